@@ -14,7 +14,7 @@
 import type { AskRequest, PolicyAnswer } from './answer/ask.ts';
 import type { OpenOptions } from './answer/open.ts';
 import type { Evidence } from './expcot/evidence.ts';
-import type { AnomalyReport } from './explain/report.ts';
+import type { AnomalyReport } from './explain/schema.ts';
 import type { Picture } from './ground/types.ts';
 import type { EvalRequest, Evaluation } from './run/eval.ts';
 import type { Explained, ExplainRequest } from './run/explain.ts';

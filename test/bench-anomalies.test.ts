@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { detect } from '../src/detect/detect.ts';
+import { figure, say, statementOf } from '../src/detect/sentence.ts';
 import { Random } from '../src/ground/random.ts';
 import { atEqualRecall } from './bench/anomalies.ts';
 import { ownAlarms, PEERS, prepare, randomAlarms, read, reported } from './bench/anomaly-contenders.ts';
@@ -154,8 +155,10 @@ describe('printed numbers', () => {
     expect(facts.told).toBeGreaterThanOrEqual(10);
     expect(facts.true).toBe(facts.told);
     const [first, ...rest] = one.detection.findings;
-    const wrong = { ...one.detection, findings: [{ ...first!, statement: 'Rose to 123456.' }, ...rest] };
-    expect(factsOf('load.csv', asCsv(one.values), wrong)!.wrong).toHaveLength(1);
+    const value = figure(123456, 1, { quantity: 'value', start: first!.start, end: first!.start + 1 });
+    const says = { fact: say`went to ${value}`, context: [] };
+    const wrong = { ...one.detection, findings: [{ ...first!, says }, ...rest] };
+    expect(() => factsOf('load.csv', asCsv(one.values), wrong)).toThrow(/"123456" \(value\)/);
   });
 
   it('of a step are checked against the samples before it', () => {
@@ -164,8 +167,8 @@ describe('printed numbers', () => {
     const detection = detect(values);
     const step = detection.findings[0]!;
     expect(step.stepped).not.toBeNull();
-    expect(step.statement).toMatch(
-      /^fell to 4[12].* after (50|49\.\d+|50\.\d+) in the 2\d\d samples before$/,
+    expect(statementOf(step.says)).toMatch(
+      /^fell to 4[12].* on average .*\((50|49\.\d+|50\.\d+) in the 2\d\d samples before; /,
     );
     const facts = factsOf('step.csv', asCsv(values), detection)!;
     expect(facts.wrong).toEqual([]);

@@ -1,16 +1,10 @@
 /** The options that `detect` and `explain` share: what is read, what counts as unusual, and what is told. */
 import type { Argv } from 'yargs';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
-import { LEVELS } from '../detect/finding.ts';
-import { claimWords, confidenceWords } from '../explain/policy-claims.ts';
-import {
-  type AnomalyReport,
-  agreementWords,
-  KIND_WORDS,
-  markedAlone,
-  type ReportFinding,
-  whenWords,
-} from '../explain/report.ts';
+import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
+import { claimWords, confidenceWords } from '../explain/policy-words.ts';
+import { agreementWords, markedAlone, whenWords } from '../explain/report.ts';
+import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
 import type { DetectRequest } from '../run/detect.ts';
 
 export interface DetectOptionValues {

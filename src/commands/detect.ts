@@ -1,10 +1,11 @@
 /** `timeseer detect`: what is unusual in a CSV file, by the classical detector. */
 import type { CommandModule } from 'yargs';
-import { LEVELS, type Level } from '../detect/finding.ts';
+import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
-import { type AnomalyReport, KIND_WORDS, reportSchema } from '../explain/report.ts';
 import { checkTarget, writeReport } from '../explain/report-files.ts';
-import { failOn, type ReportState, readState, sinceReport, tellOnce } from '../explain/state.ts';
+import type { ReportState } from '../explain/schema.ts';
+import { type AnomalyReport, reportSchema } from '../explain/schema.ts';
+import { failOn, readState, sinceReport, tellOnce } from '../explain/state.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';

@@ -5,6 +5,7 @@ import { type Finding, type Kind, LEVELS, type Level } from './finding.ts';
 import type { Joined } from './join.ts';
 import { type Cycles, precedents } from './precedents.ts';
 import type { Candidate } from './scan.ts';
+import { stateFinding } from './sentence.ts';
 
 /** What describing needs to know of a series. */
 export interface Described {
@@ -39,12 +40,6 @@ export function levelOf(severity: number): Level {
   return levels.filter((level) => severity >= LEVELS[level]).at(-1) ?? 'low';
 }
 
-/** Four significant digits, or all before the decimal point; as few as needed. */
-export function shown(value: number): string {
-  const whole = Math.abs(value) >= 1000 && Math.abs(value) < 1e15;
-  return String(whole ? Math.round(value) : Number(value.toPrecision(4)));
-}
-
 interface Facts {
   readonly least: number;
   readonly largest: number;
@@ -56,6 +51,9 @@ interface Facts {
   /** Mean step from sample to sample inside, and outside. */
   readonly step: number;
   readonly usualStep: number;
+  /** Samples that have the least, and the largest value. */
+  readonly atLeast: number;
+  readonly atLargest: number;
 }
 
 /** What the values were right before a step of their level, over as many samples as after it; null where none is there. */
@@ -116,15 +114,19 @@ function factsOf({ values, base: { expected }, steps }: Described, start: number
     departures += values[i]! - expected[i]!;
     sizes += Math.abs(values[i]! - expected[i]!);
   }
-  const own = stepsIn(values, start, end);
+  const inside = stepsIn(values, start, end);
+  const samplesAt = (value: number): number =>
+    values.subarray(start, end).reduce((sum, other) => sum + Number(other === value), 0);
   return {
     least,
     largest,
     mean: sum / n,
     expected: sumExpected / n,
     balance: sizes === 0 ? 0 : departures / sizes,
-    step: own.count === 0 ? 0 : own.sum / own.count,
-    usualStep: (steps.sum - own.sum) / Math.max(1, steps.count - own.count),
+    step: inside.count === 0 ? 0 : inside.sum / inside.count,
+    usualStep: (steps.sum - inside.sum) / Math.max(1, steps.count - inside.count),
+    atLeast: samplesAt(least),
+    atLargest: samplesAt(largest),
   };
 }
 
@@ -313,60 +315,6 @@ function stepsAround(values: Float64Array, start: number, end: number): number {
   return steps.length === 0 ? 0 : quantileInPlace(Float64Array.from(steps), steps.length, 0.5);
 }
 
-/** What happened, as it follows the name of what is measured. */
-function statementOf(
-  kind: Kind,
-  direction: Finding['direction'],
-  facts: Facts,
-  {
-    observed,
-    expected,
-    stepped,
-    start,
-    lasting,
-  }: Pick<Finding, 'observed' | 'expected' | 'stepped' | 'start' | 'lasting'>,
-  paces: {
-    readonly pace: number | undefined;
-    readonly period: number | null;
-    /** Mean of the end of a drift. */
-    readonly late: { readonly mean: number; readonly samples: number } | null;
-  },
-): string {
-  const band = `${shown(expected.low)} to ${shown(expected.high)}`;
-  const range =
-    observed.least === observed.largest ? '' : ` (${shown(observed.least)} to ${shown(observed.largest)})`;
-  switch (kind) {
-    case 'spike':
-      return `rose to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
-    case 'dip':
-      return `fell to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
-    case 'level': {
-      if (stepped !== null) {
-        const samples = start - stepped.since === 1 ? 'the sample' : `the ${start - stepped.since} samples`;
-        return `${direction === 'above' ? 'rose' : 'fell'} to ${shown(observed.mean)} on average${range} after ${shown(stepped.mean)} in ${samples} before${lasting ? ', and has stayed there' : ''}`;
-      }
-      const moved = observed.mean > facts.expected ? 'rose' : 'fell';
-      const mean = observed.least === observed.largest ? '' : ' on average';
-      return `${moved} to ${shown(observed.mean)}${mean}${range} where ${shown(facts.expected)} was expected`;
-    }
-    case 'trend':
-      if (stepped !== null) {
-        return `${direction === 'above' ? 'rose' : 'fell'} steadily to ${shown(paces.late!.mean)} on average in the last ${paces.late!.samples} samples after ${shown(stepped.mean)} in the ${start - stepped.since} samples before`;
-      }
-      return `drifted ${direction === 'above' ? 'up' : 'down'} to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
-    case 'variance':
-      return `moved ${direction === 'above' ? 'more' : 'less'} than usual: by ${shown(facts.step)} from sample to sample on average, against ${shown(facts.usualStep)} elsewhere`;
-    case 'flat':
-      return `stood still at ${shown(observed.mean)}${range}`;
-    case 'cutoff':
-      return `was cut off at ${shown(direction === 'above' ? observed.largest : observed.least)} where up to ${shown(expected.value)} was expected`;
-    case 'frequency':
-      return `repeated every ${shown(paces.pace!)} samples instead of every ${shown(paces.period!)}`;
-    case 'shape':
-      return `had another shape than elsewhere${range}; it was ${shown(observed.peak)} where ${shown(expected.value)} was expected`;
-  }
-}
-
 /** What each account is called, as evidence for a finding. */
 const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
   level: 'far from the level of the whole series',
@@ -406,7 +354,7 @@ function describe(
     direction,
     severity,
     level: levelOf(severity),
-    peak,
+    peak: { index: peak },
     observed: { least: facts.least, mean: facts.mean, largest: facts.largest, peak: values[peak]! },
     expected: { value: base.expected[peak]!, low: base.low[peak]!, high: base.high[peak]! },
     stepped,
@@ -417,12 +365,10 @@ function describe(
   const inside = values[peak]! >= base.low[peak]! && values[peak]! <= base.high[peak]!;
   return {
     ...finding,
-    before:
-      described.season === null
-        ? null
-        : precedents(values, { start, end, peak, kind }, described.season, others),
-    statement: statementOf(kind, direction, facts, finding, {
-      pace,
+    before: described.season === null ? null : precedents(values, finding, described.season, others),
+    says: stateFinding(finding, {
+      ...{ meanExpected: facts.expected, step: facts.step, usualStep: facts.usualStep },
+      ...{ atLeast: facts.atLeast, atLargest: facts.atLargest, pace },
       period: described.season?.period ?? null,
       late: joined.drifts ? meanOfEnd(values, start, end, described.season?.period ?? 1) : null,
     }),
@@ -456,13 +402,16 @@ export function describeAll(all: readonly Joined[], described: Described): Findi
     });
     return {
       ...one,
-      similar: similar.map(({ start, end }) => [start, end] as const).sort((a, b) => a[0] - b[0]),
+      similar: similar.map(({ start, end }) => ({ start, end })).sort((a, b) => a.start - b.start),
       evidence:
         similar.length === 0
           ? one.evidence
           : {
               ...one.evidence,
-              against: [...one.evidence.against, `${similar.length} other stretches are like it`],
+              against: [
+                ...one.evidence.against,
+                similar.length === 1 ? 'another stretch is like it' : 'other stretches are like it',
+              ],
             },
     };
   });

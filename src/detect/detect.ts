@@ -19,7 +19,7 @@ import {
   spreadAtEdges,
   usualSize,
 } from './departures.ts';
-import { describeAll, shown, stepsIn } from './describe.ts';
+import { describeAll, stepsIn } from './describe.ts';
 import { drift } from './drifts.ts';
 import { levels } from './episodes.ts';
 import { type Expectation, expectation } from './expectation.ts';
@@ -27,6 +27,7 @@ import { type Detection, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
 import { type Candidate, LOGARITHMIC, scan, type Track, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
+import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { steps } from './steps.ts';
 import { cutoffs, stillness } from './still.ts';
 import { surprise } from './tail.ts';
@@ -305,9 +306,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const values = unit === 1 ? bridged : bridged.map((value) => value / unit);
   const constant = values.every((value) => value === values[0]);
   if (n < FEWEST_SAMPLES || constant) {
-    const structure = [
-      constant ? 'Every value is the same.' : `${n} samples are too few to tell what is usual.`,
-    ];
+    const structure = constant
+      ? say`All values are equal.`
+      : say`${count(n, { quantity: 'samples', start: 0, end: n })} samples are too few to say what is usual.`;
     return {
       score: new Float64Array(n),
       expected: bridged,
@@ -453,11 +454,12 @@ function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: n
   return out;
 }
 
-/** What the series looks like, in a sentence each. */
-function structureOf(season: Season | null, { low, high }: Expectation): string[] {
+/** States the season of the series and how wide its band is. */
+function structureOf(season: Season | null, { low, high }: Expectation): Sentence {
+  const whole = { start: 0, end: low.length };
   const width = quantileInPlace(difference(high, low), low.length, 0.5);
-  const band = `99 of 100 samples lie within a band of ${shown(width)}`;
-  return season === null
-    ? [`No season was found; ${band}.`]
-    : [`Repeats every ${shown(season.period)} samples; ${band} around what the other cycles let one expect.`];
+  const band = figure(width, stepFor([width]), { quantity: 'band', ...whole });
+  if (season === null) return say`No season was found; nearly all samples lie within a band of ${band}.`;
+  const period = figure(season.period, stepFor([season.period]), { quantity: 'period', ...whole });
+  return say`Repeats every ${period} samples; nearly all samples lie within a band of ${band} around what the other cycles predict.`;
 }

@@ -1,7 +1,8 @@
-/** What the detector says about one series: a score for every sample, what was expected, and ranked findings. */
+/** Results of the detector for one series: a score and an expected value for every sample, and ranked findings. */
+import type { Sentence } from './sentence.ts';
 
 /**
- * How a stretch departs:
+ * Kinds of departure:
  * `spike` and `dip`: a few samples far above or below what is expected; `level`: values shifted for longer; `trend`: a drift away;
  * `variance`: the noise around the expected values is larger or smaller; `flat`: the values stand still; `cutoff`: they are capped;
  * `shape`: a pattern that no other stretch has; `frequency`: the pattern runs faster or slower.
@@ -19,34 +20,50 @@ export const KINDS = [
 ] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** From the least to the most severe, and from which severity on. */
+/** Levels from the least to the most severe, with the severity from which each begins. */
 export const LEVELS = { low: 1, medium: 2, high: 4, critical: 8 } as const;
 export type Level = keyof typeof LEVELS;
 
-/** A stretch that departs from what the rest of the series lets one expect. Values are those of the series, in its units. */
-export interface Finding {
-  /** Half-open, in samples. */
+/** Kinds as nouns. */
+export const KIND_WORDS: Readonly<Record<Kind, string>> = {
+  spike: 'spike',
+  dip: 'dip',
+  level: 'level shift',
+  trend: 'trend',
+  variance: 'change of variance',
+  flat: 'flat line',
+  cutoff: 'cutoff',
+  shape: 'unusual shape',
+  frequency: 'change of frequency',
+};
+
+/** A stretch of samples [start, end). */
+export interface Span {
   readonly start: number;
   readonly end: number;
+}
+
+/**
+ * A stretch that departs from what the rest of the series lets one expect: the one record of detector, report, follow and claims. A report
+ * adds time, lines of the file and rank. Values are in the units of the series.
+ *
+ * N: number, or number | null in JSON, which has neither NaN nor infinity.
+ */
+export interface Finding<N extends number | null = number> extends Span {
   readonly kind: Kind;
   readonly direction: 'above' | 'below' | null;
-  /** −log₁₀ of how many stretches as unusual a series of this length has by chance; larger is rarer, ≥ 0. */
+  /** −log₁₀ of the number of stretches as unusual that a series of this length has by chance; larger is rarer, ≥ 0. */
   readonly severity: number;
   readonly level: Level;
   /** The sample with the largest departure, inside [start, end). */
-  readonly peak: number;
-  /** The values as they stand in the series. */
-  readonly observed: {
-    readonly least: number;
-    readonly mean: number;
-    readonly largest: number;
-    readonly peak: number;
-  };
-  /** What was expected at the peak, and the band that holds 99 % of the other samples there. */
-  readonly expected: { readonly value: number; readonly low: number; readonly high: number };
+  readonly peak: { readonly index: number };
+  /** Values in the stretch. */
+  readonly observed: Readonly<Record<'least' | 'mean' | 'largest' | 'peak', N>>;
+  /** Expected value at the peak, and the band that holds 99 % of the other samples there. */
+  readonly expected: Readonly<Record<'value' | 'low' | 'high', N>>;
   /**
-   * At the same phase of the season in earlier cycles of `period` samples: from which samples on, latest first; least and largest of the
-   * values there (spike, dip) or of the means over as long a stretch (other kinds). Null without a season, or where too few cycles are
+   * Earlier cycles of `period` samples at the same phase of the season: their first samples, latest first; least and largest of the values
+   * there (spike, dip) or of the means over as long a stretch (other kinds). Null without a season, or where fewer than two cycles are
    * comparable.
    */
   readonly before: {
@@ -56,19 +73,19 @@ export interface Finding {
     readonly largest: number;
   } | null;
   /**
-   * Of a level that stepped to another one: the first of the samples right before the step, as many as came after it or as there are, and
-   * their mean. Null for all others: what was expected may have followed a step.
+   * Samples right before a step of the level, as many as came after it or as there are: the first of them, and their mean. Null for all
+   * other findings: the expectation may have followed a step.
    */
   readonly stepped: { readonly since: number; readonly mean: number } | null;
-  /** What happened, from what to what, as it follows the name of what is measured: "fell to 0 where 310 was expected". */
-  readonly statement: string;
+  /** What happened, as it follows the name of what is measured ("fell to 0"), and clauses about what was expected. */
+  readonly says: { readonly fact: Sentence; readonly context: readonly Sentence[] };
   /** What speaks for the finding and what against, one clause each. */
   readonly evidence: { readonly for: readonly string[]; readonly against: readonly string[] };
-  /** Other stretches like this one, [start, end) in samples. */
-  readonly similar: readonly (readonly [start: number, end: number])[];
-  /** Whether it lasts until the end of the series. */
+  /** Other stretches like this one. */
+  readonly similar: readonly Span[];
+  /** True where it lasts until the end of the series. */
   readonly ongoing: boolean;
-  /** Of a level that went elsewhere and has stayed there for longer than an episode: its extent ends where another finding begins. */
+  /** True for a level that moved and has stayed for longer than an episode: its extent ends where another finding begins. */
   readonly lasting: boolean;
 }
 
@@ -81,8 +98,8 @@ export interface Detection {
   readonly high: Float64Array;
   /** By falling severity. */
   readonly findings: readonly Finding[];
-  /** What the series looks like apart from the findings, a sentence each: season, level, noise. */
-  readonly structure: readonly string[];
+  /** Season and band of the series apart from the findings. */
+  readonly structure: Sentence;
   /** Seasons in samples, shortest first; empty without one. */
   readonly seasons: readonly number[];
 }

@@ -23,7 +23,7 @@ export const atPeak = (kind: Finding['kind']): boolean => kind === 'spike' || ki
  */
 export function precedents(
   values: Float64Array, // [N], NaN where missing
-  { start, end, peak, kind }: Pick<Finding, 'start' | 'end' | 'peak' | 'kind'>,
+  { start, end, peak: { index: peak }, kind }: Pick<Finding, 'start' | 'end' | 'peak' | 'kind'>,
   { period, clock }: Cycles,
   others: readonly (readonly [start: number, end: number])[],
 ): Finding['before'] {

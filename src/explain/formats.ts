@@ -1,15 +1,10 @@
 /** A report in the forms that other programs take: JSON, CSV, Markdown, Grafana annotations; and the scores of every sample. */
+
+import { KIND_WORDS } from '../detect/finding.ts';
 import { DataError } from '../ground/errors.ts';
 import { grouped } from '../ground/numbers.ts';
-import {
-  type AnomalyReport,
-  instant,
-  KIND_WORDS,
-  type ReportFinding,
-  type ReportSource,
-  stateWords,
-  whenWords,
-} from './report.ts';
+import { instant, type ReportSource, stateWords, whenWords } from './report.ts';
+import type { AnomalyReport, ReportFinding } from './schema.ts';
 
 /**
  * A number for people: as many decimals as tell apart hundredths of `spread`, or six significant digits without one; whole parts are
@@ -209,10 +204,7 @@ export function toGrafana(report: AnomalyReport): GrafanaAnnotation[] {
       time: Math.round(one.from.ms),
       timeEnd: Math.round(one.from.ms + 1000 * seconds),
       tags: ['timeseer', one.level, one.kind, one.column],
-      text: `${one.column}: ${one.statement}`
-        .replaceAll('&', '&amp;')
-        .replaceAll('<', '&lt;')
-        .replaceAll('>', '&gt;'),
+      text: one.statement.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'),
     };
   });
 }

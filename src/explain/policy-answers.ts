@@ -11,14 +11,9 @@ import { overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import { reportedAccounts } from './confidence-model.ts';
-import {
-  type PolicyAnswer,
-  type PolicyColumn,
-  policyStatement,
-  shownAnswers,
-  windowKey,
-} from './policy-section.ts';
+import { policyStatement, shownAnswers, windowKey } from './policy-words.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
+import type { PolicyAnswer, PolicyColumn } from './schema.ts';
 import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './trust.ts';
 import { cutScales, cutWindows, mapBack, mergeWindows, sharpened, shownOf, windowSize } from './windows.ts';
 

@@ -4,16 +4,9 @@ import { grouped } from '../ground/numbers.ts';
 import { type Html, html } from '../html/html.ts';
 import { bullets, problemNote, recordTable, scrolling, seenFigure, verbatim } from '../html/parts.ts';
 import { intervalText } from '../tasks/anomaly.ts';
-import { claimWords, confidenceWords } from './policy-claims.ts';
-import {
-  type Doubt,
-  type PolicyAnswer,
-  type PolicySignal,
-  shownAnswers,
-  signalNumber,
-  windowKey,
-} from './policy-section.ts';
-import { type AnomalyReport, whenWords } from './report.ts';
+import { claimWords, confidenceWords, shownAnswers, signalNumber, windowKey } from './policy-words.ts';
+import { whenWords } from './report.ts';
+import type { AnomalyReport, Doubt, PolicyAnswer, PolicySignal } from './schema.ts';
 
 /** Pictures by column and by `windowKey`, PNG data URIs. */
 export type SeenPictures = ReadonlyMap<string, ReadonlyMap<string, string>>;

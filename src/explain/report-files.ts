@@ -4,8 +4,9 @@ import { basename, dirname, parse } from 'node:path';
 import { ConfigError } from '../ground/errors.ts';
 import { tidyUp, WriteError, writeFilesAtomic } from '../ground/files.ts';
 import { toJson } from './formats.ts';
-import { type AnomalyReport, REPORT_SCHEMA, type ReportSource } from './report.ts';
+import { REPORT_SCHEMA, type ReportSource } from './report.ts';
 import { type PageOptions, reportPage } from './report-page.ts';
+import type { AnomalyReport } from './schema.ts';
 
 /** Named after the file, and what of it is asked for: results of one file do not replace each other. */
 export function defaultTarget(file: string, asked: readonly string[]): string {

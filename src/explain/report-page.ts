@@ -2,28 +2,19 @@
  * The page of a report for one who was woken by it: a headline, the plot of all columns, and the ranked findings, each of which shows
  * itself in the plot. One file that loads nothing.
  */
-import { LEVELS } from '../detect/finding.ts';
+import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { grouped } from '../ground/numbers.ts';
 import { type Html, html, jsonBlock, page } from '../html/html.ts';
 import { bullets, FOOTER, scrolling } from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
 import { bandWidth, numberWords, observedWords } from './formats.ts';
-import { claimWords, confidenceWords } from './policy-claims.ts';
 import { POLICY_STYLE, policyBlock, type SeenPictures } from './policy-page.ts';
-import {
-  type AnomalyReport,
-  agreementWords,
-  KIND_WORDS,
-  markedAlone,
-  type ReportEvent,
-  type ReportFinding,
-  type ReportSource,
-  stateWords,
-  whenWords,
-} from './report.ts';
+import { claimWords, confidenceWords } from './policy-words.ts';
+import { agreementWords, markedAlone, type ReportSource, stateWords, whenWords } from './report.ts';
 import { LEVEL_SIGNS, type PlotData, type PlotMark, type PlotTarget, plotScripts } from './report-plot.ts';
 import { axisPlaces, axisUnit, breaksOf, context, evenStep, pageColumn } from './report-samples.ts';
 import { durationWords, spanWords } from './report-time.ts';
+import type { AnomalyReport, ReportEvent, ReportFinding } from './schema.ts';
 import { verify } from './verify.ts';
 
 /** Findings that the page shows; the JSON file has all of them. */
@@ -262,7 +253,7 @@ function columnsTable(report: AnomalyReport): Html {
     numberWords(value, least === null || largest === null ? null : largest - least);
   const rows = report.columns.map(
     (column) =>
-      html`<tr><th scope="row">${column.name}</th><td>${column.findings}</td><td>${grouped(column.missing)}</td><td>${words(column, column.least)}</td><td>${words(column, column.mean)}</td><td>${words(column, column.largest)}</td><td class="structure">${column.structure.join(' ')}</td></tr>\n`,
+      html`<tr><th scope="row">${column.name}</th><td>${column.findings}</td><td>${grouped(column.missing)}</td><td>${words(column, column.least)}</td><td>${words(column, column.mean)}</td><td>${words(column, column.largest)}</td><td class="structure">${column.structure}</td></tr>\n`,
   );
   return scrolling(
     'Columns',

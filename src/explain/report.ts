@@ -1,54 +1,58 @@
 /**
- * What was found in a recording, as a record: the page, the files for other programs and the state file are made from it alone.
- *
- * Built from the recording and what the detector says about each column; checked by a schema (`REPORT`), and against the values by
- * `verify.ts` before it is printed.
+ * The report of a recording: findings with their times, lines and sentences, events across columns, a headline, and what a policy says.
+ * Built once; page, files for other programs and state file are made from it alone. `verify.ts` checks it before it is printed.
  */
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
 import { DAY, HOUR, type TimeOrigin } from '../../datasets/readers/clock.ts';
 import { formatTime, type Recording, wallTime } from '../../datasets/readers/recording.ts';
-import { shown } from '../detect/describe.ts';
-import type { Detection, Finding } from '../detect/finding.ts';
-import { KINDS, LEVELS, type Level } from '../detect/finding.ts';
+import { type Detection, type Finding, KIND_WORDS, type Level } from '../detect/finding.ts';
 import { atPeak } from '../detect/precedents.ts';
+import { count, figure, joined, type Sentence, type Stated, say, stepFor } from '../detect/sentence.ts';
 import { DataError } from '../ground/errors.ts';
 import { grouped } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { overlap } from '../series/intervals.ts';
-import { CLAIM, claimOf } from './policy-claims.ts';
-import { POLICY_COLUMN, POLICY_HEAD, type PolicyColumn, type PolicyHead } from './policy-section.ts';
+import { claimOf } from './policy-words.ts';
 import { durationWords, isoTime, spanWords } from './report-time.ts';
+import type {
+  Agreement,
+  AnomalyReport,
+  Instant,
+  PolicyColumn,
+  PolicyHead,
+  ReportEvent,
+  ReportFinding,
+} from './schema.ts';
 
-/** One column of numbers and what the detector says about it. */
+/** One column of numbers with its detection. */
 export interface ReportColumn {
   readonly name: string;
   readonly values: Float64Array; // [N], NaN where missing
   readonly detection: Detection;
 }
 
-/** A recording as far as a report tells of it. */
+/** A recording with its detections: everything that a report is made from. */
 export interface ReportSource {
-  /** As the report names it. */
+  /** Name of the file in the report. */
   readonly file: string;
   readonly columns: readonly ReportColumn[];
   /** Instants of the samples in ms since 1970, rising; without a zone as if the clock stood in UTC. Null: samples are counted. */
   readonly time: Float64Array | null; // [N]
-  /** What 0 ms is: 1970, midnight of a first day that has no date, or the beginning. */
+  /** Meaning of 0 ms: 1970, midnight of a first day without a date, or the beginning. */
   readonly origin: TimeOrigin;
   /** Milliseconds from a sample to the next; null without time, and where there is no usual step. */
   readonly step: number | null;
   /** IANA name or offset ("+02:00"); null where the stamps name none. */
   readonly zone: string | null;
-  /** A stamp for people. */
+  /** Formats a stamp for people. */
   readonly formatTime: (ms: number) => string;
   /** Line of the file that each sample comes from, counted from 1; below 1 for a sample that stands for none. Null: no lines. */
   readonly lines: ArrayLike<number> | null; // [N]
-  /** What was assumed about the file, and what is noteworthy in it. */
+  /** Assumptions about the file, and remarkable things in it. */
   readonly notes: readonly { readonly code: string; readonly text: string }[];
 }
 
-/** A recording with what the detector says about each of its columns, in their order; `file` as the report names it. */
+/** Joins a recording with the detections of its columns, in their order. */
 export function reportSource(
   file: string,
   recording: Recording,
@@ -62,193 +66,17 @@ export function reportSource(
   };
 }
 
-const finite = z.number();
-const index = z.int().nonnegative();
-const LEVEL_NAMES = Object.keys(LEVELS) as [Level, ...Level[]];
-
-/** An instant; `ms` since 1970 (or the recording's `origin`), of stamps without a zone as if the clock stood in UTC; `iso` where it has a date. */
-const INSTANT = z.strictObject({ iso: z.string().nullable(), shown: z.string(), ms: finite });
-
-/** Where something lies: half-open in samples, and the stamps of its first and its last sample. */
-const EXTENT = z.strictObject({
-  start: index,
-  end: index,
-  from: INSTANT.nullable(),
-  to: INSTANT.nullable(),
-});
-
-const FINDING = z.strictObject({
-  /** Of column, kind and beginning: the same in a later report of the same recording. */
-  id: z.string(),
-  /** 1 is the most severe. */
-  rank: z.int().positive(),
-  column: z.string(),
-  ...EXTENT.shape,
-  /** From the first sample to the end of the last one; null without time. */
-  durationSeconds: finite.nonnegative().nullable(),
-  /** "2 h 35 min", or "12 samples" without time. */
-  duration: z.string(),
-  kind: z.enum(KINDS),
-  direction: z.enum(['above', 'below']).nullable(),
-  severity: finite.nonnegative(),
-  level: z.enum(LEVEL_NAMES),
-  /** The sample that departs most. */
-  peak: z.strictObject({ index, at: INSTANT.nullable() }),
-  /** Null where every value is missing. */
-  observed: z.strictObject({
-    least: finite.nullable(),
-    mean: finite.nullable(),
-    largest: finite.nullable(),
-    peak: finite.nullable(),
-  }),
-  /** At the peak: the value, and the band that holds 99 % of the other samples. */
-  expected: z.strictObject({
-    value: finite.nullable(),
-    low: finite.nullable(),
-    high: finite.nullable(),
-  }),
-  /**
-   * At the same phase of earlier cycles of the season, latest first: where they begin, least and largest of the values (spike, dip) or of
-   * the means over as long a stretch. Null without a season, or where too few cycles are comparable.
-   */
-  before: z
-    .strictObject({ period: finite.positive(), starts: z.array(index), least: finite, largest: finite })
-    .nullable(),
-  /** When, what, and how it was before. */
-  statement: z.string(),
-  evidence: z.strictObject({ for: z.array(z.string()), against: z.array(z.string()) }),
-  similar: z.array(EXTENT),
-  ongoing: z.boolean(),
-  /** Lines of the file; null where there are none. */
-  rows: z.strictObject({ first: z.int().positive(), last: z.int().positive() }).nullable(),
-  /** The event that it is part of. */
-  event: z.string().nullable(),
-  /** Whether a policy marks part of it as well; null where none was asked about it, or it abstains. */
-  markedByPolicy: z.boolean().nullable(),
-});
-
-/** Findings of several columns at the same time. */
-const EVENT = z.strictObject({
-  id: z.string(),
-  ...EXTENT.shape,
-  /** By the time at which they depart. */
-  columns: z.array(
-    z.strictObject({
-      column: z.string(),
-      findings: z.array(z.string()),
-      /** Behind the first column. */
-      samplesLater: index,
-      secondsLater: finite.nonnegative().nullable(),
-      /** Of the sum of the columns' largest severities, in [0, 1]. */
-      share: finite.min(0).max(1),
-    }),
-  ),
-  severity: finite.nonnegative(),
-  level: z.enum(LEVEL_NAMES),
-  ongoing: z.boolean(),
-  statement: z.string(),
-});
-
-const COUNTS = z.strictObject({ low: index, medium: index, high: index, critical: index, ongoing: index });
-
-/** Findings and what a policy marks, counted by who of the two sees them. */
-const AGREEMENT = z.strictObject({
-  /** Findings that the policy marks as well, and those that it does not. */
-  both: index,
-  detectorAlone: index,
-  /** Findings in columns about which the policy gives no answer. */
-  unanswered: index,
-  /** Intervals of the policy where there is no finding. */
-  policyAlone: index,
-});
-export type Agreement = z.infer<typeof AGREEMENT>;
-
-/** What a policy says about the same recording. It changes nothing of the findings, their ranks and levels. */
-const POLICY = POLICY_HEAD.extend({
-  agreement: AGREEMENT,
-  columns: z.array(
-    POLICY_COLUMN.extend({
-      /**
-       * What it marks; nothing where it abstains. `finding`: whether a finding of the column overlaps. `confidence`: the share of such
-       * intervals that are right, null where it is not known; absent of a policy of which none is.
-       */
-      intervals: z.array(
-        EXTENT.extend({
-          finding: z.boolean(),
-          ...CLAIM.shape,
-          confidence: z.exactOptional(finite.min(0).max(1).nullable()),
-        }),
-      ),
-    }),
-  ),
-});
-
-export const REPORT_SCHEMA = 'timeseer.anomalies' as const;
-const VERSION = 3;
-
-/** The published shape of a report. A version has these fields and no others. */
-export const REPORT = z.strictObject({
-  schema: z.literal(REPORT_SCHEMA),
-  version: z.literal(VERSION),
-  file: z.string(),
-  samples: index,
-  /** Stamps of the first and the last sample. */
-  from: INSTANT.nullable(),
-  to: INSTANT.nullable(),
-  stepSeconds: finite.positive().nullable(),
-  origin: z.enum(['calendar', 'midnight', 'start']),
-  zone: z.string().nullable(),
-  notes: z.array(z.strictObject({ code: z.string(), text: z.string() })),
-  columns: z.array(
-    z.strictObject({
-      name: z.string(),
-      missing: index,
-      least: finite.nullable(),
-      mean: finite.nullable(),
-      largest: finite.nullable(),
-      /** What the series looks like apart from the findings. */
-      structure: z.array(z.string()),
-      /** In samples. */
-      seasons: z.array(finite),
-      findings: index,
-    }),
-  ),
-  headline: z.string(),
-  counts: COUNTS,
-  findings: z.array(FINDING),
-  events: z.array(EVENT),
-  /** Absent where none was asked. */
-  policy: POLICY.optional(),
-});
-
-export type AnomalyReport = z.infer<typeof REPORT>;
-export type ReportFinding = AnomalyReport['findings'][number];
-export type ReportEvent = AnomalyReport['events'][number];
-export type Instant = z.infer<typeof INSTANT>;
-
-/** The shape as JSON Schema (draft 2020-12), for programs that read reports. */
-export function reportSchema(): object {
-  return z.toJSONSchema(REPORT);
-}
-
-/** A report from its JSON. @throws DataError that names the first field that is wrong */
-export function checkReport(value: unknown, file?: string): AnomalyReport {
-  const checked = REPORT.safeParse(value);
-  if (checked.success) return checked.data;
-  const issue = checked.error.issues[0]!;
-  throw new DataError(
-    `not a report of version ${VERSION}: ${issue.path.join('.') || 'the whole'}: ${issue.message}`,
-    file === undefined ? {} : { file },
-  );
-}
-
 const orNull = (value: number): number | null => (Number.isFinite(value) ? value : null);
 
-/** Rarer than this nobody tells apart; keeps an infinite severity out of JSON. */
+/** Largest severity in JSON, which has no infinity. */
 const MOST_SEVERE = 999;
 
-/** Least, mean and largest of the values that are there, in [start, end). */
-export function summary(
+/** Name and version of the report's JSON; see schema.ts. */
+export const REPORT_SCHEMA = 'timeseer.anomalies';
+export const VERSION = 4;
+
+/** Least, mean and largest value in [start, end), and the number of missing ones. */
+function summary(
   values: Float64Array,
   start: number,
   end: number,
@@ -263,7 +91,7 @@ export function summary(
     count++;
   }
   if (count === 0) return { least: null, mean: null, largest: null, missing: end - start };
-  // Of values near the largest that float64 holds, the sum overflows.
+  // The sum of values near the largest that float64 holds overflows.
   let mean = sum / count;
   if (!Number.isFinite(mean)) {
     mean = 0;
@@ -272,7 +100,7 @@ export function summary(
   return { least, mean, largest, missing: end - start - count };
 }
 
-/** Stamp of a sample; null without time. */
+/** Returns the stamp of a sample; null without time. */
 export function instant(source: ReportSource, sample: number): Instant | null {
   const ms = source.time?.[sample];
   if (ms === undefined) return null;
@@ -280,28 +108,28 @@ export function instant(source: ReportSource, sample: number): Instant | null {
   return { iso, shown: source.formatTime(ms), ms };
 }
 
-/** What an id is made of: the instant, or the sample where there is no time. */
+/** Key of an instant in an id: the stamp, or the sample where there is no time. */
 const instantKey = (at: Instant | null, sample: number): string => String(at?.iso ?? at?.ms ?? sample);
 
-/** Stamps of a stretch. */
-export function extentOf(source: ReportSource, start: number, end: number): z.infer<typeof EXTENT> {
+/** Returns a stretch with its stamps. */
+function extentOf(source: ReportSource, start: number, end: number): ReportFinding['similar'][number] {
   return { start, end, from: instant(source, start), to: instant(source, end - 1) };
 }
 
-/** Seconds from the first sample of a stretch to the end of its last one; null without time. */
-export function secondsOf({ time, step }: ReportSource, start: number, end: number): number | null {
+/** Returns the seconds from the first sample of a stretch to the end of its last one; null without time. */
+function secondsOf({ time, step }: ReportSource, start: number, end: number): number | null {
   return time === null ? null : (time[end - 1]! - time[start]! + (step ?? 0)) / 1000;
 }
 
 const samplesWords = (n: number): string => (n === 1 ? '1 sample' : `${grouped(n)} samples`);
 
-/** How long a stretch lasts, in words. */
-export function lengthWords(seconds: number | null, samples: number): string {
+/** Length of a stretch in words. */
+function lengthWords(seconds: number | null, samples: number): string {
   return seconds === null || seconds === 0 ? samplesWords(samples) : durationWords(seconds);
 }
 
-/** Lines of the file that a stretch comes from: rows may have been sorted. */
-export function rowsOf({ lines }: ReportSource, start: number, end: number): ReportFinding['rows'] {
+/** Returns the lines of the file that a stretch comes from; rows may have been sorted. */
+function rowsOf({ lines }: ReportSource, start: number, end: number): ReportFinding['rows'] {
   if (lines === null) return null;
   let [first, last] = [Infinity, 0];
   for (let i = start; i < end; i++) {
@@ -312,8 +140,8 @@ export function rowsOf({ lines }: ReportSource, start: number, end: number): Rep
   return last === 0 ? null : { first, last };
 }
 
-/** Twelve hexadecimal digits of the texts. */
-export function idOf(...parts: readonly string[]): string {
+/** Returns a hash of texts, twelve hexadecimal digits. */
+function idOf(...parts: readonly string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12);
 }
 
@@ -328,11 +156,11 @@ const WEEKDAYS = [
 ] as const;
 const WEEK = 7 * DAY;
 
-/** "on the 9 Tuesdays before it was 310 to 420 at that time"; null where earlier cycles tell nothing. */
-function beforeWords(source: ReportSource, { start, end, kind, before }: Finding): string | null {
+/** "428 to 433 on average at this time on the previous 5 days"; null where no earlier cycles are comparable. */
+function beforeClause(source: ReportSource, one: Finding): Sentence | null {
+  const { start, end, kind, before, observed } = one;
   if (before === null) return null;
   const { starts, period, least, largest } = before;
-  const count = starts.length;
   const span = source.step === null || source.origin === 'start' ? 0 : period * source.step;
   const near = (unit: number): boolean => Math.abs(span / unit - 1) < 0.01;
   const short = (secondsOf(source, start, end) ?? 0) * 1000 <= DAY;
@@ -347,59 +175,93 @@ function beforeWords(source: ReportSource, { start, end, kind, before }: Finding
           ? 'hours'
           : 'cycles';
   const next = starts.every((at, k) => Math.abs((k === 0 ? start : starts[k - 1]!) - at) < 1.5 * period);
-  const where = `${weekly || unit === 'days' ? 'on' : 'in'} ${next ? `the ${count} ${unit} before` : `${count} earlier ${unit}`}`;
-  const values = least === largest ? shown(least) : `${shown(least)} to ${shown(largest)}`;
-  return `${where} it was ${values}${atPeak(kind) ? '' : ' on average'} at ${span >= 0.99 * DAY ? 'that time' : 'the same phase'}`;
+  const cycles = count(
+    starts.length,
+    { quantity: 'cycles before', start, end },
+    next ? `previous ${starts.length} ${unit}` : `${starts.length} earlier ${unit}`,
+  );
+  const subject = atPeak(kind) ? observed.peak : observed.mean;
+  const distance = Math.min(Math.abs(subject - least), Math.abs(subject - largest));
+  const step = stepFor([least, largest], distance);
+  const low = figure(least, step, { quantity: 'least before', start, end });
+  const high = figure(largest, step, { quantity: 'largest before', start, end });
+  const range = low.text === high.text ? say`${low}` : say`${low} to ${high}`;
+  const average = atPeak(kind) ? say`` : say` on average`;
+  const whole = span > DAY / 2 && near(Math.round(span / DAY) * DAY);
+  const phase = whole ? say`at this time` : say`at the same phase`;
+  const on = weekly || unit === 'days' ? say`on` : say`in`;
+  return next
+    ? say`${range}${average} ${phase} ${on} the ${cycles}`
+    : say`${range}${average} ${phase} ${on} ${cycles}`;
 }
 
-/** When, what, and how it was before: a sentence. */
-export function findingStatement(source: ReportSource, column: string, found: Finding): string {
-  const { start, end, ongoing } = found;
-  const { from, to } = extentOf(source, start, end);
-  const when =
-    from === null || to === null
-      ? end - start === 1
-        ? `At sample ${start}`
-        : ongoing
-          ? `Since sample ${start}`
-          : `In samples ${start} to ${end - 1}`
-      : end - start === 1
-        ? `At ${from.shown}`
-        : ongoing
-          ? `Since ${from.shown}`
-          : `Between ${spanWords(from.shown, to.shown, 'and')}`;
-  const before = beforeWords(source, found);
-  return `${when} ${column} ${found.statement}${before === null ? '' : `; ${before}`}.`;
+type Extent = Pick<ReportFinding, 'start' | 'end' | 'from' | 'to'>;
+
+/** States when a stretch was: by its stamps, or by its samples. */
+const whenStated = (one: Extent): Omit<Stated, 'at'> => ({
+  ...{ quantity: 'time', start: one.start, end: one.end },
+  text: whenWords(one),
+});
+
+/** States a first sample: by its stamp, or by its number. */
+const startStated = ({ start, from }: Pick<Extent, 'start' | 'from'>): Omit<Stated, 'at'> => ({
+  ...{ quantity: 'time', start, end: start + 1 },
+  text: from?.shown ?? `sample ${start}`,
+});
+
+/** Kinds that the values of earlier cycles put in perspective. */
+const ALIKE_BY_VALUE: ReadonlySet<Finding['kind']> = new Set(['spike', 'dip', 'level', 'trend', 'flat']);
+
+/** States what happened when, what was expected, and earlier values. */
+function findingSentence(source: ReportSource, column: string, one: Finding): Sentence {
+  const { start, end } = one;
+  const extent = extentOf(source, start, end);
+  const name: Omit<Stated, 'at'> = { quantity: 'column', start, end, text: column };
+  const when = one.ongoing
+    ? say`${{ quantity: 'state', start, end, text: 'since' }} ${startStated(extent)}`
+    : end - start === 1
+      ? say`at ${whenStated(extent)}`
+      : extent.from === null
+        ? say`in ${whenStated(extent)}`
+        : say`from ${whenStated(extent)}`;
+  const before = ALIKE_BY_VALUE.has(one.kind) ? beforeClause(source, one) : null;
+  const context = [...one.says.context, ...(before === null ? [] : [before])];
+  const fact = say`${name} ${one.says.fact} ${when}`;
+  return context.length === 0 ? say`${fact}.` : say`${fact} (${joined(context, '; ')}).`;
 }
 
-function toFinding(source: ReportSource, column: ReportColumn, found: Finding): ReportFinding {
-  const { start, end } = found;
+function toFinding(source: ReportSource, column: ReportColumn, one: Finding): ReportFinding {
+  const { start, end } = one;
   const { values } = column;
   const seconds = secondsOf(source, start, end);
   const { missing: _, ...observed } = summary(values, start, end);
+  const { text, stated } = findingSentence(source, column.name, one);
   return {
-    id: idOf(column.name, found.kind, instantKey(instant(source, start), start)),
+    id: idOf(column.name, one.kind, instantKey(instant(source, start), start)),
     rank: 1,
     column: column.name,
     ...extentOf(source, start, end),
     durationSeconds: seconds,
     duration: lengthWords(seconds, end - start),
-    kind: found.kind,
-    direction: found.direction,
-    severity: Math.min(found.severity, MOST_SEVERE),
-    level: found.level,
-    peak: { index: found.peak, at: instant(source, found.peak) },
-    observed: { ...observed, peak: orNull(values[found.peak]!) },
+    kind: one.kind,
+    direction: one.direction,
+    severity: Math.min(one.severity, MOST_SEVERE),
+    level: one.level,
+    peak: { index: one.peak.index, at: instant(source, one.peak.index) },
+    observed: { ...observed, peak: orNull(values[one.peak.index]!) },
     expected: {
-      value: orNull(found.expected.value),
-      low: orNull(found.expected.low),
-      high: orNull(found.expected.high),
+      value: orNull(one.expected.value),
+      low: orNull(one.expected.low),
+      high: orNull(one.expected.high),
     },
-    before: found.before === null ? null : { ...found.before, starts: [...found.before.starts] },
-    statement: findingStatement(source, column.name, found),
-    evidence: { for: [...found.evidence.for], against: [...found.evidence.against] },
-    similar: found.similar.map(([from, to]) => extentOf(source, from, to)),
-    ongoing: found.ongoing,
+    before: one.before === null ? null : { ...one.before, starts: [...one.before.starts] },
+    stepped: one.stepped === null ? null : { ...one.stepped },
+    statement: text,
+    stated: [...stated],
+    evidence: { for: [...one.evidence.for], against: [...one.evidence.against] },
+    similar: one.similar.map((other) => extentOf(source, other.start, other.end)),
+    ongoing: one.ongoing,
+    lasting: one.lasting,
     rows: rowsOf(source, start, end),
     event: null,
     markedByPolicy: null,
@@ -407,10 +269,10 @@ function toFinding(source: ReportSource, column: ReportColumn, found: Finding): 
 }
 
 /**
- * Whether findings of two columns are of one event: they share samples, and either begin together (up to three times the shorter
- * one's length apart) or lie a fifth on each other. A spike in the middle of another column's trend of weeks is not part of it.
+ * Tells whether findings of two columns belong to one event: they share samples, and either begin together (up to three times the shorter
+ * one's length apart) or lie a fifth on each other. A spike in the middle of another column's trend of weeks is no part of it.
  */
-export function belongTogether(a: ReportFinding, b: ReportFinding): boolean {
+function belongTogether(a: ReportFinding, b: ReportFinding): boolean {
   const shared = Math.min(a.end, b.end) - Math.max(a.start, b.start);
   if (a.column === b.column || shared <= 0) return false;
   const shorter = Math.min(a.end - a.start, b.end - b.start);
@@ -418,29 +280,49 @@ export function belongTogether(a: ReportFinding, b: ReportFinding): boolean {
   return Math.abs(a.start - b.start) <= 3 * shorter || shared >= 0.2 * union;
 }
 
-/** "60 %"; what is there is never told as nothing. */
-export const percent = (share: number): string =>
+/** "60 %"; a share above 0 is never shown as 0. */
+const percent = (share: number): string =>
   share > 0 && share < 0.005 ? '< 1 %' : `${Math.round(100 * share)} %`;
 
-const list = (parts: readonly string[]): string =>
-  parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} and ${parts.at(-1)}`;
-
-/** Who departs first, how much later the others follow, and whose share is how large. */
-export function eventStatement(columns: ReportEvent['columns'], from: Instant | null): string {
-  const together = columns.filter(({ samplesLater }) => samplesLater === 0).map(({ column }) => column);
+/** States which columns depart first, how much later the others follow, and the share of each in the severity. */
+function eventSentence(
+  columns: ReportEvent['columns'],
+  { start, end, from }: Pick<ReportEvent, 'start' | 'end' | 'from'>,
+): Sentence {
+  const extent = { start, end };
+  const named = ({ column, findings }: ReportEvent['columns'][number]): Omit<Stated, 'at'> => ({
+    ...{ quantity: 'column', ...extent, text: column, finding: findings[0]! },
+  });
+  const together = columns.filter(({ samplesLater }) => samplesLater === 0);
   const later = columns
     .filter(({ samplesLater }) => samplesLater > 0)
-    .map(
-      ({ column, samplesLater, secondsLater }) =>
-        `${column} ${secondsLater === null ? samplesWords(samplesLater) : durationWords(secondsLater)} later`,
-    );
-  const at = from === null ? '' : ` at ${from.shown}`;
+    .map((column) => {
+      const { samplesLater, secondsLater, findings } = column;
+      const lag = secondsLater ?? samplesLater;
+      const text = secondsLater === null ? samplesWords(samplesLater) : durationWords(secondsLater);
+      const stated = count(lag, { quantity: 'lag', ...extent }, text);
+      return say`${named(column)} ${{ ...stated, finding: findings[0]! }} later`;
+    });
+  const at = from === null ? say`` : say` at ${startStated({ start, from })}`;
+  const word = count(
+    together.length,
+    { quantity: 'lag', start, end: start + 1 },
+    together.length === 1 ? 'first' : 'together',
+  );
+  const names = joined(together.map(named), ', ', ' and ');
+  const rest = later.length === 0 ? say`` : say`, ${joined(later, ', ', ' and ')}`;
   const first =
     together.length === 1
-      ? `${together[0]} departs first${at}, ${list(later)}.`
-      : `${list(together)} depart together${at}${later.length === 0 ? '' : `, ${list(later)}`}.`;
-  const byShare = [...columns].sort((a, b) => b.share - a.share);
-  return `${first} Share of the severity: ${list(byShare.map(({ column, share }) => `${column} ${percent(share)}`))}.`;
+      ? say`${names} departs ${word}${at}${rest}.`
+      : say`${names} depart ${word}${at}${rest}.`;
+  const shares = [...columns]
+    .sort((a, b) => b.share - a.share)
+    .map((column) => {
+      const { share, findings } = column;
+      const stated = { quantity: 'share', ...extent, text: percent(share), finding: findings[0]! } as const;
+      return say`${named(column)} ${{ ...stated, number: share, tolerance: 0.00501 }}`;
+    });
+  return say`${first} Share of the severity: ${joined(shares, ', ', ' and ')}.`;
 }
 
 function toEvent(members: readonly ReportFinding[]): ReportEvent {
@@ -463,72 +345,62 @@ function toEvent(members: readonly ReportFinding[]): ReportEvent {
       share: sum > 0 ? most(column) / sum : 1 / names.length,
     };
   });
+  const extent = { start: earliest.start, end: latest.end, from: earliest.from, to: latest.to };
+  const { text, stated } = eventSentence(columns, extent);
   return {
     id: idOf('event', ...names, instantKey(earliest.from, earliest.start)),
-    ...{ start: earliest.start, end: latest.end, from: earliest.from, to: latest.to },
+    ...extent,
     columns,
     severity: worst.severity,
     level: worst.level,
     ongoing: members.some(({ ongoing }) => ongoing),
-    statement: eventStatement(columns, earliest.from),
+    statement: text,
+    stated: [...stated],
   };
 }
 
-/** Findings of several columns that belong together, by falling severity; `event` of the findings says which. */
+/** Joins findings of several columns that belong together into events, by falling severity. */
 function joinFindings(findings: readonly ReportFinding[]): {
   findings: ReportFinding[];
   events: ReportEvent[];
 } {
   const groups: ReportFinding[][] = [];
-  for (const one of findings) {
-    const near = groups.filter((group) => group.some((other) => belongTogether(one, other)));
-    const joined = [one, ...near.flat()];
+  for (const finding of findings) {
+    const near = groups.filter((group) => group.some((other) => belongTogether(finding, other)));
+    const members = [finding, ...near.flat()];
     for (const group of near) groups.splice(groups.indexOf(group), 1);
-    groups.push(joined);
+    groups.push(members);
   }
   const events = groups
     .filter((group) => group.length > 1)
     .map(toEvent)
     .sort((a, b) => b.severity - a.severity || a.start - b.start);
   const eventOf = new Map(
-    events.flatMap(({ id, columns }) => columns.flatMap((column) => column.findings.map((one) => [one, id]))),
+    events.flatMap(({ id, columns }) =>
+      columns.flatMap((column) => column.findings.map((finding) => [finding, id])),
+    ),
   );
-  return { findings: findings.map((one) => ({ ...one, event: eventOf.get(one.id) ?? null })), events };
+  return {
+    findings: findings.map((finding) => ({ ...finding, event: eventOf.get(finding.id) ?? null })),
+    events,
+  };
 }
 
-export function countFindings(findings: readonly ReportFinding[]): AnomalyReport['counts'] {
-  const of = (level: Level): number => findings.filter((one) => one.level === level).length;
+function countFindings(findings: readonly ReportFinding[]): AnomalyReport['counts'] {
+  const of = (level: Level): number => findings.filter((finding) => finding.level === level).length;
   return {
     ...{ low: of('low'), medium: of('medium'), high: of('high'), critical: of('critical') },
     ongoing: findings.filter(({ ongoing }) => ongoing).length,
   };
 }
 
-/** "level shift", "dip": a kind as a noun. */
-export const KIND_WORDS: Readonly<Record<ReportFinding['kind'], string>> = {
-  spike: 'spike',
-  dip: 'dip',
-  level: 'level shift',
-  trend: 'trend',
-  variance: 'change of variance',
-  flat: 'flat line',
-  cutoff: 'cutoff',
-  shape: 'unusual shape',
-  frequency: 'change of frequency',
-};
-
-/** When a stretch was: by its stamps, or by its samples. */
-export function whenWords({
-  start,
-  end,
-  from,
-  to,
-}: Pick<ReportFinding, 'start' | 'end' | 'from' | 'to'>): string {
+/** Time of a stretch in words: its stamps, or its samples. */
+export function whenWords({ start, end, from, to }: Extent): string {
   if (from !== null && to !== null) return spanWords(from.shown, to.shown);
   return end - start === 1 ? `sample ${start}` : `samples ${start} to ${end - 1}`;
 }
 
-/** The state of a finding: since when it lasts, or for how long it has been over. */
+/** State of a finding in words: since when it lasts, or for how long it has been over. */
 export function stateWords(one: ReportFinding, last: Instant | null): string {
   if (one.ongoing) return `ongoing since ${one.from?.shown ?? `sample ${one.start}`}`;
   if (one.to === null || last === null) return 'over';
@@ -536,41 +408,51 @@ export function stateWords(one: ReportFinding, last: Instant | null): string {
   return seconds > 0 ? `over for ${durationWords(seconds)}` : 'over';
 }
 
-/** What one who was woken up wants to know first: how many, the worst, and whether something is still going on. */
-export function headlineOf(
+/** States for someone on call how many findings there are, which is the worst, and which is still going on. */
+function headlineOf(
   findings: readonly ReportFinding[],
   { samples, from, to }: Pick<AnomalyReport, 'samples' | 'from' | 'to'>,
-): string {
+): Sentence {
   const worst = findings[0];
-  const whole = from === null || to === null ? '' : `, ${spanWords(from.shown, to.shown)}`;
-  if (worst === undefined) return `Nothing unusual in ${samplesWords(samples)}${whole}.`;
-  const name = (one: ReportFinding): string => `${one.level} ${KIND_WORDS[one.kind]} in ${one.column}`;
+  const whole = { start: 0, end: samples };
+  if (worst === undefined) {
+    const length = count(samples, { quantity: 'samples', ...whole }, samplesWords(samples));
+    return from === null || to === null
+      ? say`Nothing unusual in ${length}.`
+      : say`Nothing unusual in ${length}, ${whenStated({ ...whole, from, to })}.`;
+  }
+  const about = (one: ReportFinding, quantity: Stated['quantity'], text: string): Omit<Stated, 'at'> => ({
+    ...{ quantity, start: one.start, end: one.end, text, finding: one.id },
+  });
+  const name = (one: ReportFinding): Sentence =>
+    say`${about(one, 'level', one.level)} ${about(one, 'kind', KIND_WORDS[one.kind])} in ${about(one, 'column', one.column)}`;
   const ongoing = findings.filter((one) => one.ongoing);
-  const count = findings.length === 1 ? '1 finding' : `${grouped(findings.length)} findings`;
-  const state =
+  const all = ['', 'both ', 'all '][Math.min(findings.length, 3) - 1]!;
+  const states =
     ongoing.length === 0
-      ? findings.length === 1
-        ? ', over'
-        : findings.length === 2
-          ? ', both over'
-          : ', all over'
-      : findings.length === 1
-        ? ', ongoing'
-        : `, ${ongoing.length === findings.length ? 'all' : grouped(ongoing.length)} ongoing`;
+      ? `${all}over`
+      : ongoing.length === findings.length
+        ? `${all}ongoing`
+        : `${grouped(ongoing.length)} ongoing`;
+  const text = findings.length === 1 ? '1 finding' : `${grouped(findings.length)} findings`;
+  const total = count(findings.length, { quantity: 'findings', ...whole }, text);
+  const state = count(ongoing.length, { quantity: 'ongoing findings', ...whole }, states);
+  const length = {
+    ...about(worst, 'duration', worst.duration),
+    ...{ number: worst.durationSeconds ?? worst.end - worst.start, tolerance: 0 },
+  };
+  const current = about(worst, 'state', stateWords(worst, to));
+  const subject = findings.length === 1 ? say`It is a` : say`The worst is a`;
+  const first = say`${total}, ${state}. ${subject} ${name(worst)}, ${whenStated(worst)} (${length}), ${current}.`;
   const other = worst.ongoing ? undefined : ongoing[0];
-  return [
-    `${count}${state}.`,
-    `${findings.length === 1 ? 'It is a' : 'The worst is a'} ${name(worst)}, ${whenWords(worst)} (${worst.duration}), ${stateWords(worst, to)}.`,
-    ...(other === undefined
-      ? []
-      : [`Ongoing: ${name(other)} since ${other.from?.shown ?? `sample ${other.start}`}.`]),
-  ].join(' ');
+  if (other === undefined) return first;
+  return say`${first} ${about(other, 'state', 'Ongoing')}: ${name(other)} ${about(other, 'state', 'since')} ${startStated(other)}.`;
 }
 
 type Policy = NonNullable<AnomalyReport['policy']>;
 
-/** Who of detector and policy sees what. */
-export function agreementOf(
+/** Counts what detector and policy agree on. */
+function agreementOf(
   findings: readonly ReportFinding[],
   columns: readonly Pick<Policy['columns'][number], 'intervals'>[],
 ): Agreement {
@@ -579,7 +461,7 @@ export function agreementOf(
   const alone = columns.map(({ intervals }) => intervals.filter(({ finding }) => !finding).length);
   return {
     ...{ both: marked(true), detectorAlone: marked(false), unanswered: marked(null) },
-    policyAlone: alone.reduce((sum, count) => sum + count, 0),
+    policyAlone: alone.reduce((sum, found) => sum + found, 0),
   };
 }
 
@@ -588,13 +470,13 @@ export function agreementWords({ both, detectorAlone, unanswered, policyAlone }:
   const rest =
     unanswered === 0
       ? ''
-      : `; about ${unanswered === 1 ? 'one finding' : `${grouped(unanswered)} findings`} the policy gives no answer`;
+      : `; the policy gives no answer about ${unanswered === 1 ? '1 finding' : `${grouped(unanswered)} findings`}`;
   return `${grouped(both)} found by both, ${grouped(detectorAlone)} by the detector alone, ${grouped(policyAlone)} by the policy alone${rest}.`;
 }
 
 export type PolicyInterval = Policy['columns'][number]['intervals'][number];
 
-/** What the policy marks and the detector does not find, the most confident first, then in the order of the recording. */
+/** Lists intervals of the policy without a finding, the most confident first, then in the order of the recording. */
 export function markedAlone({ policy }: AnomalyReport): { column: string; interval: PolicyInterval }[] {
   return (policy?.columns ?? [])
     .flatMap(({ column, intervals }) =>
@@ -606,52 +488,48 @@ export function markedAlone({ policy }: AnomalyReport): { column: string; interv
     );
 }
 
-/** Ranks, joins, counts and tells findings. */
+/** Ranks, joins, counts and sums up findings. */
 function assemble(
-  base: Omit<AnomalyReport, 'headline' | 'counts' | 'findings' | 'events' | 'policy'> & {
+  base: Omit<AnomalyReport, 'headline' | 'stated' | 'counts' | 'findings' | 'events' | 'policy'> & {
     readonly policy?: Omit<Policy, 'agreement'> | undefined;
   },
-  found: readonly ReportFinding[],
+  unranked: readonly ReportFinding[],
 ): AnomalyReport {
-  const ranked = [...found]
-    .sort(
-      (a, b) =>
-        b.severity - a.severity ||
-        a.start - b.start ||
-        base.columns.findIndex(({ name }) => name === a.column) -
-          base.columns.findIndex(({ name }) => name === b.column),
-    )
-    .map((one, i) => ({ ...one, rank: i + 1 }));
+  const columnOf = (finding: ReportFinding): number =>
+    base.columns.findIndex(({ name }) => name === finding.column);
+  const ranked = [...unranked]
+    .sort((a, b) => b.severity - a.severity || a.start - b.start || columnOf(a) - columnOf(b))
+    .map((finding, i) => ({ ...finding, rank: i + 1 }));
   const { findings, events } = joinFindings(ranked);
   const columns = base.columns.map((column) => ({
     ...column,
-    findings: findings.filter((one) => one.column === column.name).length,
+    findings: findings.filter((finding) => finding.column === column.name).length,
   }));
-  const headline = headlineOf(findings, base);
+  const { text: headline, stated } = headlineOf(findings, base);
   const { policy, ...rest } = base;
   return {
-    ...{ ...rest, columns, headline, counts: countFindings(findings), findings, events },
+    ...{ ...rest, columns, headline, stated: [...stated], counts: countFindings(findings), findings, events },
     ...(policy === undefined
       ? {}
       : { policy: { ...policy, agreement: agreementOf(findings, policy.columns) } }),
   };
 }
 
-/** What a policy says about a recording, before it is held against the findings. */
+/** Answers of a policy about a recording, before they are compared with the findings. */
 export interface PolicyOpinion extends PolicyHead {
   readonly columns: readonly (PolicyColumn & {
     readonly intervals: readonly Interval[];
-    /** Of each interval; null or absent where none is known. */
+    /** Confidence of each interval; null or absent where it is not known. */
     readonly confidences?: readonly (number | null)[] | null;
   })[];
 }
 
-/** Whether what a policy marks of a finding's column overlaps it; null where the policy does not answer there. */
+/** True where the policy marks part of a finding; null where it gives no answer about the column. */
 function markedBy(
   policy: Pick<PolicyOpinion, 'columns'> | undefined,
   { column, start, end }: Pick<ReportFinding, 'column' | 'start' | 'end'>,
 ): boolean | null {
-  const said = policy?.columns.find((one) => one.column === column);
+  const said = policy?.columns.find((other) => other.column === column);
   return said?.status === 'answers' ? overlap(said.intervals, [[start, end]]) > 0 : null;
 }
 
@@ -664,15 +542,15 @@ function toPolicy(
     ...{ name, record, notes },
     columns: columns.map((said) => {
       const { column, status, statement, window, doubtful, limit, signals, answers } = said;
-      const found = findings
-        .filter((one) => one.column === column)
+      const spans = findings
+        .filter((finding) => finding.column === column)
         .map(({ start, end }): Interval => [start, end]);
       return {
         ...{ column, status, statement, window, doubtful, limit, class: said.class, signals, answers },
         intervals: said.intervals.map(([start, end], i) => ({
           ...extentOf(source, start, end),
           ...(said.confidences == null ? {} : { confidence: said.confidences[i]! }),
-          finding: found.some((one) => overlap([one], [[start, end]]) > 0),
+          finding: spans.some((span) => overlap([span], [[start, end]]) > 0),
           ...claimOf([start, end], answers),
         })),
       };
@@ -681,29 +559,20 @@ function toPolicy(
 }
 
 /**
- * The report of a recording.
+ * Builds the report of a recording.
  *
- * @param policy what a policy says about it
- * @throws DataError where columns, stamps or lines are of another length than the values, or two columns have one name
+ * @param policy answers of a policy about it
+ * @throws DataError where columns, stamps or lines differ in length from the values, or two columns have one name
  */
 export function buildReport(source: ReportSource, policy?: PolicyOpinion): AnomalyReport {
   const samples = source.columns[0]?.values.length ?? 0;
   for (const { name, values, detection } of source.columns) {
-    const lengths = [
-      values,
-      detection.score,
-      detection.expected,
-      detection.low,
-      detection.high,
-      source.time,
-      source.lines,
-    ];
-    if (lengths.some((one) => one !== null && one.length !== samples)) {
+    const { score, expected, low, high } = detection;
+    const lists = [values, score, expected, low, high, source.time, source.lines];
+    if (lists.some((list) => list !== null && list.length !== samples)) {
       throw new DataError(
         `column ${name}: values, scores, times and lines must all have ${samples} entries`,
-        {
-          file: source.file,
-        },
+        { file: source.file },
       );
     }
   }
@@ -713,7 +582,8 @@ export function buildReport(source: ReportSource, policy?: PolicyOpinion): Anoma
   const columns = source.columns.map(({ name, values, detection }) => ({
     name,
     ...summary(values, 0, samples),
-    structure: [...detection.structure],
+    structure: detection.structure.text,
+    stated: [...detection.structure.stated],
     seasons: [...detection.seasons],
     findings: 0,
   }));
@@ -730,24 +600,24 @@ export function buildReport(source: ReportSource, policy?: PolicyOpinion): Anoma
     notes: source.notes.map(({ code, text }) => ({ code, text })),
     columns,
   } as const;
-  const found = source.columns.flatMap((column) =>
-    column.detection.findings.map((one) => toFinding(source, column, one)),
+  const findings = source.columns.flatMap((column) =>
+    column.detection.findings.map((finding) => toFinding(source, column, finding)),
   );
-  // Two findings of one kind may begin at one sample; ids must tell them apart all the same.
+  // Two findings of one kind may begin at one sample; their ids must differ all the same.
   const seen = new Map<string, number>();
-  const unique = found.map((one) => {
-    const before = seen.get(one.id) ?? 0;
-    seen.set(one.id, before + 1);
-    return before === 0 ? one : { ...one, id: idOf(one.id, String(before)) };
+  const unique = findings.map((finding) => {
+    const earlier = seen.get(finding.id) ?? 0;
+    seen.set(finding.id, earlier + 1);
+    return earlier === 0 ? finding : { ...finding, id: idOf(finding.id, String(earlier)) };
   });
-  const marked = unique.map((one) => ({ ...one, markedByPolicy: markedBy(policy, one) }));
+  const marked = unique.map((finding) => ({ ...finding, markedByPolicy: markedBy(policy, finding) }));
   return assemble(
     policy === undefined ? base : { ...base, policy: toPolicy(source, policy, marked) },
     marked,
   );
 }
 
-/** The report of only those findings that are `wanted`: ranked, joined and counted anew. */
+/** Reduces a report to the findings that are `wanted`: ranked, joined and counted anew. */
 export function selectFindings(
   report: AnomalyReport,
   wanted: (finding: ReportFinding) => boolean,

@@ -6,9 +6,10 @@ import { ConfigError, DataError } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { withLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
-import { policyStatement } from './policy-section.ts';
-import { type AnomalyReport, type ReportFinding, selectFindings } from './report.ts';
+import { policyStatement } from './policy-words.ts';
+import { selectFindings } from './report.ts';
 import { zoneOffsets } from './report-time.ts';
+import type { AnomalyReport, ReportFinding } from './schema.ts';
 
 /** Ends with 1 where a finding is at least as severe as `level`, else with 0; null never fails. */
 export function failOn({ findings }: AnomalyReport, level: Level | null): 0 | 1 {

@@ -21,13 +21,8 @@
 import type { Interval } from '../ground/types.ts';
 import { coverage, overlap } from '../series/intervals.ts';
 import type { PolicyReference } from '../tasks/reference.ts';
-import {
-  type Doubt,
-  FEWEST_WINDOWS,
-  type PolicyAnswer,
-  type PolicySignal,
-  tooDoubtful,
-} from './policy-section.ts';
+import { FEWEST_WINDOWS, tooDoubtful } from './policy-words.ts';
+import type { Doubt, PolicyAnswer, PolicySignal } from './schema.ts';
 
 /** What a policy said about a window, and what can be measured of it alone. */
 export interface AskedWindow extends Omit<PolicyAnswer, 'shiftAgreement' | 'doubts' | 'intervals'> {

@@ -3,8 +3,9 @@ import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { type DetectOptions, detect } from '../detect/detect.ts';
-import { type AnomalyReport, buildReport, type ReportSource, reportSource } from '../explain/report.ts';
+import { buildReport, type ReportSource, reportSource } from '../explain/report.ts';
 import { offsetAt, zoneOffsets } from '../explain/report-time.ts';
+import type { AnomalyReport } from '../explain/schema.ts';
 import { verify } from '../explain/verify.ts';
 import { Progress } from '../ground/progress.ts';
 

@@ -5,8 +5,7 @@
 import { performance } from 'node:perf_hooks';
 import { type Recording, readRecording, readTimes } from '../../datasets/readers/recording.ts';
 import type { DetectOptions } from '../detect/detect.ts';
-import type { ReportFinding } from '../explain/report.ts';
-import type { ReportState } from '../explain/state.ts';
+import type { ReportFinding, ReportState } from '../explain/schema.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { type DetectRequest, detectRecording } from './detect.ts';
 

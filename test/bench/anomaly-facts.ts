@@ -5,7 +5,8 @@
 import { basename } from 'node:path';
 import { readRecording } from '../../datasets/readers/recording.ts';
 import type { Detection } from '../../src/detect/finding.ts';
-import { type AnomalyReport, buildReport, reportSource } from '../../src/explain/report.ts';
+import { buildReport, reportSource } from '../../src/explain/report.ts';
+import type { AnomalyReport } from '../../src/explain/schema.ts';
 import { verify } from '../../src/explain/verify.ts';
 
 /** The epoch of files that are made here, and their step. */
@@ -28,10 +29,6 @@ export interface Facts {
 
 /** A day with or without a clock time, or a clock time. */
 const STAMP = /\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?|\d\d:\d\d(?::\d\d)?/g;
-
-/** Statements print four significant digits, of which the last may be rounded the other way. */
-const samePrint = (told: number, value: number): boolean =>
-  told === Number(value.toPrecision(4)) || Math.abs(told - value) <= 5.01e-4 * Math.abs(value);
 
 /** Facts of a report against the lines of the file that it was made from. */
 export function checkFacts(report: AnomalyReport, csv: string, detection: Detection): Facts {
@@ -91,7 +88,7 @@ export function checkFacts(report: AnomalyReport, csv: string, detection: Detect
         .map((line) => Number(line[1]));
       const level = before.reduce((sum, value) => sum + value, 0) / before.length;
       check(`${at}: mean before the step`, stepped.mean, level);
-      check(`${at}: rises`, Number(/ rose to /.test(one.statement)), Number(mean > level));
+      check(`${at}: rises`, Number(one.stated.some(({ more }) => more !== undefined)), Number(mean > level));
       known.push(before.length, level);
     }
     if (one.before !== null) {
@@ -111,18 +108,17 @@ export function checkFacts(report: AnomalyReport, csv: string, detection: Detect
       cell(line, 0).slice(0, 10),
       cell(line, 0).slice(11, 16),
     ]);
-    const sentence = one.statement.replace(STAMP, (stamp) => {
+    for (const { text, quantity, number, tolerance = 0 } of one.stated) {
+      // The pace at which a stretch repeats is an estimate that nothing here can repeat.
+      if (quantity === 'pace' || (quantity !== 'time' && number === undefined)) continue;
+      const written = text.match(STAMP) ?? [];
       told++;
-      if (stamps.includes(stamp.replace(/:00$/, '')) || stamps.includes(stamp)) holds++;
-      else wrong.push(`${at}: "${one.statement}": ${stamp}`);
-      return '';
-    });
-    const measured = sentence.match(/-?\d+(?:\.\d+)?(?:e[+-]?\d+)?/gi) ?? [];
-    // At which pace a stretch repeats is an estimate that nothing here can repeat.
-    for (const number of one.kind === 'frequency' ? measured.slice(1) : measured) {
-      told++;
-      if (known.some((value) => samePrint(Number(number), value))) holds++;
-      else wrong.push(`${at}: "${one.statement}": ${number}`);
+      const isTrue =
+        number === undefined
+          ? written.every((stamp) => stamps.includes(stamp) || stamps.includes(stamp.replace(/:00$/, '')))
+          : known.some((value) => Math.abs(value - number) <= tolerance + 1e-9 * Math.abs(value));
+      if (isTrue) holds++;
+      else wrong.push(`${at}: "${one.statement}": ${text}`);
     }
   }
   return { told, true: holds, wrong };

@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { findPolicy, shippedPolicy } from '../../src/answer/reference.ts';
-import { type AnomalyReport, checkReport } from '../../src/explain/report.ts';
+import { type AnomalyReport, checkReport } from '../../src/explain/schema.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { damageOf, hashesIn } from '../../src/ground/manifest.ts';
 import { exportPolicy } from '../../src/run/export.ts';

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { checkReport } from '../../src/explain/report.ts';
+import { checkReport } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { inside } from '../helpers/command-line.ts';
 
@@ -38,7 +38,7 @@ describe('timeseer detect', () => {
     expect(out).toContain('2025-03-08 14:00 to 16:15');
     expect(out).toMatch(/requests: level shift/);
     expect(out).toMatch(
-      /Between 2025-03-08 14:00 and 16:15 requests fell to 0 where 4\d\d(\.\d)? was expected; on the \d days before it was 4\d\d/,
+      /requests fell to 0 from 2025-03-08 14:00 to 16:15 \(expected about 4\d\d; 4\d\d to 4\d\d on average at this time on the previous \d days\)\./,
     );
     expect(out).toMatch(/note: .*comma/i);
   });

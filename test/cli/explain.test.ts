@@ -19,7 +19,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { findPolicy, RUN_POLICIES } from '../../src/answer/reference.ts';
 import { main } from '../../src/cli.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { checkReport } from '../../src/explain/report.ts';
+import { checkReport } from '../../src/explain/schema.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { OWNER } from '../../src/ground/files.ts';
 import { writeManifestedDirectory } from '../../src/ground/manifest.ts';

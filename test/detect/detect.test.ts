@@ -4,6 +4,7 @@ import { detect } from '../../src/detect/detect.ts';
 import { LEVELS } from '../../src/detect/finding.ts';
 import { join } from '../../src/detect/join.ts';
 import type { Candidate } from '../../src/detect/scan.ts';
+import { statementOf } from '../../src/detect/sentence.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 
@@ -115,7 +116,7 @@ describe('a stretch that departs is found where it is', () => {
     const wave = noise(35, 1500).map((error, i) => 50 + 20 * Math.sin(i / 9) + 2 * error);
     const [worst] = detect(withStretch(wave, 600, 760, (value) => Math.min(55, value))).findings;
     expect(worst).toMatchObject({ kind: 'cutoff', direction: 'above' });
-    expect(worst!.statement).toMatch(/^was cut off at 55 /);
+    expect(statementOf(worst!.says)).toMatch(/^was cut off at 55 \(expected up to \d+/);
     expect(Math.abs(worst!.start - 600)).toBeLessThan(40);
   });
 
@@ -156,8 +157,8 @@ describe('what goes on until now', () => {
       const [one] = findings;
       expect(one).toMatchObject({ kind: 'level', direction: 'above', end: 2016, ongoing: true });
       expect(Math.abs(one!.start - at)).toBeLessThanOrEqual(2);
-      expect(one!.statement).toMatch(
-        /^rose to (79|80)\.?\d* on average .* after (49|50)\.?\d* in the \d+ samples before/,
+      expect(statementOf(one!.says)).toMatch(
+        /^rose to (79|80)\.?\d* on average and stayed there \((49|50)\.?\d* in the \d+ samples before; range /,
       );
       // What is expected now is what is usual now.
       expect(expected[1990]).toBeGreaterThan(75);
@@ -184,8 +185,8 @@ describe('what goes on until now', () => {
     expect(more).toEqual([]);
     expect(found).toMatchObject({ kind: 'trend', direction: 'above', end: 2016, ongoing: true });
     expect(Math.abs(found!.start - 1000)).toBeLessThan(70);
-    expect(found!.statement).toMatch(
-      /^rose steadily to (69|70)\.?\d* on average in the last \d+ samples after (39\.\d+|40\.?\d*) in the/,
+    expect(statementOf(found!.says)).toMatch(
+      /^rose steadily to (69|70)\.?\d* \(mean of the last \d+ samples; (39\.\d+|40\.?\d*) in the \d+ samples before\)$/,
     );
     const daily = days(54, 2016).map((value, i) => value - Math.max(0, i - 1100) * 0.2);
     const [falling] = detect(daily).findings;
@@ -354,7 +355,7 @@ describe('what a finding says', () => {
       observed: { least: 0, mean: 0, largest: 0, peak: 0 },
       ongoing: false,
     });
-    expect(worst!.statement).toMatch(/^fell to 0 where \d+(\.\d)? was expected$/);
+    expect(statementOf(worst!.says)).toMatch(/^fell to 0 \(expected about \d+(\.\d)?\)$/);
     expect(worst!.severity).toBeGreaterThanOrEqual(LEVELS[worst!.level]);
     expect(worst!.evidence.for.length).toBeGreaterThan(0);
   });
@@ -368,7 +369,7 @@ describe('what a finding says', () => {
     );
     expect(outside.length / values.length).toBeLessThan(0.03);
     expect(seasons).toEqual([96]);
-    expect(structure[0]).toMatch(/^Repeats every 96 samples/);
+    expect(structure.text).toMatch(/^Repeats every 96 samples/);
   });
 
   test('with what the series did at the same phase of earlier cycles', () => {
@@ -398,8 +399,8 @@ describe('what a finding says', () => {
     expect(since).toBe(2 * step.start - 1440);
     const before = both.subarray(since, step.start);
     expect(mean).toBeCloseTo(before.reduce((sum, value) => sum + value, 0) / before.length, 9);
-    expect(step.statement).toMatch(
-      /^fell to -5(\.\d+)? on average \(.* to .*\) after 0\.\d+ in the \d+ samples before$/,
+    expect(statementOf(step.says)).toMatch(
+      /^fell to -5(\.\d+)? on average \(0\.\d+ in the \d+ samples before; range .* to .*\)$/,
     );
   });
 
@@ -412,7 +413,7 @@ describe('what a finding says', () => {
     );
     const [first, second] = detect(twice).findings;
     expect([first!.similar, second!.similar].flat()).toHaveLength(2);
-    expect(first!.evidence.against.join()).toMatch(/1 other stretch/);
+    expect(first!.evidence.against.join()).toMatch(/another stretch/);
   });
 });
 
@@ -433,8 +434,8 @@ describe('stretches of several tracks', () => {
 
 describe('kinds', () => {
   const kindOf = (values: Float64Array) => {
-    const { kind, direction, statement } = detect(values).findings[0]!;
-    return { kind, direction, statement };
+    const { kind, direction, says } = detect(values).findings[0]!;
+    return { kind, direction, statement: statementOf(says) };
   };
 
   test('a drift away is a trend', () => {
@@ -522,7 +523,7 @@ describe('any series', () => {
   });
 
   test('too short or without a value says so', () => {
-    expect(detect(Float64Array.of(1, 5, 2)).structure[0]).toMatch(/3 samples are too few/);
+    expect(detect(Float64Array.of(1, 5, 2)).structure.text).toMatch(/3 samples are too few/);
     expect(() => detect(new Float64Array(30).fill(Number.NaN))).toThrow(DataError);
     expect(() => detect(new Float64Array(0))).toThrow(DataError);
     expect(() => detect(Float64Array.of(...noise(1, 30), Number.POSITIVE_INFINITY))).toThrow(DataError);
@@ -560,7 +561,7 @@ describe('any series', () => {
           expect(one.start).toBeGreaterThanOrEqual(0);
           expect(one.end).toBeLessThanOrEqual(values.length);
           expect(one.start).toBeLessThan(one.end);
-          expect(one.peak >= one.start && one.peak < one.end).toBe(true);
+          expect(one.peak.index >= one.start && one.peak.index < one.end).toBe(true);
           expect(one.severity).toBeGreaterThanOrEqual(findings[i + 1]?.severity ?? 1);
           for (const other of findings)
             expect(other === one || other.end <= one.start || one.end <= other.start).toBe(true);

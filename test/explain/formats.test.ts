@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { FORMATS, numberWords, scoresCsv, toCsv, toGrafana, toMarkdown } from '../../src/explain/formats.ts';
-import { type AnomalyReport, buildReport, selectFindings } from '../../src/explain/report.ts';
+import { buildReport, selectFindings } from '../../src/explain/report.ts';
+import type { AnomalyReport } from '../../src/explain/schema.ts';
 import { failOn, newFindings, readState, sinceReport, tellOnce } from '../../src/explain/state.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { host, requests } from '../helpers/anomalies.ts';
@@ -80,7 +81,7 @@ describe('a report for other programs', () => {
       time: Date.UTC(2025, 2, 4, 14),
       timeEnd: Date.UTC(2025, 2, 4, 16, 35),
       tags: ['timeseer', 'critical', 'flat', 'requests'],
-      text: 'requests: Between 2025-03-04 14:00 and 16:30 requests fell to 0.',
+      text: 'requests stood still from 2025-03-04 14:00 to 16:30.',
     });
     const [first] = report.findings;
     expect(toGrafana({ ...report, findings: [{ ...first!, statement: '<img src=x>' }] })[0]!.text).toContain(

@@ -8,7 +8,7 @@ import {
   MOST_WINDOWS,
   tame,
 } from '../../src/explain/policy-answers.ts';
-import { shownAnswers } from '../../src/explain/policy-section.ts';
+import { shownAnswers } from '../../src/explain/policy-words.ts';
 import { policyReader, type Reader } from '../../src/explain/reader.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
@@ -233,7 +233,7 @@ describe('asking a policy about a column', () => {
     expect(said.answers.filter(({ doubts }) => doubts.includes('unlike'))).toHaveLength(1);
     expect(said).toMatchObject({ status: 'answers', intervals: [] });
     expect(said.statement).toMatch(
-      /^Marks nothing; 1 of 12 windows is left out because it .* looks unlike what it was taught/,
+      /^Marks nothing; 1 of 12 windows is left out because it .* looks unlike its training data/,
     );
   });
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { policyStatement } from '../../src/explain/policy-section.ts';
+import { say } from '../../src/detect/sentence.ts';
+import { policyStatement } from '../../src/explain/policy-words.ts';
 import { buildReport, type ReportSource } from '../../src/explain/report.ts';
 import { reportPage } from '../../src/explain/report-page.ts';
 import {
@@ -100,7 +101,7 @@ describe('the page', () => {
     const text = pageOf(requests());
     for (const part of [
       '<p class="headline">3 findings, 1 ongoing.</p>',
-      'Between 2025-03-04 14:00 and 16:30 requests fell to 0.',
+      'requests stood still from 2025-03-04 14:00 to 16:30.',
       '<strong>0 throughout</strong>',
       'lines 458 to 488 of the file',
       '2025-03-08 21:40 to 21:55',
@@ -117,10 +118,10 @@ describe('the page', () => {
     const [column] = source.columns;
     const findings = column!.detection.findings.map((one) => ({
       ...one,
-      statement: HOSTILE,
+      says: { fact: say([HOSTILE]), context: [] },
       evidence: { for: [HOSTILE], against: [HOSTILE] },
     }));
-    const detection = { ...column!.detection, findings, structure: [HOSTILE] };
+    const detection = { ...column!.detection, findings, structure: say([HOSTILE]) };
     const text = pageOf({
       ...source,
       file: HOSTILE,

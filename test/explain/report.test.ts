@@ -1,21 +1,25 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { readRecording } from '../../datasets/readers/recording.ts';
-import { policyStatement } from '../../src/explain/policy-section.ts';
+import { formatTime, readRecording } from '../../datasets/readers/recording.ts';
+import { detect } from '../../src/detect/detect.ts';
+import { say, stateFinding, statementOf } from '../../src/detect/sentence.ts';
+import { policyStatement } from '../../src/explain/policy-words.ts';
 import {
-  type AnomalyReport,
   agreementWords,
   buildReport,
-  checkReport,
   markedAlone,
   type PolicyOpinion,
   type ReportSource,
-  reportSchema,
   reportSource,
   selectFindings,
 } from '../../src/explain/report.ts';
 import { durationWords, isoTime, offsetAt, spanWords, zoneOffsets } from '../../src/explain/report-time.ts';
+import { type AnomalyReport, checkReport, reportSchema } from '../../src/explain/schema.ts';
 import { ReportMismatch, verify } from '../../src/explain/verify.ts';
 import { DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
 
 describe('a report', () => {
@@ -66,7 +70,7 @@ describe('a report', () => {
           ...{ low: detection.low.slice(100), high: detection.high.slice(100) },
           findings: detection.findings
             .slice(0, 1)
-            .map((one) => ({ ...one, start: 356, end: 390, peak: 360, similar: [] })),
+            .map((one) => ({ ...one, start: 356, end: 390, peak: { index: 360 }, similar: [] })),
         },
       })),
     });
@@ -88,17 +92,20 @@ describe('a report', () => {
 
   test('reads its own JSON, publishes its schema, and never holds a number that is none', () => {
     expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
-    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 3 } } });
+    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 4 } } });
     const column = source.columns[0]!;
     const values = column.values.map((value, i) => (i < 500 ? Number.NaN : value));
     const findings = column.detection.findings.map((one) => ({
       ...one,
       before: null,
+      says: { fact: say`stood still`, context: [] },
       severity: Number.POSITIVE_INFINITY,
       level: 'critical' as const,
       expected: { value: Number.NaN, low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY },
     }));
-    const odd = { ...source, columns: [{ ...column, values, detection: { ...column.detection, findings } }] };
+    const none = new Float64Array(values.length).fill(Number.NaN);
+    const detection = { ...column.detection, findings, expected: none, low: none, high: none };
+    const odd = { ...source, columns: [{ ...column, values, detection }] };
     const told = buildReport(odd);
     verify(told, odd);
     expect(told.findings[0]).toMatchObject({
@@ -114,6 +121,7 @@ describe('a report', () => {
     const lines = Int32Array.from({ length: 2880 }, (_, i) => (i === 456 || i > 2790 ? -1 : i + 2));
     const elapsed = requests({
       origin: 'start',
+      formatTime: (ms) => formatTime(ms, { zone: null, step: 1000, origin: 'start' }),
       time: Float64Array.from({ length: 2880 }, (_, i) => i * 1000),
       step: 1000,
       lines,
@@ -138,9 +146,12 @@ describe('a report', () => {
     const { detection } = sampleColumn('load', 400, {
       day: 100,
       mean: 5,
-      departures: [{ start: 60, end: 65, severity: 3, kind: 'spike', becomes: (usual) => usual }],
+      departures: [
+        { start: 60, end: 65, severity: 3, kind: 'spike', fact: 'stood out', becomes: (usual) => usual },
+      ],
     });
-    const read = reportSource('load.csv', recording, [detection]);
+    const findings = detection.findings.map((one) => ({ ...one, before: null }));
+    const read = reportSource('load.csv', recording, [{ ...detection, findings }]);
     const told = buildReport(read);
     verify(told, read);
     expect(told.columns[0]).toMatchObject({ name: 'load', least: 0, largest: 6 });
@@ -162,26 +173,24 @@ describe('a report', () => {
 });
 
 describe('the sentence of a finding', () => {
-  const told = (change: Parameters<typeof requests>[0] = {}) =>
+  const statements = (change: Parameters<typeof requests>[0] = {}) =>
     buildReport(requests(change)).findings.map(({ statement }) => statement);
 
-  test('says when, what, and how it was at that time on earlier days', () => {
-    const [flat, spike, level] = told();
-    expect(flat).toBe('Between 2025-03-04 14:00 and 16:30 requests fell to 0.'); // one day before it is too few
+  test('says what happened when, what was expected, and earlier values', () => {
+    const [flat, spike, level] = statements();
+    expect(flat).toBe('requests stood still from 2025-03-04 14:00 to 16:30.'); // one day before it is too few
     expect(spike).toMatch(
-      /^Between 2025-03-08 14:10 and 14:20 requests went to \d+ where \d+ is usual; on the 5 days before it was [\d.]+ to [\d.]+ at that time\.$/,
+      /^requests went to [\d.]+ from 2025-03-08 14:10 to 14:20 \(expected about [\d.]+; [\d.]+ to [\d.]+ at this time on the previous 5 days\)\.$/,
     );
     expect(level).toMatch(
-      /^Since 2025-03-12 17:20 requests .* on the 9 days before it was .* on average at that time\.$/,
+      /^requests went to .* since 2025-03-12 17:20 \(.*; .* on average at this time on the previous 9 days\)\.$/,
     );
   });
 
   test('counts samples and cycles where there is no time', () => {
-    const [flat, spike] = told({ time: null, step: null, lines: null });
-    expect(flat).toBe('In samples 456 to 486 requests fell to 0.');
-    expect(spike).toMatch(
-      /^In samples 1610 to 1612 .*; in the 5 cycles before it was .* at the same phase\.$/,
-    );
+    const [flat, spike] = statements({ time: null, step: null, lines: null });
+    expect(flat).toBe('requests stood still in samples 456 to 486.');
+    expect(spike).toMatch(/in samples 1610 to 1612 \(.* at the same phase in the previous 5 cycles\)\.$/);
   });
 
   test('names the weekday where the season is a week', () => {
@@ -197,8 +206,59 @@ describe('the sentence of a finding', () => {
     const report = buildReport(hourly);
     verify(report, hourly);
     expect(report.findings[0]!.statement).toMatch(
-      /^At 2025-03-25 04:00 sales .*; on the 3 Tuesdays before it was [\d.]+ to [\d.]+ at that time\.$/,
+      /^sales went to .* at 2025-03-25 04:00 \(.*; [\d.]+ to [\d.]+ at this time on the previous 3 Tuesdays\)\.$/,
     );
+  });
+
+  const base: Parameters<typeof stateFinding>[0] = {
+    ...{ start: 10, end: 20, kind: 'cutoff', direction: 'above', stepped: null, lasting: false },
+    ...{ peak: { index: 12 }, observed: { least: 0.9, mean: 0.99, largest: 0.9999, peak: 0.9999 } },
+    expected: { value: 0.8858, low: 0.8, high: 0.9 },
+  };
+  const measured = {
+    ...{ meanExpected: 0.9, step: 0.1, usualStep: 0.2, pace: undefined, period: null, late: null },
+    ...{ atLeast: 1, atLargest: 8 },
+  };
+  test.each([
+    ['a cutoff above what was expected', base, 'was cut off at 1 (8 samples there)'],
+    [
+      'a shape at what was expected',
+      {
+        ...base,
+        kind: 'shape',
+        observed: { least: 0, mean: 0, largest: 0, peak: 0 },
+        expected: { value: 0, low: 0, high: 0 },
+      },
+      'had an unusual shape',
+    ],
+    [
+      'a mean that is expected',
+      { ...base, kind: 'level', observed: { ...base.observed, mean: 0.9 } },
+      'was 0.9 on average (range 0.9 to 1)',
+    ],
+    [
+      'a spike that is expected',
+      { ...base, kind: 'spike', expected: { value: 0.9999, low: 0, high: 1 } },
+      'was 1 (usual range 0 to 1)',
+    ],
+    [
+      'more movement that is less',
+      { ...base, kind: 'variance' },
+      'varied unusually (by 0.1 from sample to sample on average, 0.2 elsewhere)',
+    ],
+  ] as const)('does not contradict itself: %s', (_, finding, expected) => {
+    expect(statementOf(stateFinding(finding, measured))).toBe(expected);
+  });
+
+  test('has as many digits as tell its numbers apart, and no more', () => {
+    const spike = {
+      ...base,
+      kind: 'spike',
+      observed: { least: 0, mean: 0, largest: 0, peak: 1013.22 },
+    } as const;
+    const words = (value: number) =>
+      stateFinding({ ...spike, expected: { value, low: 1, high: 2 } }, measured).fact.text;
+    expect([0, 1010, 1013.17].map(words)).toEqual(['rose to 1013', 'rose to 1013.2', 'rose to 1013.22']);
   });
 });
 
@@ -241,87 +301,179 @@ describe('findings of several columns', () => {
   });
 });
 
+/** A level, a spike, a step that stays, a change of pace and a cutoff, in a recording with time and a zone. */
+function recorded(): ReportSource {
+  const draw = new Random(8, 'verify');
+  const rows = Array.from({ length: 2016 }, (_, i) => {
+    const day = 100 + 40 * Math.sin((2 * Math.PI * i) / 96);
+    const load = i >= 800 && i < 830 ? 20 : i === 1400 ? 400 : day;
+    const level = i >= 1500 ? 80 : 50;
+    const wave = 50 + 20 * Math.sin(i / (i >= 600 && i < 900 ? 3 : 9));
+    const limited = i >= 1200 && i < 1400 ? Math.min(55, wave) : wave;
+    const stamp = new Date(Date.UTC(2025, 2, 3) + i * 900_000).toISOString().slice(0, 16);
+    return `${stamp}Z,${load + 2 * draw.normal()},${level + draw.normal()},${limited + (limited === 55 ? 0 : draw.normal() / 5)}`;
+  });
+  const recording = readRecording(Buffer.from(`time,load,level,wave\n${rows.join('\n')}\n`), {
+    ...{ name: 'recorded.csv', tz: 'Europe/Berlin' },
+  });
+  const detections = recording.columns.map(({ values }) => detect(values));
+  return reportSource('recorded.csv', recording, detections);
+}
+
 describe('verification', () => {
-  const source = host();
-  const report = buildReport(source);
-  /** A copy of the report with one thing changed. */
-  const corrupted = (change: (copy: AnomalyReport) => void): AnomalyReport => {
-    const copy = structuredClone(report);
-    change(copy);
-    return copy;
-  };
+  const sources = [host(), requests(), recorded()];
 
   test('passes what the values hold', () => {
-    for (const one of [source, requests(), requests({ step: null, zone: 'Europe/Berlin' })])
-      verify(buildReport(one), one);
+    const more = ['Europe/Berlin', '-03:30'].map((zone) =>
+      requests({ step: null, zone, formatTime: (ms) => formatTime(ms, { step: null, zone }) }),
+    );
+    for (const source of [...sources, ...more]) verify(buildReport(source), source);
   });
 
-  const changes: Record<string, (copy: AnomalyReport) => void> = {
-    least: (copy) => {
-      copy.findings[1]!.observed.least! -= 0.001;
-    },
-    mean: (copy) => {
-      copy.findings[0]!.observed.mean! *= 1.00001;
-    },
-    largest: (copy) => {
-      copy.findings[2]!.observed.largest! += 1;
-    },
-    'value at the peak': (copy) => {
-      copy.findings[0]!.observed.peak! += 0.5;
-    },
-    'peak inside': (copy) => {
-      copy.findings[0]!.peak.index = copy.findings[0]!.end;
-    },
-    from: (copy) => {
-      copy.findings[0]!.from!.shown = '2025-03-07 05:05';
-    },
-    to: (copy) => {
-      copy.findings[0]!.to!.ms += 1000;
-    },
-    seconds: (copy) => {
-      copy.findings[0]!.durationSeconds! += 300;
-    },
-    duration: (copy) => {
-      copy.findings[0]!.duration = '4 h 5 min';
-    },
-    rows: (copy) => void copy.findings[0]!.rows!.last++,
-    ongoing: (copy) => {
-      copy.findings[0]!.ongoing = true;
-    },
-    counts: (copy) => void copy.counts.critical++,
-    rank: (copy) => void copy.findings.reverse(),
-    headline: (copy) => {
-      copy.headline = copy.headline.replace('4 findings', '5 findings');
-    },
-    samples: (copy) => void copy.samples--,
-    missing: (copy) => void copy.columns[2]!.missing++,
-    shares: (copy) => {
-      copy.events[0]!.columns[0]!.share += 0.01;
-    },
-    'seconds until load': (copy) => {
-      copy.events[0]!.columns[1]!.secondsLater = 1500;
-    },
-    statement: (copy) => {
-      copy.events[0]!.statement = copy.events[0]!.statement.replace('1 h', '2 h');
-    },
-    band: (copy) => {
-      copy.findings[0]!.expected.low = copy.findings[0]!.expected.high! + 1;
-    },
-  };
-  test.each(Object.keys(changes))('refuses a report whose %s is wrong', (name) => {
-    const wrong = corrupted(changes[name]!);
-    expect(() => verify(wrong, source)).toThrow(ReportMismatch);
-    expect(() => verify(wrong, source)).toThrow(name);
+  /** Paths of the numbers, texts and truths of a report, but those that only name or explain. */
+  function leaves(value: unknown, path: readonly (string | number)[] = []): (string | number)[][] {
+    if (value === null || typeof value !== 'object') return [[...path]];
+    return Object.entries(value).flatMap(([key, inner]) =>
+      FREE.has(key) ? [] : leaves(inner, [...path, Array.isArray(value) ? Number(key) : key]),
+    );
+  }
+  const FREE = new Set([
+    'schema',
+    'version',
+    'file',
+    'notes',
+    'id',
+    'tolerance',
+    'headline',
+    'structure',
+    'statement',
+  ]);
+
+  test.each([0, 1, 2])('refuses report %i with any other number, extent, time or truth', (k) => {
+    const source = sources[k]!;
+    const report = buildReport(source);
+    const passed: string[] = [];
+    for (const path of leaves(report)) {
+      const copy = structuredClone(report);
+      // biome-ignore lint/suspicious/noExplicitAny: a walk over any field
+      const parent = path.slice(0, -1).reduce((inner: any, key) => inner[key], copy);
+      const key = path.at(-1)!;
+      const old = parent[key];
+      if (typeof old === 'number') parent[key] = Number.isInteger(old) ? old + 1 : old * 1.02 + 0.01;
+      else if (typeof old === 'boolean') parent[key] = !old;
+      else if (typeof old === 'string') parent[key] = `${old}x`;
+      else continue;
+      try {
+        verify(copy, source);
+        passed.push(path.join('.'));
+      } catch (error) {
+        if (!(error instanceof ReportMismatch)) throw new Error(`${path.join('.')}: ${error}`);
+      }
+    }
+    expect(passed).toEqual([]);
+  });
+
+  test.each([
+    [/\d+(?=\.| )/, (text: string) => String(Number(text) + 7)],
+    [/rose|went up|drifted up/, () => 'fell'],
+    [/\bfell\b/, () => 'rose'],
+    [/previous (\d)/, () => 'previous 2'],
+    [/since/, () => 'from'],
+    [/1 ongoing/, () => 'all over'],
+    [/together|first/, () => 'somehow'],
+    [/\d\d:\d\d/, () => '23:59'],
+    [/critical/, () => 'low'],
+    [/\.$/, () => ', rose above 9.'],
+  ])('refuses a sentence in which %s is something else', (pattern, replacement) => {
+    let changed = 0;
+    for (const source of sources) {
+      const report = buildReport(source);
+      const places = [...report.findings, ...report.events, { statement: report.headline }];
+      for (const [i, { statement }] of places.entries()) {
+        const wrong = statement.replace(pattern, replacement as () => string);
+        if (wrong === statement) continue;
+        changed++;
+        const copy = structuredClone(report);
+        const target = [...copy.findings, ...copy.events][i];
+        if (target === undefined) copy.headline = wrong;
+        else target.statement = wrong;
+        expect(() => verify(copy, source), wrong).toThrow(ReportMismatch);
+      }
+    }
+    expect(changed).toBeGreaterThan(0);
+  });
+
+  /** The module with a part of its text replaced, loaded from a place of its own: what if this line were wrong? */
+  async function mutated(file: string, from: string, to: string): Promise<typeof buildReport> {
+    const root = join(import.meta.dirname, '../..');
+    const directory = mkdtempSync(join(tmpdir(), 'timeseer-mutant-'));
+    const load = (name: string): string => {
+      const text = readFileSync(join(root, name), 'utf8');
+      if (name === file && text.split(from).length !== 2)
+        throw new Error(`${file}: '${from}' is not there once`);
+      const own = name === file ? text.replace(from, to) : text;
+      const place = join(directory, name.replaceAll('/', '-'));
+      const absolute = own.replaceAll(/from '(\.[^']*)'/g, (_, path: string) => {
+        const target = relative(root, join(root, dirname(name), path));
+        return `from '${/explain\/report|detect\/sentence/.test(target) ? load(target) : join(root, target)}'`;
+      });
+      writeFileSync(place, absolute);
+      return place;
+    };
+    try {
+      return ((await import(load('src/explain/report.ts'))) as { buildReport: typeof buildReport })
+        .buildReport;
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+  }
+
+  const REPORT = 'src/explain/report.ts';
+  test.each([
+    [REPORT, 'least = Math.min(least, value);', 'least = Math.max(least, value);'],
+    [REPORT, 'sum += value;', 'sum += 2 * value;'],
+    [REPORT, 'to: instant(source, end - 1) };', 'to: instant(source, end - 2) };'],
+    [REPORT, 'start]! + (step ?? 0)) / 1000', 'start]!) / 1000'],
+    [REPORT, 'last = Math.max(last, lines[i]!);', 'last = lines[start]!;'],
+    [REPORT, '|| shared <= 0) return false;', '|| shared <= 1e9) return false;'],
+    [REPORT, 'samplesLater: first.start - earliest.start', 'samplesLater: first.end - earliest.start'],
+    [REPORT, 'share: sum > 0 ? most(column) / sum', 'share: sum > 0 ? 1 / sum'],
+    [
+      REPORT,
+      '.sort((a, b) => b.severity - a.severity || a.start - b.start || ',
+      '.sort((a, b) => a.start - b.start || ',
+    ],
+    [REPORT, 'finding.level === level).length', 'finding.level !== level).length'],
+    [REPORT, 'const worst = findings[0];', 'const worst = findings.at(-1);'],
+    [REPORT, 'findings.filter((one) => one.ongoing);', 'findings.filter((one) => !one.ongoing);'],
+    [REPORT, 'next ? `previous', 'true ? `last'],
+    [REPORT, 'figure(least, step, {', 'figure(largest + 9, step, {'],
+    [REPORT, 'text: from?.shown ?? ', 'text: from?.iso ?? '],
+    ['src/explain/report-time.ts', 'formatDuration(1000 * seconds)', 'formatDuration(1100 * seconds)'],
+    ['src/explain/report-time.ts', '${day} ${clock} ${between} ${tail}', '${day} ${tail} ${between} ${tail}'],
+    ['src/explain/report-time.ts', 'const whole = Math.round(ms);', 'const whole = Math.round(ms) + 60_000;'],
+    ['src/detect/sentence.ts', 'Number(value.toFixed(decimals))', 'Number(value.toFixed(decimals)) + 9'],
+    ['src/detect/sentence.ts', 'at: at + inner.at', 'at'],
+  ])('finds a fault of the code that reports: %s: %s', async (file, from, to) => {
+    const build = await mutated(file, from, to);
+    const wrong = sources.filter((source) => {
+      try {
+        verify(build(source), source);
+        return false;
+      } catch (error) {
+        expect(error).toBeInstanceOf(ReportMismatch);
+        return true;
+      }
+    });
+    expect(wrong.length).toBeGreaterThan(0);
   });
 
   test('refuses a report when a value of the recording is another one', () => {
+    const [source] = sources as [ReportSource];
     const values = source.columns[0]!.values.slice();
     values[1220] = -1;
-    const other: ReportSource = {
-      ...source,
-      columns: [{ ...source.columns[0]!, values }, ...source.columns.slice(1)],
-    };
-    expect(() => verify(report, other)).toThrow('least');
+    const other = { ...source, columns: [{ ...source.columns[0]!, values }, ...source.columns.slice(1)] };
+    expect(() => verify(buildReport(source), other)).toThrow('least');
   });
 });
 
@@ -411,7 +563,7 @@ describe('what a policy says in a report', () => {
     const report = buildReport(source, opinion({ status: 'abstains', doubtful: 1, intervals: [] }));
     expect(report.findings.map(({ markedByPolicy }) => markedByPolicy)).toEqual([null, null, null]);
     expect(agreementWords(report.policy!.agreement)).toBe(
-      '0 found by both, 0 by the detector alone, 0 by the policy alone; about 3 findings the policy gives no answer.',
+      '0 found by both, 0 by the detector alone, 0 by the policy alone; the policy gives no answer about 3 findings.',
     );
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { policyStatement } from '../../src/explain/policy-section.ts';
+import { policyStatement } from '../../src/explain/policy-words.ts';
 import {
   type AskedWindow,
   agreement,

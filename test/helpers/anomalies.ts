@@ -1,17 +1,28 @@
 /** Made-up recordings with what a detector would say about them. */
 import { type Detection, type Finding, LEVELS, type Level } from '../../src/detect/finding.ts';
 import { precedents } from '../../src/detect/precedents.ts';
+import { count, figure, say } from '../../src/detect/sentence.ts';
 import type { ReportColumn, ReportSource } from '../../src/explain/report.ts';
 import { Random } from '../../src/ground/random.ts';
 
 /** A departure to put into a column, and how severe it is said to be. */
 export interface Departure extends Partial<Finding> {
+  /** What happened, as it follows the name of the column; when absent, from the value to what was expected. */
+  readonly fact?: string;
   readonly start: number;
   readonly end: number;
   readonly severity: number;
   readonly kind: Finding['kind'];
   /** What the value becomes. */
   readonly becomes: (usual: number, i: number) => number;
+}
+
+/** "went to 410 (expected about 150)". */
+function usualFact(values: Float64Array, expected: Float64Array, peak: number): Finding['says'] {
+  const at = { start: peak, end: peak + 1 };
+  const value = figure(values[peak]!, 0.1, { quantity: 'value', ...at });
+  const usual = figure(expected[peak]!, 0.1, { quantity: 'expected', ...at });
+  return { fact: say`went to ${value}`, context: [say`expected about ${usual}`] };
 }
 
 const levelOf = (severity: number): Level =>
@@ -47,7 +58,7 @@ export function sampleColumn(
       direction: one.direction ?? (values[peak]! > expected[peak]! ? 'above' : 'below'),
       severity: one.severity,
       level: levelOf(one.severity),
-      peak,
+      peak: { index: peak },
       observed: {
         least: Math.min(...inside),
         mean: inside.reduce((sum, value) => sum + value, 0) / inside.length,
@@ -55,10 +66,9 @@ export function sampleColumn(
         peak: values[peak]!,
       },
       expected: { value: expected[peak]!, low: expected[peak]! - width, high: expected[peak]! + width },
-      before: precedents(values, { ...one, peak }, { period: day, clock: null }, []),
-      statement:
-        one.statement ??
-        `went to ${values[peak]!.toPrecision(3)} where ${expected[peak]!.toPrecision(3)} is usual`,
+      before: precedents(values, { ...one, peak: { index: peak } }, { period: day, clock: null }, []),
+      says:
+        one.fact === undefined ? usualFact(values, expected, peak) : { fact: say([one.fact]), context: [] },
       evidence: one.evidence ?? {
         for: [`${distance(peak).toPrecision(3)} from what is usual at that time of day`],
         against: [],
@@ -75,7 +85,7 @@ export function sampleColumn(
     low: expected.map((value) => value - width),
     high: expected.map((value) => value + width),
     findings: findings.sort((a, b) => b.severity - a.severity),
-    structure: [`${name} repeats every ${day} samples, around ${mean}.`],
+    structure: say`Repeats every ${count(day, { quantity: 'period', start: 0, end: length })} samples.`,
     seasons: [day],
   };
   return { name, values, detection };
@@ -119,12 +129,12 @@ export function requests(change: Partial<ReportSource> = {}): ReportSource {
         severity: 14.2,
         kind: 'flat',
         becomes: () => 0,
-        statement: 'fell to 0',
+        fact: 'stood still',
         evidence: {
           for: ['31 samples at 0, where no other day has one', 'it begins and ends within one sample'],
           against: ['a part of the same length is missing nowhere else'],
         },
-        similar: [[1700, 1704]],
+        similar: [{ start: 1700, end: 1704 }],
       },
       { start: 1610, end: 1613, severity: 5.1, kind: 'spike', becomes: (usual) => usual + 260 },
       { start: 2800, end: 2880, severity: 3.2, kind: 'level', becomes: (usual) => usual + 55 },

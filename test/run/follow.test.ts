@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { ReportState } from '../../src/explain/state.ts';
+import type { ReportState } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { type FollowEvent, type FollowOptions, follow, pace } from '../../src/run/follow.ts';
 

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type AnomalyReport, checkReport } from '../../src/explain/report.ts';
+import { type AnomalyReport, checkReport } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { inside } from '../helpers/command-line.ts';
 import { errorOf, openService, type TestService, until } from '../helpers/service.ts';

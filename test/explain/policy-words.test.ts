@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { nanoFactsTeacher } from '../../src/expcot/nano.ts';
-import { claimedDepartures, claimOf, claimWords } from '../../src/explain/policy-claims.ts';
-import type { PolicyAnswer } from '../../src/explain/policy-section.ts';
+import { claimedDepartures, claimOf, claimWords } from '../../src/explain/policy-words.ts';
+import type { PolicyAnswer } from '../../src/explain/schema.ts';
 import { DEPARTURE_KINDS, type SeriesFacts } from '../../src/ground/types.ts';
 
 const answer = (
