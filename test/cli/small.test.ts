@@ -13,7 +13,7 @@ import {
   readConfidence,
 } from '../../src/explain/confidence-model.ts';
 import { askAll } from '../../src/explain/policy-answers.ts';
-import { checkReport } from '../../src/explain/report.ts';
+import { checkReport } from '../../src/explain/schema.ts';
 import { policiesDirectory } from '../../src/ground/paths.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
