@@ -1,6 +1,6 @@
 /**
- * Whether a claim about a series is true: the number that the series has, and why. True numbers come from the values alone (`src/series`),
- * except where anomalies are: that is the annotation's, where there is one.
+ * Checks claims against a series: a verdict, the number that the series has, and why. True numbers come from the values alone (`src/series`,
+ * and `src/expcot` for statements of traces); places of anomalies come from the annotation, where there is one.
  *
  * Tolerances. A printed number stands for half a unit of its last digit on either side. Beyond that, |actual| × 1 % (values, moments,
  * standard scores), 5 % (slopes), 10 % (amplitudes, noise), 25 % (multiples); numbers that are hedged ("about") 10 %, of levels also 1 % of the
@@ -36,12 +36,12 @@ import type { PrintedNumber } from './sentence.ts';
 export interface Verdict {
   /** `unchecked`: nothing in the series says whether it is true. */
   readonly verdict: 'true' | 'false' | 'unchecked';
-  /** What the series has; null where there is no such number. */
+  /** Number of the series; null where there is none. */
   readonly actual: number | readonly number[] | null;
   readonly why: string;
 }
 
-/** A series, and what else is known of it. */
+/** A series with what else is known of it. */
 export interface Subject {
   /** All of one length; NaN marks a missing point. */
   readonly channels: readonly Float64Array[]; // [C][N]
@@ -64,20 +64,13 @@ export function checkClaims(claims: readonly Claim[], subject: Subject): Verdict
 
 const PART = 0.01;
 const HEDGED = 0.1;
-/** Part of the range of the values that a hedged level may be off. */
+/** Tolerance of a hedged level, as a part of the range of the values. */
 const PLOT = 0.01;
-/** Part of the values that a usual range holds. */
+/** Share of the values that a usual range holds. */
 const USUAL = 0.8;
-/** Part of the length that a hedged index may be off. */
+/** Tolerance of a hedged index, as a part of the length. */
 const PLACE = 0.02;
-const PARTS: Readonly<Record<string, number>> = {
-  slope: 0.05,
-  rise: 0.05,
-  amplitude: 0.1,
-  noise: 0.1,
-  times: 0.25,
-  share: 0,
-};
+const PARTS = { slope: 0.05, amplitude: 0.1, noise: 0.1, times: 0.25 } as const;
 /** Overlap from which two stretches are the same. */
 export const SAME_STRETCH = 0.5;
 /** Autocorrelation from which a lag is a repetition, and part of the highest from which the first such lag is it. */
@@ -97,7 +90,7 @@ interface Periods {
   readonly accepted: readonly number[];
 }
 
-/** Numbers of one channel, computed when they are first asked for. */
+/** Numbers of one channel, computed when they are first read. */
 class Channel {
   readonly values: Float64Array;
   /** Null where every point is missing. */
@@ -155,13 +148,13 @@ class Channel {
 
 /** Part of the power from bin `from` up that bin k and its neighbours hold. */
 function linePower({ re, im }: Spectrum, k: number, from: number): number {
-  let [own, all] = [0, 0];
+  let [line, all] = [0, 0];
   for (let j = from; j < re.length; j++) {
     const power = re[j]! ** 2 + im[j]! ** 2;
     all += power;
-    if (Math.abs(j - k) <= 1) own += power;
+    if (Math.abs(j - k) <= 1) line += power;
   }
-  return all === 0 ? 0 : own / all;
+  return all === 0 ? 0 : line / all;
 }
 
 /**
@@ -193,9 +186,9 @@ function periodsOf(values: Float64Array): Periods {
     return !harmonic || correlations[Math.round(period)]! >= HARMONIC_BELOW * correlations[lag!]!;
   });
   // Of a sine the line is finer than a whole lag; a later lag of it is no period of its own.
-  const own =
+  const isOwnPeriod =
     lag !== null && kept.every((period) => Math.abs(lag / period - Math.round(lag / period)) * period > 1);
-  return { accepted: [...new Set(own ? [...kept, lag] : kept)] };
+  return { accepted: [...new Set(isOwnPeriod ? [...kept, lag] : kept)] };
 }
 
 /** The first local maximum of the autocorrelation that is nearly as high as the highest; null where none is clear. */
@@ -219,7 +212,7 @@ const judged = (holds: boolean, actual: Verdict['actual'], why: string): Verdict
 
 const round = (value: number): string => String(Number(value.toPrecision(4)));
 
-/** Checks claims against one series; what is known of it is computed once. */
+/** Checks claims against one series, whose evidence is computed once. */
 export class ClaimChecker {
   readonly subject: Subject;
   readonly length: number;
@@ -244,7 +237,7 @@ export class ClaimChecker {
     const furthest = this.length - (claim.within === null ? 1 : 0);
     const beyond = outside.find((index) => index < 0 || index > furthest);
     if (beyond !== undefined && claim.quantity !== 'autocorrelation') {
-      return judged(false, this.length, `index ${beyond} is outside of the series of ${this.length} points`);
+      return this.#beyond(beyond);
     }
     if (claim.quantity === 'anomaly' || claim.quantity === 'anomalies') return this.#anomaly(claim);
     if (claim.quantity === 'place') {
@@ -265,6 +258,10 @@ export class ClaimChecker {
     return this.#number(claim, channel);
   }
 
+  #beyond(index: number): Verdict {
+    return judged(false, this.length, `index ${index} is outside of the series of ${this.length} points`);
+  }
+
   #count(claim: Claim, actual: number, what: string): Verdict {
     const [stated] = claim.numbers;
     const slack = claim.hedged ? Math.max(1, HEDGED * actual) : 0;
@@ -278,8 +275,17 @@ export class ClaimChecker {
     return judged(holds !== claim.negated, actual, `${round(actual)} ${what}`);
   }
 
-  /** A number of the series against the stated one. */
-  #compare(claim: Claim, actual: number, what: string, part: number, slack = 0): Verdict {
+  /** Compares the stated number with each of several that it may mean. */
+  #compareAny(claim: Claim, actual: readonly number[], what: string, part = PART): Verdict {
+    const verdicts = actual.map((number) => this.#compare(claim, number, what, part));
+    return verdicts.find(({ verdict }) => verdict === 'true') ?? verdicts.at(-1)!;
+  }
+
+  /**
+   * Compares the stated number with one of the series.
+   * @param part relative tolerance beside the printed precision; @param slack what a hedged number may be off in units of the series
+   */
+  #compare(claim: Claim, actual: number, what: string, part = PART, slack = 0): Verdict {
     if (Number.isNaN(actual)) return unchecked(`${what} is undefined`);
     const [first, second] = claim.numbers as [PrintedNumber, PrintedNumber?];
     const relative =
@@ -314,8 +320,8 @@ export class ClaimChecker {
       case 'minimum':
       case 'maximum': {
         const actual = quantity === 'minimum' ? summary.min : summary.max;
-        const found = level(actual);
-        if (claim.at === null || found.verdict !== 'true') return found;
+        const verdict = level(actual);
+        if (claim.at === null || verdict.verdict !== 'true') return verdict;
         return this.#where(claim, channel, claim.at, actual, quantity);
       }
       case 'index of maximum':
@@ -332,49 +338,29 @@ export class ClaimChecker {
       case 'missing at': {
         const index = stated.value;
         const actual = channel.values[index];
-        if (actual === undefined)
-          return judged(
-            false,
-            this.length,
-            `index ${index} is outside of the series of ${this.length} points`,
-          );
-        return judged(
-          Number.isNaN(actual),
-          Number.isNaN(actual) ? null : actual,
-          Number.isNaN(actual) ? 'it is missing' : `the value at ${index} is ${round(actual)}`,
-        );
+        if (actual === undefined) return this.#beyond(index);
+        if (Number.isNaN(actual)) return judged(true, null, 'it is missing');
+        return judged(false, actual, `the value at ${index} is ${round(actual)}`);
       }
       case 'mean':
         return level(summary.mean);
       case 'median':
         return level(summary.median);
-      case 'standard deviation': {
-        const sample = this.#compare(claim, summary.sampleStd, quantity, PART);
-        return sample.verdict === 'true' ? sample : this.#compare(claim, summary.std, quantity, PART);
-      }
-      case 'variance': {
-        const sample = this.#compare(claim, summary.sampleStd ** 2, quantity, 2 * PART);
-        return sample.verdict === 'true'
-          ? sample
-          : this.#compare(claim, summary.std ** 2, quantity, 2 * PART);
-      }
+      case 'standard deviation':
+        return this.#compareAny(claim, [summary.sampleStd, summary.std], quantity);
+      case 'variance':
+        return this.#compareAny(claim, [summary.sampleStd ** 2, summary.std ** 2], quantity, 2 * PART);
       case 'peak to peak':
         return level(summary.max - summary.min);
       case 'amplitude': {
         // Half the height, or that of the sine of this spread: one outlier makes them differ.
-        const half = this.#compare(claim, (summary.max - summary.min) / 2, quantity, PARTS.amplitude!);
-        if (half.verdict === 'true') return half;
-        return this.#compare(
-          claim,
-          Math.SQRT2 * fitLine(channel.whole(within)).residualStd,
-          quantity,
-          PARTS.amplitude!,
-        );
+        const ofSine = Math.SQRT2 * fitLine(channel.whole(within)).residualStd;
+        return this.#compareAny(claim, [(summary.max - summary.min) / 2, ofSine], quantity, PARTS.amplitude);
       }
       case 'noise': {
         const values = channel.whole(within);
         if (values.length < 8) return unchecked('too few points for the noise');
-        return this.#compare(claim, noiseSigma(values), 'the noise', PARTS.noise!);
+        return this.#compare(claim, noiseSigma(values), 'the noise', PARTS.noise);
       }
       case 'range':
       case 'swing':
@@ -384,10 +370,10 @@ export class ClaimChecker {
       case 'autocorrelation': {
         const lag = claim.at!.value;
         if (lag >= this.length) return judged(false, this.length, `lag ${lag} is longer than the series`);
-        const actual = autocorrelation(channel.whole(null), { lags: lag })[lag]!;
-        const adjusted = autocorrelation(channel.whole(null), { lags: lag, adjusted: true })[lag]!;
-        const plain = this.#compare(claim, actual, quantity, PART);
-        return plain.verdict === 'true' ? plain : this.#compare(claim, adjusted, quantity, PART);
+        const correlations = [false, true].map(
+          (adjusted) => autocorrelation(channel.whole(null), { lags: lag, adjusted })[lag]!,
+        );
+        return this.#compareAny(claim, correlations, quantity);
       }
       case 'period':
       case 'frequency':
@@ -404,26 +390,23 @@ export class ClaimChecker {
       case 'longest gap':
         return this.#count(claim, channel.bridged!.longest, 'points in the longest gap');
       case 'spikes': {
-        const plain = runs(
-          channel.values.length,
-          (i) => this.#inside(i, within) && Math.abs(channel.values[i]! - summary.mean) > 3 * summary.std,
-        );
-        const deviation = 3 * GAUSSIAN_MAD * summary.mad;
-        const robust = runs(
-          channel.values.length,
-          (i) => this.#inside(i, within) && Math.abs(channel.values[i]! - summary.median) > deviation,
-        );
-        const first = this.#count(claim, plain.length, 'runs of points beyond three standard deviations');
-        return first.verdict === 'true' || summary.mad === 0
-          ? first
-          : this.#count(claim, robust.length, 'runs of points beyond three robust standard deviations');
+        const [from, to] = within ?? [0, this.length];
+        const runsBeyond = (middle: number, limit: number): number => {
+          const isFar = (i: number): boolean => Math.abs(channel.values[i]! - middle) > limit;
+          return runs(this.length, (i) => i >= from && i < to && isFar(i)).length;
+        };
+        const plain = runsBeyond(summary.mean, 3 * summary.std);
+        const verdict = this.#count(claim, plain, 'runs of points beyond three standard deviations');
+        if (verdict.verdict === 'true' || summary.mad === 0) return verdict;
+        const robust = runsBeyond(summary.median, 3 * GAUSSIAN_MAD * summary.mad);
+        return this.#count(claim, robust, 'runs of points beyond three robust standard deviations');
       }
       case 'share within':
         return this.#share(claim, channel);
       case 'largest z': {
         if (all.std === 0) return unchecked('the series is constant');
         const far = Math.max(summary.max - all.mean, all.mean - summary.min) / all.std;
-        return this.#compare(claim, far, 'the largest z-score', PART);
+        return this.#compare(claim, far, 'the largest z-score');
       }
       case 'z':
         return this.#standard(claim, channel, all);
@@ -434,11 +417,7 @@ export class ClaimChecker {
     }
   }
 
-  #inside(i: number, within: Interval | null): boolean {
-    return within === null || (i >= within[0] && i < within[1]);
-  }
-
-  /** Whether an extreme lies at an index: a value as extreme does, within a sample. */
+  /** Checks that a value as extreme lies at an index, within a sample. */
   #where(claim: Claim, channel: Channel, stated: PrintedNumber, extreme: number, what: string): Verdict {
     const actual = channel.values.indexOf(extreme);
     const slack = claim.hedged ? Math.max(1, PLACE * this.length) : 1;
@@ -453,14 +432,14 @@ export class ClaimChecker {
     const [a, b] = claim.numbers as [PrintedNumber, PrintedNumber];
     const [low, high] = a.value <= b.value ? [a, b] : [b, a];
     const part = claim.quantity === 'swing' ? HEDGED : claim.hedged ? PLOT : 0;
-    const slack = (one: PrintedNumber, actual: number): number =>
-      (one.rounding + PART * Math.abs(actual) + part * (max - min)) * (1 + 1e-9) + 1e-12;
+    const slack = (bound: PrintedNumber, actual: number): number =>
+      (bound.rounding + PART * Math.abs(actual) + part * (max - min)) * (1 + 1e-9) + 1e-12;
     if (claim.quantity === 'usual range') {
       const known = channel.known(claim.within);
       const [from, to] = [low.value - slack(low, min), high.value + slack(high, max)];
       const share = known.filter((value) => value >= from && value <= to).length / known.length;
-      const told = `${round(100 * share)} % of the values lie there`;
-      return judged(share >= USUAL !== claim.negated, [min, max], told);
+      const why = `${round(100 * share)} % of the values lie there`;
+      return judged(share >= USUAL !== claim.negated, [min, max], why);
     }
     const inside = min >= low.value - slack(low, min) && max <= high.value + slack(high, max);
     const reached =
@@ -474,26 +453,13 @@ export class ClaimChecker {
   }
 
   #share(claim: Claim, channel: Channel): Verdict {
-    const { quantity, numbers, within } = claim;
-    const known = channel.known(within);
-    const [low, high] =
-      quantity === 'share within'
-        ? [numbers[1]!.value, numbers[2]!.value]
-        : [numbers[1]!.value, numbers[1]!.value];
-    const count = known.filter((value) =>
-      quantity === 'share above'
-        ? value > low
-        : quantity === 'share below'
-          ? value < low
-          : value >= Math.min(low, high) && value <= Math.max(low, high),
-    ).length;
-    const actual = (100 * count) / known.length;
-    const slack = numbers[0]!.rounding + (claim.hedged ? 5 : 1);
-    return judged(
-      Math.abs(actual - numbers[0]!.value) <= slack !== claim.negated,
-      actual,
-      `${round(actual)} % of the points`,
-    );
+    const [share, a, b] = claim.numbers as [PrintedNumber, PrintedNumber, PrintedNumber];
+    const known = channel.known(claim.within);
+    const [low, high] = [Math.min(a.value, b.value), Math.max(a.value, b.value)];
+    const actual = (100 * known.filter((value) => value >= low && value <= high).length) / known.length;
+    const slack = share.rounding + (claim.hedged ? 5 : 1);
+    const holds = Math.abs(actual - share.value) <= slack;
+    return judged(holds !== claim.negated, actual, `${round(actual)} % of the points`);
   }
 
   #period(claim: Claim, channel: Channel): Verdict {
@@ -513,8 +479,8 @@ export class ClaimChecker {
       );
     });
     const [low, high] = [Math.min(...bounds), Math.max(...bounds)];
-    const period = accepted.find((one) => {
-      const cycles = n / one;
+    const period = accepted.find((candidate) => {
+      const cycles = n / candidate;
       const slack = Math.max(0.5, claim.hedged ? HEDGED * cycles : 0);
       if (claim.relation === 'above') return claim.quantity === 'period' ? cycles <= high : cycles >= low;
       if (claim.relation === 'below') return claim.quantity === 'period' ? cycles >= low : cycles <= high;
@@ -543,20 +509,20 @@ export class ClaimChecker {
         claim,
         signed,
         claim.quantity === 'slope' ? 'the slope' : 'the rise of the line',
-        PARTS.slope!,
+        PARTS.slope,
       );
     }
     const ends = [line.intercept, line.intercept + rise] as const;
     const { min, max } = channel.summary(claim.within)!;
-    const apart = (value: number): boolean =>
+    const below = (value: number): boolean =>
       value < min - (max - min) && isWhole(value) && value <= this.length;
     const beyond = (value: number): boolean =>
       value > max + (max - min) && isWhole(value) && value <= this.length;
-    if ([stated, second!].every(({ value }) => apart(value) || beyond(value)))
+    if ([stated, second!].every(({ value }) => below(value) || beyond(value)))
       return unchecked('these may be indices');
-    const near = (one: PrintedNumber, actual: number): boolean =>
-      Math.abs(one.value - actual) <=
-      (one.rounding + PART * Math.abs(actual) + (claim.hedged ? HEDGED : 0.05) * (max - min)) * (1 + 1e-9);
+    const near = (end: PrintedNumber, actual: number): boolean =>
+      Math.abs(end.value - actual) <=
+      (end.rounding + PART * Math.abs(actual) + (claim.hedged ? HEDGED : 0.05) * (max - min)) * (1 + 1e-9);
     const exact = near(stated, values[0]!) && near(second!, values.at(-1)!);
     const fitted = near(stated, ends[0]) && near(second!, ends[1]);
     const extremes =
@@ -575,12 +541,12 @@ export class ClaimChecker {
   #standard(claim: Claim, channel: Channel, all: Summary): Verdict {
     if (all.std === 0) return unchecked('the series is constant');
     const place = claim.at?.value ?? null;
-    const own = place !== null ? channel.values[place]! : null;
-    if (own !== null && Number.isNaN(own)) return unchecked(`the value at ${place} is missing`);
-    if (own === null && claim.within === null) return unchecked('it is not said where');
+    const value = place !== null ? channel.values[place]! : null;
+    if (value !== null && Number.isNaN(value)) return unchecked(`the value at ${place} is missing`);
+    if (value === null && claim.within === null) return unchecked('it is not said where');
     const part = claim.within === null ? null : channel.summary(claim.within);
     const far = part === null ? 0 : part.max - all.mean > all.mean - part.min ? part.max : part.min;
-    const actual = ((own ?? far) - all.mean) / all.std;
+    const actual = ((value ?? far) - all.mean) / all.std;
     // "3 σ below the mean" and "a z-score of −3" are the same; the size alone is often told.
     const signed =
       claim.numbers[0]!.value < 0
@@ -590,31 +556,21 @@ export class ClaimChecker {
           : claim.quantity === 'z' && claim.falls === undefined
             ? Math.abs(actual)
             : actual;
-    return this.#compare(claim, signed, 'the z-score', PART);
+    return this.#compare(claim, signed, 'the z-score');
   }
 
   #times(claim: Claim, channel: Channel): Verdict {
-    const { within, quantity } = claim;
+    const { within } = claim;
     if (within === null) return unchecked('it is not said where');
     const rest = channel.values.filter(
       (value, i) => !Number.isNaN(value) && (i < within[0] || i >= within[1]),
     );
     const part = channel.known(within);
     if (rest.length < 2 || part.length < 2) return unchecked('nothing to compare with');
-    if (quantity === 'times frequency') {
-      const [there] = channel.periods(within).accepted;
-      const [usual] = channel.periods(null).accepted;
-      if (there === undefined || usual === undefined) return unchecked('no period stands out');
-      return this.#compare(claim, usual / there, 'the ratio of the frequencies', PARTS.times!);
-    }
-    const [own, usual] = [summarise(part), summarise(rest)];
+    const [inside, usual] = [summarise(part), summarise(rest)];
     if (usual.std === 0) return unchecked('the rest is constant');
-    const ratios =
-      quantity === 'times amplitude'
-        ? [(own.max - own.min) / (usual.max - usual.min), own.std / usual.std]
-        : [quantity === 'times std' ? own.std / usual.std : (own.std / usual.std) ** 2];
-    const verdicts = ratios.map((ratio) => this.#compare(claim, ratio, 'the ratio', PARTS.times!));
-    return verdicts.find(({ verdict }) => verdict === 'true') ?? verdicts[0]!;
+    const ratios = [(inside.max - inside.min) / (usual.max - usual.min), inside.std / usual.std];
+    return this.#compareAny(claim, ratios, 'the ratio', PARTS.times);
   }
 
   #anomaly(claim: Claim): Verdict {
@@ -664,8 +620,7 @@ export class ClaimChecker {
     const { quantity } = claim;
     const truths = phrase.truth(this.#view(index), contents);
     if (truths === null) return judged(false, null, `the series has no such ${quantity}`);
-    const slack = 0.5 * 10 ** (1 - phrase.digits);
-    const near = (stated: PrintedNumber, truth: number): boolean =>
+    const near = (stated: PrintedNumber, truth: number, slack: number): boolean =>
       Math.abs(stated.value - truth) <= (stated.rounding + slack * Math.abs(truth)) * (1 + 1e-9) + 1e-9;
     const actual: number[] = [];
     let wrong: string | null = null;
@@ -678,6 +633,7 @@ export class ClaimChecker {
         if (!same) wrong ??= `the ${quantity} is ${String(truth).trim()}`;
         continue;
       }
+      const slack = slot.kind === 'int' ? 0 : 0.5 * 10 ** (1 - phrase.digits);
       const expected = numbersOf(slot, truth);
       if (expected.length !== numbers[k]!.length) wrong ??= `the ${quantity} has other numbers`;
       for (const [i, accepted] of expected.entries()) {
@@ -686,7 +642,7 @@ export class ClaimChecker {
         if (choice === null) continue;
         known = true;
         const stated = numbers[k]![i];
-        if (stated === undefined || choice.some((number) => near(stated, number))) continue;
+        if (stated === undefined || choice.some((number) => near(stated, number, slack))) continue;
         wrong ??= `the ${quantity} gives ${round(choice[0] ?? Number.NaN)}, not ${stated.value}`;
       }
     }
@@ -731,7 +687,7 @@ export class ClaimChecker {
 
 const isWhole = (value: number): boolean => Number.isInteger(value) && value >= 0;
 
-/** What cannot be computed of such a series is not known. */
+/** Computes evidence; null for a series that is too short or empty for it. */
 function tried<T>(compute: () => T): T | null {
   try {
     return compute();

@@ -66,8 +66,6 @@ export interface ClaimReading {
   readonly numbers: number;
 }
 
-type PatternKind = 'value' | 'index' | 'interval' | 'period' | 'slope' | 'count' | 'comparison';
-
 /** Maximum number of claims read from one text. */
 export const MOST_CLAIMS = 2000;
 /** Maximum number of channels whose names are looked for. */
@@ -113,272 +111,172 @@ const POINTS = words(
 );
 
 interface Pattern {
-  readonly kind: PatternKind;
   readonly quantity: string;
   readonly pattern: RegExp;
+  /** True for levels of the series, which "apart from …" limits to a part of it. */
+  readonly isLevel: boolean;
+  /** True where words can stand for the number. */
+  readonly takesWords: boolean;
   /** Relation that the words of the pattern itself state. */
-  readonly relation?: Relation;
-  readonly negates?: true;
+  readonly relation: Relation | null;
 }
 
-const pattern = (
-  kind: PatternKind,
-  quantity: string,
-  source: string,
-  extra: Partial<Pattern> = {},
-): Pattern => ({
-  kind,
-  quantity,
-  pattern: new RegExp(`${source.startsWith('(?<!') ? '' : ' '}${source}(?= )`, 'dgu'),
-  ...extra,
-});
+const compiled = (source: string): RegExp =>
+  new RegExp(`${source.startsWith('(?<!') ? '' : ' '}${source}(?= )`, 'dgu');
 
-/** Earlier ones take their numbers from later ones. */
+/** Compiles patterns by what they state. */
+function patterns(
+  isLevel: boolean,
+  sources: Readonly<Record<string, readonly string[]>>,
+  relation: Relation | null = null,
+): Pattern[] {
+  return Object.entries(sources).flatMap(([quantity, list]) =>
+    list.map((source) => {
+      const takesWords = source.includes(NUMBER_WORD);
+      return { quantity, pattern: compiled(source), isLevel, takesWords, relation };
+    }),
+  );
+}
+
+const SCORE = '(?:z-score|z score|standard score|z-value)';
+const EXTREME = `(?! (?:absolute )?(?:z|number|distance|departure|gap|step|difference|slope|jump|deviation))(?: (?:value|point|reading|level|amplitude))?${NAME}${IS} ${V}(?:${AT_OR_INDEX})?`;
+const PLACED = `(?: (?:of the series|of the signal))?(?: (?:is|was|occurs|occurred|located|lies|reached|appears|falls|happens)){1,2} (?:at|near|around)(?: about)? ${INDEX.replace('){0,2}', '){1,2}')}(?<v>N)`;
+const NONE = `(?:no ${POINTS}|none of the ${POINTS}|never|not) (?:ever )?`;
+const GOES = '(?:is|are|goes|go|rises?|falls?|drops?|gets?|climbs?|dips?|lies?|reach(?:es)?)';
+const ALL = `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2}`;
+
+/** Patterns of statements that any text makes; earlier ones take their numbers from later ones. */
 const PATTERNS: readonly Pattern[] = [
-  // Periods.
-  pattern(
-    'period',
-    'period',
-    `(?:period|periodicity|wavelength|cycle length|season length|seasonality|cycle duration)(?: length)?(?! \\( )${IS} ${V}(?! hz| seconds| ms| minutes)`,
+  ...patterns(false, {
+    period: [
+      `(?:period|periodicity|wavelength|cycle length|season length|seasonality|cycle duration)(?: length)?(?! \\( )${IS} ${V}(?! hz| seconds| ms| minutes)`,
+      `(?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?`,
+      `${V} - ${SAMPLES} (?:period|cycle|cycles|periodicity|oscillation|seasonality|pattern)`,
+      `(?:cycle|cycles|oscillation|oscillations|wave|waves)(?: each)? (?:of|lasting|lasts|takes|taking|spanning|spans) (?:about )?${V} ${SAMPLES}`,
+    ],
+    frequency: [`frequency(?! (?:test|\\w{1,9} test))${IS} ${V}(?! hz| khz| / s| n - n|  cycles per N)`],
+    cycles: [
+      `(?<! over)(?<! least)(?<! of) (?<v>N|${NUMBER_WORD}) (?:full |complete |whole |regular |clear ){0,2}(?:cycles|periods|oscillations|repetitions)(?! per)`,
+    ],
+    length: [
+      `(?:(?:series|signal|it|data|dataset|plot|recording|record|channels?|variates|sequence|there|which) (?:has|have|contains|contain|comprises|consists of|spans|shows|covers|are)|:|(?:series|signal|channels|variates|variables|recording|data|plot|all|total) (?:of|with|has|shows)|all|there are|in total|over) (?:about |a total of |exactly |the )?${V} (?:data |time )?(?:samples|points|steps|observations|values|timepoints|readings)(?! (?:is|are|lie|lies|above|below|exceed|per|period|long|wide|missing|each|apart|after|later|before|at|in|outside|fall))`,
+    ],
+    channels: [`${COUNT} (?:channels|variates|variables|dimensions)`],
+    missing: [`${COUNT} (?:samples|sample|points|point|values|value) (?:is|are) missing`],
+    gaps: [`\\( ${COUNT} (?:gaps|gap)`],
+    'longest gap': [`longest (?:gap )?of ${V}`],
+    'missing at': [`(?:value|sample|point) at ${INDEX}(?<i>N) is (?:missing|nan|absent)`],
+  }),
+  ...patterns(
+    true,
+    {
+      maximum: [
+        `${NONE}(?:exceeds?|surpass(?:es)?|${GOES} (?:above|over|higher than|more than|greater than)|above|over) ${V}`,
+        `${ALL} (?:below|under|less than|at most) ${V}`,
+      ],
+    },
+    'below',
   ),
-  pattern(
-    'period',
-    'period',
-    `(?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?`,
+  ...patterns(
+    true,
+    {
+      minimum: [
+        `${NONE}(?:${GOES} (?:below|under|lower than|less than)|below|under) ${V}`,
+        `${ALL} (?:above|over|greater than|at least) ${V}`,
+      ],
+    },
+    'above',
   ),
-  pattern(
-    'period',
-    'period',
-    `${V} - ${SAMPLES} (?:period|cycle|cycles|periodicity|oscillation|seasonality|pattern)`,
-  ),
-  pattern(
-    'period',
-    'period',
-    `(?:cycle|cycles|oscillation|oscillations|wave|waves)(?: each)? (?:of|lasting|lasts|takes|taking|spanning|spans) (?:about )?${V} ${SAMPLES}`,
-  ),
-  pattern(
-    'period',
-    'frequency',
-    `frequency(?! (?:test|\\w{1,9} test))${IS} ${V}(?! hz| khz| / s| n - n|  cycles per N)`,
-  ),
-  pattern(
-    'count',
-    'cycles',
-    `(?<! over)(?<! least)(?<! of) (?<v>N|${NUMBER_WORD}) (?:full |complete |whole |regular |clear ){0,2}(?:cycles|periods|oscillations|repetitions)(?! per)`,
-  ),
-  // Shape of the data.
-  pattern(
-    'count',
-    'length',
-    `(?:(?:series|signal|it|data|dataset|plot|recording|record|channels?|variates|sequence|there|which) (?:has|have|contains|contain|comprises|consists of|spans|shows|covers|are)|:|(?:series|signal|channels|variates|variables|recording|data|plot|all|total) (?:of|with|has|shows)|all|there are|in total|over) (?:about |a total of |exactly |the )?${V} (?:data |time )?(?:samples|points|steps|observations|values|timepoints|readings)(?! (?:is|are|lie|lies|above|below|exceed|per|period|long|wide|missing|each|apart|after|later|before|at|in|outside|fall))`,
-  ),
-  pattern('count', 'channels', `${COUNT} (?:channels|variates|variables|dimensions)`),
-  pattern('count', 'missing', `${COUNT} (?:samples|sample|points|point|values|value) (?:is|are) missing`),
-  pattern('count', 'gaps', `\\( ${COUNT} (?:gaps|gap)`),
-  pattern('count', 'longest gap', `longest (?:gap )?of ${V}`),
-  // Where something is missing.
-  pattern('index', 'missing at', `(?:value|sample|point) at ${INDEX}(?<i>N) is (?:missing|nan|absent)`),
-  // Bounds.
-  pattern(
-    'value',
-    'maximum',
-    `(?:no ${POINTS}|none of the ${POINTS}|never|not) (?:ever )?(?:exceeds?|surpass(?:es)?|(?:is|are|goes|go|rises?|gets?|climbs?|lies?|reach(?:es)?) (?:above|over|higher than|more than|greater than)|above|over) ${V}`,
-    { relation: 'below' },
-  ),
-  pattern(
-    'value',
-    'minimum',
-    `(?:no ${POINTS}|none of the ${POINTS}|never|not) (?:ever )?(?:(?:is|are|goes|go|falls?|drops?|gets?|dips?|lies?) (?:below|under|lower than|less than)|below|under) ${V}`,
-    { relation: 'above' },
-  ),
-  pattern(
-    'value',
-    'maximum',
-    `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2} (?:below|under|less than|at most) ${V}`,
-    { relation: 'below' },
-  ),
-  pattern(
-    'value',
-    'minimum',
-    `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2} (?:above|over|greater than|at least) ${V}`,
-    { relation: 'above' },
-  ),
-  // Shares.
-  pattern(
-    'comparison',
-    'share within',
-    `${V.replace('?<v>', '?<v>')} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |fall |is )?(?:within|between|in|from) (?<w>N and N|N to N|N – N)`,
-  ),
-  // Standard scores and multiples.
-  pattern(
-    'comparison',
-    'z',
-    `(?:${SUBJECT}|spike|peak|point|dip)${AT} (?:is|lies|sits|stands|was) (?:about |around |more than |over |at least )?(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:mean|average)`,
-  ),
-  pattern(
-    'comparison',
-    'z',
-    `(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:overall |series )?(?:mean|average)(?:${AT})?`,
-  ),
-  pattern(
-    'comparison',
-    'largest z',
-    `(?:largest|maximum|highest|greatest|peak|most extreme|top) (?:absolute )?(?:z-score|z score|standard score|z-value)${IS} ${V}`,
-  ),
-  pattern('comparison', 'z', `(?:z-score|z score|standard score|z-value)${IS} ${V}${AT}`),
-  pattern(
-    'comparison',
-    'z',
-    `(?:z-score|z score|standard score|z-value)(?: of the value| of the point)?${AT}${IS} ${V}`,
-  ),
-  pattern(
-    'comparison',
-    'times amplitude',
-    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}(?:amplitude|swing|height|range)`,
-  ),
-  // A value at an index.
-  pattern(
-    'value',
-    'value',
-    `(?:${SUBJECT}|spike|peak|dip|drop|jump|trough|outlier|value of [^ ]{1,40}|[^ ]{1,40} value)${AT}${IS} ${V}`,
-  ),
-  pattern(
-    'value',
-    'value',
-    `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:where )?(?:the |its )?(?:[^ ]{1,20} )?${SUBJECT}(?: (?:is|was|equals|has|takes|stands)| ${JUMP}){1,2}(?: (?:at|to|a|of|value|about|around|up|down|the|sharply|suddenly|=|only|just)){0,4} ${V}`,
-  ),
-  pattern(
-    'value',
-    'value',
-    `${JUMP}${ADVERB} (?:to|at|of)(?: (?:a|an|about|around|value|of|level|the|nearly)){0,4} ${V}(?: ${POINTS})?${AT_OR_INDEX}`,
-  ),
-  pattern(
-    'value',
-    'value',
-    `(?:y|x|value|signal|series|values) (?:\\[|\\() (?<i>N) (?:\\]|\\)) (?:=|is|about|:|equals)(?: about)? ${V}`,
-  ),
-  pattern(
-    'value',
-    'value',
-    `(?:local (?:maximum|minimum)|peak|spike|dip|trough|outlier|value|reading|drop|jump)(?: (?:value|height|with|reaching|a|an|of|about|around|at|=|magnitude)){1,4} ${V}(?: \\))?${AT_OR_INDEX}`,
-  ),
-  pattern(
-    'value',
-    'value',
-    `(?:reaches|reached|hits|reaching|hitting|(?:dip|drop|jump|rise|fall|spike) (?:up |down )?to)(?: (?:a|an|about|value|of|level|maximum|minimum)){0,4} ${V}${AT_OR_INDEX}`,
-  ),
-  pattern(
-    'value',
-    'value',
-    `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:there is|there's|there was|we see|i see|it shows) (?:a |an |the )?(?:[^ ]{1,20} ){0,2}(?:spike|peak|dip|jump|drop|value|trough)(?: (?:up|down|to|of|reaching|with|a|value|about|at)){0,5} ${V}`,
-  ),
-  // Extremes, with their place.
-  pattern(
-    'index',
-    'index of maximum',
-    `(?<!local )(?:global |overall )?(?:maximum|highest (?:value|point)|largest value|peak value|global peak)(?: (?:of the series|of the signal))?(?: (?:is|was|occurs|occurred|located|lies|reached|appears|falls|happens)){1,2} (?:at|near|around)(?: about)? ${INDEX.replace('){0,2}', '){1,2}')}(?<v>N)`,
-  ),
-  pattern(
-    'index',
-    'index of minimum',
-    `(?<!local )(?:global |overall )?(?:minimum|lowest (?:value|point)|smallest value)(?: (?:of the series|of the signal))?(?: (?:is|was|occurs|occurred|located|lies|reached|appears|falls|happens)){1,2} (?:at|near|around)(?: about)? ${INDEX.replace('){0,2}', '){1,2}')}(?<v>N)`,
-  ),
-  pattern(
-    'value',
-    'maximum',
-    `(?<!local )(?:maximum|highest|largest value|peak value|global peak|greatest value|top value|maxima)(?! (?:absolute )?(?:z|number|distance|departure|gap|step|difference|slope|jump|deviation))(?: (?:value|point|reading|level|amplitude))?${NAME}${IS} ${V}(?:${AT_OR_INDEX})?`,
-  ),
-  pattern(
-    'value',
-    'minimum',
-    `(?<!local )(?:minimum|lowest|smallest value|lowest value)(?! (?:absolute )?(?:z|number|distance|departure|gap|step|difference|slope|jump|deviation))(?: (?:value|point|reading|level|amplitude))?${NAME}${IS} ${V}(?:${AT_OR_INDEX})?`,
-  ),
-  // Ranges of values.
-  pattern(
-    'value',
-    'usual range',
-    `(?:normal|usual|typical|expected|regular|baseline) (?:range|band|values|level|oscillation)(?: (?:is|of|from|between|within|lies|stays|in|about)){0,3} (?<v>\\[ N , N \\]|± N|N (?:to|and|–) N)`,
-  ),
-  pattern(
-    'value',
-    'kept range',
-    `(?:stays?|remains?|kept|bounded|confined|contained|stay within|all values lie|mostly|mainly|typically|usually) (?:within |between |in |from |lies |inside |varies |ranges |oscillates |the range |the band |values ){1,3}(?<v>N (?:and|to|–) N|\\[ N , N \\]|± N)`,
-  ),
-  pattern(
-    'value',
-    'swing',
-    `(?:oscillat\\w{1,5}|fluctuat\\w{1,5}|swings?|alternat\\w{1,5}|bounc\\w{1,4})(?: \\w{1,12}){0,3} (?:between|from|within) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)`,
-  ),
-  pattern(
-    'value',
-    'range',
-    `(?<!(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance)(?: [a-z]{1,12}){0,2}) (?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|samples|values(?: are| range| lie)?|amplitudes?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
-  ),
-  pattern(
-    'value',
-    'range',
-    `(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
-  ),
-  // Moments.
-  pattern(
-    'value',
-    'mean',
-    `(?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel)|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${V}`,
-  ),
-  pattern('value', 'median', `median${NAME}${IS} ${V}`),
-  pattern('value', 'standard deviation', `(?<!N )${STD}${NAME}${IS} ${V}`),
-  pattern('value', 'variance', `variance${NAME}${IS} ${V}`),
-  pattern(
-    'value',
-    'peak to peak',
-    `(?:peak-to-peak(?: amplitude| range| value| swing)?|total range|full range)${IS} ${V}`,
-  ),
-  pattern(
-    'value',
-    'amplitude',
-    `amplitude${NAME}(?: (?:jumps|grows|rises|increases|drops|falls|shrinks|doubles))?${IS} ${V}`,
-  ),
-  pattern('value', 'noise', `noise(?: level| std| ${STD}| amplitude)?${IS} ${V}`),
-  pattern('value', 'autocorrelation', `(?:autocorrelation|acf) at (?:a )?lag (?:of )?(?<i>N)${IS} ${V}`),
-  // Slopes.
-  pattern(
-    'slope',
-    'slope',
-    `(?:slope|gradient|rate of (?:change|increase|decrease|growth)|trend (?:is|of|has a slope))(?! (?:test|at|\\w{1,9} test))(?: coefficient)?${IS} ${V}(?: per (?:step|sample|point|index|time step))?`,
-  ),
-  pattern(
-    'slope',
-    'slope',
-    `(?:${RISE}|${FALL})${ADVERB} (?:by|at)(?: (?:about|around|a rate of|roughly)){0,2} ${V}(?: (?:units? )?(?:per|each|every) (?:step|sample|point|index|time|unit)| / (?:step|sample))`,
-  ),
-  pattern(
-    'slope',
-    'rise',
-    `(?:${RISE}|${FALL})${ADVERB} by(?: about)? ${V} (?:in all|overall|in total|over the (?:whole |entire )?(?:series|record|length)|from start to end|altogether)`,
-  ),
-  pattern(
-    'slope',
-    'from to',
-    `(?:${RISE}|${FALL}|goes|drifts|moves|ramps up|ramps down|ramps|trends)${ADVERB} from (?:about |around |a value of |a level of |a mean of ){0,2}(?<v>N (?:at the (?:start|beginning|left|very start) )?to (?:about |around )?N)(?! ${SAMPLES})`,
-  ),
-  // Counts.
-  pattern('count', 'spikes', `${COUNT} (?:${HOW} |, ){0,3}(?:spikes|spike|outliers|outlier)`),
-  pattern(
-    'count',
-    'anomalies',
-    `${COUNT} (?:${HOW} |, ){0,3}(?:anomal(?:y|ies)|anomalous (?:segments?|intervals?|regions?|stretch(?:es)?|parts?|points?|windows?)|abnormal (?:segments?|intervals?|regions?))`,
-  ),
-  pattern('count', 'anomalies', `and others , (?<v>N) in all`),
+  ...patterns(false, {
+    'share within': [
+      `${V} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |fall |is )?(?:within|between|in|from) (?<w>N and N|N to N|N – N)`,
+    ],
+    'largest z': [
+      `(?:largest|maximum|highest|greatest|peak|most extreme|top) (?:absolute )?${SCORE}${IS} ${V}`,
+    ],
+    z: [
+      `(?:${SUBJECT}|spike|peak|point|dip)${AT} (?:is|lies|sits|stands|was) (?:about |around |more than |over |at least )?(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:mean|average)`,
+      `(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:overall |series )?(?:mean|average)(?:${AT})?`,
+      `${SCORE}${IS} ${V}${AT}`,
+      `${SCORE}(?: of the value| of the point)?${AT}${IS} ${V}`,
+    ],
+    'times amplitude': [
+      `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}(?:amplitude|swing|height|range)`,
+    ],
+  }),
+  ...patterns(true, {
+    value: [
+      `(?:${SUBJECT}|spike|peak|dip|drop|jump|trough|outlier|value of [^ ]{1,40}|[^ ]{1,40} value)${AT}${IS} ${V}`,
+      `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:where )?(?:the |its )?(?:[^ ]{1,20} )?${SUBJECT}(?: (?:is|was|equals|has|takes|stands)| ${JUMP}){1,2}(?: (?:at|to|a|of|value|about|around|up|down|the|sharply|suddenly|=|only|just)){0,4} ${V}`,
+      `${JUMP}${ADVERB} (?:to|at|of)(?: (?:a|an|about|around|value|of|level|the|nearly)){0,4} ${V}(?: ${POINTS})?${AT_OR_INDEX}`,
+      `(?:y|x|value|signal|series|values) (?:\\[|\\() (?<i>N) (?:\\]|\\)) (?:=|is|about|:|equals)(?: about)? ${V}`,
+      `(?:local (?:maximum|minimum)|peak|spike|dip|trough|outlier|value|reading|drop|jump)(?: (?:value|height|with|reaching|a|an|of|about|around|at|=|magnitude)){1,4} ${V}(?: \\))?${AT_OR_INDEX}`,
+      `(?:reaches|reached|hits|reaching|hitting|(?:dip|drop|jump|rise|fall|spike) (?:up |down )?to)(?: (?:a|an|about|value|of|level|maximum|minimum)){0,4} ${V}${AT_OR_INDEX}`,
+      `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:there is|there's|there was|we see|i see|it shows) (?:a |an |the )?(?:[^ ]{1,20} ){0,2}(?:spike|peak|dip|jump|drop|value|trough)(?: (?:up|down|to|of|reaching|with|a|value|about|at)){0,5} ${V}`,
+    ],
+  }),
+  ...patterns(false, {
+    'index of maximum': [
+      `(?<!local )(?:global |overall )?(?:maximum|highest (?:value|point)|largest value|peak value|global peak)${PLACED}`,
+    ],
+    'index of minimum': [
+      `(?<!local )(?:global |overall )?(?:minimum|lowest (?:value|point)|smallest value)${PLACED}`,
+    ],
+  }),
+  ...patterns(true, {
+    maximum: [
+      `(?<!local )(?:maximum|highest|largest value|peak value|global peak|greatest value|top value|maxima)${EXTREME}`,
+    ],
+    minimum: [`(?<!local )(?:minimum|lowest|smallest value|lowest value)${EXTREME}`],
+    'usual range': [
+      `(?:normal|usual|typical|expected|regular|baseline) (?:range|band|values|level|oscillation)(?: (?:is|of|from|between|within|lies|stays|in|about)){0,3} (?<v>\\[ N , N \\]|± N|N (?:to|and|–) N)`,
+    ],
+    'kept range': [
+      `(?:stays?|remains?|kept|bounded|confined|contained|stay within|all values lie|mostly|mainly|typically|usually) (?:within |between |in |from |lies |inside |varies |ranges |oscillates |the range |the band |values ){1,3}(?<v>N (?:and|to|–) N|\\[ N , N \\]|± N)`,
+    ],
+    swing: [
+      `(?:oscillat\\w{1,5}|fluctuat\\w{1,5}|swings?|alternat\\w{1,5}|bounc\\w{1,4})(?: \\w{1,12}){0,3} (?:between|from|within) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)`,
+    ],
+    range: [
+      `(?<!(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance)(?: [a-z]{1,12}){0,2}) (?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|samples|values(?: are| range| lie)?|amplitudes?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
+      `(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
+    ],
+    mean: [
+      `(?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel)|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${V}`,
+    ],
+    median: [`median${NAME}${IS} ${V}`],
+    'standard deviation': [`(?<!N )${STD}${NAME}${IS} ${V}`],
+    variance: [`variance${NAME}${IS} ${V}`],
+    'peak to peak': [`(?:peak-to-peak(?: amplitude| range| value| swing)?|total range|full range)${IS} ${V}`],
+    amplitude: [
+      `amplitude${NAME}(?: (?:jumps|grows|rises|increases|drops|falls|shrinks|doubles))?${IS} ${V}`,
+    ],
+    noise: [`noise(?: level| std| ${STD}| amplitude)?${IS} ${V}`],
+    autocorrelation: [`(?:autocorrelation|acf) at (?:a )?lag (?:of )?(?<i>N)${IS} ${V}`],
+  }),
+  ...patterns(false, {
+    slope: [
+      `(?:slope|gradient|rate of (?:change|increase|decrease|growth)|trend (?:is|of|has a slope))(?! (?:test|at|\\w{1,9} test))(?: coefficient)?${IS} ${V}(?: per (?:step|sample|point|index|time step))?`,
+      `(?:${RISE}|${FALL})${ADVERB} (?:by|at)(?: (?:about|around|a rate of|roughly)){0,2} ${V}(?: (?:units? )?(?:per|each|every) (?:step|sample|point|index|time|unit)| / (?:step|sample))`,
+    ],
+    rise: [
+      `(?:${RISE}|${FALL})${ADVERB} by(?: about)? ${V} (?:in all|overall|in total|over the (?:whole |entire )?(?:series|record|length)|from start to end|altogether)`,
+    ],
+    'from to': [
+      `(?:${RISE}|${FALL}|goes|drifts|moves|ramps up|ramps down|ramps|trends)${ADVERB} from (?:about |around |a value of |a level of |a mean of ){0,2}(?<v>N (?:at the (?:start|beginning|left|very start) )?to (?:about |around )?N)(?! ${SAMPLES})`,
+    ],
+    spikes: [`${COUNT} (?:${HOW} |, ){0,3}(?:spikes|spike|outliers|outlier)`],
+    anomalies: [
+      `${COUNT} (?:${HOW} |, ){0,3}(?:anomal(?:y|ies)|anomalous (?:segments?|intervals?|regions?|stretch(?:es)?|parts?|points?|windows?)|abnormal (?:segments?|intervals?|regions?))`,
+      `and others , (?<v>N) in all`,
+    ],
+  }),
 ];
 
-const INTERVAL = pattern(
-  'interval',
-  'place',
+const INTERVAL = compiled(
   `(?:between (?:about )?${INDEX}(?<a>N and (?:about )?${INDEX}N)|(?<b>(?:\\[|\\() N (?:,|–|to) N (?:\\]|\\)))|(?<d>(?:starts?|begins?|starting|beginning)(?: (?:at|from|around|about)){1,2} ${INDEX}N(?: (?:,|and|then|it)){0,2} (?:ends?|ending|finishes|lasts?|lasting|extends|continues|stops)(?: (?:at|to|until|around|about)){1,2} ${INDEX}N)|(?<c>N (?:to|–|until|through|till) (?:about )?${INDEX}N))`,
 );
-const POINT = pattern(
-  'index',
-  'place',
+const POINT = compiled(
   `(?:(?:at|@|index|indices|step|position|,|and|(?:spike|outlier|anomaly|peak|dip) (?:near|around)) (?:about )?${INDEX}|(?:near|around) (?:about )?(?:the )?${CUE} (?:number |= )?)(?<v>N)(?! (?:%|hz|ms|times|samples per))`,
 );
 const SIDE = new RegExp(
@@ -411,23 +309,11 @@ interface Place {
 const isIndex = ({ value, rounding }: PrintedNumber): boolean =>
   rounding === 0.5 && Number.isInteger(value) && value >= 0;
 
-function wordNumber(text: string, span: readonly [number, number]): PrintedNumber | null {
-  const word = text.trim();
-  const special: Readonly<Record<string, number>> = {
-    twice: 2,
-    double: 2,
-    triple: 3,
-    half: 0.5,
-    no: 0,
-    zero: 0,
-  };
-  const value = Object.hasOwn(NUMBER_WORDS, word)
-    ? NUMBER_WORDS[word]
-    : Object.hasOwn(special, word)
-      ? special[word]
-      : undefined;
-  return value === undefined ? null : { value, rounding: 0, span };
-}
+/** Values of words that stand for numbers. */
+const WORD_VALUES: Readonly<Record<string, number>> = {
+  ...NUMBER_WORDS,
+  ...{ twice: 2, double: 2, triple: 3, half: 0.5, no: 0, zero: 0 },
+};
 
 /** Reads the claims of a text about a series whose channels have these names, in the order of the text. */
 export function claimsOf(text: string, names: readonly string[] = ['value']): ClaimReading {
@@ -477,7 +363,7 @@ function mentionsOf(
   phrases: readonly (readonly [string, number])[],
   channels: number,
 ): Mention[] {
-  const found: Mention[] = [];
+  const mentions: Mention[] = [];
   const covered: [number, number][] = [];
   for (const [phrase, channel] of phrases) {
     if (phrase.includes('N')) continue;
@@ -487,16 +373,16 @@ function mentionsOf(
       const follows = sentence.text.slice(end, end + 5);
       if (!free || (phrase.length === 3 && /^(?:=|axis|\[)/.test(follows))) continue;
       covered.push([at, end]);
-      found.push({ at, channel, number: null });
+      mentions.push({ at, channel, number: null });
     }
   }
   for (const match of sentence.text.matchAll(/ (?:channel|variate|variable|sensor|dimension) N(?= )/gu)) {
     const [number] = numbersIn(sentence, [match.index, match.index + match[0].length]);
     if (number !== undefined && isIndex(number) && number.value < channels) {
-      found.push({ at: match.index, channel: number.value, number });
+      mentions.push({ at: match.index, channel: number.value, number });
     }
   }
-  return found.sort((a, b) => a.at - b.at);
+  return mentions.sort((a, b) => a.at - b.at);
 }
 
 interface Around {
@@ -511,16 +397,16 @@ function claimsOfSentence(
   around: Around,
 ): { claims: Claim[]; places: Place[] } {
   const taken = new Set<PrintedNumber>();
-  const drafts: { claim: Claim; at: number; end: number; isValue: boolean }[] = [];
+  const drafts: { claim: Claim; at: number; end: number; isLevel: boolean }[] = [];
   const add = (rule: Pattern, match: RegExpExecArray): void => {
     const groups = match.indices!.groups!;
     const stated = rangeOf(sentence, groups.v);
     const second = rangeOf(sentence, groups.w);
     const place = rangeOf(sentence, groups.i ?? groups.j)[0] ?? null;
     const used = [...stated, ...second, ...(place === null ? [] : [place])];
-    if (used.length === 0 || used.some((one) => taken.has(one))) return;
+    if (used.length === 0 || used.some((number) => taken.has(number))) return;
     const inner = place !== null && stated.length === 0;
-    for (const one of used) taken.add(one);
+    for (const number of used) taken.add(number);
     const end = match.index + match[0].length;
     const said = sentence.text.slice(groups.v?.[0] ?? 0, groups.v?.[1] ?? 0);
     const before = `${sentence.text.slice(Math.max(0, match.index - 24), match.index)} `.replace(
@@ -533,7 +419,7 @@ function claimsOfSentence(
     drafts.push({
       at: match.index,
       end,
-      isValue: rule.kind === 'value',
+      isLevel: rule.isLevel,
       claim: {
         quantity: rule.quantity,
         numbers: inner ? [place] : [...relevant, ...second],
@@ -564,7 +450,7 @@ function claimsOfSentence(
       drafts.push({
         at: match.index,
         end,
-        isValue: false,
+        isLevel: false,
         claim: {
           ...PLAIN,
           quantity: template.phrase.quantity,
@@ -581,16 +467,16 @@ function claimsOfSentence(
   }
   for (const { number } of around.mentions) if (number !== null) taken.add(number);
   for (const rule of PATTERNS) {
-    if (!/N/.test(sentence.text) && rule.kind !== 'count' && rule.kind !== 'comparison') continue;
+    if (!rule.takesWords && !/N/.test(sentence.text)) continue;
     for (const match of sentence.text.matchAll(rule.pattern)) add(rule, match as RegExpExecArray);
   }
   const places = placesOf(sentence, taken);
-  for (const place of places) for (const one of place.numbers) taken.add(one);
+  for (const place of places) for (const number of place.numbers) taken.add(number);
   // "No anomaly between …" counts none there.
   const counted = drafts.filter(
     ({ claim }) => claim.quantity !== 'anomalies' || claim.numbers[0]!.value > 0 || places.length === 0,
   );
-  const claims = counted.map(({ claim, at, end, isValue }): Claim => {
+  const claims = counted.map(({ claim, at, end, isLevel }): Claim => {
     if (claim.at !== null || claim.statement !== undefined || WHOLE_SERIES.has(claim.quantity)) return claim;
     const [from, to] = clauseOf(sentence, at);
     const inside = places.filter(
@@ -605,7 +491,7 @@ function claimsOfSentence(
         uses: [...claim.uses, ...near.numbers.map(({ span }) => span)],
       };
     }
-    if (SIDE.test(clause) || (EXCEPT.test(clause) && isValue))
+    if (SIDE.test(clause) || (EXCEPT.test(clause) && isLevel))
       return { ...claim, quantity: `${claim.quantity} of a part` };
     const here = HERE.test(clause) && !WHOLE.test(clause) ? around.last : null;
     return here === null ? claim : { ...claim, within: here };
@@ -661,7 +547,7 @@ function templateOf(phrase: Phrase): Template {
 
 /** Templates of traces; earlier ones take their numbers from later ones. */
 const TEMPLATES: readonly Template[] = [
-  TRACE_PHRASES,
+  ...TRACE_PHRASES,
   CYCLE_PHRASES,
   CLASS_PHRASES,
   VARIATE_PHRASES,
@@ -702,14 +588,14 @@ const WHOLE_SERIES = new Set([
 
 function rangeOf(sentence: Sentence, group: readonly [number, number] | undefined): PrintedNumber[] {
   if (group === undefined) return [];
-  const found = numbersIn(sentence, group);
-  if (found.length > 0) return found;
-  const span = spanOf(sentence, group[0], group[1]);
-  const word = wordNumber(sentence.text.slice(...group), span);
-  return word === null ? [] : [word];
+  const numbers = numbersIn(sentence, group);
+  if (numbers.length > 0) return numbers;
+  const word = sentence.text.slice(...group).trim();
+  if (!Object.hasOwn(WORD_VALUES, word)) return [];
+  return [{ value: WORD_VALUES[word]!, rounding: 0, span: spanOf(sentence, ...group) }];
 }
 
-/** The numbers as the quantity has them: of percentages the part, of "± b" both ends. */
+/** Converts numbers to the unit of the quantity: percentages to parts, "± b" to both ends. */
 function numbersOfQuantity(
   { quantity }: Pattern,
   stated: readonly PrintedNumber[],
@@ -746,7 +632,7 @@ function modifiers(
   const hedged = HEDGE.test(
     gap.replace(/ (?:at|near|around) (?=(?:index|sample|step|point|position|t|x) )/g, ' '),
   );
-  if (rule.relation !== undefined) {
+  if (rule.relation !== null) {
     const flips = / not /.test(gap) && !/^ (?:no|none|never|not|all|every|everything|the) /.test(gap);
     const turned = rule.relation === 'above' ? 'below' : 'above';
     return { relation: flips ? turned : rule.relation, negated: false, hedged };
@@ -782,7 +668,7 @@ function channelAt({ mentions, channel }: Around, at: number): number | null {
   return (before ?? mentions[0])?.channel ?? channel;
 }
 
-/** Intervals and indices that no other claim has taken. */
+/** Finds intervals and indices that no other claim has taken. */
 function placesOf(sentence: Sentence, taken: ReadonlySet<PrintedNumber>): Place[] {
   const places: Place[] = [];
   const used = new Set(taken);
@@ -790,7 +676,7 @@ function placesOf(sentence: Sentence, taken: ReadonlySet<PrintedNumber>): Place[
     const [from] = clauseOf(sentence, at);
     return DENIED.test(`${sentence.text.slice(from, at)} `);
   };
-  for (const match of sentence.text.matchAll(INTERVAL.pattern)) {
+  for (const match of sentence.text.matchAll(INTERVAL)) {
     const groups = (match as RegExpExecArray).indices!.groups!;
     const bracketed = groups.b !== undefined;
     const [first, second, more] = numbersIn(sentence, groups.a ?? groups.b ?? groups.c ?? groups.d!);
@@ -803,7 +689,7 @@ function placesOf(sentence: Sentence, taken: ReadonlySet<PrintedNumber>): Place[
     const end = match.index + match[0].length;
     places.push({ interval, numbers: [first, second], at: match.index, end, denied: denied(match.index) });
   }
-  for (const match of sentence.text.matchAll(POINT.pattern)) {
+  for (const match of sentence.text.matchAll(POINT)) {
     const [number] = rangeOf(sentence, (match as RegExpExecArray).indices!.groups!.v);
     if (number === undefined || used.has(number) || !isIndex(number)) continue;
     const listed = / (?:,|and) N$/.test(match[0]) || /^ (?:,|and) /.test(match[0]);

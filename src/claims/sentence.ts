@@ -8,7 +8,7 @@ export interface PrintedNumber {
   readonly value: number;
   /** Half a unit of its last printed digit: what rounding may have taken. */
   readonly rounding: number;
-  /** Where it stands in the text. */
+  /** Place in the text. */
   readonly span: readonly [start: number, end: number];
 }
 
@@ -110,9 +110,9 @@ function decimalsOf(digits: string): number {
 
 function exponentOf(text: string): number {
   const raised = text.replace(/[⁰¹²³⁴-⁹]/g, (digit) => String(SUPERSCRIPTS.indexOf(digit)));
-  const found = /([+\-−⁺⁻]?)(\d+)\}?$/.exec(raised.replace(/^\s?[×x*·]\s?10/, ''));
-  if (found === null) return 0;
-  return (found[1] === '-' || found[1] === '−' || found[1] === '⁻' ? -1 : 1) * Number(found[2]);
+  const exponent = /([+\-−⁺⁻]?)(\d+)\}?$/.exec(raised.replace(/^\s?[×x*·]\s?10/, ''));
+  if (exponent === null) return 0;
+  return (/[-−⁻]/.test(exponent[1]!) ? -1 : 1) * Number(exponent[2]);
 }
 
 interface Piece {
@@ -121,7 +121,7 @@ interface Piece {
   readonly span: readonly [number, number];
 }
 
-/** The word of a token in the spelling that the patterns know. */
+/** Returns the word of a token in the spelling that the patterns know. */
 function spelled(word: string): string {
   const lower = word.toLowerCase().replaceAll('’', "'");
   if (lower === "can't") return 'can not';
@@ -132,7 +132,7 @@ function spelled(word: string): string {
 const isSign = (character: string | undefined): boolean =>
   character === '-' || character === '−' || character === '–' || character === '+';
 
-/** The sentences of a text that hold anything. */
+/** Splits a text into sentences, empty ones left out. */
 export function* sentences(text: string): Generator<Sentence> {
   let pieces: Piece[] = [];
   const finish = function* (): Generator<Sentence> {
@@ -150,7 +150,7 @@ export function* sentences(text: string): Generator<Sentence> {
       if (whole.length > LONGEST_NUMBER) {
         pieces.push({ text: '…', number: null, span: [start, end] });
       } else {
-        for (const one of numbersOf(text, start, digits, power ?? '')) pushNumber(pieces, text, one);
+        for (const number of numbersOf(text, start, digits, power ?? '')) pushNumber(pieces, text, number);
       }
     } else if (word !== undefined) {
       const glued = pieces.at(-1)?.number != null && pieces.at(-1)!.span[1] === start;
@@ -197,21 +197,21 @@ function numbersOf(text: string, start: number, digits: string, power: string): 
 function pushNumber(pieces: Piece[], text: string, number: PrintedNumber): void {
   const last = pieces.at(-1);
   const [start, end] = number.span;
-  const own =
+  const isSigned =
     last !== undefined &&
     last.number === null &&
     isSign(last.text) &&
     last.span[1] === start &&
     !/[\p{L}\p{N})\]%]/u.test(text[last.span[0] - 1] ?? ' ');
-  if (own) pieces.pop();
+  if (isSigned) pieces.pop();
   else if (last?.text === '-' && last.number === null && pieces.at(-2)?.number != null) {
     // A hyphen between two numbers is a range.
     pieces[pieces.length - 1] = { ...last, text: '–' };
   } else if (last?.number != null && text.slice(last.span[1], start) === ',') {
     pieces.push({ text: ',', number: null, span: [last.span[1], start] });
   }
-  const value = own && last.text !== '+' ? -number.value : number.value;
-  const span = [own ? last.span[0] : start, end] as const;
+  const value = isSigned && last.text !== '+' ? -number.value : number.value;
+  const span = [isSigned ? last.span[0] : start, end] as const;
   pieces.push({ text: 'N', number: { ...number, value, span }, span });
 }
 
@@ -238,12 +238,12 @@ export function tokenAt({ tokens }: Sentence, place: number): number {
   return low;
 }
 
-/** The numbers that stand in a stretch of a sentence's text. */
+/** Returns the numbers in a stretch of a sentence's text. */
 export function numbersIn(sentence: Sentence, [start, end]: readonly [number, number]): PrintedNumber[] {
-  const found: PrintedNumber[] = [];
+  const numbers: PrintedNumber[] = [];
   for (let t = tokenAt(sentence, start); t < sentence.tokens.length && sentence.tokens[t]!.at < end; t++) {
     const { at, number } = sentence.tokens[t]!;
-    if (number !== null && at >= start) found.push(number);
+    if (number !== null && at >= start) numbers.push(number);
   }
-  return found;
+  return numbers;
 }

@@ -1,4 +1,4 @@
-/** `timeseer expcot`: what the classical analyses find in a series, and the expert trace made of it. */
+/** `timeseer expcot`: classical evidence about a series, and the expert trace written from it. */
 import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { openClasses, openSet, readFromFile, readFromSet, splitOf } from '../../datasets/open-series.ts';
@@ -33,24 +33,25 @@ export interface ExpcotArguments {
   json: boolean;
 }
 
-/** Of a CSV file the columns that are compared: all that hold numbers, where the answer names some of them. */
+/** Columns of a CSV file to compare: all numeric ones, for answers that name channels. */
 const columnsFor = (kind: Gold['kind'], file: string): readonly string[] | undefined =>
   taskKind(kind).countsChannels && formatOf(file) === 'csv' ? numericColumns(file) : undefined;
 
-/** Values as `path value` lines; lists of numbers on one line, longer lists counted. */
+/** Formats values as `path value` lines; lists of numbers on one line, longer lists counted. */
 function* leaves(value: unknown, path: string): Generator<string> {
   if (value === null || typeof value !== 'object') {
     const text = typeof value === 'number' ? formatNumber(value) : String(value);
     yield `  ${path.padEnd(36)} ${text}`;
-  } else if (Array.isArray(value) && value.every((one) => typeof one === 'number' || Array.isArray(one))) {
-    const shown = value.slice(0, 6).map((one) => JSON.stringify(one));
+  } else if (Array.isArray(value) && value.every((item) => typeof item === 'number' || Array.isArray(item))) {
+    const shown = value.slice(0, 6).map((item) => JSON.stringify(item));
     yield `  ${path.padEnd(36)} ${value.length === 0 ? 'none' : shown.join(' ')}${value.length > 6 ? ` … ${value.length} in all` : ''}`;
   } else {
-    for (const [key, own] of Object.entries(value)) yield* leaves(own, path === '' ? key : `${path}.${key}`);
+    for (const [key, child] of Object.entries(value))
+      yield* leaves(child, path === '' ? key : `${path}.${key}`);
   }
 }
 
-/** Features of a class trace worth showing: the most discriminating ones. */
+/** Maximum number of features shown: the most discriminating ones. */
 const MOST_FEATURES = 12;
 
 function describeEvidence(evidence: unknown): string {
@@ -99,32 +100,31 @@ function check(args: ExpcotArguments): void {
   only('kind', args.kind !== undefined, 'does not go with --classes', args.classes === undefined);
 }
 
-/** Classes replace classes, and no other file. @throws ConfigError */
+/** Refuses to replace a file that holds no classes. @throws ConfigError */
 function checkReplaced(path: string): void {
   if (!existsSync(path)) return;
   try {
     readProfile(readUtf8(path), path);
   } catch (cause) {
-    throw new ConfigError(
-      `--save-classes ${path}: is there and holds no classes, so it is kept; choose another`,
-      { cause },
-    );
+    throw new ConfigError(`--save-classes ${path}: exists and holds no classes. Choose another file.`, {
+      cause,
+    });
   }
 }
 
-/** What the user states as the right answer, over what the file says. @throws ConfigError for a wrong statement */
+/** Returns the gold answer: the user's, else the file's. @throws ConfigError for a wrong statement */
 function statedGold(kind: Gold['kind'], { id, channels, gold }: Drawable, stated: Statement): Gold {
   const missing = (option: string): never => {
     throw new ConfigError(
-      `--mode teacher: ${id} does not say what is right; say it with ${option}, or ask for --mode blind`,
+      `--mode teacher: ${id} has no gold answer. Give it with ${option}, or use --mode blind.`,
     );
   };
-  const found = gold?.kind === kind ? gold : null;
-  return taskKind(kind).state(stated, found, channels[0]!.length, missing);
+  const known = gold?.kind === kind ? gold : null;
+  return taskKind(kind).state(stated, known, channels[0]!.length, missing);
 }
 
 /**
- * Runs the command. Nothing is written but with --save-classes.
+ * Runs the command. Writes a file only with --save-classes.
  *
  * @throws ConfigError for a wrong option; DataError for a wrong file or series; WriteError when the disk refuses
  */
@@ -132,18 +132,18 @@ export function runExpcot(args: ExpcotArguments): void {
   check(args);
   const set = openSet(args.file);
   if (set === null && args.split !== undefined)
-    throw new ConfigError(`--split belongs to data sets; ${args.file} is a file`);
+    throw new ConfigError(`--split: ${args.file} is a file, which has no splits. Leave it out.`);
   if (set !== null && args.column !== undefined)
-    throw new ConfigError('--column belongs to CSV files; leave it out');
+    throw new ConfigError(`--column: ${args.file} is a data set, which has no columns. Leave it out.`);
   if (args.score && set === null)
-    throw new ConfigError(`--score belongs to data sets; ${args.file} is a file`);
+    throw new ConfigError(`--score: ${args.file} is a file. Prepare a data set from it first.`);
   if (set !== null && args.kind !== undefined)
-    throw new ConfigError(`--kind: the data set is of kind ${set.manifest.kind}; leave it out`);
+    throw new ConfigError(`--kind: the data set is of kind ${set.manifest.kind}. Leave it out.`);
   const kind =
     set?.manifest.kind ?? (args.classes === undefined ? (args.kind ?? 'anomaly') : 'classification');
   const profile = taskKind(kind).learnsClasses ? openClasses(args.classes ?? args.file) : null;
   if (args.saveClasses !== undefined) {
-    if (profile === null) throw new ConfigError('--save-classes: there are no classes; give --classes');
+    if (profile === null) throw new ConfigError('--save-classes: no classes were learned. Give --classes.');
     checkReplaced(args.saveClasses);
     writeFileAtomic(args.saveClasses, profileToJson(profile));
   }
@@ -154,29 +154,29 @@ export function runExpcot(args: ExpcotArguments): void {
     else print(describeScore(score, `${args.file} ${split}`, normalAlone(set.manifest, split, score.chance)));
     return;
   }
-  const found =
+  const series =
     set === null
       ? readFromFile(args.file, args.record, args.column ?? columnsFor(kind, args.file))
       : readFromSet(set, splitOf(set, args.split), args.record);
-  const gold = args.mode === 'blind' ? null : statedGold(kind, found, args);
-  const expert = expertOn(found, kind, profile);
+  const gold = args.mode === 'blind' ? null : statedGold(kind, series, args);
+  const expert = expertOn(series, kind, profile);
   const trace = gold === null ? expert.blind() : expert.teacher(gold);
   const evidence = expert.evidence();
   if (args.json) {
-    printJson({ file: args.file, series: found.id, mode: args.mode, kind, evidence, trace });
+    printJson({ file: args.file, series: series.id, mode: args.mode, kind, evidence, trace });
     return;
   }
-  const points = `${found.channels[0]!.length} points`;
-  const size = found.channels.length === 1 ? points : `${found.channels.length} channels of ${points}`;
+  const points = `${series.channels[0]!.length} points`;
+  const size = series.channels.length === 1 ? points : `${series.channels.length} channels of ${points}`;
   print(
-    `${found.id}: ${size}, ${args.mode} trace\n\nEvidence\n${describeEvidence(evidence)}\n\nTrace\n${trace.text}`,
+    `${series.id}: ${size}, ${args.mode} trace\n\nEvidence\n${describeEvidence(evidence)}\n\nTrace\n${trace.text}`,
   );
 }
 
 export const expcotCommand: CommandModule<object, ExpcotArguments> = {
   command: 'expcot <file>',
-  describe: 'Print the classical evidence about a series and the expert trace made of it',
-  // The types do not know that `--save-classes` arrives as saveClasses.
+  describe: 'Print the classical evidence about a series and the expert trace written from it',
+  // yargs types lack the camel-case form of `--save-classes`.
   builder: (yargs: Argv<object>) =>
     yargs
       .positional('file', {
@@ -188,14 +188,13 @@ export const expcotCommand: CommandModule<object, ExpcotArguments> = {
       .option('mode', {
         choices: TRACE_MODES,
         default: 'blind' as TraceMode,
-        describe:
-          'blind: its own answer, from values alone; teacher: the right answer with the evidence for it',
+        describe: 'blind: answers from the values alone; teacher: explains the gold answer',
         requiresArg: true,
       })
       .option('classes', {
         type: 'string',
         describe:
-          'For a classification: a profile of classes (.json), a prepared data set, or a file of labelled training series',
+          'Classify: a profile of classes (.json), a prepared data set, or a file of labelled training series',
         requiresArg: true,
       })
       .option('save-classes', {
@@ -205,7 +204,7 @@ export const expcotCommand: CommandModule<object, ExpcotArguments> = {
       })
       .option('kind', {
         choices: ['anomaly', 'variates'] as const,
-        describe: 'What to look for without classes: intervals (default), or channels unlike the others',
+        describe: 'Without --classes: find anomalous intervals (default) or anomalous channels',
         requiresArg: true,
       })
       .option('column', {
@@ -217,38 +216,35 @@ export const expcotCommand: CommandModule<object, ExpcotArguments> = {
       .option('record', {
         type: 'number',
         default: 0,
-        describe: 'Which series, counted from 0',
+        describe: 'Index of the series in the file, from 0',
         requiresArg: true,
       })
       .option('split', {
         choices: SPLITS,
-        describe: 'Split of a prepared data set (default: the last that it has)',
+        describe: 'Split of a prepared data set. Default: its last split',
         requiresArg: true,
       })
       .option('class', {
         type: 'string',
-        describe: 'The right class, where the file does not say it',
+        describe: 'Gold class for --mode teacher, if the file has none',
         requiresArg: true,
       })
       .option('intervals', {
         type: 'string',
-        describe: 'The right intervals, as [[start, end], …], where the file does not say them',
+        describe: 'Gold intervals for --mode teacher, as [[start, end], …], if the file has none',
         requiresArg: true,
       })
       .option('score', {
         type: 'boolean',
         default: false,
-        describe: 'How often the blind trace is right on a split of a prepared data set',
+        describe: 'Score the blind trace on a split of a prepared data set',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print evidence and trace as JSON' })
-      .example('$0 expcot my.csv', 'Anomalies of a CSV file')
-      .example(
-        '$0 expcot new.csv --classes TRAIN.ts --save-classes classes.json',
-        'Which class a series belongs to',
-      )
+      .example('$0 expcot my.csv', 'Find anomalies in a CSV file')
+      .example('$0 expcot new.csv --classes TRAIN.ts --save-classes classes.json', 'Classify a series')
       .example(
         '$0 expcot data/ctu --score --split test',
-        'How often the blind answer is right',
+        'Measure the accuracy of the blind trace',
       ) as unknown as Argv<ExpcotArguments>,
   handler: runExpcot,
 };

@@ -11,11 +11,11 @@ import { bridge } from '../series/missing.ts';
 import { summarise } from '../series/stats.ts';
 import { type CycleTest, cycleTest, FLAG_FROM } from './cycle.ts';
 import { analyse, type Evidence } from './evidence.ts';
-import { listIntervals, phrase, type TraceView } from './phrase.ts';
+import { listIntervals, phrasesOf } from './phrase.ts';
 import { cite, discordRatio, route } from './route.ts';
-import { blind, composeTrace, formatResponse, TRACE_PHRASES, type Trace, teacher } from './trace.ts';
+import { blind, composeTrace, formatResponse, sayAgreement, type Trace, teacher } from './trace.ts';
 
-/** What is known of one channel. */
+/** Evidence about one channel. */
 export interface ChannelEvidence {
   readonly evidence: Evidence;
   /** Null where the base is no wave, or too few cycles of one. */
@@ -28,67 +28,39 @@ export function cycleOf(evidence: Evidence, values: Float64Array): CycleTest | n
   return period === null ? null : cycleTest(values, period, kind === 'cycle');
 }
 
-type OfCycle = Pick<TraceView, 'cycle'>;
-
 /** Statements about the cycle test. */
-export const CYCLE_PHRASES = {
-  opening: phrase<OfCycle>(
-    'cycle test',
+export const CYCLE_PHRASES = phrasesOf(({ cycle }) => cycle)('cycle test', {
+  opening: [
     'the typical cycle of {n} samples lies between {n} and {n}; the largest departure from it is {n} at {n}, limit {n} ({n} standard deviations of {n}',
-    ({ cycle }) =>
-      cycle && [
-        ...[cycle.period, cycle.low, cycle.high, cycle.peak, cycle.peakIndex],
-        ...[cycle.threshold, FLAG_FROM, cycle.sigma],
-      ],
-  ),
-  recurs: phrase<OfCycle>(
-    'cycle test',
-    'what recurs every {n} samples is a longer pattern',
-    ({ cycle }) => cycle && [cycle.recurs],
-  ),
-  flagged: phrase<OfCycle>('cycle test', 'flagged: {list}', ({ cycle }) => cycle && [cycle.intervals]),
-  steps: phrase<OfCycle>(
-    'cycle test',
-    'steps there are {n} times the usual ones',
-    ({ cycle }) => cycle && [cycle.speed],
-  ),
-  roughness: phrase<OfCycle>(
-    'cycle test',
-    'roughness is {n} of that of white noise',
-    ({ cycle }) => cycle && [cycle.whiteness],
-    { opening: 'Cycle test:' },
-  ),
-  share: phrase<OfCycle>(
-    'cycle test',
-    'a share of {n} lies outside of the range of the cycle',
-    ({ cycle }) => cycle && [cycle.outside],
-  ),
-  level: phrase<OfCycle>(
-    'cycle test',
-    'the level changes for good by up to {n}',
-    ({ cycle }) => cycle && [cycle.levelChange],
-  ),
-};
+    ({ period, low, high, peak, peakIndex, threshold, sigma }) => {
+      return [period, low, high, peak, peakIndex, threshold, FLAG_FROM, sigma];
+    },
+  ],
+  recurs: ['what recurs every {n} samples is a longer pattern', ({ recurs }) => [recurs]],
+  flagged: ['flagged: {list}', ({ intervals }) => [intervals]],
+  steps: ['steps there are {n} times the usual ones', ({ speed }) => [speed]],
+  roughness: ['roughness is {n} of that of white noise', ({ whiteness }) => [whiteness]],
+  share: ['a share of {n} lies outside of the range of the cycle', ({ outside }) => [outside]],
+  level: ['the level changes for good by up to {n}', ({ levelChange }) => [levelChange]],
+});
 const SAYS = CYCLE_PHRASES;
 
 /** States what decides the class. */
 function reason(cycle: CycleTest): string {
-  const view = { cycle };
-  if (cycle.class === 'trend') return SAYS.level.of(view);
-  if (cycle.class === 'seasonal') return `${SAYS.steps.of(view)}: the wave runs faster`;
-  if (cycle.class === 'shapelet') return `${SAYS.steps.of(view)}: the wave has another shape`;
+  if (cycle.class === 'trend') return SAYS.level.of(cycle);
+  if (cycle.class === 'seasonal') return `${SAYS.steps.of(cycle)}: the wave runs faster`;
+  if (cycle.class === 'shapelet') return `${SAYS.steps.of(cycle)}: the wave has another shape`;
   return cycle.whiteness > 0
-    ? `${SAYS.steps.of(view)}, and ${SAYS.roughness.of(view)}: the wave gives way to noise`
-    : `of these points ${SAYS.share.of(view)}`;
+    ? `${SAYS.steps.of(cycle)}, and ${SAYS.roughness.of(cycle)}: the wave gives way to noise`
+    : `of these points ${SAYS.share.of(cycle)}`;
 }
 
 function report(cycle: CycleTest): string {
-  const view = { cycle };
-  const opening = `Cycle test: ${SAYS.opening.of(view)}, or more for a high cycle)`;
-  const longer = cycle.recurs === null ? '' : `; ${SAYS.recurs.of(view)}`;
+  const opening = `Cycle test: ${SAYS.opening.of(cycle)}, or more for a high cycle)`;
+  const longer = cycle.recurs === null ? '' : `; ${SAYS.recurs.of(cycle)}`;
   return cycle.intervals.length === 0
     ? `${opening}${longer}; nothing is flagged.`
-    : `${opening}${longer}; ${SAYS.flagged.of(view)}; ${reason(cycle)}.`;
+    : `${opening}${longer}; ${SAYS.flagged.of(cycle)}; ${reason(cycle)}.`;
 }
 
 /** The cycle test where it decides: where no other test does, and on cycles that are no waves, which the others take apart. */
@@ -115,7 +87,7 @@ function coverageByCycle(cycle: CycleTest | null, intervals: readonly Interval[]
   return cycle === null || intervals.length === 0 ? 0 : pointF1(cycle.intervals, intervals);
 }
 
-/** How well the best test covers intervals, the cycle test included: point F1 in [0, 1]. */
+/** Point F1, in [0, 1], of the test that covers the intervals best, the cycle test included. */
 function coverageBy({ evidence, cycle }: ChannelEvidence, intervals: readonly Interval[]): number {
   return Math.max(coverageByCycle(cycle, intervals), cite(evidence, intervals).agreement);
 }
@@ -136,7 +108,7 @@ function teacherOf(
   const where = listIntervals(intervals);
   const told = {
     found: `It departs from this pattern at ${where}, like an anomaly of class ${label}.`,
-    validation: `${report(cycle)} The cycle test best supports an anomaly of class ${label} at ${where}, with a ${TRACE_PHRASES.agreement.print(own)}.${doubt}`,
+    validation: `${report(cycle)} The cycle test best supports an anomaly of class ${label} at ${where}, with a ${sayAgreement(own)}.${doubt}`,
     conclusion: `anomalies of class ${label} at ${where}.`,
   };
   return composeTrace(evidence, told, intervals, label);
@@ -158,7 +130,7 @@ export function analyseWithGaps(values: Float64Array): ChannelEvidence {
   return { evidence, cycle: cycleOf(evidence, whole) };
 }
 
-/** How far the test that decides is beyond its threshold: 1 at the threshold; 0 for a normal reading. */
+/** Ratio of the deciding test to its threshold: 1 at the threshold; 0 for a normal reading. */
 function strength(own: ChannelEvidence): number {
   const cycle = decidingCycle(own);
   if (cycle !== null) return cycle.peak / cycle.threshold;
@@ -217,7 +189,7 @@ function kindOf(own: ChannelEvidence, intervals: readonly Interval[]): AnomalyCl
   return read === 'normal' ? 'contextual point' : read;
 }
 
-/** Says which channel a trace is about, where there are several. */
+/** States which of several channels a trace is about. */
 function about(
   trace: Trace,
   chosen: ChannelEvidence & { readonly channel: number },

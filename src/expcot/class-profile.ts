@@ -1,5 +1,5 @@
 /**
- * What tells the classes of a task apart: per class the mean and spread of every feature, how well each feature discriminates, and
+ * Profile of the classes of a task: per class the mean and spread of every feature, how well each feature discriminates, and
  * a linear rule over all of them. Learned from the training split alone: examples whose ids name another split are refused. Kept as a
  * JSON file, which is restored exactly, or refused with its place.
  */

@@ -5,11 +5,10 @@
 import { DataError } from '../ground/errors.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
 import { type Summary, summarise } from '../series/stats.ts';
-import { areAxes, PAIR_KIND } from './channel-features.ts';
 import { type ClassProfile, classIndex, fromScale, standardRow, toScale } from './class-profile.ts';
 import { classProbabilities } from './discriminant.ts';
-import { features, MOST_CHANNELS } from './features.ts';
-import { formatNumber, type Phrase, phrase, type Slot, type TraceView, type Truth } from './phrase.ts';
+import { areAxes, features, MOST_CHANNELS, PAIR_KIND, pairsOf } from './features.ts';
+import { formatNumber, phrasesOf, type Slot, type TraceView } from './phrase.ts';
 import { tellGaps } from './trace.ts';
 
 /** Variance ratio from which a feature may be cited: far above what chance gives (about 1). */
@@ -151,7 +150,7 @@ export function strongest(comparisons: readonly Comparison[], sign: 1 | -1, most
 export interface ClassTrace {
   /** The whole response: `<think>…</think><class>…</class>`. */
   readonly text: string;
-  /** What stands inside the think tags. */
+  /** Text inside the think tags. */
   readonly think: string;
   readonly class: string;
   /** The class it was weighed against. */
@@ -187,73 +186,71 @@ function typicalOf(profile: ClassProfile | undefined, key: string, name: Slot | 
   return mean === null ? null : fromScale(profile!.features[f]!, mean);
 }
 
-type OfFeatures = Pick<TraceView, 'features' | 'name' | 'names'>;
-const describes = (
-  quantity: string,
-  text: string,
-  truth: (view: OfFeatures) => readonly Truth[],
-): Phrase<OfFeatures> => phrase(quantity, text, truth, DIGITS);
-const weighs = (
-  quantity: string,
-  text: string,
-  truth: Phrase<Pick<TraceView, 'classes' | 'features'>>['truth'],
-): Phrase<Pick<TraceView, 'classes' | 'features'>> => phrase(quantity, text, truth, DIGITS);
+const describes = phrasesOf(({ features, name, names }) => ({ features, name, names }));
 
 /** Statements about the features of a series, and about classes. */
 export const CLASS_PHRASES = {
-  line: describes('strongest line', 'of period {n}, has {n} of the power', (view) => [
-    featureOf(view, 'period'),
-    featureOf(view, 'line'),
-  ]),
-  tau: describes('trend of ranks', 'Mann–Kendall tau is {n}', (view) => [featureOf(view, 'tau')]),
-  crossings: describes('crossings', 'it crosses its mean {n} times per {int} samples', (view) => [
-    featureOf(view, 'crossings'),
-    100,
-  ]),
-  axes: describes(
-    'axes',
-    'Part of the mean vector and share of the movement by axis: {pairs}',
-    ({ features, names }) => [
-      names.map((name) => {
-        const view = { features, name };
-        return [name, featureOf(view, 'tilt'), featureOf(view, 'activity')] as const;
-      }),
-    ],
-  ),
-  correlations: describes(
-    'correlations',
-    'Correlation between the channels: {pairs}',
-    ({ features, names }) => [
-      names.flatMap((a, i) =>
-        names.slice(i + 1).map((b) => {
-          const pair = features.find(({ key }) => key === `${a}~${b}.${PAIR_KIND.key}`);
-          return [`${a} and ${b}`, pair?.value ?? null] as const;
-        }),
-      ),
-    ],
-  ),
-  counts: weighs('class counts', 'closest classes are {name} ({int}) and {name} ({int})', ({ classes }) => {
-    const counts = classes?.profile.classes.map(({ count }) => count) ?? null;
-    return [null, counts, null, counts];
-  }),
-  feature: weighs(
-    'feature',
-    'the {label} is {n}, where {name} has {n} and {name} {n}',
-    ({ classes, features }, [label, , one, , other]) => {
-      const feature = features.find(({ says }) => says === label);
-      if (feature === undefined) return [null, null, null, null, null, null];
-      const profile = classes?.profile;
-      const typical = [one, other].map((name) => typicalOf(profile, feature.key, name));
-      return [null, feature.value, null, typical[0]!, null, typical[1]!];
+  ...describes(
+    null,
+    {
+      'strongest line': [
+        'of period {n}, has {n} of the power',
+        (view) => [featureOf(view, 'period'), featureOf(view, 'line')],
+      ],
+      'trend of ranks': ['Mann–Kendall tau is {n}', (view) => [featureOf(view, 'tau')]],
+      crossings: [
+        'it crosses its mean {n} times per {int} samples',
+        (view) => [featureOf(view, 'crossings'), 100],
+      ],
+      axes: [
+        'Part of the mean vector and share of the movement by axis: {pairs}',
+        ({ features, names }) => {
+          const of = (name: string, key: string): number | null => featureOf({ features, name }, key);
+          return [names.map((name) => [name, of(name, 'tilt'), of(name, 'activity')] as const)];
+        },
+      ],
+      correlations: [
+        'Correlation between the channels: {pairs}',
+        (view) => [
+          pairsOf(view.names.length).map(([a, b]) => {
+            const [one, other] = [view.names[a], view.names[b]];
+            return [`${one} and ${other}`, featureOf(view, `${one}~${other}.${PAIR_KIND.key}`)] as const;
+          }),
+        ],
+      ],
     },
+    DIGITS,
   ),
-  rule: weighs(
-    'class rule',
-    'the linear rule over all {int} features gives {int} % to {name} and {int} % to',
-    ({ classes, features }) => {
-      const percents = classes?.candidates.map(({ percent }) => percent) ?? null;
-      return [features.length, percents, null, percents];
+  ...phrasesOf(({ classes, features }) => ({ classes, features }))(
+    null,
+    {
+      'class counts': [
+        'closest classes are {name} ({int}) and {name} ({int})',
+        ({ classes }) => {
+          const counts = classes?.profile.classes.map(({ count }) => count) ?? null;
+          return [null, counts, null, counts];
+        },
+      ],
+      feature: [
+        'the {label} is {n}, where {name} has {n} and {name} {n}',
+        ({ classes, features }, [label, , one, , other]) => {
+          const feature = features.find(({ says }) => says === label);
+          if (feature === undefined) return [null, null, null, null, null, null];
+          const [typical, rivals] = [one, other].map((name) =>
+            typicalOf(classes?.profile, feature.key, name),
+          );
+          return [null, feature.value, null, typical!, null, rivals!];
+        },
+      ],
+      'class rule': [
+        'the linear rule over all {int} features gives {int} % to {name} and {int} % to',
+        ({ classes, features }) => {
+          const percents = classes?.candidates.map(({ percent }) => percent) ?? null;
+          return [features.length, percents, null, percents];
+        },
+      ],
     },
+    DIGITS,
   ),
 };
 const SAYS = CLASS_PHRASES;
@@ -291,20 +288,20 @@ function observe(evidence: ClassEvidence): string {
 function shape(evidence: ClassEvidence, prefix: string, std: number): string {
   if (std === 0) return '';
   const of = (key: string): number => evidence.feature(`${prefix}${key}`);
-  const line = `; its strongest spectral line, ${SAYS.line.print(of('period'), of('line'))}`;
+  const line = `; its strongest spectral line, ${SAYS['strongest line'].print(of('period'), of('line'))}`;
   if (prefix !== '') return line;
-  return `${line}; ${SAYS.tau.print(of('tau'))}; ${SAYS.crossings.print(of('crossings'), 100)}`;
+  return `${line}; ${SAYS['trend of ranks'].print(of('tau'))}; ${SAYS.crossings.print(of('crossings'), 100)}`;
 }
 
-/** How axes share the vector that they make; of channels that make none, which move together. */
+/** States how axes share the vector that they make; of other channels, which move together. */
 function relations(evidence: ClassEvidence): string {
   const names = evidence.channels.map(({ name }) => name);
   const of = (key: string): number => evidence.feature(key);
   if (areAxes(names)) {
     return `${SAYS.axes.print(names.map((name) => [name, of(`${name}.tilt`), of(`${name}.activity`)]))}.`;
   }
-  const pairs = names.flatMap((a, i) => {
-    return names.slice(i + 1).map((b) => [`${a} and ${b}`, of(`${a}~${b}.${PAIR_KIND.key}`)] as const);
+  const pairs = pairsOf(names.length).map(([a, b]) => {
+    return [`${names[a]} and ${names[b]}`, of(`${names[a]}~${names[b]}.${PAIR_KIND.key}`)] as const;
   });
   return `${SAYS.correlations.print(pairs)}.`;
 }
@@ -325,7 +322,7 @@ function weigh(
     (label) => evidence.profile.classes[classIndex(evidence.profile, label)]!.count,
   );
   const sentences = [
-    `The ${SAYS.counts.print(name, count!, rival, rivals!)}, training examples in brackets; values are typical ones.`,
+    `The ${SAYS['class counts'].print(name, count!, rival, rivals!)}, training examples in brackets; values are typical ones.`,
   ];
   if (cited.length === 0) sentences.push(`No feature by itself speaks for ${name}.`);
   else {
@@ -361,7 +358,7 @@ function probabilities(evidence: ClassEvidence, name: string, rival: string): st
   const [percent, rivals] = [name, rival].map(
     (label) => evidence.candidates.find((candidate) => candidate.class === label)!.percent,
   );
-  return `${SAYS.rule.print(evidence.values.length, percent!, name, rivals!)} ${rival}`;
+  return `${SAYS['class rule'].print(evidence.values.length, percent!, name, rivals!)} ${rival}`;
 }
 
 /** The trace of the evidence alone: concludes the class that the rule finds most probable. */

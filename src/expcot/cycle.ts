@@ -56,7 +56,7 @@ export interface CycleTest {
   readonly peakIndex: number;
   readonly intervals: readonly Interval[];
   readonly class: AnomalyClass;
-  /** What the class was read from: part of the flagged points outside of [low, high]; steps inside the stretches over usual ones; median whiteness of fast stretches (`LocalEvidence`); largest lasting change of the level. */
+  /** Basis of the class: part of the flagged points outside of [low, high]; steps inside the stretches over usual ones; median whiteness of fast stretches (`LocalEvidence`); largest lasting change of the level. */
   readonly outside: number;
   readonly speed: number;
   readonly whiteness: number;

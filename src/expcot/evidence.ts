@@ -60,12 +60,12 @@ const BENT = (DENOISE_WINDOW - 1) / 2;
 const NOISY_FROM = 0.01;
 export interface AnalyseOptions {
   /**
-   * Whether the four tests see the series smoothed (Savitzky–Golay 31, 2). `auto` (default) smooths what is noisy,
+   * Smoothing of the series for the four tests (Savitzky–Golay 31, 2). `auto` (default) smooths a noisy series
    * unless it is noise through and through, or has a period below 31 samples or cycles of pulses and edges that smoothing would flatten,
    * or is shorter than 31 samples.
    */
   readonly denoise?: boolean | 'auto';
-  /** What is known of missing points that were bridged before, so that a trace can say so. */
+  /** Missing points that were bridged before, for the trace to report. */
   readonly gaps?: Gaps;
   /** Statistics of the points that are not missing, where some are; those of all values where absent. */
   readonly summary?: Summary;
@@ -123,7 +123,7 @@ export class Evidence {
     return this.#once('shape', () => describeBase(this.#values));
   }
 
-  /** Whether the tests below saw the smoothed series. */
+  /** True where the tests below saw the smoothed series. */
   get denoised(): boolean {
     return this.#once('denoised', () => {
       if (this.length < DENOISE_WINDOW) return false;
@@ -153,7 +153,7 @@ export class Evidence {
     return this.#once('outliers', () => outlierTest(this.analysed));
   }
 
-  /** What the range tests flag beside the tail of the series' own distribution. */
+  /** Outliers of the range tests beside the tail of the series' own distribution. */
   get tails(): { readonly range: TailTest; readonly outliers: TailTest } {
     return this.#once('tails', () => ({
       range: tailTest(this.analysed, this.range, this.range.intervals),
@@ -161,7 +161,7 @@ export class Evidence {
     }));
   }
 
-  /** What of each test recurs through the series, and what does not. */
+  /** Stretches of each test that recur through the series, and those that do not. */
   get recurrence(): { readonly [K in 'range' | 'outliers' | 'trend']: Recurrence } {
     return this.#once('recurrence', () => {
       const { analysed, range, outliers, trend } = this;
@@ -185,7 +185,7 @@ export class Evidence {
     });
   }
 
-  /** What the values as given do inside an interval and around it. */
+  /** Level and roughness of the given values inside an interval and around it. */
   local(interval: Interval): LocalEvidence {
     const period = this.base.period;
     return this.#once(`local ${interval[0]} ${interval[1]}`, () =>
@@ -207,7 +207,7 @@ export class Evidence {
   }
 
   /**
-   * Whether the strongest frequency of a window of the frequency test says something: windows hold a wave or more, in less of one the
+   * True where the frequency test applies: its windows hold a wave or more, in less of one the
    * noise decides; and the series is not made of cycles whose many frequencies are equally strong.
    */
   get frequencyApplies(): boolean {
@@ -219,7 +219,7 @@ export class Evidence {
     return this.#once('profile', () => profileTest(this.analysed, this.denoised ? BENT : 0));
   }
 
-  /** What chance gives the discord; null without one, and for waves of which a window holds half a period and more. */
+  /** Distance that chance gives the discord; null without one, and for waves of which a window holds half a period and more. */
   get chance(): Chance | null {
     return this.#once('chance', () => {
       const { profile, denoised } = this;

@@ -1,5 +1,5 @@
 /**
- * What explains a flagged stretch without an anomaly.
+ * Explanations of flagged stretches other than an anomaly.
  *
  * - The tail of the series' own distribution (`tailTest`): values of heavy-tailed noise lie beyond five standard deviations as a matter of
  *   course. Peaks over a threshold with exponential excesses, as in SPOT (Siffer et al. 2017, "Anomaly detection in streams with
@@ -121,7 +121,7 @@ export interface Recurrence {
 }
 
 /**
- * Which stretches of departures [N] recur. A stretch recurs at a lag when at every whole number of lags before and after it that the
+ * Separates the stretches of departures [N] that recur from the rest. A stretch recurs at a lag when at every whole number of lags before and after it that the
  * series holds (up to 12 each way), and at one at least, stands a departure in the same direction, two thirds as large or larger. A lag is one at which a stretch
  * occurs three times or more; of several that at which the most stretches recur, of equal ones the shortest.
  */
@@ -149,7 +149,7 @@ export function recurrence(departures: Float64Array, stretches: readonly Interva
   return best;
 }
 
-/** How often a departure occurs at multiples of a lag, itself included; 1 where it is missing anywhere. */
+/** Counts a departure at multiples of a lag, itself included; 1 where it is missing anywhere. */
 function occurrences(departures: Float64Array, { at, size, slack }: Peak, lag: number): number {
   const n = departures.length;
   let count = 1;
@@ -191,13 +191,13 @@ export interface Chance {
   /** Distance of the window from itself a sample earlier or later, the larger one: samples fall on another cycle half as far off. */
   readonly sampling: number;
   /**
-   * What explains the distance; null where the discord is more than chance. `arc`: the curve hardly repeats, so that its smooth arcs are
+   * Explanation of the distance; null where the discord is more than chance. `arc`: the curve hardly repeats, so that its smooth arcs are
    * like no others without being anomalies.
    */
   readonly explains: 'noise' | 'sampling' | 'arc' | null;
 }
 
-/** Whether windows of `m` samples hold less than `part` of a wave: of a slow curve always. */
+/** True where windows of `m` samples hold less than `part` of a wave, as those of a slow curve always do. */
 export function holdLess({ kind, period }: Base, m: number, part: number): boolean {
   return kind === 'slow' || (period !== null && m < part * period);
 }
@@ -217,7 +217,7 @@ function distanceOf(values: Float64Array, a: number, b: number, m: number): numb
   return Math.sqrt(Math.max(0, 2 * (m - dot / (first.std * second.std))));
 }
 
-/** What chance gives a discord; null for waves of which a window holds half a period and more. */
+/** Computes the distance that chance gives a discord; null for waves of which a window holds half a period and more. */
 export function chanceOf(
   analysed: Float64Array,
   discord: { readonly window: number; readonly discord: number; readonly distance: number },

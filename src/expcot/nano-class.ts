@@ -18,10 +18,9 @@
  * Phrases are parted by '; ' and ', ' such that the small tokenizer makes one token of each phrase and of each symbol.
  */
 import { DataError } from '../ground/errors.ts';
-import { CHANNEL_KINDS, MAGNITUDE, ORDINALS, PAIR_KIND, SHARE_KINDS } from './channel-features.ts';
 import { type ClassProfile, classIndex, toScale } from './class-profile.ts';
 import { CITABLE_RATIO, type ClassEvidence } from './class-trace.ts';
-import { pairsOf } from './features.ts';
+import { CHANNEL_KINDS, MAGNITUDE, ORDINALS, PAIR_KIND, pairsOf, SHARE_KINDS } from './features.ts';
 
 export interface NanoClassOptions {
   /** Cells of a channel's scan, visual tokens of a row; default 20 for one channel, 10 for several. */
@@ -121,7 +120,7 @@ export function activity(values: Float64Array, range: number, cells: number): st
   return symbols;
 }
 
-/** Whether a picture whose y axis fits itself to the series, without ticks, shows a feature: nothing in units, no length of vectors. */
+/** True for features that a picture without ticks shows, its y axis fitted to the series: nothing in units, no length of vectors. */
 function isVisible(key: string): boolean {
   return !/(?:^|\.)(?:level|spread|range)$/.test(key) && !key.startsWith(`the ${MAGNITUDE}.`);
 }

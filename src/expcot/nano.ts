@@ -28,7 +28,7 @@ import {
 } from '../ground/types.ts';
 import { mergeIntervals } from '../series/intervals.ts';
 import type { Evidence, Family } from './evidence.ts';
-import { phrase, type TraceView } from './phrase.ts';
+import { phrasesOf } from './phrase.ts';
 import { citedFamily } from './route.ts';
 import { formatResponse } from './trace.ts';
 import type { VariatesEvidence } from './variates.ts';
@@ -154,7 +154,7 @@ export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions
   return formatResponse(think, rounded, gold.class);
 }
 
-/** What a series mainly is, by the first of these parts that it has. */
+/** Main phrase for a series, by the first of these parts that it has. */
 const MADE_OF: readonly (readonly [component: string, phrase: string])[] = [
   ['calendar', 'cycle of the calendar'],
   ['pulses', 'pulses'],
@@ -182,20 +182,19 @@ function directionOf({ kind, observed, unmodified }: DepartureFacts): string {
 }
 
 /** Statements of short traces about a series whose generator says how it departs. */
-export const NANO_PHRASES = {
-  departure: phrase<Pick<TraceView, 'facts'>>(
-    'departure',
+export const NANO_PHRASES = phrasesOf((view) => view)('departure', {
+  departure: [
     `{${DEPARTURE_KINDS.join('|')}}{ up| down|} {int} sd`,
     ({ facts }, [kind, direction]) => {
       if (facts === null) return [null, null, null];
-      const departures = facts.departures.filter((departure) => departure.kind === kind);
-      const [first] = departures;
+      const alike = facts.departures.filter((departure) => departure.kind === kind);
+      const [first] = alike;
       if (first === undefined) return null;
-      const same = departures.filter((departure) => directionOf(departure).trim() === direction);
-      return [kind!, directionOf(same[0] ?? first), departures.map(({ severity }) => roundSize(severity))];
+      const same = alike.find((departure) => directionOf(departure).trim() === direction) ?? first;
+      return [kind!, directionOf(same), alike.map(({ severity }) => roundSize(severity))];
     },
-  ),
-};
+  ],
+});
 
 /**
  * The short target of a series whose generator says what it is made of and how it departs: what it is, its shortest cycle in samples to two digits, the scan,

@@ -3,10 +3,11 @@
  * series (its mean, its period, where it departs) needs no template. One template prints a statement, matches it in the text of a policy that has learned to write traces, and
  * says which numbers would be true:
  *
- *   const SPAN = phrase('range test', 'Range test: {n} standard deviations span {n} to {n}',
- *     ({ evidence: { range } }) => [range.sigmas, range.lower, range.upper]);
- *   SPAN.of({ evidence })   'Range test: 3 standard deviations span -2.1 to 2.4'
- *   SPAN.print(3, -1, 1)    'Range test: 3 standard deviations span -1 to 1'
+ *   const RANGE = phrasesOf(({ evidence }) => evidence.range)('range test', {
+ *     span: ['{n} standard deviations span {n} to {n}', (test) => [test.sigmas, test.lower, test.upper]],
+ *   });
+ *   RANGE.span.of(evidence.range)   '3 standard deviations span -2.1 to 2.4'
+ *   RANGE.span.print(3, -1, 1)      '3 standard deviations span -1 to 1'
  *
  * Slots:  {n} a number, rounded     {int} a number as it is     {list} intervals     {pairs} names with numbers
  *         {name} a class or channel     {label} the name of a feature     {a|b} one of several words
@@ -118,56 +119,67 @@ export interface PhraseSlot {
   readonly pattern: string | null;
 }
 
-export interface Phrase<V = TraceView> {
-  /** What is stated, in a word or two. */
+/** A template; `P` is the part of the evidence that it is printed from. */
+export interface Phrase<P = never> {
+  /** Name of what is stated. */
   readonly quantity: string;
   /** Literal parts, and the slots between them: one fewer. */
   readonly literals: readonly string[];
   readonly slots: readonly PhraseSlot[];
   /** Words that open the sentences in which alone the statement is looked for; null: any sentence. */
   readonly opening: string | null;
-  /** Significant digits that `{n}` prints: what a stated number may be off. */
+  /** Significant digits that `{n}` prints: the tolerance of a stated number. */
   readonly digits: number;
   /**
    * Returns the contents of the slots that would be true; null where the series has no such thing.
-   * @param stated contents of the slots as stated; empty where the statement is being printed
+   * @param stated contents of the slots as stated
    */
-  readonly truth: (view: V, stated: readonly Slot[]) => readonly Truth[] | null;
+  truth(view: TraceView, stated: readonly Slot[]): readonly Truth[] | null;
   print(...contents: readonly Slot[]): string;
   /** Prints what is true. */
-  of(view: V): string;
+  of(part: P): string;
 }
 
 interface PhraseOptions {
   readonly opening?: string;
   readonly digits?: number;
 }
+type Entry<P> = readonly [text: string, truth: (part: P, stated: readonly Slot[]) => readonly Truth[] | null];
 
-/** Makes a template of `text`, with slots as the head of this file lists them. */
-export function phrase<V = TraceView>(
-  quantity: string,
-  text: string,
-  truth: Phrase<V>['truth'],
-  { opening, digits = 4 }: PhraseOptions = {},
-): Phrase<V> {
-  const parts = text.split(/\{([^}]+)\}/);
-  const literals = parts.filter((_, i) => i % 2 === 0);
-  const slots = parts.filter((_, i) => i % 2 === 1).map((kind) => ({ kind, pattern: slotOf(kind).pattern }));
-  const print = (...contents: readonly Slot[]): string =>
-    literals
-      .map((literal, i) => {
-        const content = contents[i];
-        return i < slots.length ? literal + slotOf(slots[i]!.kind).print(content as never, digits) : literal;
-      })
-      .join('');
-  return {
-    quantity,
-    literals,
-    slots,
-    opening: opening ?? null,
-    digits,
-    truth,
-    print,
-    of: (view) => print(...((truth(view, []) ?? []) as readonly Slot[])),
+/**
+ * Makes templates about one part of the evidence.
+ * @param select the part; null where the series has none, and nothing stated about it is true
+ * @returns a function of the quantity (null: the name of each entry) and of texts with slots, as the head of this file lists them
+ */
+export const phrasesOf =
+  <P>(select: (view: TraceView) => P | null) =>
+  <K extends string>(
+    quantity: string | null,
+    table: Readonly<Record<K, Entry<P>>>,
+    { opening, digits = 4 }: PhraseOptions = {},
+  ): Readonly<Record<K, Phrase<P>>> => {
+    const phrases = Object.entries<Entry<P>>(table).map(([name, [text, truth]]): [string, Phrase<P>] => {
+      const parts = text.split(/\{([^}]+)\}/);
+      const literals = parts.filter((_, i) => i % 2 === 0);
+      const slots = parts
+        .filter((_, i) => i % 2 === 1)
+        .map((kind) => ({ kind, pattern: slotOf(kind).pattern }));
+      const print = (...contents: readonly Slot[]): string =>
+        literals
+          .map((literal, k) => literal + (k < slots.length ? printed(slots[k]!, contents[k]!) : ''))
+          .join('');
+      const printed = ({ kind }: PhraseSlot, content: Slot): string =>
+        slotOf(kind).print(content as never, digits);
+      const phrase: Phrase<P> = {
+        quantity: quantity ?? name,
+        ...{ literals, slots, opening: opening ?? null, digits, print },
+        truth(view, stated) {
+          const part = select(view);
+          return part === null ? null : truth(part, stated);
+        },
+        of: (part) => print(...((truth(part, []) ?? []) as readonly Slot[])),
+      };
+      return [name, phrase];
+    });
+    return Object.fromEntries(phrases) as Record<K, Phrase<P>>;
   };
-}

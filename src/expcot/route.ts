@@ -1,5 +1,5 @@
 /**
- * Which analysis to rest on: the blind reading from the evidence alone (`route`), and the one that covers given intervals best
+ * Choice of the analysis to rest on: the blind reading from the evidence alone (`route`), and the one that covers given intervals best
  * (`cite`), for traces that teach. Labels and task names have no way into the blind reading: its only argument is the evidence,
  * and evidence is computed from values.
  *
@@ -42,7 +42,7 @@ export const LEAST_DISTANCE = 0.001 * 2 * Math.sqrt(PROFILE_WINDOW);
 const LEAST_RATIO_OF_WAVE = 5;
 const LEAST_RATIO = 4;
 
-/** How far the discord stands out: its distance in mean distances of the profile, 0 in a profile of zeros. */
+/** Distance of the discord in mean distances of the profile; 0 in a profile of zeros. */
 export function discordRatio({ distance, mean }: { distance: number; mean: number }): number {
   return mean === 0 ? 0 : distance / mean;
 }
@@ -59,7 +59,7 @@ export interface Reading {
   readonly family: Family | null;
   readonly intervals: readonly Interval[];
   readonly class: AnomalyClass;
-  /** What the class was read from, where it follows from a stretch of the series. */
+  /** Basis of the class, where it follows from a stretch of the series. */
   readonly local: LocalEvidence | null;
   /** Tests that were asked and flag more than counts: the rest recurs, is the tail of the series, or lies at its ends. */
   readonly aside: readonly Aside[];
@@ -78,7 +78,7 @@ const BURST_FROM = 3;
 const REGION_GAP = 35;
 
 /**
- * Whether all steep slopes are the flanks of a spike: of extreme values too few for a slope of their own, reached in one
+ * True where all steep slopes are the flanks of a spike: of extreme values too few for a slope of their own, reached in one
  * step of more than a standard deviation.
  */
 function isSpike({ range: { intervals, std }, analysed }: Evidence, steep: readonly Interval[]): boolean {
@@ -92,13 +92,13 @@ function isSpike({ range: { intervals, std }, analysed }: Evidence, steep: reado
   );
 }
 
-/** Whether a stretch reaches further than half a smoothing window from the ends: nearer to them the slope is an extrapolation. */
+/** True where a stretch reaches further than half a smoothing window from the ends; nearer to them the slope is an extrapolation. */
 export function isInside([start, end]: Interval, length: number): boolean {
   const half = (TREND_WINDOW - 1) / 2;
   return end > half && start < length - half;
 }
 
-/** What a range test flags and neither the tail of the series nor its pattern explains. */
+/** Outliers of a range test that neither the tail of the series nor its pattern explains. */
 function genuine(evidence: Evidence, test: 'range' | 'outliers'): readonly Interval[] {
   const { rest } = evidence.recurrence[test];
   const found = evidence.tails[test].beyond.filter((interval) => rest.includes(interval));
@@ -106,7 +106,7 @@ function genuine(evidence: Evidence, test: 'range' | 'outliers'): readonly Inter
   return coverage(found) > evidence.length / 2 ? [] : found;
 }
 
-/** Whether the stretch of a slow curve is a burst: far rougher than the noise of the series is. */
+/** True for the stretch of a slow curve that is far rougher than the noise of the series. */
 function isBurst({ chance, noise }: Evidence, local: LocalEvidence): boolean {
   return chance !== null && local.roughness > BURST_FROM * noise.sigma;
 }
@@ -179,7 +179,7 @@ export interface Citation {
   readonly family: Family | null;
   /** Point F1 of that family's intervals against the given ones, in [0, 1]; 0 without a family. */
   readonly agreement: number;
-  /** Whether the range test agrees better with clipped moments than with plain ones, and is cited with those. */
+  /** True where the range test agrees better with clipped moments than with plain ones, and is cited with those. */
   readonly clipped: boolean;
   /** Families that flag something which shares no sample with the given intervals. */
   readonly dissent: readonly Family[];

@@ -1,5 +1,5 @@
 /**
- * What a series looks like: as a whole (`describeBase`: flat, a wave, cycles of another shape, slow, noise or irregular, with or without a
+ * Shape of a series: as a whole (`describeBase`: flat, a wave, cycles of another shape, slow, noise or irregular, with or without a
  * trend), by its strongest spectral line and by its repetition in cycles of any shape (pulses, working days, heart beats, whose power
  * is spread over many frequencies); and in a stretch beside its surroundings (`localEvidence`).
  */
@@ -32,17 +32,17 @@ const CLEAR_REPETITION = 0.9;
  */
 const PROMINENT_FROM = 10;
 /**
- * The same where less than this part of the power is slower: no slope of a walk makes a line there, and waves that run three times as fast
+ * Threshold where less than this part of the power is slower: no slope of a walk makes a line there, and waves that run three times as fast
  * for a while (nano5) go down to 3.3.
  */
 const LITTLE_SLOW = 0.05;
 const PROMINENT_FROM_THERE = 3;
 /** Rise of the fitted line over the series, in residual standard deviations, that is called a trend. */
 const RISE_FROM = 0.5;
-/** The same for noise and irregular curves, where a level shift alone reaches 1.6. */
+/** Threshold for noise and irregular curves, where a level shift alone reaches 1.6. */
 const RISE_FROM_APERIODIC = 2;
 
-/** What the whole series looks like, anomalies aside. */
+/** Shape of the whole series, anomalies aside. */
 export interface Base {
   readonly kind: 'flat' | 'sine' | 'cycle' | 'slow' | 'noise' | 'irregular';
   /** Period in samples, refined between the spectral bins; of cycles the lag at which they repeat; null for the other kinds. */
@@ -51,7 +51,7 @@ export interface Base {
   readonly repetition: number | null;
   /** Part of the power from 4 cycles up that the strongest line ± 2 bins holds, in [0, 1]. */
   readonly lineShare: number;
-  /** How far that line stands out from a power law through the other frequencies, ≥ 0 and finite. */
+  /** Prominence of that line over a power law through the other frequencies, ≥ 0 and finite. */
   readonly prominence: number;
   /** Part of the power of all frequencies that lies below 4 cycles, in [0, 1]. */
   readonly slowShare: number;
@@ -71,7 +71,7 @@ export interface Noise {
   readonly share: number;
 }
 
-/** What a series [N], N ≥ 1 of finite values, looks like as a whole. */
+/** Describes the shape of a series [N], N ≥ 1 of finite values, as a whole. */
 export function describeBase(values: Float64Array): { noise: Noise; base: Base } {
   const n = values.length;
   const line = fitLine(values);
@@ -210,7 +210,7 @@ function slowest(power: (k: number) => number): number {
   return slow;
 }
 
-/** Whether the line at bin k is a multiple of a wave of fewer than 4 cycles, and no stronger than the edges of such a wave are. */
+/** True where the line at bin k is a multiple of a wave of fewer than 4 cycles, and no stronger than the edges of such a wave are. */
 function isHarmonic(transformed: Spectrum, k: number): boolean {
   const slow = slowest((bin) => powerOf(transformed, bin));
   const [own, base] = [refineFrequency(transformed, k), refineFrequency(transformed, slow)];
@@ -220,7 +220,7 @@ function isHarmonic(transformed: Spectrum, k: number): boolean {
   return taperedPower(transformed, k) * multiple ** 2 < EDGE_RATIO * taperedPower(transformed, slow);
 }
 
-/** Whether bin k is no more than a bump on the slope of a slower wave: between the two no bin is far weaker than it. */
+/** True where bin k is no more than a bump on the slope of a slower wave: between the two no bin is far weaker than it. */
 function onSlope(transformed: Spectrum, k: number): boolean {
   if (k + 1 >= transformed.re.length) return false;
   const own = taperedPower(transformed, k);
@@ -318,7 +318,7 @@ function correlations(level: Float64Array, lags: number): Float64Array {
   });
 }
 
-/** Where a parabola through a maximum and its neighbours is highest. */
+/** Finds the top of a parabola through a maximum and its neighbours. */
 function vertex(values: Float64Array, at: number): number {
   const [left, middle, right] = [values[at - 1]!, values[at]!, values[at + 1] ?? values[at]!];
   const bend = left - 2 * middle + right;

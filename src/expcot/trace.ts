@@ -1,5 +1,5 @@
 /**
- * Evidence told as an expert chain of thought (AnomSeer, ExpCoT): Observation, Reasoning & Validation, Conclusion, then the
+ * Evidence written as an expert chain of thought (AnomSeer, ExpCoT): Observation, Reasoning & Validation, Conclusion, then the
  * answer. Every number in a trace is a number of the evidence (or of the gold annotation, in the teacher's), rounded; a
  * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
@@ -14,7 +14,7 @@ import {
   type Gaps,
 } from './evidence.ts';
 import type { Chance } from './false-alarms.ts';
-import { formatNumber, listIntervals, phrase, type TraceView } from './phrase.ts';
+import { formatNumber, listIntervals, phrasesOf } from './phrase.ts';
 import { type Aside, type Citation, cite, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
 import { FEWEST_CYCLES } from './shape.ts';
 
@@ -25,7 +25,7 @@ export const TRACE_VERSION = 5;
 export interface Trace {
   /** The whole response: `<think>…</think><answer>[[start, end], …]</answer><class>…</class>`. */
   readonly text: string;
-  /** What stands inside the think tags. */
+  /** Text inside the think tags. */
   readonly think: string;
   readonly intervals: readonly Interval[];
   readonly class: AnomalyClass;
@@ -52,169 +52,134 @@ export function formatResponse(think: string, intervals: readonly Interval[], la
   return `<think>${think}</think><answer>${formatIntervals(intervals)}</answer><class>${label}</class>`;
 }
 
-type OfEvidence = Pick<TraceView, 'evidence'>;
+const ofEvidence = phrasesOf(({ evidence }) => evidence);
 
-const RANGE = { opening: 'Range test:' };
-const MATRIX = { opening: 'Matrix profile:' };
-
-/** True where the maximum of the clipped z-scores is extreme. */
-const isExtreme = ({ outliers }: Evidence): boolean => outliers.maxAbsZ > outliers.extreme;
-
-/** Statements about one channel as a whole, its four tests and what is made of them. */
-export const TRACE_PHRASES = {
-  smoothing: phrase<OfEvidence>(
-    'smoothing',
+/** Statements about one channel as a whole. */
+const SERIES = ofEvidence(null, {
+  smoothing: [
     'Noise of about {n} rides on it and is smoothed away first (Savitzky–Golay {n}, {n}',
-    ({ evidence }) => [evidence.noise.sigma, DENOISE_WINDOW, DENOISE_ORDER],
-  ),
-  repetition: phrase<OfEvidence>('repetition', 'with a correlation of {n}', ({ evidence: { base } }) => [
-    base.repetition ?? 0,
-  ]),
-  slowCurve: phrase<OfEvidence>('slow curve', 'lies in fewer than {n} cycles', () => [FEWEST_CYCLES]),
-
-  span: phrase<OfEvidence>(
-    'range test',
-    '{n} standard deviations span {n} to {n}',
-    ({ evidence: { range } }) => [range.sigmas, range.lower, range.upper],
-    RANGE,
-  ),
-  largest: phrase<OfEvidence>(
-    'range test',
-    'the largest z-score is {n}',
-    ({ evidence: { range } }) => [range.maxAbsZ],
-    RANGE,
-  ),
-  outside: phrase<OfEvidence>('range test', 'outside: {list}', ({ evidence: { range } }) => [
-    range.intervals,
-  ]),
-  slope: phrase<OfEvidence>(
-    'trend test',
+    ({ noise }) => [noise.sigma, DENOISE_WINDOW, DENOISE_ORDER],
+  ],
+  repetition: ['with a correlation of {n}', ({ base }) => [base.repetition ?? 0]],
+  slowness: ['lies in fewer than {n} cycles', () => [FEWEST_CYCLES]],
+});
+/** Statements about the tests. */
+const RANGE = phrasesOf(({ evidence }) => evidence.range)(
+  'range test',
+  {
+    span: ['{n} standard deviations span {n} to {n}', (test) => [test.sigmas, test.lower, test.upper]],
+    largest: ['the largest z-score is {n}', (test) => [test.maxAbsZ]],
+    outside: ['outside: {list}', (test) => [test.intervals]],
+  },
+  { opening: 'Range test:' },
+);
+const TREND = phrasesOf(({ evidence }) => evidence.trend)('trend test', {
+  slope: [
     'departs by up to {n} from its mean {n}, limit {n}',
-    ({ evidence: { trend } }) => trend && [trend.peak, trend.mean, trend.threshold],
-  ),
-  beyond: phrase<OfEvidence>(
-    'trend test',
-    'beyond it: {list}',
-    ({ evidence: { trend } }) => trend && [trend.intervals],
-  ),
-  windows: phrase<OfEvidence>(
-    'frequency test',
+    (test) => [test.peak, test.mean, test.threshold],
+  ],
+  beyond: ['beyond it: {list}', (test) => [test.intervals]],
+});
+const FREQUENCY = phrasesOf(({ evidence }) => evidence.frequency)('frequency test', {
+  windows: [
     'the period in windows of {n} averages {n} with standard deviation {n}',
-    ({ evidence: { frequency } }) => frequency && [frequency.window, frequency.mean, frequency.std],
-  ),
-  stable: phrase<OfEvidence>('frequency test', 'below {n}: stable', ({ evidence: { frequency } }) =>
-    frequency?.stable === true ? [frequency.stableBelow] : null,
-  ),
-  noWindow: phrase<OfEvidence>(
-    'frequency test',
+    (test) => [test.window, test.mean, test.std],
+  ],
+  stable: ['below {n}: stable', (test) => (test.stable ? [test.stableBelow] : null)],
+  none: [
     'no window departs by more than {n}',
-    ({ evidence: { frequency } }) => (frequency?.intervals.length === 0 ? [frequency.threshold] : null),
-  ),
-  cover: phrase<OfEvidence>(
-    'frequency test',
+    (test) => (test.intervals.length === 0 ? [test.threshold] : null),
+  ],
+  cover: [
     'depart by more than {n}, to {n}, cover {list}',
-    ({ evidence: { frequency } }) =>
-      frequency && [frequency.threshold, frequency.extreme, frequency.intervals],
-  ),
-  discord: phrase<OfEvidence>(
-    'matrix profile',
-    'the window of {n} least like any other{ among the pairs compared|} starts at {n}, distance {n} against {n} on average, z-score {n}',
-    ({ evidence: { profile } }) =>
-      profile && [
-        profile.window,
-        profile.exact ? '' : ' among the pairs compared',
-        profile.discord,
-        profile.distance,
-        profile.mean,
-        profile.z,
-      ],
-  ),
-  exceeds: phrase<OfEvidence>(
-    'matrix profile',
-    '{above|not above} {n}',
-    ({ evidence: { profile } }) =>
-      profile && [profile.z > profile.threshold ? 'above' : 'not above', profile.threshold],
-    MATRIX,
-  ),
-  discords: phrase<OfEvidence>(
-    'matrix profile',
-    'a discord at {list}',
-    ({ evidence: { profile } }) => profile && [profile.intervals],
-  ),
-
-  clipped: phrase<OfEvidence>(
-    'outliers',
+    (test) => [test.threshold, test.extreme, test.intervals],
+  ],
+});
+const PROFILE = phrasesOf(({ evidence }) => evidence.profile)(
+  'matrix profile',
+  {
+    window: [
+      'the window of {n} least like any other{ among the pairs compared|} starts at {n}, distance {n} against {n} on average, z-score {n}',
+      ({ window, exact, discord, distance, mean, z }) => {
+        return [window, exact ? '' : ' among the pairs compared', discord, distance, mean, z];
+      },
+    ],
+    exceeds: [
+      '{above|not above} {n}',
+      ({ z, threshold }) => [z > threshold ? 'above' : 'not above', threshold],
+    ],
+    discord: ['a discord at {list}', (test) => [test.intervals]],
+  },
+  { opening: 'Matrix profile:' },
+);
+const OUTLIERS = phrasesOf(({ evidence }) => evidence.outliers)('outliers', {
+  clipped: [
     'Without what lies outside, the mean is {n} and the standard deviation {n}; the largest z-score is then {n}, {above|not above} {n}',
-    ({ evidence }) => {
-      const { mean, std, maxAbsZ, extreme } = evidence.outliers;
-      return [mean, std, maxAbsZ, isExtreme(evidence) ? 'above' : 'not above', extreme];
+    ({ mean, std, maxAbsZ, extreme }) => {
+      return [mean, std, maxAbsZ, maxAbsZ > extreme ? 'above' : 'not above', extreme];
     },
-  ),
-  outliers: phrase<OfEvidence>('outliers', 'Outliers are then at {list}', ({ evidence }) => [
-    evidence.outliers.intervals,
-  ]),
-  extreme: phrase<OfEvidence>('outliers', 'The largest z-score is above {n}', ({ evidence }) => [
-    evidence.outliers.extreme,
-  ]),
-  agreement: phrase<OfEvidence & Pick<TraceView, 'cycle' | 'gold'>>(
-    'agreement',
-    'point F1 of {n}',
-    ({ evidence, cycle, gold }) => {
-      if (gold === null) return [null];
-      const byCycle = cycle === null || gold.length === 0 ? 0 : pointF1(cycle.intervals, gold);
-      return [Math.max(byCycle, cite(evidence, gold).agreement)];
-    },
-  ),
-  stretch: phrase<OfEvidence>(
-    'stretch',
+  ],
+  stretches: ['Outliers are then at {list}', (test) => [test.intervals]],
+  extreme: ['The largest z-score is above {n}', (test) => [test.extreme]],
+});
+/** Statements about what is made of the tests. */
+const READING = ofEvidence(null, {
+  stretch: [
     'Around {list} the level changes by {n} ({n} standard deviations), and roughness is {n} of that of white noise',
-    ({ evidence }, [stated]) => {
+    (evidence, [stated]) => {
       const [interval, second] = stated as readonly Interval[];
       if (interval === undefined || second !== undefined) return null;
       if (interval[0] >= interval[1] || interval[1] > evidence.length) return null;
       const { levelChange, levelChangeInStd, whiteness } = evidence.local(interval);
       return [[interval], levelChange, levelChangeInStd, whiteness];
     },
-  ),
-  recurrence: phrase<OfEvidence>(
-    'recurrence',
+  ],
+  recurrence: [
     'What the {range test|trend test} finds every {n} samples is the pattern',
-    ({ evidence: { recurrence } }, [test]) =>
+    ({ recurrence: { range, outliers, trend } }, [test]) =>
       test === NAMES.trend
-        ? [NAMES.trend, recurrence.trend.lag]
-        : [NAMES.range, [recurrence.range.lag ?? Number.NaN, recurrence.outliers.lag ?? Number.NaN]],
-  ),
-  tail: phrase<OfEvidence>(
-    'tail',
+        ? [test, trend.lag]
+        : [NAMES.range, [range.lag ?? Number.NaN, outliers.lag ?? Number.NaN]],
+  ],
+  tail: [
     'The tail of the values themselves reaches {n} from the mean',
-    ({ evidence: { tails } }) => [[tails.range.limit, tails.outliers.limit]],
-  ),
-  noise: phrase<OfEvidence>('chance', 'Noise alone puts {n} on average', ({ evidence: { chance } }) => [
-    chance?.noise ?? null,
-  ]),
-  sampling: phrase<OfEvidence>('chance', 'A shift by one sample alone is {n}', ({ evidence: { chance } }) => [
-    chance?.sampling ?? null,
-  ]),
-  arc: phrase<OfEvidence>(
-    'chance',
-    'A window of {n} holds an arc of a slow wave',
-    ({ evidence: { profile } }) => [profile?.window ?? null],
-  ),
-  distance: phrase<OfEvidence>(
-    'chance',
+    ({ tails: { range, outliers } }) => [[range.limit, outliers.limit]],
+  ],
+});
+const AGREEMENT = phrasesOf((view) => view)('agreement', {
+  f1: [
+    'point F1 of {n}',
+    ({ evidence, cycle, gold }) => {
+      if (gold === null) return [null];
+      const byCycle = cycle === null || gold.length === 0 ? 0 : pointF1(cycle.intervals, gold);
+      return [Math.max(byCycle, cite(evidence, gold).agreement)];
+    },
+  ],
+});
+const CHANCE = ofEvidence('chance', {
+  noise: ['Noise alone puts {n} on average', ({ chance }) => [chance?.noise ?? null]],
+  sampling: ['A shift by one sample alone is {n}', ({ chance }) => [chance?.sampling ?? null]],
+  arc: ['A window of {n} holds an arc of a slow wave', ({ profile }) => [profile?.window ?? null]],
+  distance: [
     'The discord is at distance {n} from its neighbour, where {n} is the mean',
-    ({ evidence: { profile } }) => profile && [profile.distance, profile.mean],
-  ),
-};
-const SAYS = TRACE_PHRASES;
+    ({ profile }) => profile && [profile.distance, profile.mean],
+  ],
+});
+export const TRACE_PHRASES = [
+  ...[SERIES, RANGE, TREND, FREQUENCY, PROFILE, OUTLIERS],
+  ...[AGREEMENT, READING, CHANCE],
+];
+
+/** States the point F1 of a test against the annotation. */
+export const sayAgreement = (f1: number): string => AGREEMENT.f1.print(f1);
 
 function describeBase(evidence: Evidence): string {
   const { base, denoised } = evidence;
   const kinds = {
     flat: base.trending ? 'It is a straight line' : 'It is flat',
     sine: `It repeats like a sine wave with a period of ${say(base.period ?? 0)} samples`,
-    cycle: `It repeats every ${say(base.period ?? 0)} samples, ${SAYS.repetition.of({ evidence })}`,
-    slow: `It is a slow curve: most of its power ${SAYS.slowCurve.of({ evidence })}`,
+    cycle: `It repeats every ${say(base.period ?? 0)} samples, ${SERIES.repetition.of(evidence)}`,
+    slow: `It is a slow curve: most of its power ${SERIES.slowness.of(evidence)}`,
     noise: 'It is noise without a period',
     irregular: 'It is an irregular curve without a clear period',
   } as const;
@@ -223,7 +188,7 @@ function describeBase(evidence: Evidence): string {
     parts.push(`on a line that ${base.rise > 0 ? 'rises' : 'falls'} by ${say(Math.abs(base.rise))} in all`);
   const sentences = [`${parts.join(' ')}.`];
   if (denoised) {
-    sentences.push(`${SAYS.smoothing.of({ evidence })}).`);
+    sentences.push(`${SERIES.smoothing.of(evidence)}).`);
   }
   return sentences.join(' ');
 }
@@ -244,30 +209,30 @@ function observe(evidence: Evidence): string {
 
 /** One sentence about a test: its numbers against its threshold, and what it flags. */
 function report(evidence: Evidence, family: Family): string {
-  const view = { evidence };
   if (family === 'range') {
-    const outcome = evidence.range.intervals.length === 0 ? 'nothing is outside' : SAYS.outside.of(view);
-    return `Range test: ${SAYS.span.of(view)}, ${SAYS.largest.of(view)}; ${outcome}.`;
+    const outcome =
+      evidence.range.intervals.length === 0 ? 'nothing is outside' : RANGE.outside.of(evidence.range);
+    return `Range test: ${RANGE.span.of(evidence.range)}, ${RANGE.largest.of(evidence.range)}; ${outcome}.`;
   }
   if (family === 'trend') {
     const test = evidence.trend;
     if (test === null) return 'Trend test: the series is too short.';
-    const outcome = test.intervals.length === 0 ? 'not beyond it' : SAYS.beyond.of(view);
-    return `Trend test: the smoothed slope ${SAYS.slope.of(view)}; ${outcome}.`;
+    const outcome = test.intervals.length === 0 ? 'not beyond it' : TREND.beyond.of(test);
+    return `Trend test: the smoothed slope ${TREND.slope.of(test)}; ${outcome}.`;
   }
   if (family === 'frequency') {
     const test = evidence.frequency;
     if (test === null) return 'Frequency test: the series is too short.';
-    const opening = `Frequency test: ${SAYS.windows.of(view)}`;
-    if (test.stable) return `${opening}, ${SAYS.stable.of(view)}.`;
+    const opening = `Frequency test: ${FREQUENCY.windows.of(test)}`;
+    if (test.stable) return `${opening}, ${FREQUENCY.stable.of(test)}.`;
     return test.intervals.length === 0
-      ? `${opening}: not stable, but ${SAYS.noWindow.of(view)}.`
-      : `${opening}: not stable; windows that ${SAYS.cover.of(view)}.`;
+      ? `${opening}: not stable, but ${FREQUENCY.none.of(test)}.`
+      : `${opening}: not stable; windows that ${FREQUENCY.cover.of(test)}.`;
   }
   const test = evidence.profile;
   if (test === null) return 'Matrix profile: the series is too short.';
-  const outcome = test.intervals.length === 0 ? 'no discord' : SAYS.discords.of(view);
-  return `Matrix profile: ${SAYS.discord.of(view)}, ${SAYS.exceeds.of(view)}: ${outcome}.`;
+  const outcome = test.intervals.length === 0 ? 'no discord' : PROFILE.discord.of(test);
+  return `Matrix profile: ${PROFILE.window.of(test)}, ${PROFILE.exceeds.of(test)}: ${outcome}.`;
 }
 
 /** The response of three parts: an observation that ends with `found`, all tests and `validation`, `conclusion`. */
@@ -288,9 +253,9 @@ function names(families: readonly Family[]): string {
 }
 
 /** Reports the range test against the moments of what is not an outlier. */
-const reportOutliers = (evidence: Evidence): string => `${SAYS.clipped.of({ evidence })}.`;
+const reportOutliers = (evidence: Evidence): string => `${OUTLIERS.clipped.of(evidence.outliers)}.`;
 
-/** How the teacher squares the gold annotation with the tests. */
+/** Compares the gold annotation with the tests, in the teacher's words. */
 function validate(
   evidence: Evidence,
   { family, agreement, clipped, dissent }: Citation,
@@ -306,8 +271,8 @@ function validate(
   if (family === null) {
     return `No test covers ${listIntervals(intervals)}, where the shape itself shows an anomaly of class ${label}; the evidence disagrees${elsewhere}.`;
   }
-  const again = clipped ? `${reportOutliers(evidence)} ${SAYS.outliers.of({ evidence })}. ` : '';
-  return `${again}The ${NAMES[family]} best supports an anomaly of class ${label} at ${listIntervals(intervals)}, with a ${SAYS.agreement.print(agreement)}${elsewhere}.`;
+  const again = clipped ? `${reportOutliers(evidence)} ${OUTLIERS.stretches.of(evidence.outliers)}. ` : '';
+  return `${again}The ${NAMES[family]} best supports an anomaly of class ${label} at ${listIntervals(intervals)}, with a ${sayAgreement(agreement)}${elsewhere}.`;
 }
 
 /**
@@ -328,13 +293,13 @@ export function teacher(evidence: Evidence, intervals: readonly Interval[], labe
   return composeTrace(evidence, { found, validation, conclusion }, intervals, label, citation.family);
 }
 
-/** Why some of what the tests flag does not count. */
+/** Explains why some flagged stretches do not count. */
 function setAside(evidence: Evidence, aside: readonly Aside[]): string {
   return aside
     .flatMap((test) => {
       const { lag, rest } = evidence.recurrence[test];
       const name = NAMES[test === 'outliers' ? 'range' : test];
-      const parts = lag === null ? [] : [`${SAYS.recurrence.print(name, lag)} of the series. `];
+      const parts = lag === null ? [] : [`${READING.recurrence.print(name, lag)} of the series. `];
       if (test === 'trend') {
         return rest.every((interval) => isInside(interval, evidence.length))
           ? parts
@@ -343,24 +308,24 @@ function setAside(evidence: Evidence, aside: readonly Aside[]): string {
       const { limit, beyond } = evidence.tails[test];
       return beyond.length === evidence[test].intervals.length
         ? parts
-        : [...parts, `${SAYS.tail.print(limit)}; single outliers within it do not count. `];
+        : [...parts, `${READING.tail.print(limit)}; single outliers within it do not count. `];
     })
     .join('');
 }
 
-/** Why the discord of a curve whose windows hold no wave is none. */
+/** Explains why the discord of a curve whose windows hold no wave is none. */
 function unremarkable(evidence: Evidence, { explains }: Chance): string {
   const { base } = evidence;
-  const view = { evidence };
-  const holds = base.period === null || base.kind === 'cycle' ? '' : `${SAYS.arc.of(view)}, not the wave. `;
+  const holds =
+    base.period === null || base.kind === 'cycle' ? '' : `${CHANCE.arc.of(evidence)}, not the wave. `;
   if (explains === 'noise') {
-    return `${holds}${SAYS.noise.of(view)} between windows of this spread, and a few times that by chance.`;
+    return `${holds}${CHANCE.noise.of(evidence)} between windows of this spread, and a few times that by chance.`;
   }
-  if (explains === 'sampling') return `${holds}${SAYS.sampling.of(view)}.`;
+  if (explains === 'sampling') return `${holds}${CHANCE.sampling.of(evidence)}.`;
   return 'So slow a curve hardly repeats, and each smooth arc is unlike the others.';
 }
 
-/** Why the blind reading takes the class it takes. */
+/** Explains the class of the blind reading. */
 function decide(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
   if (family === null) {
     const { base } = evidence;
@@ -372,21 +337,21 @@ function decide(evidence: Evidence, { family, intervals, class: label, local }: 
     if (evidence.chance?.explains) return `${unremarkable(evidence, evidence.chance)} No test decides.`;
     return profile.distance < LEAST_DISTANCE
       ? 'The discord differs by rounding errors alone. No test decides.'
-      : `${SAYS.distance.of({ evidence })}, which chance reaches too. No test decides.`;
+      : `${CHANCE.distance.of(evidence)}, which chance reaches too. No test decides.`;
   }
   const where = listIntervals(intervals);
   if (family === 'range') {
     const shaped = evidence.base.kind !== 'noise' && evidence.base.kind !== 'flat';
     const reason = shaped
       ? evidence.range.maxAbsZ > evidence.outliers.extreme
-        ? `${SAYS.extreme.of({ evidence })}.`
+        ? `${OUTLIERS.extreme.of(evidence.outliers)}.`
         : 'A spike leaves the band in one step; the steep slopes beside it are its own.'
       : reportOutliers(evidence);
     return `${reason} The range test decides: ${where}.`;
   }
   if (local === null) return `The ${NAMES[family]} decides: ${where}.`;
   const { interval, levelChange, levelChangeInStd, whiteness } = local;
-  const stretch = SAYS.stretch.print([interval], levelChange, levelChangeInStd, whiteness);
+  const stretch = READING.stretch.print([interval], levelChange, levelChangeInStd, whiteness);
   const meaning = {
     trend: 'the line bends there',
     'contextual point': 'the wave gives way to noise there',

@@ -7,7 +7,7 @@ import { DataError } from '../ground/errors.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
 import { dominantIndex, refineFrequency, spectrum } from '../series/spectrum.ts';
 import { median, moments } from '../series/stats.ts';
-import { type Phrase, phrase, type TraceView } from './phrase.ts';
+import { phrasesOf } from './phrase.ts';
 
 /** Fewest points and variates of which there is something to compare. */
 const FEWEST_POINTS = 16;
@@ -229,40 +229,34 @@ export interface VariatesTrace {
 /** Variates whose distances are told one by one. */
 const MOST_TOLD = 6;
 
-type OfVariates = Pick<TraceView, 'variates'>;
-const compares = (text: string, truth: Phrase<OfVariates>['truth']): Phrase<OfVariates> =>
-  phrase('variates', text, truth, { digits: 3 });
-
 /** Statements about variates. */
-export const VARIATE_PHRASES = {
-  period: compares('Their waves have a period of about {n} samples', ({ variates }) => [
-    variates?.period ?? null,
-  ]),
-  gaps: compares('{int} points are missing in all, at most {int} in a row', ({ variates }) => [
-    variates?.missing ?? null,
-    variates?.longest ?? null,
-  ]),
-  middle: compares('add up to {n} for the middle one', ({ variates }) => [variates?.distance ?? null]),
-  variate: compares(
-    'variate {int} {n} (shape {n}, spectrum {n}, autocorrelation {n}; rank {int}',
-    ({ variates }, [id]) => {
-      const variate = variates?.variates[id as number];
-      if (variate === undefined) return null;
-      const { distance, shape, spectrum: amplitudes, autocorrelation, rank } = variate;
-      return [variate.id, distance, shape, amplitudes, autocorrelation, rank];
-    },
-  ),
-  step: compares(
-    'the distances fall from {n} to {n} at their largest relative step, at least {n} times',
-    ({ variates }) => [
-      variates?.reading.step?.above ?? null,
-      variates?.reading.step?.below ?? null,
-      LEAST_STEP,
+export const VARIATE_PHRASES = phrasesOf(({ variates }) => variates)(
+  'variates',
+  {
+    period: ['Their waves have a period of about {n} samples', ({ period }) => [period]],
+    gaps: [
+      '{int} points are missing in all, at most {int} in a row',
+      ({ missing, longest }) => [missing, longest],
     ],
-  ),
-  noStep: compares('No step of {n} times separates', () => [LEAST_STEP]),
-  far: compares('{is|are} farther than {n}', () => [null, FAR]),
-};
+    middle: ['add up to {n} for the middle one', ({ distance }) => [distance]],
+    variate: [
+      'variate {int} {n} (shape {n}, spectrum {n}, autocorrelation {n}; rank {int}',
+      ({ variates }, [id]) => {
+        const { [id as number]: variate } = variates;
+        if (variate === undefined) return null;
+        const { distance, shape, spectrum: amplitudes, autocorrelation, rank } = variate;
+        return [variate.id, distance, shape, amplitudes, autocorrelation, rank];
+      },
+    ],
+    step: [
+      'the distances fall from {n} to {n} at their largest relative step, at least {n} times',
+      ({ reading: { step } }) => [step?.above ?? null, step?.below ?? null, LEAST_STEP],
+    ],
+    noStep: ['No step of {n} times separates', () => [LEAST_STEP]],
+    far: ['{is|are} farther than {n}', () => [null, FAR]],
+  },
+  { digits: 3 },
+);
 const SAYS = VARIATE_PHRASES;
 
 function names(ids: readonly number[]): string {
@@ -272,10 +266,9 @@ function names(ids: readonly number[]): string {
 }
 
 function observe(variates: VariatesEvidence): string {
-  const view = { variates };
   const gaps =
-    variates.missing === 0 ? '' : ` ${SAYS.gaps.of(view)}; for the analyses straight lines bridge them.`;
-  return `There are ${variates.variates.length} variates of ${variates.length} points. ${SAYS.period.of(view)}.${gaps}`;
+    variates.missing === 0 ? '' : ` ${SAYS.gaps.of(variates)}; for the analyses straight lines bridge them.`;
+  return `There are ${variates.variates.length} variates of ${variates.length} points. ${SAYS.period.of(variates)}.${gaps}`;
 }
 
 const tell = ({
@@ -296,20 +289,19 @@ function compose(
 ): VariatesTrace {
   const shown = told.slice(0, MOST_TOLD).map(tell);
   const rest = told.length > MOST_TOLD ? `; and others, ${told.length} in all` : '';
-  const reasoning = `Each variate is compared with the middle of the group, whatever its level, size, phase and speed: the shape of its mean cycle, the amplitudes of its harmonics, its autocorrelation over two periods. The three distances ${SAYS.middle.of({ variates: evidence })}. Told in particular: ${shown.join('; ')}${rest}. ${verdict}`;
+  const reasoning = `Each variate is compared with the middle of the group, whatever its level, size, phase and speed: the shape of its mean cycle, the amplitudes of its harmonics, its autocorrelation over two periods. The three distances ${SAYS.middle.of(evidence)}. Told in particular: ${shown.join('; ')}${rest}. ${verdict}`;
   const conclusion = ids.length === 0 ? 'no variate is anomalous.' : `anomalous: ${names(ids)}.`;
   const think = `Observation: ${observe(evidence)}\nReasoning & Validation: ${reasoning}\nConclusion: ${conclusion}`;
   return { text: `<think>${think}</think><answer>[${ids.join(', ')}]</answer>`, think, variates: ids };
 }
 
-/** What the rule makes of the distances. */
+/** States the result of the rule. */
 function verdictOf(evidence: VariatesEvidence): string {
   const { step, variates } = evidence.reading;
-  const view = { variates: evidence };
-  if (step !== null) return `Sorted, ${SAYS.step.of(view)}: ${names(variates)} above it.`;
+  if (step !== null) return `Sorted, ${SAYS.step.of(evidence)}: ${names(variates)} above it.`;
   return variates.length === 0
-    ? `${SAYS.noStep.of(view)} some of them from the rest.`
-    : `${SAYS.noStep.of(view)} them, but ${names(variates)} ${SAYS.far.print(variates.length === 1 ? 'is' : 'are', FAR)}.`;
+    ? `${SAYS.noStep.of(evidence)} some of them from the rest.`
+    : `${SAYS.noStep.of(evidence)} them, but ${names(variates)} ${SAYS.far.print(variates.length === 1 ? 'is' : 'are', FAR)}.`;
 }
 
 const byRank = (evidence: VariatesEvidence): VariateEvidence[] =>

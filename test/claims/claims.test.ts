@@ -10,7 +10,13 @@ import { readRecords, writeRecords } from '../../eval/records.ts';
 import { checkClaims, type Subject, type Verdict } from '../../src/claims/check.ts';
 import { claimsOf } from '../../src/claims/read.ts';
 import { checkReasoning } from '../../src/claims/reasoning.ts';
+import { CYCLE_PHRASES } from '../../src/expcot/anomaly.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
+import { CLASS_PHRASES } from '../../src/expcot/class-trace.ts';
+import { NANO_PHRASES } from '../../src/expcot/nano.ts';
+import type { Phrase, Slot } from '../../src/expcot/phrase.ts';
+import { TRACE_PHRASES } from '../../src/expcot/trace.ts';
+import { VARIATE_PHRASES } from '../../src/expcot/variates.ts';
 import type { ParsedAnswer } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { CLAIM_SERIES } from '../helpers/claim-series.ts';
@@ -253,6 +259,74 @@ describe('expert traces', () => {
       quantity: expect.any(String),
       why: expect.stringMatching(/[0-9]/),
     });
+  });
+});
+
+describe('templates of traces', () => {
+  const tables = [...TRACE_PHRASES, CYCLE_PHRASES, CLASS_PHRASES, VARIATE_PHRASES, NANO_PHRASES];
+  const phrases = tables.flatMap((table) =>
+    Object.entries<Phrase>(table).map(([name, phrase]) => [`${phrase.quantity}: ${name}`, phrase] as const),
+  );
+  const contentOf = (kind: string, k: number): Slot => {
+    if (kind === 'n') return 2.5 + k;
+    if (kind === 'int') return 3 + k;
+    if (kind === 'list') return [20, 50, 90, 120, 150].map((start) => [start, start + 7] as const);
+    if (kind === 'pairs') {
+      return [
+        ['a', 0.25, 0.5],
+        ['b', 0.75, 1.5],
+      ];
+    }
+    return kind === 'name' || kind === 'label' ? 'Fan speed' : kind.split('|').at(-1)!;
+  };
+
+  test.each(phrases)('%s reads what it prints, where it stands', (_, phrase) => {
+    const printed = phrase.print(...phrase.slots.map(({ kind }, k) => contentOf(kind, k)));
+    const text = `Well. ${phrase.opening ?? ''} ${printed}; done.`;
+    const read = claimsOf(text).claims.filter(({ statement }) => statement !== undefined);
+    expect(read.map(({ statement }) => statement!.phrase)).toEqual([phrase]);
+    const { statement, span, numbers } = read[0]!;
+    expect(printed).toContain(text.slice(...span));
+    expect(numbers.map(({ span: at }) => text.slice(...at))).toEqual(printed.match(/(?<![A-Z])-?[\d.]+/g));
+    for (const [k, { kind }] of phrase.slots.entries()) {
+      const content = contentOf(kind, k);
+      const shown = Array.isArray(content) ? content.slice(0, 4) : content;
+      const expected = typeof content === 'string' ? content.trim() : shown;
+      if (kind !== 'pairs') expect(statement!.contents[k]).toEqual(expected);
+    }
+  });
+
+  it('of the short style are checked against the annotation and the facts of the generator', () => {
+    const values = Float64Array.from(
+      { length: 200 },
+      (_, i) => Math.sin(i / 4) + (i >= 100 && i < 120 ? 9 : 0),
+    );
+    const departure = {
+      kind: 'level shift' as const,
+      ...{ severity: 4.2, visibility: 5 },
+      observed: [8, 9, 10] as const,
+      unmodified: [-1, 0, 1] as const,
+    };
+    const subject: Subject = {
+      ...{ channels: [values], names: ['value'], intervals: [[100, 120]] },
+      facts: { components: [], periods: [25], step: 1, range: [-1, 1], departures: [departure] },
+    };
+    const verdictsOf = (text: string, of: Subject = subject) =>
+      Object.fromEntries(checked(text, of).map(([quantity, , verdict]) => [quantity, verdict]));
+    expect(verdictsOf('cycle; scan ..........()........; level shift up 4 sd')).toEqual({
+      ...{ scan: 'true', departure: 'true' },
+    });
+    expect(verdictsOf('cycle; scan ...........()........; level shift down 4 sd')).toEqual({
+      ...{ scan: 'false', departure: 'false' },
+    });
+    expect(verdictsOf('cycle; scan 44()444444; spike 4 sd')).toEqual({ scan: 'false', departure: 'false' });
+    const { intervals: _, facts: __, ...unlabelled } = subject;
+    expect(verdictsOf('cycle; scan ...........()........; level shift up 9 sd', unlabelled)).toEqual({
+      ...{ scan: 'unchecked', departure: 'unchecked' },
+    });
+    const variates: Subject = { channels: [values, values, values], names: ['0', '1', '2'], variates: [1] };
+    expect(verdictsOf('3 variates; scan .x.', variates)).toMatchObject({ scan: 'true' });
+    expect(verdictsOf('3 variates; scan xx.', variates)).toMatchObject({ scan: 'false' });
   });
 });
 

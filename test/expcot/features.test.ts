@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { areAxes, CHANNEL_KINDS } from '../../src/expcot/channel-features.ts';
-import { featureNames, features, MOST_CHANNELS } from '../../src/expcot/features.ts';
+import { areAxes, CHANNEL_KINDS, featureNames, features, MOST_CHANNELS } from '../../src/expcot/features.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 
