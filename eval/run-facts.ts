@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
 import { type DataFacts, isGenerator } from '../datasets/source.ts';
+import { LOCALISATIONS, NORMALS, PAPER } from '../rewards/anomseer.ts';
 import { readUtf8 } from '../src/ground/files.ts';
 import type { Example, Gold } from '../src/ground/types.ts';
 import { advantageLabel, comparesWithTraces, type Recipe } from '../src/recipe/recipe.ts';
@@ -161,19 +162,18 @@ function aboutReward({ rl: { steps, reward }, reward: listed }: Recipe, kind: Go
     const what = each.length === 1 ? each[0]! : `the weighted mean of ${each.join(', ')}`;
     return [`Reinforcement maximised ${what}; the tables have the reward of the task.`];
   }
-  const own = [
-    ...{
-      mean_of_six: [],
-      point_f1: ['point F1 instead of the mean of six localisation metrics'],
-      f05_affiliation: ['point F0.5 and affiliation F1 instead of the mean of six localisation metrics'],
-    }[reward.localisation],
-    ...(reward.normal === 'graded' ? ['1 / (1 + intervals) as the localisation on normal series'] : []),
+  const { localisation, normal } = reward;
+  const departures = [
+    ...(localisation === PAPER.localisation
+      ? []
+      : [`${LOCALISATIONS[localisation].label} instead of the ${LOCALISATIONS[PAPER.localisation].label}`]),
+    ...(normal === PAPER.normal ? [] : [NORMALS[normal].label]),
   ];
   const graded = 'localisation' in taskKind(kind).reward.weights;
-  return !graded || steps === 0 || own.length === 0
+  return !graded || steps === 0 || departures.length === 0
     ? []
     : [
-        `Reinforcement maximised a reward with ${own.join(' and ')}; the tables have the reward of the paper.`,
+        `Reinforcement maximised a reward with ${departures.join(' and ')}; the tables have the reward of the paper.`,
       ];
 }
 

@@ -4,10 +4,11 @@
  * closest to it. Precision asks how close the predictions inside E are to J, recall how close J is to them, both
  * as the probability of doing better than a uniformly random point of E.
  */
-import { DataError } from '../src/ground/errors.ts';
+import { ConfigError, DataError } from '../src/ground/errors.ts';
+import { show } from '../src/ground/json-record.ts';
 import type { Interval } from '../src/ground/types.ts';
 
-/** One gold event's share of the metrics. */
+/** Share of one gold event in the metrics. */
 export interface EventAffiliation {
   readonly zone: readonly [start: number, end: number];
   /** In [0, 1]; NaN when no prediction falls into the zone. */
@@ -141,6 +142,29 @@ export function affiliationOf(
   return { precision, recall, f1, events };
 }
 
+const isPair = (value: unknown): boolean =>
+  Array.isArray(value) && value.length === 2 && value.every((bound) => Number.isFinite(bound));
+
+/** @throws ConfigError for a range or events that are not pairs of finite numbers */
+function checkShapes(arguments_: Readonly<Record<'predicted' | 'gold' | 'range', unknown>>): void {
+  const { range } = arguments_;
+  if (!isPair(range) || !((range as number[])[0]! < (range as number[])[1]!)) {
+    throw new ConfigError(
+      `affiliation: range: got ${show(range)}, expected [start, end] with start < end, such as [0, length]`,
+    );
+  }
+  for (const name of ['predicted', 'gold'] as const) {
+    const events = arguments_[name];
+    const wrong = Array.isArray(events) ? events.findIndex((event) => !isPair(event)) : null;
+    if (wrong === -1) continue;
+    const what =
+      wrong === null
+        ? `${name}: got ${show(events)}`
+        : `${name}[${wrong}]: got ${show((events as unknown[])[wrong])}`;
+    throw new ConfigError(`affiliation: ${what}, expected a list of intervals [start, end]`);
+  }
+}
+
 function checkEvents(name: string, events: readonly Interval[], range: readonly [number, number]): void {
   events.forEach(([start, end], i) => {
     const where = `affiliation: ${name} event ${i} [${start}, ${end}]`;
@@ -155,7 +179,7 @@ function checkEvents(name: string, events: readonly Interval[], range: readonly 
 }
 
 /**
- * Affiliation metrics of `predicted` against `gold` events on `range`.
+ * Computes the affiliation metrics of `predicted` against `gold` events on `range`.
  *
  * Formula: with I = predictions ∩ E, precision_j = mean over x in I of F(x), F = 1 inside J, otherwise
  * 1 − (|J| + min(d, a−e0) + min(d, e1−b)) / |E|, d = distance(x, J); recall_j = mean over y in J of
@@ -164,13 +188,15 @@ function checkEvents(name: string, events: readonly Interval[], range: readonly 
  * at all gives precision NaN, recall 0, F1 0.
  * Example: predicted [[4, 5], [8, 9]], gold [[3, 4], [7, 10]] on [0, 10] → precision .818, recall .844.
  * Source: Huet et al. 2022; agrees with github.com/ahstat/affiliation-metrics-py.
- * @throws DataError for no gold event, or events that are empty, unordered, touching or outside the range.
+ * @throws DataError for no gold event, or events that are empty, unordered, touching or outside the range; ConfigError for
+ * arguments of another shape.
  */
 export function affiliation(
   predicted: readonly Interval[],
   gold: readonly Interval[],
   range: readonly [start: number, end: number],
 ): Affiliation {
+  checkShapes({ predicted, gold, range });
   if (gold.length === 0) {
     throw new DataError('affiliation: no gold event; the metrics are only defined for an anomalous series');
   }

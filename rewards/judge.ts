@@ -18,7 +18,113 @@ import { z } from 'zod';
 import type { ChatEndpoint } from '../src/endpoint/chat.ts';
 import { TimeseerError } from '../src/ground/errors.ts';
 import type { Example } from '../src/ground/types.ts';
-import { numbersOf, summaryOf } from './series-facts.ts';
+import { bridge } from '../src/series/missing.ts';
+import { moments, summarise } from '../src/series/stats.ts';
+
+// Numbers about the series, which judges are given and check.
+
+type Series = Pick<Example, 'channels' | 'names'>;
+
+const TENTHS = 10;
+
+interface ChannelFacts {
+  readonly name: string;
+  readonly points: number;
+  readonly min: number;
+  readonly minAt: number;
+  readonly max: number;
+  readonly maxAt: number;
+  readonly mean: number;
+  readonly median: number;
+  readonly q1: number;
+  readonly q3: number;
+  readonly std: number;
+  /** Mean of each tenth of the series, fewer where it is shorter. */
+  readonly tenths: readonly number[];
+}
+
+/** Facts about each channel that has a known point. */
+function factsOf({ channels, names }: Series): ChannelFacts[] {
+  return channels.flatMap((channel, c) => {
+    if (channel.every(Number.isNaN)) return [];
+    const { values } = bridge(channel);
+    const { min, max, mean, median, q1, q3, std } = summarise(values);
+    const parts = Math.min(TENTHS, values.length);
+    const tenths = Array.from({ length: parts }, (_, i) => {
+      const [start, end] = [i, i + 1].map((k) => Math.round((k * values.length) / parts));
+      return moments(values, start, end).mean;
+    });
+    return {
+      name: names[c] ?? `channel ${c}`,
+      points: values.length,
+      ...{ min, max, mean, median, q1, q3, std, tenths },
+      minAt: values.indexOf(min),
+      maxAt: values.indexOf(max),
+    };
+  });
+}
+
+const rounded = (value: number): number => Number(value.toPrecision(3));
+
+/** Summary of a series, channel by channel, to three digits: for a judge that does not see its picture. */
+export function summaryOf(series: Series): readonly Readonly<Record<string, unknown>>[] {
+  return factsOf(series).map((facts) => ({
+    channel: facts.name,
+    points: facts.points,
+    minimum: `${rounded(facts.min)} at index ${facts.minAt}`,
+    maximum: `${rounded(facts.max)} at index ${facts.maxAt}`,
+    mean: rounded(facts.mean),
+    'standard deviation': rounded(facts.std),
+    'mean of each tenth': facts.tenths.map(rounded),
+  }));
+}
+
+/** A stretch of indices: `300 to 420`, `300–420`, `between 300 and 420`. */
+const STRETCH = /(?<![\d.,])(\d{1,9})\s*(?:to|until|through|and|–|—|-)\s*(\d{1,9})(?![\d.,]*\d)/giu;
+/** Unit after a number that belongs to the advice, not to the series. */
+const UNIT =
+  /^\s*(?:%|percent|°|h\b|hours?\b|min(?:utes?)?\b|s(?:ec(?:onds?)?)?\b|days?\b|weeks?\b|months?\b|years?\b|times\b|steps?\b|k?wh?\b|km\b|m\b)/i;
+const NUMBER = /(?<![\p{L}\d.])[-−]?\d+(?:\.\d+)?/gu;
+
+/** True where the level of a stretch differs from that of a channel by half its standard deviation or more. */
+function standsOut({ channels }: Series, start: number, end: number): boolean {
+  return channels.some((channel) => {
+    if (start >= end || end > channel.length || channel.every(Number.isNaN)) return false;
+    const { values } = bridge(channel);
+    const { mean, std } = moments(values);
+    return std > 0 && Math.abs(moments(values, start, end).mean - mean) >= 0.5 * std;
+  });
+}
+
+/**
+ * Counts the numbers that a text states of a series, and those that are true: a stretch whose level stands out (by half a standard deviation
+ * or more), or a number within 2 % or half its last digit of the number of points, or of the minimum, maximum, mean, median, quartiles or
+ * standard deviation of a channel, or of where its minimum or maximum is. Numbers with a unit, and whole ones below 2, are none.
+ * A number that is stated again counts once.
+ */
+export function numbersOf(text: string, series: Series): { readonly stated: number; readonly right: number } {
+  const facts = factsOf(series).flatMap(({ name, tenths, ...rest }) => Object.values(rest));
+  const truth = new Map<string, boolean>();
+  const plain = text.replace(STRETCH, (all, from: string, to: string, at: number) => {
+    if (Number(from) >= Number(to)) return all;
+    if (UNIT.test(text.slice(at + all.length))) return ' ';
+    truth.set(`${from} ${to}`, standsOut(series, Number(from), Number(to)));
+    return ' ';
+  });
+  for (const match of plain.matchAll(NUMBER)) {
+    const word = match[0].replace('−', '-');
+    const value = Number(word);
+    const digits = word.split('.')[1]?.length ?? 0;
+    if (UNIT.test(plain.slice(match.index + match[0].length))) continue;
+    if (digits === 0 && Math.abs(value) < 2) continue;
+    const near = (fact: number): boolean =>
+      Math.abs(value - fact) <= Math.max(0.02 * Math.abs(fact), 0.5 * 10 ** -digits);
+    truth.set(word, facts.some(near));
+  }
+  return { stated: truth.size, right: [...truth.values()].filter(Boolean).length };
+}
+
+// Judges.
 
 export const CRITERIA = ['specificity', 'appropriateness', 'relevance', 'depth'] as const;
 export type Criteria = Readonly<Record<(typeof CRITERIA)[number], number>>;
@@ -265,7 +371,7 @@ function names(text: string, name: string): boolean {
  * The rules, for runs without a chat model; they know words and numbers, not meaning, and a policy that is trained against them learns to
  * name numbers.
  *
- * - specificity = min(1, t / 2) · t / n, of n numbers and stretches in the text, t of which are true of the series (`series-facts.ts`);
+ * - specificity = min(1, t / 2) · t / n, of n numbers and stretches in the text, t of which are true of the series (`numbersOf`);
  *   0 without any. A long list of numbers is no better than two that are true.
  * - appropriateness = 1 where the true class is named and no other, ½ where none is named, 0 where another one is.
  * - relevance = min(1, k / 3), k words of what was asked for, of four letters or more, that the text takes up.

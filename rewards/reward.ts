@@ -1,14 +1,10 @@
-/** What a reward is, and the parts that several rewards share. */
+/** Interface of rewards, the parts that several share, and their combination. */
+import { ConfigError } from '../src/ground/errors.ts';
 import type { Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
 
-/** How intervals are graded in reinforcement where it is not AnomSeer's way; evaluation grades as the paper does. */
+/** Grades of intervals and of false alarms in reinforcement, by name (`anomseer.ts`); evaluation grades as AnomSeer does. */
 export interface RewardOptions {
-  /** `mean_of_six`: mean of six localisation metrics (the paper); `point_f1`: point F1 alone; `f05_affiliation`: point F0.5 with affiliation F1. */
   readonly localisation: 'mean_of_six' | 'point_f1' | 'f05_affiliation';
-  /**
-   * Localisation on a normal series. `exact`: 1 without intervals, else 0 (the paper); `graded`: 1 / (1 + intervals predicted), so
-   * that among wrong answers one with fewer false alarms earns more.
-   */
   readonly normal: 'exact' | 'graded';
 }
 
@@ -20,9 +16,9 @@ export interface Reward<G extends Gold = Gold> {
   /**
    * The weighted sum of the parts, in [0, 1]: the gold answer, well formed, earns 1.
    * @param length points of the series, N
-   * @param options of intervals alone; the paper's way when absent
-   * @param judged score of the extension, of classes alone; null: there is none
-   * @throws DataError for a gold answer that is none of a series of `length` points
+   * @param options grades of intervals; those of the paper when absent
+   * @param judged score of the extension of a classification; null where there is none
+   * @throws DataError for a gold answer that does not fit a series of `length` points
    */
   score(
     answer: ParsedAnswer,
@@ -53,4 +49,61 @@ export function accuracyReward(predicted: string | null, gold: string): number {
  */
 export function formatReward(answer: { readonly wellFormed: boolean }): number {
   return answer.wellFormed ? 1 : 0;
+}
+
+/** One reward of a combination. */
+export interface CombinedReward {
+  readonly name: string;
+  /** 0: it is logged and does not count. */
+  readonly weight: number;
+  /** Weights of its parts, which are logged in its place; null: it is logged under its own name. */
+  readonly weights: Readonly<Record<string, number>> | null;
+}
+
+/**
+ * Weights of the parts of a combined score: of a user's reward its total, of a built-in one its parts.
+ * @throws ConfigError where two rewards have a part of the same name
+ */
+export function combinedWeights(rewards: readonly CombinedReward[]): Record<string, number> {
+  const out: Record<string, number> = {};
+  for (const { name, weight, weights } of rewards) {
+    for (const [part, share] of Object.entries(weights ?? { [name]: 1 })) {
+      if (Object.hasOwn(out, part)) {
+        throw new ConfigError(
+          `reward: two rewards have a part called ${part}, the second is ${name}; take one of them out, or rename a reward of your own`,
+        );
+      }
+      out[part] = weight * share;
+    }
+  }
+  return out;
+}
+
+/**
+ * Formula: Σ wᵢ·sᵢ / Σ wᵢ over the rewards i that apply to the response, sᵢ their totals.
+ * Range: that of the totals, [0, 1] where all are. Parts: of ours theirs; of a reward of the user its total under its name, and its
+ * parts as `name.part`, which are logged and count nowhere.
+ * Edge cases: a reward that does not apply (null) is left out with its weight, it is not 0; where none applies that has a weight above 0
+ * the response has no reward (null). A single reward of weight 1 is itself, to the last bit.
+ * Example: scores .8 and .5 with weights 1 and .2 → .9 / 1.2 = .75; the second null → .8.
+ * Source: ours; AnomSeer and TimeMaster have fixed weights, TRL's weighted sum (`reward_weights`) leaves out what is None, too, but does not divide.
+ */
+export function combine(rewards: readonly CombinedReward[], scores: readonly (Score | null)[]): Score | null {
+  let sum = 0;
+  let divisor = 0;
+  const parts: Record<string, number> = {};
+  const notes: string[] = [];
+  rewards.forEach(({ name, weight, weights }, i) => {
+    const score = scores[i] ?? null;
+    if (score === null) return;
+    sum += weight * score.total;
+    divisor += weight;
+    if (weights === null) {
+      parts[name] = score.total;
+      for (const [part, value] of Object.entries(score.parts)) parts[`${name}.${part}`] = value;
+    } else Object.assign(parts, score.parts);
+    if (score.notes !== undefined) notes.push(`${name}: ${score.notes}`);
+  });
+  if (divisor === 0) return null;
+  return { total: sum / divisor, parts, ...(notes.length === 0 ? {} : { notes: notes.join('\n') }) };
 }

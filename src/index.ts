@@ -22,7 +22,7 @@ import type { QuickstartResult } from './run/quickstart.ts';
 
 export { defineTask, type TaskDefinition, type TaskExample, type TaskRequest } from '../datasets/define.ts';
 export { type Affiliation, affiliation } from '../rewards/affiliation.ts';
-export { type CombinedReward, combine } from '../rewards/combine.ts';
+export { type Localisation, localisation, localisationReward } from '../rewards/anomseer.ts';
 export {
   defineReward,
   type RewardDefinition,
@@ -30,8 +30,7 @@ export {
   type RewardRequest,
   type RewardResult,
 } from '../rewards/define.ts';
-export { type Localisation, localisation, localisationReward } from '../rewards/localisation.ts';
-export { accuracyReward, formatReward } from '../rewards/reward.ts';
+export { accuracyReward, type CombinedReward, combine, formatReward } from '../rewards/reward.ts';
 export {
   type Detection,
   type DetectorDefinition,

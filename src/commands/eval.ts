@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
@@ -168,8 +169,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         array: true,
         nargs: 1,
         default: [] as string[],
-        describe:
-          'Scores responses beside the reward of the task (repeatable): ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or task, format, accuracy, localisation',
+        describe: `Reward to score responses by beside that of the task (repeatable): ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}`,
       })
       .option('temperature', {
         type: 'string',

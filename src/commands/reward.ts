@@ -1,5 +1,8 @@
 /** `timeseer reward check`: what rewards make of responses whose worth is known. */
+
 import type { CommandModule } from 'yargs';
+import { REWARDS } from '../../rewards/registry.ts';
+import { choiceHelp } from '../ground/choice.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { columns, print, printJson } from '../ground/terminal.ts';
 
@@ -52,8 +55,7 @@ const check: CommandModule<object, RewardCheckArguments> = {
         type: 'string',
         array: true,
         demandOption: true,
-        describe:
-          'FILE.ts or FILE.ts#NAME made with defineReward, task, format, accuracy, localisation; several are combined as in training',
+        describe: `FILE.ts or FILE.ts#NAME made with defineReward, or a name; several are combined as in training. ${choiceHelp(REWARDS)}`,
       })
       .option('data', {
         type: 'string',

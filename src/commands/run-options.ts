@@ -1,5 +1,7 @@
 /** The options that `sft`, `train` and `quickstart` share. */
+
 import type { Argv } from 'yargs';
+import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ConfigError } from '../ground/errors.ts';
 import type { RunRequest } from '../run/run.ts';
 
@@ -37,8 +39,7 @@ export function runOptions(
       array: true,
       nargs: 1,
       default: [] as string[],
-      describe:
-        'What reinforcement maximises instead of the reward of the task: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or task, format, accuracy, localisation (repeatable: their mean; weights: --set reward=…)',
+      describe: `Reward to maximise instead of that of the task: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')} (repeatable: their mean; weights: --set reward=…)`,
     })
     .option('out', {
       type: 'string',

@@ -4,6 +4,8 @@
  * Unknown keys are refused at every level. `config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */
 import { z } from 'zod';
+import { LOCALISATIONS, NORMALS } from '../../rewards/anomseer.ts';
+import { REWARDS } from '../../rewards/registry.ts';
 import { type Choice, choiceHelp, choiceNames } from '../ground/choice.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../policy/lora-targets.ts';
@@ -327,21 +329,15 @@ const guards = z
   })
   .readonly();
 
-/** What the reward of `rewards/anomseer.ts` counts in reinforcement. */
+/** Grades of AnomSeer's reward in reinforcement. */
 const reward = z
   .strictObject({
-    localisation: z
-      .enum(['mean_of_six', 'point_f1', 'f05_affiliation'])
-      .default('f05_affiliation')
-      .describe(
-        'How intervals are graded in reinforcement: mean of six metrics (AnomSeer), point F1 alone, or the mean of point F0.5 and affiliation F1, under which answers do not widen. Evaluation grades as AnomSeer does.',
-      ),
-    normal: z
-      .enum(['exact', 'graded'])
-      .default('exact')
-      .describe(
-        'Intervals on a normal series: exact: any is wrong (AnomSeer); graded: 1 / (1 + intervals), fewer false alarms earn more.',
-      ),
+    localisation: choice(
+      LOCALISATIONS,
+      'f05_affiliation',
+      'Grade of intervals in reinforcement (evaluation grades as AnomSeer does)',
+    ),
+    normal: choice(NORMALS, 'exact', 'Grade of intervals on a normal series'),
   })
   .readonly();
 
@@ -450,7 +446,7 @@ const numbers = z
   })
   .readonly();
 
-/** What reinforcement maximises: `rewards/registry.ts` has the names, `defineReward` makes others. */
+/** Rewards that reinforcement maximises: names of the table, and modules made with `defineReward`. */
 const rewards = z
   .preprocess(
     (value) =>
@@ -478,7 +474,7 @@ const rewards = z
   )
   .default(null)
   .describe(
-    "What reinforcement maximises: rewards by name or file, [{use: task}, {use: ./mine.ts, weight: 0.2}]; the mean of those that apply, by weight. Null: task, the answer kind's own. Paths are relative to the recipe's file, with --set to the working directory.",
+    `Rewards that reinforcement maximises, by name or file: [{use: task}, {use: ./mine.ts, weight: 0.2}]; the weighted mean of those that apply. Null: task. Paths are relative to the recipe's file, with --set to the working directory. ${choiceHelp(REWARDS)}.`,
   );
 
 /** Advice after the answer, and who judges it; `rewards/judge.ts` says by what. */

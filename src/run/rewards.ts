@@ -1,8 +1,7 @@
 /** The rewards that a recipe lists, put in the place of the answer kind's own. */
-import { type CombinedReward, combine, combinedWeights } from '../../rewards/combine.ts';
 import { RewardHost } from '../../rewards/define.ts';
 import { type NamedReward, namedReward } from '../../rewards/registry.ts';
-import type { RewardOptions } from '../../rewards/reward.ts';
+import { type CombinedReward, combine, combinedWeights, type RewardOptions } from '../../rewards/reward.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../ground/types.ts';
 import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/user-module.ts';
 import type { Recipe, RewardRecipe } from '../recipe/recipe.ts';

@@ -1,7 +1,6 @@
 /** Anomaly detection (AnomSeer): `<think>…</think><answer>[[start, end], …]</answer><class>…</class>`. */
 
-import { anomseer } from '../../rewards/anomseer.ts';
-import { localisation } from '../../rewards/localisation.ts';
+import { anomseer, localisation } from '../../rewards/anomseer.ts';
 import {
   analyseChannels,
   analyseWithGaps,

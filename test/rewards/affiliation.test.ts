@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { affiliation } from '../../rewards/affiliation.ts';
-import { DataError } from '../../src/ground/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
 
@@ -138,5 +138,22 @@ describe('affiliation metrics, by their definition', () => {
         expect(backward.recall).toBeCloseTo(forward.recall, 10);
       }),
     );
+  });
+});
+
+describe('affiliation refuses arguments of another shape, which gave NaN before', () => {
+  const pair = [[1, 2]];
+  test.each<[string, unknown[], RegExp]>([
+    ['a length as the range', [pair, pair, 1000], /range: got 1000, expected \[start, end\]/],
+    ['no range', [pair, pair], /range: got undefined/],
+    ['a range that ends before it starts', [pair, pair, [10, 0]], /range: got \[10,0\]/],
+    ['one interval instead of a list', [[1, 2], pair, [0, 10]], /predicted\[0\]: got 1, expected a list/],
+    ['an object', [{ start: 1 }, pair, [0, 10]], /predicted: got \{"start":1\}/],
+    ['a bound that is NaN', [pair, [[1, Number.NaN]], [0, 10]], /gold\[0\]: got \[1,null\]/],
+    ['bounds that are texts', [pair, [['1', '2']], [0, 10]], /gold\[0\]: got \["1","2"\]/],
+  ])('%s', (_, given, message) => {
+    const call = (): unknown => (affiliation as (...all: unknown[]) => unknown)(...given);
+    expect(call).toThrow(ConfigError);
+    expect(call).toThrow(message);
   });
 });

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { anomalyReward } from '../../rewards/anomseer.ts';
-import { localisation, localisationReward, PAPER } from '../../rewards/localisation.ts';
+import { anomalyReward, localisation, localisationReward, PAPER } from '../../rewards/anomseer.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { classificationReward } from '../../rewards/timemaster.ts';
 import { DataError } from '../../src/ground/errors.ts';

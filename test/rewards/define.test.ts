@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { combine, combinedWeights } from '../../rewards/combine.ts';
 import {
   defineReward,
   type RewardDefinition,
@@ -13,13 +12,14 @@ import {
   type ScoringRequest,
   scoresBy,
 } from '../../rewards/define.ts';
-import { namedReward } from '../../rewards/registry.ts';
+import { namedReward, REWARDS } from '../../rewards/registry.ts';
+import { combine, combinedWeights } from '../../rewards/reward.ts';
 import { ConfigError, RewardError, RewardTimeoutError } from '../../src/ground/errors.ts';
 import { ModuleHost } from '../../src/ground/module-host.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { loadModule } from '../../src/ground/user-code.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
-import { taskKind } from '../../src/tasks/kinds.ts';
+import { KIND_NAMES, taskKind } from '../../src/tasks/kinds.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-reward-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -394,6 +394,13 @@ describe('several rewards', () => {
     expect(() => combinedWeights([ours, { name: 'format', weight: 1, weights: null }])).toThrow(
       /two rewards have a part called format/,
     );
+  });
+
+  test('stand in one table, with that of each answer kind', () => {
+    const kinds = KIND_NAMES.map((kind) => taskKind(kind).reward);
+    const rows = Object.values(REWARDS as Readonly<Record<string, { readonly whole?: unknown }>>);
+    expect(new Set(rows.flatMap(({ whole }) => whole ?? []))).toEqual(new Set(kinds));
+    for (const { name } of kinds) expect(REWARDS).toHaveProperty(name);
   });
 
   test('go by name: that of the task, or a part of it, which does not apply to every answer', () => {

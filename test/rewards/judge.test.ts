@@ -5,11 +5,11 @@ import {
   judgeByRules,
   judgeMessages,
   judgeScore,
+  numbersOf,
   readJudgement,
   rulesJudge,
   speaksToJudge,
 } from '../../rewards/judge.ts';
-import { numbersOf } from '../../rewards/series-facts.ts';
 import { openEndpoint } from '../../src/endpoint/chat.ts';
 import { ChatServer, json, type Reply, says } from '../helpers/chat-server.ts';
 
