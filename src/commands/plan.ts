@@ -1,25 +1,26 @@
 import type { CommandModule } from 'yargs';
-import { print, printJson } from '../ground/terminal.ts';
+import { print, printJson, say } from '../ground/terminal.ts';
 
 interface PlanArguments {
   readonly policy: string | undefined;
   readonly recipe: string;
   readonly set: readonly string[];
   readonly device: string;
+  readonly devices: number;
   readonly memory: string | undefined;
   readonly json: boolean;
 }
 
 export const plan: CommandModule<object, PlanArguments> = {
   command: 'plan',
-  describe: 'Plan the memory of a training, before anything is allocated',
+  describe: 'Plan the memory of a training before it starts',
   builder: (cli) =>
     cli
       .option('policy', {
         type: 'string',
         requiresArg: true,
         describe:
-          "'nano', 'small', the directory of a policy or checkpoint (config.json is enough of its weights), or a run",
+          "'nano', 'small', a run, or the directory of a policy or checkpoint, of which config.json suffices",
         defaultDescription: "the recipe's policy.init",
       })
       .option('recipe', {
@@ -33,7 +34,7 @@ export const plan: CommandModule<object, PlanArguments> = {
         array: true,
         nargs: 1,
         default: [] as string[],
-        describe: 'Change a key of the recipe: memory.tokens=8192 (again for more)',
+        describe: 'Set a recipe key, e.g. memory.tokens=8192 (repeatable)',
       })
       .option('device', {
         type: 'string',
@@ -41,21 +42,27 @@ export const plan: CommandModule<object, PlanArguments> = {
         requiresArg: true,
         describe: 'cpu, cuda or cuda:N',
       })
+      .option('devices', {
+        type: 'number',
+        default: 1,
+        requiresArg: true,
+        describe: 'Number of devices; only 1 for now',
+      })
       .option('memory', {
         type: 'string',
         requiresArg: true,
-        describe: 'Memory of the device, as in 80GB: plans for another machine',
-        defaultDescription: "the device's",
+        describe: 'Memory of the device, e.g. 80GB, to plan for another machine',
+        defaultDescription: 'that of this machine',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the plan as JSON' })
-      .example('$0 plan --recipe quickstart', 'What the quickstart takes on this machine')
+      .example('$0 plan --recipe quickstart', 'The quickstart on this machine')
       .example(
         '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --device cuda --memory 24GB',
-        'Whether a recipe would fit a GPU of 24 GB',
+        'A 3B policy on a GPU with 24 GB',
       )
       .epilogue(
-        'Exit code 1 when a stage does not fit. A plan counts with 92 % of the memory: the rest is left to the system, ' +
-          "the device's own libraries and fragments.",
+        'Exit code 1 when a stage does not fit; the plan then lists the recipe changes that were tried. A plan uses 92 % of the memory; ' +
+          "the rest is left to the system, the device's own libraries and fragmentation.",
       ),
   handler: async (given) => {
     const [{ loadRecipe }, { findPolicy }, run, { planLines, stagesOf }, { isBuiltIn }, { ConfigError }] =
@@ -67,6 +74,13 @@ export const plan: CommandModule<object, PlanArguments> = {
         import('../policy/model-config.ts'),
         import('../ground/errors.ts'),
       ]);
+    if (given.devices !== 1 || given.device.includes(',')) {
+      const asked = given.devices === 1 ? `--device ${given.device}` : `--devices ${given.devices}`;
+      throw new ConfigError(
+        `${asked}: a plan covers one device, and so does training for now. Several devices will each hold the whole policy and a share of ` +
+          'the batch: plan one of them with --device cuda, and divide sft.batch and rl.prompts by their number with --set',
+      );
+    }
     if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {
       throw new ConfigError(`unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'`);
     }
@@ -76,6 +90,11 @@ export const plan: CommandModule<object, PlanArguments> = {
     const memory = given.memory === undefined ? run.deviceMemory(given.device) : run.parseBytes(given.memory);
     const stages = stagesOf(recipe);
     if (stages.length === 0) throw new ConfigError('sft.samples and rl.steps are both 0: nothing is trained');
+    if (directory !== null && !run.hasTokenizer(directory)) {
+      say(
+        `note: ${directory} has no tokenizer.json: the lengths of prompts and traces are estimated, rather too long than too short`,
+      );
+    }
     const plans = [];
     for (const stage of stages) {
       const one = await run.planOf(stage, directory, recipe, given.device, memory);

@@ -1,6 +1,6 @@
 /**
- * The memory plan of a recipe's stages, its policy, task and device composed; and what a stage does about it before it starts:
- * whether to compute layers again, and whether to start at all.
+ * Memory plan of a recipe's stages, and what a stage decides from it before it starts: whether to recompute layers, and whether to
+ * start at all.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,10 +11,11 @@ import { ConfigError } from '../ground/errors.ts';
 import { memory as machineMemory } from '../ground/machine.ts';
 import { say } from '../ground/terminal.ts';
 import { trainBpe } from '../policy/bpe.ts';
+import { readPreprocessor } from '../policy/image-processor.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
-import { builtInDims, parseDims, statedDType, usualDType } from '../policy/model-config.ts';
-import { Policy, readParts } from '../policy/policy.ts';
+import { builtInDims, configJson, parseDims, statedDType, usualDType } from '../policy/model-config.ts';
+import { Policy, type PolicyParts, readParts } from '../policy/policy.ts';
 import { openCheckpoint } from '../policy/safetensors.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
@@ -23,8 +24,10 @@ import { planLine, planStage, remedyLine, type StagePlan } from '../train/memory
 import type { Task } from '../train/task.ts';
 import { nanoCard, trainingCard, trainingTask } from './task.ts';
 
-/** Traces that the nano tokenizer of a plan is made from: fewer than a run's, which changes a few tokens a trace. */
+/** Examples that a plan's own tokenizer is trained on: fewer than a run's, which changes a few tokens a trace. */
 const CORPUS = 64;
+/** Vocabulary of the stand-in for a missing tokenizer: about bytes, so that lengths are over- rather than underestimated. */
+const STAND_IN = 300;
 
 /** '80GB', '24 GiB', '512MB' or plain bytes. @throws ConfigError */
 export function parseBytes(text: string): number {
@@ -35,7 +38,7 @@ export function parseBytes(text: string): number {
   throw new ConfigError(`--memory ${text}: expected an amount of memory, as in 80GB or 24GiB`);
 }
 
-/** Memory of a device, bytes; null where it cannot be asked. */
+/** Memory of a device, bytes; null where it is unknown. */
 export function deviceMemory(device: string): number | null {
   if (device === 'cpu') return machineMemory().total;
   try {
@@ -55,29 +58,52 @@ function storedDType(directory: string): unknown {
   return [...openCheckpoint(directory).values()][0]?.dtype;
 }
 
-/** The policy of a directory as a plan sees it: everything but its weights, which need not be there. */
-function directorySubject(directory: string, recipe: Recipe, device: string): Subject {
-  const parts = readParts(directory);
-  const { dtype } = recipe.policy;
-  const chosen = dtype === 'auto' ? usualDType(device, storedDType(directory)) : dtype;
-  return { parts, from: directory, dtype: chosen, device: kindOf(device) };
-}
+/** Whether a directory holds a tokenizer; without one a plan estimates the lengths of texts. */
+export const hasTokenizer = (directory: string): boolean =>
+  ['tokenizer.json', 'vocab.json'].some((name) => existsSync(join(directory, name)));
 
-function nanoSubject(recipe: Recipe, card: PolicyCard, device: string): Subject {
+/** Parts of a new small policy, with a tokenizer trained on the first examples. */
+function newParts(recipe: Recipe, card: PolicyCard, device: string, vocabulary?: number): PolicyParts {
   const task = trainingTask(card, trainingExamples(recipe.data, recipe.seed));
   const texts = Array.from({ length: CORPUS }, (_, i) => task.example(i)).flatMap((example) => [
     task.instruction(example),
     task.trace(example),
   ]);
   const policy = Policy.create(new MetaEngine(kindOf(device)), {
-    tokenizer: trainBpe(texts),
+    tokenizer: trainBpe(texts, vocabulary === undefined ? {} : { vocabulary }),
     seed: recipe.seed,
     dims: builtInDims(recipe.policy.init),
   });
   const { parts } = policy;
   policy.dispose();
+  return parts;
+}
+
+/** The policy of a directory without its weights, which need not be there. */
+function directorySubject(directory: string, recipe: Recipe, card: PolicyCard, device: string): Subject {
+  const { dtype } = recipe.policy;
+  const chosen = dtype === 'auto' ? usualDType(device, storedDType(directory)) : dtype;
+  const parts = hasTokenizer(directory)
+    ? readParts(directory)
+    : partsWithoutTokenizer(directory, newParts(recipe, card, device, STAND_IN));
+  return { parts, from: directory, dtype: chosen, device: kindOf(device) };
+}
+
+/** The sizes of a directory's `config.json` with the tokenizer of `standIn`. */
+function partsWithoutTokenizer(directory: string, standIn: PolicyParts): PolicyParts {
+  const file = join(directory, 'config.json');
+  const dims = parseDims(readJson(file), file);
+  const { special } = parseDims(standIn.config);
+  return {
+    ...standIn,
+    config: configJson({ ...dims, special }) as PolicyParts['config'],
+    preprocessor: readPreprocessor(directory).json as PolicyParts['preprocessor'],
+  };
+}
+
+function nanoSubject(recipe: Recipe, card: PolicyCard, device: string): Subject {
   const dtype = recipe.policy.dtype === 'auto' ? 'float32' : recipe.policy.dtype;
-  return { parts, dtype, device: kindOf(device) };
+  return { parts: newParts(recipe, card, device), dtype, device: kindOf(device) };
 }
 
 /** Subject and card of the recipe's own nano policy (null) or of a directory. */
@@ -88,14 +114,14 @@ function planned(
 ): { readonly subject: Subject; readonly card: PolicyCard } {
   const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
   if (directory !== null) {
-    const subject = directorySubject(directory, recipe, device);
-    return { subject, card: trainingCard(directory, recipe, facts) };
+    const card = trainingCard(directory, recipe, facts);
+    return { subject: directorySubject(directory, recipe, card, device), card };
   }
   const card = nanoCard(recipe, facts);
   return { subject: nanoSubject(recipe, card, device), card };
 }
 
-/** The plan of one stage of a recipe. */
+/** Plans one stage of a recipe. */
 export async function planOf(
   stage: TrainingStage,
   directory: string | null,
@@ -112,9 +138,9 @@ export async function planOf(
   return planStage({ subject, stage, recipe, task, memory });
 }
 
-/** On a CPU, policies up to this size are not planned: that would take longer than a step, and they fit. */
+/** Largest policy that is not planned on a CPU, parameters: planning takes longer than a step, and it fits. */
 const SMALL = 5e6;
-/** From this size on the plan is shown on a CPU too. */
+/** Smallest policy whose plan is shown on a CPU, parameters. */
 const LARGE = 100e6;
 
 export interface StageMemoryOptions {

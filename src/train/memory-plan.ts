@@ -1,6 +1,6 @@
 /**
- * The memory plan of a training: what each stage holds throughout, what its phases take on top of that, whether it fits,
- * and what to change where it does not. Nothing is allocated for it.
+ * Memory plan of a training: bytes that each stage holds throughout, bytes that its phases add, whether it fits, and recipe changes
+ * that make it fit. Nothing is allocated for it.
  */
 import {
   dryRun,
@@ -23,7 +23,7 @@ export const USABLE = 0.92;
 /** Changes to the options of a training by key of its recipe, as `--set` makes them. */
 export type RecipeChanges = Readonly<Record<string, string | number>>;
 
-/** Changes that were found together, each of them needed, and the peak that the stage then has. */
+/** Changes that lower the peak together, each of them needed, and the peak with them. */
 export interface Remedy {
   readonly changes: RecipeChanges;
   /** Bytes. */
@@ -42,10 +42,19 @@ export interface StagePlan extends StageMeasure {
   /** Whether it fits; null where the memory is not known. */
   readonly fits: boolean | null;
   /**
-   * What makes a stage fit that does not, at the least cost to speed; where nothing does (`fits` is false), what comes
-   * closest. Null where there is nothing to mend, or nothing helps.
+   * Changes that make the stage fit at the least cost to speed; where none do (`fits` is false), those that come closest. Null
+   * where the stage fits, or no change helps.
    */
   readonly remedy: Remedy | null;
+  /** Search for the remedy; null where the stage fits. */
+  readonly search: Search | null;
+}
+
+/** Changes that were measured in search of a remedy, in order. */
+export interface Search {
+  readonly tried: readonly Omit<Remedy, 'fits'>[];
+  /** False when time ran out. */
+  readonly complete: boolean;
 }
 
 export interface PlanInput {
@@ -54,9 +63,11 @@ export interface PlanInput {
   readonly recipe: PlannedTraining;
   readonly task: Task;
   readonly memory: number | null;
+  /** Seconds for the search for a remedy. Default: 20. */
+  readonly searchSeconds?: number;
 }
 
-/** The stages that a recipe has. */
+/** Stages that a recipe has. */
 export function stagesOf({ sft, rl }: PlannedTraining): TrainingStage[] {
   return [...(sft.samples > 0 ? (['sft'] as const) : []), ...(rl.steps > 0 ? (['rl'] as const) : [])];
 }
@@ -89,21 +100,27 @@ export function recomputes(
   return memory === null ? parameters > LARGE : kept > COMFORTABLE * memory;
 }
 
-/** Whether layers are computed again is `recomputes`' to say. */
+/** Plans a stage; `recomputes` decides whether its layers are computed again. */
 export async function planStage(given: PlanInput): Promise<StagePlan> {
   const { subject, stage, recipe, task, memory } = given;
   const reader = new ExampleReader(subject, task);
   const lengths = lengthsOf(await reader.first(EXAMPLES));
   const base = { subject, stage, recipe, task, reader };
   const kept = await dryRun({ ...base, recompute: false });
+  const began = performance.now();
   const again = await dryRun({ ...base, recompute: true });
+  const took = performance.now() - began;
   const parameters = kept.held.weights / (subject.dtype === 'bfloat16' ? 2 : 4);
   const auto = { kept: kept.peak, memory, parameters };
   const chosen = recomputes(recipe.memory.recompute, auto) ? again : kept;
   const usable = memory === null ? null : Math.floor(USABLE * memory);
   const fits = usable === null ? null : chosen.peak <= usable;
-  const remedy = fits === false ? await remedyOf(given, reader, chosen, usable!) : null;
-  return { ...chosen, lengths, otherwise: chosen === kept ? again : kept, memory, usable, fits, remedy };
+  const { remedy, search } =
+    fits === false
+      ? await searchRemedy(given, reader, chosen, usable!, took)
+      : { remedy: null, search: null };
+  const otherwise = chosen === kept ? again : kept;
+  return { ...chosen, lengths, otherwise, memory, usable, fits, remedy, search };
 }
 
 // ---- what to change ------------------------------------------------------------------------------------------------
@@ -129,71 +146,106 @@ const PASSES: ReadonlySet<Phase> = new Set<Phase>([
   'backward',
 ]);
 
+/** Bytes that a stage holds throughout. */
+const heldBytes = ({ held, workers }: StageMeasure): number => {
+  const { gradients, ...shared } = held;
+  return Object.values(shared).reduce((sum, bytes) => sum + bytes, workers * gradients);
+};
+
 /**
- * Changes that may lower a peak, those that cost the least speed first: smaller micro-batches, fewer responses side by
- * side, layers computed again, fewer workers; then those that change what is learnt.
+ * Changes that may lower a peak, those that cost the least speed first: smaller micro-batches, fewer responses side by side, layers
+ * computed again, fewer workers; then those that change what is learnt. Where what is held throughout does not fit, only those that
+ * reduce it.
  */
 function candidates(
   recipe: PlannedTraining,
   measure: StageMeasure,
   dtype: Subject['dtype'],
+  usable: number,
 ): [string, string | number][] {
   const { stage, at, workers, recompute } = measure;
   const { memory, policy, rl } = recipe;
-  const found: [string, string | number][] = [];
+  const list: [string, string | number][] = [];
   const fewer = (key: string, value: number): void => {
     for (let less = Math.floor(value / 2); less >= 1 && less > value / 128; less = Math.floor(less / 4))
-      found.push([key, less]);
+      list.push([key, less]);
   };
-  if (PASSES.has(at)) fewer('memory.tokens', memory.tokens);
-  if (at === 'rollout') fewer('memory.rows', memory.rows);
-  if (PASSES.has(at) && !recompute) found.push(['memory.recompute', 'always']);
-  if (workers > 1) found.push([`${stage}.workers`, Math.ceil(workers / 2)]);
-  if (dtype === 'float32') found.push(['policy.dtype', 'bfloat16']);
+  if (heldBytes(measure) <= usable) {
+    if (PASSES.has(at)) fewer('memory.tokens', memory.tokens);
+    if (at === 'rollout') fewer('memory.rows', memory.rows);
+    if (PASSES.has(at) && !recompute) list.push(['memory.recompute', 'always']);
+  }
+  if (workers > 1) list.push([`${stage}.workers`, Math.ceil(workers / 2)]);
+  if (dtype === 'float32') list.push(['policy.dtype', 'bfloat16']);
   const alone = rl.distillation.weight === 0 || rl.distillation.teacher === 'current';
-  if (stage === 'rl' && rl.kl > 0 && alone && policy.tune !== 'adapter') found.push(['rl.kl', 0]);
-  if (policy.tune === 'all') found.push(['policy.tune', 'decoder']);
-  if (policy.tune !== 'adapter') found.push(['policy.tune', 'adapter']);
-  return found;
+  if (stage === 'rl' && rl.kl > 0 && alone && policy.tune !== 'adapter') list.push(['rl.kl', 0]);
+  if (policy.tune === 'all') list.push(['policy.tune', 'decoder']);
+  if (policy.tune !== 'adapter') list.push(['policy.tune', 'adapter']);
+  return list;
 }
 
+/** Seconds for the search for a remedy: a dry run of a policy of billions of parameters takes several. */
+const SEARCH_SECONDS = 20;
+
 /**
- * Takes one change after the other until the stage fits, each against the phase of the peak; then leaves out those that the
- * later ones made needless.
+ * Takes one change after the other until the stage fits, each against the phase of the peak; then drops those that the later ones
+ * made needless. No change is measured that would probably end after the time for the search, but the first; with time for one more,
+ * the one that saves the most.
+ * @param took milliseconds of one dry run
  */
-async function remedyOf(
-  { subject, stage, recipe, task }: PlanInput,
+async function searchRemedy(
+  { subject, stage, recipe, task, searchSeconds = SEARCH_SECONDS }: PlanInput,
   reader: ExampleReader,
   chosen: StageMeasure,
   usable: number,
-): Promise<Remedy | null> {
-  const measured = (changes: RecipeChanges): Promise<StageMeasure> => {
+  took: number,
+): Promise<{ readonly remedy: Remedy | null; readonly search: Search }> {
+  const began = performance.now();
+  const tried: Omit<Remedy, 'fits'>[] = [];
+  let longest = took;
+  const runsLeft = (): number => (1000 * searchSeconds - (performance.now() - began)) / longest;
+  const measured = async (changes: RecipeChanges): Promise<StageMeasure> => {
+    const start = performance.now();
     const other = changed(recipe, changes);
     const dtype = changes['policy.dtype'] === 'bfloat16' ? 'bfloat16' : subject.dtype;
     const recompute = chosen.recompute || other.memory.recompute === 'always';
-    return dryRun({ subject: { ...subject, dtype }, stage, recipe: other, task, recompute, reader });
+    const measure = await dryRun({
+      subject: { ...subject, dtype },
+      ...{ stage, recipe: other, task, recompute, reader },
+    });
+    longest = Math.max(longest, performance.now() - start);
+    tried.push({ changes, peak: measure.peak });
+    return measure;
   };
   let changes: RecipeChanges = {};
   let best = chosen;
-  let found = true;
-  while (best.peak > usable && found) {
-    found = false;
+  let [improved, complete, skipped] = [true, true, false];
+  while (best.peak > usable && improved && complete) {
+    improved = false;
     const dtype = 'policy.dtype' in changes ? 'bfloat16' : subject.dtype;
-    for (const [key, value] of candidates(changed(recipe, changes), best, dtype)) {
+    const list = candidates(changed(recipe, changes), best, dtype, usable);
+    for (let i = 0; i < list.length; i++) {
+      if (runsLeft() < 1 && tried.length > 0) complete = false;
+      if (!complete) break;
+      // With time for one more, the last of the list saves the most.
+      if (runsLeft() < 2 && i < list.length - 1) [i, skipped] = [list.length - 1, true];
+      const [key, value] = list[i]!;
       const more = { ...changes, [key]: value };
       const measure = await measured(more);
       if (measure.peak > WORTH * best.peak) continue;
-      [changes, best, found] = [more, measure, true];
+      [changes, best, improved] = [more, measure, true];
       break;
     }
   }
   const fits = best.peak <= usable;
   for (const key of fits ? Object.keys(changes).slice(0, -1).reverse() : []) {
+    if (runsLeft() < 1) break;
     const { [key]: _, ...rest } = changes;
     const measure = await measured(rest);
     if (measure.peak <= usable) [changes, best] = [rest, measure];
   }
-  return Object.keys(changes).length === 0 ? null : { changes, peak: best.peak, fits };
+  const remedy = Object.keys(changes).length === 0 ? null : { changes, peak: best.peak, fits };
+  return { remedy, search: { tried, complete: complete && !skipped } };
 }
 
 // ---- for people ----------------------------------------------------------------------------------------------------
@@ -238,7 +290,7 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
   return lines.filter(([, bytes]) => bytes > 0);
 }
 
-/** What a plan comes to. */
+/** One-line summary of a plan. */
 export function planLine(plan: StagePlan): string {
   const { memory, fits } = plan;
   const of = memory === null ? '' : ` of ${bytesText(memory)}`;
@@ -247,30 +299,41 @@ export function planLine(plan: StagePlan): string {
   return `${plan.stage}: memory ${bytesText(plan.peak)}${of} in ${plan.at}, ${layers}${verdict}`;
 }
 
-/** What to change where a stage does not fit; '' where nothing has to be. */
-export function remedyLine({ fits, remedy, stage }: StagePlan): string {
+const settings = (changes: RecipeChanges): string =>
+  Object.entries(changes)
+    .map(([key, value]) => `--set ${key}=${value}`)
+    .join(' ');
+
+/** Advice for a stage that does not fit; '' where it fits. */
+export function remedyLine({ fits, remedy, search, stage }: StagePlan): string {
   if (fits !== false) return '';
-  if (remedy === null)
-    return `nothing in the recipe makes ${stage} fit: take a smaller policy or a larger device`;
-  const set = Object.entries(remedy.changes).map(([key, value]) => `--set ${key}=${value}`);
-  if (remedy.fits) return `${set.join(' ')} makes it fit: ${bytesText(remedy.peak)}`;
-  return (
-    `nothing in the recipe makes ${stage} fit: ${set.join(' ')} still takes ${bytesText(remedy.peak)}; ` +
-    'take a smaller policy or a larger device'
-  );
+  if (remedy?.fits) return `${settings(remedy.changes)} makes it fit: ${bytesText(remedy.peak)}`;
+  const none = search?.complete === false ? 'no change that was tried makes' : 'nothing in the recipe makes';
+  const closest =
+    remedy === null ? '' : `: ${settings(remedy.changes)} still takes ${bytesText(remedy.peak)};`;
+  return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or a larger device`;
+}
+
+/** Changes that were tried, with the peak of each. */
+function searchLines({ search }: StagePlan): string[] {
+  if (search === null || search.tried.length === 0) return [];
+  return [
+    search.complete ? 'tried' : 'tried, until the time for the search was over',
+    ...search.tried.map(({ changes, peak }) => `  ${bytesText(peak)}  ${settings(changes)}`),
+  ];
 }
 
 const usableLine = (usable: number): string =>
   `usable: ${bytesText(usable)}, ${100 * USABLE} % of the memory; the rest is left to the system, the device's own libraries and fragments`;
 
-/** The whole plan of a stage, as lines. */
+/** Formats the whole plan of a stage. */
 export function planLines(plan: StagePlan): string[] {
   const { lengths, otherwise, phases, workers } = plan;
   const rows: [string, string, string][] = [];
   const heading = (text: string): number => rows.push([text, '', '']);
   heading('held throughout');
   for (const [name, bytes, note] of heldLines(plan)) rows.push([`  ${name}`, bytesText(bytes), note]);
-  const held = heldLines(plan).reduce((sum, [, bytes]) => sum + bytes, 0);
+  const held = heldBytes(plan);
   rows.push(['  together', bytesText(held), '']);
   heading(`on top of it${workers > 1 ? `, ${workers} workers together` : ''}`);
   for (const [name, bytes] of phases) {
@@ -292,6 +355,7 @@ export function planLines(plan: StagePlan): string[] {
     `longest of the first examples: prompt ${lengths.prompt} tokens (${lengths.patches} patches), trace ${lengths.trace} tokens`,
     ...table,
     ...(plan.usable === null ? [] : [usableLine(plan.usable)]),
+    ...searchLines(plan),
     ...(plan.fits === false ? [remedyLine(plan)] : []),
   ];
 }

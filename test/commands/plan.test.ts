@@ -109,7 +109,26 @@ describe('plan', () => {
     expect(plan.lengths.patches).toBe(80);
   });
 
+  test('needs no more than the config.json of a checkpoint, and says what it estimates without a tokenizer', async () => {
+    const bare = join(directory, 'bare');
+    mkdirSync(bare);
+    copyFileSync(join(large, 'config.json'), join(bare, 'config.json'));
+    writeCard(bare, { ...FOREIGN_CARD, figure: 'nano', length: 200 });
+    const set = ['sft.samples=0', 'rl.prompts=2', 'rl.group=2', 'rl.maxTokens=8', 'policy.tune=adapter'];
+    const given = ['--device', 'cuda', '--memory', '80GB', '--json', ...set.flatMap((one) => ['--set', one])];
+    const { code, out, err } = await inside('plan', '--policy', bare, ...given);
+    expect(code).toBe(0);
+    expect(err).toMatch(/bare has no tokenizer\.json: the lengths of prompts and traces are estimated/);
+    const [plan] = JSON.parse(out);
+    const [known] = JSON.parse((await inside('plan', '--policy', large, ...given)).out);
+    expect(plan.held).toEqual(known.held);
+    expect(plan.lengths.patches).toBe(known.lengths.patches);
+    expect(plan.lengths.prompt).toBeGreaterThan(known.lengths.prompt / 3);
+  });
+
   test.each([
+    [['--devices', '4'], /--devices 4: a plan covers one device.* divide sft\.batch and rl\.prompts/],
+    [['--device', 'cuda:0,cuda:1'], /--device cuda:0,cuda:1: a plan covers one device/],
     [['--memory', 'much'], /--memory much: expected an amount of memory, as in 80GB/],
     [['--device', 'tpu'], /unknown device 'tpu'/],
     [['--set', 'sft.samples=0', '--set', 'rl.steps=0'], /nothing is trained/],

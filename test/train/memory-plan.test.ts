@@ -285,6 +285,24 @@ describe('a plan', () => {
     );
   });
 
+  test('stops the search in time, with the change that saves the most, and lists what was tried', async () => {
+    const plan = await planStage({ ...given, memory: 10e6, searchSeconds: 0 });
+    expect(plan.search).toMatchObject({
+      complete: false,
+      tried: [{ changes: { 'policy.tune': 'adapter' } }],
+    });
+    expect(remedyLine(plan)).toMatch(
+      /^no change that was tried makes rl fit: --set policy\.tune=adapter still takes/,
+    );
+    expect(planLines(plan).join('\n')).toMatch(
+      /^tried, until the time for the search was over\n {2}[\d.]+ MB {2}--set policy\.tune=adapter$/m,
+    );
+    const whole = await planStage({ ...given, memory: 10e6 });
+    expect(whole.search!.complete).toBe(true);
+    // What is held throughout does not fit: smaller micro-batches are not even tried first.
+    expect(Object.keys(whole.search!.tried[0]!.changes)[0]).not.toMatch(/^memory\./);
+  });
+
   test('counts every worker: gradients and activations of each, weights and moments once', async () => {
     const [alone, two] = await Promise.all(
       [1, 2].map((workers) => {
