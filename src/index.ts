@@ -223,10 +223,18 @@ export async function render(
   values: Float64Array | readonly Float64Array[],
   preset = 'anomllm',
 ): Promise<Picture> {
-  const [{ figure }, raster] = await Promise.all([import('./plot/figure.ts'), import('./plot/raster.ts')]);
-  const channels = Array.isArray(values) ? (values as readonly Float64Array[]) : null;
-  const named = channels === null ? {} : { channels: channels.map((_, i) => `channel ${i}`) };
-  return raster.render(figure(preset, named), values as Float64Array);
+  const [{ figure }, { linesOf }, raster] = await Promise.all([
+    import('./plot/figure.ts'),
+    import('./tasks/drawing.ts'),
+    import('./plot/raster.ts'),
+  ]);
+  if (values instanceof Float64Array) {
+    const shape = figure(preset);
+    // Some figures draw lines that are computed from the series, such as its deviations.
+    return raster.render(shape, linesOf(shape, values));
+  }
+  const channels = values.map((_, i) => `channel ${i}`);
+  return raster.render(figure(preset, { channels }), values);
 }
 
 /** A picture as a PNG file. */

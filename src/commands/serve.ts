@@ -1,5 +1,6 @@
 /** `timeseer serve`: an HTTP service that explains recordings, and lets a policy answer. */
 import type { CommandModule } from 'yargs';
+import { ENGINE_HELP, ENGINES, type EngineName } from '../answer/answerer.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { cores } from '../ground/machine.ts';
@@ -9,6 +10,7 @@ import { isLocalHost, type ServeOptions, startService } from '../serve/server.ts
 export interface ServeArguments {
   readonly policy: string | undefined;
   readonly adapter: string | undefined;
+  readonly engine: EngineName | undefined;
   readonly device: string | undefined;
   readonly dtype: 'auto' | 'float32' | 'bfloat16';
   readonly threads: number;
@@ -71,11 +73,13 @@ export function keyOf(
 
 function optionsOf(args: ServeArguments): ServeOptions {
   check(args);
-  const { policy, adapter, device, dtype, threads, host, port } = args;
+  const { policy, adapter, engine, device, dtype, threads, host, port } = args;
   return {
     ...{ host, port, apiKey: keyOf(args) },
     policy:
-      policy === undefined ? null : { policy, adapter, device, dtype, threads, maxRows: args['max-batch'] },
+      policy === undefined
+        ? null
+        : { policy, adapter, engine, device, dtype, threads, maxRows: args['max-batch'] },
     limits: {
       bodyBytes: args['max-body'] * 1e6,
       queue: args['max-queue'],
@@ -119,7 +123,8 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
     yargs
       .option('policy', {
         type: 'string',
-        describe: 'Directory of a Qwen2.5-VL checkpoint, of a policy, or of a run, to chat with',
+        describe:
+          'Policy to chat with: small (ships with timeseer), or the directory of a checkpoint, an export or a run',
         requiresArg: true,
       })
       .option('adapter', {
@@ -127,6 +132,7 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
         describe: 'Directory of a low-rank adapter of it, in PEFT format',
         requiresArg: true,
       })
+      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
         describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
@@ -164,7 +170,17 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
         requiresArg: true,
       })
       .group(
-        ['policy', 'adapter', 'device', 'dtype', 'threads', 'max-batch', 'max-prompt', 'max-pixels'],
+        [
+          'policy',
+          'adapter',
+          'engine',
+          'device',
+          'dtype',
+          'threads',
+          'max-batch',
+          'max-prompt',
+          'max-pixels',
+        ],
         'Chat:',
       )
       .option('host', {
