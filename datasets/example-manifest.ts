@@ -203,7 +203,7 @@ export function readExampleManifest(directory: string): ExampleManifest {
       ([, value]) => typeof value === 'string' || typeof value === 'number',
     );
     throw new DataError(
-      `format: ${FORMER_FORMAT} is not read any more; make the data set anew: timeseer generate ${generator ?? 'NAME'} ${options.map(([key, value]) => `--${key} ${value} `).join('')}--out DIR`,
+      `format: ${FORMER_FORMAT} is not read any more; make the data set anew: timeseer data generate ${generator ?? 'NAME'} ${options.map(([key, value]) => `--${key} ${value} `).join('')}--out DIR`,
       { file },
     );
   }

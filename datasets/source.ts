@@ -69,7 +69,7 @@ export interface ExampleSource extends Iterable<Example> {
 /** Whether a data set is made on the fly, with splits that share no series; otherwise it is a directory. */
 export const isGenerator = (name: string): boolean => generatorOf(name) !== null;
 
-/** The only split of a data set of generated series, which `timeseer generate` writes; null for all other data. */
+/** The only split of a data set of generated series, which `timeseer data generate` writes; null for all other data. */
 function onlySplit(name: string): Split | null {
   if (!isExampleSet(name)) return null;
   const manifest = readExampleManifest(name);

@@ -11,7 +11,7 @@ import { ConfigError, closest, TimeseerError } from './ground/errors.ts';
 import { systemError } from './ground/files.ts';
 import { endAsFirstProcess, Interrupted } from './ground/interrupt.ts';
 import { packageVersion } from './ground/paths.ts';
-import { outputError, say } from './ground/terminal.ts';
+import { outputError, say, shellWord } from './ground/terminal.ts';
 
 /** The command line itself is wrong. */
 class UsageError extends ConfigError {}
@@ -44,12 +44,12 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
     async () => (await import('./commands/pull.ts')).pullCommand,
   ),
-  generate: lazy(
-    'Write a data set of synthetic series, or the answer of a policy to a prompt with pictures',
-    async () => (await import('./commands/generate.ts')).generate,
+  ask: lazy(
+    'Ask a policy: a prompt, with pictures',
+    async () => (await import('./commands/ask.ts')).askCommand,
   ),
   data: lazy(
-    'List, prepare, show and check data sets: the tasks of the papers, and your own files',
+    'List, prepare, generate, show and check data sets: tasks of papers, synthetic series, your own files',
     async () => (await import('./commands/data.ts')).data,
   ),
   render: lazy(
@@ -135,7 +135,7 @@ function helpOf(args: readonly string[]): string {
   const command = named(args);
   if (command === undefined || !Object.hasOwn(COMMANDS, command)) return '';
   const action = args[args.indexOf(command) + 1] ?? '';
-  return command === 'data' && /^(?:list|prepare|show|validate|stats)$/.test(action)
+  return command === 'data' && /^(?:list|prepare|generate|show|validate|stats)$/.test(action)
     ? ` ${command} ${action}`
     : ` ${command}`;
 }
@@ -152,6 +152,15 @@ function checkSwitches(args: readonly string[], names: readonly string[]): void 
   }
 }
 
+/** Translates a command line of `generate`, which was two commands in one, for the two that took its place. */
+function splitGenerate(args: readonly string[]): string {
+  const at = args.indexOf('generate');
+  const rest = [...args.slice(0, at), ...args.slice(at + 1)];
+  const asks = rest.some((arg) => /^--(?:policy|prompt|image|system)(?:=|$)/.test(arg));
+  const words = ['timeseer', ...(asks ? ['ask'] : ['data', 'generate']), ...rest];
+  return `generate is two commands now: data generate writes synthetic series, ask puts a prompt to a policy; write: ${words.map(shellWord).join(' ')}`;
+}
+
 async function build(args: readonly string[]): Promise<Argv> {
   // Loaded here, where its many files failing to open (a low `ulimit -n`) is an error like any other.
   const { default: yargs } = await import('yargs');
@@ -166,7 +175,7 @@ async function build(args: readonly string[]): Promise<Argv> {
     })
     .example('$0 quickstart', 'Set up, train, evaluate and report, in minutes on a CPU')
     .example(
-      '$0 generate nano5 --out data/nano5 --count 400',
+      '$0 data generate nano5 --out data/nano5 --count 400',
       'Write a data set of synthetic series with gold intervals and classes',
     )
     .example('$0 <command> --help', 'Options and examples of a command')
@@ -197,6 +206,7 @@ async function build(args: readonly string[]): Promise<Argv> {
       throw message === null || message === undefined ? error : new UsageError(message);
     });
   const wanted = named(args);
+  if (wanted === 'generate') throw new UsageError(splitGenerate(args));
   if (wanted !== undefined && !Object.hasOwn(COMMANDS, wanted)) {
     const names = Object.keys(COMMANDS);
     const near = closest(wanted, names);

@@ -1,6 +1,7 @@
-/** `timeseer data`: tasks and the user's files as data sets. */
+/** `timeseer data`: tasks of papers, synthetic series and the user's files as data sets. */
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
+import { generateCommand } from './data/generate.ts';
 import { listCommand } from './data/list.ts';
 import { prepareCommand } from './data/prepare.ts';
 import { showCommand } from './data/show.ts';
@@ -13,18 +14,20 @@ const nothing: CommandModule = {
   describe: false,
   handler: () => {
     throw new ConfigError(
-      'data: no action given: list, prepare, show, validate or stats; see timeseer data --help',
+      'data: no action given: list, prepare, generate, show, validate or stats; see timeseer data --help',
     );
   },
 };
 
 export const data: CommandModule = {
   command: 'data',
-  describe: 'List, prepare, show and check data sets: the tasks of the papers, and your own files',
+  describe:
+    'List, prepare, generate, show and check data sets: tasks of papers, synthetic series, your own files',
   builder: (yargs) =>
     yargs
       .command(listCommand)
       .command(prepareCommand)
+      .command(generateCommand)
       .command(showCommand)
       .command(validateCommand)
       .command(statsCommand)

@@ -80,7 +80,7 @@ function summary(pulled: Pulled, seconds: number): string {
     `${directory}: ${repo} at ${commit.slice(0, 12)}, ${files.length} files, ${size(bytes)}; ${news}`,
     ...(removed.length > 0 ? [`removed, no longer in the repository: ${removed.join(', ')}`] : []),
     incomplete === null
-      ? `next: timeseer generate --policy ${directory} --image X.png --prompt "…"`
+      ? `next: timeseer ask --policy ${directory} --image X.png --prompt "…"`
       : `not a whole policy yet: ${incomplete}`,
   ].join('\n');
 }

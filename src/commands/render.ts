@@ -26,7 +26,7 @@ const DEFAULT_LIMIT = 100;
 export interface RenderArguments {
   source: string;
   out: string;
-  /** Default: that of the task; `line` for files, `anomllm` for what `timeseer generate` wrote. */
+  /** Default: that of the task; `line` for files, `anomllm` for what `timeseer data generate` wrote. */
   figure: FigureName | undefined;
   /** Default: 100. */
   limit: number | undefined;

@@ -46,7 +46,7 @@ const data = z
   .strictObject({
     name: word
       .default('nano5')
-      .describe('Data set: a generator preset, or a directory that data prepare or generate wrote.'),
+      .describe('Data set: a generator preset, or a directory that data prepare or data generate wrote.'),
     length: count(2, LONGEST_SERIES).default(1000).describe('Points per series of a generator.'),
     heldOut: count(1, 1e7)
       .default(400)

@@ -1,9 +1,10 @@
-/** What a policy answers to a prompt with pictures. */
+/** Asks a policy a prompt with pictures: sampling, display and timings of `timeseer ask`. */
 import { statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { text as readAll } from 'node:stream/consumers';
-import type { EngineName } from '../answer/answerer.ts';
-import { openLocal } from '../answer/open.ts';
+import type { Answerer, EngineName } from '../answer/answerer.ts';
+import { ask } from '../answer/ask.ts';
+import { openPolicy } from '../answer/open.ts';
 import { checkIds, encodeUserPrompt, roomFor, type UserPrompt } from '../answer/prompt.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
@@ -15,11 +16,11 @@ import { type GenerationConfig, readGenerationConfig } from '../policy/generatio
 import type { Prompting } from '../policy/policy.ts';
 import { TextStreamer } from '../policy/tokenizer.ts';
 
-export interface TextArguments {
+export interface AskArguments {
   readonly policy: string;
   readonly adapter: string | undefined;
   readonly image: readonly string[] | undefined;
-  readonly prompt: string;
+  readonly prompt: string | undefined;
   readonly system: string | undefined;
   readonly maxTokens: number | undefined;
   readonly temperature: number | undefined;
@@ -37,7 +38,7 @@ export interface TextArguments {
 const MOST_SAMPLES = 1024;
 
 /** @throws ConfigError for a number out of its range */
-function checkOptions(args: TextArguments): void {
+function checkOptions(args: AskArguments): void {
   const check = (
     name: string,
     value: number | undefined,
@@ -65,13 +66,13 @@ function checkOptions(args: TextArguments): void {
   }
 }
 
-/** What the checkpoint asks for, changed by what the user does. */
+/** Sampling of the checkpoint, with the user's changes. */
 interface Sampling extends Omit<GenerationConfig, 'pad' | 'maxTokens'> {
   readonly samples: number;
 }
 
 /** @throws ConfigError for an option that greedy decoding makes void */
-function samplingOf(args: TextArguments, config: GenerationConfig): Sampling {
+function samplingOf(args: AskArguments, config: GenerationConfig): Sampling {
   const temperature = args.temperature ?? config.temperature;
   const samples = args.samples ?? 1;
   if (temperature === 0) {
@@ -92,7 +93,10 @@ function samplingOf(args: TextArguments, config: GenerationConfig): Sampling {
 }
 
 /** The user's words, from the command line or standard input; a line's end that a shell or editor adds is left out. */
-export async function readPrompt(prompt: string): Promise<string> {
+export async function readPrompt(prompt: string | undefined): Promise<string> {
+  if (prompt === undefined) {
+    throw new ConfigError('--prompt: missing; give the text, or - to read it from standard input');
+  }
   const text = prompt === '-' ? (await readAll(process.stdin)).replace(/\r?\n$/, '') : prompt;
   if (text.trim() === '') {
     throw new ConfigError(`--prompt: ${prompt === '-' ? 'standard input was empty' : 'the text is empty'}`);
@@ -136,7 +140,7 @@ class Timings {
   }
 }
 
-/** Shows what there is to show while it comes: the text itself, or, on a terminal, how far it is. */
+/** Shows an answer while it is sampled: the text itself, or a progress bar on a terminal. */
 class Display {
   readonly #stream: TextStreamer | null;
   readonly #progress: Progress | null;
@@ -147,7 +151,7 @@ class Display {
     this.#stops = stops;
     this.#stream = streams ? new TextStreamer(policy.tokenizer) : null;
     const bar = !streams && process.stderr.isTTY;
-    this.#progress = bar ? new Progress({ label: 'generate', total: most, unit: 'tokens' }) : null;
+    this.#progress = bar ? new Progress({ label: 'ask', total: most, unit: 'tokens' }) : null;
   }
 
   token(id: number): void {
@@ -171,11 +175,11 @@ const answerOf = ({ text, ids, finished }: Sampled) => ({
 });
 
 /** Several answers, each under its number. */
-function listed(answers: readonly Sampled[]): string {
+function listed(answers: readonly Pick<Sampled, 'text'>[]): string {
   return answers.map(({ text }, i) => `[${i + 1} of ${answers.length}]\n${text}\n`).join('\n');
 }
 
-/** What is worth a word on standard error: answers that were cut off; on a terminal, how fast it went. */
+/** Says on standard error which answers were cut off and, on a terminal, how fast sampling was. */
 function remark(answers: readonly Sampled[], maxTokens: number, measured: Measured): void {
   const cut = answers.filter(({ finished }) => !finished).length;
   const which = answers.length === 1 ? 'the answer was' : `${cut} of ${answers.length} answers were`;
@@ -186,13 +190,46 @@ function remark(answers: readonly Sampled[], maxTokens: number, measured: Measur
   say(`policy read in ${load.toFixed(1)} s, prompt in ${prefill.toFixed(1)} s${rate}`);
 }
 
+/** Asks a policy that is not on this machine. @throws ConfigError for an option that only policies on this machine have */
+async function askElsewhere(policy: Answerer, args: AskArguments, question: UserPrompt): Promise<void> {
+  const { temperature, samples, maxTokens, seed } = args;
+  for (const [name, value] of [
+    ['--adapter', args.adapter],
+    ['--top-p', args.topP],
+    ['--top-k', args.topK],
+    ['--engine', args.engine],
+    ['--device', args.device],
+    ['--dtype', args.dtype],
+    ['--threads', args.threads],
+  ] as const) {
+    if (value === undefined) continue;
+    throw new ConfigError(
+      `${name}: is for policies on this machine, and ${policy.given} is not; leave it out`,
+    );
+  }
+  const { prompt, system } = question;
+  const answers = await ask(policy, {
+    prompt,
+    pictures: question.pictures.map(({ picture }) => picture),
+    ...(system === undefined ? {} : { system }),
+    ...(temperature === undefined ? {} : { temperature }),
+    ...(samples === undefined ? {} : { samples }),
+    ...(maxTokens === undefined ? {} : { maxTokens }),
+    ...(seed === undefined ? {} : { seed }),
+  });
+  if (args.json)
+    printJson({ policy: policy.given, answers: answers.map(({ text, usage }) => ({ text, usage })) });
+  else if (answers.length > 1) print(listed(answers), '');
+  else print(answers[0]!.text);
+}
+
 /**
  * Runs the command: a single answer is written to standard output as it is sampled; several of them, or JSON, at the end.
  *
  * @throws ConfigError for a wrong option; DataError for a wrong picture or a prompt that is too long; CheckpointError for
  * a missing or damaged policy; EngineError without libtorch
  */
-export async function runText(args: TextArguments): Promise<void> {
+export async function runAsk(args: AskArguments): Promise<void> {
   checkOptions(args);
   const prompt = await readPrompt(args.prompt);
   const pictures: UserPrompt['pictures'][number][] = [];
@@ -201,7 +238,7 @@ export async function runText(args: TextArguments): Promise<void> {
   const { adapter, engine, device, threads, dtype } = args;
   let encoded!: EncodedPrompt;
   let maxTokens!: number;
-  const source = await openLocal(args.policy, {
+  const opened = await openPolicy(args.policy, {
     ...{ engine, device, threads, dtype, adapter },
     beforeWeights: (prompting) => {
       checkIds(config, prompting.dims.vocabulary, directory);
@@ -209,6 +246,13 @@ export async function runText(args: TextArguments): Promise<void> {
       maxTokens = roomFor(prompting, encoded.ids.length, args.maxTokens, config.maxTokens);
     },
   });
+  const { local: source } = opened;
+  if (source === null) {
+    await askElsewhere(opened, args, { prompt, system: args.system, pictures }).finally(() =>
+      opened.dispose(),
+    );
+    return;
+  }
   const { directory } = source;
   const config = readGenerationConfig(directory);
   const sampling = samplingOf(args, config);

@@ -16,6 +16,7 @@ const set = (...keys: string[]): string[] => keys.flatMap((key) => ['--set', key
 const allow = (...keys: string[]): string[] => keys.flatMap((key) => ['--allow-change', key]);
 const generate = (seed: number) =>
   timeseer(
+    'data',
     'generate',
     'nano5',
     '--count',

@@ -140,7 +140,7 @@ describe('its name', () => {
 
   test('is where graphs are enough', async () => {
     const { code, out: text } = await inside(
-      ...['generate', '--policy', 'small', '--prompt', 'Find the anomalies.', '--max-tokens', '3'],
+      ...['ask', '--policy', 'small', '--prompt', 'Find the anomalies.', '--max-tokens', '3'],
     );
     expect(code).toBe(0);
     expect(text.length).toBeGreaterThan(0);

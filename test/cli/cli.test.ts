@@ -98,7 +98,15 @@ describe('wrong usage', () => {
       ['sft', '--out', 'a', '--resume=no', '--quiet=true'],
       /^error: --resume: got 'no', expected true or false/,
     ],
-    [['generate', 'nano5'], /^error: --out: the directory of the data set 'nano5' is missing\n$/],
+    [['data', 'generate', 'nano5'], /^error: Missing required argument: out\n/],
+    [
+      ['generate', 'nano5', '--out', 'a b'],
+      /^error: generate is two commands now: data generate writes .*; write: timeseer data generate nano5 --out 'a b'\n/,
+    ],
+    [
+      ['generate', '--policy', 'runs/x', '--prompt', 'Hi'],
+      /ask puts a prompt to a policy; write: timeseer ask --policy runs\/x --prompt Hi\n/,
+    ],
   ])('%j is one clear error and exit code 2', async (args, message) => {
     const { code, out, err } = await inside(...args);
     expect(code).toBe(2);

@@ -77,7 +77,7 @@ describe('places that cannot be written', () => {
   const commands: readonly (readonly string[])[] = [
     ['explain', series, '--policy', 'none', '--out'],
     ['render', series, '--out'],
-    ['generate', 'nano5', '--count', '2', '--out'],
+    ['data', 'generate', 'nano5', '--count', '2', '--out'],
     ['data', 'prepare', 'nano5', '--count', '2', '--out'],
     ['pull', 'owner/name', '--out'],
     ['sft', '--set', 'sft.samples=16', '--out'],

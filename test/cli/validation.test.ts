@@ -178,7 +178,7 @@ describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
     const useless = await timeseer(...begin, ...set('rl.patience=2'));
     expect(useless.err).toMatch(/rl\.patience: got 2, expected 0 while rl\.evalEvery is 0/);
     const data = join(shared, 'set');
-    await timeseer('generate', 'nano5', '--count', '30', '--out', data);
+    await timeseer('data', 'generate', 'nano5', '--count', '30', '--out', data);
     const none = await timeseer(...begin, ...set(`data.name=${data}`, 'rl.evalEvery=2'));
     expect(none.err).toMatch(/rl\.evalEvery: .* has no validation split/);
     expect(existsSync(out)).toBe(false);

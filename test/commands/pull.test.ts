@@ -44,7 +44,7 @@ describe('timeseer pull', () => {
     expect(lines[0]).toMatch(
       /^models\/tiny-vl: owner\/tiny-vl at aaaaaaaaaaaa, 3 files, \d+ kB; 3 fetched and verified in \d/,
     );
-    expect(lines[1]).toBe('next: timeseer generate --policy models/tiny-vl --image X.png --prompt "…"');
+    expect(lines[1]).toBe('next: timeseer ask --policy models/tiny-vl --image X.png --prompt "…"');
     expect(readFileSync('models/tiny-vl/model.safetensors').equals(WEIGHTS)).toBe(true);
     expect(readdirSync('models/tiny-vl').sort()).toEqual([
       '.timeseer-pull.json',

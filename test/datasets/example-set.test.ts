@@ -332,7 +332,7 @@ describe('a prepared data set', () => {
     };
     writeFileSync(join(path, 'manifest.json'), JSON.stringify(former));
     expect(failure(() => new ExampleSet(path)).message).toMatch(
-      /timeseer-series is not read any more; make the data set anew: timeseer generate nano5 --split test --seed 42 --count 9 --out DIR/,
+      /timeseer-series is not read any more; make the data set anew: timeseer data generate nano5 --split test --seed 42 --count 9 --out DIR/,
     );
   });
 

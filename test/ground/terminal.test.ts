@@ -69,7 +69,7 @@ describe('text for a terminal', () => {
     ['an option', ['doctor', `--${HOSTILE}`]],
     ['a recipe', ['plan', '--recipe', HOSTILE]],
     ['a value of a recipe', ['plan', '--set', `data.name=${HOSTILE}`]],
-    ['a policy', ['generate', '--policy', HOSTILE, '--prompt', 'x']],
+    ['a policy', ['ask', '--policy', HOSTILE, '--prompt', 'x']],
   ])('%s in an error is shown', async (_, args) => {
     const { code, out, err } = await inside(...args);
     expect(code).not.toBe(0);

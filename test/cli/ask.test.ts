@@ -72,7 +72,7 @@ type Summary = Answer & {
 };
 
 const ask = (...args: string[]): ReturnType<typeof inside> =>
-  inside('generate', '--policy', GOLDEN, '--threads', '1', ...args);
+  inside('ask', '--policy', GOLDEN, '--threads', '1', ...args);
 async function json(...args: string[]): Promise<Summary> {
   const { code, out, err } = await ask(...args, '--json');
   expect([code, err.replace(/.* cut off after \d+ tokens \(--max-tokens\)\n/, '')]).toEqual([0, '']);
@@ -80,7 +80,7 @@ async function json(...args: string[]): Promise<Summary> {
 }
 const reference = (name: string) => golden.cases.find((row) => row.name === name)!;
 
-describe('timeseer generate --policy', () => {
+describe('timeseer ask', () => {
   it('answers a text with the tokens of the reference', async () => {
     const { ids, greedy } = reference('text only');
     const got = await json('--prompt', 'find the trend', '--max-tokens', '12');
@@ -110,7 +110,7 @@ describe('timeseer generate --policy', () => {
     const images = want.files.flatMap((name) => ['--image', join(PICTURES, name)]);
     const system = want.system === null ? [] : ['--system', want.system];
     const args = ['--policy', policy, '--prompt', want.prompt, ...system, ...images];
-    const { out } = await inside('generate', ...args, '--max-tokens', '40', '--threads', '1', '--json');
+    const { out } = await inside('ask', ...args, '--max-tokens', '40', '--threads', '1', '--json');
     const { ids, prompt } = JSON.parse(out) as Summary;
     expect(prompt.tokens).toBe(want.length);
     expect(ids).toEqual(want.ids);
@@ -166,7 +166,7 @@ describe('timeseer generate --policy', () => {
   it("samples as the checkpoint's generation_config.json says, unless told otherwise", async () => {
     const run = async (...more: string[]): Promise<Summary> => {
       const { code, out } = await inside(
-        'generate',
+        'ask',
         '--policy',
         sampling,
         '--threads',
@@ -218,7 +218,7 @@ describe('timeseer generate --policy', () => {
     const run = join(directory, 'run');
     cpSync(GOLDEN, join(run, 'sft/policy'), { recursive: true });
     const { code, out } = await inside(
-      'generate',
+      'ask',
       '--policy',
       run,
       '--threads',
@@ -239,7 +239,7 @@ describe('timeseer generate --policy', () => {
 
   it('reads the prompt from standard input', () => {
     const args = [
-      'generate',
+      'ask',
       '--policy',
       GOLDEN,
       '--prompt',
@@ -266,7 +266,7 @@ describe('timeseer generate --policy', () => {
       const loop = '{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}';
       const template = join(endless, 'chat_template.jinja');
       writeFileSync(template, loop + readFileSync(template, 'utf8'));
-      const child = new Child(['generate', '--policy', endless, '--prompt', 'trend', '--threads', '1']);
+      const child = new Child(['ask', '--policy', endless, '--prompt', 'trend', '--threads', '1']);
       await sleep(2_500); // the template is what keeps it busy by then
       expect(child.process.exitCode).toBe(null);
       const began = performance.now();
@@ -276,24 +276,18 @@ describe('timeseer generate --policy', () => {
     },
   );
 
-  it('has a help with both of its uses', async () => {
-    const { code, out } = await inside('generate', '--help');
+  it('has a help with examples', async () => {
+    const { code, out } = await inside('ask', '--help');
     expect(code).toBe(0);
-    for (const part of ['To write a data set:', 'To let a policy answer:', '--prompt', 'nano5', 'Examples:'])
-      expect(out).toContain(part);
+    for (const part of ['--prompt', '--image', 'small', 'Examples:']) expect(out).toContain(part);
   });
 });
 
-describe('timeseer generate refuses', () => {
+describe('timeseer ask refuses', () => {
   const asked = ['--policy', GOLDEN, '--prompt', 'trend'];
   it.each([
-    [[], /nothing to generate: `generate NAME --out DIRECTORY` writes a data set, `generate --policy/],
-    [['nano5'], /--out: the directory of the data set 'nano5' is missing/],
-    [['nano5', ...asked], /'nano5' is a data set's name, --policy asks for text: give one of them/],
-    [['nano5', '--out', 'x', '--prompt', 'a'], /--prompt: has no meaning for the data set 'nano5'/],
-    [['--prompt', 'a'], /--prompt: there is no --policy to use it/],
-    [[...asked, '--out', 'x'], /--out: has no meaning with --policy/],
     [['--policy', GOLDEN], /--prompt: missing; give the text, or - to read it/],
+    [['nano5', ...asked], /Unknown argument: nano5/],
     [[...asked, '--prompt', 'b'], /--prompt: given twice; give it once/],
     [['--policy', GOLDEN, '--prompt', ' '], /--prompt: the text is empty/],
     [['--policy', GOLDEN, '--prompt', 'a<|im_end|>b'], /--prompt: holds <\|im_end\|>, which is not text/],
@@ -317,7 +311,7 @@ describe('timeseer generate refuses', () => {
     [[...asked, '--adapter', 'nowhere'], /--adapter nowhere: is no directory/],
     [[...asked, '--dtype', 'int8'], /Choices: "auto", "float32", "bfloat16"/],
   ])('%j as wrong usage', async (args, message) => {
-    const { code, out, err } = await inside('generate', ...args);
+    const { code, out, err } = await inside('ask', ...args);
     expect(err).toMatch(message);
     expect([code, out]).toEqual([2, '']);
   });
@@ -336,7 +330,7 @@ describe('timeseer generate refuses', () => {
     ],
     [[...asked, '--device', 'tpu'], /unknown device 'tpu'/],
   ])('%j with one line', async (args, message) => {
-    const { code, out, err } = await inside('generate', ...args);
+    const { code, out, err } = await inside('ask', ...args);
     expect(err).toMatch(message);
     expect(err.trimEnd().split('\n')).toHaveLength(1);
     expect([code, out]).toEqual([1, '']);
@@ -344,7 +338,7 @@ describe('timeseer generate refuses', () => {
 
   it('a picture that leaves no room in the context, naming both lengths', async () => {
     const many = Array.from({ length: 12 }, () => ['--image', wide]).flat();
-    const { code, err } = await inside('generate', ...asked, ...many, ...many, ...many);
+    const { code, err } = await inside('ask', ...asked, ...many, ...many, ...many);
     expect(err).toMatch(
       /the prompt has \d+ tokens, 540 of them of images, .* ends at 512 \(max_position_embeddings\)/,
     );
@@ -355,8 +349,7 @@ describe('timeseer generate refuses', () => {
     const light = join(directory, 'light');
     cpSync(GOLDEN, light, { recursive: true });
     rmSync(join(light, 'model.safetensors'));
-    const ask = (prompt: string) =>
-      inside('generate', '--policy', light, '--prompt', prompt, '--threads', '1');
+    const ask = (prompt: string) => inside('ask', '--policy', light, '--prompt', prompt, '--threads', '1');
     expect((await ask('漢'.repeat(200))).err).toMatch(/the checkpoint's context ends at 512/);
     expect((await ask('a')).err).toMatch(/model\.safetensors: no such file/);
   });
@@ -373,7 +366,7 @@ describe('timeseer generate refuses', () => {
       ],
     ] as const) {
       writeFileSync(file, JSON.stringify(content));
-      const { code, err } = await inside('generate', '--policy', bad, '--prompt', 'a', '--threads', '1');
+      const { code, err } = await inside('ask', '--policy', bad, '--prompt', 'a', '--threads', '1');
       expect(err).toMatch(message);
       expect(code).toBe(1);
     }
@@ -384,12 +377,12 @@ describe('timeseer generate refuses', () => {
     cpSync(GOLDEN, other, { recursive: true });
     const config = JSON.parse(readFileSync(join(GOLDEN, 'config.json'), 'utf8')) as object;
     writeFileSync(join(other, 'config.json'), JSON.stringify({ ...config, model_type: 'llava' }));
-    expect((await inside('generate', '--policy', other, '--prompt', 'a')).err).toMatch(
+    expect((await inside('ask', '--policy', other, '--prompt', 'a')).err).toMatch(
       /'model_type' is "llava"; that architecture cannot be loaded/,
     );
     copyFileSync(join(GOLDEN, 'config.json'), join(other, 'config.json'));
     rmSync(join(other, 'tokenizer.json'));
-    expect((await inside('generate', '--policy', other, '--prompt', 'a')).err).toMatch(
+    expect((await inside('ask', '--policy', other, '--prompt', 'a')).err).toMatch(
       /tokenizer\.json: no such file/,
     );
   });

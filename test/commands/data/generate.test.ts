@@ -12,11 +12,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import yargs from 'yargs';
-import { ExampleSet } from '../../datasets/example-set.ts';
-import { nano5 } from '../../datasets/generators/nano5.ts';
-import { generate } from '../../src/commands/generate.ts';
-import { ConfigError } from '../../src/ground/errors.ts';
-import { CLI } from '../helpers/program.ts';
+import { ExampleSet } from '../../../datasets/example-set.ts';
+import { nano5 } from '../../../datasets/generators/nano5.ts';
+import { generateCommand } from '../../../src/commands/data/generate.ts';
+import { ConfigError } from '../../../src/ground/errors.ts';
+import { CLI } from '../../helpers/program.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-generate-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -32,7 +32,7 @@ async function run(...args: string[]): Promise<string> {
     return true;
   });
   await yargs(['generate', ...args])
-    .command(generate)
+    .command(generateCommand)
     .strict()
     .exitProcess(false)
     .fail((message, error) => {
@@ -43,7 +43,7 @@ async function run(...args: string[]): Promise<string> {
   return printed.join('');
 }
 
-describe('timeseer generate', () => {
+describe('timeseer data generate', () => {
   it('writes the series that were asked for and says so', async () => {
     const out = freshPath();
     const text = await run(
@@ -119,7 +119,7 @@ describe('timeseer generate', () => {
 
   it.each([
     [['nano6'], /no generator named 'nano6'. Did you mean nano5\?/],
-    [[root], /is a path; generate takes one of nano5, /],
+    [[root], /is a path; data generate takes one of nano5, /],
     [['nano5', '--count', '0'], /count: got 0/],
     [['nano5', '--count', 'many'], /count: got NaN/],
     [['nano5', '--seed', '-1'], /seed: got -1/],
@@ -139,11 +139,11 @@ describe('timeseer generate', () => {
   });
 
   it('lists every generator in its help', async () => {
-    const help = await yargs([]).command(generate).getHelp();
-    expect(help).toContain('generate [name]');
+    const help = await yargs([]).command(generateCommand).getHelp();
+    expect(help).toContain('generate <name>');
     const own = await new Promise<string>((resolve) => {
       yargs(['generate', '--help'])
-        .command(generate)
+        .command(generateCommand)
         .exitProcess(false)
         .parse('generate --help', {}, (_error, _argv, text) => resolve(text));
     });
@@ -153,7 +153,7 @@ describe('timeseer generate', () => {
 
 /** Starts the command in a process of its own; `limit` bounds the size of any file it writes, in kilobytes. */
 function start(args: string[], limit?: number) {
-  const node = [process.execPath, CLI, 'generate', ...args];
+  const node = [process.execPath, CLI, 'data', 'generate', ...args];
   const shell = `${limit === undefined ? '' : `ulimit -f ${limit}; `}exec "$@"`;
   const child = spawn('bash', ['-c', shell, 'bash', ...node], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -168,7 +168,7 @@ function start(args: string[], limit?: number) {
   return { child, ended };
 }
 
-describe('timeseer generate, interrupted', () => {
+describe('timeseer data generate, interrupted', () => {
   it.each([
     ['SIGINT', 130],
     ['SIGTERM', 130],
