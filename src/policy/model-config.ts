@@ -274,7 +274,7 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
   };
 }
 
-/** 2.3 M parameters: what learns series as they are met, and answers from a package of a few megabytes. */
+/** Sizes of `small`, the recipe and the shipped policy: 2.4 M parameters, a few megabytes. */
 export function smallDims(vocabulary: number, special: SpecialIds): Dims {
   const nano = nanoDims(vocabulary, special);
   return {

@@ -88,7 +88,7 @@ const policy = z
     init: word
       .default('nano')
       .describe(
-        'Start: nano or small (Qwen2.5-VL of 0.75 and 2.3 million random weights) or a Hugging Face directory.',
+        'Start: nano or small (Qwen2.5-VL of 0.75 and 2.4 million random weights) or a Hugging Face directory.',
       ),
     dtype: z
       .enum(['auto', 'float32', 'bfloat16'])

@@ -130,6 +130,8 @@ interface Row {
 
 interface GroupReport {
   readonly group: Group;
+  /** Number of series with made anomalies by their source; only of the group `injected`. */
+  readonly sources?: Readonly<Record<string, number>>;
   readonly series: number;
   readonly clean: number;
   readonly anomalies: number;
@@ -144,6 +146,21 @@ interface GroupReport {
 
 const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** Counts recordings by source. */
+function sourcesOf(results: readonly Result[]): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { one } of results) {
+    const [, base = ''] = one.name.split('/');
+    const source = base.startsWith('household')
+      ? 'household power'
+      : base.startsWith('muscle')
+        ? 'EMG'
+        : 'NAB';
+    counts[source] = (counts[source] ?? 0) + 1;
+  }
+  return counts;
+}
 
 function groupReport(group: Group, all: readonly Result[]): GroupReport {
   const results = all.filter(({ one }) => one.truth.length > 0);
@@ -205,6 +222,7 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
   );
   const windows = all.reduce((sum, one) => sum + one.windows, 0);
   return {
+    ...(group === 'injected' ? { sources: sourcesOf(results) } : {}),
     ...{ group, series: results.length, clean: all.length - results.length, anomalies, rows },
     reported: all.reduce((sum, { reported }) => sum + reported, 0),
     recall: hits / anomalies,

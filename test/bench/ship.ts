@@ -12,6 +12,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { DEFAULT_POLICY, findPolicy } from '../../src/answer/reference.ts';
 import { main } from '../../src/cli.ts';
+import { readConfidence } from '../../src/explain/confidence-model.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { writeFileAtomic } from '../../src/ground/files.ts';
 import { grouped } from '../../src/ground/numbers.ts';
@@ -105,6 +106,7 @@ async function ship(): Promise<void> {
     const dims = parseDims(readJson(join(exported, 'config.json')) as Json, 'config.json');
     const text = modelCard({
       ...{ name, dtype, card: readCard(from), parameters: layoutOf(dims).size, bytes: bytesIn(exported) },
+      fitted: readConfidence(exported)?.fitted ?? null,
       stages: run === null ? [] : stagesOf(run),
       evaluation: {
         command: `npx timeseer eval --policy ${name} ${evaluated.join(' ')}`,
