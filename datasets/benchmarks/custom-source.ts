@@ -10,7 +10,7 @@ import { numericColumns, readCsv } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
 import type { RawRecord } from '../readers/record.ts';
-import { parseTsbAdName } from '../readers/tsb-ad.ts';
+import { parseTsbAdName } from '../readers/tsb.ts';
 import type { Split } from '../split.ts';
 import type { Loaded } from './benchmark.ts';
 import {

@@ -4,23 +4,16 @@ import type { Gold } from '../../src/ground/types.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
-import { anomllmAll, anomllmKinds } from './anomllm.ts';
+import { nab, tab, tsbAd, tsbUad } from './anomaly-archives.ts';
+import { ctu, rcw, tee } from './archives.ts';
 import type { Benchmark, Generator } from './benchmark.ts';
-import { ctu } from './ctu.ts';
 import { custom } from './custom.ts';
 import { ecg } from './ecg.ts';
 import { emg } from './emg.ts';
+import { anomllmAll, anomllmKinds, nano5Benchmark, wildBenchmark } from './generated.ts';
 import { har } from './har.ts';
-import { nab } from './nab.ts';
-import { nano5Benchmark } from './nano5.ts';
 import { qa } from './qa.ts';
-import { rcw } from './rcw.ts';
-import { tab } from './tab.ts';
-import { tee } from './tee.ts';
-import { tsbAd } from './tsb-ad.ts';
-import { tsbUad } from './tsb-uad.ts';
 import { vtaKinds, vtaMissing, vtaUnivariate, vtaVariates } from './vta.ts';
-import { wildBenchmark } from './wild.ts';
 
 export const BENCHMARKS: readonly Benchmark[] = [
   ...[rcw, tee, ecg, emg, ctu, har],

@@ -4,18 +4,16 @@ import {
   VTA_MINIMUM_LENGTH,
   VTA_MISSING,
   VTA_TYPES,
+  VTA_VARIATE_LENGTH,
+  VTA_VARIATES,
+  VTA_WAVE_PARAMETERS,
   VTA_WAVES,
   vta,
   vtaClass,
   vtaIrregular,
+  vtaMultivariate,
   vtaParameters,
 } from '../generators/vta.ts';
-import {
-  VTA_VARIATE_LENGTH,
-  VTA_VARIATES,
-  VTA_WAVE_PARAMETERS,
-  vtaMultivariate,
-} from '../generators/vta-variates.ts';
 import { anomalyPrompt } from './benchmark.ts';
 import { generatedBenchmark } from './families.ts';
 

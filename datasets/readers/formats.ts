@@ -10,8 +10,7 @@ import type { FormatName, RawRecord } from './record.ts';
 import { Scanner } from './scanner.ts';
 import { readTab } from './tab.ts';
 import { readTs } from './ts.ts';
-import { parseTsbAdName, readHeaderRow, readTsbAd } from './tsb-ad.ts';
-import { readTsbUad } from './tsb-uad.ts';
+import { parseTsbAdName, readHeaderRow, readTsbAd, readTsbUad } from './tsb.ts';
 import { readUcrTsv } from './ucr-tsv.ts';
 import { readWfdb } from './wfdb.ts';
 

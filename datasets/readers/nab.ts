@@ -7,7 +7,7 @@ import { syntaxColumn } from '../../src/ground/json-record.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { Column, fileFacts, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 import { COMMAS, type Scanner, scanning } from './scanner.ts';
-import { readHeaderRow } from './tsb-ad.ts';
+import { readHeaderRow } from './tsb.ts';
 
 const COMMA = 44;
 /** Largest file of windows, in bytes; the published one has 11 kB. */

@@ -11,7 +11,7 @@ import {
   stem,
 } from './record.ts';
 import { COMMAS, type Scanner, scanning } from './scanner.ts';
-import { readHeaderRow } from './tsb-ad.ts';
+import { readHeaderRow } from './tsb.ts';
 
 const COMMA = 44;
 

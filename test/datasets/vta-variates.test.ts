@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VTA_WAVES, type VtaWave } from '../../datasets/generators/vta.ts';
-import { VTA_VARIATE_LENGTH, VTA_VARIATES } from '../../datasets/generators/vta-variates.ts';
+import { VTA_VARIATE_LENGTH, VTA_VARIATES, VTA_WAVES, type VtaWave } from '../../datasets/generators/vta.ts';
 import { SPLITS } from '../../datasets/split.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { vtaMultivariate } from '../helpers/series.ts';

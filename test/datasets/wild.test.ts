@@ -1,10 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { checkExample, exampleLine, parseExample } from '../../datasets/example.ts';
-import { addCalendar } from '../../datasets/generators/wild/calendar.ts';
+import { addCalendar, addRegimes } from '../../datasets/generators/wild/components.ts';
 import { COMPONENTS, type Draft, emptyDraft } from '../../datasets/generators/wild/draft.ts';
 import { FAMILIES } from '../../datasets/generators/wild/family.ts';
-import { addRegimes } from '../../datasets/generators/wild/load.ts';
 import { makeSensor } from '../../datasets/generators/wild/sensor.ts';
 import {
   BEYOND_USUAL,

@@ -1,8 +1,7 @@
 import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VTA_WAVES } from '../../datasets/generators/vta.ts';
-import { VTA_VARIATES } from '../../datasets/generators/vta-variates.ts';
+import { VTA_VARIATES, VTA_WAVES } from '../../datasets/generators/vta.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import {
   levelScan,

@@ -3,7 +3,7 @@ import { checkExample } from '../../datasets/example.ts';
 import * as anomllmGenerator from '../../datasets/generators/anomllm.ts';
 import * as nano5Generator from '../../datasets/generators/nano5.ts';
 import * as vtaGenerator from '../../datasets/generators/vta.ts';
-import * as variatesGenerator from '../../datasets/generators/vta-variates.ts';
+import * as variatesGenerator from '../../datasets/generators/vta.ts';
 import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 
 /** A series of one channel with its anomalies. */

@@ -1,9 +1,9 @@
 /** What goes wrong: each kind changes one part of a series, or its readings, over an interval. */
 import type { Random } from '../../../src/ground/random.ts';
 import type { DepartureKind, Interval } from '../../../src/ground/types.ts';
+import { anyWave } from './components.ts';
 import { type Component, chance, type Draft, logBetween, sign } from './draft.ts';
 import type { Judged } from './visibility.ts';
-import { anyWave } from './wave.ts';
 
 /** Sizes of the unmodified series, in the units of its parts. */
 export interface Sizes {

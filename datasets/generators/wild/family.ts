@@ -1,15 +1,35 @@
 /** Which parts go together: one function for each kind of source that recordings come from. */
 import type { Random } from '../../../src/ground/random.ts';
-import { addCalendar } from './calendar.ts';
-import { anyClock, type Clock, calendarClock } from './clock.ts';
-import { anyPeriod, calendarPeriods, chance, type Draft, emptyDraft, logBetween } from './draft.ts';
-import { addBursts, addJobs, addOutliers, addRareJobs, addRegimes, addSwitching } from './load.ts';
-import { addNoise } from './noise.ts';
-import { anyProfile } from './profile.ts';
-import { addSeason, changeAmplitude } from './season.ts';
+import {
+  addBursts,
+  addCalendar,
+  addDrift,
+  addJobs,
+  addNoise,
+  addOutliers,
+  addPulses,
+  addRareJobs,
+  addRegimes,
+  addSeason,
+  addSwitching,
+  addTrend,
+  addWalk,
+  anyProfile,
+  anyWave,
+  changeAmplitude,
+} from './components.ts';
+import {
+  anyClock,
+  anyPeriod,
+  type Clock,
+  calendarClock,
+  calendarPeriods,
+  chance,
+  type Draft,
+  emptyDraft,
+  logBetween,
+} from './draft.ts';
 import { makeSensor, type Sensor } from './sensor.ts';
-import { addDrift, addTrend, addWalk } from './trend.ts';
-import { addPulses, anyWave } from './wave.ts';
 
 interface Family {
   /** Relative frequency. */
