@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
 /**
@@ -8,6 +9,9 @@ const SHARED = [
   'test/{measures,policy,series}/**/*.test.ts',
   'test/engine/!(few|kernel|memory|tracking|workers).test.ts',
 ];
+
+/** Examples import the package by its name. */
+const resolve = { alias: { timeseer: fileURLToPath(new URL('./src/index.ts', import.meta.url)) } };
 
 const settings = {
   setupFiles: ['test/helpers/built-workers.ts', 'test/helpers/bytes-equality.ts'],
@@ -27,12 +31,14 @@ export default defineConfig(({ mode }) => ({
     maxWorkers: 2,
     projects:
       mode === 'soak'
-        ? [{ test: { ...settings, name: 'soak', include: ['test/**/*.soak.ts'] } }]
+        ? [{ resolve, test: { ...settings, name: 'soak', include: ['test/**/*.soak.ts'] } }]
         : [
             {
+              resolve,
               test: { ...settings, name: 'shared', isolate: false, include: SHARED },
             },
             {
+              resolve,
               test: {
                 ...settings,
                 name: 'isolated',

@@ -14,6 +14,7 @@ import { RESERVED } from '../src/tasks/prompt.ts';
 import type { Benchmark, Loaded, SplitPlan } from './benchmarks/benchmark.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
 import { checkExample, VALUE_CHANNEL } from './example.ts';
+import { type DataFacts, type ExampleSource, exampleValues } from './source.ts';
 import { SPLITS, type Split } from './split.ts';
 
 /** Series of an example, with what is known of it beside the answer. */
@@ -416,6 +417,28 @@ function classesOf({ name, kind, classes }: TaskFacts, all: readonly Loaded[], f
     `task ${name}: example ${stray}: the class ${show(named[stray])} is not among its classes (${classes!.join(', ')})`,
     { file },
   );
+}
+
+/**
+ * The examples of a task as values, with what is known of them; its function is called once, in this thread. Splits are ignored.
+ * @throws ConfigError where the function throws, DataError for a wrong example
+ */
+export async function taskExamples(definition: TaskDefinition, seed: number): Promise<ExampleSource> {
+  const task = defineTask(definition);
+  const { name, kind, title = name, description = '', hints = {}, advice = null, rate = null, figure } = task;
+  const file = 'defineTask';
+  const all: Loaded[] = [];
+  const run = new TaskRun(task, file, new AbortController().signal);
+  for await (const loaded of run.examples({ directory: null, seed })) all.push(loaded);
+  const source = exampleValues(all.map(({ example }) => example));
+  const facts: DataFacts = {
+    ...source.facts,
+    ...{ task: name, title, kind, rate },
+    classes: classesOf(task, all, file),
+    figure: figure === undefined ? null : { preset: figure, missing: 'break' },
+    prompt: { description, hints, advice },
+  };
+  return { ...source, facts };
 }
 
 function planOf(all: readonly Loaded[]): SplitPlan {

@@ -5,7 +5,7 @@ import { ConfigError, DataError, suggestion } from '../src/ground/errors.ts';
 import { Random } from '../src/ground/random.ts';
 import type { Example, Gold } from '../src/ground/types.ts';
 import { isModuleSpecifier } from '../src/ground/user-module.ts';
-import { labelOf } from '../src/tasks/kinds.ts';
+import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import type { BenchmarkFigure } from './benchmarks/benchmark.ts';
 import { BENCHMARKS, generatorOf } from './benchmarks/registry.ts';
 import { VALUE_CHANNEL } from './example.ts';
@@ -211,6 +211,33 @@ export function openExamples(address: ExampleAddress): ExampleSource {
   throw new ConfigError(
     `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one of any task: timeseer data list)`,
   );
+}
+
+/**
+ * Examples in memory as a source: of one task, with the classes that occur where the kind does not list them.
+ * @throws DataError for no example, or examples of several tasks or kinds
+ */
+export function exampleValues(examples: readonly Example[]): ExampleSource {
+  const [first] = examples;
+  if (first === undefined) throw new DataError('examples: got none, expected at least one');
+  const { task, names, gold } = first;
+  const stray = examples.find((example) => example.task !== task || example.gold.kind !== gold.kind);
+  if (stray !== undefined) {
+    throw new DataError(
+      `examples: ${stray.id} is of ${stray.task} (${stray.gold.kind}), the first of ${task} (${gold.kind}); give those of one task`,
+    );
+  }
+  const { classes, className } = taskKind(gold.kind);
+  const seen = new Set(examples.map((example) => className(example.gold)));
+  const named = [...seen].filter((name) => name !== null);
+  const lengths = new Set(examples.map(({ channels }) => channels[0]!.length));
+  const facts: DataFacts = {
+    ...{ task, title: task, kind: gold.kind, channels: names },
+    classes: classes === 'data' ? named.sort() : classes.filter((name) => seen.has(name) || seen.has(null)),
+    length: lengths.size === 1 ? [...lengths][0]! : null,
+    ...{ rate: null, figure: null, statement: null },
+  };
+  return source(facts, examples.length, null, (index) => examples[index]!);
 }
 
 /** What a recipe says of its data. */

@@ -1,24 +1,30 @@
 /**
- * `timeseer`: what the command line composes, for programs and for modules of the user. What computes is loaded when it is first called;
- * errors are those of `TimeseerError`'s kinds, whose message says what, where and how to mend it.
+ * `timeseer` as a library: the functions behind the command line, for programs and for modules of users. Code that computes is loaded on the
+ * first call. Errors are kinds of `TimeseerError`, whose message says what is wrong, where, and how to mend it; so are unknown options.
  *
  * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `definePolicy` and `defineDetector` (`eval --policy FILE`), `defineTask`
  *   (`data prepare FILE`)
- * - Policies: `openPolicy`; training and evaluation of whole runs: `train`, `evaluate`
- * - Files and series: `explain`, `analyse`, `render`, `encodePng`
+ * - Values: `detect`, `openExamples`, `sft`, `rl`, `analyse`, `render`, `encodePng`
+ * - Policies: `openPolicy`
+ * - Files and runs: `explain`, `evaluate`, `runRecipe`
  * - Metrics: `localisation`, `localisationReward`, `affiliation`, `pointF1`, `accuracyReward`, `formatReward`, `combine`
  *
  * `timeseer/series` has the classical analyses one by one.
  */
 
+import type { ExampleSource } from '../datasets/source.ts';
 import type { AskRequest, PolicyAnswer } from './answer/ask.ts';
 import type { OpenOptions } from './answer/open.ts';
+import type { DetectOptions as DetectorOptions } from './detect/detect.ts';
+import type { Detection } from './detect/finding.ts';
 import type { Evidence } from './expcot/evidence.ts';
 import type { AnomalyReport } from './explain/schema.ts';
+import { ConfigError, suggestion } from './ground/errors.ts';
 import type { Picture } from './ground/types.ts';
 import type { EvalRequest, Evaluation } from './run/eval.ts';
 import type { Explained, ExplainRequest } from './run/explain.ts';
 import type { QuickstartResult } from './run/quickstart.ts';
+import type { RlRequest, SftRequest, TrainedPolicy } from './run/train-values.ts';
 
 export { defineTask, type TaskDefinition, type TaskExample, type TaskRequest } from '../datasets/define.ts';
 export { type Affiliation, affiliation } from '../rewards/affiliation.ts';
@@ -32,8 +38,8 @@ export {
 } from '../rewards/define.ts';
 export { accuracyReward, type CombinedReward, combine, formatReward } from '../rewards/reward.ts';
 export {
-  type Detection,
   type DetectorDefinition,
+  type DetectorOutcome,
   defineDetector,
   definePolicy,
   type PolicyDefinition,
@@ -41,6 +47,7 @@ export {
   type PolicyRequest,
   type Question,
 } from './answer/define.ts';
+export type { Finding } from './detect/finding.ts';
 export {
   AdvantageError,
   CheckpointError,
@@ -69,16 +76,34 @@ export type {
 export { pointF1 } from './series/intervals.ts';
 export type { GroupRecord as AdvantageGroup } from './train/advantage.ts';
 export { type AdvantageDefinition, defineAdvantage } from './train/define-advantage.ts';
+export type { Completion, RlMetrics, SftMetrics } from './train/metrics.ts';
 export type {
   AnomalyReport,
   AskRequest,
+  Detection,
   Evaluation,
   Evidence,
+  ExampleSource,
   Explained,
   OpenOptions,
   PolicyAnswer,
   QuickstartResult,
+  RlRequest,
+  SftRequest,
+  TrainedPolicy,
 };
+
+/** @throws ConfigError for options that are no object, or for a key that is none of `known` */
+function checkOptions(name: string, options: unknown, known: readonly string[]): void {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw new ConfigError(`${name}(): options: got ${String(options)}, expected an object`);
+  }
+  const unknown = Object.keys(options).find((key) => !known.includes(key));
+  if (unknown === undefined) return;
+  throw new ConfigError(
+    `${name}(): unknown option ${unknown}.${suggestion(unknown, known)} Known: ${known.join(', ')}`,
+  );
+}
 
 /** A policy, an endpoint, a baseline or a module of the user, opened. */
 export interface OpenedPolicy {
@@ -104,11 +129,37 @@ export interface OpenedPolicy {
  * @throws CheckpointError, ConfigError where nothing is there; EngineError without an engine that computes it
  */
 export async function openPolicy(reference: string, options: OpenOptions = {}): Promise<OpenedPolicy> {
+  checkOptions('openPolicy', options, [
+    'engine',
+    'device',
+    'threads',
+    'dtype',
+    'adapter',
+    'merge',
+    'endpoint',
+    'quiet',
+  ]);
   const [door, { ask }] = await Promise.all([import('./answer/open.ts'), import('./answer/ask.ts')]);
   const answerer = await door.openPolicy(reference, options);
   return {
     name: answerer.name,
-    ask: (request) => ask(answerer, request),
+    ask: async (request) => {
+      checkOptions('ask', request, [
+        ...[
+          'prompt',
+          'system',
+          'pictures',
+          'values',
+          'samples',
+          'temperature',
+          'maxTokens',
+          'seed',
+          'signal',
+          'onText',
+        ],
+      ]);
+      return ask(answerer, request);
+    },
     dispose: () => answerer.dispose(),
   };
 }
@@ -122,6 +173,10 @@ export type ExplainOptions = Partial<Omit<ExplainRequest, 'detect'>> &
  * the policy says that comes with timeseer, as a record, a page and JSON. @throws DataError for a file that cannot be read; others as the command
  */
 export async function explain(file: string, options: ExplainOptions = {}): Promise<Explained> {
+  checkOptions('explain', options, [
+    ...['severity', 'direction', 'relativeFloor', 'absoluteFloor', 'columns', 'time', 'key', 'select', 'tz'],
+    ...['since', 'out', 'policy', 'engine', 'device', 'window', 'overlap'],
+  ]);
   const { explainFile } = await import('./run/explain.ts');
   const {
     since,
@@ -153,7 +208,36 @@ export type EvaluateOptions = Partial<Omit<EvalRequest, 'policy' | 'data'>> & {
 };
 
 /** Evaluates policies on tasks as `timeseer eval` does; one on one is `single`, otherwise a leaderboard. @throws as the command */
-export async function evaluate({ policy, task, ...given }: EvaluateOptions): Promise<Evaluation> {
+export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
+  checkOptions('evaluate', options, [
+    ...[
+      'policy',
+      'task',
+      'adapter',
+      'split',
+      'seed',
+      'count',
+      'length',
+      'input',
+      'digits',
+      'points',
+      'shots',
+    ],
+    ...[
+      'reasoning',
+      'temperature',
+      'samples',
+      'extension',
+      'judge',
+      'reward',
+      'answers',
+      'maxTokens',
+      'workers',
+    ],
+    ...['engine', 'device', 'concurrency', 'requestsPerMinute', 'tokensPerMinute', 'timeout', 'attempts'],
+    ...['prices', 'keyVariable', 'out', 'resume', 'force', 'classical', 'quiet'],
+  ]);
+  const { policy, task, ...given } = options;
   const { runEval } = await import('./run/eval.ts');
   const list = (value: string | readonly string[]): readonly string[] =>
     typeof value === 'string' ? [value] : value;
@@ -177,10 +261,11 @@ export async function evaluate({ policy, task, ...given }: EvaluateOptions): Pro
   } as EvalRequest);
 }
 
-export interface TrainOptions {
+/** Options of `runRecipe`. */
+export interface RunRecipeOptions {
   /** Directory of the run. */
   readonly out: string;
-  /** By name, or path of a .yaml file; `quickstart` when absent. */
+  /** Name of a recipe, or path of a .yaml file. Default: `quickstart`. */
   readonly recipe?: string;
   /** Keys of the recipe with other values: `sft.samples=10000`. */
   readonly set?: readonly string[];
@@ -192,8 +277,18 @@ export interface TrainOptions {
   readonly quiet?: boolean;
 }
 
-/** Trains, evaluates and reports as `timeseer quickstart` does with a recipe. @throws as the command */
-export async function train(options: TrainOptions): Promise<QuickstartResult> {
+/** Trains, evaluates and reports as `timeseer quickstart` does with a recipe, in Workers. @throws as the command */
+export async function runRecipe(options: RunRecipeOptions): Promise<QuickstartResult> {
+  checkOptions('runRecipe', options, [
+    'out',
+    'recipe',
+    'set',
+    'reward',
+    'device',
+    'resume',
+    'force',
+    'quiet',
+  ]);
   const { runQuickstart } = await import('./run/quickstart.ts');
   const {
     out,
@@ -207,6 +302,71 @@ export async function train(options: TrainOptions): Promise<QuickstartResult> {
   } = options;
   const rewards = reward.length === 0 ? [] : [`reward=${JSON.stringify(reward)}`];
   return runQuickstart({ out, recipe, set: [...set, ...rewards], device, resume, force, quiet });
+}
+
+/**
+ * Supervised fine-tuning on expert traces, in this thread: `onStep` receives the metrics of each step as they come. The policy is written to `out`,
+ * or to a temporary directory that is removed when the process ends.
+ * @throws ConfigError for an unknown option or a wrong value; DataError, CheckpointError, EngineError
+ */
+export async function sft(request: SftRequest): Promise<TrainedPolicy> {
+  const { trainSupervised } = await import('./run/train-values.ts');
+  return trainSupervised(request);
+}
+
+/**
+ * Reinforcement learning in this thread, with rewards and advantage estimators as functions. As `sft` otherwise.
+ * @throws as `sft`; RewardError and AdvantageError for a function that throws or returns anything but finite numbers
+ */
+export async function rl(request: RlRequest): Promise<TrainedPolicy> {
+  const { trainByReinforcement } = await import('./run/train-values.ts');
+  return trainByReinforcement(request);
+}
+
+/** Options of `openExamples`. */
+export interface OpenExamplesOptions {
+  /** Default: `test`. */
+  readonly split?: 'train' | 'validation' | 'test';
+  /** Number of examples; of a data set with more, as many are drawn. Default: all of a data set, 100 of a generator. */
+  readonly count?: number;
+  /** Seed of a generator, and of the draw. Default: 42. */
+  readonly seed?: number;
+  /** Points per series of a generator. Default: 1000. */
+  readonly length?: number;
+}
+
+/**
+ * Opens the examples of a generator (`nano5`, `anomllm/trend`, …) or of a data set directory: iterable, and `at(index)`.
+ * @throws ConfigError for an unknown name or option; DataError for a damaged directory
+ */
+export async function openExamples(name: string, options: OpenExamplesOptions = {}): Promise<ExampleSource> {
+  checkOptions('openExamples', options, ['split', 'count', 'seed', 'length']);
+  const { split = 'test', count, seed = 42, length = 1000 } = options;
+  const source = await import('../datasets/source.ts');
+  const limit = count ?? (source.isGenerator(name) ? 100 : undefined);
+  return source.openExamples({ name, split, seed, length, ...(limit === undefined ? {} : { count: limit }) });
+}
+
+/** Options of `detect`. */
+export type DetectOptions = Pick<
+  DetectorOptions,
+  'severity' | 'direction' | 'relativeFloor' | 'absoluteFloor'
+>;
+
+/**
+ * Finds what is unusual in one series by the classical detector: findings by falling severity, and for each sample its score and expected value.
+ * @param values NaN marks a missing one: [N]
+ * @param times ms since 1970, or dates, evenly spaced and ascending; they tell hours, days and weeks: [N]
+ * @throws DataError for values that cannot be judged or times that are uneven; ConfigError for an option out of range
+ */
+export async function detect(
+  values: ArrayLike<number>,
+  times: ArrayLike<number | Date> | null = null,
+  options: DetectOptions = {},
+): Promise<Detection> {
+  checkOptions('detect', options, ['severity', 'direction', 'relativeFloor', 'absoluteFloor']);
+  const { detectValues } = await import('./run/detect.ts');
+  return detectValues(values, times, options);
 }
 
 /** What the classical analyses find in a series, as ExpCoT reads it. @throws DataError for values that cannot be analysed */

@@ -39,7 +39,7 @@ export default defineReward({
     'program.ts',
     `import {
   affiliation, analyse, ConfigError, defineDetector, definePolicy, defineTask, encodePng, type Evaluation, evaluate, explain,
-  type Interval, localisation, openPolicy, pointF1, render, train,
+  type Interval, localisation, openPolicy, pointF1, render, runRecipe,
 } from 'timeseer';
 import { pelt } from 'timeseer/series';
 import brief from './brief.ts';
@@ -79,7 +79,7 @@ try {
 export const later = async (): Promise<readonly [Evaluation, string]> => {
   const policy = await openPolicy('runs/a');
   const [first] = await policy.ask({ prompt: 'What is this?', pictures: [picture] });
-  await train({ out: 'runs/b', reward: ['task', './brief.ts'] });
+  await runRecipe({ out: 'runs/b', reward: ['task', './brief.ts'] });
   await explain('a.csv', { column: 'x' } as never);
   return [await evaluate({ policy: 'runs/a', task: ['ctu'], count: 3 }), first!.text];
 };

@@ -53,7 +53,7 @@ export interface PolicyDefinition extends Common {
 }
 
 /** What a detector finds; the parts of the kind of answer that is asked for. */
-export interface Detection {
+export interface DetectorOutcome {
   /** Half-open [start, end) on the index, in any order; of anomalies. */
   readonly intervals?: readonly Interval[];
   /** Of a classification; of anomalies their kind, `contextual point` when absent. */
@@ -67,7 +67,7 @@ export interface DetectorDefinition extends Common {
   readonly detect: (
     series: Question,
     asked: { readonly kind: Gold['kind']; readonly classes: readonly string[]; readonly signal: AbortSignal },
-  ) => Detection | null | Promise<Detection | null>;
+  ) => DetectorOutcome | null | Promise<DetectorOutcome | null>;
 }
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u;
@@ -209,7 +209,7 @@ export async function hostPolicy(module: ModuleAddress): Promise<HostedPolicy> {
     ? {
         ...common,
         detect: (series, { signal, ...asked }) =>
-          host.call({ kind: 'detect', series, asked }, { signal }) as Promise<Detection | null>,
+          host.call({ kind: 'detect', series, asked }, { signal }) as Promise<DetectorOutcome | null>,
       }
     : {
         ...common,
@@ -227,7 +227,7 @@ const UNNAMED = 'contextual point';
  * @throws DataError, TypeError where it is none
  */
 export function detectedAnswer(
-  found: Detection,
+  found: DetectorOutcome,
   kind: Gold['kind'],
   shape: { readonly length: number; readonly channels: number },
 ): Gold {

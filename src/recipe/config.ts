@@ -81,6 +81,9 @@ function check(tree: unknown, place: (path: Path) => string): Recipe {
   throw new ConfigError(messages.join('\n'), { cause: result.error });
 }
 
+/** The recipe of a tree of settings given in code. @throws ConfigError naming `place` and the key */
+export const recipeOf = (tree: object, place: string): Recipe => check(tree, () => place);
+
 /** A setting as messages repeat it. */
 const brief = (text: string): string => (text.length > 100 ? `${text.slice(0, 97)}...` : text);
 

@@ -3,10 +3,12 @@ import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { type DetectOptions, detect } from '../detect/detect.ts';
+import type { Detection } from '../detect/finding.ts';
 import { buildReport, type ReportSource, reportSource } from '../explain/report.ts';
 import { offsetAt, zoneOffsets } from '../explain/report-time.ts';
 import type { AnomalyReport } from '../explain/schema.ts';
 import { verify } from '../explain/verify.ts';
+import { DataError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
 
 export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock'> {
@@ -96,4 +98,39 @@ export async function detectFile(request: DetectRequest): Promise<Detected> {
   } finally {
     progress?.stop();
   }
+}
+
+/** Share of the step by which times may jitter. */
+const JITTER = 0.1;
+
+/** Step of evenly spaced, ascending times in ms. @throws DataError */
+function evenStep(times: Float64Array, count: number): number {
+  if (times.length !== count)
+    throw new DataError(`times: got ${times.length} for ${count} values; give one for each`);
+  const steps = times.subarray(1).map((time, i) => time - times[i]!);
+  const step = steps.toSorted()[steps.length >> 1]!;
+  const odd = steps.findIndex((one) => !(Math.abs(one - step) <= JITTER * step));
+  if (step > 0 && odd < 0) return step;
+  throw new DataError(
+    `times: entry ${odd + 1} does not follow the one before by the step of ${step} ms; give evenly spaced, ascending times, with NaN ` +
+      'for missing values, or read a file with explain()',
+  );
+}
+
+/**
+ * Detects in one series given as numbers. @param times ms since 1970 or dates; null: not known
+ * @throws DataError for values that cannot be judged or times that are uneven; ConfigError for an option out of range
+ */
+export function detectValues(
+  values: ArrayLike<number>,
+  times: ArrayLike<number | Date> | null,
+  options: Omit<DetectOptions, 'calendar' | 'clock'>,
+): Detection {
+  const series = Float64Array.from(values, (value, i) => {
+    if (typeof value === 'number') return value;
+    throw new DataError(`values: got ${String(value)} at ${i}, expected a number, NaN where missing`);
+  });
+  if (times === null || series.length < 2) return detect(series, options);
+  const time = Float64Array.from(times, Number);
+  return detect(series, { ...options, calendar: calendarOf({ step: evenStep(time, series.length), time }) });
 }

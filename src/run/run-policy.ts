@@ -16,7 +16,7 @@ import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { CARD_FILE, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
 import type { Run } from './run.ts';
-import { nanoCard, trainingTask } from './task.ts';
+import { nanoCard, type TrainingTask, trainingTask } from './task.ts';
 
 function isInside(path: string, directory: string): boolean {
   const inside = relative(resolve(directory), resolve(path));
@@ -70,8 +70,11 @@ export function copyPolicy(from: string, to: string): void {
 const TOKENIZER_CORPUS = 300;
 
 /** The nano tokenizer of a recipe. @throws DataError for training examples that have no trace */
-export function nanoTokenizer(recipe: Recipe, card: PolicyCard): Record<string, unknown> {
-  const task = trainingTask(card, trainingExamples(recipe.data, recipe.seed));
+export const nanoTokenizer = (recipe: Recipe, card: PolicyCard): Record<string, unknown> =>
+  taskTokenizer(trainingTask(card, trainingExamples(recipe.data, recipe.seed)));
+
+/** A small tokenizer from the instructions and traces of a task. @throws DataError for examples that have no trace */
+export function taskTokenizer(task: TrainingTask): Record<string, unknown> {
   const texts: string[] = [];
   for (let i = 0; i < TOKENIZER_CORPUS; i++) {
     const example = task.example(i);

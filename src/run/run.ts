@@ -26,8 +26,8 @@ import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { claimDirectory } from '../ground/lock.ts';
 import { hashesIn } from '../ground/manifest.ts';
-import { workerUrl } from '../ground/paths.ts';
 import { commandLine, say, shellWord } from '../ground/terminal.ts';
+import { moduleAddress } from '../ground/user-module.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
 import { changedKeys, changedRecipe, loadRecipe } from '../recipe/config.ts';
 import type { Recipe } from '../recipe/recipe.ts';
@@ -41,7 +41,7 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
-import { runWorkers } from '../train/worker-group.ts';
+import { checkAdvantage } from '../train/define-advantage.ts';
 import { changesOf, checkAllowed, checkChanges, DATA, isAllowed, recordChanges, told } from './changes.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
@@ -55,7 +55,6 @@ import {
   dataRecordSchema,
 } from './run-data.ts';
 import { checkKept, checkPlace } from './run-policy.ts';
-import type { StageJob, StageNote, StageResult } from './stage.ts';
 import { nanoCard, trainingCard } from './task.ts';
 
 export type TrainingStage = 'sft' | 'rl';
@@ -98,18 +97,6 @@ export interface RunRequest {
   readonly force: boolean;
   /** No progress. */
   readonly quiet: boolean;
-}
-
-/**
- * Loads a user's advantage estimator in a Worker, as training will, so that a fault is found before anything is written.
- * @throws WorkerError with the message of the ConfigError
- */
-async function checkAdvantage(recipe: Pick<Recipe, 'rl'>): Promise<void> {
-  if (typeof recipe.rl.advantage === 'string') return;
-  await runWorkers<StageJob, StageNote, StageResult>({
-    ...{ size: 1, program: workerUrl('./stage-worker', import.meta.url) },
-    ...{ job: { stage: 'check', recipe: { rl: recipe.rl } }, onNote: () => {} },
-  });
 }
 
 export class Run extends RunDirectory {
@@ -220,7 +207,8 @@ export class Run extends RunDirectory {
     const own = name === null && Run.begun(path) && !replace;
     if (name === null && !own) return; // refused by `open`
     const recipe = own ? changedRecipe(new Run(path).recipe, set) : loadRecipe(name!, set);
-    await checkAdvantage(recipe);
+    const { advantage } = recipe.rl;
+    if (typeof advantage !== 'string') await checkAdvantage(moduleAddress(advantage.use, '.'));
     if (recipe.reward === null) return;
     await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);
   }

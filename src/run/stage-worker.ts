@@ -26,7 +26,7 @@ import type { RlRecipe } from '../recipe/recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { writeReference } from '../tasks/reference.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
-import { advantageOf } from '../train/define-advantage.ts';
+import { adapter, advantageOf } from '../train/define-advantage.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
@@ -199,10 +199,7 @@ function save(own: TrainingJob, learner: Learner, card: PolicyCard, at: StageSta
 async function estimatorOf({ advantage }: RlRecipe): Promise<RlOptions['advantage']> {
   if (typeof advantage === 'string') return advantage;
   const address = moduleAddress(advantage.use, '.');
-  return advantageOf(
-    await loadModule(address, 'an advantage estimator made with defineAdvantage'),
-    address.file,
-  );
+  return advantageOf(await loadModule(address, adapter.wanted), address.file);
 }
 
 /** Steps of the stage. */
@@ -353,19 +350,10 @@ function likelihoodsOf(
   });
 }
 
-async function resultOf(): Promise<StageResult> {
-  if (job.stage === 'eval') return answer(job);
-  if (job.stage === 'check') {
-    await estimatorOf(job.recipe.rl);
-    return { steps: 0, complete: true, records: [], likelihoods: [] };
-  }
-  // The log is there by now: a directory that is not, somebody removed.
-  neverRemake(dirname(job.checkpoint));
-  return train(job);
-}
-
 try {
-  post({ kind: 'result', result: await resultOf() });
+  // The log is there by now: a directory that is not, somebody removed.
+  if (job.stage !== 'eval') neverRemake(dirname(job.checkpoint));
+  post({ kind: 'result', result: job.stage === 'eval' ? await answer(job) : await train(job) });
 } catch (error) {
   post({ kind: 'error', error: failureOf(error) });
 }

@@ -103,13 +103,7 @@ export interface EvalJob extends Job {
   readonly streamed?: boolean;
 }
 
-/** Loads the modules of a recipe that run in Workers of a stage, to know that they can be used. */
-export interface CheckJob {
-  readonly stage: 'check';
-  readonly recipe: Pick<Recipe, 'rl'>;
-}
-
-export type StageJob = TrainingJob | EvalJob | CheckJob;
+export type StageJob = TrainingJob | EvalJob;
 
 export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }

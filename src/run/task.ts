@@ -15,6 +15,7 @@ import {
   type DataFacts,
   EpochOrder,
   type ExampleAddress,
+  type ExampleSource,
   isGenerator,
   openExamples,
 } from '../../datasets/source.ts';
@@ -389,8 +390,8 @@ function failureOf(error: unknown, { id }: Example, file: string): unknown {
 }
 
 /**
- * The task over training examples, of which the first `levels` of a generator have traces that tell levels. Of a generator they are fresh, unless the address counts them; a data set on disk is gone through
- * again and again, in an order of its own for every epoch and stage.
+ * The task over training examples, of which the first `levels` of a generator have traces that tell levels. A generator makes fresh ones,
+ * unless the address counts them; others are gone through as by `sourceTask`.
  */
 export function trainingTask(
   card: PolicyCard,
@@ -411,18 +412,38 @@ export function trainingTask(
       },
     };
   }
-  const task = exampleTask(card, { facts, profile: classesOf(set), ...grading, cache: new PictureCache() });
-  const order = new EpochOrder(source.count, address.seed, stage);
+  const stored = card.style === 'full' ? storedTraces(set) : () => null;
+  const { name, seed } = address;
+  return sourceTask(card, source, { name, seed, stage, profile: classesOf(set), stored, ...grading });
+}
+
+export interface SourceOptions extends Pick<TaskParts, 'reading' | 'reward' | 'profile'> {
+  /** Name of the data in messages. */
+  readonly name: string;
+  /** Seed of the order, of which every stage has its own. */
+  readonly seed: number;
+  readonly stage: 'sft' | 'rl';
+  /** Stored expert trace of the example at a place; null where there is none. */
+  readonly stored?: (place: number) => string | null;
+}
+
+/** The task over a fixed number of examples, gone through again and again, in an order of its own for every epoch and stage. */
+export function sourceTask(
+  card: PolicyCard,
+  source: Pick<ExampleSource, 'facts' | 'count' | 'at'>,
+  { name, seed, stage, stored = () => null, ...parts }: SourceOptions,
+): TrainingTask {
+  const task = exampleTask(card, { facts: source.facts, ...parts, cache: new PictureCache() });
+  const order = new EpochOrder(source.count, seed, stage);
   const places = new Map<string, number>();
   const traces = new Map<string, string>();
-  const stored = card.style === 'full' ? storedTraces(set) : () => null;
   return {
     ...task,
     picture: async (example) => {
       try {
         return await task.picture(example);
       } catch (error) {
-        throw failureOf(error, example, address.name);
+        throw failureOf(error, example, name);
       }
     },
     example: (index) => {
@@ -439,7 +460,7 @@ export function trainingTask(
         traces.set(example.id, text);
         return text;
       } catch (error) {
-        throw failureOf(error, example, address.name);
+        throw failureOf(error, example, name);
       }
     },
   };

@@ -1,6 +1,8 @@
 /** Advantage estimators of users: the function that they write, what it receives, and the checks of what it returns. */
 import { AdvantageError, ConfigError } from '../ground/errors.ts';
+import type { ModuleAdapter } from '../ground/module-host.ts';
 import { thrownText } from '../ground/user-code.ts';
+import type { ModuleAddress } from '../ground/user-module.ts';
 import type { GroupRecord, Ranks } from './advantage.ts';
 
 export interface AdvantageDefinition {
@@ -62,6 +64,35 @@ export function advantageOf(value: unknown, file: string): AdvantageDefinition {
   } catch (cause) {
     throw new ConfigError(`${file}: exports no advantage estimator: ${(cause as Error).message}`, { cause });
   }
+}
+
+export const adapter: ModuleAdapter<Pick<AdvantageDefinition, 'name'>, never, never> = {
+  wanted: 'an advantage estimator made with defineAdvantage',
+  open([module]) {
+    const { name } = advantageOf(module!.value, module!.file);
+    return {
+      info: { name },
+      answer: () => {
+        throw new AdvantageError('estimators are called by the Workers that train');
+      },
+    };
+  },
+};
+
+/**
+ * Loads a module in a thread of its own, to know that it can be used before anything is written. Training loads it in each of its Workers, where its
+ * function blocks the step.
+ * @throws ConfigError for a module that cannot be loaded, or exports no estimator
+ */
+export async function checkAdvantage(module: ModuleAddress): Promise<void> {
+  const { ModuleHost } = await import('../ground/module-host.ts');
+  const host = await ModuleHost.open({
+    modules: [module],
+    adapter: import.meta.url,
+    timeLimit: () => 60,
+    failure: (message) => new ConfigError(message),
+  });
+  await host.close();
 }
 
 const ADVICE = 'return one array per group with one finite number per response';
