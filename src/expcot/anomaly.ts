@@ -1,6 +1,6 @@
 /**
  * Traces of anomalies in series as they come: with missing points, and with several channels. The tests need a single whole series: missing
- * points are bridged, and of several channels the one is told in which the anomaly shows best. The cycle test decides where no other
+ * points are bridged, and of several channels the one in which the anomaly shows best is described. The cycle test decides where no other
  * test sees an anomaly, or where it covers the right intervals best.
  */
 import { DataError } from '../ground/errors.ts';
@@ -29,20 +29,24 @@ export function cycleOf(evidence: Evidence, values: Float64Array): CycleTest | n
 }
 
 /** Statements about the cycle test. */
-export const CYCLE_PHRASES = phrasesOf(({ cycle }) => cycle)('cycle test', {
-  opening: [
-    'the typical cycle of {n} samples lies between {n} and {n}; the largest departure from it is {n} at {n}, limit {n} ({n} standard deviations of {n}',
-    ({ period, low, high, peak, peakIndex, threshold, sigma }) => {
-      return [period, low, high, peak, peakIndex, threshold, FLAG_FROM, sigma];
-    },
-  ],
-  recurs: ['what recurs every {n} samples is a longer pattern', ({ recurs }) => [recurs]],
-  flagged: ['flagged: {list}', ({ intervals }) => [intervals]],
-  steps: ['steps there are {n} times the usual ones', ({ speed }) => [speed]],
-  roughness: ['roughness is {n} of that of white noise', ({ whiteness }) => [whiteness]],
-  share: ['a share of {n} lies outside of the range of the cycle', ({ outside }) => [outside]],
-  level: ['the level changes for good by up to {n}', ({ levelChange }) => [levelChange]],
-});
+export const CYCLE_PHRASES = phrasesOf(({ cycle }) => cycle)(
+  'cycle test',
+  {
+    opening: [
+      'the typical cycle of {n} samples lies between {n} and {n}; the largest departure from it is {n} at {n}, limit {n} ({n} standard deviations of {n}',
+      ({ period, low, high, peak, peakIndex, threshold, sigma }) => {
+        return [period, low, high, peak, peakIndex, threshold, FLAG_FROM, sigma];
+      },
+    ],
+    recurs: ['what recurs every {n} samples is a longer pattern', ({ recurs }) => [recurs]],
+    flagged: ['flagged: {list}', ({ intervals }) => [intervals]],
+    steps: ['steps there are {n} times the usual ones', ({ speed }) => [speed]],
+    roughness: ['roughness is {n} of that of white noise', ({ whiteness }) => [whiteness]],
+    share: ['a share of {n} lies outside of the range of the cycle', ({ outside }) => [outside]],
+    level: ['the level changes for good by up to {n}', ({ levelChange }) => [levelChange]],
+  },
+  { opening: 'Cycle test:' },
+);
 const SAYS = CYCLE_PHRASES;
 
 /** States what decides the class. */
@@ -70,17 +74,17 @@ function decidingCycle({ evidence, cycle }: ChannelEvidence): CycleTest | null {
 }
 
 /** The blind trace; the cycle test may decide it. */
-function blindOf(own: ChannelEvidence): Trace {
-  const { evidence } = own;
-  const cycle = decidingCycle(own);
+function blindOf(channel: ChannelEvidence): Trace {
+  const { evidence } = channel;
+  const cycle = decidingCycle(channel);
   if (cycle === null) return blind(evidence);
   const { intervals, class: label } = cycle;
-  const told = {
+  const parts = {
     found: 'The cycle test finds a departure from this pattern.',
     validation: `${report(cycle)} The cycle test decides.`,
     conclusion: `anomalies of class ${label} at ${listIntervals(intervals)}.`,
   };
-  return composeTrace(evidence, told, intervals, label);
+  return composeTrace(evidence, parts, intervals, label);
 }
 
 function coverageByCycle(cycle: CycleTest | null, intervals: readonly Interval[]): number {
@@ -92,26 +96,26 @@ function coverageBy({ evidence, cycle }: ChannelEvidence, intervals: readonly In
   return Math.max(coverageByCycle(cycle, intervals), cite(evidence, intervals).agreement);
 }
 
-/** The trace that teaches; cites the cycle test where it covers the gold intervals (sorted, disjoint) best. */
+/** Writes the teacher trace; cites the cycle test where it covers the gold intervals (sorted, disjoint) best. */
 function teacherOf(
   { evidence, cycle }: ChannelEvidence,
   intervals: readonly Interval[],
   label: AnomalyClass,
 ): Trace {
-  const own = coverageByCycle(cycle, intervals);
-  if (cycle === null || own <= cite(evidence, intervals).agreement)
+  const byCycle = coverageByCycle(cycle, intervals);
+  if (cycle === null || byCycle <= cite(evidence, intervals).agreement)
     return teacher(evidence, intervals, label);
   const doubt =
     cycle.class === label
       ? ''
       : ` By itself it would take the class for ${cycle.class}, which the annotation corrects.`;
   const where = listIntervals(intervals);
-  const told = {
+  const parts = {
     found: `It departs from this pattern at ${where}, like an anomaly of class ${label}.`,
-    validation: `${report(cycle)} The cycle test best supports an anomaly of class ${label} at ${where}, with a ${sayAgreement(own)}.${doubt}`,
+    validation: `${report(cycle)} The cycle test best supports an anomaly of class ${label} at ${where}, with a ${sayAgreement(byCycle)}.${doubt}`,
     conclusion: `anomalies of class ${label} at ${where}.`,
   };
-  return composeTrace(evidence, told, intervals, label);
+  return composeTrace(evidence, parts, intervals, label);
 }
 
 /** A trace, and the channel that it is about. */
@@ -123,7 +127,7 @@ export interface AnomalyTrace extends Trace, ChannelEvidence {
 /** Evidence about a series [N] in which NaN marks missing points. Throws a DataError for no samples, an infinity, no known point. */
 export function analyseWithGaps(values: Float64Array): ChannelEvidence {
   const { values: whole, ...gaps } = bridge(values);
-  // What straight lines put in is no part of what the series is said to be.
+  // Values of straight lines across gaps do not count for the summary.
   const known =
     gaps.missing === 0 ? {} : { summary: summarise(values.filter((value) => !Number.isNaN(value))) };
   const evidence = analyse(whole, { gaps, ...known });
@@ -131,10 +135,10 @@ export function analyseWithGaps(values: Float64Array): ChannelEvidence {
 }
 
 /** Ratio of the deciding test to its threshold: 1 at the threshold; 0 for a normal reading. */
-function strength(own: ChannelEvidence): number {
-  const cycle = decidingCycle(own);
+function strength(channel: ChannelEvidence): number {
+  const cycle = decidingCycle(channel);
   if (cycle !== null) return cycle.peak / cycle.threshold;
-  const { evidence } = own;
+  const { evidence } = channel;
   const { family } = route(evidence);
   if (family === null) return 0;
   if (family === 'range') return evidence.outliers.maxAbsZ / evidence.outliers.extreme;
@@ -174,7 +178,7 @@ export function analyseChannels(
 
 function choose(
   analysed: readonly ChannelEvidence[],
-  merit: (own: ChannelEvidence) => number,
+  merit: (channel: ChannelEvidence) => number,
 ): ChannelEvidence & { readonly channel: number } {
   if (analysed.length === 1) return { ...analysed[0]!, channel: 0 };
   const merits = analysed.map(merit);
@@ -183,9 +187,9 @@ function choose(
 }
 
 /** A kind for intervals whose data set names none. */
-function kindOf(own: ChannelEvidence, intervals: readonly Interval[]): AnomalyClass {
+function kindOf(channel: ChannelEvidence, intervals: readonly Interval[]): AnomalyClass {
   if (intervals.length === 0) return 'normal';
-  const { class: read } = blindOf(own);
+  const { class: read } = blindOf(channel);
   return read === 'normal' ? 'contextual point' : read;
 }
 
@@ -211,7 +215,7 @@ export function blindAnomaly(analysed: readonly ChannelEvidence[], names: readon
 }
 
 /**
- * The trace that teaches, of channels [C] and their names (training split only): of several the one is told whose evidence covers the
+ * Writes the teacher trace of channels [C] and their names (training split only): of several the one is described whose evidence covers the
  * gold intervals (sorted, disjoint) best; of a normal series the one that departs most. Where the data do not name the kind (null), the
  * blind reading's is taken, or `contextual point` where that finds nothing.
  */
@@ -221,8 +225,8 @@ export function teacherAnomaly(
   intervals: readonly Interval[],
   label: AnomalyClass | null,
 ): AnomalyTrace {
-  const merit = (own: ChannelEvidence): number =>
-    intervals.length === 0 ? strength(own) : coverageBy(own, intervals);
+  const merit = (channel: ChannelEvidence): number =>
+    intervals.length === 0 ? strength(channel) : coverageBy(channel, intervals);
   const chosen = choose(analysed, merit);
   return about(teacherOf(chosen, intervals, label ?? kindOf(chosen, intervals)), chosen, names);
 }

@@ -96,16 +96,19 @@ export class ClassEvidence {
     return profile.features
       .flatMap((feature, f): Comparison[] => {
         const value = this.values[f]!;
-        const [own, rival] = [a.means[f]!, b.means[f]!];
+        const [mean, rival] = [a.means[f]!, b.means[f]!];
         if (feature.ratio < CITABLE_RATIO || feature.within === 0) return [];
-        if (own === null || rival === null || Number.isNaN(value)) return [];
+        if (mean === null || rival === null || Number.isNaN(value)) return [];
         const place = toScale(feature, value);
-        if (Math.abs(own - rival) < LEAST_DISTANCE * feature.within) return [];
+        if (Math.abs(mean - rival) < LEAST_DISTANCE * feature.within) return [];
         const reach = MOST_OUTSIDE * feature.within;
-        const bounded = Math.max(Math.min(own, rival) - reach, Math.min(Math.max(own, rival) + reach, place));
-        const gain = ((bounded - rival) ** 2 - (bounded - own) ** 2) / (2 * feature.within ** 2);
+        const bounded = Math.max(
+          Math.min(mean, rival) - reach,
+          Math.min(Math.max(mean, rival) + reach, place),
+        );
+        const gain = ((bounded - rival) ** 2 - (bounded - mean) ** 2) / (2 * feature.within ** 2);
         const { key, says, family } = feature;
-        const [typical, rivals] = [fromScale(feature, own), fromScale(feature, rival)];
+        const [typical, rivals] = [fromScale(feature, mean), fromScale(feature, rival)];
         return [{ key, says, value, one: typical, other: rivals, gain, family }];
       })
       .sort((x, y) => y.gain - x.gain);
@@ -213,8 +216,11 @@ export const CLASS_PHRASES = {
         'Correlation between the channels: {pairs}',
         (view) => [
           pairsOf(view.names.length).map(([a, b]) => {
-            const [one, other] = [view.names[a], view.names[b]];
-            return [`${one} and ${other}`, featureOf(view, `${one}~${other}.${PAIR_KIND.key}`)] as const;
+            const [first, second] = [view.names[a], view.names[b]];
+            return [
+              `${first} and ${second}`,
+              featureOf(view, `${first}~${second}.${PAIR_KIND.key}`),
+            ] as const;
           }),
         ],
       ],
@@ -233,11 +239,11 @@ export const CLASS_PHRASES = {
       ],
       feature: [
         'the {label} is {n}, where {name} has {n} and {name} {n}',
-        ({ classes, features }, [label, , one, , other]) => {
+        ({ classes, features }, [label, , name, , rival]) => {
           const feature = features.find(({ says }) => says === label);
           if (feature === undefined) return [null, null, null, null, null, null];
-          const [typical, rivals] = [one, other].map((name) =>
-            typicalOf(classes?.profile, feature.key, name),
+          const [typical, rivals] = [name, rival].map((named) =>
+            typicalOf(classes?.profile, feature.key, named),
           );
           return [null, feature.value, null, typical!, null, rivals!];
         },
@@ -326,11 +332,11 @@ function weigh(
   ];
   if (cited.length === 0) sentences.push(`No feature by itself speaks for ${name}.`);
   else {
-    sentences.push(`For ${name}: ${cited.map((one) => cite(one, name, rival)).join('; ')}.`);
+    sentences.push(`For ${name}: ${cited.map((feature) => cite(feature, name, rival)).join('; ')}.`);
   }
   if (dissent.length > 0) {
     sentences.push(
-      `Against it, nearer to ${rival}: ${dissent.map((one) => cite(one, name, rival)).join('; ')}.`,
+      `Against it, nearer to ${rival}: ${dissent.map((feature) => cite(feature, name, rival)).join('; ')}.`,
     );
   }
   return { text: sentences.join(' '), cited, dissent };

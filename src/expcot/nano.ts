@@ -44,7 +44,7 @@ export interface NanoOptions {
   readonly cells?: number;
   /** Coordinate steps along the series: one per sample at most; default 100. */
   readonly steps?: number;
-  /** The scan tells the level of cells without anomaly, see `levelScan`: where the generator says what it knows; default false. */
+  /** Show the level of cells without anomaly (`levelScan`), for generators that give facts. Default: false. */
   readonly levels?: boolean;
 }
 
@@ -64,7 +64,7 @@ const CITED: Readonly<Record<Family | 'none', string>> = {
   none: '; no test',
 };
 
-/** Coordinate steps along a series unless told otherwise. */
+/** Default number of coordinate steps along a series. */
 const STEPS = 100;
 
 /**
@@ -134,7 +134,7 @@ export function levelScan(values: Float64Array, intervals: readonly Interval[], 
     .join('');
 }
 
-/** Even samples, fewer words to learn, where the spectrum tells no neighbours apart (a sample is a bin from √N on); whole ones below. */
+/** Rounds to even samples, fewer words to learn, where the spectrum does not separate neighbours (a sample is a bin from √N on); whole ones below. */
 const roundPeriod = (period: number, length: number): number =>
   period * period < length ? Math.max(2, Math.round(period)) : 2 * Math.round(period / 2);
 
@@ -181,7 +181,7 @@ function directionOf({ kind, observed, unmodified }: DepartureFacts): string {
   return observed[1] > unmodified[1] ? ' up' : ' down';
 }
 
-/** Statements of short traces about a series whose generator says how it departs. */
+/** Statements of short traces about a series whose generator gives facts. */
 export const NANO_PHRASES = phrasesOf((view) => view)('departure', {
   departure: [
     `{${DEPARTURE_KINDS.join('|')}}{ up| down|} {int} sd`,
@@ -197,7 +197,7 @@ export const NANO_PHRASES = phrasesOf((view) => view)('departure', {
 });
 
 /**
- * The short target of a series whose generator says what it is made of and how it departs: what it is, its shortest cycle in samples to two digits, the scan,
+ * Writes the short target of a series whose generator gives facts: what it is made of, its shortest cycle in samples to two digits, the scan,
  * and each departure with its kind, direction and size in standard deviations of what cannot be foretold.
  *
  *   <think>cycle with trend; period 24; scan ..(#)...o....; level shift up 4 sd; spike 20 sd</think><answer>[[140, 220], [412, 413]]</answer><class>trend</class>
@@ -215,7 +215,7 @@ export function nanoFactsTeacher(
   const has = (name: string): boolean => facts.components.includes(name);
   const main = MADE_OF.find(([component]) => has(component))?.[1] ?? 'noise';
   const slow = has('trend') || has('drift') ? ' with trend' : '';
-  const period = facts.periods.find((one) => one >= 4 && 2 * one <= length);
+  const period = facts.periods.find((samples) => samples >= 4 && 2 * samples <= length);
   const cycle = period === undefined ? '' : `; period ${Number(period.toPrecision(2))}`;
   const departures = facts.departures.map(
     (departure) =>

@@ -101,9 +101,9 @@ export function isInside([start, end]: Interval, length: number): boolean {
 /** Outliers of a range test that neither the tail of the series nor its pattern explains. */
 function genuine(evidence: Evidence, test: 'range' | 'outliers'): readonly Interval[] {
   const { rest } = evidence.recurrence[test];
-  const found = evidence.tails[test].beyond.filter((interval) => rest.includes(interval));
+  const outliers = evidence.tails[test].beyond.filter((interval) => rest.includes(interval));
   // What most of the series does is no outlier, wherever the moments of the rest may lie.
-  return coverage(found) > evidence.length / 2 ? [] : found;
+  return coverage(outliers) > evidence.length / 2 ? [] : outliers;
 }
 
 /** True for the stretch of a slow curve that is far rougher than the noise of the series. */
@@ -207,10 +207,10 @@ export function cite(evidence: Evidence, intervals: readonly Interval[]): Citati
   const dissent: Family[] = [];
   for (const family of FAMILIES) {
     const flags = evidence.intervals(family).length > 0;
-    const own =
+    const candidate =
       intervals.length === 0 ? { agreement: 0, clipped: false } : agreementOf(evidence, family, intervals);
-    if (own.agreement === 0 && flags) dissent.push(family);
-    if (own.agreement > best.agreement) best = { family, ...own };
+    if (candidate.agreement === 0 && flags) dissent.push(family);
+    if (candidate.agreement > best.agreement) best = { family, ...candidate };
   }
   return { ...best, dissent };
 }

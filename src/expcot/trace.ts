@@ -1,7 +1,7 @@
 /**
  * Evidence written as an expert chain of thought (AnomSeer, ExpCoT): Observation, Reasoning & Validation, Conclusion, then the
  * answer. Every number in a trace is a number of the evidence (or of the gold annotation, in the teacher's), rounded; a
- * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
+ * threshold is reported as passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
 import type { AnomalyClass, Interval } from '../ground/types.ts';
 import { pointF1 } from '../series/intervals.ts';
@@ -18,7 +18,7 @@ import { formatNumber, listIntervals, phrasesOf } from './phrase.ts';
 import { type Aside, type Citation, cite, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
 import { FEWEST_CYCLES } from './shape.ts';
 
-/** Raised with every change of what a trace says of the same example: its words, its numbers, what it cites. */
+/** Version of the traces, raised with every change of their words, numbers or citations. */
 export const TRACE_VERSION = 5;
 
 /** A trace and what it concludes. */
@@ -73,28 +73,36 @@ const RANGE = phrasesOf(({ evidence }) => evidence.range)(
   },
   { opening: 'Range test:' },
 );
-const TREND = phrasesOf(({ evidence }) => evidence.trend)('trend test', {
-  slope: [
-    'departs by up to {n} from its mean {n}, limit {n}',
-    (test) => [test.peak, test.mean, test.threshold],
-  ],
-  beyond: ['beyond it: {list}', (test) => [test.intervals]],
-});
-const FREQUENCY = phrasesOf(({ evidence }) => evidence.frequency)('frequency test', {
-  windows: [
-    'the period in windows of {n} averages {n} with standard deviation {n}',
-    (test) => [test.window, test.mean, test.std],
-  ],
-  stable: ['below {n}: stable', (test) => (test.stable ? [test.stableBelow] : null)],
-  none: [
-    'no window departs by more than {n}',
-    (test) => (test.intervals.length === 0 ? [test.threshold] : null),
-  ],
-  cover: [
-    'depart by more than {n}, to {n}, cover {list}',
-    (test) => [test.threshold, test.extreme, test.intervals],
-  ],
-});
+const TREND = phrasesOf(({ evidence }) => evidence.trend)(
+  'trend test',
+  {
+    slope: [
+      'departs by up to {n} from its mean {n}, limit {n}',
+      (test) => [test.peak, test.mean, test.threshold],
+    ],
+    beyond: ['beyond it: {list}', (test) => [test.intervals]],
+  },
+  { opening: 'Trend test:' },
+);
+const FREQUENCY = phrasesOf(({ evidence }) => evidence.frequency)(
+  'frequency test',
+  {
+    windows: [
+      'the period in windows of {n} averages {n} with standard deviation {n}',
+      (test) => [test.window, test.mean, test.std],
+    ],
+    stable: ['below {n}: stable', (test) => (test.stable ? [test.stableBelow] : null)],
+    none: [
+      'no window departs by more than {n}',
+      (test) => (test.intervals.length === 0 ? [test.threshold] : null),
+    ],
+    cover: [
+      'depart by more than {n}, to {n}, cover {list}',
+      (test) => [test.threshold, test.extreme, test.intervals],
+    ],
+  },
+  { opening: 'Frequency test:' },
+);
 const PROFILE = phrasesOf(({ evidence }) => evidence.profile)(
   'matrix profile',
   {
@@ -238,13 +246,13 @@ function report(evidence: Evidence, family: Family): string {
 /** The response of three parts: an observation that ends with `found`, all tests and `validation`, `conclusion`. */
 export function composeTrace(
   evidence: Evidence,
-  told: { readonly found: string; readonly validation: string; readonly conclusion: string },
+  parts: { readonly found: string; readonly validation: string; readonly conclusion: string },
   intervals: readonly Interval[],
   label: AnomalyClass,
   cited: Family | null = null,
 ): Trace {
   const tests = FAMILIES.map((family) => report(evidence, family)).join(' ');
-  const think = `Observation: ${observe(evidence)} ${told.found}\nReasoning & Validation: ${tests} ${told.validation}\nConclusion: ${told.conclusion}`;
+  const think = `Observation: ${observe(evidence)} ${parts.found}\nReasoning & Validation: ${tests} ${parts.validation}\nConclusion: ${parts.conclusion}`;
   return { text: formatResponse(think, intervals, label), think, intervals, class: label, cited };
 }
 
@@ -276,8 +284,8 @@ function validate(
 }
 
 /**
- * The trace that teaches (training split only): states the gold intervals (sorted, disjoint) and class in all three parts,
- * cites the family whose evidence covers them best, and says where the evidence disagrees.
+ * Writes the teacher trace (training split only): states the gold intervals (sorted, disjoint) and class in all three parts,
+ * cites the family whose evidence covers them best, and reports where the evidence disagrees.
  */
 export function teacher(evidence: Evidence, intervals: readonly Interval[], label: AnomalyClass): Trace {
   const citation = cite(evidence, intervals);

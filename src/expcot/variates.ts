@@ -1,7 +1,7 @@
 /**
  * Evidence for which variates of a series are unlike the others: how far each one lies from the middle of the group in the shape of
  * its cycle, in its spectrum and in its autocorrelation. Level, size, phase and speed of a wave do not count. Computed from values alone,
- * and told as an expert chain of thought.
+ * and written as an expert chain of thought.
  */
 import { DataError } from '../ground/errors.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
@@ -123,8 +123,8 @@ function meanCycle(standard: Float64Array, period: number, phase: number): Float
     weights[(left + 1) % PHASES]! += part;
   });
   // A cycle has no ends: gaps are bridged with the cycle before and after.
-  const one = sums.map((sum, bin) => (weights[bin]! < 1e-9 ? Number.NaN : sum / weights[bin]!));
-  return bridge(Float64Array.from([...one, ...one, ...one])).values.slice(PHASES, 2 * PHASES);
+  const cycle = sums.map((sum, bin) => (weights[bin]! < 1e-9 ? Number.NaN : sum / weights[bin]!));
+  return bridge(Float64Array.from([...cycle, ...cycle, ...cycle])).values.slice(PHASES, 2 * PHASES);
 }
 
 /** Autocorrelation at LAGS equal steps over two periods, linear between whole lags, 0 beyond the series. */
@@ -158,9 +158,9 @@ function read(distance: readonly number[]): VariateReading {
   let factor = 0;
   for (let k = 0; k < half && distance[order[k]!]! >= LEAST_DISTANT; k++) {
     const below = distance[order[k + 1]!]!;
-    const own = below === 0 ? Number.MAX_VALUE : distance[order[k]!]! / below;
-    if (own > factor) {
-      factor = own;
+    const step = below === 0 ? Number.MAX_VALUE : distance[order[k]!]! / below;
+    if (step > factor) {
+      factor = step;
       count = k + 1;
     }
   }
@@ -193,8 +193,8 @@ export function analyseVariates(channels: readonly Float64Array[]): VariatesEvid
   const described = bridged.map(({ values }) => describe(values));
   const shape = distances(described.map(({ cycle }) => cycle));
   const spectra = distances(described.map(({ amplitudes }) => amplitudes));
-  const correlations = distances(described.map((own) => own.correlations));
-  const total = shape.map((own, id) => own + spectra[id]! + correlations[id]!);
+  const correlations = distances(described.map((variate) => variate.correlations));
+  const total = shape.map((distance, id) => distance + spectra[id]! + correlations[id]!);
   const variates = described.map(({ period }, id): VariateEvidence => {
     return {
       id,
@@ -211,13 +211,13 @@ export function analyseVariates(channels: readonly Float64Array[]): VariatesEvid
     variates,
     distance: median(Float64Array.from(total)),
     period: median(Float64Array.from(described, ({ period }) => period)),
-    missing: bridged.reduce((sum, own) => sum + own.missing, 0),
-    longest: Math.max(...bridged.map((own) => own.longest)),
+    missing: bridged.reduce((sum, { missing }) => sum + missing, 0),
+    longest: Math.max(...bridged.map(({ longest }) => longest)),
     reading: read(total),
   };
 }
 
-// The trace: every number is one of the evidence, rounded; a variate is said to stand apart only where the rule finds it so.
+// The trace: every number is one of the evidence, rounded; a variate is reported as different only where the rule finds it so.
 
 export interface VariatesTrace {
   /** The whole response: `<think>…</think><answer>[ids]</answer>`. */
@@ -226,8 +226,8 @@ export interface VariatesTrace {
   readonly variates: readonly number[]; // ascending
 }
 
-/** Variates whose distances are told one by one. */
-const MOST_TOLD = 6;
+/** Maximum number of variates whose distances are listed. */
+const MOST_LISTED = 6;
 
 /** Statements about variates. */
 export const VARIATE_PHRASES = phrasesOf(({ variates }) => variates)(
@@ -283,12 +283,12 @@ const tell = ({
 
 function compose(
   evidence: VariatesEvidence,
-  told: readonly VariateEvidence[],
+  listed: readonly VariateEvidence[],
   verdict: string,
   ids: readonly number[],
 ): VariatesTrace {
-  const shown = told.slice(0, MOST_TOLD).map(tell);
-  const rest = told.length > MOST_TOLD ? `; and others, ${told.length} in all` : '';
+  const shown = listed.slice(0, MOST_LISTED).map(tell);
+  const rest = listed.length > MOST_LISTED ? `; and others, ${listed.length} in all` : '';
   const reasoning = `Each variate is compared with the middle of the group, whatever its level, size, phase and speed: the shape of its mean cycle, the amplitudes of its harmonics, its autocorrelation over two periods. The three distances ${SAYS.middle.of(evidence)}. Told in particular: ${shown.join('; ')}${rest}. ${verdict}`;
   const conclusion = ids.length === 0 ? 'no variate is anomalous.' : `anomalous: ${names(ids)}.`;
   const think = `Observation: ${observe(evidence)}\nReasoning & Validation: ${reasoning}\nConclusion: ${conclusion}`;
@@ -314,7 +314,7 @@ export function blindVariates(evidence: VariatesEvidence): VariatesTrace {
 }
 
 /**
- * The trace that teaches (training split only): concludes the gold variates (ascending), tells their distances, and says which of them
+ * Writes the teacher trace (training split only): concludes the gold variates (ascending), lists their distances, and reports which of them
  * the evidence does not set apart, and what it sets apart besides. Throws a DataError for a variate that is not there.
  */
 export function teacherVariates(evidence: VariatesEvidence, gold: readonly number[]): VariatesTrace {
@@ -322,10 +322,10 @@ export function teacherVariates(evidence: VariatesEvidence, gold: readonly numbe
   if (unknown !== undefined) {
     throw new DataError(`variate ${unknown}: the series has ${evidence.variates.length}, counted from 0`);
   }
-  const found = evidence.reading.variates;
-  const missed = gold.filter((id) => !found.includes(id));
-  const extra = found.filter((id) => !gold.includes(id));
-  const told = byRank(evidence).filter(
+  const outliers = evidence.reading.variates;
+  const missed = gold.filter((id) => !outliers.includes(id));
+  const extra = outliers.filter((id) => !gold.includes(id));
+  const listed = byRank(evidence).filter(
     ({ id, rank }) => gold.includes(id) || extra.includes(id) || rank === 1,
   );
   const sentences = [verdictOf(evidence)];
@@ -340,7 +340,7 @@ export function teacherVariates(evidence: VariatesEvidence, gold: readonly numbe
     );
   }
   if (missed.length === 0 && extra.length === 0) sentences.push('This agrees with what the curves show.');
-  return compose(evidence, told, sentences.join(' '), gold);
+  return compose(evidence, listed, sentences.join(' '), gold);
 }
 
 function sentenceCase(text: string): string {
