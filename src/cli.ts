@@ -65,7 +65,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/plan.ts')).plan,
   ),
   reward: lazy(
-    'Check a reward: what it makes of right, wrong and senseless answers',
+    'Check a reward function on correct, wrong and malformed answers',
     async () => (await import('./commands/reward.ts')).rewardCommand,
   ),
   sft: lazy(

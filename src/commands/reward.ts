@@ -1,9 +1,10 @@
-/** `timeseer reward check`: what rewards make of responses whose worth is known. */
+/** `timeseer reward check`: checks rewards on responses of known worth. */
 
 import type { CommandModule } from 'yargs';
 import { REWARDS } from '../../rewards/registry.ts';
 import { choiceHelp } from '../ground/choice.ts';
 import { ConfigError } from '../ground/errors.ts';
+import { ReadingNote } from '../ground/progress.ts';
 import { columns, print, printJson } from '../ground/terminal.ts';
 
 export interface RewardCheckArguments {
@@ -17,38 +18,49 @@ export interface RewardCheckArguments {
 
 const shown = (value: number | null): string => (value === null ? '–' : value.toFixed(3));
 
-/** Runs the command; exit code 1 where the reward does what none should. @throws as `checkReward` */
+const FAULTS = { error: 'fails', gold: 'above gold', tie: 'ties with gold', random: 'random' };
+const share = (count: number, total: number): string => (count === 0 ? '' : `${count} of ${total}`);
+
+/** Runs the command; exit code 1 where the reward is at fault. @throws as `checkReward` */
 async function runCheck({ rewards, data, count, length, seed, json }: RewardCheckArguments): Promise<void> {
   const [{ checkReward }, { changedRecipe, defaultRecipe }] = await Promise.all([
     import('../run/reward-check.ts'),
     import('../recipe/config.ts'),
   ]);
   const { reward } = changedRecipe(defaultRecipe(), [`reward=${JSON.stringify(rewards)}`]);
-  const found = await checkReward(reward!, { name: data, split: 'train', seed, length, count });
-  if (found.violations.length > 0) process.exitCode = 1;
+  const address = { name: data, split: 'train', seed, length, count } as const;
+  const note = new ReadingNote({ label: 'answers', verb: 'scoring', silent: json });
+  note.start();
+  const result = await checkReward(reward!, address, undefined, (name, done, total) => {
+    note.detail = `at ${name}, case ${done + 1} of ${total}`;
+  }).finally(() => note.stop());
+  if (result.violations.length > 0) process.exitCode = 1;
   if (json) {
-    printJson(found);
+    printJson(result);
     return;
   }
   const table = columns([
-    ['answer', '', 'mean', 'least', 'most', 'no reward', 'ms'],
-    ...found.cases.map(({ name, kind, responses, missing, mean, least, most, milliseconds }) => [
+    ['answer', '', 'mean', 'least', 'most', 'no reward', 'failed', 'ms'],
+    ...result.cases.map(({ name, kind, responses, missing, failed, mean, least, most, milliseconds }) => [
       ...[kind === name ? '' : kind, name, shown(mean), shown(least), shown(most)],
-      ...[missing === 0 ? '' : `${missing} of ${responses}`, milliseconds.toFixed(2)],
+      ...[share(missing, responses), share(failed, responses), milliseconds.toFixed(2)],
     ]),
   ]);
-  const faults = found.violations.map(
-    ({ kind, case: name, example, message }) =>
-      `${{ error: 'fails', gold: 'above gold', random: 'random' }[kind]}: ${name}${example === null ? '' : `, ${example}`}: ${message}`,
-  );
+  const faults = result.violations.map(({ kind, case: name, example, examples, message }) => {
+    const more = examples === 1 ? '' : ` and ${examples - 1} more`;
+    return `${FAULTS[kind]}: ${name}, ${example}${more}: ${message}`;
+  });
+  const { length: unchecked } = result.unchecked;
+  if (unchecked > 0)
+    faults.push(`${unchecked} more sorts of answers were not checked: each would take as long`);
   print(`${table}\n`);
-  print(faults.length === 0 ? `no fault on ${found.examples} examples of ${data}` : faults.join('\n'));
+  print(faults.length === 0 ? `no fault on ${result.examples} examples of ${data}` : faults.join('\n'));
 }
 
 const check: CommandModule<object, RewardCheckArguments> = {
   command: 'check <rewards..>',
   describe:
-    'Score gold answers, answers with one thing wrong, and garbage; exit code 1 where a reward is at fault',
+    'Score gold answers, answers with one thing wrong, and malformed text; exit code 1 where a reward is at fault',
   builder: (yargs) =>
     yargs
       .positional('rewards', {
@@ -68,13 +80,13 @@ const check: CommandModule<object, RewardCheckArguments> = {
         type: 'number',
         default: 1000,
         requiresArg: true,
-        describe: 'Points of a generator',
+        describe: 'Points of a generated series',
       })
       .option('seed', {
         type: 'number',
         default: 42,
         requiresArg: true,
-        describe: 'Of generated or drawn examples',
+        describe: 'Seed of generated or drawn examples',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print all as JSON' })
       .example('$0 reward check ./brief.ts', 'A table of scores, and what is wrong with the reward')
@@ -84,8 +96,8 @@ const check: CommandModule<object, RewardCheckArguments> = {
       )
       .epilogue(
         'At fault is a reward that throws, has no answer in time, returns anything but one finite number or null, scores the same ' +
-          'response differently, or gives another answer more than the gold one. A reward that is meant to stand beside the one of the task, ' +
-          'such as brevity, may do the last alone: check both together.',
+          'response differently, or gives a worse answer as much as the gold answer or more. A reward that grades one thing alone, such ' +
+          'as brevity or the format, ties by design: check it together with task, as it will be used.',
       ) as never,
   handler: runCheck,
 };
@@ -100,7 +112,7 @@ const nothing: CommandModule = {
 
 export const rewardCommand: CommandModule = {
   command: 'reward <command>',
-  describe: 'Check a reward: what it makes of right, wrong and senseless answers',
+  describe: 'Check a reward function on correct, wrong and malformed answers',
   builder: (yargs) =>
     yargs
       .command(check)

@@ -1,4 +1,4 @@
-/** What rewards make of responses whose worth is known: gold answers, answers a little or wholly wrong, and what is no answer. */
+/** Checks rewards on responses of known worth: gold answers, answers with one thing wrong, and malformed text. */
 import { performance } from 'node:perf_hooks';
 import { isDeepStrictEqual } from 'node:util';
 import { lengthOf } from '../../datasets/example.ts';
@@ -9,7 +9,7 @@ import { defaultRecipe, type Recipe } from '../recipe/recipe.ts';
 import { goldResponse, mayChoose, parseResponse } from '../tasks/kinds.ts';
 import { openRewards } from './rewards.ts';
 
-/** What a response stands for in the check. */
+/** Worth of a response in the check. */
 export type CaseKind = 'gold' | 'perturbed' | 'garbage';
 
 /** Responses of one sort, to all examples that there is one for. */
@@ -17,9 +17,11 @@ export interface CheckedCase {
   readonly name: string;
   readonly kind: CaseKind;
   readonly responses: number;
-  /** Responses that the reward does not apply to. */
+  /** Number of responses that the reward does not apply to. */
   readonly missing: number;
-  /** Of the rewards; null where there is none. */
+  /** Number of responses that it failed on. */
+  readonly failed: number;
+  /** Mean of the rewards; null where there is none. */
   readonly mean: number | null;
   readonly least: number | null;
   readonly most: number | null;
@@ -29,12 +31,15 @@ export interface CheckedCase {
 
 export interface Violation {
   /**
-   * `error`: the reward threw, had no answer in time, or returned something else than one finite number; `gold`: another response
-   * earns more than the gold answer; `random`: the same response has another score the second time.
+   * `error`: the reward threw, had no answer in time, or returned anything but one finite number; `gold`: another response earns more
+   * than the gold answer; `tie`: a response that is worse earns as much; `random`: a response has another score the second time.
    */
-  readonly kind: 'error' | 'gold' | 'random';
+  readonly kind: 'error' | 'gold' | 'tie' | 'random';
   readonly case: string;
-  readonly example: string | null;
+  /** First of the examples. */
+  readonly example: string;
+  /** Number of examples. */
+  readonly examples: number;
   readonly message: string;
 }
 
@@ -43,6 +48,8 @@ export interface RewardCheck {
   readonly data: string;
   readonly examples: number;
   readonly cases: readonly CheckedCase[];
+  /** Cases that were not scored because a call before them had no answer in time. */
+  readonly unchecked: readonly string[];
   readonly violations: readonly Violation[];
 }
 
@@ -82,7 +89,7 @@ function otherIntervals(intervals: readonly Interval[], length: number): Record<
   const half = ([start, end]: Interval): number => Math.max(1, (end - start) / 2);
   return {
     shifted: clip(
-      intervals.map((one) => [one[0] + half(one), one[1] + half(one)]),
+      intervals.map((interval) => [interval[0] + half(interval), interval[1] + half(interval)]),
       length,
     ),
     widened: clip(
@@ -90,7 +97,7 @@ function otherIntervals(intervals: readonly Interval[], length: number): Record<
       length,
     ),
     halved: clip(
-      intervals.map((one) => [one[0], one[1] - half(one)]),
+      intervals.map((interval) => [interval[0], interval[1] - half(interval)]),
       length,
     ),
     dropped: [],
@@ -98,7 +105,7 @@ function otherIntervals(intervals: readonly Interval[], length: number): Record<
   };
 }
 
-/** Gold answers with one thing wrong, by what it is. */
+/** Gold answers with one thing wrong, by name. */
 function perturbed(
   gold: Gold,
   { channels, ...example }: Example,
@@ -122,24 +129,27 @@ function perturbed(
     }
     if (gold.variates.length > 0) out['a variate too few'] = { ...gold, variates: gold.variates.slice(1) };
   }
-  return out;
+  // An interval of the whole series cannot be widened.
+  return Object.fromEntries(Object.entries(out).filter(([, other]) => !isDeepStrictEqual(other, gold)));
 }
 
-interface Asked {
+interface Response {
   readonly example: Example;
   readonly text: string;
 }
 
+interface Case {
+  readonly kind: CaseKind;
+  readonly responses: Response[];
+}
+
 /** The responses of every case, by its name; the gold answers first. */
-function casesOf(
-  examples: readonly Example[],
-  { classes }: DataFacts,
-): Map<string, { kind: CaseKind; asked: Asked[] }> {
-  const out = new Map<string, { kind: CaseKind; asked: Asked[] }>();
+function casesOf(examples: readonly Example[], { classes }: DataFacts): Map<string, Case> {
+  const cases = new Map<string, Case>();
   const add = (name: string, kind: CaseKind, example: Example, text: string): void => {
-    const one = out.get(name) ?? { kind, asked: [] };
-    one.asked.push({ example, text });
-    out.set(name, one);
+    const entry = cases.get(name) ?? { kind, responses: [] };
+    entry.responses.push({ example, text });
+    cases.set(name, entry);
   };
   for (const example of examples) add('gold', 'gold', example, goldResponse(example.gold, THINK));
   for (const example of examples) {
@@ -150,83 +160,98 @@ function casesOf(
   for (const [name, text] of Object.entries(GARBAGE)) {
     for (const example of examples) add(name, 'garbage', example, text);
   }
-  return out;
+  return cases;
 }
 
+/** Score of a response, null where the reward does not apply, or the error of a reward that failed. */
+type Outcome = Score | null | TimeseerError;
+
+const totalOf = (outcome: Outcome): number | null =>
+  outcome === null || outcome instanceof TimeseerError ? null : outcome.total;
+
 /**
- * Checks rewards, by name or file, combined as reinforcement combines them, on examples of a data set.
+ * Checks rewards, by name or file, combined as reinforcement combines them, on examples of a data set. Ends at a call without an answer
+ * in time: every other would take as long.
+ * @param onProgress receives the case that is being scored, and the number of those before it and of all
  * @throws ConfigError for a reward that cannot be opened; DataError for data that cannot be read
  */
 export async function checkReward(
   rewards: NonNullable<Recipe['reward']>,
   address: ExampleAddress,
   options: Recipe['rl']['reward'] = defaultRecipe().rl.reward,
+  onProgress: (name: string, done: number, total: number) => void = () => {},
 ): Promise<RewardCheck> {
   const source = openExamples(address);
   const { facts } = source;
   const examples = [...source];
   const opened = await openRewards(rewards, facts.kind, options);
-  const cases: CheckedCase[] = [];
+  const checked: CheckedCase[] = [];
   const violations: Violation[] = [];
-  const best = new Map<Example, number>();
-  const scored = ({ example, text }: Asked): Promise<Score | null> => {
+  const goldTotals = new Map<Example, number>();
+  const score = async ({ example, text }: Response): Promise<Outcome> => {
     const { kind } = example.gold;
-    const shape = {
-      kind,
-      length: lengthOf(example),
-      channels: example.channels.length,
-      classes: facts.classes,
-    };
-    return opened.score(text, parseResponse(text, shape), example);
+    const channels = example.channels.length;
+    const shape = { kind, length: lengthOf(example), channels, classes: facts.classes };
+    try {
+      return await opened.score(text, parseResponse(text, shape), example);
+    } catch (error) {
+      if (error instanceof TimeseerError) return error;
+      throw error;
+    }
   };
+  const cases = casesOf(examples, facts);
   try {
-    for (const [name, { kind, asked }] of casesOf(examples, facts)) {
+    for (const [name, { kind, responses }] of cases) {
+      onProgress(name, checked.length, cases.size);
+      /** Reports the responses whose fault has a message, once for all of them. */
+      const report = (fault: Violation['kind'], messageOf: (i: number) => string | null): void => {
+        const messages = responses.map((_, i) => messageOf(i));
+        const first = messages.findIndex((message) => message !== null);
+        if (first < 0) return;
+        const count = messages.filter((message) => message !== null).length;
+        const example = responses[first]!.example.id;
+        violations.push({ kind: fault, case: name, example, examples: count, message: messages[first]! });
+      };
       const before = performance.now();
-      const first = await Promise.allSettled(asked.map(scored));
-      const milliseconds = (performance.now() - before) / asked.length;
-      const failed = first.findIndex(({ status }) => status === 'rejected');
-      if (failed >= 0) {
-        const { reason } = first[failed] as PromiseRejectedResult;
-        if (!(reason instanceof TimeseerError)) throw reason;
-        violations.push({
-          kind: 'error',
-          case: name,
-          example: asked[failed]!.example.id,
-          message: reason.message,
-        });
-      }
-      const scores = first.map((one) => (one.status === 'fulfilled' ? one.value : null));
-      const totals = scores.flatMap((score) => (score === null ? [] : [score.total]));
-      cases.push({
-        ...{ name, kind, responses: asked.length, missing: asked.length - totals.length, milliseconds },
+      const outcomes = await Promise.all(responses.map(score));
+      const milliseconds = (performance.now() - before) / responses.length;
+      const totals = outcomes.flatMap((outcome) => totalOf(outcome) ?? []);
+      const failed = outcomes.filter((outcome) => outcome instanceof TimeseerError);
+      const missing = outcomes.length - totals.length - failed.length;
+      checked.push({
+        ...{ name, kind, responses: responses.length, missing, failed: failed.length, milliseconds },
         mean: totals.length === 0 ? null : totals.reduce((sum, total) => sum + total, 0) / totals.length,
         least: totals.length === 0 ? null : Math.min(...totals),
         most: totals.length === 0 ? null : Math.max(...totals),
       });
-      // Every other case would take as long.
-      if (first.some((one) => one.status === 'rejected' && one.reason instanceof RewardTimeoutError)) break;
-      if (failed >= 0) continue;
-      const second = await Promise.all(asked.map(scored));
-      const random = scores.findIndex((score, i) => !isDeepStrictEqual(score, second[i]));
-      if (random >= 0) {
-        violations.push({
-          ...{ kind: 'random', case: name, example: asked[random]!.example.id },
-          message: `scored ${scores[random]?.total ?? 'nothing'}, and ${second[random]?.total ?? 'nothing'} the second time`,
-        });
-      }
-      const above = scores.findIndex((score, i) => {
-        const { example } = asked[i]!;
-        if (score === null) return false;
-        if (kind === 'gold') best.set(example, score.total);
-        return score.total > (best.get(example) ?? Number.POSITIVE_INFINITY);
+      report('error', (i) => {
+        const outcome = outcomes[i]!;
+        return outcome instanceof TimeseerError ? outcome.message : null;
       });
-      if (above >= 0) {
-        const { example } = asked[above]!;
-        violations.push({
-          ...{ kind: 'gold', case: name, example: example.id },
-          message: `earns ${scores[above]!.total}, the gold answer ${best.get(example)}`,
-        });
-      }
+      if (failed.some((error) => error instanceof RewardTimeoutError)) break;
+      const again = await Promise.all(responses.map(score));
+      report('random', (i) => {
+        const [first, second] = [outcomes[i]!, again[i]!];
+        if (first instanceof TimeseerError || second instanceof TimeseerError) return null;
+        if (isDeepStrictEqual(first, second)) return null;
+        return `scored ${first?.total ?? 'nothing'}, and ${second?.total ?? 'nothing'} the second time`;
+      });
+      const comparison = (i: number): readonly [total: number, gold: number] | null => {
+        const { example } = responses[i]!;
+        const total = totalOf(outcomes[i]!);
+        if (kind === 'gold' && total !== null) goldTotals.set(example, total);
+        const gold = goldTotals.get(example);
+        return kind === 'gold' || total === null || gold === undefined ? null : [total, gold];
+      };
+      const compared = responses.map((_, i) => comparison(i));
+      report('gold', (i) => {
+        const [total, gold] = compared[i] ?? [0, 0];
+        return total > gold ? `earns ${total}, the gold answer ${gold}` : null;
+      });
+      report('tie', (i) => {
+        const pair = compared[i]!;
+        return pair !== null && pair[0] === pair[1] ? `earns ${pair[0]}, as much as the gold answer` : null;
+      });
     }
   } finally {
     await opened.close();
@@ -235,7 +260,8 @@ export async function checkReward(
     rewards: rewards.map(({ use }) => use),
     data: address.name,
     examples: examples.length,
-    cases,
+    cases: checked,
+    unchecked: [...cases.keys()].slice(checked.length),
     violations,
   };
 }

@@ -1,8 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { REWARDS } from '../../rewards/registry.ts';
+import { choiceTable } from '../../src/ground/choice.ts';
 import { checkReward } from '../../src/run/reward-check.ts';
+import { inside } from '../helpers/command-line.ts';
 import { timeseer } from '../helpers/tiny-run.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-reward-check-'));
@@ -52,13 +55,66 @@ describe('a check of rewards', () => {
     ['localisation', 1, { prose: [0, 0], 'empty tags': [0, 0], json: [0, 0], 'wrong class': [1, 1] }],
   ])('shows what the part %s is made of', async (name, gold, expected) => {
     const { cases, violations } = await check(name);
-    expect(violations).toEqual([]);
+    expect(new Set(violations.map(({ kind }) => kind))).toEqual(new Set(['tie']));
     const of = new Map(cases.map((one) => [one.name, one]));
     expect(of.get('gold')).toMatchObject({ least: gold, most: gold });
     for (const [garbage, [least, most]] of Object.entries(expected)) {
       expect(of.get(garbage)!.least, garbage).toBeGreaterThanOrEqual(least!);
       expect(of.get(garbage)!.most, garbage).toBeLessThanOrEqual(most!);
     }
+  });
+
+  test.each([
+    [
+      'the format alone',
+      'answer.wellFormed ? 1 : 0',
+      ['shifted', 'widened', 'halved', 'dropped', 'everything', 'wrong class'],
+    ],
+    [
+      'bare recall',
+      'recall(answer.intervals ?? [], gold.intervals)',
+      ['widened', 'everything', 'wrong class'],
+    ],
+  ])('reports the worse answers to which %s gives as much as to the gold answer', async (_, total, worse) => {
+    const file = write(
+      `tie-${worse.length}.mjs`,
+      `const covers = (intervals, at) => intervals.some(([start, end]) => at >= start && at < end);
+const recall = (intervals, gold) => {
+  const points = gold.flatMap(([start, end]) => Array.from({ length: end - start }, (_, i) => start + i));
+  return points.length === 0 ? null : points.filter((at) => covers(intervals, at)).length / points.length;
+};
+export default function ties({ answer, gold }) { return ${total}; }
+`,
+    );
+    const { violations } = await check(file);
+    const ties = violations.filter(({ kind }) => kind === 'tie');
+    expect(ties.map(({ case: name }) => name)).toEqual(expect.arrayContaining(worse));
+    expect(ties[0]).toMatchObject({ message: 'earns 1, as much as the gold answer' });
+    expect(violations.every(({ kind }) => kind === 'tie')).toBe(true);
+  });
+
+  test('counts the responses that a reward fails on, not those beside them', async () => {
+    const file = write(
+      'once.mjs',
+      'export default ({ answer, example }) => (example.id.endsWith("/2") ? NaN : answer.wellFormed ? 1 : 0.5);',
+    );
+    const { cases, violations } = await check('task', file);
+    expect(cases[0]).toMatchObject({ name: 'gold', responses: 5, failed: 1, missing: 0, mean: 1 });
+    expect(violations[0]).toMatchObject({
+      ...{ kind: 'error', case: 'gold', example: 'nano5/train/2', examples: 1 },
+      message: expect.stringMatching(/returned NaN/),
+    });
+  });
+
+  test('ends within the time of one call at a promise that never settles, and says what it was at', async () => {
+    const file = write('never.mjs', 'export default () => new Promise(() => {});');
+    const before = performance.now();
+    const { code, out, err } = await timeseer('reward', 'check', file, '--count', '2', '--length', '300');
+    expect(performance.now() - before).toBeLessThan(20_000);
+    expect(code).toBe(1);
+    expect(out).toMatch(/fails: gold, nano5\/train\/0 and 1 more: .*waits for something that never comes/);
+    expect(out).toMatch(/20 more sorts of answers were not checked/);
+    expect(err).toMatch(/scoring answers: \d+ s so far/);
   });
 
   test('tells what fails, is random, or prefers another answer, and what does not apply', async () => {
@@ -74,18 +130,19 @@ export default function wild({ text }: { text: string }): number | null {
 `,
     );
     const { cases, violations } = await check(file);
-    expect(violations.map(({ kind, case: name }) => `${kind}: ${name}`)).toEqual([
+    const plain = violations.filter(({ kind }) => kind !== 'tie');
+    expect(plain.map(({ kind, case: name }) => `${kind}: ${name}`)).toEqual([
       'gold: prose',
       'random: code',
       'gold: code',
       'error: json',
       'gold: long',
     ]);
-    expect(violations[0]).toMatchObject({
+    expect(plain[0]).toMatchObject({
       example: 'nano5/train/0',
       message: 'earns 7, the gold answer 0.5',
     });
-    expect(violations[3]!.message).toMatch(/wild\.ts: reward wild on .* returned NaN/);
+    expect(plain[3]!.message).toMatch(/wild\.ts: reward wild on .* returned NaN/);
     expect(cases.find(({ name }) => name === 'empty')).toMatchObject({ missing: 5, mean: null });
     const both = await check('task', file);
     expect(both.cases[0]!.mean).toBeCloseTo(0.75, 12);
@@ -110,5 +167,40 @@ export default function wild({ text }: { text: string }): number | null {
       out: expect.stringMatching(/gold +1\.000 +1\.000[\s\S]*no fault on 2 examples of nano5/),
     });
     expect((await timeseer('reward')).err).toMatch(/no action given: check/);
+  });
+});
+
+describe('the README of rewards', () => {
+  const readme = readFileSync(new URL('../../rewards/README.md', import.meta.url), 'utf8');
+  const commands = [...readme.matchAll(/^timeseer (.+)$/gmu)].map(([, line]) => line!.split(' '));
+
+  test('has the table of rewards', () => {
+    const rows = (text: string): string[] => text.split('\n').map((line) => line.replace(/\s+/gu, ' '));
+    const wanted = rows(choiceTable(REWARDS)).filter((row) => !row.startsWith('|---'));
+    expect(rows(readme)).toEqual(expect.arrayContaining(wanted));
+    expect(readme.split('\n').length).toBeLessThanOrEqual(121);
+  });
+
+  test('has checks that run as it says', async () => {
+    const [, code] = /```ts\n([\s\S]+?)```/u.exec(readme)!;
+    const file = write('brief.ts', code!);
+    const checks = commands.filter(([command]) => command === 'reward');
+    expect(checks).toHaveLength(2);
+    for (const words of checks) {
+      const line = words.map((word) => (word === './brief.ts' ? file : word));
+      const { code: exit, out } = await timeseer(...line, '--length', '300');
+      const alone = !line.includes('task');
+      expect({ exit, out }).toMatchObject({
+        exit: alone ? 1 : 0,
+        out: expect.stringMatching(alone ? /above gold: empty/ : /no fault on 8 examples of nano5/),
+      });
+    }
+  });
+
+  test('names options that its commands have', async () => {
+    for (const [command, ...words] of commands) {
+      const { out } = await inside(command!, ...(command === 'reward' ? ['check'] : []), '--help');
+      for (const option of words.filter((word) => word.startsWith('--'))) expect(out).toContain(option);
+    }
   });
 });
