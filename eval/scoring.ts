@@ -6,7 +6,7 @@ import { brierScore, calibrationError, logLoss } from '../src/measures/calibrati
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { type Metrics, metricsOf, valuesOf } from './metrics.ts';
-import { type PredictionFiles, type Predictions, readPredictions } from './predictions.ts';
+import type { Predictions } from './predictions.ts';
 
 /** Of stated probabilities; smaller is better. */
 export interface Calibration {
@@ -122,12 +122,6 @@ export function exampleScore(record: EvalRecord): ExampleScore {
     ...{ total: score.total, parts: score.parts, metrics: valuesOf(record), problem: answer.problem },
   };
 }
-
-/**
- * Scores a file of predictions against a file of gold answers (`predictions.ts` says what they hold).
- * @throws DataError as `readPredictions`
- */
-export const scoreFiles = (files: PredictionFiles): Scored => scored(readPredictions(files));
 
 /** Further metrics as lines for a terminal: those of `overall` that tables leave out. */
 export function detailLines({ kind, overall, samples, calibration }: Scored): string[] {

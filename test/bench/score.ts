@@ -5,7 +5,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { scoreFiles } from '../../eval/scoring.ts';
+import { readPredictions } from '../../eval/predictions.ts';
+import { scored } from '../../eval/scoring.ts';
 import { Random } from '../../src/ground/random.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { benchOptions, median } from './measure.ts';
@@ -47,7 +48,7 @@ try {
   for (let round = 0; round < rounds; round++) {
     const before = process.cpuUsage();
     const began = performance.now();
-    scoreFiles(files);
+    scored(readPredictions(files));
     wall.push((performance.now() - began) / 1000);
     const { user, system } = process.cpuUsage(before);
     cpu.push((user + system) / 1e6);

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { metricsOf } from '../../eval/metrics.ts';
 import { type PredictionFiles, readPredictions } from '../../eval/predictions.ts';
 import { writeRecords } from '../../eval/records.ts';
-import { exampleScore, scored, scoreFiles } from '../../eval/scoring.ts';
+import { exampleScore, scored } from '../../eval/scoring.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import { inside } from '../helpers/command-line.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
@@ -397,7 +397,7 @@ describe('what is wrong with the files is told with file and line', () => {
   });
 
   test('a file that is not there', () => {
-    expect(() => scoreFiles({ gold: join(folder, 'none.jsonl'), pred: file([]) })).toThrow(
+    expect(() => scored(readPredictions({ gold: join(folder, 'none.jsonl'), pred: file([]) }))).toThrow(
       /none\.jsonl: cannot be read/,
     );
   });
@@ -411,7 +411,7 @@ test('records of an evaluation are gold answers and predictions, with the same m
   ];
   const path = join(folder, 'records.jsonl');
   writeRecords(path, records);
-  const { overall, byTask } = scoreFiles({ gold: path, pred: path });
+  const { overall, byTask } = scored(readPredictions({ gold: path, pred: path }));
   const own = metricsOf(records);
   expect(overall).toEqual(own.overall);
   expect(Object.keys(byTask)).toEqual(['nano5']);

@@ -29,7 +29,7 @@ import { isModuleSpecifier, moduleAddress } from '../../ground/user-module.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
 import { figuresText } from './list.ts';
 
-/** How examples are chosen; `show` takes the same. */
+/** Options that choose examples; `show` takes the same. */
 export interface ChoiceArguments {
   readonly from: string | undefined;
   readonly split: string | undefined;
@@ -135,7 +135,7 @@ function classTable(manifest: ExampleManifest): string {
   return columns([['', ...splits.map((split) => split.padStart(10))], ...rows, ['  all', ...totals]]);
 }
 
-/** Bytes of everything but the manifest. */
+/** Number of bytes of all files but the manifest. */
 function bytesOf({ splits, materials }: ExampleManifest): number {
   const parts = Object.values(materials?.splits ?? {});
   const sizes = [
@@ -146,7 +146,7 @@ function bytesOf({ splits, materials }: ExampleManifest): number {
   return sizes.reduce((sum, bytes) => sum + bytes, 0);
 }
 
-/** What stands beside the examples, in words. */
+/** Caption of the prompts, figures and traces beside the examples. */
 function beside({ materials }: ExampleManifest): string {
   const parts = Object.values(materials?.splits ?? {});
   const sum = (of: (part: (typeof parts)[number]) => number): number =>
@@ -156,7 +156,7 @@ function beside({ materials }: ExampleManifest): string {
   return `beside each example: prompt ${materials?.prompt}; ${figures} ${figures === 1 ? 'figure' : 'figures'}; expert traces: ${teacher} with the right answer, ${blind} blind`;
 }
 
-/** Names of channels are with the examples. */
+/** Lines about the figure; the names of channels are read from the first example. */
 function figures(out: string, manifest: ExampleManifest): string {
   const set = new ExampleSet(out);
   const [first] = set.read(set.splits[0]!, 0, 1);
@@ -178,7 +178,7 @@ function summary(out: string, manifest: ExampleManifest, seconds: number): strin
   ].join('\n');
 }
 
-/** One progress line after the other. */
+/** Progress lines, one per phase. */
 class Phases {
   readonly #silent: boolean;
   #label = '';
@@ -203,13 +203,13 @@ class Phases {
   }
 }
 
-/** What the last phase is called. */
+/** Label of the last phase. */
 function materialLabel(figures: boolean, traces: boolean): string {
   if (!figures) return traces ? 'prompts and traces' : 'prompts';
   return traces ? 'figures, prompts, traces' : 'figures and prompts';
 }
 
-/** A task, and where its data are: a folder or file, which may first be downloaded, or the module that makes them. */
+/** Task with the place of its data: a folder or file, perhaps downloaded first, or the module that makes them. */
 export interface NamedTask {
   readonly spec: Benchmark;
   readonly place: () => Promise<string | null>;
@@ -291,27 +291,36 @@ export const CHOICE_OPTIONS = {
   from: {
     type: 'string',
     describe:
-      'Folder with the files of the task (custom: also a file; a task of yours: what its function is given); default: download into the cache',
+      'Folder with the data (custom and qa: or one file; your own module: passed to its function). Default: download to the cache',
     requiresArg: true,
   },
-  split: { type: 'string', describe: `Splits to take: ${SPLITS.join(',')}`, requiresArg: true },
+  split: {
+    type: 'string',
+    describe: `Splits to write: ${SPLITS.join(',')}. Default: all`,
+    requiresArg: true,
+  },
   count: {
     type: 'string',
     describe:
-      'Examples of each split, stratified by class: 200, or train=200,test=50 (default: all there are)',
+      'Maximum number of examples per split, stratified by class: 200, or train=200,test=50. Default: all',
     requiresArg: true,
   },
-  shots: { type: 'number', describe: 'Training examples of each class', requiresArg: true },
-  seed: { type: 'number', describe: 'Seed of draws (default: 0) and of generated series', requiresArg: true },
+  shots: { type: 'number', describe: 'Number of training examples per class', requiresArg: true },
+  seed: {
+    type: 'number',
+    describe: 'Seed for split draws (default: 0) and for generated series',
+    requiresArg: true,
+  },
   window: {
     type: 'number',
-    describe: "Most points of an example: longer series are cut; 0: never (default: the task's)",
+    describe:
+      "Maximum number of points per example; longer series are cut into windows. 0: never cut. Default: the task's",
     requiresArg: true,
   },
-  length: { type: 'number', describe: 'Points of generated series', requiresArg: true },
+  length: { type: 'number', describe: 'Number of points per generated series', requiresArg: true },
   shares: {
     type: 'string',
-    describe: 'Proportions train,validation,test where the data have no split: 8,1,1',
+    describe: 'Split proportions train,validation,test for data without a split: 8,1,1',
     requiresArg: true,
   },
   validation: {
@@ -322,25 +331,25 @@ export const CHOICE_OPTIONS = {
   },
   figure: {
     type: 'string',
-    describe: "Figure instead of the task's; timeseer render --help lists them",
+    describe: "Figure to draw instead of the task's; timeseer render --help lists them",
     requiresArg: true,
   },
   'allow-shared-recordings': {
     type: 'boolean',
-    describe: 'Accept a split of your own in which parts share a recording; results will say so',
+    describe: 'Accept a split whose parts share recordings; reports will say so',
   },
 } as const;
 
 export const prepareCommand: CommandModule<object, PrepareArguments> = {
   command: 'prepare <name>',
-  describe: 'Write a task, or your own files, as a checked data set with figures, prompts and expert traces',
+  describe: 'Prepare a task or your own files as a data set with pictures, prompts and expert traces',
   builder: (yargs) =>
     yargs
       .positional('name', {
         type: 'string',
         demandOption: true,
         describe:
-          'A task: timeseer data list; or FILE.ts, FILE.js or FILE.ts#NAME, a task of your own (defineTask)',
+          'Task name (timeseer data list), or your own task: FILE.ts, FILE.js or FILE.ts#NAME (defineTask)',
       })
       .option('out', {
         type: 'string',
@@ -352,38 +361,34 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
       .option('figures', {
         type: 'boolean',
         default: true,
-        describe: 'Draw what a policy is shown of each example; --no-figures: no pictures',
+        describe: 'Draw the picture of each example; --no-figures: none',
       })
       .option('traces', {
         type: 'boolean',
         default: true,
         describe: 'Write expert traces and score the blind ones; --no-traces: none',
       })
-      .option('force', { type: 'boolean', default: false, describe: 'Replace a data set that is there' })
+      .option('force', { type: 'boolean', default: false, describe: 'Replace an existing data set' })
       .option('json', {
         type: 'boolean',
         default: false,
         describe: 'Print the manifest as JSON, no progress',
       })
       .example('$0 data prepare ctu --out data/ctu', 'Download, check and write it')
-      .example(
-        '$0 data prepare emg --from downloads/emg --out data/emg --seed 1',
-        'Files that are there already',
-      )
+      .example('$0 data prepare emg --from downloads/emg --out data/emg --seed 1', 'From files on disk')
       .example('$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class')
       .example('$0 data prepare custom --from my --out data/my --shares 8,1,1', 'Your own files')
-      .example('$0 data prepare ./my-task.ts --out data/mine', 'Examples that a module of yours makes')
+      .example('$0 data prepare ./my-task.ts --out data/mine', 'Examples from your own module')
       .example(
         '$0 data prepare qa --from questions.json --out data/questions',
         'Questions about series, with answers',
       )
       .epilogue(
         `Your own files (custom): ${CUSTOM_LAYOUT}. Gaps, NaN, NA and null are missing values.\n\n` +
-          'Intervals in labels.csv are half-open indices such as 120-180 300-310; with that column the task is to find ' +
-          `anomalies, and the class is one of ${ANOMALY_CLASSES.join(', ')}, or empty where the kind is not known. Variates ` +
-          'are the numbers, from 0, of the channels that are odd, such as 2 7. Examples of one recording belong in one ' +
-          'split; a column split that does otherwise is refused.\n\n' +
-          `${TASK_FILES.join(', ')} beside the labels says what the data are; prompts contain the description and the hints. ` +
+          'Intervals in labels.csv are half-open indices such as 120-180 300-310. With that column the task is anomaly detection, ' +
+          `and the class is one of ${ANOMALY_CLASSES.join(', ')}, or empty where the kind is unknown. Variates are the numbers ` +
+          'of the odd channels, from 0, such as 2 7. A column split that puts one recording into several splits is refused.\n\n' +
+          `${TASK_FILES.join(', ')} beside the labels describes the data; prompts contain the description and the hints. ` +
           `All fields are optional:\n\n${TASK_FILE_EXAMPLE.replaceAll(/^/gm, '  ')}`,
       ),
   handler: runPrepare,

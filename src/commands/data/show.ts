@@ -223,13 +223,13 @@ export async function runShow(args: ShowArguments): Promise<void> {
 
 export const showCommand: CommandModule<object, ShowArguments> = {
   command: 'show <source>',
-  describe: 'A few examples with their right answers, as text or as a page',
+  describe: 'Show a few examples with their right answers, as text or as a page',
   builder: (yargs) =>
     yargs
       .positional('source', {
         type: 'string',
         demandOption: true,
-        describe: 'A task (a module of yours is one too), or a directory that prepare wrote',
+        describe: 'Task name, your own module, or a prepared data set',
       })
       .option('n', { type: 'number', default: 6, describe: 'Number of examples', requiresArg: true })
       .option('out', { type: 'string', describe: 'Page to write, such as page.html', requiresArg: true })

@@ -60,13 +60,13 @@ export async function runStats({ directory, json }: StatsArguments): Promise<voi
 
 export const statsCommand: CommandModule<object, StatsArguments> = {
   command: 'stats <directory>',
-  describe: 'Counts, lengths, missing points and value quantiles by split and class',
+  describe: 'Print counts, lengths, missing points and value quantiles by split and class',
   builder: (yargs) =>
     yargs
       .positional('directory', {
         type: 'string',
         demandOption: true,
-        describe: 'What timeseer data prepare wrote',
+        describe: 'Prepared data set',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the numbers as JSON' })
       .example('$0 data stats data/ctu', 'What a prepared data set holds'),

@@ -59,19 +59,23 @@ export const validateCommand: CommandModule<object, ValidateArguments> = {
       .positional('directory', {
         type: 'string',
         demandOption: true,
-        describe: 'What timeseer data prepare wrote',
+        describe: 'Prepared data set',
       })
       .option('render', {
         type: 'boolean',
         default: true,
-        describe: 'Draw every example; --no-render: only read and grade',
+        describe: 'Draw every example; --no-render: only read and grade them',
       })
       .option('all', {
         type: 'boolean',
         default: false,
-        describe: `Compare the pixels of every figure, not of about ${COMPARED}`,
+        describe: `Compare the pixels of every figure; default: of about ${COMPARED}`,
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the verdict as JSON, no progress' })
+      .option('json', {
+        type: 'boolean',
+        default: false,
+        describe: 'Print the result as JSON, without progress',
+      })
       .example('$0 data validate data/ctu', 'Exit code 1 where a row is broken'),
   handler: runValidate,
 };
