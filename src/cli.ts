@@ -57,11 +57,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/render.ts')).render,
   ),
   expcot: lazy(
-    'Print the classical evidence about a series and the expert trace made of it',
+    'Print the classical evidence about a series and the expert trace written from it',
     async () => (await import('./commands/expcot.ts')).expcotCommand,
   ),
   plan: lazy(
-    'Plan the memory of a training, before anything is allocated',
+    'Plan the memory of a training before it starts',
     async () => (await import('./commands/plan.ts')).plan,
   ),
   reward: lazy(
@@ -89,7 +89,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/score.ts')).score,
   ),
   compare: lazy(
-    'Compare two sets of answers to the same series: what was won and lost, and whether it may be chance',
+    'Compare two sets of answers to the same series, with significance tests and the series that differ',
     async () => (await import('./commands/compare.ts')).compare,
   ),
   export: lazy(
@@ -109,7 +109,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/study.ts')).study,
   ),
   runs: lazy(
-    'List runs and what they have come to, or compare some',
+    'List runs with their final metrics, or compare several',
     async () => (await import('./commands/runs.ts')).runs,
   ),
   detect: lazy(
