@@ -2,6 +2,7 @@
  * Statistics of a prepared data set: counts, lengths, missing points and value quantiles by split and class; how often the blind expert
  * is right.
  */
+import { percent } from '../src/ground/numbers.ts';
 import { Random } from '../src/ground/random.ts';
 import type { Example } from '../src/ground/types.ts';
 import { coverage } from '../src/series/intervals.ts';
@@ -118,11 +119,9 @@ export function setStats(set: ExampleSet): ClassStats[] {
   return list;
 }
 
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
-
 /** What a class accuracy is to be seen beside. */
 const always = (chance: number | null): string =>
-  chance === 1 ? 'all of one class' : `most frequent ${percent(chance ?? 0)}`;
+  chance === 1 ? 'all of one class' : `most frequent ${percent(chance ?? 0, 1, ' ')}`;
 
 /** How often the blind expert is right, by split; null where it was not scored. */
 export function blindScores({ materials }: ExampleManifest): Record<string, unknown> | null {
@@ -152,12 +151,12 @@ export function blindLines(manifest: ExampleManifest): string[] {
     const normal = normalAlone(manifest, split as Split, chance);
     const named =
       normal === undefined
-        ? `class ${percent(accuracy ?? 0)} (${always(chance)})`
-        : `leaves ${percent(accuracy ?? 0)} of the ${normal} normal ones alone`;
+        ? `class ${percent(accuracy ?? 0, 1, ' ')} (${always(chance)})`
+        : `leaves ${percent(accuracy ?? 0, 1, ' ')} of the ${normal} normal ones alone`;
     const words = [...(accuracy === null ? [] : [named]), ...(f1 === null ? [] : [`F1 ${f1.toFixed(3)}`])];
     return [`${split} ${words.join(', ')} of ${count}`];
   });
   const heldOut = materials.classes?.heldOut ?? null;
-  if (heldOut !== null) parts.unshift(`train, in folds, class ${percent(heldOut)}`);
+  if (heldOut !== null) parts.unshift(`train, in folds, class ${percent(heldOut, 1, ' ')}`);
   return parts.length === 0 ? [] : [`blind expert: ${parts.join('; ')}`];
 }

@@ -9,13 +9,14 @@ import {
   grouped,
   interval,
   lowerFirst,
+  percent,
   signed,
 } from '../src/ground/numbers.ts';
 import type { Estimate, Gold, Json } from '../src/ground/types.ts';
 import { type Html, html, page } from '../src/html/html.ts';
 import { bullets, FOOTER, recordTable } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
-import { type MetricSet, percent } from '../src/tasks/evaluation.ts';
+import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { ReportInput, ReportStage } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
@@ -188,7 +189,7 @@ function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
   const { metrics, namesNumbers } = taskKind(kind).evaluation;
   const numbers = summedUp(kind, set).map(([name, estimate]) => {
     const metric = metrics[name]!;
-    const text = metric.percent ? percent(estimate) : fixed(estimate.mean);
+    const text = metric.percent ? percent(estimate.mean) : fixed(estimate.mean);
     return namesNumbers ? `${lowerFirst(metric.label)} ${text}` : text;
   });
   const last = numbers.pop() ?? 'nothing';

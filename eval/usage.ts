@@ -1,10 +1,11 @@
-/** What responses took: how many there are, how many are missing, tokens, seconds and cost. */
+/** Usage of responses: their number, missing ones, tokens, seconds and cost. */
+import { meanOrNull } from '../src/ground/numbers.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
 
 export interface ResponseUsage {
-  /** Responses that were asked for. */
+  /** Number of requested responses. */
   readonly asked: number;
-  /** Of these, those that no response came for: they have no part in any mean. */
+  /** Number of these without a response; they have no part in any mean. */
   readonly missing: number;
   /** Mean tokens of a response and of its prompt; null where they are not known. */
   readonly tokens: { readonly prompt: number; readonly completion: number } | null;
@@ -14,20 +15,19 @@ export interface ResponseUsage {
   readonly cost: number | null;
 }
 
-const mean = (values: readonly number[]): number | null =>
-  values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
-
 /** Means are over the responses that say so. `asked`: responses that were wanted. */
 export function usageOf(records: readonly EvalRecord[], asked: number = records.length): ResponseUsage {
   const usages = records.flatMap(({ usage }) => usage ?? []);
-  const prompt = mean(usages.map((usage) => usage.prompt));
-  const completion = mean(usages.map((usage) => usage.completion));
+  const prompt = meanOrNull(usages.map((usage) => usage.prompt));
+  const completion = meanOrNull(usages.map((usage) => usage.completion));
   const costs = records.flatMap(({ cost }) => cost ?? []);
   return {
     asked,
     missing: asked - records.filter(({ failure }) => failure === undefined).length,
     tokens: prompt === null || completion === null ? null : { prompt, completion },
-    seconds: mean(records.flatMap(({ failure, seconds }) => (failure === undefined ? (seconds ?? []) : []))),
+    seconds: meanOrNull(
+      records.flatMap(({ failure, seconds }) => (failure === undefined ? (seconds ?? []) : [])),
+    ),
     cost: costs.length === 0 ? null : costs.reduce((sum, cost) => sum + cost, 0),
   };
 }

@@ -1,4 +1,5 @@
 /** `timeseer expcot`: classical evidence about a series, and the expert trace written from it. */
+
 import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { openClasses, openSet, readFromFile, readFromSet, splitOf } from '../../datasets/open-series.ts';
@@ -11,6 +12,7 @@ import { ClassEvidence } from '../expcot/class-trace.ts';
 import { formatNumber } from '../expcot/phrase.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { percent } from '../ground/numbers.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { Gold } from '../ground/types.ts';
 import type { Drawable } from '../tasks/drawing.ts';
@@ -75,13 +77,14 @@ function describeEvidence(evidence: unknown): string {
 }
 
 function describeScore(score: BlindScore, what: string, normal: number | undefined): string {
-  const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
   const parts = [
     ...(score.accuracy === null
       ? []
       : normal !== undefined
-        ? [`leaves ${percent(score.accuracy)} of the ${normal} normal ones alone`]
-        : [`class right in ${percent(score.accuracy)} (most frequent class: ${percent(score.chance!)})`]),
+        ? [`leaves ${percent(score.accuracy, 1, ' ')} of the ${normal} normal ones alone`]
+        : [
+            `class right in ${percent(score.accuracy, 1, ' ')} (most frequent class: ${percent(score.chance!, 1, ' ')})`,
+          ]),
     ...(score.f1 === null ? [] : [`mean F1 ${score.f1.toFixed(3)}`]),
   ];
   return `${what}: ${score.count} series; ${parts.join('; ')}`;

@@ -11,6 +11,10 @@ export function sum(values: ArrayLike<number>): number {
 /** Arithmetic mean; NaN for no values. */
 export const mean = (values: ArrayLike<number>): number => sum(values) / values.length;
 
+/** Arithmetic mean; null for no values. */
+export const meanOrNull = (values: ArrayLike<number>): number | null =>
+  values.length === 0 ? null : mean(values);
+
 /** Quantile `q` in [0, 1] of sorted values, linear between neighbours (Hyndman & Fan type 7). */
 export function quantile(sorted: ArrayLike<number>, q: number): number {
   const position = q * (sorted.length - 1);
@@ -77,8 +81,9 @@ export function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1);
 }
 
-/** Formats a share in percent: percent(0.125) → "12.5 %". */
-export const percent = (share: number, decimals = 1): string => `${(100 * share).toFixed(decimals)}\u202f%`;
+/** Formats a share in percent: percent(0.125) → "12.5 %"; `space` stands before the sign. */
+export const percent = (share: number, decimals = 1, space = '\u202f'): string =>
+  `${(100 * share).toFixed(decimals)}${space}%`;
 
 /** Formats seconds: 4.25 → "4.3 s", 118 → "1 min 58 s". */
 export function duration(seconds: number): string {

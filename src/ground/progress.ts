@@ -35,8 +35,8 @@ const BAR_WIDTH = 20;
 /** Span that the rate is taken over: long enough to be calm, short enough to be current. */
 const WINDOW_MS = 10_000;
 
-/** Seconds as people write them: 7 s, 1:05, 2:03:09. */
-export function formatDuration(seconds: number): string {
+/** Formats seconds as a timer: 7 s, 1:05, 2:03:09. */
+export function timerText(seconds: number): string {
   if (!Number.isFinite(seconds)) return '?';
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
@@ -153,8 +153,8 @@ export class Progress {
     const left = total === null ? Number.NaN : (total - this.#done) / rate;
     const filled = share === undefined ? 0 : Math.round(Math.max(0, Math.min(1, share)) * BAR_WIDTH);
     const time = this.#stopped
-      ? `in ${formatDuration((this.#now() - this.#start) / 1000)}`
-      : `${formatDuration(left)} left`;
+      ? `in ${timerText((this.#now() - this.#start) / 1000)}`
+      : `${timerText(left)} left`;
     const parts = [
       this.#label,
       ...(share === undefined || total === null ? [] : ['█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled)]),
@@ -226,7 +226,7 @@ export class ReadingNote {
     if (now < this.#due) return;
     this.#due = now + NEXT_NOTE;
     if (!this.#silent) {
-      const took = formatDuration((now - this.#start) / 1000);
+      const took = timerText((now - this.#start) / 1000);
       const detail = this.detail === '' ? '' : `, ${this.detail}`;
       tell(this.#stream, `${forPeople(`${this.#verb} ${this.#label}: ${took} so far${detail}`)}\n`);
     }

@@ -11,9 +11,9 @@ import {
   leaderboardCsv,
   leaderboardMarkdown,
   leaderboardOf,
+  leaderboardPage,
   rowMetrics,
 } from '../../eval/leaderboard.ts';
-import { leaderboardPage } from '../../eval/leaderboard-page.ts';
 import { type Metrics, overallOf } from '../../eval/metrics.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import type { ResponseUsage } from '../../eval/usage.ts';

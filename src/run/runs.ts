@@ -5,7 +5,7 @@ import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { DataError, TimeseerError } from '../ground/errors.ts';
 import { isClaimed } from '../ground/lock.ts';
-import { mean } from '../ground/numbers.ts';
+import { meanOrNull } from '../ground/numbers.ts';
 import type { Json } from '../ground/types.ts';
 import { changedKeys, defaultRecipe, recipeLeaves } from '../recipe/config.ts';
 import { advantageName } from '../recipe/recipe.ts';
@@ -93,7 +93,7 @@ function factsOf(path: string): RunFacts {
     data: recipe.data.name,
     method: recipe.rl.steps > 0 ? advantageName(recipe.rl) : null,
     at: stage === null ? null : { stage, step: last[stage], steps: stepsOf(recipe, stage) },
-    reward: rewards.length === 0 ? null : mean(rewards),
+    reward: meanOrNull(rewards),
     greedy: metrics?.reward_greedy.mean ?? null,
     sampled: metrics?.reward_sampled?.mean ?? null,
     seconds: (costs.sft?.seconds ?? 0) + (costs.rl?.seconds ?? 0),

@@ -32,7 +32,8 @@ import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { claimDirectory } from '../ground/lock.ts';
-import { formatDuration } from '../ground/progress.ts';
+import { mean, sum } from '../ground/numbers.ts';
+import { timerText } from '../ground/progress.ts';
 import { say, shellWord } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { changedKeys, loadRecipe } from '../recipe/config.ts';
@@ -352,9 +353,9 @@ class Pace {
       const known = [inSetting.filter(({ cell }) => cell.arm === arm), inSetting, this.#taken].find(
         (some) => some.length > 0,
       );
-      return known === undefined ? 0 : known.reduce((sum, { seconds }) => sum + seconds, 0) / known.length;
+      return known === undefined ? 0 : mean(known.map(({ seconds }) => seconds));
     });
-    return this.#taken.length === 0 ? null : likely.reduce((sum, seconds) => sum + seconds, 0);
+    return this.#taken.length === 0 ? null : sum(likely);
   }
 }
 
@@ -370,8 +371,7 @@ function rewardsOf({ answers }: CellResult): string {
   const shown = answers.filter(({ temperature }, i) => temperature === GREEDY || i === answers.length - 1);
   const means = shown.map(({ temperature, values }) => {
     const rewards = values['reward']!.flatMap((value) => value ?? []);
-    const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length;
-    return `${mean.toFixed(3)} ${temperature === GREEDY ? 'greedy' : `at T ${temperature}`}`;
+    return `${mean(rewards).toFixed(3)} ${temperature === GREEDY ? 'greedy' : `at T ${temperature}`}`;
   });
   return `reward ${means.join(', ')}`;
 }
@@ -416,13 +416,13 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
       }
       const left = pace.left(todo.slice(i));
       const number = cells.length - todo.length + i + 1;
-      log(`${number}/${cells.length}  ${cell.path}${left === null ? '' : `  ${formatDuration(left)} left`}`);
+      log(`${number}/${cells.length}  ${cell.path}${left === null ? '' : `  ${timerText(left)} left`}`);
       const began = performance.now();
       try {
         await runCell(cell, given);
         const result = resultOf(out, cell)!;
         pace.add(cell, result);
-        log(`  ${rewardsOf(result)}, in ${formatDuration((performance.now() - began) / 1000)}`);
+        log(`  ${rewardsOf(result)}, in ${timerText((performance.now() - began) / 1000)}`);
       } catch (error) {
         if (!isOfCell(error) || !lock.held()) throw error;
         failed.push({ cell: cell.path, reason: error.message });

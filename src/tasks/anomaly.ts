@@ -14,7 +14,7 @@ import { nanoFactsTeacher, nanoTeacher } from '../expcot/nano.ts';
 import { formatIntervals } from '../expcot/trace.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { listField, type Place, show, stringField } from '../ground/json-record.ts';
-import { fixed, grouped } from '../ground/numbers.ts';
+import { fixed, grouped, percent } from '../ground/numbers.ts';
 import {
   ANOMALY_CLASSES,
   type AnomalyClass,
@@ -34,7 +34,6 @@ import {
   FORMAT_METRIC,
   type Metrics,
   NO_MEASURE_OF_TEXT,
-  percent,
   pick,
   REASONING_METRICS,
   reward,
@@ -436,7 +435,7 @@ const evaluation: Evaluation<AnomalyGold> = {
     if (f1 !== undefined) {
       parts.push(
         accuracy?.n === overall.reward.n
-          ? `names the class of ${percent(accuracy)} of ${n} correctly and marks their anomalous points with F1 ${withInterval(f1)}${apart}`
+          ? `names the class of ${percent(accuracy.mean)} of ${n} correctly and marks their anomalous points with F1 ${withInterval(f1)}${apart}`
           : `marks the anomalous points of ${n} with F1 ${withInterval(f1)}${apart}`,
       );
     }

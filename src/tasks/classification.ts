@@ -8,7 +8,7 @@ import { blindClass, ClassEvidence, teacherClass } from '../expcot/class-trace.t
 import { nanoClassTeacher } from '../expcot/nano-class.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { type Place, show, stringField } from '../ground/json-record.ts';
-import { grouped, interval } from '../ground/numbers.ts';
+import { grouped, interval, percent } from '../ground/numbers.ts';
 import type { ClassificationGold, ParsedAnswer } from '../ground/types.ts';
 import { html } from '../html/html.ts';
 import {
@@ -18,7 +18,6 @@ import {
   imitatesAnswers,
   type Metrics,
   NO_MEASURE_OF_TEXT,
-  percent,
   REASONING_METRICS,
   reward,
   SUCCESS_RATE,
@@ -180,7 +179,7 @@ const evaluation: Evaluation<ClassificationGold> = {
     const parts: string[] = [];
     if (accuracy !== undefined) {
       parts.push(
-        `names the class of ${percent(accuracy)} ${interval(accuracy, (value) => (100 * value).toFixed(1))} of ${n} correctly`,
+        `names the class of ${percent(accuracy.mean)} ${interval(accuracy, (value) => (100 * value).toFixed(1))} of ${n} correctly`,
       );
     }
     if (balanced !== undefined && f1 !== undefined) {

@@ -166,8 +166,6 @@ export const pick = (metrics: Metrics, ...names: readonly string[]): Metrics =>
 /** "0.812 [0.790, 0.833]". */
 export const withInterval = (estimate: Estimate): string => `${fixed(estimate.mean)} ${interval(estimate)}`;
 
-export const percent = (estimate: Estimate): string => `${(100 * estimate.mean).toFixed(1)}\u202f%`;
-
 /** Note on the small policy's traces, shared by all kinds except anomalies. */
 export const imitatesAnswers = (input: string): string =>
   `The traces that it imitates are written with the true answers of training series at hand. On held-out series the policy has ${input} and the task prompt, nothing else.`;

@@ -4,7 +4,7 @@ import { answersQuestion, question as questionReward } from '../../rewards/quest
 import { analyseChannels } from '../expcot/anomaly.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { listField, type Place, show, stringField } from '../ground/json-record.ts';
-import { grouped } from '../ground/numbers.ts';
+import { grouped, percent } from '../ground/numbers.ts';
 import type { ParsedAnswer, QuestionGold } from '../ground/types.ts';
 import { html } from '../html/html.ts';
 import {
@@ -13,7 +13,6 @@ import {
   imitatesAnswers,
   type Metrics,
   NO_MEASURE_OF_TEXT,
-  percent,
   REASONING_METRICS,
   reward,
   SUCCESS_RATE,
@@ -153,9 +152,9 @@ const evaluation: Evaluation<QuestionGold> = {
   headline({ overall }) {
     const { answer_accuracy: accuracy, chance } = overall;
     if (accuracy === undefined) return [];
-    const by = chance === undefined ? '' : `, ${percent(chance)} by guessing`;
+    const by = chance === undefined ? '' : `, ${percent(chance.mean)} by guessing`;
     return [
-      `answers ${percent(accuracy)} of ${grouped(overall.reward.n)} held-out questions rightly (${withInterval(accuracy)}${by})`,
+      `answers ${percent(accuracy.mean)} of ${grouped(overall.reward.n)} held-out questions rightly (${withInterval(accuracy)}${by})`,
     ];
   },
   namesNumbers: true,

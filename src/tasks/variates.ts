@@ -5,7 +5,7 @@ import { nanoVariatesTeacher } from '../expcot/nano.ts';
 import { analyseVariates, blindVariates, teacherVariates } from '../expcot/variates.ts';
 import { DataError } from '../ground/errors.ts';
 import { listField, show } from '../ground/json-record.ts';
-import { grouped } from '../ground/numbers.ts';
+import { grouped, percent } from '../ground/numbers.ts';
 import type { ParsedAnswer, VariatesGold } from '../ground/types.ts';
 import { html } from '../html/html.ts';
 import {
@@ -14,7 +14,6 @@ import {
   imitatesAnswers,
   type Metrics,
   NO_MEASURE_OF_TEXT,
-  percent,
   REASONING_METRICS,
   reward,
   SUCCESS_RATE,
@@ -188,7 +187,8 @@ const evaluation: Evaluation<VariatesGold> = {
     const { variate_f1: f1, variate_exact: exact } = overall;
     const n = `${grouped(overall.reward.n)} held-out series`;
     const parts: string[] = [];
-    if (exact !== undefined) parts.push(`names exactly the anomalous variates of ${percent(exact)} of ${n}`);
+    if (exact !== undefined)
+      parts.push(`names exactly the anomalous variates of ${percent(exact.mean)} of ${n}`);
     if (f1 !== undefined) parts.push(`the F1 of the variates named is ${withInterval(f1)}`);
     return parts;
   },

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { formatDuration, formatValue, Progress, type ProgressOptions } from '../../src/ground/progress.ts';
+import { formatValue, Progress, type ProgressOptions, timerText } from '../../src/ground/progress.ts';
 
 /** A stream that keeps what it is given, and a clock that is set by hand. */
 function bench(options: Partial<ProgressOptions> = {}, tty: { isTTY?: boolean; columns?: number } = {}) {
@@ -139,7 +139,7 @@ describe('formatting', () => {
     [65, '1:05'],
     [7389, '2:03:09'],
     [Number.POSITIVE_INFINITY, '?'],
-  ])('%d seconds are %s', (seconds, text) => expect(formatDuration(seconds)).toBe(text));
+  ])('%d seconds are %s', (seconds, text) => expect(timerText(seconds)).toBe(text));
 
   test.each([
     [3, '3'],

@@ -4,10 +4,10 @@ import {
   leaderboardCsv,
   leaderboardMarkdown,
   leaderboardOf,
+  leaderboardPage,
   leaderboardTable,
   rowsOf,
 } from '../../eval/leaderboard.ts';
-import { leaderboardPage } from '../../eval/leaderboard-page.ts';
 import { overallOf } from '../../eval/metrics.ts';
 import { usageOf } from '../../eval/usage.ts';
 import type { EvalRecord } from '../../src/ground/types.ts';
