@@ -25,7 +25,7 @@ import { readJson, readRecords, sameGold } from './records.ts';
 import { POLICIES, type PolicyName, type RlLine, RunDirectory, type SftLine } from './run-directory.ts';
 
 /** Answers of one contender. */
-export interface Answers {
+export interface ComparedAnswers {
   /** Path, as given. */
   readonly name: string;
   readonly records: readonly EvalRecord[];
@@ -92,7 +92,7 @@ export interface PairedComparison {
 type Pair = readonly [a: AnsweredSeries, b: AnsweredSeries];
 
 /** Series that all contenders have, in the order of the first. @throws DataError where there is none, or gold answers differ */
-function sharedSeries(all: readonly Answers[]): AnsweredSeries[][] {
+function sharedSeries(all: readonly ComparedAnswers[]): AnsweredSeries[][] {
   const [first, ...others] = all.map(({ records }) => answeredSeries(records, { details: true }));
   const byId = others.map((list) => new Map(list.map((series) => [series.id, series])));
   const shared = first!.flatMap((series) => {
@@ -141,7 +141,7 @@ function tested(pairs: readonly Pair[], metric: string, label: string): TestedDi
 }
 
 /** Number of some series that a contender answers. */
-function answeredOf({ missing = [] }: Answers, ids: readonly string[]): number {
+function answeredOf({ missing = [] }: ComparedAnswers, ids: readonly string[]): number {
   const without = new Set(missing);
   return ids.filter((id) => !without.has(id)).length;
 }
@@ -151,7 +151,7 @@ function answeredOf({ missing = [] }: Answers, ids: readonly string[]): number {
  * @param wanted metric of types and flips; default: the first main metric that every series has
  * @throws DataError where nothing can be paired; ConfigError for a metric that the answers do not have
  */
-export function compareAnswers(a: Answers, b: Answers, wanted?: string): PairedComparison {
+export function compareAnswers(a: ComparedAnswers, b: ComparedAnswers, wanted?: string): PairedComparison {
   const kind = kindOf([...a.records, ...b.records]);
   const pairs = sharedSeries([a, b]) as unknown as Pair[];
   const { metrics, details, main } = taskKind(kind).evaluation;
@@ -177,7 +177,7 @@ export function compareAnswers(a: Answers, b: Answers, wanted?: string): PairedC
     return [{ id, task, label: labelOf(gold), outcome, a: before, b: after, answers }];
   });
   const ids = pairs.map(([{ id }]) => id);
-  const only = ({ records }: Answers): number =>
+  const only = ({ records }: ComparedAnswers): number =>
     new Set(records.flatMap(({ seriesId, failure }) => (failure === undefined ? [seriesId] : []))).size -
     ids.length;
   return {
@@ -219,14 +219,15 @@ export interface SeedComparison {
  * Compares runs of several seeds, B − A: both seeds and series are resampled. Runs need not be paired.
  * @throws DataError where the runs have no series in common, or their gold answers differ
  */
-export function compareSeeds(a: readonly Answers[], b: readonly Answers[]): SeedComparison {
+export function compareSeeds(a: readonly ComparedAnswers[], b: readonly ComparedAnswers[]): SeedComparison {
   const all = [...a, ...b];
   const kind = kindOf(all.flatMap(({ records }) => records));
   const shared = sharedSeries(all);
   const { metrics, main } = taskKind(kind).evaluation;
   const bootstrap = new SeedBootstrap(shared.length);
   const ids = shared.map(([series]) => series!.id);
-  const fewest = (side: readonly Answers[]): number => Math.min(...side.map((run) => answeredOf(run, ids)));
+  const fewest = (side: readonly ComparedAnswers[]): number =>
+    Math.min(...side.map((run) => answeredOf(run, ids)));
   return {
     ...{ kind, names: [a.map(({ name }) => name), b.map(({ name }) => name)], series: ids.length },
     answered: [fewest(a), fewest(b)],
@@ -397,7 +398,7 @@ function dataOf(directory: string): ExampleAddress | null {
 }
 
 /** Reads the answers of a file or a directory. @throws ConfigError where there are none; DataError where they are damaged */
-export function openAnswers(path: string): Answers {
+export function openAnswers(path: string): ComparedAnswers {
   if (!existsSync(path)) throw new ConfigError(`${path}: no such file or directory`);
   if (statSync(path).isFile()) return { name: path, records: readRecords(path), data: null };
   const file = join(path, 'records.jsonl');
@@ -413,7 +414,7 @@ export function openAnswers(path: string): Answers {
 }
 
 /** Reads a file of predictions against gold answers. @throws DataError as `readPredictions` */
-export function openPredictions(files: PredictionFiles): Answers {
+export function openPredictions(files: PredictionFiles): ComparedAnswers {
   const { records, missing } = readPredictions(files);
   return { name: files.pred, records, missing, data: null };
 }

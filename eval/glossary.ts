@@ -10,7 +10,7 @@ import {
   SFT_NAMES,
   VALIDATION_NAMES,
 } from '../src/train/glossary.ts';
-import type { Summary, SummaryMetrics } from './summary.ts';
+import type { RunSummary, SummaryMetrics } from './summary.ts';
 
 /** Definitions of the metrics of all kinds of answers; where two kinds have one of the same name, both. */
 function answerMetrics(): Record<string, LoggedName> {
@@ -35,7 +35,7 @@ const OWN_METRICS: Readonly<Partial<Record<keyof SummaryMetrics, LoggedName>>> =
   per_task: { definition: 'The same metrics by task.' },
 };
 
-const SUMMARY_NAMES: Readonly<Record<keyof Summary, LoggedName>> = {
+const SUMMARY_NAMES: Readonly<Record<keyof RunSummary, LoggedName>> = {
   install_s: { definition: 'Seconds of set-up; null where it was no part of the run.' },
   sft: {
     definition:

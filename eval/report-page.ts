@@ -133,7 +133,7 @@ function sections(input: ReportInput, last: ReportStage, required: readonly Requ
  * The page as text: HTML with everything inlined, readable in light and dark, on paper and on a telephone.
  * @throws DataError when there is no policy stage, a floor names an unknown stage, or a figure is not a passive SVG.
  */
-export function reportPage(input: ReportInput): string {
+export function runReportPage(input: ReportInput): string {
   const last = input.stages.filter((stage) => stage.kind === 'policy').at(-1);
   if (last === undefined) {
     throw new DataError('report: no stage of a policy; evaluate the policy before reporting');

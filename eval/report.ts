@@ -24,7 +24,7 @@ import type { MetricOptions, Metrics } from './metrics.ts';
 import { checkCoverage } from './records.ts';
 import { rlPanels, sftPanels, validationPanels } from './report-curves.ts';
 import { buildExamples, type DrawExample, exampleRule, plainDrawing } from './report-examples.ts';
-import { reportPage } from './report-page.ts';
+import { runReportPage } from './report-page.ts';
 import {
   detectorsTable,
   floorsOf,
@@ -32,12 +32,12 @@ import {
   isHeld,
   policyLabel,
   readAnswers,
-  stagesOf,
+  reportStages,
   transferOf,
 } from './results.ts';
 import { POLICIES, RunDirectory } from './run-directory.ts';
 import { caveatsOf, describeRun, gapsOf } from './run-facts.ts';
-import { type Summary, summarise, writeSummary } from './summary.ts';
+import { type RunSummary, summariseRun, writeSummary } from './summary.ts';
 
 /** What was run. */
 export interface ReportRun {
@@ -197,7 +197,7 @@ export interface AssembleOptions {
 
 export interface AssembledReport {
   readonly input: ReportInput;
-  readonly summary: Summary;
+  readonly summary: RunSummary;
   /** What the run lacks and the report leaves out for it, one line each. */
   readonly gaps: readonly string[];
 }
@@ -250,7 +250,7 @@ export async function assembleReport(
     checkCoverage(run.baselineFiles.answers, records, series, 1);
   }
   const held = isHeld(recipe);
-  const stages = stagesOf(answers, baselines, method, bootstrap);
+  const stages = reportStages(answers, baselines, method, bootstrap);
   const gains = gainsOf(answers, recipe, held, bootstrap);
   const floors = held ? floorsOf(recipe, answers) : [];
   const transfer = await transferOf(run, baselines, method, bootstrap);
@@ -286,7 +286,7 @@ export async function assembleReport(
     reproduce: ['npm ci', described.command],
     caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines, data)],
   };
-  return { input, summary: summarise(run, input, baselines, transfer?.metrics ?? null), gaps };
+  return { input, summary: summariseRun(run, input, baselines, transfer?.metrics ?? null), gaps };
 }
 
 /**
@@ -333,6 +333,6 @@ export async function writeRunReport(
   const files = reportFiles(runDirectory);
   writeFileAtomic(files.records, `${JSON.stringify(report.input)}\n`);
   writeSummary(files.summary, report.summary);
-  writeFileAtomic(files.report, reportPage(report.input));
+  writeFileAtomic(files.report, runReportPage(report.input));
   return report;
 }

@@ -64,7 +64,7 @@ export function readAnswers(
 }
 
 /** Columns of the results, in order: policies as they came about, then the best classical detector. */
-export function stagesOf(
+export function reportStages(
   answers: AnswersByPolicy,
   baselines: Baselines | null,
   method: string,

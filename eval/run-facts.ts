@@ -12,7 +12,7 @@ import type { Baselines } from './baselines.ts';
 import { hasTransfer } from './harness.ts';
 import type { ReportRun } from './report.ts';
 import { POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
-import type { Summary } from './summary.ts';
+import type { RunSummary } from './summary.ts';
 
 function describePolicy(run: RunDirectory): ReportRun['policy'] {
   const { init } = run.recipe.policy;
@@ -74,7 +74,7 @@ function describeData({ data, seed, rl, eval: evaluation }: Recipe, { facts, ser
 }
 
 /** A number that whoever ran the stages left in the environment record, in seconds. */
-export function recorded(environment: Summary['environment'], key: string): number | null {
+export function recorded(environment: RunSummary['environment'], key: string): number | null {
   const value = environment[key];
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
 }

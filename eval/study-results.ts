@@ -7,11 +7,11 @@ import { DataError } from '../src/ground/errors.ts';
 import { mean } from '../src/ground/numbers.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
 import {
-  type Column,
   intervalOf,
   isSignificant,
   type MeanInterval,
   resampledDifference,
+  type ScoreColumn,
   SeedBootstrap,
 } from '../src/measures/bootstrap.ts';
 import { holm } from '../src/measures/significance.ts';
@@ -50,14 +50,14 @@ export const cellResultSchema = z
     seconds: z.strictObject({ training: z.number(), evaluation: z.number() }).readonly(),
   })
   .readonly();
-export type CellResult = z.infer<typeof cellResultSchema>;
+export type StudyCellResult = z.infer<typeof cellResultSchema>;
 
 /** A finished cell with its reinforcement log. */
 export interface FinishedCell {
   readonly setting: string;
   readonly arm: string;
   readonly seed: number;
-  readonly result: CellResult;
+  readonly result: StudyCellResult;
   readonly steps: readonly StepLine[];
 }
 
@@ -184,7 +184,7 @@ export type StepLine = Readonly<Record<string, number | null>>;
 export function answersOf(
   temperature: number,
   records: readonly EvalRecord[],
-): { readonly ids: readonly string[]; readonly answers: CellResult['answers'][number] } {
+): { readonly ids: readonly string[]; readonly answers: StudyCellResult['answers'][number] } {
   const { ids, values } = seriesValues(records);
   return { ids, answers: { temperature, values } };
 }
@@ -221,9 +221,9 @@ export interface ArmResult {
   readonly toStart: By<StudyDifference> | null;
   /** Means over steps, then seeds; null without reinforcement. */
   readonly gates: By<number> | null;
-  readonly training: CellResult['training'];
+  readonly training: StudyCellResult['training'];
   /** Mean over the seeds. */
-  readonly seconds: CellResult['seconds'];
+  readonly seconds: StudyCellResult['seconds'];
 }
 
 export interface SettingResult {
@@ -270,7 +270,7 @@ export interface StudyResults {
 const LEFT_OUT = ['reward', 'format', 'unparsable', 'affiliation_precision', 'affiliation_recall'];
 
 /** Columns of the table, in order. */
-function keysOf({ kind, answers, tokens }: CellResult): ResultKey[] {
+function keysOf({ kind, answers, tokens }: StudyCellResult): ResultKey[] {
   const { metrics } = taskKind(kind).evaluation;
   const [first] = answers;
   const known = Object.keys(metrics).filter((name) => name in first!.values);
@@ -311,7 +311,7 @@ function keysOf({ kind, answers, tokens }: CellResult): ResultKey[] {
 }
 
 /** Values of a key by series; null where the cell has none. */
-function columnOf({ answers, tokens }: CellResult, key: string): Column | null {
+function columnOf({ answers, tokens }: StudyCellResult, key: string): ScoreColumn | null {
   if (key === 'kl') return tokens?.kl ?? null;
   if (key === 'entropy') return tokens?.entropy ?? null;
   const [metric, temperature = '0'] = key.split('@') as [string, string?];

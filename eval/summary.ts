@@ -126,7 +126,7 @@ const summary = z.object({
 
 export type TypeMetrics = z.infer<typeof typeMetrics>;
 export type SummaryMetrics = z.infer<typeof metrics>;
-export type Summary = z.infer<typeof summary>;
+export type RunSummary = z.infer<typeof summary>;
 
 /** The metrics of a set that have one of these names. */
 function only(set: MetricSet, names: readonly string[]): TypeMetrics {
@@ -161,27 +161,27 @@ export function summaryMetrics(all: Metrics, rewardSampled: Estimate | null): Su
 const ADVICE = 'run the evaluation again';
 
 /** Writes `summary.json`, whole or not at all. @throws DataError when a number is missing or not finite. */
-export function writeSummary(path: string, value: Summary): void {
+export function writeSummary(path: string, value: RunSummary): void {
   const found = checked(value, summary, path, ADVICE);
   writeFileAtomic(path, `${JSON.stringify(found, null, 2)}\n`);
 }
 
 /** Reads and checks `summary.json`. @throws DataError when it is missing, not JSON, or of another shape. */
-export function readSummary(path: string): Summary {
+export function readSummary(path: string): RunSummary {
   return readJson(path, summary, ADVICE);
 }
 
-type Gain = NonNullable<NonNullable<Summary['rl']>['gain']>;
+type Gain = NonNullable<NonNullable<RunSummary['rl']>['gain']>;
 const gainOf = (gains: ReportInput['gains']): Gain =>
   Object.fromEntries(gains.map(({ key, estimate: found }) => [key, found])) as Gain;
 
 /** The summary of a run, from what its report shows; `transfer`: metrics of the last policy on further tasks. */
-export function summarise(
+export function summariseRun(
   run: RunDirectory,
   report: ReportInput,
   baselines: Baselines | null,
   transfer: Metrics | null,
-): Summary {
+): RunSummary {
   const { stages, gains } = report;
   const metricsBy = (key: string): SummaryMetrics | null => {
     const stage = stages.find((one) => one.key === key);
@@ -246,7 +246,7 @@ const LABEL = 21;
 const WIDTH = 10;
 
 /** The results of a run as lines of a table: its policies and the best classical detector, by the metrics of its kind. */
-export function summaryTable(summary: Summary): string[] {
+export function summaryTable(summary: RunSummary): string[] {
   const all: [string, SummaryMetrics | null | undefined][] = [
     ['before training', summary.sft?.metrics_before],
     ['after SFT', summary.sft?.metrics ?? summary.rl?.metrics_before],

@@ -37,14 +37,14 @@ const numeric = (describe: string, preset?: number) => ({
 });
 
 async function printSingle(found: SingleEvaluation, given: EvalArguments): Promise<void> {
-  const { bestOf } = await import('../run/eval.ts');
+  const { bestTemperature } = await import('../run/eval.ts');
   const { metricsTable, rewardsTable, temperatureTable } = await import('../../eval/metrics-table.ts');
   const { usageLine } = await import('../../eval/usage.ts');
   const { sets, classical, input, tokens, usage, title, statement } = found;
   const [[, metrics]] = sets as [(typeof sets)[number]];
   const table =
     sets.length > 1
-      ? `${temperatureTable(sets)}${bestLine(bestOf(sets), given.split)}`
+      ? `${temperatureTable(sets)}${bestLine(bestTemperature(sets), given.split)}`
       : `${metricsTable(metrics, classical)}${rewardsTable(metrics)}`;
   print(`${table}${tokens === null ? '' : tokensLine(tokens, input)}${usageLine(usage)}`, '');
   if (statement !== null) print(`data: ${title}. ${statement}`);

@@ -65,15 +65,21 @@ export const plan: CommandModule<object, PlanArguments> = {
           "the rest is left to the system, the device's own libraries and fragmentation.",
       ),
   handler: async (given) => {
-    const [{ loadRecipe }, { findPolicy }, run, { planLines, stagesOf }, { isBuiltIn }, { ConfigError }] =
-      await Promise.all([
-        import('../recipe/config.ts'),
-        import('../answer/reference.ts'),
-        import('../run/stage-memory.ts'),
-        import('../train/memory-plan.ts'),
-        import('../policy/model-config.ts'),
-        import('../ground/errors.ts'),
-      ]);
+    const [
+      { loadRecipe },
+      { findPolicy },
+      run,
+      { planLines, trainingStages },
+      { isBuiltIn },
+      { ConfigError },
+    ] = await Promise.all([
+      import('../recipe/config.ts'),
+      import('../answer/reference.ts'),
+      import('../run/stage-memory.ts'),
+      import('../train/memory-plan.ts'),
+      import('../policy/model-config.ts'),
+      import('../ground/errors.ts'),
+    ]);
     if (given.devices !== 1 || given.device.includes(',')) {
       const asked = given.devices === 1 ? `--device ${given.device}` : `--devices ${given.devices}`;
       throw new ConfigError(
@@ -88,7 +94,7 @@ export const plan: CommandModule<object, PlanArguments> = {
     const name = given.policy ?? recipe.policy.init;
     const directory = isBuiltIn(name) ? null : findPolicy(name);
     const memory = given.memory === undefined ? run.deviceMemory(given.device) : run.parseBytes(given.memory);
-    const stages = stagesOf(recipe);
+    const stages = trainingStages(recipe);
     if (stages.length === 0) throw new ConfigError('sft.samples and rl.steps are both 0: nothing is trained');
     if (directory !== null && !run.hasTokenizer(directory)) {
       say(
@@ -97,7 +103,7 @@ export const plan: CommandModule<object, PlanArguments> = {
     }
     const plans = [];
     for (const stage of stages) {
-      const one = await run.planOf(stage, directory, recipe, given.device, memory);
+      const one = await run.planTrainingStage(stage, directory, recipe, given.device, memory);
       plans.push(one);
       if (!given.json) print(`${plans.length > 1 ? '\n' : ''}${planLines(one).join('\n')}`);
     }

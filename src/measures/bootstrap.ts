@@ -171,7 +171,7 @@ export function pairedDifference(
 // Seeds and series together.
 
 /** Score of one policy on each series; null where a series has none. */
-export type Column = readonly (number | null)[];
+export type ScoreColumn = readonly (number | null)[];
 
 /** A mean over seeds and series with its resamples. */
 export interface Resampled {
@@ -195,7 +195,7 @@ export class SeedBootstrap {
   readonly #counts: Uint16Array;
   /** Seeds of each resample, [B · max(1, R − 1)], by the number of seeds R. */
   readonly #seeds = new Map<number, Uint16Array>();
-  readonly #columns = new WeakMap<Column, Resampled>();
+  readonly #columns = new WeakMap<ScoreColumn, Resampled>();
   readonly #seed: number;
 
   constructor(series: number, { resamples = RESAMPLES, seed = 0 }: BootstrapOptions = {}) {
@@ -213,7 +213,7 @@ export class SeedBootstrap {
   }
 
   /** Mean of one policy over its series, and over those of each resample. @throws DataError when it has no value */
-  ofSeries(column: Column): Resampled {
+  ofSeries(column: ScoreColumn): Resampled {
     const known = this.#columns.get(column);
     if (known !== undefined) return known;
     const series = this.#series;
@@ -241,7 +241,7 @@ export class SeedBootstrap {
   }
 
   /** Mean over policies of different seeds, in the order of the seeds, with its resamples. */
-  overSeeds(columns: readonly Column[]): Resampled {
+  overSeeds(columns: readonly ScoreColumn[]): Resampled {
     const policies = columns.map((column) => this.ofSeries(column));
     const count = policies.length;
     const drawn = Math.max(1, count - 1);

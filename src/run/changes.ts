@@ -11,7 +11,7 @@ import type { DataRecord } from './run-data.ts';
 
 const OPTION = '--allow-change';
 /** The data set itself: its files, or what its manifest says. */
-export const DATA = 'data';
+export const DATA_KEY = 'data';
 
 /** Whether one of the keys, or a block that it lies in, is allowed to change. */
 export const isAllowed = (key: string, allowed: readonly string[]): boolean =>
@@ -60,7 +60,7 @@ export const changesOf = (
 
 /** A line of each, for whoever changed it. */
 export function told({ key, from, to, stage, step }: RecipeChange): string {
-  const values = key === DATA ? '' : ` from ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
+  const values = key === DATA_KEY ? '' : ` from ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
   return `changed: ${key}${values}, after step ${step} of ${stage}`;
 }
 

@@ -210,7 +210,7 @@ async function classicalMetrics({ source, address }: OpenTask): Promise<Record<s
 }
 
 /** The temperature of the highest mean reward, the lower one of equals. */
-export function bestOf(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
+export function bestTemperature(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
   const ranked = sets.toSorted(
     ([a, one], [b, other]) => other.overall.reward.mean - one.overall.reward.mean || a - b,
   );
@@ -421,7 +421,7 @@ async function evaluateOne(
   const result = several
     ? {
         ...asked,
-        best: bestOf(sets),
+        best: bestTemperature(sets),
         temperatures: found.modes.map(({ temperature: at, metrics: own, usage }) => {
           return { temperature: at, metrics: own, responses: usage };
         }),

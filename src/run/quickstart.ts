@@ -6,7 +6,7 @@ import { hasTransfer, transferExamples } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ensureBaselines, type ReportFiles, reportFiles } from '../../eval/report.ts';
 import type { PolicyName } from '../../eval/run-directory.ts';
-import { readSummary, type Summary } from '../../eval/summary.ts';
+import { type RunSummary, readSummary } from '../../eval/summary.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
@@ -25,7 +25,7 @@ export interface QuickstartResult {
   /** Directory of the run. */
   readonly out: string;
   readonly files: ReportFiles;
-  readonly summary: Summary;
+  readonly summary: RunSummary;
   /** Whether its policy finds anomalies, as `timeseer explain` needs it. */
   readonly explains: boolean;
 }

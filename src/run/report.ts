@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
-import { type Summary, summaryTable } from '../../eval/summary.ts';
+import { type RunSummary, summaryTable } from '../../eval/summary.ts';
 import { change } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import { isSignificant } from '../measures/bootstrap.ts';
@@ -12,7 +12,7 @@ import { CompletionsPage } from './completions.ts';
 import { evaluationCard, exampleTask } from './task.ts';
 
 /** Lines on what reinforcement changed: one for each significant change, the largest first. */
-function changeLines({ rl }: Summary): string[] {
+function changeLines({ rl }: RunSummary): string[] {
   const gains = Object.entries(rl?.gain ?? {});
   if (gains.length === 0) return [];
   const sure = gains
@@ -29,7 +29,7 @@ function changeLines({ rl }: Summary): string[] {
 }
 
 /** The results of a run for a terminal: a table, what reinforcement changed, and what of its requirements is missed. */
-export function resultLines(summary: Summary): string[] {
+export function resultLines(summary: RunSummary): string[] {
   const missed = (summary.requirements ?? []).filter((one) => !one.met);
   const verdict =
     (summary.requirements ?? []).length === 0
@@ -60,7 +60,7 @@ function drawing(path: string): AssembleOptions {
  *
  * @throws DataError, ConfigError, WriteError as `writeRunReport`
  */
-export async function buildReport(run: string): Promise<{ summary: Summary; files: ReportFiles }> {
+export async function buildReport(run: string): Promise<{ summary: RunSummary; files: ReportFiles }> {
   const { summary, gaps } = await writeRunReport(run, drawing(run));
   for (const gap of gaps) say(`${run}: ${gap}`);
   return { summary, files: reportFiles(run) };

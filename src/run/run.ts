@@ -42,7 +42,7 @@ import {
   type TrainingState,
 } from '../train/checkpoint.ts';
 import { checkAdvantage } from '../train/define-advantage.ts';
-import { changesOf, checkAllowed, checkChanges, DATA, isAllowed, recordChanges, told } from './changes.ts';
+import { changesOf, checkAllowed, checkChanges, DATA_KEY, isAllowed, recordChanges, told } from './changes.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
 import {
@@ -172,7 +172,8 @@ export class Run extends RunDirectory {
     const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : loadRecipe(options.recipe, set);
     const keys = checkChanges(path, run.recipe, recipe, allow);
     const { name } = recipe.data;
-    const otherData = isAllowed(DATA, allow) || keys.includes('data.name') ? changedData(path, name) : null;
+    const otherData =
+      isAllowed(DATA_KEY, allow) || keys.includes('data.name') ? changedData(path, name) : null;
     if (otherData === null) checkSameData(path, name);
     const { init } = recipe.policy;
     checkExamples(
@@ -185,7 +186,7 @@ export class Run extends RunDirectory {
     const at = { stage, step: run.cost(stage)?.steps ?? 0 } as const;
     const changes = [
       ...changesOf(keys, run.recipe, recipe, at),
-      ...(otherData === null ? [] : [{ key: DATA, ...otherData, ...at }]),
+      ...(otherData === null ? [] : [{ key: DATA_KEY, ...otherData, ...at }]),
     ];
     recordChanges(run.file('recipe.json'), { recipe, data: dataRecord(name) }, changes);
     for (const change of changes) say(told(change));
@@ -318,7 +319,7 @@ export class Run extends RunDirectory {
       (key) => !allowed.includes(key),
     );
     const known = dataRecordSchema.safeParse(before.data);
-    const parts = allowed.includes(DATA)
+    const parts = allowed.includes(DATA_KEY)
       ? []
       : known.success
         ? changedParts(known.data, data)

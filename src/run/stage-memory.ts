@@ -19,7 +19,7 @@ import { Policy, type PolicyParts, readParts } from '../policy/policy.ts';
 import { openCheckpoint } from '../policy/safetensors.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
-import type { Subject, TrainingStage } from '../train/dry-run.ts';
+import type { PlannedPolicy, TrainingStage } from '../train/dry-run.ts';
 import { planLine, planStage, remedyLine, type StagePlan } from '../train/memory-plan.ts';
 import type { Task } from '../train/task.ts';
 import { nanoCard, trainingCard, trainingTask } from './task.ts';
@@ -80,7 +80,12 @@ function newParts(recipe: Recipe, card: PolicyCard, device: string, vocabulary?:
 }
 
 /** The policy of a directory without its weights, which need not be there. */
-function directorySubject(directory: string, recipe: Recipe, card: PolicyCard, device: string): Subject {
+function directorySubject(
+  directory: string,
+  recipe: Recipe,
+  card: PolicyCard,
+  device: string,
+): PlannedPolicy {
   const { dtype } = recipe.policy;
   const chosen = dtype === 'auto' ? usualDType(device, storedDType(directory)) : dtype;
   const parts = hasTokenizer(directory)
@@ -101,7 +106,7 @@ function partsWithoutTokenizer(directory: string, standIn: PolicyParts): PolicyP
   };
 }
 
-function nanoSubject(recipe: Recipe, card: PolicyCard, device: string): Subject {
+function nanoSubject(recipe: Recipe, card: PolicyCard, device: string): PlannedPolicy {
   const dtype = recipe.policy.dtype === 'auto' ? 'float32' : recipe.policy.dtype;
   return { parts: newParts(recipe, card, device), dtype, device: kindOf(device) };
 }
@@ -111,7 +116,7 @@ function planned(
   directory: string | null,
   recipe: Recipe,
   device: string,
-): { readonly subject: Subject; readonly card: PolicyCard } {
+): { readonly subject: PlannedPolicy; readonly card: PolicyCard } {
   const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
   if (directory !== null) {
     const card = trainingCard(directory, recipe, facts);
@@ -122,7 +127,7 @@ function planned(
 }
 
 /** Plans one stage of a recipe. */
-export async function planOf(
+export async function planTrainingStage(
   stage: TrainingStage,
   directory: string | null,
   recipe: Recipe,
@@ -166,7 +171,7 @@ export async function stageMemory(
   if ((device === 'cpu' && parameters <= SMALL) || (!check && recompute !== 'auto')) {
     return recompute === 'always';
   }
-  const plan = await planOf(stage, directory, recipe, device, memory);
+  const plan = await planTrainingStage(stage, directory, recipe, device, memory);
   if (!silent && (device !== 'cpu' || parameters > LARGE)) say(planLine(plan));
   if (check && plan.fits === false) {
     throw new ConfigError(

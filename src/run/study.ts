@@ -16,13 +16,13 @@ import { POLICIES, type PolicyName } from '../../eval/run-directory.ts';
 import { studyMarkdown, studyPage } from '../../eval/study-page.ts';
 import {
   answersOf,
-  type CellResult,
   CURVES,
   cellResultSchema,
   type FinishedCell,
   GATES,
   STUDY_VERSION,
   type StepLine,
+  type StudyCellResult,
   type StudyResults,
   settingResult,
 } from '../../eval/study-results.ts';
@@ -114,7 +114,7 @@ function lastPolicy({ recipe, set }: Cell): PolicyName {
 }
 
 /** What is asked of a cell's policy, as its result repeats it. */
-const askedOf = ({ evaluation, data }: Cell): CellResult['evaluation'] => ({
+const askedOf = ({ evaluation, data }: Cell): StudyCellResult['evaluation'] => ({
   ...evaluation,
   temperatures: [...evaluation.temperatures],
   data: { ...data },
@@ -127,7 +127,7 @@ const resultFile = (out: string, cell: Cell): string =>
  * What a finished cell left; null where it is not finished, or was evaluated in another way.
  * @throws ConfigError where it was run with another recipe than the study has now; DataError when it is damaged
  */
-function resultOf(out: string, cell: Cell): CellResult | null {
+function resultOf(out: string, cell: Cell): StudyCellResult | null {
   const directory = join(out, cell.path);
   if (!Run.begun(directory)) return null;
   checkSameRecipe(new Run(directory), cell);
@@ -188,7 +188,7 @@ async function evaluateCell(
   cell: Cell,
   last: PolicyName,
   { device, silent, out }: { readonly device: string; readonly silent: boolean; readonly out: string },
-): Promise<CellResult> {
+): Promise<StudyCellResult> {
   const { eval: asked, answers, sft, rl } = run.recipe;
   const { data } = cell;
   const { split, series, seed, samples, temperatures } = cell.evaluation;
@@ -342,7 +342,7 @@ const rounded = (_: string, value: unknown): unknown =>
 class Pace {
   readonly #taken: { readonly cell: Cell; readonly seconds: number }[] = [];
 
-  add(cell: Cell, { seconds }: CellResult): void {
+  add(cell: Cell, { seconds }: StudyCellResult): void {
     this.#taken.push({ cell, seconds: seconds.training + seconds.evaluation });
   }
 
@@ -367,7 +367,7 @@ const isOfCell = (error: unknown): error is TimeseerError =>
 const GREEDY = 0;
 
 /** `reward .724 greedy, .640 at T 1`. */
-function rewardsOf({ answers }: CellResult): string {
+function rewardsOf({ answers }: StudyCellResult): string {
   const shown = answers.filter(({ temperature }, i) => temperature === GREEDY || i === answers.length - 1);
   const means = shown.map(({ temperature, values }) => {
     const rewards = values['reward']!.flatMap((value) => value ?? []);

@@ -45,7 +45,7 @@ export type Phase =
   | 'optimizer step';
 
 /** What is trained, and where. */
-export interface Subject {
+export interface PlannedPolicy {
   readonly parts: PolicyParts;
   /** Directory that the parts come from, for messages. */
   readonly from?: string;
@@ -82,7 +82,7 @@ const ANY_ADVANTAGE: AdvantageDefinition = {
 };
 
 export interface StageInput {
-  readonly subject: Subject;
+  readonly subject: PlannedPolicy;
   readonly stage: TrainingStage;
   readonly recipe: PlannedTraining;
   readonly task: Task;
@@ -124,7 +124,12 @@ export interface StageMeasure {
 class EmptyPolicy extends Policy {
   readonly #prompting: RememberingPrompting;
 
-  constructor(engine: MetaEngine, subject: Subject, prompting: RememberingPrompting, options: PolicyOptions) {
+  constructor(
+    engine: MetaEngine,
+    subject: PlannedPolicy,
+    prompting: RememberingPrompting,
+    options: PolicyOptions,
+  ) {
     super(engine, subject.parts, (layout) => engine.zeros([layout.size], subject.dtype), options);
     this.#prompting = prompting;
   }

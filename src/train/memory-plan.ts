@@ -5,9 +5,9 @@
 import {
   dryRun,
   type Phase,
+  type PlannedPolicy,
   type PlannedTraining,
   type StageMeasure,
-  type Subject,
   type TrainingStage,
 } from './dry-run.ts';
 import { EXAMPLES, ExampleReader, type Lengths, lengthsOf } from './dry-run-examples.ts';
@@ -58,7 +58,7 @@ export interface Search {
 }
 
 export interface PlanInput {
-  readonly subject: Subject;
+  readonly subject: PlannedPolicy;
   readonly stage: TrainingStage;
   readonly recipe: PlannedTraining;
   readonly task: Task;
@@ -68,7 +68,7 @@ export interface PlanInput {
 }
 
 /** Stages that a recipe has. */
-export function stagesOf({ sft, rl }: PlannedTraining): TrainingStage[] {
+export function trainingStages({ sft, rl }: PlannedTraining): TrainingStage[] {
   return [...(sft.samples > 0 ? (['sft'] as const) : []), ...(rl.steps > 0 ? (['rl'] as const) : [])];
 }
 
@@ -160,7 +160,7 @@ const heldBytes = ({ held, workers }: StageMeasure): number => {
 function candidates(
   recipe: PlannedTraining,
   measure: StageMeasure,
-  dtype: Subject['dtype'],
+  dtype: PlannedPolicy['dtype'],
   usable: number,
 ): [string, string | number][] {
   const { stage, at, workers, recompute } = measure;

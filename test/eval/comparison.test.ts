@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
-import { type Answers, compareAnswers, compareSeeds } from '../../eval/comparison.ts';
+import { type ComparedAnswers, compareAnswers, compareSeeds } from '../../eval/comparison.ts';
 import { answersPage } from '../../eval/comparison-page.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
@@ -18,7 +18,11 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const side = (name: string, records: readonly EvalRecord[]): Answers => ({ name, records, data: null });
+const side = (name: string, records: readonly EvalRecord[]): ComparedAnswers => ({
+  name,
+  records,
+  data: null,
+});
 const classified = (id: string, gold: string, said: string): EvalRecord =>
   recordOf(id, { kind: 'classification', class: gold }, said === '' ? 'no tags' : classResponse(said), 100);
 
@@ -211,7 +215,7 @@ describe('runs of several seeds', () => {
   test('have more spread than one run where the seeds differ', () => {
     const good = side('good', answered(GOLD));
     const bad = side('bad', answered(['b', 'b', 'b', 'a', 'a', 'a']));
-    const width = (runs: Answers[]): number => {
+    const width = (runs: ComparedAnswers[]): number => {
       const [low, high] = compareSeeds(runs, [second]).metrics[0]!.a.ci95;
       return high - low;
     };
@@ -228,7 +232,7 @@ describe('runs of several seeds', () => {
   });
 
   test('are named between commas on the command line', async () => {
-    const file = (name: string, { records }: Answers): string => {
+    const file = (name: string, { records }: ComparedAnswers): string => {
       const path = join(folder, `${name}.jsonl`);
       writeRecords(path, records);
       return path;

@@ -10,7 +10,7 @@ import { trainingOf } from '../../eval/harness.ts';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
 import { type AssembledReport, assembleReport, writeRunReport } from '../../eval/report.ts';
 import { chooseExamples, exampleRule } from '../../eval/report-examples.ts';
-import { reportPage } from '../../eval/report-page.ts';
+import { runReportPage } from '../../eval/report-page.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary, summaryTable } from '../../eval/summary.ts';
 import { sampleTraining } from '../../src/answer/classifiers.ts';
@@ -106,7 +106,7 @@ describe.each(KINDS)('a run on %s', (kind) => {
       for (const part of think.split('\n')) expect(shown.expcot).toContain(part);
       expect(typeof shown.figure === 'string' ? 1 : shown.figure.length).toBe(kind === 'anomaly' ? 2 : 0);
     }
-    const page = reportPage(input);
+    const page = runReportPage(input);
     expect(page.match(/<article class="example">/g)).toHaveLength(input.examples.length);
     expect(page.match(/<figure class="seen whole">/g)).toHaveLength(input.examples.length);
     expect(page.includes('id="confusion"')).toBe(kind === 'classification' || kind === 'anomaly');
@@ -136,7 +136,7 @@ describe.each(KINDS)('a run on %s', (kind) => {
 
 describe('a report', () => {
   test('of classes tells them in words, by class and as a confusion', () => {
-    const page = reportPage(reports.get('classification')!.input);
+    const page = runReportPage(reports.get('classification')!.input);
     const { overall } = reports.get('classification')!.input.stages[1]!.metrics;
     expect(page).toContain(`names the class of ${(100 * overall.class_accuracy!.mean).toFixed(1)}\u202f%`);
     expect(page).toContain(`macro F1 ${overall.macro_f1!.mean.toFixed(3)}`);
@@ -150,7 +150,7 @@ describe('a report', () => {
   test('of anomalies without named kinds keeps class accuracy out of the lead and says what it covers', () => {
     const { input } = reports.get('anomaly')!;
     const named = runs.get('anomaly')!.examples.filter(({ gold }) => labelOf(gold) === 'normal').length;
-    const page = reportPage(input);
+    const page = runReportPage(input);
     expect(page).toMatch(/<p class="lead">[^<]*marks the anomalous points of 24 held-out series/);
     expect(page).toContain(`Over the ${named} series whose class the data name.`);
     expect(input.caveats.join(' ')).toContain(`of ${24 - named} of the 24 held-out series`);
@@ -162,7 +162,7 @@ describe('a report', () => {
     const { input } = reports.get('variates')!;
     const shown = input.examples.find(({ gold }) => gold.kind === 'variates' && gold.variates.length === 2)!;
     const { gold } = shown;
-    const page = reportPage({ ...input, examples: [{ ...shown, channels: ['a', 'b', 'c', 'd'] }] });
+    const page = runReportPage({ ...input, examples: [{ ...shown, channels: ['a', 'b', 'c', 'd'] }] });
     const [one, two] = gold.kind === 'variates' ? gold.variates : [];
     expect(page).toContain(
       `Anomalous variates <strong>${one} (${'abcd'[one!]}), ${two} (${'abcd'[two!]})</strong>`,

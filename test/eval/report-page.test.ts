@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { ReportInput } from '../../eval/report.ts';
 import { movingMean } from '../../eval/report-curves.ts';
-import { labelled, reportPage } from '../../eval/report-page.ts';
+import { labelled, runReportPage } from '../../eval/report-page.ts';
 import { confusionTable } from '../../eval/report-tables.ts';
 import { requirementsOf } from '../../eval/results.ts';
 import { DataError } from '../../src/ground/errors.ts';
@@ -50,17 +50,19 @@ beforeAll(async () => {
 });
 
 test('an example tells how many numbers of its reasoning are true, and which are not', () => {
-  const page = reportPage(hostile);
+  const page = runReportPage(hostile);
   expect(page).toContain('Numbers in the reasoning: 1 true, 1 false, 1 not checkable.');
   expect(page).toContain(`<li>\u201c<bdi>${ESCAPED}`);
-  expect(reportPage(input)).not.toContain('Numbers in the reasoning');
+  expect(runReportPage(input)).not.toContain('Numbers in the reasoning');
 });
 
 test('bars of a reward that passes 1 end at 1.5', () => {
   const stage = input.stages[0];
   const reward = { mean: 1.2, ci95: [1.1, 1.35] as const, n: 20 };
   const over = { ...stage!, metrics: { ...stage!.metrics, overall: { ...stage!.metrics.overall, reward } } };
-  expect(reportPage({ ...input, stages: [over, ...input.stages.slice(1)] })).toContain('x1="73.3" x2="90.0"');
+  expect(runReportPage({ ...input, stages: [over, ...input.stages.slice(1)] })).toContain(
+    'x1="73.3" x2="90.0"',
+  );
 });
 
 describe('requirements of a change', () => {
@@ -94,7 +96,7 @@ describe('requirements of a change', () => {
 
 describe('the report page', () => {
   test('states its numbers: stages, intervals, requirements met and missed', () => {
-    const text = reportPage(input);
+    const text = runReportPage(input);
     const { mean, ci95 } = input.stages[1]!.metrics.overall.point_f1!;
     expect(text).toContain(
       `<span class="mean">${mean.toFixed(3)}</span><span class="ci">[${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]</span>`,
@@ -108,7 +110,7 @@ describe('the report page', () => {
 
   test('a change that is none has no sign and no interval', () => {
     const none = { ...input.gains[0]!, estimate: { mean: 0, ci95: [0, 0] as const, n: 40 } };
-    const text = reportPage({ ...input, gains: [none] });
+    const text = runReportPage({ ...input, gains: [none] });
     expect(text).toMatch(/on the same series: 0\.000\./);
     expect(text).not.toContain('\u00b10');
   });
@@ -140,20 +142,20 @@ describe('the report page', () => {
   });
 
   test('says when everything required is met', () => {
-    expect(reportPage({ ...input, floors: input.floors.slice(0, 1) })).toContain(
+    expect(runReportPage({ ...input, floors: input.floors.slice(0, 1) })).toContain(
       'All 3 requirements are met.',
     );
   });
 
   test('loads nothing: every reference is inside the page', () => {
-    const found = references(reportPage(input));
+    const found = references(runReportPage(input));
     expect(found.filter((reference) => !local(reference))).toEqual([]);
     expect(found.length).toBeGreaterThan(12);
     expect(references('<a href="https://x.org"><img src="y.png">').some(local)).toBe(false);
   });
 
   test('shows hostile text as text, wherever it comes from', () => {
-    const text = reportPage(hostile);
+    const text = runReportPage(hostile);
     expect(text.split(ESCAPED).length).toBeGreaterThan(60);
     expect(text).not.toContain('<img src=x');
     expect(text.match(/<script>/g)).toHaveLength(2); // plotly.js and the drawing
@@ -161,7 +163,7 @@ describe('the report page', () => {
 
   test('shows a very long response up to a limit and says so', () => {
     const [first] = input.examples;
-    const text = reportPage({ ...input, examples: [{ ...first!, response: 'x'.repeat(3_000_000) }] });
+    const text = runReportPage({ ...input, examples: [{ ...first!, response: 'x'.repeat(3_000_000) }] });
     expect(text.length).toBeLessThan(2_500_000);
     expect(text).toContain('and 2980000 more characters');
   });
@@ -173,31 +175,31 @@ describe('the report page', () => {
       x: Array.from({ length: n }, (_, i) => i),
       y: new Array<number>(n).fill(0.123),
     };
-    const text = reportPage({ ...input, curves: [{ ...input.curves[0]!, curves: [long] }] });
+    const text = runReportPage({ ...input, curves: [{ ...input.curves[0]!, curves: [long] }] });
     expect(text.length).toBeLessThan(2_500_000);
   });
 
   test('leaves out what a run does not have', () => {
     const { transfer: _, ...rest } = input;
-    const text = reportPage({ ...rest, gains: [], curves: [], examples: [], caveats: [], floors: [] });
+    const text = runReportPage({ ...rest, gains: [], curves: [], examples: [], caveats: [], floors: [] });
     expect(text).not.toContain('<script');
     for (const id of ['gains', 'transfer', 'curves', 'examples', 'caveats'])
       expect(text).not.toContain(`id="${id}"`);
   });
 
   test('needs a policy, known stages in its floors, and passive figures', () => {
-    expect(() => reportPage({ ...input, stages: input.stages.slice(3), floors: [] })).toThrow(
+    expect(() => runReportPage({ ...input, stages: input.stages.slice(3), floors: [] })).toThrow(
       'no stage of a policy',
     );
     const floor = { stage: 'later', metric: 'format', atLeast: 0.9 } as const;
-    expect(() => reportPage({ ...input, floors: [floor] })).toThrow('"later"');
+    expect(() => runReportPage({ ...input, floors: [floor] })).toThrow('"later"');
     const figure = '<svg><script>1</script></svg>';
     const [first] = input.examples;
-    expect(() => reportPage({ ...input, examples: [{ ...first!, figure }] })).toThrow(DataError);
+    expect(() => runReportPage({ ...input, examples: [{ ...first!, figure }] })).toThrow(DataError);
   });
 
   test('is the same when rebuilt from its records', () => {
-    expect(reportPage(JSON.parse(JSON.stringify(input)))).toBe(reportPage(input));
+    expect(runReportPage(JSON.parse(JSON.stringify(input)))).toBe(runReportPage(input));
   });
 });
 
@@ -215,7 +217,7 @@ describe.skipIf(browser === null)('in a headless browser (skipped where there is
   });
 
   test('the report draws every curve and figure without a complaint', () => {
-    const { dom, complaints } = look({ 'report.html': reportPage(input) });
+    const { dom, complaints } = look({ 'report.html': runReportPage(input) });
     expect(complaints).toEqual([]);
     expect(dom).toContain('data-curves="drawn"');
     const panels = dom.split('class="curve js-plotly-plot"').slice(1);
@@ -228,7 +230,7 @@ describe.skipIf(browser === null)('in a headless browser (skipped where there is
   });
 
   test('hostile text runs nothing', () => {
-    const { dom, complaints } = look({ 'report.html': reportPage(hostile) });
+    const { dom, complaints } = look({ 'report.html': runReportPage(hostile) });
     expect(complaints).toEqual([]);
     expect(dom).toContain(`<title>${hostile.title}</title>`);
     expect(dom).not.toContain('<title>owned');
@@ -237,7 +239,7 @@ describe.skipIf(browser === null)('in a headless browser (skipped where there is
 
   test('no page is wider than a screen of 400 or 1200 px, and a wide one would be noticed', () => {
     const files = {
-      'report.html': reportPage(input),
+      'report.html': runReportPage(input),
       'wide.html': '<div style="width:1300px">wide</div>',
     };
     const frames = [400, 1200].flatMap((width) =>

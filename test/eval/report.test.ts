@@ -7,7 +7,7 @@ import { metricsOf, pairedGain } from '../../eval/metrics.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { assembleReport, type ReportInput, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { chooseExamples, plainDrawing } from '../../eval/report-examples.ts';
-import { reportPage } from '../../eval/report-page.ts';
+import { runReportPage } from '../../eval/report-page.ts';
 import { gainsSentence, gainsTable } from '../../eval/report-tables.ts';
 import { gainsOf } from '../../eval/results.ts';
 import { readSummary, summaryTable } from '../../eval/summary.ts';
@@ -221,7 +221,7 @@ describe('requirements', () => {
     const [sampled, greedy] = summary.requirements!.slice(4);
     expect(sampled).toMatchObject({ at_least: 0, measured: summary.rl?.gain?.reward_sampled?.ci95[0] });
     expect(greedy).toMatchObject({ at_least: -0.02, measured: summary.rl?.gain?.reward_greedy.ci95[0] });
-    const page = reportPage(input);
+    const page = runReportPage(input);
     expect(page.match(/<span class="required">/g)).toHaveLength(4);
     const missed = summary.requirements!.filter(({ met }) => !met).length;
     expect(page).toContain(
@@ -324,7 +324,7 @@ describe('what the report shows', () => {
         .sort((a, b) => a - b)
         .slice(0, 2),
     );
-    expect(reportPage(input)).toContain('Not chosen by hand');
+    expect(runReportPage(input)).toContain('Not chosen by hand');
   });
 
   test('among equal rewards the earlier series is the example', () => {
@@ -410,7 +410,7 @@ describe('what a run has not reached', () => {
     expect(input.gains).toEqual([]);
     expect(input.curves.map(({ title }) => title)).toEqual(['Supervised loss', 'Supervised throughput']);
     expect(input.examples[0]?.by).toBe('After SFT, greedy');
-    expect(reportPage(input)).not.toContain('What TimerPO changed');
+    expect(runReportPage(input)).not.toContain('What TimerPO changed');
   });
 
   test('the first policy and the samples: means are there without them', async () => {
@@ -454,7 +454,7 @@ describe('what a run has not reached', () => {
   test('a policy to count: its size is not guessed', async () => {
     const { input } = await assembleReport(copyRun('rl/policy'));
     expect(input.run.policy.parameters).toBeNull();
-    expect(reportPage(input)).not.toContain('parameters)');
+    expect(runReportPage(input)).not.toContain('parameters)');
   });
 
   test('the reward of the tables in reinforcement: what it maximised is said', async () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { metricOf, metricsOf } from '../../eval/metrics.ts';
-import { readSummary, type Summary, summaryMetrics, writeSummary } from '../../eval/summary.ts';
+import { type RunSummary, readSummary, summaryMetrics, writeSummary } from '../../eval/summary.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
 
@@ -36,7 +36,7 @@ const example = {
     metrics: summaryMetrics(metricsOf(greedy), metricOf(greedy, 'reward')),
   },
   environment: { node: 'v20.19.0', threads: 2, libraries: { torch: '1.13.1' }, gpus: [] },
-} satisfies Summary;
+} satisfies RunSummary;
 
 describe('the metrics of a summary', () => {
   test('are greedy ones, beside the reward of the samples', () => {
@@ -63,7 +63,7 @@ describe('summary.json', () => {
   test('has the documented keys', () => {
     const path = join(directory, 'keys.json');
     writeSummary(path, example);
-    const raw = JSON.parse(readFileSync(path, 'utf8')) as Summary;
+    const raw = JSON.parse(readFileSync(path, 'utf8')) as RunSummary;
     expect(Object.keys(raw)).toEqual(['install_s', 'sft', 'rl', 'classical', 'environment']);
     for (const key of [
       'format',

@@ -1,5 +1,5 @@
 /** Finished cells of a study, made up: policies of several seeds on the same series. */
-import type { CellResult, FinishedCell, StudyResults } from '../../eval/study-results.ts';
+import type { FinishedCell, StudyCellResult, StudyResults } from '../../eval/study-results.ts';
 import { CURVES, GATES, STUDY_VERSION, settingResult } from '../../eval/study-results.ts';
 import { Random } from '../../src/ground/random.ts';
 
@@ -16,7 +16,7 @@ export interface MadeUp {
 const SERIES = 120;
 const clip = (value: number): number => Math.min(1, Math.max(0, value));
 
-function result({ arm, level, steps = 0 }: MadeUp, seed: number): CellResult {
+function result({ arm, level, steps = 0 }: MadeUp, seed: number): StudyCellResult {
   const shared = new Random(1, 'series of made-up cells');
   const own = new Random(seed, `cell ${arm}`);
   const policy = 0.02 * (own.uniform() - 0.5);

@@ -3,12 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import {
-  type Column,
   estimate,
   estimates,
   intervalOf,
   pairedDifference,
   resampledDifference,
+  type ScoreColumn,
   SeedBootstrap,
   setEstimates,
 } from '../../src/measures/bootstrap.ts';
@@ -144,7 +144,7 @@ function policies(
   spread: { readonly seed: number; readonly series: number; readonly noise: number },
   key: number,
   mean = 0,
-): Column[] {
+): ScoreColumn[] {
   const random = new Random(key, 'policies', seeds);
   const normal = (): number =>
     Math.sqrt(-2 * Math.log(random.uniform() + 1e-12)) * Math.cos(2 * Math.PI * random.uniform());

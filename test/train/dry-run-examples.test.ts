@@ -7,7 +7,7 @@ import type { Layout } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import type { AdvantageName } from '../../src/train/advantage.ts';
-import { dryRun, type Subject, WatchedLearner } from '../../src/train/dry-run.ts';
+import { dryRun, type PlannedPolicy, WatchedLearner } from '../../src/train/dry-run.ts';
 import { ExampleReader, lengthsOf, plannedGroups, undominated } from '../../src/train/dry-run-examples.ts';
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
@@ -16,7 +16,7 @@ import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
 const scratch = new MetaEngine('cpu');
-const subject: Subject = {
+const subject: PlannedPolicy = {
   parts: Policy.create(scratch, {
     tokenizer: trainBpe(TRACES, { vocabulary: 330 }),
     seed: 7,

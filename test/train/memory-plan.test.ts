@@ -7,7 +7,7 @@ import { createAdapter } from '../../src/policy/lora.ts';
 import { type Dims, parseDims, type SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
-import { dryRun, type Subject, type TrainingStage } from '../../src/train/dry-run.ts';
+import { dryRun, type PlannedPolicy, type TrainingStage } from '../../src/train/dry-run.ts';
 import { Learner } from '../../src/train/learner.ts';
 import {
   bytesText,
@@ -16,7 +16,7 @@ import {
   planStage,
   recomputes,
   remedyLine,
-  stagesOf,
+  trainingStages,
   USABLE,
 } from '../../src/train/memory-plan.ts';
 import { rl } from '../../src/train/rl.ts';
@@ -149,7 +149,7 @@ function create({ dims, dtype }: Case, options: ConstructorParameters<typeof Pol
   return new Policy(engine, partsOf[dims], flat, options);
 }
 
-const subjectOf = ({ dims, dtype }: Case): Subject => ({
+const subjectOf = ({ dims, dtype }: Case): PlannedPolicy => ({
   parts: partsOf[dims],
   dtype,
   device: 'cpu',
@@ -324,8 +324,8 @@ describe('a plan', () => {
 
 test('a recipe has the stages that it does not leave out', () => {
   const recipe = defaultRecipe();
-  expect(stagesOf(recipe)).toEqual(['sft', 'rl']);
-  expect(stagesOf({ ...recipe, sft: { ...recipe.sft, samples: 0 } })).toEqual(['rl']);
+  expect(trainingStages(recipe)).toEqual(['sft', 'rl']);
+  expect(trainingStages({ ...recipe, sft: { ...recipe.sft, samples: 0 } })).toEqual(['rl']);
 });
 
 test('amounts of memory have three digits', () => {
