@@ -23,16 +23,16 @@ export interface LeaderboardRow {
   readonly task: string;
   readonly kind: Gold['kind'];
   readonly policy: string;
-  /** Null where there is none: of a baseline. */
+  /** Null for a baseline. */
   readonly temperature: number | null;
-  /** Over the series that were answered; null where none was. */
+  /** Over the answered series; null where there are none. */
   readonly metrics: MetricSet | null;
   readonly usage: ResponseUsage;
-  /** Wall clock of the answers, learning and loading included. */
+  /** Wall clock of the answers, with loading and training of baselines. */
   readonly seconds: number;
 }
 
-/** Mean of a policy over all tasks that are judged by the same metric; there only where it has answered all of them. */
+/** Mean of a policy over all tasks with the same metric; null unless it answered all of them. */
 export interface MacroMean {
   readonly metric: string;
   readonly label: string;
@@ -53,11 +53,11 @@ export interface Leaderboard {
   readonly tasks: readonly { readonly name: string; readonly kind: Gold['kind']; readonly title: string }[];
   /** The best mean first; without one, in the order given. */
   readonly contenders: readonly Contender[];
-  /** How all of them were asked, in sentences. */
+  /** Sentences on the prompt and sampling. */
   readonly asked: readonly string[];
 }
 
-/** The metric that a kind of answer is ranked by; of the others the first of its main ones. */
+/** Metric that ranks a kind of answer; default: the first of its main ones. */
 const HEADLINE: Partial<Record<Gold['kind'], string>> = { anomaly: 'affiliation_f1' };
 export const headlineOf = (kind: Gold['kind']): string =>
   HEADLINE[kind] ?? taskKind(kind).evaluation.main[0]!;
@@ -76,7 +76,7 @@ const labelOf = (kind: Gold['kind'], metric: string): string =>
     ? `Reward ${metric.slice(REWARD.length)}`
     : taskKind(kind).evaluation.metrics[metric]!.label;
 
-/** What a row is called: its temperature only where the policy has several rows of a task. */
+/** Name of a row, with its temperature where the policy has several rows of a task. */
 function nameOf(row: LeaderboardRow, rows: readonly LeaderboardRow[]): string {
   const same = rows.filter(({ task, policy }) => task === row.task && policy === row.policy);
   return same.length > 1 ? `${row.policy} at ${row.temperature}` : row.policy;
@@ -142,10 +142,10 @@ export function rowsOf(
     .sort((a, b) => value(b) - value(a));
 }
 
-/** What a reader must know of the numbers. */
+/** Notes on the numbers. */
 export const NOTES: readonly string[] = [
-  'Means over series with bootstrap 95 % intervals. An answer that cannot be read counts as 0; a response that never came (missing) has no part in the means: n is the number of series that were answered.',
-  'Answered: share of the responses that came whose answer could be read. Tokens: mean of a response. Seconds: wall clock divided by responses, loading and learning included.',
+  'Means over series with bootstrap 95 % intervals. An unreadable answer counts as 0. A missing response is left out of the means: n is the number of answered series.',
+  'Answered: share of the responses with a readable answer. Tokens: mean per response. Seconds: wall clock per response, with loading and training of baselines.',
 ];
 
 const successText = (share: number | undefined): string =>
@@ -379,7 +379,7 @@ export function leaderboardPage(board: Leaderboard): string {
 ${tasks.map(
   (task) =>
     html`<section><h2><bdi>${task.name}</bdi></h2><p>${upperFirst(task.title)}.</p>${taskTable(board, task)}</section>\n`,
-)}<section><h2>What the numbers are</h2>${bullets(NOTES)}</section></main>
+)}<section><h2>How to read these numbers</h2>${bullets(NOTES)}</section></main>
 ${FOOTER}`;
   return page({ title: 'Leaderboard', style: STYLE + OWN_STYLE, body });
 }

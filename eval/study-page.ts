@@ -23,7 +23,7 @@ const tight = (value: number, format: (value: number) => string = fixed): string
 const ends = ({ ci95 }: MeanInterval, format?: (value: number) => string): string =>
   `[${ci95.map((value) => tight(value, format)).join(', ')}]`;
 
-/** `*`: the interval leaves out 0; `**`: after Holm's correction too; a dagger: of one seed. */
+/** `*`: the interval excludes 0; `**`: also after Holm's correction; dagger: one seed. */
 const mark = ({ significant, holm, seeds }: StudyDifference): string =>
   seeds === 1 ? '\u2020' : holm ? '**' : significant ? '*' : '';
 
@@ -37,16 +37,16 @@ function trainedWith({ training: { samples, steps } }: ArmResult): string {
   return parts.length === 0 ? '\u2013' : parts.join(', ');
 }
 
-/** What the numbers of a setting are of. */
+/** Data and sampling behind the numbers of a setting. */
 function about({ split, series, samples, arms }: SettingResult): string {
   const most = Math.max(...arms.map(({ seeds }) => seeds.length));
   const seeds = most === 1 ? 'one seed' : `up to ${most} seeds`;
-  return `${grouped(series)} series of the ${split} split, the same for all arms and seeds; ${samples} sampled ${
+  return `${grouped(series)} series of the ${split} split, shared by all arms and seeds; ${samples} sampled ${
     samples === 1 ? 'answer' : 'answers'
   } per series and temperature; ${seeds}.`;
 }
 
-/** How the numbers are to be read. */
+/** Notes on how to read the numbers. */
 function notes(results: StudyResults): string[] {
   const { settings, baseTitle, bootstrap } = results;
   const single = settings.some(({ arms }) => arms.some(({ seeds }) => seeds.length === 1));
@@ -54,13 +54,13 @@ function notes(results: StudyResults): string[] {
     `Intervals are 95\u202f% percentile intervals of ${grouped(bootstrap)} bootstrap resamples over seeds and series, crossed: each resample draws one seed fewer than there are (Rao & Wu) and, for all of them, the same series. All arms have the same draws, so that differences are paired by seed and series.`,
     ...(single
       ? [
-          'Where an arm has one seed its interval is of the series alone: it says nothing of another training. A difference of one seed (\u2020) is never marked as significant.',
+          'The interval of an arm with one seed covers the series alone, not the spread between trainings. A difference of one seed (\u2020) is never marked as significant.',
         ]
       : []),
     'With five seeds the intervals may be too short where most of the spread is between seeds: in simulations they then cover the truth in 88\u202f% of the cases, not in 95.',
-    `* the interval of the difference leaves out 0, not corrected for the number of comparisons; ** significant also after Holm\u2019s correction over the arms of the setting, for that column alone. Differences are arm \u2212 ${baseTitle}, or arm \u2212 start.`,
+    `* the interval of the difference excludes 0, not corrected for the number of comparisons; ** significant also after Holm\u2019s correction over the arms of the setting, for that column alone. Differences are arm \u2212 ${baseTitle}, or arm \u2212 start.`,
     'KL and entropy are measured on answers to the same series, at the temperature named above the column, without the cap of the training log.',
-    'Seconds are those of training on this machine, without the start that arms share, and depend on what else it did.',
+    'Seconds are training time on this machine, without the shared start; they depend on its load.',
   ];
 }
 

@@ -8,47 +8,47 @@ interface StudyArguments extends StudyRequest {
   readonly json: boolean;
 }
 
-/** Of `sysexits.h`: not done, try again later. */
+/** Exit code EX_TEMPFAIL of `sysexits.h`: unfinished, try again later. */
 const EXIT_TEMPORARY = 75;
 
 export const study: CommandModule<object, StudyArguments> = {
   command: 'study <study>',
-  describe: 'Run a grid of runs, setting × arm × seed, and compare its arms',
+  describe: 'Run a grid of trainings (setting × arm × seed) and compare its arms',
   builder: (cli) =>
     cli
       .positional('study', {
         type: 'string',
         demandOption: true,
-        describe: `Study by name (${studyNames().join(', ')}) or path of a .yaml file`,
+        describe: `Name of a study (${studyNames().join(', ')}) or path of a .yaml file`,
       })
       .option('out', {
         type: 'string',
         demandOption: true,
         requiresArg: true,
-        describe: 'Directory of the study; its runs are SETTING/ARM/seed-N in it',
+        describe: 'Directory of the study; each run is in SETTING/ARM/seed-N',
       })
       .option('only', {
         type: 'string',
         array: true,
         nargs: 1,
         default: [] as string[],
-        describe: 'Runs to do, as SETTING/ARM/seed-N or its first parts; * is any text (repeatable)',
+        describe: 'Run only these: SETTING/ARM/seed-N or its first parts, * matches any text (repeatable)',
       })
       .option('budget', {
         type: 'number',
         requiresArg: true,
-        describe: `Minutes after which no further run is begun; exit code ${EXIT_TEMPORARY} where some are left`,
+        describe: `Start no further run after this many minutes; exit code ${EXIT_TEMPORARY} if runs are left`,
       })
       .option('resume', {
         type: 'boolean',
         default: false,
         describe:
-          'Go on with the study that is there: finished runs are skipped, a run cut off resumes bit for bit',
+          'Resume the study in --out: finished runs are skipped, an interrupted run resumes bit for bit',
       })
       .option('report', {
         type: 'boolean',
         default: false,
-        describe: 'Train nothing: make the results again from the finished runs',
+        describe: 'Train nothing; rebuild the results from the finished runs',
       })
       .option('device', {
         type: 'string',
@@ -56,32 +56,29 @@ export const study: CommandModule<object, StudyArguments> = {
         requiresArg: true,
         describe: 'cpu, cuda or cuda:N',
       })
-      .option('quiet', { type: 'boolean', default: false, describe: 'No progress' })
+      .option('quiet', { type: 'boolean', default: false, describe: 'Show no progress' })
       .option('json', { type: 'boolean', default: false, describe: 'Print the results as JSON' })
       .check(({ budget }) => {
         if (budget === undefined || budget > 0) return true;
         throw new ConfigError(`--budget: got ${budget}, expected minutes > 0`);
       })
-      .example(
-        '$0 study grounding --out runs/grounding',
-        'What grounding adds: the study that comes with timeseer',
-      )
+      .example('$0 study grounding --out runs/grounding', 'The study of grounding that ships with timeseer')
       .example(
         '$0 study grounding --out runs/grounding --resume --budget 60',
-        'Go on for an hour; the results so far are written',
+        'Resume for an hour, then write the results so far',
       )
       .example(
         "$0 study grounding --out runs/grounding --resume --only 'few/*timerpo*'",
-        'Some arms of one setting, and the start that they need',
+        'Some arms of one setting, with the start that they need',
       )
-      .example('$0 study my-study.yaml --out runs/mine', 'A study of your own')
+      .example('$0 study my-study.yaml --out runs/mine', 'Your own study')
       .example(
         '$0 study grounding --out runs/grounding --report',
-        'Write study.html, study.md and study.json again',
+        'Rewrite study.html, study.md and study.json',
       )
       .epilogue(
-        'Seeds are the outermost loop: after each of them all arms have equally many. A run of a study is a run like any other: ' +
-          'eval, train --resume and explain take its directory.',
+        'Seeds are the outermost loop, so all arms finish a seed before the next one begins. Each run is an ordinary run directory for ' +
+          'eval, train --resume and explain.',
       ) as never,
   handler: async (given) => {
     const { runStudy } = await import('../run/study.ts');
@@ -95,7 +92,7 @@ export const study: CommandModule<object, StudyArguments> = {
     if (results.failed.length > 0) process.exitCode = 1;
     if (stopped === 'budget') {
       say(
-        `the budget of ${given.budget} minutes is used up: ${results.finished} of ${results.cells} runs are finished; go on with: ${resume}`,
+        `stopped after ${given.budget} minutes: ${results.finished} of ${results.cells} runs are finished; resume with: ${resume}`,
       );
       process.exitCode = EXIT_TEMPORARY;
     }

@@ -1,4 +1,4 @@
-/** What may be changed of a run that is resumed: keys of its recipe and its data set, named one by one with --allow-change. */
+/** Changes to a resumed run: keys of its recipe, or its data set, each allowed with --allow-change. */
 
 import { z } from 'zod';
 import { readJson } from '../../eval/records.ts';
@@ -10,25 +10,25 @@ import type { Recipe } from '../recipe/recipe.ts';
 import type { DataRecord } from './run-data.ts';
 
 const OPTION = '--allow-change';
-/** The data set itself: its files, or what its manifest says. */
+/** Key for the files of the data set. */
 export const DATA_KEY = 'data';
 
-/** Whether one of the keys, or a block that it lies in, is allowed to change. */
+/** Whether a key, or the block that contains it, is allowed to change. */
 export const isAllowed = (key: string, allowed: readonly string[]): boolean =>
   allowed.some((one) => key === one || key.startsWith(`${one}.`));
 
-/** @throws ConfigError for what is no key, or can never change in a run */
+/** @throws ConfigError for an unknown key, or one that can never change in a run */
 export function checkAllowed(allowed: readonly string[]): void {
   for (const key of allowed) {
     checkKey(OPTION, key);
     if (key !== 'policy' && !key.startsWith('policy.')) continue;
     throw new ConfigError(
-      `${OPTION} ${key}: a checkpoint holds the weights of the policy that its run began with; begin a new run`,
+      `${OPTION} ${key}: the weights in a checkpoint belong to the policy that its run started with; start a new run`,
     );
   }
 }
 
-/** Keys in which a recipe differs from the one of a run. @throws ConfigError naming those that are not allowed to */
+/** Keys whose values differ from those of the run. @throws ConfigError naming those that are not allowed to differ */
 export function checkChanges(
   path: string,
   before: Recipe,
@@ -39,12 +39,12 @@ export function checkChanges(
   const refused = changed.filter((key) => !isAllowed(key, allowed));
   if (refused.length === 0) return changed;
   throw new ConfigError(
-    `${path}: this run began with other values of ${refused.join(', ')}; choose a new --out, ` +
-      `leave the settings out to use its own, or resume with ${refused.map((key) => `${OPTION} ${key}`).join(' ')}`,
+    `${path}: this run was started with other values of ${refused.join(', ')}; choose a new --out, ` +
+      `leave these settings out, or resume with ${refused.map((key) => `${OPTION} ${key}`).join(' ')}`,
   );
 }
 
-/** Changes of some keys between two recipes. */
+/** Lists the changes of some keys between two recipes. */
 export const changesOf = (
   keys: readonly string[],
   before: Recipe,
@@ -58,13 +58,13 @@ export const changesOf = (
     ...at,
   }));
 
-/** A line of each, for whoever changed it. */
+/** Formats a change as one line. */
 export function told({ key, from, to, stage, step }: RecipeChange): string {
   const values = key === DATA_KEY ? '' : ` from ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
   return `changed: ${key}${values}, after step ${step} of ${stage}`;
 }
 
-/** Writes the changes, and what holds from now on, into the recipe.json of a run. */
+/** Writes the changes and the new recipe into recipe.json of a run. */
 export function recordChanges(
   file: string,
   now: { readonly recipe: Recipe; readonly data: DataRecord },

@@ -50,12 +50,12 @@ export interface StudyRequest {
   /** Study by name or path. */
   readonly study: string;
   readonly out: string;
-  /** Cells that are run: patterns over `SETTING/ARM/seed-N`; all where there is none. */
+  /** Patterns over `SETTING/ARM/seed-N` of the cells to run; all cells when empty. */
   readonly only: readonly string[];
-  /** Minutes after which no further cell is begun. */
+  /** Minutes after which no further cell is started. */
   readonly budget: number | undefined;
   readonly resume: boolean;
-  /** Only makes the results again. */
+  /** Rebuilds the results without training. */
   readonly report: boolean;
   readonly device: string;
   readonly quiet: boolean;
@@ -65,9 +65,9 @@ export interface StudyOutcome {
   readonly out: string;
   readonly files: StudyFiles;
   readonly results: StudyResults;
-  /** Why cells are left: the budget is used up; null otherwise. */
+  /** Reason for unfinished cells: the time budget; null otherwise. */
   readonly stopped: 'budget' | null;
-  /** What goes on with it. */
+  /** Command that resumes the study. */
   readonly resume: string;
 }
 
@@ -83,7 +83,7 @@ const filesOf = (out: string): StudyFiles => ({
   page: join(out, 'study.html'),
 });
 
-/** Whether `SETTING/ARM/seed-N` is meant by a pattern: the same parts from the left, `*` standing for any letters of one. */
+/** Whether a pattern matches `SETTING/ARM/seed-N`: equal parts from the left, `*` matching any text within a part. */
 export function matches(path: string, pattern: string): boolean {
   const parts = path.split('/');
   const wanted = pattern.split('/');
@@ -107,13 +107,13 @@ function chosenCells(cells: readonly Cell[], only: readonly string[]): readonly 
   return cells.filter((cell) => chosen.some((one) => one === cell || one.start === cell.path));
 }
 
-/** The policy that a cell's training ends with. */
+/** Last policy of a cell's training. */
 function lastPolicy({ recipe, set }: Cell): PolicyName {
   const { sft, rl } = loadRecipe(recipe, set);
   return rl.steps > 0 ? 'rl' : sft.samples > 0 ? 'sft' : 'initial';
 }
 
-/** What is asked of a cell's policy, as its result repeats it. */
+/** Evaluation settings of a cell, as its result records them. */
 const askedOf = ({ evaluation, data }: Cell): StudyCellResult['evaluation'] => ({
   ...evaluation,
   temperatures: [...evaluation.temperatures],
@@ -124,7 +124,7 @@ const resultFile = (out: string, cell: Cell): string =>
   join(out, cell.path, 'eval', `${lastPolicy(cell)}.study.json`);
 
 /**
- * What a finished cell left; null where it is not finished, or was evaluated in another way.
+ * Reads the result of a finished cell; null where it is unfinished, or was evaluated under other settings.
  * @throws ConfigError where it was run with another recipe than the study has now; DataError when it is damaged
  */
 function resultOf(out: string, cell: Cell): StudyCellResult | null {
@@ -137,14 +137,14 @@ function resultOf(out: string, cell: Cell): StudyCellResult | null {
   return JSON.stringify(result.evaluation) === JSON.stringify(askedOf(cell)) ? result : null;
 }
 
-/** @throws ConfigError naming the keys; where the start lies does not count */
+/** @throws ConfigError naming the keys that differ; the path of the start does not count */
 function checkSameRecipe(run: Run, cell: Cell): void {
   const now = loadRecipe(cell.recipe, cell.set);
   const moved = (key: string): boolean => cell.continues && key === 'policy.init';
   const changed = changedKeys(run.recipe, now).filter((key) => !moved(key));
   if (changed.length === 0) return;
   throw new ConfigError(
-    `${run.path}: this cell was begun with other values of ${changed.join(', ')} than the study has now; ` +
+    `${run.path}: this cell was started with other values of ${changed.join(', ')} than the study has now; ` +
       'remove its directory to run it again, or choose another --out',
   );
 }
@@ -152,7 +152,7 @@ function checkSameRecipe(run: Run, cell: Cell): void {
 const sameVocabulary = (a: string, b: string): boolean =>
   readFileSync(join(a, 'tokenizer.json')).equals(readFileSync(join(b, 'tokenizer.json')));
 
-/** Trains and evaluates a cell, from where it stands. @throws Interrupted when stopped; it can be resumed */
+/** Trains and evaluates a cell, or resumes it. @throws Interrupted when stopped */
 async function runCell(cell: Cell, given: StudyRequest): Promise<void> {
   const { device } = given;
   const out = join(given.out, cell.path);
@@ -182,7 +182,7 @@ async function runCell(cell: Cell, given: StudyRequest): Promise<void> {
   });
 }
 
-/** Answers of a cell's policy, written, and what the table needs of them. */
+/** Writes the answers of a cell's policy and computes its result. */
 async function evaluateCell(
   run: Run,
   cell: Cell,
@@ -257,7 +257,7 @@ function tokensOf(
   };
 }
 
-/** What a finished cell keeps of a stage. */
+/** Files of a stage that a finished cell keeps. */
 const KEPT = new Set(['metrics.jsonl', 'validation.jsonl', 'tensorboard', 'stage.json', 'policy']);
 
 /** Removes checkpoints, completions and the policies before the last one. */
@@ -273,7 +273,7 @@ function prune(run: Run, last: PolicyName): void {
   }
 }
 
-/** The numbers of the log of a run's reinforcement that there are curves of. */
+/** Logged numbers of a run's reinforcement that are drawn as curves. */
 function stepLines(run: Run): StepLine[] {
   const evaluated = new Map(readLog(run.file('rl', 'validation.jsonl')).map((line) => [line.step, line]));
   return readLog(run.file('rl', 'metrics.jsonl')).map((line) => {
@@ -289,7 +289,7 @@ function stepLines(run: Run): StepLine[] {
   });
 }
 
-/** Makes the results from the cells that are finished, and writes them. @throws DataError, ConfigError as `resultOf` */
+/** Computes the results of the finished cells and writes them. @throws DataError, ConfigError as `resultOf` */
 function buildResults(
   study: Study,
   out: string,
@@ -338,7 +338,7 @@ function buildResults(
 const rounded = (_: string, value: unknown): unknown =>
   typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value;
 
-/** Seconds that cells of a kind took, from those that are finished: of the arm in its setting, else of the setting, else of any. */
+/** Estimates the remaining time from finished cells: of the same arm and setting, else of the setting, else of any. */
 class Pace {
   readonly #taken: { readonly cell: Cell; readonly seconds: number }[] = [];
 
@@ -346,7 +346,7 @@ class Pace {
     this.#taken.push({ cell, seconds: seconds.training + seconds.evaluation });
   }
 
-  /** Null where nothing is known. */
+  /** Seconds left; null before the first finished cell. */
   left(cells: readonly Cell[]): number | null {
     const likely = cells.map(({ setting, arm }) => {
       const inSetting = this.#taken.filter(({ cell }) => cell.setting === setting);
@@ -359,7 +359,7 @@ class Pace {
   }
 }
 
-/** Whether one cell's training went wrong, and the others may go on: not the disk, the settings or the user. */
+/** Whether an error concerns one cell, so that the others may continue: not the disk, the settings or an interrupt. */
 const isOfCell = (error: unknown): error is TimeseerError =>
   error instanceof TimeseerError &&
   ![Interrupted, WriteError, SystemError, ConfigError].some((type) => error instanceof type);
@@ -377,7 +377,7 @@ function rewardsOf({ answers }: StudyCellResult): string {
 }
 
 /**
- * Runs the cells that are not finished, in order, and makes the results after every seed and at the end.
+ * Runs the unfinished cells in order, and writes the results after every seed and at the end.
  * @throws ConfigError for the study, a pattern, a cell of another recipe, and a directory that holds a study already without `resume`;
  *   Interrupted when stopped, after the command that resumes was said on stderr
  */
@@ -393,7 +393,7 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
   }
   const cells = chosenCells(study.cells(out), given.only);
   if (existsSync(copy) && !given.resume) {
-    throw new ConfigError(`${out} holds a study: add --resume to go on with it, or choose another --out`);
+    throw new ConfigError(`${out} holds a study: add --resume to continue it, or choose another --out`);
   }
   openEngine(given.device);
   const lock = await claimDirectory(out);

@@ -317,7 +317,7 @@ describe('bad input: one clear line', () => {
         whole,
         '--resume',
       ),
-    ).toMatch(/this run began with other values of seed, sft\.batch; choose a new --out/);
+    ).toMatch(/this run was started with other values of seed, sft\.batch; choose a new --out/);
   });
 
   test('a policy that is not there, or a figure, before anything is written', async () => {

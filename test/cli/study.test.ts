@@ -31,7 +31,7 @@ describe('a study', { timeout: 240_000 }, () => {
     const { code, out: text, err } = await run('--budget', '0.0001');
     expect(code).toBe(75);
     expect(err).toMatch(
-      /^the budget of 0.0001 minutes is used up: 1 of 6 runs are finished; go on with: timeseer study \S+ --out \S+ --budget 0.0001 --resume\n$/,
+      /^stopped after 0.0001 minutes: 1 of 6 runs are finished; resume with: timeseer study \S+ --out \S+ --budget 0.0001 --resume\n$/,
     );
     expect(results(text)).toMatchObject({ finished: 1, cells: 6 });
     expect(finished()).toEqual(['nano5/start/seed-1']);
@@ -129,7 +129,7 @@ describe('a study', { timeout: 240_000 }, () => {
     const { code, err } = await run('--resume');
     expect(code).toBe(2);
     expect(err).toMatch(
-      /timerpo\/seed-1: this cell was begun with other values of rl.steps than the study has now/,
+      /timerpo\/seed-1: this cell was started with other values of rl.steps than the study has now/,
     );
   });
 });

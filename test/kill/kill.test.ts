@@ -51,7 +51,9 @@ test('a run directory belongs to one of two commands that begin it at once: reci
   const ended = await Promise.all(both.map((child) => child.ended));
   const winner = ended.findIndex(({ code }) => code === 0);
   expect(ended.map(({ code }) => code).sort()).toEqual([0, 2]);
-  expect(ended[1 - winner]!.err).toMatch(/is working on this directory|began with other values of seed/);
+  expect(ended[1 - winner]!.err).toMatch(
+    /is working on this directory|was started with other values of seed/,
+  );
   expect(JSON.parse(readFileSync(join(out, 'recipe.json'), 'utf8')).recipe.seed).toBe(31 + winner);
   expect(readState(join(out, 'sft/checkpoint'))!.origin.recipe['seed']).toBe(31 + winner);
   expect(listing(out).filter((name) => name.includes('.lock') || name.endsWith('.tmp'))).toEqual([]);
