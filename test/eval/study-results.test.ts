@@ -109,7 +109,7 @@ describe('the table in Markdown', () => {
     expect(text).toMatch(/\| GRPO \| \+\.1\d\d\\\*\\\* \[\+\.\d{3}, \+\.\d{3}\]/);
     expect(text).toMatch(/\| LONE \|.*\| 40 steps \| 4\d \| 1 \|/);
     expect(text).toMatch(/\| LONE \| −\.1\d\d† /);
-    expect(text).toContain('Where an arm has one seed its interval is of the series alone');
+    expect(text).toContain('The interval of an arm with one seed covers the series alone');
     expect(text).toContain('not corrected for the number of comparisons');
     expect(text).toContain('15 of 17 cells are finished');
   });
