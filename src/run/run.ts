@@ -42,7 +42,15 @@ import {
   type TrainingState,
 } from '../train/checkpoint.ts';
 import { checkAdvantage } from '../train/define-advantage.ts';
-import { changesOf, checkAllowed, checkChanges, DATA_KEY, isAllowed, recordChanges, told } from './changes.ts';
+import {
+  changesOf,
+  checkAllowed,
+  checkChanges,
+  DATA_KEY,
+  isAllowed,
+  recordChanges,
+  told,
+} from './changes.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
 import {
