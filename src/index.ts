@@ -21,8 +21,8 @@ import type { Evidence } from './expcot/evidence.ts';
 import type { AnomalyReport } from './explain/schema.ts';
 import { ConfigError, suggestion } from './ground/errors.ts';
 import type { Picture } from './ground/types.ts';
+import type { Explained, ExplainRequest } from './run/detect.ts';
 import type { EvalRequest, Evaluation } from './run/eval.ts';
-import type { Explained, ExplainRequest } from './run/explain.ts';
 import type { QuickstartResult } from './run/quickstart.ts';
 import type { RlRequest, SftRequest, TrainedPolicy } from './run/train-values.ts';
 
@@ -177,7 +177,7 @@ export async function explain(file: string, options: ExplainOptions = {}): Promi
     ...['severity', 'direction', 'relativeFloor', 'absoluteFloor', 'columns', 'time', 'key', 'select', 'tz'],
     ...['since', 'out', 'policy', 'engine', 'device', 'window', 'overlap'],
   ]);
-  const { explainFile } = await import('./run/explain.ts');
+  const { explainFile } = await import('./run/detect.ts');
   const {
     since,
     out,

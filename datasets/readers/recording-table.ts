@@ -16,6 +16,7 @@ import {
   type ReadTimes,
   type SampledColumn,
   TimeColumn,
+  type TimePlan,
 } from './time-column.ts';
 
 /** What of a file is its table, and where its time is. */
@@ -44,6 +45,7 @@ export interface Table {
   /** Columns of time, from 0. */
   readonly timeColumns: readonly number[];
   readonly times: ReadTimes | null;
+  readonly plan: TimePlan | null;
   /** [rows] line of each row. */
   readonly lines: Int32Array;
   readonly tz: string | null;
@@ -227,11 +229,28 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     layout,
     columns,
     timeColumns: plan?.columns ?? [],
-    times,
+    ...{ times, plan },
     lines: walk.blankEnd > 0 ? lines.slice(0, -walk.blankEnd) : lines,
     tz,
     notes: [...notes, ...(times?.notes ?? [])],
   };
+}
+
+/**
+ * Reads later rows of a table, without its header, by the decisions that were made about the first ones.
+ * @throws DataError for a row of another width, or a cell that is no time
+ */
+export function laterRows(table: Table, text: string): Table {
+  const { file, plan, times, tz } = table;
+  const layout = { ...table.layout, skipped: 0 };
+  const clock = plan === null ? null : new TimeColumn(plan, times?.decided ?? null);
+  const lineColumn = new Column();
+  new TableRows(text, file, layout).each((records) => {
+    clock?.add(records);
+    lineColumn.push(records.line);
+  });
+  const lines = Int32Array.from(lineColumn.take());
+  return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes: [] };
 }
 
 /** The column of time that was named, or two of them as `date,clock`. */

@@ -3,7 +3,14 @@ import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { readValues, valueColumns } from './column-values.ts';
 import { show } from './csv.ts';
-import { MINIMUM_SAMPLES, openTable, plural, type Table, type TableOptions } from './recording-table.ts';
+import {
+  laterRows,
+  MINIMUM_SAMPLES,
+  openTable,
+  plural,
+  type Table,
+  type TableOptions,
+} from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { findKey, keyColumns, readKeys } from './series-keys.ts';
 import type { Note } from './time-column.ts';
@@ -66,8 +73,12 @@ const LISTED_KEYS = 20;
  * with fewer than two samples, or with several series that a key tells apart. ConfigError for options that name what is not there
  */
 export function readRecording(source: string | Uint8Array, options: RecordingOptions = {}): Recording {
-  const { table, series, key } = openSeries(source, options);
-  if (series.length === 1) return series[0]!.read();
+  return theSeries(openSeries(source, options)).read();
+}
+
+/** Returns the only series. @throws DataError naming those that there are */
+function theSeries({ table, series, key }: ReturnType<typeof openSeries>): Series {
+  if (series.length === 1) return series[0]!;
   const names = series.map(({ name }) => name!);
   const first = /[^\w.-]/.test(names[0]!) ? show(names[0]!) : names[0]!;
   throw new DataError(
@@ -81,22 +92,54 @@ export function readRecordings(source: string | Uint8Array, options: RecordingOp
   return openSeries(source, options).series.map(({ read }) => read());
 }
 
-/** The rows of a table as they stand in the file, before they are sorted, joined and sampled. */
-export interface TimedRows {
-  /** Names of the columns; null without a header. */
-  readonly header: readonly string[] | null;
-  /** [N] the line of each row, counted from 1. */
-  readonly lines: Int32Array;
-  /** [N] ms; null without a column of time, or with row numbers alone. */
-  readonly time: Float64Array | null;
-  readonly origin: TimeOrigin;
+/** Reads a recording that grows: its first rows decide how all are read, later rows are read alone, and numbers are kept. */
+export interface RowReader {
+  /** Rows of the series among the first ones, in order of the file. */
+  readonly first: ReadRows;
+  /** Reads later rows; lines are counted from the beginning of the text. @throws DataError as `readRecording` */
+  read(text: string): ReadRows;
+  /** Makes a recording of rows: sorted, merged, at an even step. @throws DataError for fewer than two */
+  recording(rows: Rows): Recording;
 }
 
-/** When the rows of a file are, in order of the file. @throws as `readRecording`, except for what is wrong with values */
-export function readTimes(source: string | Uint8Array, options: RecordingOptions = {}): TimedRows {
-  const { layout, lines, times } = openTable(source, options);
-  const time = times === null || times.ordinal ? null : times.time;
-  return { header: layout.header, lines, time, origin: times?.origin ?? 'start' };
+/** Rows of one series, and the lines of all rows that were read, those of other series included. */
+export interface ReadRows extends Rows {
+  readonly read: Int32Array;
+}
+
+/**
+ * Opens a recording that grows by its first rows, with their header.
+ *
+ * @throws as `readRecording`; DataError without a header, or without a column of time that has dates
+ */
+export function openRows(source: Uint8Array, options: RecordingOptions): RowReader {
+  const found = openSeries(source, options);
+  const opened = found.table;
+  const { file, layout, times } = opened;
+  if (layout.header === null)
+    throw new DataError('no header; the first row names the columns where rows are followed', { file });
+  if (times === null || times.ordinal)
+    throw new DataError('no column of time; rows that are followed need one (--time names it)', { file });
+  if (times.origin === 'midnight')
+    throw new DataError('clocks without dates; rows that are followed need their dates', { file });
+  const series = theSeries(found);
+  let table = opened;
+  return {
+    first: { ...series.rows(), read: opened.lines },
+    read(text) {
+      const later = laterRows(table, text);
+      const { keys, name, columns } = series;
+      const values = readValues(later, columns, []);
+      const all: Rows = { time: later.times!.time, values, lines: later.lines };
+      table = { ...table, times: later.times };
+      if (keys.length === 0) return { ...all, read: later.lines };
+      const { names, ids } = readKeys(later, [keys], Number.POSITIVE_INFINITY)[0]!;
+      const id = names.indexOf(name!);
+      const order = Array.from(ids, (_, i) => i).filter((i) => ids[i] === id);
+      return { ...rowsAt(all, order), read: later.lines };
+    },
+    recording: (rows) => recordingOf(opened, rows, series.columns, series.name, series.notes, options),
+  };
 }
 
 /** The series of a file, or the one that is selected. @throws ConfigError for one that is not there */
@@ -124,6 +167,12 @@ function keysListed(names: readonly string[]): string {
 interface Series {
   /** Its key; null where the file has none. */
   readonly name: string | null;
+  /** Columns of values and of the key, from 0. */
+  readonly columns: readonly number[];
+  readonly keys: readonly number[];
+  readonly notes: readonly Note[];
+  /** Its rows in order of the file. */
+  readonly rows: () => Rows;
   readonly read: () => Recording;
 }
 
@@ -153,10 +202,8 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
       throw new ConfigError(
         `--select ${options.select}: ${file} holds one series; name the column with --key`,
       );
-    return {
-      series: [{ name: null, read: () => recordingOf(table, all, chosen, null, notes, options) }],
-      key: '',
-    };
+    const read = (): Recording => recordingOf(table, all, chosen, null, notes, options);
+    return { series: [{ name: null, columns: chosen, keys: [], notes, rows: () => all, read }], key: '' };
   }
   const key = found.columns.map((i) => columns[i]!.name).join(',');
   const kept = chosen.flatMap((i, k) => (found.columns.includes(i) ? [] : [k]));
@@ -170,20 +217,14 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   const next = Int32Array.from(ends, (_, id) => (id === 0 ? 0 : ends[id - 1]!));
   for (let i = 0; i < found.ids.length; i++) byKey[next[found.ids[i]!]!++] = i;
   const series = found.names.map((name, id): Series => {
+    const order = byKey.subarray(id === 0 ? 0 : ends[id - 1]!, ends[id]!);
+    const rows = (): Rows => rowsAt({ ...all, values: kept.map((k) => values[k]!) }, order);
+    const columns = kept.map((k) => chosen[k]!);
     const read = (): Recording => {
-      const order = byKey.subarray(id === 0 ? 0 : ends[id - 1]!, ends[id]!);
-      const rows = rowsAt({ ...all, values: kept.map((k) => values[k]!) }, order);
       const text = `Of ${plural(found.names.length, 'series', 'series')} told apart by column ${show(key)}, this is ${show(name)}: ${order.length} of ${lines.length} rows.`;
-      return recordingOf(
-        table,
-        rows,
-        kept.map((k) => chosen[k]!),
-        name,
-        [...notes, { code: 'split', text }],
-        options,
-      );
+      return recordingOf(table, rows(), columns, name, [...notes, { code: 'split', text }], options);
     };
-    return { name, read };
+    return { name, columns, keys: found.columns, notes, rows, read };
   });
   return { series, key };
 }

@@ -196,7 +196,18 @@ export interface Note {
   readonly text: string;
 }
 
+/** Decisions about a column of time that hold for later rows of the same table. */
+export interface TimeDecisions {
+  /** True for stamps with a date. */
+  readonly dated: boolean;
+  /** Order of day and month; null where no stamp so far can be read in two ways. */
+  readonly monthFirst: boolean | null;
+  /** Last instant so far, after which the second turn of an hour that is there twice begins. */
+  readonly last: number;
+}
+
 export interface ReadTimes {
+  readonly decided: TimeDecisions;
   /** [N] in the order of the file. */
   readonly time: Float64Array;
   readonly zone: string | null;
@@ -217,11 +228,17 @@ export class TimeColumn {
   /** The other reading of `03/04/2024`; null as long as none was seen. */
   #monthFirst: Column | null = null;
   readonly #offset = new Column();
-  #dated = false;
+  readonly #decided: TimeDecisions | null;
+  #usesMonthFirst: boolean | null;
+  #dated: boolean;
   #example: { cell: string; line: number } | null = null;
 
-  constructor(plan: TimePlan) {
+  /** @param decided decisions of earlier rows of the table, which hold for these */
+  constructor(plan: TimePlan, decided: TimeDecisions | null = null) {
     this.#plan = plan;
+    this.#decided = decided;
+    this.#dated = decided?.dated ?? false;
+    this.#usesMonthFirst = decided?.monthFirst ?? null;
   }
 
   /** @throws DataError with line and column for a cell that is no time */
@@ -254,7 +271,7 @@ export class TimeColumn {
     }
     const stamp = parseStamp(cell);
     if (stamp === null) throw this.#wrong(records, 0, cell);
-    if (this.#wall.length === 0) this.#dated = stamp.date;
+    if (this.#wall.length === 0 && this.#decided === null) this.#dated = stamp.date;
     else if (stamp.date !== this.#dated) throw this.#wrong(records, 0, cell);
     this.#push(stamp.wall, stamp.monthFirst, stamp.offset, cell, records);
   }
@@ -293,6 +310,12 @@ export class TimeColumn {
    * @throws DataError where some dates exist with the day first alone, and others with the month first alone
    */
   finish(lines: Int32Array, file: string, tz: string | null): ReadTimes {
+    const times = this.#finish(lines, file, tz);
+    const last = times.time.reduce((latest, ms) => Math.max(latest, ms), this.#decided?.last ?? -Infinity);
+    return { ...times, decided: { dated: this.#dated, monthFirst: this.#usesMonthFirst, last } };
+  }
+
+  #finish(lines: Int32Array, file: string, tz: string | null): Omit<ReadTimes, 'decided'> {
     this.#lines = lines;
     const notes: Note[] = [];
     const { number } = this.#plan;
@@ -349,7 +372,7 @@ export class TimeColumn {
     number: NumberForm,
     tz: string | null,
     notes: Note[],
-  ): ReadTimes {
+  ): Omit<ReadTimes, 'decided'> {
     const name = show(this.#plan.names[0]!);
     const calendar = { time, origin: 'calendar' as const, ordinal: false, notes };
     if (number.what === 'index') return { time, zone: null, origin: 'start', ordinal: true, notes };
@@ -380,6 +403,15 @@ export class TimeColumn {
   #dates(dayFirst: Float64Array, file: string, notes: Note[]): Float64Array {
     const monthFirst = this.#monthFirst?.take();
     if (monthFirst === undefined) return dayFirst;
+    if (this.#usesMonthFirst !== null) {
+      const chosen = this.#usesMonthFirst ? monthFirst : dayFirst;
+      const wrong = chosen.findIndex(Number.isNaN);
+      if (wrong < 0) return chosen;
+      const order = this.#usesMonthFirst ? 'month' : 'day';
+      throw new DataError(`the date has not the ${order} first, as those before it have`, {
+        ...{ file, line: this.#lines[wrong]! },
+      });
+    }
     const noDay = dayFirst.findIndex(Number.isNaN);
     const noMonth = monthFirst.findIndex(Number.isNaN);
     if (noDay >= 0 && noMonth >= 0) {
@@ -388,6 +420,7 @@ export class TimeColumn {
         { file, line: this.#lines[Math.max(noDay, noMonth)]! },
       );
     }
+    this.#usesMonthFirst = noDay >= 0;
     if (noDay >= 0) return monthFirst;
     if (noMonth >= 0) return dayFirst;
     const [a, b] = [regularity(dayFirst), regularity(monthFirst)];
@@ -401,6 +434,7 @@ export class TimeColumn {
       code: 'day-order',
       text: `Dates such as ${show(this.#example!.cell)} are read with the ${order} first; ${why}.`,
     });
+    this.#usesMonthFirst = difference <= 0;
     return difference > 0 ? dayFirst : monthFirst;
   }
 
@@ -414,7 +448,7 @@ export class TimeColumn {
     // Where an hour is there twice, its second turn begins where the clock goes back, or where a stamp comes once more than usual.
     let usual = 1;
     let same = 0;
-    let last = Number.NaN;
+    let last = this.#decided?.last ?? Number.NaN;
     for (let k = 0, i = step > 0 ? 0 : time.length - 1; k < time.length; k++, i += step) {
       if (!Number.isNaN(offset[i]!)) continue;
       const wall = time[i]!;

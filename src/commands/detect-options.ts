@@ -1,4 +1,4 @@
-/** The options that `detect` and `explain` share: what is read, what counts as unusual, and what is told. */
+/** Options that `detect` and `explain` share, and the report as text for a terminal. */
 import type { Argv } from 'yargs';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
@@ -41,55 +41,55 @@ export function detectOptions<T>(cli: Argv<T>): Argv<T & DetectOptionValues> {
     .option('time', { type: 'string', describe: 'Column of time, or two as date,clock', requiresArg: true })
     .option('key', {
       type: 'string',
-      describe: 'Column that tells series apart whose rows are mixed',
+      describe: 'Column that separates series whose rows are mixed',
       requiresArg: true,
     })
     .option('select', {
       type: 'string',
-      describe: 'Series to read, by its value in the key column',
+      describe: 'Value of the key column: the series to read',
       requiresArg: true,
     })
     .option('tz', {
       type: 'string',
-      describe: 'Zone of stamps that name none: Europe/Berlin, UTC, +02:00',
+      describe: 'Time zone of stamps without one: Europe/Berlin, UTC, +02:00',
       requiresArg: true,
     })
     .option('severity', {
       type: 'number',
       default: DEFAULT_SEVERITY,
-      describe: 'Least severity: 2 is one finding by chance in a hundred series, 3 in a thousand; 1 to 100',
+      describe: 'Minimum severity, 1 to 100: 2 means one false finding per 100 normal series, 3 one per 1000',
       requiresArg: true,
     })
     .option('direction', {
       choices: ['above', 'below', 'both'] as const,
       default: 'both' as const,
-      describe: 'Which departures count',
+      describe: 'Direction of the anomalies to report',
     })
     .option('min-change', {
       type: 'number',
       default: 0,
-      describe: 'Smaller departures are none, in units of the values',
+      describe: 'Ignore departures smaller than this, in units of the values',
       requiresArg: true,
     })
     .option('min-share', {
       type: 'number',
       default: 0.02,
-      describe: 'Smaller departures are none, as a part of the range of the values, 0 to 1',
+      describe: 'Ignore departures smaller than this share of the range of the values, 0 to 1',
       requiresArg: true,
     })
     .option('since', {
       type: 'string',
-      describe: 'Only what lasts until then or longer: 2025-03-04T14:00, or 2h before the end',
+      describe: 'Report only findings that last until then or longer: 2025-03-04T14:00, or 2h before the end',
       requiresArg: true,
     })
     .option('scores', {
       type: 'string',
-      describe: 'Write a score for every sample, with what was expected, to this CSV file',
+      describe: 'Write the score and the expected value of every sample to this CSV file',
       requiresArg: true,
     })
     .option('fail-on', {
       choices: Object.keys(LEVELS),
-      describe: 'Exit with 1 where a finding is at least this severe',
+      describe: 'Exit with 1 if a finding is at least this severe',
       requiresArg: true,
     }) as Argv<T & DetectOptionValues>;
 }
@@ -103,13 +103,13 @@ export function detectRequest(file: string, args: DetectOptionValues): DetectReq
   };
 }
 
-/** Findings that a terminal shows. */
+/** Most findings that a terminal shows. */
 const SHOWN = 20;
 
 const policyMark = ({ markedByPolicy }: ReportFinding): string =>
   markedByPolicy === null ? '' : markedByPolicy ? '; marked by the policy too' : '; not marked by the policy';
 
-/** What a policy says: who found what, what it marks alone, and a sentence for each column. */
+/** Answers of a policy: agreement with the detector, intervals that it marks alone, and a sentence for each column. */
 function policyLines(report: AnomalyReport, policy: NonNullable<AnomalyReport['policy']>): string[] {
   const several = report.columns.length > 1;
   const alone = markedAlone(report);
@@ -126,7 +126,7 @@ function policyLines(report: AnomalyReport, policy: NonNullable<AnomalyReport['p
   return lines;
 }
 
-/** For a terminal: the headline, what was assumed, a line or two for each finding, what a policy says, and the files written. */
+/** Formats a report for a terminal: headline, notes, two lines for each finding, answers of a policy, files written. */
 export function reportText(report: AnomalyReport, files: readonly string[], seconds: number): string {
   const several = report.columns.length > 1;
   const lines = [`${report.file}: ${report.headline} (${seconds.toFixed(1)} s)`];

@@ -1,15 +1,15 @@
-/** `timeseer detect`: what is unusual in a CSV file, by the classical detector. */
+/** `timeseer detect`: finds anomalies in a CSV file with the classical detector. */
 import type { CommandModule } from 'yargs';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-files.ts';
 import type { ReportState } from '../explain/schema.ts';
 import { type AnomalyReport, reportSchema } from '../explain/schema.ts';
-import { failOn, readState, sinceReport, tellOnce } from '../explain/state.ts';
+import { failOn, readState, tellOnce, withState, writeState } from '../explain/state.ts';
+import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
-import { withLock } from '../ground/lock.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectFile } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
@@ -34,11 +34,11 @@ export interface DetectArguments extends DetectOptionValues {
   readonly every: number | undefined;
 }
 
-/** What a line of `--follow` says, for people. */
+/** Formats an event of `--follow` as a line of text. */
 export function followText(event: FollowEvent): string {
   switch (event.event) {
     case 'start':
-      return `following: the last ${event.window} samples are kept; judged after ${event.first} and then every ${event.every}, told at most ${event.delay} samples late`;
+      return `following: keeps the last ${event.window} samples; detects after ${event.first}, then every ${event.every}; reports at most ${event.delay} samples late`;
     case 'note':
       return `  note: ${event.text}`;
     case 'end':
@@ -58,7 +58,7 @@ async function runFollow(args: DetectArguments): Promise<void> {
       `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(args.file)} | timeseer detect --follow`,
     );
   if (args.since !== undefined)
-    throw new ConfigError('--since: --follow tells what is new anyway; leave it out');
+    throw new ConfigError('--since: --follow reports only what is new anyway; leave it out');
   for (const name of ['out', 'scores'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(`--${name}: --follow keeps no whole recording to write; run detect on a file`);
@@ -74,21 +74,16 @@ async function runFollow(args: DetectArguments): Promise<void> {
   };
   const { file: name, ...request } = detectRequest('standard input', args);
   const { window = DEFAULT_WINDOW, every, state: path } = args;
-  const work = (signal: AbortSignal): Promise<void> => {
-    const state = path === undefined ? null : readState(path);
+  const work = async (signal: AbortSignal): Promise<void> => {
+    const state = path === undefined ? null : await readState(path);
     const remember = (now: ReportState): void => {
-      if (path !== undefined) writeFileAtomic(path, `${JSON.stringify(now, null, 2)}\n`);
+      if (path !== undefined) writeState(path, now);
     };
-    return follow(
-      untilAborted(process.stdin, signal),
-      { ...request, name, window, every, state },
-      tell,
-      remember,
-    );
+    const options = { ...request, name, window, every, state };
+    await follow(untilAborted(process.stdin, signal), options, tell, remember);
   };
-  const wait = (file: string): void => say(`${path}: waiting for another process (${file})`);
   await withInterrupt(
-    (signal) => (path === undefined ? work(signal) : withLock(`${path}.lock`, wait, () => work(signal))),
+    (signal) => (path === undefined ? work(signal) : withState(path, () => work(signal))),
     'stopping: judging the last rows first; press Ctrl-C again to quit at once',
   );
   if (failed) process.exitCode ??= 1;
@@ -114,11 +109,14 @@ export async function runDetect(args: DetectArguments): Promise<void> {
   if (args.schema) return printJson(reportSchema());
   if (args.follow) return runFollow(args);
   for (const name of ['window', 'every'] as const)
-    if (args[name] !== undefined) throw new ConfigError(`--${name} is of --follow`);
+    if (args[name] !== undefined)
+      throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
   if (args.file === undefined) throw new ConfigError('which file? For example: timeseer detect metrics.csv');
   const { out } = args;
   if (out !== undefined) checkTarget(out);
-  const { source, report, seconds } = await detectFile(detectRequest(args.file, args));
+  const { source, report, seconds } = await detectFile(detectRequest(args.file, args), {
+    since: args.since,
+  });
   const tell = (chosen: AnomalyReport): void => {
     const files: string[] = [];
     if (out !== undefined) files.push(...Object.values(writeReport(out, chosen, source)));
@@ -133,62 +131,65 @@ export async function runDetect(args: DetectArguments): Promise<void> {
     const level = args['fail-on'];
     if (level !== undefined) process.exitCode = failOn(chosen, level as Level);
   };
-  const recent = args.since === undefined ? report : sinceReport(report, args.since);
-  if (args.state === undefined) tell(recent);
-  else await tellOnce(args.state, recent, tell);
+  if (args.state === undefined) tell(report);
+  else
+    await tellOnce(args.state, report, (fresh) => {
+      verify(fresh, source);
+      tell(fresh);
+    });
 }
 
 export const detectCommand: CommandModule<object, DetectArguments> = {
   command: 'detect [file]',
-  describe: 'Find what is unusual in a CSV file: scores and findings, for programs and cron jobs',
+  describe: 'Find anomalies in a CSV file: findings and scores, for programs and cron jobs',
   builder: (yargs) =>
     detectOptions(yargs.positional('file', { type: 'string', describe: FILE_WORDS }))
       .option('state', {
         type: 'string',
-        describe: 'File that remembers what was told: each finding is reported once',
+        describe: 'File that remembers reported findings, so that each is reported once',
         requiresArg: true,
       })
       .option('format', {
         choices: ['text', ...Object.keys(FORMATS)],
         default: 'text',
-        describe: 'What is printed',
+        describe: 'Output format',
       })
       .option('out', {
         type: 'string',
-        describe: 'Write a page and its JSON: the path without .html and .json',
+        describe: 'Write an HTML page and its JSON: path without .html and .json',
         requiresArg: true,
       })
       .option('follow', {
         type: 'boolean',
         default: false,
         describe:
-          'Read rows from standard input as they come, and tell each finding when it appears and when it is over, at most --every samples late',
+          'Read rows from standard input as they come; report each finding when it appears and when it ends',
       })
       .option('window', {
         type: 'number',
-        describe: `With --follow: samples that are kept and judged, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
+        describe: `With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
         requiresArg: true,
       })
       .option('every', {
         type: 'number',
         describe:
-          'With --follow: new samples after which they are judged, which is the delay (default: a 200th of the window, up to a quarter where rows come faster than they are judged)',
+          'With --follow: analyse after this many new samples, which is the delay (default: 1/200 of the window; up to 1/4 if rows come faster than they are analysed)',
         requiresArg: true,
       })
-      .option('schema', { type: 'boolean', default: false, describe: 'Print the JSON schema of a report' })
+      .option('schema', { type: 'boolean', default: false, describe: 'Print the JSON Schema of a report' })
       .option('json', { type: 'boolean', default: false, describe: 'As --format json' })
-      .example('$0 detect metrics.csv', 'All columns of numbers, the findings ranked')
+      .example('$0 detect metrics.csv', 'All numeric columns, findings ranked by severity')
       .example(
         '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
-        'One column: its findings as CSV, and a score for every sample',
+        'One column: findings as CSV, and a score for every sample',
       )
       .example(
         '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
-        'For a cron job: what is new, once',
+        'For a cron job: each new finding once',
       )
       .example(
         'tail -n +1 -F metrics.csv | $0 detect --follow --json',
-        'Rows as they come: a line of JSON when a finding appears, and when it is over',
+        'Streaming rows: one line of JSON when a finding appears, and one when it ends',
       )
       .epilogue(LEVEL_WORDS),
   handler: runDetect,

@@ -1,13 +1,13 @@
-/** `timeseer explain`: a page and a JSON file of what is unusual in a CSV file: what the detector finds, and what a policy says. */
+/** `timeseer explain`: writes a page and a JSON file about the anomalies in a CSV file, by the detector and by a policy. */
 import type { CommandModule } from 'yargs';
 import { ENGINE_HELP, ENGINES, type EngineName } from '../answer/answerer.ts';
 import type { Level } from '../detect/finding.ts';
 import { scoresCsv, toJson } from '../explain/formats.ts';
-import { MOST_WINDOWS } from '../explain/policy-answers.ts';
 import { failOn } from '../explain/state.ts';
+import { MOST_WINDOWS } from '../explain/windows.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { print, say } from '../ground/terminal.ts';
-import { explainFile } from '../run/explain.ts';
+import { explainFile } from '../run/detect.ts';
 import {
   type DetectOptionValues,
   detectOptions,
@@ -49,7 +49,7 @@ export async function runExplain(args: ExplainArguments): Promise<void> {
 
 export const explainCommand: CommandModule<object, ExplainArguments> = {
   command: 'explain <file>',
-  describe: 'Find what is unusual in a CSV file, and write a page that shows it',
+  describe: 'Find anomalies in a CSV file and write an HTML page about them',
   builder: (yargs) =>
     detectOptions(yargs.positional('file', { type: 'string', demandOption: true, describe: FILE_WORDS }))
       .option('out', {
@@ -61,32 +61,32 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
       .option('policy', {
         type: 'string',
         describe:
-          'Whose answers stand beside the findings, and change none: the directory of a run or of a policy, small, which comes with timeseer, or none (default: small where it is there)',
+          'Policy whose answers are shown beside the findings: a run or policy directory, small (ships with timeseer), or none (default: small)',
         requiresArg: true,
       })
       .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
-        describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
+        describe: 'Device of the policy: cpu (default), cuda or cuda:N',
         requiresArg: true,
       })
       .option('window', {
         type: 'number',
-        describe: `Samples per window of the policy (default: what it was taught; longer where ${MOST_WINDOWS} windows do not reach)`,
+        describe: `Samples per window of the policy (default: its training length; longer if the series needs more than ${MOST_WINDOWS} windows)`,
         requiresArg: true,
       })
       .option('overlap', {
         type: 'number',
-        describe: 'Share that neighbouring windows of the policy have in common, 0 to 0.9 (default 0.5)',
+        describe: 'Overlap of neighbouring windows of the policy, 0 to 0.9 (default: 0.5)',
         requiresArg: true,
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
-      .example('$0 explain metrics.csv', 'All columns of numbers: metrics.explain.html and .json')
+      .example('$0 explain metrics.csv', 'All numeric columns: writes metrics.explain.html and .json')
       .example('$0 explain metrics.csv --column requests --out reports/requests', 'One column')
-      .example('$0 explain metrics.csv --policy none', 'What the detector finds, and no policy')
+      .example('$0 explain metrics.csv --policy none', 'The detector alone, without a policy')
       .example(
         '$0 explain series.csv --policy runs/quickstart',
-        'With what a policy of your own says, for series like those that it was taught',
+        'Beside the answers of your own policy, for series like its training data',
       )
       .epilogue(`${LEVEL_WORDS} An earlier result of the same name is replaced; any other file is not.`),
   handler: runExplain,

@@ -12,13 +12,21 @@ import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import { reportedAccounts } from './confidence-model.ts';
 import { policyStatement, shownAnswers, windowKey } from './policy-words.ts';
-import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
+import type { Reader } from './reader.ts';
 import type { PolicyAnswer, PolicyColumn } from './schema.ts';
 import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './trust.ts';
-import { cutScales, cutWindows, mapBack, mergeWindows, sharpened, shownOf, windowSize } from './windows.ts';
+import {
+  cutScales,
+  cutWindows,
+  MOST_WINDOWS,
+  mapBack,
+  mergeWindows,
+  sharpened,
+  shownOf,
+  UNTAUGHT_LENGTH,
+  windowSize,
+} from './windows.ts';
 
-/** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
-export const MOST_WINDOWS = 2048;
 /** A series that is stretched by more to the length that was taught is not asked about. */
 const MOST_STRETCHED = 5;
 /** Windows that are asked again, evenly spread; how often, and how much at random. */

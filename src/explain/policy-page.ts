@@ -3,7 +3,7 @@
 import { grouped } from '../ground/numbers.ts';
 import { type Html, html } from '../html/html.ts';
 import { bullets, problemNote, recordTable, scrolling, seenFigure, verbatim } from '../html/parts.ts';
-import { intervalText } from '../tasks/anomaly.ts';
+import { intervalText } from '../series/intervals.ts';
 import { claimWords, confidenceWords, shownAnswers, signalNumber, windowKey } from './policy-words.ts';
 import { whenWords } from './report.ts';
 import type { AnomalyReport, Doubt, PolicyAnswer, PolicySignal } from './schema.ts';

@@ -16,9 +16,6 @@ import { PromptEncoder } from '../train/task.ts';
 import { type AnswerToken, cellsOf } from './confidence.ts';
 import type { ConfidenceModel } from './confidence-model.ts';
 
-/** Longest window that a policy without a trained length is shown: two samples per pixel of its figure. */
-export const UNTAUGHT_LENGTH = 2000;
-
 /** Windows answered together and longest response, by style: a big policy has long prompts and long traces. */
 const EFFORT = {
   nano: { batch: 64, maxTokens: 128 },

@@ -1,6 +1,5 @@
-/** Which findings are told: those since a moment, those that were not told before, and when they fail a command. */
+/** Selects the findings to report: those since a moment, and those that were not reported before; one identity, one state file. */
 import { existsSync } from 'node:fs';
-import { z } from 'zod';
 import { LEVELS, type Level } from '../detect/finding.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
@@ -9,15 +8,15 @@ import { say } from '../ground/terminal.ts';
 import { policyStatement } from './policy-words.ts';
 import { selectFindings } from './report.ts';
 import { zoneOffsets } from './report-time.ts';
-import type { AnomalyReport, ReportFinding } from './schema.ts';
+import type { AnomalyReport, ReportFinding, ReportState, SeenFinding } from './schema.ts';
 
-/** Ends with 1 where a finding is at least as severe as `level`, else with 0; null never fails. */
+/** Exit code: 1 where a finding is at least as severe as `level`, else 0; null never fails. */
 export function failOn({ findings }: AnomalyReport, level: Level | null): 0 | 1 {
   return level !== null && findings.some((one) => LEVELS[one.level] >= LEVELS[level]) ? 1 : 0;
 }
 
 /**
- * The report of what lasts until `since` or longer: findings that were over before are left out.
+ * Reduces a report to what lasts until `since` or longer: findings that were over before are left out.
  *
  * @param since "2025-03-04", "2025-03-04T14:00" (the clock of the file's stamps, where no zone is given), or a span such as "90min",
  * "2h", "3d" before the last sample
@@ -28,10 +27,10 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
   if (report.to === null)
     throw new ConfigError('--since: the recording has no time; leave it out, or name its time column');
   const from = parseSince(since, report);
-  return selectFindings(sincePolicy(report, from), (one) => one.to!.ms >= from);
+  return selectFindings(sincePolicy(report, from), (one) => spanOf(one).to >= from);
 }
 
-/** A report with what of the policy's marks lasts until an instant or longer. */
+/** Leaves out intervals of the policy that were over before an instant. */
 function sincePolicy({ policy, ...report }: AnomalyReport, from: number): AnomalyReport {
   if (policy === undefined) return report;
   const columns = policy.columns.map((said) => {
@@ -64,27 +63,49 @@ function offsetOf(zone: string | null, ms: number): number {
   return zoneOffsets(zone, ms, ms)[0]!.offset;
 }
 
-/** A finding that was told. */
-const SEEN = z.strictObject({
-  column: z.string(),
-  kind: z.string(),
-  /** First and last stamp in ms, or first and last sample of a recording without time. */
-  from: z.number(),
-  to: z.number(),
+/** First and last stamp of a finding in ms; without time its first and last sample. */
+export const spanOf = ({
+  from,
+  to,
+  start,
+  end,
+}: Pick<ReportFinding, 'from' | 'to' | 'start' | 'end'>): Pick<SeenFinding, 'from' | 'to'> => ({
+  from: from?.ms ?? start,
+  to: to?.ms ?? end - 1,
 });
 
-/** What was told before, by id. */
-const STATE = z.strictObject({
-  schema: z.literal('timeseer.anomalies.state'),
-  version: z.literal(1),
-  timed: z.boolean(),
-  seen: z.record(z.string(), SEEN),
+/**
+ * Identity of a finding over time, for --state and --follow: the same id, or a finding of the same column that lay where it lies, so that
+ * one that grew is not new.
+ */
+export function isSame(
+  one: ReportFinding,
+  seen: Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string },
+): boolean {
+  const { from, to } = spanOf(one);
+  return seen.id === one.id || (seen.column === one.column && seen.from <= to && from <= seen.to);
+}
+
+/** State that remembers findings. */
+export const stateOf = (
+  timed: boolean,
+  seen: readonly (SeenFinding & { readonly id: string })[],
+): ReportState => ({
+  ...{ schema: 'timeseer.anomalies.state', version: 1, timed },
+  seen: Object.fromEntries(seen.map(({ id, column, kind, from, to }) => [id, { column, kind, from, to }])),
 });
 
-export type ReportState = z.infer<typeof STATE>;
+/** Findings that a state remembers; none where it is about recordings with time and this one has none, or the reverse. */
+export const seenIn = (
+  state: ReportState | null,
+  timed: boolean,
+): (SeenFinding & { readonly id: string })[] =>
+  state?.timed === timed ? Object.entries(state.seen).map(([id, seen]) => ({ id, ...seen })) : [];
 
-/** The state file, or null where there is none yet. @throws DataError for a damaged one */
-export function readState(path: string): ReportState | null {
+const REMEDY = 'choose another --state, or remove it: every finding is then reported once more';
+
+/** Reads the state file; null where there is none yet. @throws DataError for a damaged one */
+export async function readState(path: string): Promise<ReportState | null> {
   if (!existsSync(path)) return null;
   let content: unknown;
   try {
@@ -93,71 +114,54 @@ export function readState(path: string): ReportState | null {
     if (cause instanceof DataError) throw cause;
     throw new DataError(`not a state file (${(cause as Error).message}); ${REMEDY}`, { file: path, cause });
   }
-  const checked = STATE.safeParse(content);
-  if (checked.success) return checked.data;
-  const issue = checked.error.issues[0]!;
-  throw new DataError(
-    `not a state file: ${issue.path.join('.') || 'the whole'}: ${issue.message}; ${REMEDY}`,
-    {
-      file: path,
-    },
-  );
+  const { checkState } = await import('./schema.ts');
+  return checkState(content, path, REMEDY);
 }
 
-const REMEDY = 'choose another --state, or remove it: every finding is then told once more';
-
-const spanOf = ({ from, to, start, end }: ReportFinding): { from: number; to: number } => ({
-  from: from?.ms ?? start,
-  to: to?.ms ?? end - 1,
-});
-
-/** Whether a finding was told: the same one, or one of its column that lay where it lies; so one that grew is not new. */
-function wasTold(one: ReportFinding, { seen }: ReportState): boolean {
-  if (Object.hasOwn(seen, one.id)) return true;
-  const { from, to } = spanOf(one);
-  return Object.values(seen).some((old) => old.column === one.column && old.from <= to && from <= old.to);
+/** Writes the state file whole. @throws WriteError */
+export function writeState(path: string, state: ReportState): void {
+  writeFileAtomic(path, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** The report of what is new, and what is known from now on; findings that were over before the recording begins are forgotten. */
+/** Runs `work` while no other process uses the state file. */
+export function withState<T>(path: string, work: () => Promise<T>): Promise<T> {
+  return withLock(`${path}.lock`, (file) => say(`${path}: waiting for another process (${file})`), work);
+}
+
+/** Splits off the findings that were not reported before; those that were over before the recording begins are forgotten. */
 export function newFindings(
   report: AnomalyReport,
   state: ReportState | null,
 ): { readonly fresh: AnomalyReport; readonly state: ReportState } {
   const timed = report.from !== null;
-  const known: ReportState =
-    state?.timed === timed ? state : { schema: 'timeseer.anomalies.state', version: 1, timed, seen: {} };
+  const seen = seenIn(state, timed);
   const first = report.from?.ms ?? 0;
-  const kept = Object.entries(known.seen).filter(([, old]) => old.to >= first);
   const now = report.findings.map((one) => {
     const { from, to } = spanOf(one);
-    const before = Object.hasOwn(known.seen, one.id) ? known.seen[one.id] : undefined;
-    return [
-      one.id,
-      { column: one.column, kind: one.kind, from, to: Math.max(to, before?.to ?? to) },
-    ] as const;
+    const before = seen.find(({ id }) => id === one.id);
+    return { id: one.id, column: one.column, kind: one.kind, from, to: Math.max(to, before?.to ?? to) };
   });
   return {
-    fresh: selectFindings(report, (one) => !wasTold(one, known)),
-    state: { ...known, seen: Object.fromEntries([...kept, ...now]) },
+    fresh: selectFindings(report, (one) => !seen.some((old) => isSame(one, old))),
+    state: stateOf(timed, [...seen.filter(({ to }) => to >= first), ...now]),
   };
 }
 
 /**
- * Tells each finding once, however often a recording that grows is looked at: `tell` gets the report of what is new, and only when it
- * has returned the findings count as told. One state file belongs to one thing that is watched. Runs at the same time wait for each other.
+ * Reports each finding once, however often a growing recording is looked at: `tell` gets the report of what is new, and only when it has
+ * returned the findings count as reported. One state file belongs to one recording. Processes that share it wait for each other.
  *
- * @throws DataError for a damaged state file; WriteError; what `tell` throws
+ * @throws DataError for a damaged state file; WriteError; errors of `tell`
  */
 export async function tellOnce(
   path: string,
   report: AnomalyReport,
   tell: (fresh: AnomalyReport) => void | Promise<void>,
 ): Promise<AnomalyReport> {
-  const wait = (file: string): void => say(`${path}: waiting for another process (${file})`);
-  return withLock(`${path}.lock`, wait, async () => {
-    const { fresh, state } = newFindings(report, readState(path));
+  return withState(path, async () => {
+    const { fresh, state } = newFindings(report, await readState(path));
     await tell(fresh);
-    writeFileAtomic(path, `${JSON.stringify(state, null, 2)}\n`);
+    writeState(path, state);
     return fresh;
   });
 }

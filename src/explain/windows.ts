@@ -7,7 +7,12 @@ import { ConfigError } from '../ground/errors.ts';
 import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
-import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
+import type { Reader } from './reader.ts';
+
+/** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
+export const MOST_WINDOWS = 2048;
+/** Longest window of a policy without a trained length: two samples per pixel of its figure. */
+export const UNTAUGHT_LENGTH = 2000;
 
 export interface WindowOptions {
   /** Samples per window, ≥ 2. */

@@ -1,15 +1,22 @@
-/** Finds what is unusual in a file of numbers by the classical detector, without any policy: reads, detects column by column, reports. */
+/**
+ * The pipeline of detect, explain, --follow and serve: read → detect → ask a policy, where one is named → report, built once → verified
+ * once.
+ */
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
+import type { EngineName } from '../answer/answerer.ts';
+import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { type DetectOptions, detect } from '../detect/detect.ts';
 import type { Detection } from '../detect/finding.ts';
-import { buildReport, type ReportSource, reportSource } from '../explain/report.ts';
+import { buildReport, type PolicyOpinion, type ReportSource, reportSource } from '../explain/report.ts';
+import { checkTarget, defaultTarget, writeReport } from '../explain/report-files.ts';
 import { offsetAt, zoneOffsets } from '../explain/report-time.ts';
 import type { AnomalyReport } from '../explain/schema.ts';
+import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
-import { DataError } from '../ground/errors.ts';
-import { Progress } from '../ground/progress.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import { say } from '../ground/terminal.ts';
 
 export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock'> {
   readonly file: string;
@@ -50,27 +57,36 @@ export function clockOf({
   return Int32Array.from(time, (ms) => Math.round((offsetAt(offsets, ms) - offsets[0]!.offset) / step));
 }
 
+export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock'> {
+  /** Leaves out what was over before; see `sinceReport`. */
+  readonly since?: string | undefined;
+  /** Asks a policy about the columns. */
+  readonly ask?: ((source: ReportSource) => Promise<PolicyOpinion>) | undefined;
+  readonly onColumn?: (done: number) => void;
+}
+
 /**
- * Detects in every column of a recording.
- * @param name what the report calls the recording
+ * Makes the verified report of a recording.
+ *
+ * @param name of the recording in the report
  * @throws DataError for values that cannot be judged; ConfigError for an option out of range
  */
 export async function detectRecording(
   name: string,
   recording: Recording,
-  options: Omit<DetectOptions, 'calendar' | 'clock'>,
-  onColumn: (done: number) => void = () => {},
+  { since, ask, onColumn, ...options }: PipelineOptions,
 ): Promise<Omit<Detected, 'seconds'>> {
   const calendar = calendarOf(recording);
   const clock = clockOf(recording);
   const detections = [];
   for (const { values } of recording.columns) {
     detections.push(detect(values, { ...options, calendar, ...(clock === undefined ? {} : { clock }) }));
-    onColumn(detections.length);
+    onColumn?.(detections.length);
     await new Promise(setImmediate);
   }
   const source = reportSource(name, recording, detections);
-  const report = buildReport(source);
+  const whole = buildReport(source, await ask?.(source));
+  const report = since === undefined ? whole : sinceReport(whole, since);
   verify(report, source);
   return { source, report };
 }
@@ -78,7 +94,10 @@ export async function detectRecording(
 /**
  * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there
  */
-export async function detectFile(request: DetectRequest): Promise<Detected> {
+export async function detectFile(
+  request: DetectRequest,
+  also: Pick<PipelineOptions, 'since' | 'ask'> = {},
+): Promise<Detected> {
   const started = performance.now();
   const { file, columns, time, key, select, tz, ...options } = request;
   const recording = readRecording(file, {
@@ -87,13 +106,16 @@ export async function detectFile(request: DetectRequest): Promise<Detected> {
   });
   const progress =
     recording.columns.length > 1
-      ? new Progress({ label: 'detect', total: recording.columns.length, unit: 'columns' })
+      ? new (await import('../ground/progress.ts')).Progress({
+          ...{ label: 'detect', total: recording.columns.length, unit: 'columns' },
+        })
       : null;
   try {
-    const detected = await detectRecording(basename(file), recording, options, (done) => {
+    const onColumn = (done: number): void => {
       progress?.update(done);
       if (done === recording.columns.length) progress?.stop();
-    });
+    };
+    const detected = await detectRecording(basename(file), recording, { ...options, ...also, onColumn });
     return { ...detected, seconds: (performance.now() - started) / 1000 };
   } finally {
     progress?.stop();
@@ -133,4 +155,80 @@ export function detectValues(
   if (times === null || series.length < 2) return detect(series, options);
   const time = Float64Array.from(times, Number);
   return detect(series, { ...options, calendar: calendarOf({ step: evenStep(time, series.length), time }) });
+}
+
+export interface ExplainRequest {
+  readonly detect: DetectRequest;
+  /** Moment or span, as for `sinceReport`. */
+  readonly since: string | undefined;
+  readonly out: string | undefined;
+  /** Reference to a policy on this machine, or `none`; default: the one that ships with timeseer. */
+  readonly policy: string | undefined;
+  readonly engine?: EngineName | undefined;
+  readonly device: string | undefined;
+  readonly window: number | undefined;
+  readonly overlap: number | undefined;
+}
+
+/** Value of --policy for the detector alone. */
+const NONE = 'none';
+
+/** @throws ConfigError for an option about a policy where none is asked */
+function checkAlone({ window, overlap, engine, device }: ExplainRequest): void {
+  const given = Object.entries({ engine, device, window, overlap }).find(([, value]) => value !== undefined);
+  if (given === undefined) return;
+  throw new ConfigError(
+    `--${given[0]}: is about a policy, and none is asked; name one with --policy, or leave it out`,
+  );
+}
+
+/** Opens the policy that is asked; null for none. */
+async function openPolicy(request: ExplainRequest) {
+  const { policy } = request;
+  if (policy === NONE || (policy === undefined && shippedPolicy(DEFAULT_POLICY) === null)) {
+    checkAlone(request);
+    if (policy === undefined)
+      say('note: no policy comes with this copy of timeseer; the detector answers alone');
+    return null;
+  }
+  const { openAsked } = await import('./explain.ts');
+  return openAsked(request);
+}
+
+/** A report, and the files that it was written to. */
+export interface Explained {
+  readonly source: ReportSource;
+  readonly report: AnomalyReport;
+  readonly files: { readonly html: string; readonly json: string };
+  readonly seconds: number;
+}
+
+/**
+ * Explains one CSV file, with progress on standard error. After an error or an interruption neither of the two files is written.
+ *
+ * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
+ * EngineError without libtorch; WriteError when the disk refuses
+ */
+export async function explainFile(request: ExplainRequest): Promise<Explained> {
+  const started = performance.now();
+  const { file, columns, select } = request.detect;
+  const out = request.out ?? defaultTarget(file, [...(select === undefined ? [] : [select]), ...columns]);
+  checkTarget(out);
+  const opened = await openPolicy(request);
+  try {
+    let seen: Awaited<ReturnType<NonNullable<typeof opened>['ask']>>['columns'] = [];
+    const ask = async (source: ReportSource): Promise<PolicyOpinion> => {
+      const opinion = await opened!.ask(source);
+      seen = opinion.columns;
+      return opinion;
+    };
+    const { source, report } = await detectFile(request.detect, {
+      ...{ since: request.since, ask: opened === null ? undefined : ask },
+    });
+    const pictures = new Map(seen.map((one) => [one.column, one.seen]));
+    const files = writeReport(out, report, source, { seen: pictures });
+    return { source, report, files, seconds: (performance.now() - started) / 1000 };
+  } finally {
+    await opened?.close();
+  }
 }

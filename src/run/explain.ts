@@ -1,15 +1,11 @@
-/** Explains a CSV file: what the detector finds in it, beside it what a policy says where one is asked, as a page and JSON. */
-import { performance } from 'node:perf_hooks';
-import type { EngineName, LocalPolicy } from '../answer/answerer.ts';
+/** Asks a policy about the columns of a recording. Loaded only where one is asked: it takes more modules than everything else. */
+import type { LocalPolicy } from '../answer/answerer.ts';
 import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { readConfidence } from '../explain/confidence-model.ts';
-import { askColumn, type ColumnAnswers, MOST_WINDOWS } from '../explain/policy-answers.ts';
+import { askColumn, type ColumnAnswers } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
-import { buildReport, type PolicyOpinion, type ReportSource } from '../explain/report.ts';
-import { checkTarget, defaultTarget, writeReport } from '../explain/report-files.ts';
-import type { AnomalyReport } from '../explain/schema.ts';
-import { sinceReport } from '../explain/state.ts';
-import { verify } from '../explain/verify.ts';
+import type { PolicyOpinion, ReportSource } from '../explain/report.ts';
+import { MOST_WINDOWS } from '../explain/windows.ts';
 import { ConfigError, EngineError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
@@ -17,36 +13,11 @@ import { figure } from '../plot/figure.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { readReference } from '../tasks/reference.ts';
-import { type DetectRequest, detectFile } from './detect.ts';
+import type { ExplainRequest } from './detect.ts';
 import { pictureOf } from './task.ts';
-
-export interface ExplainRequest {
-  readonly detect: DetectRequest;
-  /** As `sinceReport` takes it. */
-  readonly since: string | undefined;
-  readonly out: string | undefined;
-  /** Reference to a policy on this machine, or `none`; default: the one that ships with timeseer. */
-  readonly policy: string | undefined;
-  readonly engine?: EngineName | undefined;
-  readonly device: string | undefined;
-  readonly window: number | undefined;
-  readonly overlap: number | undefined;
-}
 
 /** More samples than any file that can be read has. */
 const LONGEST_WINDOW = 500_000_000;
-
-/** In the place of a policy: none is asked. */
-const NONE = 'none';
-
-/** @throws ConfigError for what is about a policy where none is asked */
-function checkAlone({ window, overlap, engine, device }: ExplainRequest): void {
-  const given = Object.entries({ engine, device, window, overlap }).find(([, value]) => value !== undefined);
-  if (given === undefined) return;
-  throw new ConfigError(
-    `--${given[0]}: is about a policy, and none is asked; name one with --policy, or leave it out`,
-  );
-}
 
 /** @throws ConfigError for an option out of range */
 function checkOptions({ window, overlap }: ExplainRequest): void {
@@ -75,7 +46,7 @@ export async function openReader(
   const card = readCard(directory);
   if (!taskKind(card.kind).localises) {
     throw new ConfigError(
-      `${path}: was taught to answer with ${taskKind(card.kind).answers}, not with intervals; explain needs a policy that finds anomalies`,
+      `${path}: this policy answers with ${taskKind(card.kind).answers}, not with intervals; name one that was trained to find anomalies with --policy`,
     );
   }
   const shape = figure(card.figure);
@@ -91,39 +62,38 @@ export async function openReader(
 }
 
 /**
- * The policy that is asked, null for none. Where none is named and the one that comes with timeseer is not there, or nothing on this machine
- * computes it, the detector answers alone, and a note says why.
+ * Opens the policy that is asked. Null where none is named and nothing on this machine computes the one that ships with timeseer: the
+ * detector answers alone, and a note says why.
  */
-async function openAsked(request: ExplainRequest): Promise<Awaited<ReturnType<typeof openReader>> | null> {
-  const { policy } = request;
-  if (policy === NONE || (policy === undefined && shippedPolicy(DEFAULT_POLICY) === null)) {
-    checkAlone(request);
-    if (policy === undefined)
-      say('note: no policy comes with this copy of timeseer; the detector answers alone');
-    return null;
-  }
+export async function openAsked(request: ExplainRequest): Promise<{
+  readonly ask: (source: ReportSource) => Promise<AskedColumns>;
+  readonly close: () => unknown;
+} | null> {
   checkOptions(request);
   try {
-    return await openReader(policy ?? DEFAULT_POLICY, request);
+    const { reader, policy } = await openReader(request.policy ?? DEFAULT_POLICY, request);
+    return { ask: (source) => ask(source, reader, request), close: () => policy.dispose() };
   } catch (error) {
-    if (policy !== undefined || !(error instanceof EngineError)) throw error;
+    if (request.policy !== undefined || !(error instanceof EngineError)) throw error;
     say(`note: the policy ${DEFAULT_POLICY} is not asked: ${error.message.split('\n')[0]}`);
     return null;
   }
 }
 
+type AskedColumns = Omit<PolicyOpinion, 'columns'> & { readonly columns: readonly ColumnAnswers[] };
+
 /** Windows of a column at least; they are as long as it takes. */
 const FEWEST_OF_A_COLUMN = 8;
 
 const NO_REFERENCE =
-  'There is no record beside this policy of what it was taught, so neither how far a window is from that nor how sure it should be of an answer is known.';
+  'This policy has no record of its training data, so it is unknown how far a window is from them and how reliable its answers are.';
 
 /** Asks the policy about every column. */
 async function ask(
   { columns }: ReportSource,
   reader: Reader,
   { window, overlap }: ExplainRequest,
-): Promise<Omit<PolicyOpinion, 'columns'> & { readonly columns: readonly ColumnAnswers[] }> {
+): Promise<AskedColumns> {
   const said: ColumnAnswers[] = [];
   // A file is answered in bounded time, however many columns it has.
   const limit = Math.max(FEWEST_OF_A_COLUMN, Math.floor(MOST_WINDOWS / columns.length));
@@ -145,38 +115,4 @@ async function ask(
   }
   const notes = [...reader.caveats, ...(reader.reference === null ? [NO_REFERENCE] : [])];
   return { name: reader.name, record: { ...reader.record }, notes, columns: said };
-}
-
-/** What was found, and where it was written. */
-export interface Explained {
-  readonly source: ReportSource;
-  readonly report: AnomalyReport;
-  readonly files: { readonly html: string; readonly json: string };
-  readonly seconds: number;
-}
-
-/**
- * Explains one CSV file, with progress on standard error. Both files appear whole, or, after an error or an interruption, not at all.
- *
- * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
- * EngineError without libtorch; WriteError when the disk refuses
- */
-export async function explainFile(request: ExplainRequest): Promise<Explained> {
-  const started = performance.now();
-  const { file, columns, select } = request.detect;
-  const out = request.out ?? defaultTarget(file, [...(select === undefined ? [] : [select]), ...columns]);
-  checkTarget(out);
-  const opened = await openAsked(request);
-  try {
-    const { source, report: alone } = await detectFile(request.detect);
-    const opinion = opened === null ? null : await ask(source, opened.reader, request);
-    const whole = opinion === null ? alone : buildReport(source, opinion);
-    verify(whole, source);
-    const report = request.since === undefined ? whole : sinceReport(whole, request.since);
-    const seen = new Map(opinion?.columns.map((one) => [one.column, one.seen]));
-    const files = writeReport(out, report, source, { seen });
-    return { source, report, files, seconds: (performance.now() - started) / 1000 };
-  } finally {
-    await opened?.policy.dispose();
-  }
 }

@@ -69,3 +69,11 @@ export function clipAndMerge(intervals: readonly Interval[], length: number): In
   }
   return mergeIntervals(inside);
 }
+
+/** Intervals for a reader; null: unreadable. */
+export function intervalText(intervals: readonly Interval[] | null): string {
+  if (intervals === null) return 'unreadable';
+  if (intervals.length === 0) return 'none';
+  const shown = intervals.slice(0, 20).map(([start, end]) => `[${start},\u00a0${end})`);
+  return shown.join(' ') + (intervals.length > 20 ? ` and ${intervals.length - 20} more` : '');
+}

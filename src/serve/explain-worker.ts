@@ -1,7 +1,6 @@
 /** The Worker that detects: a request with its bytes → the report in the form that was asked for. */
 import { FORMATS } from '../explain/formats.ts';
 import { reportPage } from '../explain/report-page.ts';
-import { sinceReport } from '../explain/state.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
 import { detectRecording } from '../run/detect.ts';
 import { type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
@@ -26,9 +25,8 @@ async function explain(request: ExplainRequest): Promise<ExplainAnswer> {
       413,
     );
   }
-  const { source, report } = await detectRecording(name, recording, options);
-  const chosen = since === undefined ? report : sinceReport(report, since);
-  const text = form === 'html' ? reportPage(chosen, source) : FORMATS[form]!(chosen);
+  const { source, report } = await detectRecording(name, recording, { ...options, since });
+  const text = form === 'html' ? reportPage(report, source) : FORMATS[form]!(report);
   return { type: FORMS[form], text };
 }
 

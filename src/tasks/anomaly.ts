@@ -27,7 +27,7 @@ import { eventBased, pointAdjusted } from '../measures/event-based.ts';
 import { rangeBased } from '../measures/range-based.ts';
 import { intervalVus } from '../measures/vus.ts';
 import { DETECTORS } from '../series/detectors.ts';
-import { clipAndMerge, pointF1 } from '../series/intervals.ts';
+import { clipAndMerge, intervalText, pointF1 } from '../series/intervals.ts';
 import {
   CLASS_ACCURACY,
   type Evaluation,
@@ -205,14 +205,6 @@ function statedIntervals(text: string, length: number): readonly Interval[] {
     );
   }
   return read;
-}
-
-/** Intervals for a reader; null: unreadable. */
-export function intervalText(intervals: readonly Interval[] | null): string {
-  if (intervals === null) return 'unreadable';
-  if (intervals.length === 0) return 'none';
-  const shown = intervals.slice(0, 20).map(([start, end]) => `[${start},\u00a0${end})`);
-  return shown.join(' ') + (intervals.length > 20 ? ` and ${intervals.length - 20} more` : '');
 }
 
 /** Class that a classical detector assigns to every anomaly. */

@@ -175,17 +175,24 @@ describe('timeseer explain', () => {
     expect(readFileSync(`${alone}.html`, 'utf8')).not.toContain('What the policy says');
   });
 
-  test('the default result is named after the file, in the current directory', () => {
+  test('the default result is named after the file, in the current directory, and a detection loads few modules', () => {
     const file = csv('tank level.csv', wave(120));
-    const cwd = join(directory, 'here');
+    const [cwd, coverage] = [join(directory, 'here'), join(directory, 'coverage')];
     mkdirSync(cwd);
     const run = spawnSync(process.execPath, [CLI, 'explain', file, '--policy', 'none'], {
-      cwd,
-      encoding: 'utf8',
+      ...{ cwd, encoding: 'utf8', env: { ...process.env, NODE_V8_COVERAGE: coverage } },
     });
     expect(run.stderr).toBe('');
     expect(run.status).toBe(0);
     expect(readdirSync(cwd).sort()).toEqual(['tank level.explain.html', 'tank level.explain.json']);
+    const loaded = readdirSync(coverage).flatMap((name) => {
+      const { result } = JSON.parse(readFileSync(join(coverage, name), 'utf8')) as {
+        result: { url: string }[];
+      };
+      return result.flatMap(({ url }) => (/^file:(?!.*\/(?:tsx|esbuild)\/)/.test(url) ? [url] : []));
+    });
+    expect(loaded.length).toBeGreaterThan(50);
+    expect(new Set(loaded).size).toBeLessThanOrEqual(150);
   });
 
   test('a result of a chosen column is named after it too', () => {

@@ -110,6 +110,6 @@ describe('timeseer detect --follow', () => {
       expect(code).not.toBe(0);
       expect(err).toMatch(reason);
     }
-    expect((await inside('detect', 'my.csv', '--every', '5')).err).toMatch(/--every is of --follow/);
+    expect((await inside('detect', 'my.csv', '--every', '5')).err).toMatch(/--every: needs --follow/);
   });
 });

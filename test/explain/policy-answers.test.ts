@@ -1,15 +1,10 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { torchPolicy } from '../../src/answer/local.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import {
-  askColumn,
-  type ColumnAnswers,
-  classOf,
-  MOST_WINDOWS,
-  tame,
-} from '../../src/explain/policy-answers.ts';
+import { askColumn, type ColumnAnswers, classOf, tame } from '../../src/explain/policy-answers.ts';
 import { shownAnswers } from '../../src/explain/policy-words.ts';
 import { policyReader, type Reader } from '../../src/explain/reader.ts';
+import { MOST_WINDOWS } from '../../src/explain/windows.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
