@@ -161,7 +161,7 @@ describe('timeseer explain', () => {
     const bare = rest.findings.map((one) => ({ ...one, markedByPolicy: null }));
     expect({ ...rest, findings: bare }).toEqual(plain);
     expect(policy!.name).toBe(policyDirectory);
-    expect(policy!.notes.join(' ')).toContain('no record beside this policy');
+    expect(policy!.notes.join(' ')).toContain('no record of its training data');
     const [pressure, flow] = policy!.columns;
     expect(pressure).toMatchObject({ column: 'pressure', window: 250 });
     expect(pressure!.answers).toHaveLength(4);

@@ -193,8 +193,8 @@ describe('what is told', () => {
       ['{"schema":"timeseer.anomalies.state","version":1,"timed":true,"seen":{"a":{}}}', 'seen.a.column'],
     ] as const) {
       writeFileSync(path, content);
-      expect(() => readState(path)).toThrow(DataError);
-      expect(() => readState(path)).toThrow(why);
+      await expect(readState(path)).rejects.toThrow(DataError);
+      await expect(readState(path)).rejects.toThrow(why);
       await expect(tellOnce(path, report, () => {})).rejects.toThrow(path);
       expect(readFileSync(path, 'utf8')).toBe(content);
     }

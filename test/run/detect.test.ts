@@ -2,8 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { readRecording } from '../../datasets/readers/recording.ts';
+import type { PolicyOpinion } from '../../src/explain/report.ts';
 import { Random } from '../../src/ground/random.ts';
-import { clockOf, detectFile } from '../../src/run/detect.ts';
+import { clockOf, detectFile, detectRecording } from '../../src/run/detect.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
@@ -31,6 +33,16 @@ describe('a recording across the change of the clock', () => {
     const { report } = await detectFile({ ...request, tz: 'Europe/Berlin' });
     expect(report.columns[0]!.seasons).toEqual([48]);
     expect(report.findings).toEqual([]);
+  });
+
+  test('is not reported with answers of a policy that contradict themselves', async () => {
+    const recording = readRecording(file);
+    const column: PolicyOpinion['columns'][number] = {
+      ...{ column: 'requests', status: 'answers', statement: 'Marks 9 intervals.', window: 48, doubtful: 0 },
+      ...{ limit: 0.3, class: null, signals: [], answers: [], intervals: [] },
+    };
+    const ask = async (): Promise<PolicyOpinion> => ({ name: 'p', record: {}, notes: [], columns: [column] });
+    await expect(detectRecording('spring.csv', recording, { ask })).rejects.toThrow(/statement/);
   });
 
   test('has a clock that is two half hours ahead from then on, and none in UTC', () => {
