@@ -1,5 +1,6 @@
 /** Advantage estimators of users: the function that they write, what it receives, and the checks of what it returns. */
 import { AdvantageError, ConfigError } from '../ground/errors.ts';
+import { checkKeys } from '../ground/json-record.ts';
 import type { ModuleAdapter } from '../ground/module-host.ts';
 import { thrownText } from '../ground/user-code.ts';
 import type { ModuleAddress } from '../ground/user-module.ts';
@@ -20,7 +21,7 @@ export interface AdvantageDefinition {
 }
 
 const NAME = /^[A-Za-z][\w-]{0,63}$/u;
-const KEYS: ReadonlySet<string> = new Set(['name', 'similarity', 'advantages', 'file']);
+const KEYS = ['name', 'similarity', 'advantages', 'file'];
 
 /**
  * Declares an advantage estimator, for `rl.advantage: ./FILE` of a recipe and for `rl()` of the library:
@@ -42,12 +43,7 @@ export function defineAdvantage(definition: AdvantageDefinition): AdvantageDefin
       `defineAdvantage: name: got ${JSON.stringify(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
     );
   }
-  const unknown = Object.keys(definition).find((key) => !KEYS.has(key));
-  if (unknown !== undefined) {
-    throw new ConfigError(
-      `defineAdvantage ${name}: unknown key ${unknown}; known: name, similarity, advantages`,
-    );
-  }
+  checkKeys(`defineAdvantage ${name}`, definition, KEYS);
   if (typeof advantages !== 'function') {
     throw new ConfigError(`defineAdvantage ${name}: advantages: expected a function from groups to numbers`);
   }

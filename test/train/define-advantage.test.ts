@@ -138,7 +138,10 @@ describe('defineAdvantage', () => {
     [undefined, 'name: got undefined'],
     [{ name: '1st', advantages: () => [] }, 'name: got "1st"'],
     [{ name: 'mine' }, 'mine: advantages: expected a function'],
-    [{ name: 'mine', advantages: () => [], similarty: true }, 'mine: unknown key similarty'],
+    [
+      { name: 'mine', advantages: () => [], similarty: true },
+      'mine: similarty: unknown key. Did you mean similarity?',
+    ],
     [{ name: 'mine', advantages: () => [], similarity: 1 }, 'mine: similarity: expected true or false'],
   ])('refuses %j', (definition, problem) => {
     expect(() => defineAdvantage(definition as never)).toThrow(ConfigError);
