@@ -231,9 +231,9 @@ describe('what a checkpoint holds is compared with what was saved', () => {
     writeFileSync(join(checkpoint, 'notes.md'), 'my own');
     expect(checkpointDamage(checkpoint)).toBeNull();
     truncateSync(join(checkpoint, MANIFEST_FILE), 100);
-    expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256:2: no line of sha256sum/);
+    expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256:2: not a line of sha256sum/);
     truncateSync(join(checkpoint, MANIFEST_FILE), 0);
-    expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256:1: no line of sha256sum/);
+    expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256:1: not a line of sha256sum/);
     rmSync(join(checkpoint, MANIFEST_FILE));
     expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256: no such file/);
   });
