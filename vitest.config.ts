@@ -3,11 +3,13 @@ import { defineConfig } from 'vitest/config';
 
 /**
  * Files that share two processes, so that modules load twice and not once a file. Not among them: files that replace modules, or depend on the
- * state of a whole process (threads, counted memory, loaded libraries).
+ * state of a whole process (threads, counted memory, loaded libraries, directory), or are not yet known to do without.
  */
 const SHARED = [
-  'test/{measures,policy,series}/**/*.test.ts',
+  'test/{commands,expcot,html,measures,policy,recipe,series,tasks,train}/**/*.test.ts',
+  'test/cli/{eval,follow,interrupt,study,tasks,validation}.test.ts',
   'test/engine/!(few|kernel|memory|tracking|workers).test.ts',
+  'test/ground/!(files).test.ts',
 ];
 
 /** Examples import the package by its name. */
@@ -22,8 +24,8 @@ const settings = {
 };
 
 /**
- * `npm test` runs *.test.ts; `npm run soak` (mode soak) runs the long tests, *.soak.ts. A test of a shared folder restores what it changes and
- * counts tensors from where it began.
+ * `npm test` runs *.test.ts; `npm run soak` (mode soak) runs the long tests, *.soak.ts. A shared test restores what it changes
+ * and counts tensors from where it began.
  */
 export default defineConfig(({ mode }) => ({
   test: {
@@ -33,18 +35,10 @@ export default defineConfig(({ mode }) => ({
       mode === 'soak'
         ? [{ resolve, test: { ...settings, name: 'soak', include: ['test/**/*.soak.ts'] } }]
         : [
+            { resolve, test: { ...settings, name: 'shared', isolate: false, include: SHARED } },
             {
               resolve,
-              test: { ...settings, name: 'shared', isolate: false, include: SHARED },
-            },
-            {
-              resolve,
-              test: {
-                ...settings,
-                name: 'isolated',
-                include: ['test/**/*.test.ts'],
-                exclude: SHARED,
-              },
+              test: { ...settings, name: 'isolated', include: ['test/**/*.test.ts'], exclude: SHARED },
             },
           ],
   },

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Random } from '../../src/ground/random.ts';
 import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 
 let directory = '';
 beforeAll(() => {
@@ -28,9 +29,7 @@ async function piped(
   parts: Iterable<string>,
   { node = [], until }: { node?: readonly string[]; until?: RegExp } = {},
 ): Promise<Piped> {
-  const child = spawn(process.execPath, [...node, '--import', 'tsx', 'src/cli.ts', ...args], {
-    stdio: 'pipe',
-  });
+  const child = spawn(process.execPath, [...node, CLI, ...args], { stdio: 'pipe' });
   let [out, err] = ['', ''];
   let asked = false;
   child.stdin.on('error', () => {});

@@ -22,15 +22,15 @@ interface Ending {
 
 /** Runs `body` inside withInterrupt in a process of its own, and sends a signal for each line it prints. */
 function signalled(body: string, signals: readonly NodeJS.Signals[]): Promise<Ending> {
-  const file = join(directory, `${Math.random().toString(36).slice(2)}.mts`);
+  const file = join(directory, `${Math.random().toString(36).slice(2)}.mjs`);
   writeFileSync(
     file,
     `import { setTimeout as sleep } from 'node:timers/promises';
-     import { withInterrupt } from ${JSON.stringify(resolve('src/ground/interrupt.ts'))};
+     import { withInterrupt } from ${JSON.stringify(resolve('dist/src/ground/interrupt.js'))};
      await withInterrupt(async (signal) => { ${body} });
      console.log('after');`,
   );
-  const child = spawn(process.execPath, ['--import', 'tsx', file], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'pipe'] });
   let out = '';
   let err = '';
   const waiting = [...signals];

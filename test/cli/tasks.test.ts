@@ -38,8 +38,19 @@ function writeUnnamed(folder: string): void {
 }
 
 const SMALL = [
-  ...['--set', 'sft.samples=32', '--set', 'sft.batch=8', '--set', 'sft.workers=2'],
-  ...['--set', 'rl.steps=1', '--set', 'rl.prompts=2', '--set', 'rl.group=2', '--set', 'rl.maxTokens=24'],
+  ...['--set', 'sft.samples=32', '--set', 'sft.batch=8', '--set', 'sft.workers=1'],
+  ...[
+    '--set',
+    'rl.steps=1',
+    '--set',
+    'rl.prompts=2',
+    '--set',
+    'rl.group=2',
+    '--set',
+    'rl.maxTokens=24',
+    '--set',
+    'rl.workers=1',
+  ],
 ];
 
 async function done(...args: string[]): Promise<string> {

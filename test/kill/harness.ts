@@ -55,7 +55,7 @@ export async function makeTinyRuns(
     resume: ['train', '--out', out, '--resume', '--quiet'],
   });
   writeTinyPolicy(join(directory, 'policy'));
-  writeTinyRecipe(recipe, join(directory, 'policy'));
+  writeTinyRecipe(recipe, join(directory, 'policy'), 2);
   await run(...sft(whole).begin);
   cpSync(whole, half, { recursive: true });
   await run(...rl(whole).begin);

@@ -106,7 +106,7 @@ function judge(what: string, different: readonly string[], wanted = false): void
 
 try {
   writeTinyPolicy(join(shared, 'policy'));
-  writeTinyRecipe(recipe, join(shared, 'policy'));
+  writeTinyRecipe(recipe, join(shared, 'policy'), 2);
   await done(stage('sft', whole.sft).begin);
   cpSync(whole.sft, whole.train, { recursive: true });
   await done(stage('train', whole.train).begin);
