@@ -21,18 +21,24 @@ const commands = lines
 /** Where the command writes whose table the README shows: it is run as it stands. */
 const BOARD = 'evaluations/board';
 
-/** The same command at a size for tests: fewer samples, steps and series; nothing else is changed. */
+/** Sizes for tests, as settings of a command that begins a run. */
+const TINY = ['sft.samples=32', 'sft.workers=1', 'rl.steps=1', 'rl.workers=1', 'eval.series=8'];
+
+/** The command at a size for tests: fewer samples, steps, series and cells, one worker; nothing else is changed. */
 function shortened(args: readonly string[]): string[] {
   const out = args.map((word) => (word === 'runs/quickstart' ? 'runs/mine' : word));
   const begins =
     out[0] === 'quickstart' || out[0] === 'sft' || (out[0] === 'train' && out.includes('--policy'));
-  if (begins && !out.includes('--recipe')) out.push('--recipe', 'quickstart-short');
-  if (out[0] === 'quickstart')
-    out.push('--set', 'sft.samples=32', '--set', 'rl.steps=1', '--set', 'eval.series=8');
+  if (begins) {
+    if (!out.includes('--recipe')) out.push('--recipe', 'quickstart-short');
+    const stage = out[0] === 'sft' ? /^sft/ : out[0] === 'train' ? /^rl/ : /./;
+    out.push(...TINY.filter((setting) => stage.test(setting)).flatMap((setting) => ['--set', setting]));
+  }
+  if (out[0] === 'study') out.push('--only', '*/*/seed-1');
   if (out[0] === 'eval' && !out.includes(BOARD)) {
     if (out.includes('--count')) out[out.indexOf('--count') + 1] = '8';
     else out.push('--count', '8');
-    out.push('--max-tokens', '24');
+    out.push('--max-tokens', '24', '--workers', '1');
   }
   return out;
 }
