@@ -22,23 +22,27 @@ function inkIn(picture: Picture, x0: number, y0: number, x1: number, y1: number)
   return dark / ((x1 - x0) * (y1 - y0));
 }
 
-describe('golden pictures', () => {
-  it.each(Object.entries(GOLDEN))('%s looks as it did', async (name, { figure, values, times }) => {
-    const path = new URL(`../golden/plot/${name}.png`, import.meta.url);
-    const golden = decodePng(readFileSync(path), `${name}.png`);
-    const picture = await render(figure, values, times);
-    expect([picture.width, picture.height]).toEqual([golden.width, golden.height]);
-    let sum = 0;
-    let far = 0;
-    picture.data.forEach((value, i) => {
-      const difference = Math.abs(value - golden.data[i]!);
-      sum += difference;
-      if (difference > 48) far++;
-    });
-    // Another processor may round a glyph's or a line's edge otherwise; it does not move either.
-    expect(sum / golden.data.length).toBeLessThan(0.5);
-    expect(far / golden.data.length).toBeLessThan(0.002);
-  });
+// Our own output; geometry against matplotlib is in figure.test.ts and tasks.test.ts.
+describe('regression snapshots', () => {
+  it.each(Object.entries(GOLDEN))(
+    'the picture %s looks as it did',
+    async (name, { figure, values, times }) => {
+      const path = new URL(`../golden/plot/${name}.png`, import.meta.url);
+      const golden = decodePng(readFileSync(path), `${name}.png`);
+      const picture = await render(figure, values, times);
+      expect([picture.width, picture.height]).toEqual([golden.width, golden.height]);
+      let sum = 0;
+      let far = 0;
+      picture.data.forEach((value, i) => {
+        const difference = Math.abs(value - golden.data[i]!);
+        sum += difference;
+        if (difference > 48) far++;
+      });
+      // Another processor may round a glyph's or a line's edge otherwise; it does not move either.
+      expect(sum / golden.data.length).toBeLessThan(0.5);
+      expect(far / golden.data.length).toBeLessThan(0.002);
+    },
+  );
 });
 
 describe('render', () => {

@@ -53,7 +53,7 @@ const golden = (name: string): string =>
   join(import.meta.dirname, '../golden', 'prompts', `${name.replace('/', '-')}.txt`);
 
 describe('prompts of the tasks', () => {
-  it('are those on record: other words need a new version', async () => {
+  it('regression snapshot: are those on record; other words need a new version', async () => {
     expect(Object.keys(SHAPES).sort()).toEqual([...PROMPT_NAMES].sort());
     for (const name of PROMPT_NAMES) {
       const prompt = taskPrompt(name);
@@ -63,7 +63,7 @@ describe('prompts of the tasks', () => {
     }
   });
 
-  it('are on record with an extension, with numbers, and of a custom task', async () => {
+  it('regression snapshot: are on record with an extension, with numbers, and of a custom task', async () => {
     const tee = taskPrompt('tee');
     const har = taskPrompt('har');
     const channels = [0, 1, 2].map((c) => Float64Array.from({ length: 128 }, (_, i) => c + Math.sin(i / 9)));
