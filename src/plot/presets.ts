@@ -58,7 +58,6 @@ const signal: Figure = {
 /** Small and bare: whole 28 px blocks, one visual token each; line only. */
 const nano: Figure = {
   ...line,
-  name: 'nano',
   width: 560,
   height: 28,
   padding: { left: 0, top: 0, right: 0, bottom: 0 },
@@ -67,165 +66,193 @@ const nano: Figure = {
   xMargin: null,
 };
 
-/**
- *  line             generic, for reports; several channels get a legend
- *  nano             560 × 28, a bare black polyline: 40 × 2 patches of 14 px, 20 visual tokens of N/20 samples each
- *  nano-tall        the same at 560 × 56, for series whose levels matter; 20 × 2 tokens
- *  nano-channels    a bare row of 28 px per channel over one y axis, which keeps what lies along which axis; 20 × C tokens at
- *                   560 px, 10 × C at 280 px, which is enough for about 150 samples
- *  nano-har         the same at 280 px for acceleration in g, over at least −1 … 2, so that a push looks as strong as it is;
- *                   30 tokens (a linear rule over simple statistics of the picture's cells names 89 % of 950 test windows of HAR, 81 % where
- *                   the axis fits each series, 72 % where it fits each row)
- *  nano-variates    as nano-channels, with a y axis for each row, at 280 px: shapes, whatever their level and size; 10 × C tokens
- *  nano-analysis    as nano, the values in green on black, and over them in red how far each sample departs from its neighbours and in blue how unlike
- *                   all others the stretch around it is, both on axes that are the same for every series; 20 tokens. Up to 560 samples have a column
- *                   of pixels of their own
- *  anomllm          AnomLLM's 10 × 1.5 in at 100 dpi, but with a y axis that widens instead of clipping at ±1
- *  ctu              TimeMaster's 6 × 2.5 in tight box (580 × 230), line width 2 pt, fonts 9 / 8 / 7 pt
- *  tee              power density over 800 µs, 319 samples; 21 × 8 tokens
- *  ecg, emg         millivolts over seconds, sampled at 300 Hz and 4 kHz; 30 × 9 tokens
- *  har              three axes of acceleration over seconds at 50 Hz, on one pair of axes with a legend; 21 × 9 tokens
- *  rcw              a hydrophone's signal over seconds at 2 kHz; 30 × 9 tokens
- *  vta              VisualTimeAnomaly's univariate 10 × 1.5 in at 100 dpi
- *  vta-grid         VisualTimeAnomaly's 10 × 10 in grid of variates without ticks; ids above the panels are ours
- */
-export const PRESETS = {
-  line,
-  nano,
-  'nano-tall': { ...nano, name: 'nano-tall', height: 56 },
-  'nano-channels': { ...nano, name: 'nano-channels', height: 84, channels: ['x', 'y', 'z'], rows: 'shared' },
-  'nano-har': {
-    ...nano,
-    name: 'nano-har',
-    width: 280,
-    height: 84,
-    channels: ['x', 'y', 'z'],
-    rows: 'shared',
-    yInclude: [-1, 2],
-  },
-  'nano-variates': {
-    ...nano,
-    name: 'nano-variates',
-    width: 280,
-    height: 252,
-    channels: ['0', '1', '2', '3', '4', '5', '6', '7', '8'],
-    rows: 'own',
-  },
-  'nano-analysis': {
-    ...nano,
-    name: 'nano-analysis',
-    channels: ['value', 'deviation', 'unlikeness'],
-    colors: ['#00ff00', '#ff0000', '#0000ff'],
-    background: '#000000',
-    overlay: [null, [-1, 1], [-1, 1]],
-  },
-  anomllm: {
-    ...line,
-    name: 'anomllm',
-    width: 1000,
-    height: 150,
-    padding: { left: 58, top: 20, right: 15, bottom: 39 },
-    colors: [STEEL_BLUE],
-    lineWidth: 2.08,
-    xLabel: '',
-    yLabel: '',
-    tickSize: 13.9,
-    xMargin: 0.05,
-    yInclude: [-1, 1],
-  },
-  ctu: {
-    ...line,
-    name: 'ctu',
-    width: 580,
-    height: 230,
-    padding: { left: 54, top: 23, right: 5, bottom: 40 },
-    lineWidth: 2.78,
-    title: 'Complete Signal',
-    xLabel: 'Timestamp',
-    titleSize: 12.5,
-    labelSize: 11.1,
-    tickSize: 9.72,
-    xMargin: 0.05,
-  },
-  tee: {
-    ...signal,
-    name: 'tee',
-    width: 588,
-    height: 224,
-    lineWidth: 1.8,
-    step: 800 / 319,
-    xLabel: 'Time (µs)',
-    yLabel: 'Power density',
-  },
-  ecg: { ...signal, name: 'ecg', step: 1 / 300, yLabel: 'Amplitude (mV)' },
-  emg: { ...signal, name: 'emg', step: 1 / 4000, yLabel: 'Amplitude (mV)' },
-  har: {
-    ...signal,
-    name: 'har',
-    width: 588,
-    padding: { left: 62, top: 28, right: 14, bottom: 44 },
-    channels: ['x', 'y', 'z'],
-    lineWidth: 1.8,
-    step: 1 / 50,
-    yLabel: 'Acceleration (g)',
-    legend: 'above',
-  },
-  rcw: { ...signal, name: 'rcw', lineWidth: 1, step: 1 / 2000, yLabel: 'Amplitude' },
-  vta: {
-    ...line,
-    name: 'vta',
-    width: 1000,
-    height: 150,
-    padding: { left: 45, top: 15, right: 15, bottom: 39 },
-    colors: [STEEL_BLUE],
-    lineWidth: 2.08,
-    xLabel: '',
-    yLabel: '',
-    tickSize: 13.9,
-    xMargin: 0.05,
-  },
-  'vta-grid': {
-    ...line,
-    name: 'vta-grid',
-    width: 1000,
-    height: 1000,
-    padding: { left: 20, top: 15, right: 15, bottom: 20 },
-    channels: ['0', '1', '2', '3', '4', '5', '6', '7', '8'],
-    colors: [STEEL_BLUE],
-    lineWidth: 2.08,
-    labelSize: 14,
-    xMargin: 0.05,
-    grid: true,
-  },
-} as const satisfies Record<string, Figure>;
-
-export type FigureName = keyof typeof PRESETS;
-export const FIGURE_NAMES = Object.keys(PRESETS) as FigureName[];
-
-/** Whether `name` is a preset; use it to narrow a flag or a recipe's string. */
-export function isFigureName(name: string): name is FigureName {
-  return Object.hasOwn(PRESETS, name);
+/** A figure: its shape, and one clause for help. */
+interface FigureRecord {
+  readonly summary: string;
+  readonly figure: Figure;
 }
 
-/** The presets in a few words each, for help. */
-const WORDS: Readonly<Record<FigureName, string>> = {
-  line: 'any series, with axes',
-  nano: 'small and bare, one channel',
-  'nano-tall': 'the same, twice as tall',
-  'nano-channels': 'a bare row per channel',
-  'nano-har': 'the same for acceleration in g',
-  'nano-variates': 'bare rows, each on its own scale',
-  'nano-analysis': 'values, and what is unusual in them, in three colours',
-  anomllm: 'blue, 1000 × 150',
-  ctu: 'one day of power, 580 × 230',
-  tee: 'power density over µs',
-  ecg: 'mV at 300 Hz',
-  emg: 'mV at 4 kHz',
-  har: 'three axes in g at 50 Hz',
-  rcw: 'hydrophone at 2 kHz',
-  vta: 'blue, 1000 × 150, tight y axis',
-  'vta-grid': 'a small plot per variate',
-};
+/** Figures by name. Adding one takes a record here. */
+export const FIGURES = {
+  line: {
+    summary: 'any series, with axes',
+    figure: line,
+  },
+  // 40 × 2 patches of 14 px: 20 visual tokens of N/20 samples each.
+  nano: {
+    summary: 'small and bare, one channel',
+    figure: nano,
+  },
+  // 20 × 2 tokens, for series whose levels matter.
+  'nano-tall': {
+    summary: 'nano, twice as tall',
+    figure: { ...nano, height: 56 },
+  },
+  // 28 px per channel over one y axis, which keeps what lies along which axis: 20 × C tokens at 560 px.
+  'nano-channels': {
+    summary: 'a bare row per channel',
+    figure: { ...nano, height: 84, channels: ['x', 'y', 'z'], rows: 'shared' },
+  },
+  // Over at least −1 … 2, so that a push looks as strong as it is; 30 tokens. A linear rule over simple
+  // statistics of the picture's cells names 89 % of 950 test windows of HAR, 81 % where the axis fits each
+  // series, 72 % where it fits each row.
+  'nano-har': {
+    summary: 'nano-channels for acceleration in g',
+    figure: {
+      ...nano,
+      width: 280,
+      height: 84,
+      channels: ['x', 'y', 'z'],
+      rows: 'shared',
+      yInclude: [-1, 2],
+    },
+  },
+  // A y axis for each row: shapes, whatever their level and size; 10 × C tokens.
+  'nano-variates': {
+    summary: 'bare rows, each on its own scale',
+    figure: {
+      ...nano,
+      width: 280,
+      height: 252,
+      channels: ['0', '1', '2', '3', '4', '5', '6', '7', '8'],
+      rows: 'own',
+    },
+  },
+  // Green: values; red: departure of each sample from its neighbours; blue: how unlike all others the
+  // stretch around it is. Both on axes that are the same for every series. Up to 560 samples have a column
+  // of pixels of their own.
+  'nano-analysis': {
+    summary: 'values, and what is unusual in them, in three colours',
+    figure: {
+      ...nano,
+      channels: ['value', 'deviation', 'unlikeness'],
+      colors: ['#00ff00', '#ff0000', '#0000ff'],
+      background: '#000000',
+      overlay: [null, [-1, 1], [-1, 1]],
+    },
+  },
+  // AnomLLM's 10 × 1.5 in at 100 dpi, but with a y axis that widens instead of clipping at ±1.
+  anomllm: {
+    summary: 'blue, 1000 × 150',
+    figure: {
+      ...line,
+      width: 1000,
+      height: 150,
+      padding: { left: 58, top: 20, right: 15, bottom: 39 },
+      colors: [STEEL_BLUE],
+      lineWidth: 2.08,
+      xLabel: '',
+      yLabel: '',
+      tickSize: 13.9,
+      xMargin: 0.05,
+      yInclude: [-1, 1],
+    },
+  },
+  // TimeMaster's 6 × 2.5 in tight box, line width 2 pt, fonts 9 / 8 / 7 pt.
+  ctu: {
+    summary: 'one day of power, 580 × 230',
+    figure: {
+      ...line,
+      width: 580,
+      height: 230,
+      padding: { left: 54, top: 23, right: 5, bottom: 40 },
+      lineWidth: 2.78,
+      title: 'Complete Signal',
+      xLabel: 'Timestamp',
+      titleSize: 12.5,
+      labelSize: 11.1,
+      tickSize: 9.72,
+      xMargin: 0.05,
+    },
+  },
+  // 21 × 8 tokens; 319 samples.
+  tee: {
+    summary: 'power density over µs',
+    figure: {
+      ...signal,
+      width: 588,
+      height: 224,
+      lineWidth: 1.8,
+      step: 800 / 319,
+      xLabel: 'Time (µs)',
+      yLabel: 'Power density',
+    },
+  },
+  // 30 × 9 tokens.
+  ecg: {
+    summary: 'mV at 300 Hz',
+    figure: { ...signal, step: 1 / 300, yLabel: 'Amplitude (mV)' },
+  },
+  // 30 × 9 tokens.
+  emg: {
+    summary: 'mV at 4 kHz',
+    figure: { ...signal, step: 1 / 4000, yLabel: 'Amplitude (mV)' },
+  },
+  // 21 × 9 tokens.
+  har: {
+    summary: 'three axes in g at 50 Hz',
+    figure: {
+      ...signal,
+      width: 588,
+      padding: { left: 62, top: 28, right: 14, bottom: 44 },
+      channels: ['x', 'y', 'z'],
+      lineWidth: 1.8,
+      step: 1 / 50,
+      yLabel: 'Acceleration (g)',
+      legend: 'above',
+    },
+  },
+  // 30 × 9 tokens.
+  rcw: {
+    summary: 'hydrophone at 2 kHz',
+    figure: { ...signal, lineWidth: 1, step: 1 / 2000, yLabel: 'Amplitude' },
+  },
+  // VisualTimeAnomaly's univariate 10 × 1.5 in at 100 dpi.
+  vta: {
+    summary: 'blue, 1000 × 150, tight y axis',
+    figure: {
+      ...line,
+      width: 1000,
+      height: 150,
+      padding: { left: 45, top: 15, right: 15, bottom: 39 },
+      colors: [STEEL_BLUE],
+      lineWidth: 2.08,
+      xLabel: '',
+      yLabel: '',
+      tickSize: 13.9,
+      xMargin: 0.05,
+    },
+  },
+  // VisualTimeAnomaly's 10 × 10 in grid of variates without ticks; ids above the panels are ours.
+  'vta-grid': {
+    summary: 'a small plot per variate',
+    figure: {
+      ...line,
+      width: 1000,
+      height: 1000,
+      padding: { left: 20, top: 15, right: 15, bottom: 20 },
+      channels: ['0', '1', '2', '3', '4', '5', '6', '7', '8'],
+      colors: [STEEL_BLUE],
+      lineWidth: 2.08,
+      labelSize: 14,
+      xMargin: 0.05,
+      grid: true,
+    },
+  },
+} as const satisfies Readonly<Record<string, FigureRecord>>;
+
+export type FigureName = keyof typeof FIGURES;
+export const FIGURE_NAMES = Object.keys(FIGURES) as FigureName[];
+
+/** The shapes by name. */
+export const PRESETS = Object.fromEntries(
+  FIGURE_NAMES.map((name) => [name, { ...FIGURES[name].figure, name }]),
+) as Readonly<Record<FigureName, Figure>>;
+
+/** True for the name of a figure; narrows a flag or a recipe's string. */
+export function isFigureName(name: string): name is FigureName {
+  return Object.hasOwn(FIGURES, name);
+}
 
 /** `line (any series, with axes), nano (small and bare, one channel), …` */
-export const FIGURE_HELP = FIGURE_NAMES.map((name) => `${name} (${WORDS[name]})`).join(', ');
+export const FIGURE_HELP = FIGURE_NAMES.map((name) => `${name} (${FIGURES[name].summary})`).join(', ');

@@ -1,18 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test, vi } from 'vitest';
-import { type Choice, choiceHelp, choiceTable } from '../../src/ground/choice.ts';
+import { choiceHelp, choiceTable } from '../../src/ground/choice.ts';
+import { FIGURE_NAMES, FIGURES } from '../../src/plot/presets.ts';
 import { ADVANTAGES, type AdvantageEstimator, advantagesOf } from '../../src/train/advantage.ts';
-import { DIVERGENCES } from '../../src/train/distillation.ts';
-import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../../src/train/policy-loss.ts';
-
-const TABLES: Readonly<Record<string, Readonly<Record<string, Choice>>>> = {
-  'rl.advantage': ADVANTAGES,
-  'rl.distillation.divergence': DIVERGENCES,
-  'rl.aggregation': AGGREGATIONS,
-  'rl.klEstimator': KL_ESTIMATORS,
-  'rl.loss': LOSSES,
-  'rl.ratio': RATIOS,
-};
+import { RATIOS } from '../../src/train/policy-loss.ts';
+import { documents, CHOICES as TABLES } from '../helpers/documents.ts';
 
 test.each(Object.entries(TABLES))('%s: schema, range and help come from its table', async (key, table) => {
   const { recipeKeys } = await import('../../src/recipe/recipe.ts');
@@ -73,10 +65,17 @@ describe('an estimator that is added to the table', () => {
   });
 });
 
-test('the comments of the quickstart list the choices of every key that has a table', () => {
-  const text = readFileSync(new URL('../../src/recipes/quickstart.yaml', import.meta.url), 'utf8');
-  for (const [key, table] of Object.entries(TABLES)) {
-    const line = new RegExp(`^ +${key.split('.').at(-1)!}: .*$`, 'm').exec(text)![0];
-    for (const name of Object.keys(table)) expect(line).toContain(name);
+test.each(Object.entries(documents()))('%s is what `npm run docs` writes', (path, text) => {
+  expect(readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')).toBe(text);
+});
+
+test('pages list every key, choice and export', () => {
+  const { 'src/recipe/README.md': recipe, 'src/API.md': api } = documents();
+  for (const table of Object.values(TABLES)) {
+    for (const [name, { label }] of Object.entries(table))
+      expect(recipe).toContain(`| \`${name}\` | ${label} |`);
   }
+  for (const name of FIGURE_NAMES) expect(recipe).toContain(`| \`${name}\` | ${FIGURES[name].summary} |`);
+  for (const name of ['detect', 'openPolicy', 'rl', 'sft'])
+    expect(api).toContain(`### ${name}\n\n\`\`\`ts\n${name}(`);
 });
