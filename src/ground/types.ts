@@ -43,7 +43,14 @@ export interface QuestionGold {
   /** Expert reasoning towards the gold answer, for supervised training; null where there is none. */
   readonly thought: string | null;
 }
-export type Gold = ClassificationGold | AnomalyGold | VariatesGold | QuestionGold;
+/** Gold answers by kind. A kind adds its own in its file: `declare module '../ground/types.ts' { interface GoldKinds { … } }`. */
+export interface GoldKinds {
+  readonly classification: ClassificationGold;
+  readonly anomaly: AnomalyGold;
+  readonly variates: VariatesGold;
+  readonly question: QuestionGold;
+}
+export type Gold = GoldKinds[keyof GoldKinds];
 
 /** Kinds of departure in a series with known truth, as used in `SeriesFacts`. */
 export const DEPARTURE_KINDS = [

@@ -479,6 +479,10 @@ export const anomaly: TaskKind<AnomalyGold> = {
   readsWords: false,
 
   fields: ['kind', 'class', 'intervals'],
+  fieldsFrom({ class: name, intervals }) {
+    const normal = Array.isArray(intervals) && intervals.length === 0;
+    return { class: name ?? (normal ? 'normal' : null), intervals };
+  },
   read(record, at) {
     const name = record['class'] === null ? null : stringField(record, 'class', at);
     if (name !== null && !isAnomalyClass(name)) {

@@ -1,11 +1,9 @@
 /** The right answer in the parts that a program gives, whatever its kind. */
-import { DataError } from '../ground/errors.ts';
-import { type Place, show } from '../ground/json-record.ts';
+import type { Place } from '../ground/json-record.ts';
 import type { AnomalyClass, Gold, Interval } from '../ground/types.ts';
-import { readGold } from './kinds.ts';
-import { optionNamed } from './question.ts';
+import { readGold, taskKind } from './kinds.ts';
 
-/** Fields of the gold answer by kind; null counts as absent. */
+/** Fields of the gold answer by kind, where some may be left out; null counts as absent. Other kinds: all fields. */
 export interface GoldPartsOf {
   readonly classification: { readonly class: string };
   readonly anomaly: {
@@ -32,20 +30,9 @@ export interface GoldPartsOf {
 }
 
 /** Schema of one kind, or of any. */
-export type GoldParts<K extends Gold['kind'] = Gold['kind']> = GoldPartsOf[K];
-
-/** The letter of the right option, or the free answer; what is neither text nor number is left to the reader of fields. */
-function answerFrom(answer: unknown, options: unknown, at: Place): unknown {
-  if (typeof answer === 'number' && !Number.isFinite(answer)) {
-    throw new DataError(`answer: got ${answer}, expected text or a finite number`, at);
-  }
-  const said = typeof answer === 'number' ? String(answer) : answer;
-  if (typeof said !== 'string' || !Array.isArray(options) || options.length === 0) return said;
-  if (!options.every((one) => typeof one === 'string')) return said;
-  const letter = optionNamed(said, options);
-  if (letter !== null) return letter;
-  throw new DataError(`answer: ${show(said)} is none of the options ${show(options)}`, at);
-}
+export type GoldParts<K extends Gold['kind'] = Gold['kind']> = K extends keyof GoldPartsOf
+  ? GoldPartsOf[K]
+  : Omit<Extract<Gold, { kind: K }>, 'kind'>;
 
 /**
  * The gold answer of a kind from its parts, each of its type; whether it fits a series is not looked at.
@@ -53,13 +40,8 @@ function answerFrom(answer: unknown, options: unknown, at: Place): unknown {
  */
 export function goldFrom<K extends Gold['kind']>(kind: K, parts: GoldParts<K>, at: Place = {}): Gold {
   const given = parts as Readonly<Record<string, unknown>>;
-  const { intervals, variates, question, options = [], category = null, thought = null } = given;
-  const normal = Array.isArray(intervals) && intervals.length === 0;
-  const fields: Readonly<Record<Gold['kind'], Readonly<Record<string, unknown>>>> = {
-    classification: { class: given['class'] },
-    anomaly: { class: given['class'] ?? (normal ? 'normal' : null), intervals },
-    variates: { variates },
-    question: { question, options, answer: answerFrom(given['answer'], options, at), category, thought },
-  };
-  return readGold({ kind, ...fields[kind] }, at);
+  const { fields, fieldsFrom } = taskKind(kind);
+  const named = fieldsFrom?.(given, at) ?? given;
+  const own = fields.filter((field) => field !== 'kind').map((field) => [field, named[field]]);
+  return readGold({ kind, ...Object.fromEntries(own) }, at);
 }

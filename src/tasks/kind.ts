@@ -144,6 +144,18 @@ export interface TaskKind<G extends Gold = Gold> {
   // The gold answer.
   /** Fields of the gold answer in a file, `kind` first. */
   readonly fields: readonly string[];
+  /**
+   * Fields of the gold answer from the parts that a program gives, some of which may be left out. Default: the parts as they are.
+   * @throws DataError naming the part
+   */
+  readonly fieldsFrom?: (
+    parts: Readonly<Record<string, unknown>>,
+    at: Place,
+  ) => Readonly<Record<string, unknown>>;
+  /** The question that an example brings. Default: none, the task asks. */
+  asks?(gold: G): NonNullable<PromptRequest['question']>;
+  /** Expert reasoning that the data state; null where they state none. Default: none. */
+  thought?(gold: G): string | null;
   /** The gold answer of a file, field by field. @throws DataError naming the field */
   read(record: Record<string, unknown>, at: Place): G;
   /** @throws DataError naming the field, unless it is an answer to a series of this shape */

@@ -20,7 +20,8 @@ import type {
 import { question } from './question.ts';
 import { variates } from './variates.ts';
 
-const KINDS: { readonly [K in Gold['kind']]: TaskKind<Extract<Gold, { kind: K }>> } = {
+/** Kinds by name. Adding one takes its file in this folder and a line here. */
+export const KINDS: { readonly [K in Gold['kind']]: TaskKind<Extract<Gold, { kind: K }>> } = {
   anomaly,
   classification,
   variates,
@@ -53,12 +54,14 @@ export function readGold(value: unknown, at: Place): Gold {
   return read(checkFields(value, fields, at, 'gold'), at);
 }
 
-/** Question of an example; only for the kind `question`. */
-export const ownQuestion = (gold: Gold): Pick<PromptRequest, 'question'> =>
-  gold.kind === 'question' ? { question: { text: gold.question, options: gold.options } } : {};
+/** The question that an example asks beside its task; none for most kinds. */
+export function ownQuestion(gold: Gold): Pick<PromptRequest, 'question'> {
+  const question = taskKind(gold.kind).asks?.(gold);
+  return question === undefined ? {} : { question };
+}
 
-/** Expert reasoning supplied by the data; null where there is none. */
-export const thoughtOf = (gold: Gold): string | null => (gold.kind === 'question' ? gold.thought : null);
+/** Expert reasoning that the data state; null where they state none. */
+export const thoughtOf = (gold: Gold): string | null => taskKind(gold.kind).thought?.(gold) ?? null;
 
 /** The gold answer as a whole response. */
 export function goldResponse(gold: Gold, think: string): string {

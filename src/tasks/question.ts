@@ -192,6 +192,19 @@ function checkText(name: string, text: string, most: number, at: Place): void {
   }
 }
 
+/** The letter of the right option, or the free answer; what is neither text nor number is left to the reader of fields. */
+function answerFrom(answer: unknown, options: unknown, at: Place): unknown {
+  if (typeof answer === 'number' && !Number.isFinite(answer)) {
+    throw new DataError(`answer: got ${answer}, expected text or a finite number`, at);
+  }
+  const said = typeof answer === 'number' ? String(answer) : answer;
+  if (typeof said !== 'string' || !Array.isArray(options) || options.length === 0) return said;
+  if (!options.every((one) => typeof one === 'string')) return said;
+  const letter = optionNamed(said, options);
+  if (letter !== null) return letter;
+  throw new DataError(`answer: ${show(said)} is none of the options ${show(options)}`, at);
+}
+
 const textOrNull = (record: Record<string, unknown>, name: string, at: Place): string | null =>
   record[name] === null ? null : stringField(record, name, at);
 
@@ -209,6 +222,15 @@ export const question: TaskKind<QuestionGold> = {
   readsWords: true,
 
   fields: ['kind', 'question', 'options', 'answer', 'category', 'thought'],
+  fieldsFrom: ({ question: text, options = [], answer, category = null, thought = null }, at) => ({
+    question: text,
+    options,
+    answer: answerFrom(answer, options, at),
+    category,
+    thought,
+  }),
+  asks: ({ question: text, options }) => ({ text, options }),
+  thought: ({ thought }) => thought,
   read(record, at) {
     return {
       kind: 'question',
