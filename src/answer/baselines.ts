@@ -70,6 +70,8 @@ export interface Baseline {
   readonly about: string;
   /** True where it is fast enough to answer beside any policy. */
   readonly quick?: boolean;
+  /** True where runs try it beside their policies, though it is not quick: the product's own detector, some 50 ms a series. */
+  readonly inRuns?: boolean;
   /** True where it reads one whole channel without missing points. */
   readonly plain?: boolean;
   /** False where the data hold nothing that it could learn from. Always true when absent. */
@@ -162,6 +164,7 @@ async function chooseThreshold(
   name: string,
   score: PointScore,
   { validation, settings, signal, onProgress }: BaselineData,
+  scoresOf: (values: Float64Array) => Float64Array,
 ): Promise<BaselineSettings & { readonly threshold: number }> {
   const before = settings?.['threshold'];
   if (typeof before === 'number') return { ...settings, threshold: before };
@@ -171,7 +174,7 @@ async function chooseThreshold(
   const thresholds = [...new Set([score.threshold, ...THRESHOLDS])];
   const rewards = new Float64Array(thresholds.length);
   for (const [k, example] of plain.entries()) {
-    const scores = comparable(score, example.channels[0]!);
+    const scores = scoresOf(example.channels[0]!);
     for (const [t, threshold] of thresholds.entries()) {
       rewards[t]! +=
         baselineRecord(example, answerAbove(score, scores, threshold)).score.total / plain.length;
@@ -193,11 +196,17 @@ function pointScoreBaseline(name: string, score: PointScore): Baseline {
     kinds: ['anomaly'],
     about: score.about,
     plain: true,
-    quick: score.quick === true,
+    inRuns: score.inRuns === true,
     async prepare(data) {
-      const settings = await chooseThreshold(name, score, data);
-      const read = (values: Float64Array): Gold =>
-        answerAbove(score, comparable(score, values), settings.threshold);
+      // Series that the threshold is chosen on are often answered too.
+      const known = new WeakMap<Float64Array, Float64Array>();
+      const scoresOf = (values: Float64Array): Float64Array => {
+        const scores = known.get(values) ?? comparable(score, values);
+        known.set(values, scores);
+        return scores;
+      };
+      const settings = await chooseThreshold(name, score, data, scoresOf);
+      const read = (values: Float64Array): Gold => answerAbove(score, scoresOf(values), settings.threshold);
       return { ...following(onChannel(read), settings), scores: score.scores };
     },
   };
@@ -368,12 +377,20 @@ export function baselineNamed(name: string, kind: Gold['kind'], data: string): B
   throw new ConfigError(`${problem} Known: ${known.join(', ')}`);
 }
 
-/** Names of the baselines quick enough to answer some series of a data set beside any policy. */
-export async function quickBaselines(data: BaselineData, series: readonly Unlabelled[]): Promise<string[]> {
+/**
+ * Names of the baselines quick enough to answer some series of a data set beside any policy.
+ * @param inRun true: also those that runs try though they take longer
+ */
+export async function quickBaselines(
+  data: BaselineData,
+  series: readonly Unlabelled[],
+  inRun = false,
+): Promise<string[]> {
   const plain = series.every(isPlain);
   const names: string[] = [];
   for (const [name, baseline] of BASELINES) {
-    if (baseline.quick !== true || !baseline.kinds.includes(data.kind)) continue;
+    const tried = baseline.quick === true || (inRun && baseline.inRuns === true);
+    if (!tried || !baseline.kinds.includes(data.kind)) continue;
     if (baseline.plain === true && !plain) continue;
     if ((await baseline.suits?.(data)) !== false) names.push(name);
   }

@@ -36,8 +36,8 @@ export interface PointScore {
   readonly source: string;
   /** Class of its answers, as AnomSeer assigns analyses to classes. */
   readonly finds: AnomalyClass;
-  /** True where it is fast enough to answer beside any policy. */
-  readonly quick?: true;
+  /** True where runs try it beside their policies, though it takes longer than the quick baselines. */
+  readonly inRuns?: true;
 }
 
 /** Samples of the strongest period, null where there is none of 4 samples to a quarter of the series. */
@@ -116,7 +116,7 @@ export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
       threshold: DEFAULT_SEVERITY,
       source: 'its default severity',
       finds: 'contextual point',
-      quick: true,
+      inRuns: true,
     },
   },
 };

@@ -105,7 +105,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         type: 'boolean',
         default: true,
         describe:
-          'Evaluate the quick classical baselines of each task too, those that take milliseconds a series: for anomalies expcot-blind and the detectors with fixed thresholds (zscore, clipped-zscore, iqr, gradient, sliding-period, discord, discords) and timeseer-detect, for classes those that learn at once (majority, 1nn-euclid); --no-classical leaves them out. Slower ones answer when asked for, as --policy baseline:1nn-dtw',
+          'Evaluate the quick classical baselines of each task too, those that take milliseconds a series: for anomalies expcot-blind and the detectors with fixed thresholds (zscore, clipped-zscore, iqr, gradient, sliding-period, discord, discords), for classes those that learn at once (majority, 1nn-euclid); --no-classical leaves them out. Slower ones answer when asked for, as --policy baseline:1nn-dtw',
       })
       .option('task', {
         alias: 'data',

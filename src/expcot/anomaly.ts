@@ -5,7 +5,7 @@
  */
 import { DataError } from '../ground/errors.ts';
 import type { AnomalyClass, Interval } from '../ground/types.ts';
-import type { Detection } from '../series/detectors.ts';
+import type { ScoredIntervals } from '../series/detectors.ts';
 import { pointF1 } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { summarise } from '../series/stats.ts';
@@ -238,7 +238,7 @@ export const EXPCOT_BLIND = 'expcot-blind';
  * Intervals and class that the blind trace of [N] concludes; the score is 1 inside the intervals and 0 elsewhere. Throws a
  * DataError for an empty series, an infinity, or no value at all.
  */
-export function expcotBlind(values: Float64Array): Detection & { readonly class: AnomalyClass } {
+export function expcotBlind(values: Float64Array): ScoredIntervals & { readonly class: AnomalyClass } {
   const { intervals, class: label } = blindAnomaly([analyseWithGaps(values)], ['value']);
   const score = new Float64Array(values.length); // [N]
   for (const [start, end] of intervals) score.fill(1, start, end);

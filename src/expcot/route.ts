@@ -54,7 +54,8 @@ function leastRatioOfWave(length: number): number {
 /** Level change, in standard deviations around the line, from which a departure is a trend (others reach 0.7). */
 const LEVEL_FROM = 1;
 
-export interface Reading {
+/** Verdict of the families of tests on a series. */
+export interface Verdict {
   /** The family that decides; null when none finds anything. */
   readonly family: Family | null;
   readonly intervals: readonly Interval[];
@@ -112,11 +113,11 @@ function isBurst({ chance, noise }: Evidence, local: LocalEvidence): boolean {
 }
 
 /** A reading before what was set aside on the way is added. */
-type Found = Omit<Reading, 'aside'>;
+type Found = Omit<Verdict, 'aside'>;
 
 const NORMAL: Found = { family: null, intervals: [], class: 'normal', local: null };
 
-export function route(evidence: Evidence): Reading {
+export function route(evidence: Evidence): Verdict {
   const aside: Aside[] = [];
   /** Notes where less is left of what a test flags. */
   const left = (test: Aside, intervals: readonly Interval[]): readonly Interval[] => {

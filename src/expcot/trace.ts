@@ -15,7 +15,7 @@ import {
 } from './evidence.ts';
 import type { Chance } from './false-alarms.ts';
 import { formatNumber, listIntervals, phrasesOf } from './phrase.ts';
-import { type Aside, type Citation, cite, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
+import { type Aside, type Citation, cite, isInside, LEAST_DISTANCE, route, type Verdict } from './route.ts';
 import { FEWEST_CYCLES } from './shape.ts';
 
 /** Version of the traces, raised with every change of their words, numbers or citations. */
@@ -334,7 +334,7 @@ function unremarkable(evidence: Evidence, { explains }: Chance): string {
 }
 
 /** Explains the class of the blind reading. */
-function decide(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
+function decide(evidence: Evidence, { family, intervals, class: label, local }: Verdict): string {
   if (family === null) {
     const { base } = evidence;
     if (base.kind === 'noise' || base.kind === 'flat') {

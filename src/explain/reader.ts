@@ -22,12 +22,12 @@ const EFFORT = {
   full: { batch: 4, maxTokens: 1024 },
 } as const;
 
-/** The greedy answer about a window. */
-export interface Reading {
+/** Greedy answer about a window. */
+export interface WindowAnswer {
   readonly text: string;
   /** Mean natural logarithm of the probability of its tokens; null where that is not known. */
   readonly logProbability: number | null;
-  /** Of the window from what was taught; null without a reference. */
+  /** Distance of the window from the training data; null without a reference. */
   readonly distance: number | null;
   /** The same for windows that were shown the same. */
   readonly input: string;
@@ -55,7 +55,7 @@ export interface Reader {
   /** What it is shown of a window [W]. */
   picture(window: Float64Array): Picture | Promise<Picture>;
   /** The greedy answer to each window [W]. */
-  answer(windows: readonly Float64Array[]): Promise<readonly Reading[]>;
+  answer(windows: readonly Float64Array[]): Promise<readonly WindowAnswer[]>;
   /** `samples` answers to each window, drawn at a temperature. */
   sample(
     windows: readonly Float64Array[],

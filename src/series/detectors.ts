@@ -20,20 +20,21 @@ import {
 import { runs } from './intervals.ts';
 import { moments, summarise } from './stats.ts';
 
-export interface Detection {
+/** Intervals that a detector found, with the score of each sample. */
+export interface ScoredIntervals {
   /** Sorted, disjoint, inside [0, N). */
   readonly intervals: readonly Interval[];
   /** Higher is more anomalous; ≥ 0, finite. */
   readonly score: Float64Array; // [N]
 }
 
-export type Detector = (values: Float64Array) => Detection;
+export type Detector = (values: Float64Array) => ScoredIntervals;
 
-function nothing(n: number): Detection {
+function nothing(n: number): ScoredIntervals {
   return { intervals: [], score: new Float64Array(n) };
 }
 
-function above(score: Float64Array, threshold: number): Detection {
+function above(score: Float64Array, threshold: number): ScoredIntervals {
   return { score, intervals: runs(score.length, (i) => score[i]! > threshold) };
 }
 
@@ -110,7 +111,7 @@ export const discord: Detector = (values) => byProfile(values, 'intervals');
 export const discords: Detector = (values) => byProfile(values, 'regions');
 
 /** The score is the largest z-score in the profile over the windows that hold a sample, at least 0. */
-function byProfile(values: Float64Array, which: 'intervals' | 'regions'): Detection {
+function byProfile(values: Float64Array, which: 'intervals' | 'regions'): ScoredIntervals {
   const profile = testedProfile(values);
   if (profile === null) return nothing(values.length);
   const test = readProfile(profile);

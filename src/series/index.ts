@@ -37,7 +37,7 @@ export {
 export { type AnytimeOptions, anytimeMatrixProfile, type ProfileReport } from './anytime-profile.ts';
 export * from './change-points.ts';
 export * from './decompose.ts';
-export { DETECTORS, type Detection, type Detector } from './detectors.ts';
+export { DETECTORS, type Detector, type ScoredIntervals } from './detectors.ts';
 export {
   type Channels,
   dtw,

@@ -129,7 +129,8 @@ describe('the numbers of a run', () => {
     expect(classical?.detector).toBe(choice.best);
     expect(classical?.metrics.reward_sampled).toEqual(classical?.metrics.reward_greedy);
     const table = written().transfer?.find(({ head }) => head !== undefined);
-    expect(Object.keys(table?.metrics.byTask ?? {})).toHaveLength(8);
+    expect(Object.keys(table?.metrics.byTask ?? {})).toHaveLength(9);
+    expect(table?.metrics.byTask).toHaveProperty('timeseer-detect');
     expect(table?.metrics.byTask[choice.best]?.reward).toEqual(classical?.metrics.reward_greedy);
   });
 

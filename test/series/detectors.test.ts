@@ -2,11 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
-import { DETECTORS, type Detection, spreadOverWindows } from '../../src/series/detectors.ts';
+import { DETECTORS, type ScoredIntervals, spreadOverWindows } from '../../src/series/detectors.ts';
 import { coverage, mergeIntervals, overlap, pointF1, runs } from '../../src/series/intervals.ts';
 
 const random = new Random(3, 'detectors');
-const run = (name: string, values: Float64Array): Detection => DETECTORS[name]!(values);
+const run = (name: string, values: Float64Array): ScoredIntervals => DETECTORS[name]!(values);
 
 describe.each(Object.keys(DETECTORS))('detector %s', (name) => {
   it('gives sorted disjoint intervals inside the series and a finite score per sample, at any length', () => {
