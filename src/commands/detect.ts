@@ -2,7 +2,7 @@
 import type { CommandModule } from 'yargs';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
-import { checkTarget, writeReport } from '../explain/report-files.ts';
+import { checkTarget, writeReport } from '../explain/report-page.ts';
 import type { ReportState } from '../explain/schema.ts';
 import { type AnomalyReport, reportSchema } from '../explain/schema.ts';
 import { failOn, readState, tellOnce, withState, writeState } from '../explain/state.ts';

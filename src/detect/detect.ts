@@ -10,6 +10,8 @@ import { analogues } from './analog.ts';
 import {
   centredMedians,
   departures,
+  type Expectation,
+  expectation,
   FOLLOWS,
   levelOrNeighbours,
   meanStep,
@@ -20,16 +22,12 @@ import {
   usualSize,
 } from './departures.ts';
 import { describeAll, stepsIn } from './describe.ts';
-import { drift } from './drifts.ts';
-import { levels } from './episodes.ts';
-import { type Expectation, expectation } from './expectation.ts';
 import { type Detection, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
+import { cutoffs, drift, levels, steps, stillness } from './levels.ts';
 import { type Candidate, LOGARITHMIC, scan, type Track, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
-import { steps } from './steps.ts';
-import { cutoffs, stillness } from './still.ts';
 import { surprise } from './tail.ts';
 import { atEdge, explained, likeEdges, PEAK, PEERS, regular } from './usual.ts';
 

@@ -10,7 +10,7 @@ import { encodePng } from '../plot/png.ts';
 import { overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
-import { reportedAccounts } from './confidence-model.ts';
+import { reportedAccounts } from './confidence.ts';
 import { policyStatement, shownAnswers, windowKey } from './policy-words.ts';
 import type { Reader } from './reader.ts';
 import type { PolicyAnswer, PolicyColumn } from './schema.ts';

@@ -13,8 +13,8 @@ import { numericText } from '../tasks/numeric-text.ts';
 import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { distanceFrom, type PolicyReference } from '../tasks/reference.ts';
 import { PromptEncoder } from '../train/task.ts';
+import type { ConfidenceModel } from './confidence.ts';
 import { type AnswerToken, cellsOf } from './confidence.ts';
-import type { ConfidenceModel } from './confidence-model.ts';
 
 /** Windows answered together and longest response, by style: a big policy has long prompts and long traces. */
 const EFFORT = {

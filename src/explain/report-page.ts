@@ -1,20 +1,51 @@
 /**
- * The page of a report for one who was woken by it: a headline, the plot of all columns, and the ranked findings, each of which shows
- * itself in the plot. One file that loads nothing.
+ * The page of a report for someone on call: a headline, the plot of all columns, the ranked findings, each of which can be shown in the
+ * plot, and what a policy says. One file that loads nothing; written together with its JSON, both or neither.
  */
+
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, parse } from 'node:path';
 import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { tidyUp, WriteError, writeFilesAtomic } from '../ground/files.ts';
 import { grouped } from '../ground/numbers.ts';
 import { type Html, html, jsonBlock, page } from '../html/html.ts';
-import { bullets, FOOTER, scrolling } from '../html/parts.ts';
+import { bullets, FOOTER, problemNote, recordTable, scrolling, seenFigure, verbatim } from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
-import { bandWidth, numberWords, observedWords } from './formats.ts';
-import { POLICY_STYLE, policyBlock, type SeenPictures } from './policy-page.ts';
-import { claimWords, confidenceWords } from './policy-words.ts';
-import { agreementWords, markedAlone, type ReportSource, stateWords, whenWords } from './report.ts';
-import { LEVEL_SIGNS, type PlotData, type PlotMark, type PlotTarget, plotScripts } from './report-plot.ts';
-import { axisPlaces, axisUnit, breaksOf, context, evenStep, pageColumn } from './report-samples.ts';
-import { durationWords, spanWords } from './report-time.ts';
-import type { AnomalyReport, ReportEvent, ReportFinding } from './schema.ts';
+import { intervalText } from '../series/intervals.ts';
+import { bandWidth, numberWords, observedWords, toJson } from './formats.ts';
+import { claimWords, confidenceWords, shownAnswers, signalNumber, windowKey } from './policy-words.ts';
+import {
+  agreementWords,
+  durationWords,
+  markedAlone,
+  REPORT_SCHEMA,
+  type ReportSource,
+  spanWords,
+  stateWords,
+  whenWords,
+} from './report.ts';
+import {
+  axisPlaces,
+  axisUnit,
+  breaksOf,
+  context,
+  evenStep,
+  LEVEL_SIGNS,
+  type PlotData,
+  type PlotMark,
+  type PlotTarget,
+  pageColumn,
+  plotScripts,
+} from './report-plot.ts';
+import type {
+  AnomalyReport,
+  Doubt,
+  PolicyAnswer,
+  PolicySignal,
+  ReportEvent,
+  ReportFinding,
+} from './schema.ts';
 
 /** Findings that the page shows; the JSON file has all of them. */
 const MOST_FINDINGS = 100;
@@ -385,4 +416,174 @@ ${policyBlock(report.policy, options.seen ?? new Map())}</main>${FOOTER}${jsonBl
     body,
     scripts: plotScripts(),
   });
+}
+
+/** Pictures by column and by `windowKey`, PNG data URIs. */
+export type SeenPictures = ReadonlyMap<string, ReadonlyMap<string, string>>;
+
+type Policy = NonNullable<AnomalyReport['policy']>;
+type Column = Policy['columns'][number];
+
+/** Intervals that the page lists. */
+const MOST_INTERVALS = 50;
+
+export const POLICY_STYLE = `
+.policy{border-top:1px solid var(--rule);padding-top:1.2rem}
+.policy .secondary{color:var(--soft);max-width:none}
+.policy details{margin:.4rem 0 1rem}.policy summary{cursor:pointer}
+.policy article{border-top:1px solid var(--rule);padding:.8rem 0 0}
+.policy img{max-width:100%}`.replaceAll('\n', '');
+
+const DOUBT_WORDS: Readonly<Record<Doubt, string>> = {
+  unreadable: 'cannot be read',
+  unlike: 'unlike what it was taught',
+  unsure: 'unsure of its answer',
+  samples: 'answered otherwise when asked again',
+  shifts: 'contradicted by the windows that overlap it',
+  repeated: 'the same text as many others',
+};
+
+function intervalsTable({ intervals }: Column): Html | null {
+  if (intervals.length === 0) return null;
+  const rest = intervals.length - MOST_INTERVALS;
+  const sure = intervals.some(({ confidence }) => confidence !== undefined);
+  return html`${scrolling(
+    'Intervals of the policy',
+    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">What</th>${sure ? html`<th scope="col">Confidence</th>` : null}<th scope="col">The detector</th></tr></thead>
+<tbody>${intervals
+      .slice(0, MOST_INTERVALS)
+      .map(
+        (one) =>
+          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td><td>${claimWords(one)}</td>${sure ? html`<td>${confidenceWords(one.confidence ?? null)}</td>` : null}<td>${one.finding ? 'has a finding there' : 'finds nothing there'}</td></tr>\n`,
+      )}</tbody></table>`,
+  )}${sure ? html`<p>A confidence is the share of such intervals that are right, measured on series that the policy was not taught.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+}
+
+/** Signals whose limit is the least that is trusted; of the others it is the most. */
+const AT_LEAST: readonly Doubt[] = ['unsure', 'samples', 'shifts'];
+
+function limitWords({ name, limit }: PolicySignal): string {
+  if (limit === null) return 'not known';
+  return `at ${AT_LEAST.includes(name) ? 'least' : 'most'} ${signalNumber(limit)}`;
+}
+
+function signalsTable(signals: readonly PolicySignal[]): Html {
+  return scrolling(
+    'How far the answers can be trusted',
+    html`<table class="record spans"><thead><tr><th scope="col">Measure</th><th scope="col">Value</th><th scope="col">Limit</th><th scope="col">Windows beyond it</th></tr></thead>
+<tbody>${signals.map(
+      (signal) =>
+        html`<tr><th scope="row">${signal.text}</th><td>${signalNumber(signal.value)}</td><td>${limitWords(signal)}</td><td>${signal.windows === 0 || signal.limit === null ? '\u2013' : `${grouped(signal.doubtful)} of ${grouped(signal.windows)}`}</td></tr>\n`,
+    )}</tbody></table>`,
+  );
+}
+
+function answerBlock(one: PolicyAnswer, seen: string | undefined): Html {
+  const name = `samples ${one.start} to ${one.end - 1}`;
+  return html`<article><h4>Window of ${name}</h4>
+<p>${one.doubts.length === 0 ? 'Counted' : `Left out: ${one.doubts.map((doubt) => DOUBT_WORDS[doubt]).join('; ')}`}. Class <bdi>${one.class ?? 'unreadable'}</bdi>; marks ${intervalText(one.intervals)}.</p>
+${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the policy sees it`)}${problemNote(one.problem)}${verbatim(one.response)}</article>\n`;
+}
+
+function columnBlock(said: Column, seen: ReadonlyMap<string, string> | undefined, several: boolean): Html {
+  const shown = shownAnswers(said.answers);
+  const rest = said.answers.length - shown.length;
+  return html`${several ? html`<h3>${said.column}</h3>` : null}<p><strong>${said.statement}</strong></p>
+${intervalsTable(said)}${
+  said.signals.length === 0
+    ? null
+    : html`<details><summary>How far its answers can be trusted</summary>${signalsTable(said.signals)}</details>
+<details><summary>Its answers, word for word</summary>${shown.map((one) => answerBlock(one, seen?.get(windowKey(one))))}${
+        rest === 0 ? null : html`<p>${grouped(rest)} more answers are in the JSON file.</p>`
+      }</details>`
+}`;
+}
+
+/** The section; null where no policy was asked. @throws DataError for a picture that is no PNG data URI */
+export function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html | null {
+  if (policy === undefined) return null;
+  const several = policy.columns.length > 1;
+  return html`<section class="policy" aria-labelledby="policy"><h2 id="policy">What the policy says</h2>
+<p class="secondary">A policy looked at pictures of the same columns. Its answers change nothing above: neither findings, nor ranks, nor levels.</p>
+${policy.columns.map((said) => columnBlock(said, seen.get(said.column), several))}
+<details><summary>About the policy <bdi>${policy.name}</bdi></summary>${bullets(policy.notes)}${recordTable('Policy', policy.record)}</details></section>
+`;
+}
+
+/** Named after the file, and what of it is asked for: results of one file do not replace each other. */
+export function defaultTarget(file: string, asked: readonly string[]): string {
+  const safe = asked.map((name) => name.replace(/[^\p{L}\p{N}_-]+/gu, '_').slice(0, 40));
+  return `${[parse(file).name, ...safe].join('.').slice(0, 80)}.explain`;
+}
+
+/** Whether a file is one that a report was written to. */
+function isOurs(path: string): boolean {
+  try {
+    const text = readFileSync(path, 'utf8');
+    if (path.endsWith('.html')) return text.includes('Written by timeseer.');
+    const content: unknown = JSON.parse(text);
+    return (
+      typeof content === 'object' &&
+      content !== null &&
+      'schema' in content &&
+      content.schema === REPORT_SCHEMA
+    );
+  } catch {
+    return false;
+  }
+}
+
+/** Bytes of a name: file systems allow 255, of which temporary names beside the result need some 50. */
+const LONGEST_NAME = 200;
+
+/** The nearest directory above a path that is there already, or the file that stands in its place. */
+function standing(path: string): string {
+  const parent = dirname(path);
+  return existsSync(parent) || parent === path ? parent : standing(parent);
+}
+
+/**
+ * Refuses a place where nothing can be written, and to replace what no report was written to, before any work is done.
+ * @throws WriteError; ConfigError
+ */
+export function checkTarget(out: string): void {
+  if (Buffer.byteLength(basename(out)) > LONGEST_NAME) {
+    throw new WriteError(
+      `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,
+    );
+  }
+  const above = standing(out);
+  if (existsSync(above) && !statSync(above).isDirectory()) {
+    throw new WriteError(
+      `--out ${out}: ${above} is a file, not a directory; choose another place with --out`,
+    );
+  }
+  tidyUp(dirname(out), (name) => name === `${basename(out)}.html` || name === `${basename(out)}.json`);
+  for (const path of [`${out}.html`, `${out}.json`]) {
+    if (!existsSync(path)) continue;
+    if (!statSync(path).isFile())
+      throw new ConfigError(`--out ${out}: ${path} is a directory; choose another`);
+    if (!isOurs(path)) {
+      throw new ConfigError(
+        `--out ${out}: ${path} is there and was not written by this command, so it is kept; choose another --out`,
+      );
+    }
+  }
+}
+
+/** Writes `<out>.html` and `<out>.json`: both, or after a failure neither. Errors as `reportPage`; WriteError. */
+export function writeReport(
+  out: string,
+  report: AnomalyReport,
+  source: ReportSource,
+  options: PageOptions = {},
+): { readonly html: string; readonly json: string } {
+  const text = reportPage(report, source, options);
+  const files = { html: `${out}.html`, json: `${out}.json` };
+  tidyUp(dirname(out), (name) => [files.html, files.json].some((file) => basename(file) === name));
+  writeFilesAtomic([
+    [files.html, text],
+    [files.json, toJson(report)],
+  ]);
+  return files;
 }

@@ -4,16 +4,15 @@
  */
 import { createHash } from 'node:crypto';
 import { DAY, HOUR, type TimeOrigin } from '../../datasets/readers/clock.ts';
-import { formatTime, type Recording, wallTime } from '../../datasets/readers/recording.ts';
+import { formatDuration, formatTime, type Recording, wallTime } from '../../datasets/readers/recording.ts';
+import { atPeak } from '../detect/describe.ts';
 import { type Detection, type Finding, KIND_WORDS, type Level } from '../detect/finding.ts';
-import { atPeak } from '../detect/precedents.ts';
 import { count, figure, joined, type Sentence, type Stated, say, stepFor } from '../detect/sentence.ts';
 import { DataError } from '../ground/errors.ts';
 import { grouped } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { overlap } from '../series/intervals.ts';
 import { claimOf } from './policy-words.ts';
-import { durationWords, isoTime, spanWords } from './report-time.ts';
 import type {
   Agreement,
   AnomalyReport,
@@ -64,6 +63,31 @@ export function reportSource(
     columns: columns.map(({ name, values }, c) => ({ name, values, detection: detections[c]! })),
     formatTime: (ms) => formatTime(ms, { zone, step, origin }),
   };
+}
+
+/** "2025-03-04T14:00:00+01:00"; milliseconds where there are any; no offset where the file names no zone. */
+export function isoTime(ms: number, zone: string | null): string {
+  const whole = Math.round(ms);
+  const wall = wallTime(whole, zone);
+  const offset = wall - whole;
+  const text = new Date(wall).toISOString().replace(/(?:\.000)?Z$/, '');
+  if (zone === null) return text;
+  if (offset === 0) return `${text}Z`;
+  const minutes = Math.round(Math.abs(offset) / 60_000);
+  const two = (n: number): string => String(n).padStart(2, '0');
+  return `${text}${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
+}
+
+/** 9300 → "2 h 35 min". */
+export const durationWords = (seconds: number): string => formatDuration(1000 * seconds);
+
+/** "2025-03-04 14:00 to 16:30 +01:00": the day and the zone of both stamps are told once; one stamp where they are the same. */
+export function spanWords(from: string, to: string, between = 'to'): string {
+  if (from === to) return from;
+  const [[day, clock, zone], [lastDay, lastClock, lastZone]] = [from.split(' '), to.split(' ')];
+  if (clock === undefined || lastClock === undefined || day !== lastDay) return `${from} ${between} ${to}`;
+  const tail = lastZone === undefined ? lastClock : `${lastClock} ${lastZone}`;
+  return zone === lastZone ? `${day} ${clock} ${between} ${tail}` : `${from} ${between} ${tail}`;
 }
 
 const orNull = (value: number): number | null => (Number.isFinite(value) ? value : null);

@@ -1,5 +1,6 @@
 /** Selects the findings to report: those since a moment, and those that were not reported before; one identity, one state file. */
 import { existsSync } from 'node:fs';
+import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
 import { LEVELS, type Level } from '../detect/finding.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
@@ -7,7 +8,6 @@ import { withLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
 import { policyStatement } from './policy-words.ts';
 import { selectFindings } from './report.ts';
-import { zoneOffsets } from './report-time.ts';
 import type { AnomalyReport, ReportFinding, ReportState, SeenFinding } from './schema.ts';
 
 /** Exit code: 1 where a finding is at least as severe as `level`, else 0; null never fails. */
@@ -26,7 +26,11 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
   if (report.samples === 0) return report;
   if (report.to === null)
     throw new ConfigError('--since: the recording has no time; leave it out, or name its time column');
-  const from = parseSince(since, report);
+  if (report.origin !== 'calendar' && parseDuration(since) === null)
+    throw new ConfigError(
+      `--since ${since}: the recording has no dates; expected a duration before its end such as 90min, 2h or 3d`,
+    );
+  const from = parseInstant(since, '--since', report.zone, report.to.ms);
   return selectFindings(sincePolicy(report, from), (one) => spanOf(one).to >= from);
 }
 
@@ -38,29 +42,6 @@ function sincePolicy({ policy, ...report }: AnomalyReport, from: number): Anomal
     return { ...said, intervals, statement: policyStatement({ ...said, intervals }) };
   });
   return { ...report, policy: { ...policy, columns } };
-}
-
-const UNITS = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
-
-function parseSince(since: string, { to, zone, origin }: AnomalyReport): number {
-  const [, amount, unit] = /^(\d+(?:\.\d+)?) ?(s|min|h|d|w)$/.exec(since) ?? [];
-  if (amount !== undefined) return to!.ms - Number(amount) * UNITS[unit as keyof typeof UNITS];
-  const stamp = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?))?(Z|[+-]\d\d:\d\d)?$/.exec(since);
-  const clock =
-    stamp === null ? Number.NaN : Date.parse(`${stamp[1]}T${stamp[2] ?? '00:00'}${stamp[3] ?? 'Z'}`);
-  if (stamp === null || Number.isNaN(clock) || origin !== 'calendar') {
-    throw new ConfigError(
-      `--since: expected a date of a recording that has dates ("2025-03-04", "2025-03-04T14:00") or a span before the end ("90min", "2h", "3d"), got ${JSON.stringify(since)}`,
-    );
-  }
-  if (stamp[3] !== undefined) return clock;
-  // The offset depends on the moment that is sought: the second look is right except within the hour of a change.
-  const guess = clock - offsetOf(zone, clock);
-  return clock - offsetOf(zone, guess);
-}
-
-function offsetOf(zone: string | null, ms: number): number {
-  return zoneOffsets(zone, ms, ms)[0]!.offset;
 }
 
 /** First and last stamp of a finding in ms; without time its first and last sample. */

@@ -2,15 +2,16 @@
 import { isGenerator, openExamples } from '../../datasets/source.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { findPolicy } from '../answer/reference.ts';
-import { accountsOf, type Support } from '../explain/confidence.ts';
 import {
+  accountsOf,
   CONFIDENCE_FILE,
   type ConfidenceModel,
   confidenceOf,
   fitConfidence,
   isRight,
+  type Support,
   writeConfidence,
-} from '../explain/confidence-model.ts';
+} from '../explain/confidence.ts';
 import { askAll } from '../explain/policy-answers.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';

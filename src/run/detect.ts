@@ -4,14 +4,13 @@
  */
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
+import { type Recording, readRecording, wallTime } from '../../datasets/readers/recording.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { type DetectOptions, detect } from '../detect/detect.ts';
 import type { Detection } from '../detect/finding.ts';
 import { buildReport, type PolicyOpinion, type ReportSource, reportSource } from '../explain/report.ts';
-import { checkTarget, defaultTarget, writeReport } from '../explain/report-files.ts';
-import { offsetAt, zoneOffsets } from '../explain/report-time.ts';
+import { checkTarget, defaultTarget, writeReport } from '../explain/report-page.ts';
 import type { AnomalyReport } from '../explain/schema.ts';
 import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
@@ -52,9 +51,10 @@ export function clockOf({
   origin,
 }: Pick<Recording, 'step' | 'time' | 'zone' | 'origin'>): Int32Array | undefined {
   if (time === null || step === null || time.length === 0 || origin !== 'calendar') return undefined;
-  const offsets = zoneOffsets(zone, time[0]!, time.at(-1)!);
-  if (offsets.length === 1) return undefined;
-  return Int32Array.from(time, (ms) => Math.round((offsetAt(offsets, ms) - offsets[0]!.offset) / step));
+  const ahead = time.map((ms) => Math.round(wallTime(ms, zone) - ms));
+  const first = ahead[0]!;
+  if (ahead.every((offset) => offset === first)) return undefined;
+  return Int32Array.from(ahead, (offset) => Math.round((offset - first) / step));
 }
 
 export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock'> {

@@ -1,7 +1,7 @@
 /** Asks a policy about the columns of a recording. Loaded only where one is asked: it takes more modules than everything else. */
 import type { LocalPolicy } from '../answer/answerer.ts';
 import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
-import { readConfidence } from '../explain/confidence-model.ts';
+import { readConfidence } from '../explain/confidence.ts';
 import { askColumn, type ColumnAnswers } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
 import type { PolicyOpinion, ReportSource } from '../explain/report.ts';

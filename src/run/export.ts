@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { findPolicy } from '../answer/reference.ts';
-import { CONFIDENCE_FILE } from '../explain/confidence-model.ts';
+import { CONFIDENCE_FILE } from '../explain/confidence.ts';
 import { readUtf8 } from '../ground/files.ts';
 import { packageVersion } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';

@@ -12,7 +12,7 @@ import { parseArgs } from 'node:util';
 import { openExamples } from '../../datasets/source.ts';
 import { ENGINES } from '../../src/answer/answerer.ts';
 import { expcotBlind } from '../../src/expcot/anomaly.ts';
-import { REPORTED_FROM, weighAccounts } from '../../src/explain/confidence-model.ts';
+import { REPORTED_FROM, weighAccounts } from '../../src/explain/confidence.ts';
 import { askAll, askColumn } from '../../src/explain/policy-answers.ts';
 import type { Reader } from '../../src/explain/reader.ts';
 import { Progress } from '../../src/ground/progress.ts';

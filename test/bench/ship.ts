@@ -12,7 +12,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { DEFAULT_POLICY, findPolicy } from '../../src/answer/reference.ts';
 import { main } from '../../src/cli.ts';
-import { readConfidence } from '../../src/explain/confidence-model.ts';
+import { readConfidence } from '../../src/explain/confidence.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { writeFileAtomic } from '../../src/ground/files.ts';
 import { grouped } from '../../src/ground/numbers.ts';

@@ -5,13 +5,15 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { accountsOf, SUPPORT, type Support } from '../../src/explain/confidence.ts';
 import {
+  accountsOf,
   CONFIDENCE_FILE,
   confidenceOf,
   isRight,
   readConfidence,
-} from '../../src/explain/confidence-model.ts';
+  SUPPORT,
+  type Support,
+} from '../../src/explain/confidence.ts';
 import { askAll } from '../../src/explain/policy-answers.ts';
 import { checkReport } from '../../src/explain/schema.ts';
 import { policiesDirectory } from '../../src/ground/paths.ts';

@@ -6,22 +6,20 @@ import { afterAll, describe, expect, test } from 'vitest';
 import {
   type AnswerToken,
   accountsOf,
-  cellsOf,
-  type Support,
-  type WindowEvidence,
-} from '../../src/explain/confidence.ts';
-import {
   CONFIDENCE_FILE,
   type ConfidenceModel,
+  cellsOf,
   confidenceOf,
   fitConfidence,
   isRight,
   REPORTED_FROM,
   readConfidence,
   reportedAccounts,
+  type Support,
+  type WindowEvidence,
   weighAccounts,
   writeConfidence,
-} from '../../src/explain/confidence-model.ts';
+} from '../../src/explain/confidence.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { damageOf, writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { Random } from '../../src/ground/random.ts';

@@ -10,7 +10,7 @@ import {
   encodeNumbers,
   evenStep,
   keptSamples,
-} from '../../src/explain/report-samples.ts';
+} from '../../src/explain/report-plot.ts';
 import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';

@@ -9,13 +9,15 @@ import { policyStatement } from '../../src/explain/policy-words.ts';
 import {
   agreementWords,
   buildReport,
+  durationWords,
+  isoTime,
   markedAlone,
   type PolicyOpinion,
   type ReportSource,
   reportSource,
   selectFindings,
+  spanWords,
 } from '../../src/explain/report.ts';
-import { durationWords, isoTime, offsetAt, spanWords, zoneOffsets } from '../../src/explain/report-time.ts';
 import { type AnomalyReport, checkReport, reportSchema } from '../../src/explain/schema.ts';
 import { ReportMismatch, verify } from '../../src/explain/verify.ts';
 import { DataError } from '../../src/ground/errors.ts';
@@ -449,9 +451,9 @@ describe('verification', () => {
     [REPORT, 'next ? `previous', 'true ? `last'],
     [REPORT, 'figure(least, step, {', 'figure(largest + 9, step, {'],
     [REPORT, 'text: from?.shown ?? ', 'text: from?.iso ?? '],
-    ['src/explain/report-time.ts', 'formatDuration(1000 * seconds)', 'formatDuration(1100 * seconds)'],
-    ['src/explain/report-time.ts', '${day} ${clock} ${between} ${tail}', '${day} ${tail} ${between} ${tail}'],
-    ['src/explain/report-time.ts', 'const whole = Math.round(ms);', 'const whole = Math.round(ms) + 60_000;'],
+    [REPORT, 'formatDuration(1000 * seconds)', 'formatDuration(1100 * seconds)'],
+    [REPORT, '${day} ${clock} ${between} ${tail}', '${day} ${tail} ${between} ${tail}'],
+    [REPORT, 'const whole = Math.round(ms);', 'const whole = Math.round(ms) + 60_000;'],
     ['src/detect/sentence.ts', 'Number(value.toFixed(decimals))', 'Number(value.toFixed(decimals)) + 9'],
     ['src/detect/sentence.ts', 'at: at + inner.at', 'at'],
   ])('finds a fault of the code that reports: %s: %s', async (file, from, to) => {
@@ -485,18 +487,6 @@ describe('times', () => {
     expect(isoTime(summer, '-03:30')).toBe('2025-07-01T08:30:00-03:30');
     expect(isoTime(summer + 250, 'Europe/Berlin')).toBe('2025-07-01T14:00:00.250+02:00');
     expect(() => isoTime(summer, 'Mars/Olympus')).toThrow(RangeError);
-  });
-
-  test('follow the changes of the clock to the second', () => {
-    const [start, end] = [Date.UTC(2025, 0, 1), Date.UTC(2026, 0, 1)];
-    const offsets = zoneOffsets('America/New_York', start, end);
-    expect(offsets.map(({ from, offset }) => [from, offset / 3_600_000])).toEqual([
-      [start, -5],
-      [Date.UTC(2025, 2, 9, 7), -4],
-      [Date.UTC(2025, 10, 2, 6), -5],
-    ]);
-    expect(offsetAt(offsets, Date.UTC(2025, 2, 9, 7) - 1)).toBe(-5 * 3_600_000);
-    expect(offsetAt(offsets, Date.UTC(2025, 2, 9, 7))).toBe(-4 * 3_600_000);
   });
 
   test('have durations and spans in words', () => {

@@ -1,6 +1,7 @@
 /** Made-up recordings with what a detector would say about them. */
+
+import { precedents } from '../../src/detect/describe.ts';
 import { type Detection, type Finding, LEVELS, type Level } from '../../src/detect/finding.ts';
-import { precedents } from '../../src/detect/precedents.ts';
 import { count, figure, say } from '../../src/detect/sentence.ts';
 import type { ReportColumn, ReportSource } from '../../src/explain/report.ts';
 import { Random } from '../../src/ground/random.ts';

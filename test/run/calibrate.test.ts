@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { readConfidence } from '../../src/explain/confidence-model.ts';
+import { readConfidence } from '../../src/explain/confidence.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
