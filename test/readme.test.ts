@@ -1,22 +1,28 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { COMMANDS } from '../src/cli.ts';
 import { inside } from './helpers/command-line.ts';
 
-const readme = readFileSync(resolve(import.meta.dirname, '../README.md'), 'utf8');
-const scripts = JSON.parse(readFileSync(resolve(import.meta.dirname, '../package.json'), 'utf8'))
-  .scripts as object;
+const ROOT = resolve(import.meta.dirname, '..');
+const page = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 
-/** Command lines of the README's indented blocks. */
-const lines = readme
-  .split('\n')
-  .filter((line) => /^ {4}(npx|npm|\.ci)/.test(line))
-  .map((line) => line.replace(/#.*/, '').trim());
-const commands = lines
-  .filter((line) => line.startsWith('npx timeseer'))
-  .map((line) => Array.from(line.matchAll(/"([^"]*)"|\S+/g), ([word, quoted]) => quoted ?? word).slice(2));
+/** README and the guides that it links to, in the order in which their commands are run. */
+const PAGES = ['README.md', 'src/README.md', 'eval/README.md', 'rewards/README.md', 'datasets/README.md'];
+const readme = page('README.md');
+const guides = PAGES.map(page).join('\n');
+const scripts = JSON.parse(page('package.json')).scripts as object;
+
+/** Command lines of the indented blocks, each once. */
+const commands = [
+  ...new Set(
+    guides
+      .split('\n')
+      .filter((line) => /^ {4}npx timeseer/.test(line))
+      .map((line) => line.replace(/ #.*/, '').trim()),
+  ),
+].map((line) => Array.from(line.matchAll(/"([^"]*)"|\S+/g), ([word, quoted]) => quoted ?? word).slice(2));
 
 /** Where the command writes whose table the README shows: it is run as it stands. */
 const BOARD = 'evaluations/board';
@@ -53,7 +59,7 @@ beforeAll(() => {
     { length: 700 },
     (_, i) => Math.sin(i / 8) + (i > 300 && i < 360 ? Math.sin(i) : 0),
   );
-  for (const [, name, text] of readme.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)) writeFileSync(name!, text!);
+  for (const [, name, text] of guides.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)) writeFileSync(name!, text!);
   writeFileSync('my.csv', `value\n${wave.map((value) => value.toFixed(4)).join('\n')}\n`);
 });
 
@@ -66,26 +72,37 @@ afterAll(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-test('every npm script that the README names exists', () => {
-  const named = [...readme.matchAll(/npm run ([a-z]+)/g)].map((match) => match[1]!);
+test('every npm script that the guides name exists', () => {
+  const named = [...guides.matchAll(/npm run ([a-z]+)/g)].map((match) => match[1]!);
   expect(named).toContain('quickstart');
   for (const name of named) expect(scripts).toHaveProperty(name);
+});
+
+test('every relative link of the README and its guides leads to a file', () => {
+  for (const file of PAGES) {
+    for (const [, link] of page(file).matchAll(/\]\((?!https?:|#)([^)#]+)/g)) {
+      expect(existsSync(resolve(ROOT, dirname(file), link!)), `${file}: ${link}`).toBe(true);
+    }
+  }
 });
 
 /** They change the machine, or need the network, or run until they are interrupted. */
 const ONLY_NAMED = ['setup', 'doctor', 'pull', 'serve', 'calibrate'];
 
-test(`the README runs every command in its guide but ${ONLY_NAMED.join(', ')}, which it mentions`, () => {
+test(`the README names every command, and the guides show all but ${ONLY_NAMED.join(', ')}`, () => {
   const shown = new Set(commands.map(([name]) => name));
   for (const name of Object.keys(COMMANDS)) {
-    if (ONLY_NAMED.includes(name)) expect(readme).toMatch(new RegExp(`(timeseer|run)\\s${name}`));
-    else expect(shown).toContain(name);
+    expect(readme).toMatch(new RegExp(`^\\| .*\`${name}\``, 'm'));
+    if (!ONLY_NAMED.includes(name)) expect(shown).toContain(name);
   }
 });
 
-// In the order of the README but for its first `explain`, whose policy is made later on.
-const inOrder = [...commands.slice(1), commands[0]!]
-  .filter(([name]) => name !== 'serve')
+test('the README has at most 1500 words', () => {
+  expect(readme.split(/\s+/).length).toBeLessThanOrEqual(1500);
+});
+
+const inOrder = commands
+  .filter(([name]) => !ONLY_NAMED.includes(name!))
   .map((args) => [args.join(' '), args] as const);
 
 test.each(inOrder)('npx timeseer %s', async (_, args) => {
@@ -94,12 +111,12 @@ test.each(inOrder)('npx timeseer %s', async (_, args) => {
   expect(code).toBe(0);
 });
 
-test('the table of the section on evaluation is what its command has written', () => {
+test('the leaderboard in the guide to evaluation is what its command has written', () => {
   const [table] = readFileSync(join(BOARD, 'leaderboard.md'), 'utf8').match(/(?:^\|.*\n)+/m)!;
   const cells = (text: string): string[][] =>
     text
       .trim()
       .split('\n')
       .map((row) => row.split('|').map((cell) => cell.trim().replace(/-{3,}/, '---')));
-  expect(cells(readme.match(/it begins with\n\n((?:\|.*\n)+)/)![1]!)).toEqual(cells(table));
+  expect(cells(page('eval/README.md').match(/it begins with\n\n((?:\|.*\n)+)/)![1]!)).toEqual(cells(table));
 });
