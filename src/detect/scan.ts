@@ -1,6 +1,6 @@
 /** Stretches of a track of departures that are too far, for too long, to be chance: means over windows of many lengths, each against its own tail. */
 import { cumulative } from './season.ts';
-import { fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
+import { centreOf, fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
 
 export interface Stretch {
   /** Half-open, in samples. */
@@ -120,8 +120,9 @@ const FEWEST_CROWDED = 8;
  */
 export function crowds(track: Float64Array): [start: number, end: number][] {
   const n = track.length;
-  const centre = fitTail(track, 1e-300).centre;
-  const sums = cumulative(track.map((value) => Math.abs(value - centre)));
+  const centre = centreOf(track);
+  const sums = new Float64Array(n + 1);
+  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + Math.abs(track[i]! - centre);
   let found: [number, number][] = [];
   let strongest = CROWDED;
   for (const share of CROWDS) {
@@ -129,15 +130,21 @@ export function crowds(track: Float64Array): [start: number, end: number][] {
     if (w < FEWEST_CROWDED) continue;
     const taken: [number, number][] = [];
     const sizes: number[] = [];
+    const stride = strideOf(w, n);
     while (taken.length <= MOST_CROWDS) {
       let best = -1;
       let most = 0;
-      for (let i = 0; i + w <= n; i += strideOf(w, n)) {
-        if (taken.some(([start, end]) => i < end + w && i + w > start - w)) continue;
-        const sum = sums[i + w]! - sums[i]!;
-        if (sum > most) {
-          most = sum;
-          best = i;
+      // The windows between those that are taken, which are apart from them by their own length.
+      const sorted = taken.toSorted(([a], [b]) => a - b);
+      for (let k = 0; k <= sorted.length; k++) {
+        const from = k === 0 ? 0 : Math.ceil((sorted[k - 1]![1] + w) / stride) * stride;
+        const to = k === sorted.length ? n - w : sorted[k]![0] - 2 * w;
+        for (let i = from; i <= to; i += stride) {
+          const sum = sums[i + w]! - sums[i]!;
+          if (sum > most) {
+            most = sum;
+            best = i;
+          }
         }
       }
       if (best < 0) break;

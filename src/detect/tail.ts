@@ -329,14 +329,26 @@ export interface Single {
   readonly sigma: number;
 }
 
+/** Every so many values, evenly spaced, at least MOST_SAMPLES of a longer series; a copy. */
+function sampleOf(values: Float64Array): { readonly sample: Float64Array; readonly stride: number } {
+  const stride = Math.max(1, Math.floor(values.length / MOST_SAMPLES));
+  const sample = new Float64Array(Math.ceil(values.length / stride));
+  for (let i = 0; i < sample.length; i++) sample[i] = values[i * stride]!;
+  return { sample, stride };
+}
+
+/** Centre of the tails of [N] values, their median, without the fit of the tails. */
+export function centreOf(values: Float64Array): number {
+  const { sample } = sampleOf(values);
+  return quantileInPlace(sample, sample.length, 0.5);
+}
+
 /** The tails of [N] values; departures below `floor` > 0 count as `floor`. Values that are means over
  * `window` samples are not independent: one anomaly may fill a share of a side, so that quantiles further out are not read, and the
  * fewer independent ones there are, the heavier the tail may be; they vary at least as much as means of independent
  * values, and their tails are hardly heavier than those of the `single` values. A stride through long series stands for all. */
 export function fitTail(values: Float64Array, floor: number, window = 1, single: Single | null = null): Tail {
-  const stride = Math.max(1, Math.floor(values.length / MOST_SAMPLES));
-  const sample = new Float64Array(Math.ceil(values.length / stride));
-  for (let i = 0; i < sample.length; i++) sample[i] = values[i * stride]!;
+  const { sample, stride } = sampleOf(values);
   const centre = quantileInPlace(sample.slice(), sample.length, 0.5);
   const side = new Float64Array(sample.length);
   const limits = {
