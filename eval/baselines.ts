@@ -1,6 +1,6 @@
 /**
- * Classical baselines of a run: every quick baseline and the product's own detector (src/answer/baselines.ts) answer the held-out examples, scored like a policy,
- * and one of them is named the best before its answers are looked at.
+ * Classical baselines of a run: every quick baseline and the product's own detector (src/answer/baselines.ts) answer the held-out
+ * examples, scored like a policy, and the best of them is chosen before its answers are looked at.
  *
  * The best has the highest mean reward, the number that policies are compared by, on the validation split: the same data set, other
  * examples. Held-out examples have no part in the choice. Without a validation split there is nothing to choose on: `expcot-blind`, the
@@ -22,6 +22,7 @@ import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { writeFileAtomic } from '../src/ground/files.ts';
 import type { EvalRecord, Example, Gold } from '../src/ground/types.ts';
+import { mapAhead } from '../src/ground/worker-pool.ts';
 import { evalRecordShape, jsonLines, readJson, readJsonLines } from './records.ts';
 
 /** Training examples of classifiers. */
@@ -57,19 +58,25 @@ async function prepareAll(
   return prepared;
 }
 
-/** Answers examples by all baselines, letting other work through between examples, which take some milliseconds each. */
+/** Answers examples by all baselines, several at once where they have Workers, letting other work through in between. */
 async function answers(
   baselines: ReadonlyMap<string, PreparedBaseline>,
   examples: readonly Example[],
 ): Promise<Record<string, EvalRecord[]>> {
-  const out = Object.fromEntries([...baselines.keys()].map((name): [string, EvalRecord[]] => [name, []]));
-  for (const example of examples) {
-    for (const [name, baseline] of baselines) {
-      out[name]!.push(baselineRecord(example, await baseline.answer(example)));
-    }
+  const all = [...baselines];
+  const ahead = Math.max(1, ...all.map(([, { parallel }]) => parallel));
+  const rows = await mapAhead(examples, ahead, async (example) => {
+    const row = await Promise.all(
+      all.map(async ([, baseline]) => baselineRecord(example, await baseline.answer(example))),
+    );
     await breathe();
-  }
-  return out;
+    return row;
+  });
+  return Object.fromEntries(all.map(([name], i) => [name, rows.map((row) => row[i]!)]));
+}
+
+async function closeAll(baselines: ReadonlyMap<string, PreparedBaseline>): Promise<void> {
+  await Promise.all([...baselines.values()].map((baseline) => baseline.close()));
 }
 
 /**
@@ -84,7 +91,8 @@ export async function classicalAnswers(
   if (examples.length === 0) return {};
   const kind = kindOf(examples);
   const learning: BaselineData = { ...data, kind };
-  return answers(await prepareAll(await quickBaselines(learning, examples), learning), examples);
+  const baselines = await prepareAll(await quickBaselines(learning, examples), learning);
+  return answers(baselines, examples).finally(() => closeAll(baselines));
 }
 
 /** The kind of answer that all examples ask for. @throws DataError where they ask for several */
@@ -124,10 +132,14 @@ export async function runBaselines(
     throw new DataError('baselines: classifiers learn from training examples; give some');
   }
   const validationReward: Record<string, number> = {};
-  if (validation.length > 0) {
-    for (const [name, records] of Object.entries(await answers(baselines, validation))) {
-      validationReward[name] = meanReward(records);
+  let records: Record<string, EvalRecord[]>;
+  try {
+    for (const [name, list] of Object.entries(await answers(baselines, validation))) {
+      if (list.length > 0) validationReward[name] = meanReward(list);
     }
+    records = await answers(baselines, heldOut);
+  } finally {
+    await closeAll(baselines);
   }
   // Ties go to the first in the list.
   const best = Object.entries(validationReward).reduce(
@@ -141,7 +153,7 @@ export async function runBaselines(
     validationSeries: validation.length,
     validationReward,
     ...(learned === null ? {} : { learned }),
-    records: await answers(baselines, heldOut),
+    records,
   };
 }
 

@@ -264,6 +264,7 @@ export async function transferOf(
           await Promise.all(series.map(async (one) => baselineRecord(one, await baseline.answer(one)))),
           options,
         ).byTask;
+  await baseline?.close();
   const rows = Object.entries(metrics.byTask).flatMap(([task, set]) => {
     const share = shares.get(task)!;
     const own = { name: task, set, share, detector: false };

@@ -12,8 +12,11 @@ import {
 import { EXPCOT_BLIND } from '../expcot/anomaly.ts';
 import { learnClasses } from '../expcot/class-profile.ts';
 import { ConfigError, DataError, suggestion } from '../ground/errors.ts';
+import { cores } from '../ground/machine.ts';
+import { workerUrl } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';
 import type { EvalRecord, Example, Gold, ParsedAnswer } from '../ground/types.ts';
+import { mapAhead, WorkerPool } from '../ground/worker-pool.ts';
 import { DETECTORS } from '../series/detectors.ts';
 import type { Unlabelled } from '../tasks/kind.ts';
 import { blindTrace, KIND_NAMES, scoreAnswer, taskKind } from '../tasks/kinds.ts';
@@ -26,6 +29,7 @@ import {
   type TrainingSample,
   warpingClassifier,
 } from './classifiers.ts';
+import type { ScoreRequest } from './point-score-worker.ts';
 import { answerAbove, comparable, POINT_SCORES, type PointScore, THRESHOLDS } from './point-scores.ts';
 
 /** Settings that a baseline learned or chose: threshold, window, penalty, and how it was chosen. */
@@ -55,8 +59,6 @@ export interface PreparedBaseline {
   readonly settings: BaselineSettings;
   /** Answers, or says why it cannot. Several calls may run at once. */
   answer(series: Unlabelled): Promise<Gold | string>;
-  /** Scores each sample of one channel, higher is more anomalous; of detectors that have scores. */
-  readonly scores?: (values: Float64Array) => Float64Array;
   /** Calls worth running at once. */
   readonly parallel: number;
   /** Ends its threads. */
@@ -104,7 +106,7 @@ export function baselineRecord(example: Example, answer: Gold | string): EvalRec
 const NOT_PLAIN = 'has several channels or missing points; this baseline reads one whole channel';
 
 /** Answers from values; a text says why it cannot. */
-type Rule = (series: Unlabelled) => Gold | string;
+type Rule = (series: Unlabelled) => Gold | string | Promise<Gold | string>;
 
 const following = (rule: Rule, settings: BaselineSettings = {}): PreparedBaseline => ({
   settings,
@@ -114,9 +116,9 @@ const following = (rule: Rule, settings: BaselineSettings = {}): PreparedBaselin
 });
 
 /** An analysis that refuses a series leaves it unanswered, with the reason. */
-function orReason(answer: () => Gold): Gold | string {
+async function orReason(answer: () => Gold | Promise<Gold>): Promise<Gold | string> {
   try {
-    return answer();
+    return await answer();
   } catch (error) {
     if (error instanceof DataError) return error.message;
     throw error;
@@ -159,12 +161,60 @@ export async function learnedFrom(
 
 const hasTraining = async (data: BaselineData): Promise<boolean> => (await sampleIfAny(data)) !== null;
 
+/** Series that are scored in the thread that asks, before Workers are started. */
+const SCORED_HERE = 32;
+
+/** Scores of one point score on the scale of its threshold, computed once for each series; beyond the first few in Workers. */
+class Scorer {
+  readonly #name: string;
+  readonly #size: number;
+  /** Series that the threshold is chosen on are often answered too. */
+  readonly #known = new WeakMap<Float64Array, Promise<Float64Array>>();
+  #scored = 0;
+  #pool: WorkerPool<ScoreRequest, Float64Array> | null = null;
+
+  /** @param size number of Workers; 1: none is started */
+  constructor(name: string, size: number) {
+    this.#name = name;
+    this.#size = size;
+  }
+
+  /** Number of series worth scoring at once. */
+  get parallel(): number {
+    return 2 * this.#size;
+  }
+
+  scores(values: Float64Array, signal: AbortSignal | undefined): Promise<Float64Array> {
+    const scores = this.#known.get(values) ?? this.#score(values, signal);
+    this.#known.set(values, scores);
+    return scores;
+  }
+
+  async #score(values: Float64Array, signal: AbortSignal | undefined): Promise<Float64Array> {
+    if (this.#size === 1 || this.#scored++ < SCORED_HERE) {
+      await breathe();
+      signal?.throwIfAborted();
+      return comparable(POINT_SCORES[this.#name]!, values);
+    }
+    this.#pool ??= new WorkerPool({
+      size: this.#size,
+      program: workerUrl('./point-score-worker.ts', import.meta.url),
+      failure: (problem) => `baseline ${this.#name}: a Worker ended (${problem})`,
+    });
+    return this.#pool.ask({ name: this.#name, values }, signal === undefined ? {} : { signal });
+  }
+
+  async close(): Promise<void> {
+    await this.#pool?.close();
+  }
+}
+
 /** The threshold of the highest mean reward on validation examples; the default, or else the lowest of equals. */
 async function chooseThreshold(
   name: string,
   score: PointScore,
   { validation, settings, signal, onProgress }: BaselineData,
-  scoresOf: (values: Float64Array) => Float64Array,
+  scorer: Scorer,
 ): Promise<BaselineSettings & { readonly threshold: number }> {
   const before = settings?.['threshold'];
   if (typeof before === 'number') return { ...settings, threshold: before };
@@ -172,17 +222,15 @@ async function chooseThreshold(
   if (plain.length === 0)
     return { threshold: score.threshold, chosen: `published default (${score.source})` };
   const thresholds = [...new Set([score.threshold, ...THRESHOLDS])];
-  const rewards = new Float64Array(thresholds.length);
-  for (const [k, example] of plain.entries()) {
-    const scores = scoresOf(example.channels[0]!);
-    for (const [t, threshold] of thresholds.entries()) {
-      rewards[t]! +=
-        baselineRecord(example, answerAbove(score, scores, threshold)).score.total / plain.length;
-    }
-    onProgress?.(`threshold of ${name}`, (k + 1) / plain.length);
-    await breathe();
-    signal?.throwIfAborted();
-  }
+  let done = 0;
+  const rewardsOf = await mapAhead(plain, scorer.parallel, async (example) => {
+    const scores = await scorer.scores(example.channels[0]!, signal);
+    onProgress?.(`threshold of ${name}`, ++done / plain.length);
+    return thresholds.map(
+      (threshold) => baselineRecord(example, answerAbove(score, scores, threshold)).score.total,
+    );
+  });
+  const rewards = thresholds.map((_, t) => rewardsOf.reduce((sum, of) => sum + of[t]! / plain.length, 0));
   const best = rewards.indexOf(Math.max(...rewards));
   return {
     threshold: thresholds[best]!,
@@ -198,16 +246,28 @@ function pointScoreBaseline(name: string, score: PointScore): Baseline {
     plain: true,
     inRuns: score.inRuns === true,
     async prepare(data) {
-      // Series that the threshold is chosen on are often answered too.
-      const known = new WeakMap<Float64Array, Float64Array>();
-      const scoresOf = (values: Float64Array): Float64Array => {
-        const scores = known.get(values) ?? comparable(score, values);
-        known.set(values, scores);
-        return scores;
-      };
-      const settings = await chooseThreshold(name, score, data, scoresOf);
-      const read = (values: Float64Array): Gold => answerAbove(score, scoresOf(values), settings.threshold);
-      return { ...following(onChannel(read), settings), scores: score.scores };
+      const scorer = new Scorer(name, data.threads ?? cores());
+      try {
+        const settings = await chooseThreshold(name, score, data, scorer);
+        return {
+          settings,
+          answer: async (series) =>
+            isPlain(series)
+              ? orReason(async () =>
+                  answerAbove(
+                    score,
+                    await scorer.scores(series.channels[0]!, data.signal),
+                    settings.threshold,
+                  ),
+                )
+              : NOT_PLAIN,
+          parallel: scorer.parallel,
+          close: () => scorer.close(),
+        };
+      } catch (error) {
+        await scorer.close();
+        throw error;
+      }
     },
   };
 }
@@ -230,10 +290,7 @@ const fixed = Object.keys(DETECTORS).map((name): [string, Baseline] => [
   name,
   {
     ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, plain: true },
-    prepare: async () => ({
-      ...following(onChannel(detectorsOf('anomaly').get(name)!), { chosen: 'fixed' }),
-      scores: (values) => DETECTORS[name]!(values).score,
-    }),
+    prepare: async () => following(onChannel(detectorsOf('anomaly').get(name)!), { chosen: 'fixed' }),
   },
 ]);
 
@@ -450,24 +507,17 @@ export function baselineAnswerer(
     ...{ given, name: given, identity: { baseline: name }, reads: 'values', local: null },
     async answer(requests, { data, signal }, report) {
       const baseline = await prepare(data, signal);
-      let next = 0;
-      const work = async (): Promise<void> => {
-        while (next < requests.length) {
-          signal?.throwIfAborted();
-          const { key, series } = requests[next++]!;
-          const values = series();
-          if (values === null) {
-            throw new ConfigError(
-              `${given}: reads values, and there is no series; give one, or name a policy`,
-            );
-          }
-          const began = performance.now();
-          report({ key, sample: 0, text: '', answer: await baseline.answer(values) });
-          // Another turn only after some work: most baselines take microseconds.
-          if (performance.now() - began > 1) await breathe();
+      await mapAhead(requests, baseline.parallel, async ({ key, series }) => {
+        signal?.throwIfAborted();
+        const values = series();
+        if (values === null) {
+          throw new ConfigError(`${given}: reads values, and there is no series; give one, or name a policy`);
         }
-      };
-      await Promise.all(Array.from({ length: baseline.parallel }, work));
+        const began = performance.now();
+        report({ key, sample: 0, text: '', answer: await baseline.answer(values) });
+        // Another turn only after some work: most baselines take microseconds.
+        if (performance.now() - began > 1) await breathe();
+      });
     },
     async dispose() {
       for (const baseline of prepared.values()) await (await baseline).close();

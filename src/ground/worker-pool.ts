@@ -186,3 +186,21 @@ export class WorkerPool<Request, Reply> {
     return member;
   }
 }
+
+/** Computes results for all items, in their order, `ahead` of them at a time. Rejects with the first error. */
+export async function mapAhead<Item, Result>(
+  items: readonly Item[],
+  ahead: number,
+  compute: (item: Item) => Promise<Result>,
+): Promise<Result[]> {
+  const results = new Array<Result>(items.length);
+  let next = 0;
+  const work = async (): Promise<void> => {
+    while (next < items.length) {
+      const place = next++;
+      results[place] = await compute(items[place]!);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(items.length, ahead) }, work));
+  return results;
+}

@@ -2,7 +2,7 @@
 
 import { availableParallelism } from 'node:os';
 import { workerUrl } from '../ground/paths.ts';
-import { WorkerPool } from '../ground/worker-pool.ts';
+import { mapAhead, WorkerPool } from '../ground/worker-pool.ts';
 import type { Channels } from './dtw.ts';
 import { checkCandidates, type Neighbour } from './nearest.ts';
 import type { NearestRequest, SharedSeries } from './nearest-worker.ts';
@@ -95,16 +95,12 @@ export async function learnWindow(
   const windows = Array.from({ length: 101 }, (_, percent) => Math.ceil((percent * pool.longest) / 100));
   const errors = new Int32Array(windows.length);
   let done = 0;
-  let next = 0;
-  const work = async (): Promise<void> => {
-    while (next < pool.count) {
-      const index = next++;
-      const found = await pool.nearestByWindow(index, windows, signal);
-      for (const [w, other] of found.entries()) if (labels[other] !== labels[index]) errors[w]!++;
-      onProgress?.(++done);
-    }
-  };
-  await Promise.all(Array.from({ length: pool.capacity }, work));
+  const candidates = Array.from({ length: pool.count }, (_, index) => index);
+  await mapAhead(candidates, pool.capacity, async (index) => {
+    const nearest = await pool.nearestByWindow(index, windows, signal);
+    for (const [w, other] of nearest.entries()) if (labels[other] !== labels[index]) errors[w]!++;
+    onProgress?.(++done);
+  });
   const percent = errors.indexOf(Math.min(...errors));
   return { percent, samples: windows[percent]!, errors };
 }

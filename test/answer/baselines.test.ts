@@ -17,7 +17,7 @@ import { answerAbove, comparable, POINT_SCORES, THRESHOLDS } from '../../src/ans
 import { evaluation } from '../../src/commands/eval.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
-import type { Example } from '../../src/ground/types.ts';
+import type { AnomalyGold, Example } from '../../src/ground/types.ts';
 
 const WAVE = 20;
 
@@ -143,7 +143,7 @@ describe('point scores', () => {
       expect(prepared.settings['threshold']).toBe(score.threshold);
       expect(prepared.settings['chosen']).toContain('published default');
       const values = held.channels[0]!;
-      const scores = prepared.scores!(values);
+      const scores = score.scores(values);
       expect(scores.length).toBe(200);
       expect(scores.every((one) => one >= 0 && Number.isFinite(one))).toBe(true);
       const own = await prepared.answer(held);
@@ -172,6 +172,20 @@ describe('point scores', () => {
       expect(rewardAt(settings['threshold'] as number)).toBeCloseTo(best, 12);
       expect(settings['chosen']).toBe('highest mean reward on 3 validation examples');
     }
+  });
+
+  test('answer alike on one thread and in Workers, and end those when closed', async () => {
+    const series = Array.from({ length: 40 }, (_, i) => waveWithBump(`w/${i}`, 30 + 3 * i, 1.6));
+    const answered = async (threads: number): Promise<unknown[]> => {
+      const prepared = await BASELINES.get('timeseer-detect')!.prepare({ ...anomalies, threads });
+      const answers = await Promise.all(series.map((one) => prepared.answer(one)));
+      await prepared.close();
+      if (threads > 1) await expect(prepared.answer(waveWithBump('new', 50, 2))).rejects.toThrow(/closed/);
+      return answers;
+    };
+    const alone = await answered(1);
+    expect(alone.some((answer) => (answer as AnomalyGold).intervals.length > 0)).toBe(true);
+    expect(await answered(2)).toEqual(alone);
   });
 
   test('find a bump that stands out of the season', async () => {
