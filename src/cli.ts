@@ -33,11 +33,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/setup.ts')).setup,
   ),
   doctor: lazy(
-    'Show what was found on this machine, and how to get what is missing',
+    'Check this machine for everything timeseer needs, and show how to get what is missing',
     async () => (await import('./commands/doctor.ts')).doctor,
   ),
   serve: lazy(
-    'Answer over HTTP: reports of recordings, and chat with a policy as OpenAI clients ask for it',
+    'Serve reports on recordings, and chat with a policy, over HTTP (OpenAI protocol, MCP)',
     async () => (await import('./commands/serve.ts')).serveCommand,
   ),
   pull: lazy(
@@ -45,7 +45,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/pull.ts')).pullCommand,
   ),
   ask: lazy(
-    'Ask a policy: a prompt, with pictures',
+    'Ask a policy a question, with pictures',
     async () => (await import('./commands/ask.ts')).askCommand,
   ),
   data: lazy(
@@ -61,7 +61,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/expcot.ts')).expcotCommand,
   ),
   plan: lazy(
-    'Plan the memory of a training before it starts',
+    'Estimate the memory of a training run before it starts',
     async () => (await import('./commands/plan.ts')).plan,
   ),
   reward: lazy(
@@ -69,23 +69,23 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/reward.ts')).rewardCommand,
   ),
   sft: lazy(
-    'Train a policy on expert traces (supervised)',
+    'Train a policy on expert traces (supervised fine-tuning)',
     async () => (await import('./commands/sft.ts')).sft,
   ),
   train: lazy(
-    'Train a policy further by reinforcement: TimerPO, GRPO or Dr. GRPO',
+    'Train a policy by reinforcement learning: TimerPO, GRPO and related estimators',
     async () => (await import('./commands/train.ts')).train,
   ),
   eval: lazy(
-    'Evaluate a policy on held-out examples, beside classical detectors',
+    'Evaluate policies and classical baselines on held-out examples',
     async () => (await import('./commands/eval.ts')).evaluation,
   ),
   calibrate: lazy(
-    'Measure how sure a policy has to be taken to be, and write it beside the policy',
+    "Calibrate a policy's confidence on held-out series and save it with the policy",
     async () => (await import('./commands/calibrate.ts')).calibrate,
   ),
   score: lazy(
-    'Score predictions that were made elsewhere against gold answers',
+    'Score predictions of any program against gold answers',
     async () => (await import('./commands/score.ts')).score,
   ),
   compare: lazy(
@@ -97,7 +97,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/export.ts')).exportCommand,
   ),
   merge: lazy(
-    'Add a low-rank adapter (LoRA, PEFT) to the weights of its checkpoint',
+    'Merge a LoRA adapter (PEFT format) into the weights of its checkpoint',
     async () => (await import('./commands/merge.ts')).merge,
   ),
   report: lazy(
@@ -105,7 +105,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/report.ts')).report,
   ),
   study: lazy(
-    'Run a grid of runs, setting × arm × seed, and compare its arms',
+    'Run a grid of trainings (setting × arm × seed) and compare its arms',
     async () => (await import('./commands/study.ts')).study,
   ),
   runs: lazy(
@@ -113,11 +113,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/runs.ts')).runs,
   ),
   detect: lazy(
-    'Find what is unusual in a CSV file: scores and findings, for programs and cron jobs',
+    'Find anomalies in a CSV file: findings and scores, for programs and cron jobs',
     async () => (await import('./commands/detect.ts')).detectCommand,
   ),
   explain: lazy(
-    'Find what is unusual in a CSV file, and write a page that shows it',
+    'Find anomalies in a CSV file and write an HTML page about them',
     async () => (await import('./commands/explain.ts')).explainCommand,
   ),
   quickstart: lazy(

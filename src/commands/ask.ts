@@ -6,7 +6,7 @@ import type { AskArguments } from '../run/ask.ts';
 
 export const askCommand: CommandModule<object, AskArguments> = {
   command: 'ask',
-  describe: 'Ask a policy: a prompt, with pictures',
+  describe: 'Ask a policy a question, with pictures',
   // The types do not know that `--max-tokens` arrives as maxTokens.
   builder: (yargs) =>
     yargs
@@ -19,7 +19,7 @@ export const askCommand: CommandModule<object, AskArguments> = {
       })
       .option('adapter', {
         type: 'string',
-        describe: 'Directory of a low-rank adapter of it, in PEFT format',
+        describe: 'Directory of a LoRA adapter (PEFT format) for the policy',
         requiresArg: true,
       })
       .option('image', {
@@ -36,22 +36,23 @@ export const askCommand: CommandModule<object, AskArguments> = {
       .option('system', { type: 'string', describe: 'System message', requiresArg: true })
       .option('max-tokens', {
         type: 'number',
-        describe: "Longest answer in tokens (default: the checkpoint's, else 512)",
+        describe: "Maximum tokens per answer (default: the checkpoint's, else 512)",
         requiresArg: true,
       })
       .option('temperature', {
         type: 'number',
-        describe: "0 takes the most probable token each time (default: the checkpoint's)",
+        describe: "Sampling temperature, 0: greedy (default: the checkpoint's)",
         requiresArg: true,
       })
       .option('top-p', {
         type: 'number',
-        describe: "Sample from the likeliest tokens that have this share (default: the checkpoint's)",
+        describe:
+          "Nucleus sampling: total probability of the tokens sampled from (default: the checkpoint's)",
         requiresArg: true,
       })
       .option('top-k', {
         type: 'number',
-        describe: "Sample from this number of most probable tokens, 0: all (default: the checkpoint's)",
+        describe: "Number of most probable tokens sampled from, 0: all (default: the checkpoint's)",
         requiresArg: true,
       })
       .option('samples', { type: 'number', describe: 'Number of answers (default: 1)', requiresArg: true })
@@ -67,8 +68,12 @@ export const askCommand: CommandModule<object, AskArguments> = {
           'Type of the weights in memory (default: auto, 16 bits on CUDA where the checkpoint has them)',
         requiresArg: true,
       })
-      .option('threads', { type: 'number', describe: 'Threads (default: one per core)', requiresArg: true })
-      .option('seed', { type: 'number', describe: 'Seed of the answers (default: 0)', requiresArg: true })
+      .option('threads', {
+        type: 'number',
+        describe: 'Number of threads (default: one per core)',
+        requiresArg: true,
+      })
+      .option('seed', { type: 'number', describe: 'Seed for sampling (default: 0)', requiresArg: true })
       .option('json', {
         type: 'boolean',
         default: false,

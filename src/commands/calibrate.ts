@@ -21,7 +21,7 @@ export async function runCalibrate({ json, ...request }: CalibrateArguments): Pr
 
 export const calibrate: CommandModule<object, CalibrateArguments> = {
   command: 'calibrate',
-  describe: 'Measure how sure a policy has to be taken to be, and write it beside the policy',
+  describe: "Calibrate a policy's confidence on held-out series and save it with the policy",
   builder: (yargs) =>
     yargs
       .option('policy', {

@@ -1,4 +1,4 @@
-/** `timeseer data`: tasks of papers, synthetic series and the user's files as data sets. */
+/** `timeseer data`: data sets from papers' tasks, synthetic series and the user's files. */
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
 import { generateCommand } from './data/generate.ts';
@@ -8,7 +8,7 @@ import { showCommand } from './data/show.ts';
 import { statsCommand } from './data/stats.ts';
 import { validateCommand } from './data/validate.ts';
 
-/** No action at all. */
+/** Default command: asks for an action. */
 const nothing: CommandModule = {
   command: '$0',
   describe: false,
@@ -32,7 +32,7 @@ export const data: CommandModule = {
       .command(validateCommand)
       .command(statsCommand)
       .command(nothing)
-      .example('$0 data list', 'What there is')
+      .example('$0 data list', 'All tasks')
       .example('$0 data prepare anomllm --out data/anomllm', 'A generated task')
       .example('$0 data show data/anomllm --n 6 --out page.html', 'Six rendered examples'),
   handler: () => undefined,

@@ -7,13 +7,13 @@ interface DoctorArguments {
 
 export const doctor: CommandModule<object, DoctorArguments> = {
   command: 'doctor',
-  describe: 'Show what was found on this machine, and how to get what is missing',
+  describe: 'Check this machine for everything timeseer needs, and show how to get what is missing',
   builder: (cli) =>
     cli
       .option('json', { type: 'boolean', default: false, describe: 'Print the findings as JSON' })
-      .example('$0 doctor', 'Look at Node, compiler, libtorch, threads, memory, disk …')
-      .example('$0 doctor --json | jq .checks', 'The same for a program')
-      .epilogue('Exit code 1 when something that is needed is missing.'),
+      .example('$0 doctor', 'Check Node, compiler, libtorch, threads, memory, disk …')
+      .example('$0 doctor --json | jq .checks', 'The checks as JSON')
+      .epilogue('Exit code 1 if something needed is missing.'),
   handler: async ({ json }) => {
     const { examine } = await import('../run/doctor.ts');
     const { packageVersion } = await import('../ground/paths.ts');

@@ -1,4 +1,4 @@
-/** `timeseer merge`: a checkpoint with a low-rank adapter added to its weights. */
+/** `timeseer merge`: merges a LoRA adapter into the weights of its checkpoint. */
 import type { CommandModule } from 'yargs';
 import { print, printJson } from '../ground/terminal.ts';
 import { type MergeRequest, mergePolicy } from '../run/run-policy.ts';
@@ -20,14 +20,14 @@ export function runMerge({ out, adapter, json, ...given }: MergeArguments): void
 
 export const merge: CommandModule<object, MergeArguments> = {
   command: 'merge',
-  describe: 'Add a low-rank adapter (LoRA, PEFT) to the weights of its checkpoint',
+  describe: 'Merge a LoRA adapter (PEFT format) into the weights of its checkpoint',
   builder: (yargs) =>
     yargs
       .option('policy', {
         type: 'string',
         demandOption: true,
         requiresArg: true,
-        describe: 'The checkpoint that the adapter belongs to, or the directory of a run',
+        describe: 'Base checkpoint of the adapter, or a run',
       })
       .option('adapter', {
         type: 'string',
@@ -39,18 +39,18 @@ export const merge: CommandModule<object, MergeArguments> = {
         type: 'string',
         demandOption: true,
         requiresArg: true,
-        describe: 'Directory to write',
+        describe: 'Output directory',
       })
       .option('dtype', {
         choices: ['auto', 'float32', 'bfloat16'] as const,
         default: 'auto' as const,
         requiresArg: true,
-        describe: 'Of the weights that are written; auto: as in the checkpoint',
+        describe: 'Data type of the merged weights; auto: as in the checkpoint',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
       .example(
         '$0 merge --policy models/Qwen2.5-VL-3B-Instruct --adapter runs/lora/rl/adapter --out merged --dtype bfloat16',
-        'A plain checkpoint, which transformers and vLLM load',
+        'A plain checkpoint for transformers and vLLM',
       ),
   handler: runMerge,
 };

@@ -13,14 +13,13 @@ interface PlanArguments {
 
 export const plan: CommandModule<object, PlanArguments> = {
   command: 'plan',
-  describe: 'Plan the memory of a training before it starts',
+  describe: 'Estimate the memory of a training run before it starts',
   builder: (cli) =>
     cli
       .option('policy', {
         type: 'string',
         requiresArg: true,
-        describe:
-          "'nano', 'small', a run, or the directory of a policy or checkpoint, of which config.json suffices",
+        describe: 'Policy: nano, small, a run, or a checkpoint directory (config.json suffices)',
         defaultDescription: "the recipe's policy.init",
       })
       .option('recipe', {
@@ -51,8 +50,8 @@ export const plan: CommandModule<object, PlanArguments> = {
       .option('memory', {
         type: 'string',
         requiresArg: true,
-        describe: 'Memory of the device, e.g. 80GB, to plan for another machine',
-        defaultDescription: 'that of this machine',
+        describe: 'Memory of the target device, e.g. 80GB',
+        defaultDescription: 'memory of this machine',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the plan as JSON' })
       .example('$0 plan --recipe quickstart', 'The quickstart on this machine')
@@ -61,8 +60,8 @@ export const plan: CommandModule<object, PlanArguments> = {
         'A 3B policy on a GPU with 24 GB',
       )
       .epilogue(
-        'Exit code 1 when a stage does not fit; the plan then lists the recipe changes that were tried. A plan uses 92 % of the memory; ' +
-          "the rest is left to the system, the device's own libraries and fragmentation.",
+        'Exit code 1 if a stage does not fit; the plan then lists the recipe changes tried. A plan uses at most 92 % of the memory; the ' +
+          'rest is left to the system, the libraries of the device and fragmentation.',
       ),
   handler: async (given) => {
     const [
@@ -83,8 +82,8 @@ export const plan: CommandModule<object, PlanArguments> = {
     if (given.devices !== 1 || given.device.includes(',')) {
       const asked = given.devices === 1 ? `--device ${given.device}` : `--devices ${given.devices}`;
       throw new ConfigError(
-        `${asked}: a plan covers one device, and so does training for now. Several devices will each hold the whole policy and a share of ` +
-          'the batch: plan one of them with --device cuda, and divide sft.batch and rl.prompts by their number with --set',
+        `${asked}: training uses one device for now, and so does a plan. With data parallelism each device will hold the whole policy and a ` +
+          'share of the batch: plan one device with --device cuda, and divide sft.batch and rl.prompts by the number of devices with --set',
       );
     }
     if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {
@@ -98,21 +97,21 @@ export const plan: CommandModule<object, PlanArguments> = {
     if (stages.length === 0) throw new ConfigError('sft.samples and rl.steps are both 0: nothing is trained');
     if (directory !== null && !run.hasTokenizer(directory)) {
       say(
-        `note: ${directory} has no tokenizer.json: the lengths of prompts and traces are estimated, rather too long than too short`,
+        `note: ${directory} has no tokenizer.json: the lengths of prompts and traces are estimated (upper bounds)`,
       );
     }
     const plans = [];
     for (const stage of stages) {
-      const one = await run.planTrainingStage(stage, directory, recipe, given.device, memory);
-      plans.push(one);
-      if (!given.json) print(`${plans.length > 1 ? '\n' : ''}${planLines(one).join('\n')}`);
+      const stagePlan = await run.planTrainingStage(stage, directory, recipe, given.device, memory);
+      plans.push(stagePlan);
+      if (!given.json) print(`${plans.length > 1 ? '\n' : ''}${planLines(stagePlan).join('\n')}`);
     }
     if (given.json) printJson(plans.map(jsonOf));
     if (plans.some(({ fits }) => fits === false)) process.exitCode = 1;
   },
 };
 
-/** Maps as objects. */
+/** Turns maps into plain objects. */
 function jsonOf<T extends object>(value: T): unknown {
   return JSON.parse(
     JSON.stringify(value, (_, inner: unknown) => (inner instanceof Map ? Object.fromEntries(inner) : inner)),

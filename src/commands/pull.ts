@@ -23,16 +23,16 @@ export interface PullArguments {
   json: boolean;
 }
 
-/** From this size on, computing a hash takes long enough to be announced, bytes. */
+/** File size in bytes from which checking a hash is announced. */
 const SLOW_CHECK = 5e8;
 
-/** Bytes as people write them, in powers of ten. */
+/** Formats bytes in powers of ten: 7.51 GB. */
 function size(bytes: number): string {
   if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(2)} GB`;
   return bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
 }
 
-/** Progress in megabytes, which begins with what is there already. */
+/** Progress bar in megabytes; starts at the bytes already on disk. */
 class Meter {
   #bar: Progress | undefined;
   #state: PullProgress | undefined;
@@ -62,7 +62,7 @@ class Meter {
     this.#bar?.stop();
   }
 
-  /** How much of all is there, where that is known: '1.20 GB of 7.51 GB kept; '. */
+  /** Text on the bytes kept: '1.20 GB of 7.51 GB kept; '; empty until the total is known. */
   get kept(): string {
     return this.#state === undefined
       ? ''
@@ -74,11 +74,11 @@ function summary(pulled: Pulled, seconds: number): string {
   const { directory, repo, commit, files, bytes, fetched, removed, incomplete } = pulled;
   const news =
     fetched.length === 0
-      ? 'all there and verified before'
+      ? 'complete and verified already'
       : `${fetched.length} fetched and verified in ${seconds.toFixed(1)} s`;
   return [
     `${directory}: ${repo} at ${commit.slice(0, 12)}, ${files.length} files, ${size(bytes)}; ${news}`,
-    ...(removed.length > 0 ? [`removed, no longer in the repository: ${removed.join(', ')}`] : []),
+    ...(removed.length > 0 ? [`removed (no longer in the repository): ${removed.join(', ')}`] : []),
     incomplete === null
       ? `next: timeseer ask --policy ${directory} --image X.png --prompt "…"`
       : `not a whole policy yet: ${incomplete}`,
@@ -86,7 +86,7 @@ function summary(pulled: Pulled, seconds: number): string {
 }
 
 /**
- * Runs the command: progress on standard error, a summary on standard output. Ctrl-C keeps what has come.
+ * Runs the command: progress on standard error, a summary on standard output. Ctrl-C keeps the bytes downloaded so far.
  * @throws ConfigError for a wrong name, option or target; the errors of `pull`
  */
 export async function runPull(args: PullArguments): Promise<void> {
@@ -142,7 +142,7 @@ export const pullCommand: CommandModule<object, PullArguments> = {
       .positional('repo', {
         type: 'string',
         demandOption: true,
-        describe: 'OWNER/NAME of the repository, or its address',
+        describe: 'Repository: OWNER/NAME or its URL',
       })
       .option('out', {
         type: 'string',
@@ -157,37 +157,37 @@ export const pullCommand: CommandModule<object, PullArguments> = {
       })
       .option('token', {
         type: 'string',
-        describe: 'Access token (better: in HF_TOKEN, where other users of the machine do not see it)',
+        describe: 'Access token. Prefer the variable HF_TOKEN, which other users of the machine cannot see',
         requiresArg: true,
       })
       .option('endpoint', {
         type: 'string',
-        describe: 'Address of the hub or a mirror (default: HF_ENDPOINT, else https://huggingface.co)',
+        describe: 'URL of the hub or a mirror (default: HF_ENDPOINT, else https://huggingface.co)',
         requiresArg: true,
       })
       .option('include', {
         type: 'string',
         array: true,
-        describe: "Only files that fit, instead of a policy's: '*.json'",
+        describe: "Download only files that match, e.g. '*.json' (default: the files of a policy)",
         requiresArg: true,
       })
       .option('exclude', {
         type: 'string',
         array: true,
-        describe: 'No files that fit',
+        describe: 'Skip files that match',
         requiresArg: true,
       })
       .option('force', {
         type: 'boolean',
         default: false,
-        describe: 'Replace files there that have other content and were not pulled',
+        describe: 'Replace existing files that were not pulled and differ',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON, no progress' })
       .example('$0 pull Qwen/Qwen2.5-VL-3B-Instruct', 'Into models/Qwen2.5-VL-3B-Instruct, 7.5 GB')
       .example('$0 pull OWNER/NAME --revision v1.0 --out models/mine', 'A tag, into another directory')
       .epilogue(
-        'Fetches config, tokenizer, templates and safetensors weights. Every file is checked against the hash that the ' +
-          'hub gives. Run again after an interruption to resume, or later to fetch what changed.',
+        'Downloads config, tokenizer, templates and safetensors weights, and verifies the hash of each file. Run it again to resume ' +
+          'after an interruption, or later to update.',
       ),
   handler: runPull,
 };

@@ -10,12 +10,15 @@ export const quickstart: CommandModule<object, RunArguments> = {
     runOptions(cli, {
       recipe: 'quickstart',
       out: 'runs/quickstart',
-      force: 'Begin again: the run that is there is removed',
+      force: 'Start over: delete the existing run in --out',
     })
-      .example('$0 quickstart', 'The whole path, about four minutes on two cores')
-      .example('$0 quickstart --resume', 'Resume where it was stopped')
-      .example('$0 quickstart --recipe quickstart-short --out runs/short', 'The path alone, with tiny counts')
-      .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage')
+      .example('$0 quickstart', 'All stages, about four minutes on two cores')
+      .example('$0 quickstart --resume', 'Resume an interrupted run')
+      .example(
+        '$0 quickstart --recipe quickstart-short --out runs/short',
+        'All stages with tiny counts, as a trial',
+      )
+      .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage estimator')
       .epilogue(recipeHelp(null)),
   handler: async (given) => {
     const { runQuickstart } = await import('../run/quickstart.ts');
@@ -29,8 +32,8 @@ export const quickstart: CommandModule<object, RunArguments> = {
     print(`report: ${files.report}\nsummary: ${files.summary}`);
     if (explains) {
       print(
-        `ask it about a series like those that it learned: npx timeseer explain my.csv --policy ${shellWord(out)}\n` +
-          'for recordings leave --policy out: on those it finds less than the detector does without it, and abstains where it notices that',
+        `explain a series like the training series: npx timeseer explain my.csv --policy ${shellWord(out)}\n` +
+          'for recordings, leave out --policy: the detector alone finds more than this policy on recordings',
       );
     }
   },

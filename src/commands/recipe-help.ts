@@ -1,14 +1,14 @@
-/** What help says of the keys of a recipe: an entry each, made of their schema. */
+/** Help for the keys of a recipe, made from their schema. */
 import { type RecipeKey, recipeKeys } from '../recipe/recipe.ts';
 
-/** Longer defaults, such as lists of names, are left to `src/recipes/quickstart.yaml`. */
+/** Maximum length of a default shown; longer ones are in `src/recipes/quickstart.yaml`. */
 const LONGEST_DEFAULT = 12;
-/** Columns of `  rl.kl=0.001  `; longer ones have a line of their own. */
+/** Width of the key column; a longer entry has its own line. */
 const INDENT = 28;
-/** Columns of a line where the terminal does not say. */
+/** Line width if the terminal's is unknown. */
 const WIDTH = 110;
 
-/** Breaks a text at its spaces. */
+/** Wraps a text at its spaces. */
 function wrapped(text: string, width: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ')) {
@@ -19,20 +19,20 @@ function wrapped(text: string, width: number): string[] {
   return lines;
 }
 
-/** A space at which no line is broken. */
+/** No-break space. */
 const FIRM = '\u00a0';
 
 function entry({ key, standard, range, meaning }: RecipeKey, width: number): string[] {
   const value = standard.length > LONGEST_DEFAULT ? '…' : standard;
   const head = `  ${key}=${value}`;
-  const told = range === '' ? [] : [`[${range}]`.replaceAll(' ', FIRM)];
-  const text = wrapped([meaning, ...told].join(' '), width - INDENT);
+  const limits = range === '' ? [] : [`[${range}]`.replaceAll(' ', FIRM)];
+  const text = wrapped([meaning, ...limits].join(' '), width - INDENT);
   const lines = text.map((line) => ' '.repeat(INDENT) + line.replaceAll(FIRM, ' '));
   if (head.length + 2 > INDENT) return [head, ...lines];
   return [head + lines[0]!.slice(head.length), ...lines.slice(1)];
 }
 
-/** Of every stage of a run. */
+/** Sections used by every stage. */
 const SHARED = ['seed', 'data', 'figure', 'input', 'numbers', 'policy', 'memory', 'answers'];
 
 /** The keys of one section of the recipe, then those of every stage, with their defaults, meaning and range; `null`: all keys. */

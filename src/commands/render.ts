@@ -1,4 +1,4 @@
-/** `timeseer render`: PNG pictures of the series of a generator, a data set or a file, as a policy sees them. */
+/** `timeseer render`: draws series as PNG pictures, exactly as a policy sees them. */
 import { existsSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ import { render as draw } from '../plot/raster.ts';
 import { checkFigure, type Drawable, type Drawing, drawingOf, markTruth } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
 
-/** Most pictures unless asked otherwise. */
+/** Default maximum number of pictures. */
 const DEFAULT_LIMIT = 100;
 
 export interface RenderArguments {
@@ -48,10 +48,10 @@ function checkNumber(key: string, value: number | undefined, least: number): voi
   }
 }
 
-/** One picture under a name of its own, or a directory of pictures. */
+/** True if `--out` names one picture, not a directory. */
 const isPicture = (out: string): boolean => /\.png$/i.test(out);
 
-/** The range of series that is asked for. @throws ConfigError */
+/** Returns the requested range of series. @throws ConfigError */
 function rangeOf({ index, limit, offset, out }: RenderArguments): { offset: number; limit: number } {
   checkNumber('index', index, 0);
   checkNumber('limit', limit, 1);
@@ -78,13 +78,13 @@ function rangeOf({ index, limit, offset, out }: RenderArguments): { offset: numb
     : { offset: index, limit: 1 };
 }
 
-/** @throws ConfigError where the source has no intervals to shade */
+/** @throws ConfigError if the source has no intervals to shade */
 function checkTruth({ kind }: RenderSource, source: string): void {
   if (kind === null || taskKind(kind).countsPoints) return;
   throw new ConfigError(`--truth: examples of ${source} have classes, not intervals; leave it out`);
 }
 
-/** File names that every system takes; ids differ, so names made from them are kept different too. */
+/** Makes portable file names from ids, all different. */
 function fileNamer(): (id: string) => string {
   const used = new Set<string>();
   return (id) => {
@@ -105,7 +105,7 @@ interface Job {
   readonly drawing: Drawing;
 }
 
-/** Pictures beside their series, in order; through a pool where there is enough to draw. */
+/** Yields each series with its picture, in order; draws in a pool if `workers` > 1. */
 async function* pictures(
   jobs: Iterable<Job>,
   workers: number,
@@ -132,13 +132,12 @@ async function* pictures(
   }
 }
 
-/** A Worker compiles the figure anew: it pays from about this many pictures on. */
+/** Number of pictures from which another Worker pays: each compiles the figure again. */
 const PICTURES_PER_WORKER = 50;
 
-/** What was drawn, and where. */
 interface Drawn {
   readonly files: readonly string[];
-  /** Different sizes, as `width × height`. */
+  /** Distinct picture sizes in pixels. */
   readonly sizes: readonly (readonly [width: number, height: number])[];
 }
 
@@ -213,18 +212,17 @@ export const render: CommandModule<object, RenderArguments> = {
       .option('out', {
         type: 'string',
         demandOption: true,
-        describe:
-          'Directory for the pictures, of which those with the same names are replaced; or one NAME.png',
+        describe: 'Directory for the pictures (existing files are replaced), or NAME.png for one picture',
         requiresArg: true,
       })
       .option('figure', {
         choices: FIGURE_NAMES,
-        describe: `What the plot looks like (default: that of the task; line for files; nano is what the quickstart policy sees): ${FIGURE_HELP}`,
+        describe: `Style of the plot (default: that of the task; line for files): ${FIGURE_HELP}`,
         requiresArg: true,
       })
       .option('limit', {
         type: 'number',
-        describe: `Most pictures to draw (default: ${DEFAULT_LIMIT})`,
+        describe: `Maximum number of pictures (default: ${DEFAULT_LIMIT})`,
         requiresArg: true,
       })
       .option('offset', {
@@ -232,43 +230,52 @@ export const render: CommandModule<object, RenderArguments> = {
         describe: 'Index of the first series (default: 0)',
         requiresArg: true,
       })
-      .option('index', { type: 'number', describe: 'Only this series, counted from 0', requiresArg: true })
-      .option('truth', { type: 'boolean', default: false, describe: 'Mark the true intervals or variates' })
+      .option('index', {
+        type: 'number',
+        describe: 'Draw only the series with this index, from 0',
+        requiresArg: true,
+      })
+      .option('truth', {
+        type: 'boolean',
+        default: false,
+        describe: 'Shade the gold intervals or mark the gold variates',
+      })
       .option('split', {
         choices: SPLITS,
-        describe:
-          'Split of a generator or a prepared data set (default: train, else the first that is there)',
+        describe: 'Split of a generator or a prepared data set (default: train, else the first available)',
         requiresArg: true,
       })
       .option('seed', {
         type: 'number',
-        describe: `Seed of a generator (default: ${SPLITS.map((split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
+        describe: `Seed for generated series (default: ${SPLITS.map((split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
         requiresArg: true,
       })
-      .option('length', { type: 'number', describe: "Points of a generator's series", requiresArg: true })
+      .option('length', { type: 'number', describe: 'Points per generated series', requiresArg: true })
       .option('column', {
         type: 'string',
         array: true,
-        describe:
-          'Channel of a file or prepared data set, by name (CSV: or number); several are drawn together (default: all)',
+        describe: 'Channels to draw together, by name (for CSV also by number). Default: all',
         requiresArg: true,
       })
       .option('workers', {
         type: 'number',
-        describe: 'Threads that draw (default: one per core where it pays)',
+        describe: 'Number of drawing threads (default: up to one per core)',
         requiresArg: true,
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
-      .example('$0 render nano5 --out pictures --figure nano --limit 20', 'What the quickstart policy sees')
+      .example(
+        '$0 render nano5 --out pictures --figure nano --limit 20',
+        'Pictures as the quickstart policy sees them',
+      )
       .example(
         '$0 render anomllm/trend --out pictures --split test --truth',
-        'With the true intervals shaded',
+        'With the gold intervals shaded',
       )
       .example(
         '$0 render data/ctu --split test --index 3 --out ctu.png',
         'One example of a prepared data set',
       )
-      .example('$0 render data/rcw --figure line --out pictures', 'With another figure than its own')
+      .example('$0 render data/rcw --figure line --out pictures', 'In another style')
       .example('$0 render my.csv --out my.png --column pressure flow', 'Columns of a CSV file')
       .epilogue(`Generators: ${GENERATED.map(({ name }) => name).join(', ')}`),
   handler: runRender,

@@ -1,4 +1,4 @@
-/** `timeseer reward check`: checks rewards on responses of known worth. */
+/** `timeseer reward check`: checks rewards on responses of known quality. */
 
 import type { CommandModule } from 'yargs';
 import { REWARDS } from '../../rewards/registry.ts';
@@ -21,7 +21,7 @@ const shown = (value: number | null): string => (value === null ? '–' : value.
 const FAULTS = { error: 'fails', gold: 'above gold', tie: 'ties with gold', random: 'random' };
 const share = (count: number, total: number): string => (count === 0 ? '' : `${count} of ${total}`);
 
-/** Runs the command; exit code 1 where the reward is at fault. @throws as `checkReward` */
+/** Runs the command; exit code 1 if the reward has a fault. @throws the errors of `checkReward` */
 async function runCheck({ rewards, data, count, length, seed, json }: RewardCheckArguments): Promise<void> {
   const [{ checkReward }, { changedRecipe, defaultRecipe }] = await Promise.all([
     import('../run/reward-check.ts'),
@@ -52,7 +52,7 @@ async function runCheck({ rewards, data, count, length, seed, json }: RewardChec
   });
   const { length: unchecked } = result.unchecked;
   if (unchecked > 0)
-    faults.push(`${unchecked} more sorts of answers were not checked: each would take as long`);
+    faults.push(`${unchecked} more kinds of answers were not checked: each would also time out`);
   print(`${table}\n`);
   print(faults.length === 0 ? `no fault on ${result.examples} examples of ${data}` : faults.join('\n'));
 }
@@ -60,7 +60,7 @@ async function runCheck({ rewards, data, count, length, seed, json }: RewardChec
 const check: CommandModule<object, RewardCheckArguments> = {
   command: 'check <rewards..>',
   describe:
-    'Score gold answers, answers with one thing wrong, and malformed text; exit code 1 where a reward is at fault',
+    'Score gold answers, answers with one error, and malformed text; exit code 1 if a reward has a fault',
   builder: (yargs) =>
     yargs
       .positional('rewards', {
@@ -73,31 +73,31 @@ const check: CommandModule<object, RewardCheckArguments> = {
         type: 'string',
         default: 'nano5',
         requiresArg: true,
-        describe: 'Generator, or directory of a prepared data set; its training split',
+        describe: 'Generator or directory of a prepared data set (training split)',
       })
-      .option('count', { type: 'number', default: 16, requiresArg: true, describe: 'Examples' })
+      .option('count', { type: 'number', default: 16, requiresArg: true, describe: 'Number of examples' })
       .option('length', {
         type: 'number',
         default: 1000,
         requiresArg: true,
-        describe: 'Points of a generated series',
+        describe: 'Points per generated series',
       })
       .option('seed', {
         type: 'number',
         default: 42,
         requiresArg: true,
-        describe: 'Seed of generated or drawn examples',
+        describe: 'Seed for the examples',
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print all as JSON' })
-      .example('$0 reward check ./brief.ts', 'A table of scores, and what is wrong with the reward')
+      .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
+      .example('$0 reward check ./brief.ts', 'A table of scores, with the faults of the reward')
       .example(
         '$0 reward check task ./brief.ts --data data/ctu',
-        'The reward of the task and this one, half each',
+        'Equal weights: the reward of the task and your own',
       )
       .epilogue(
-        'At fault is a reward that throws, has no answer in time, returns anything but one finite number or null, scores the same ' +
-          'response differently, or gives a worse answer as much as the gold answer or more. A reward that grades one thing alone, such ' +
-          'as brevity or the format, ties by design: check it together with task, as it will be used.',
+        'Faults: the reward throws, times out, returns anything but a finite number or null, scores one response differently each time, ' +
+          'or scores a worse answer at least as high as the gold answer. A reward for one aspect, such as brevity or the format, ties ' +
+          'by design: check it together with task, as in training.',
       ) as never,
   handler: runCheck,
 };
@@ -117,6 +117,6 @@ export const rewardCommand: CommandModule = {
     yargs
       .command(check)
       .command(nothing)
-      .example('$0 reward check ./brief.ts', 'A table of scores, and what is wrong with the reward'),
+      .example('$0 reward check ./brief.ts', 'A table of scores, with the faults of the reward'),
   handler: () => {},
 };

@@ -10,7 +10,7 @@ export interface RunArguments extends RunRequest {
   readonly json: boolean;
 }
 
-/** What is asked of a run: `--reward` is short for a key of the recipe. */
+/** Turns `--reward` into the recipe key `reward`. */
 export function runRequest<Given extends RunArguments>(given: Given): Given {
   const { reward, set } = given;
   return reward.length === 0 ? given : { ...given, set: [...set, `reward=${JSON.stringify(reward)}`] };
@@ -24,7 +24,7 @@ export function runOptions(
     .option('recipe', {
       type: 'string',
       requiresArg: true,
-      describe: 'Recipe by name or path of a .yaml file (an existing run has its own)',
+      describe: 'Recipe by name or path of a .yaml file. An existing run keeps its own',
       ...(defaults.recipe === undefined ? {} : { defaultDescription: defaults.recipe }),
     })
     .option('set', {
@@ -32,14 +32,14 @@ export function runOptions(
       array: true,
       nargs: 1,
       default: [] as string[],
-      describe: 'Change a key of the recipe: sft.samples=10000 (repeatable)',
+      describe: 'Set a recipe key, e.g. sft.samples=10000 (repeatable)',
     })
     .option('reward', {
       type: 'string',
       array: true,
       nargs: 1,
       default: [] as string[],
-      describe: `Reward to maximise instead of that of the task: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')} (repeatable: their mean; weights: --set reward=…)`,
+      describe: `Reward to maximise instead of the task's own: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}. Repeat it to maximise their mean; for weights use --set reward=…`,
     })
     .option('out', {
       type: 'string',
@@ -55,14 +55,14 @@ export function runOptions(
       nargs: 1,
       default: [] as string[],
       describe:
-        'With --resume: this key of the recipe, block of keys, or the data may differ from what the run began with (repeatable)',
+        'With --resume: recipe key, block of keys or data that may differ from the start of the run (repeatable)',
     })
     .option('force', { type: 'boolean', default: false, describe: defaults.force })
-    .option('quiet', { type: 'boolean', default: false, describe: 'No progress' })
+    .option('quiet', { type: 'boolean', default: false, describe: 'Do not show progress' })
     .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
     .check(({ resume, force, 'allow-change': allowed }) => {
       if (allowed.length > 0 && !resume) {
-        throw new ConfigError('--allow-change is about a run that is resumed: add --resume');
+        throw new ConfigError('--allow-change applies only to a resumed run: add --resume');
       }
       if (resume && force)
         throw new ConfigError('--resume resumes and --force starts over: give one of them');

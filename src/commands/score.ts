@@ -1,4 +1,4 @@
-/** `timeseer score`: metrics of anybody's predictions against gold answers. */
+/** `timeseer score`: metrics of predictions from any program against gold answers. */
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
@@ -14,13 +14,13 @@ export interface ScoreArguments {
   readonly json: boolean;
 }
 
-/** Names between commas, each once. @throws ConfigError */
+/** Parses class names separated by commas. @throws ConfigError for an empty or repeated name */
 export function classList(text: string | undefined): string[] | undefined {
   if (text === undefined) return undefined;
   const names = text.split(',').map((name) => name.trim());
   if (names.includes('') || new Set(names).size < names.length) {
     throw new ConfigError(
-      `--classes: got ${text}, expected different names between commas, such as walk,run`,
+      `--classes: expected different names separated by commas, e.g. walk,run, got ${text}`,
     );
   }
   return names;
@@ -38,7 +38,7 @@ async function runScore({
   if (!Number.isInteger(window) || window < 0 || window > 100_000) {
     throw new ConfigError(`--window: got ${window}, expected an integer from 0 to 100000`);
   }
-  const own = classList(classes);
+  const allowed = classList(classes);
   const { readPredictions } = await import('../../eval/predictions.ts');
   const { detailLines, exampleScore, scored } = await import('../../eval/scoring.ts');
   const { metricsTable } = await import('../../eval/metrics-table.ts');
@@ -47,34 +47,34 @@ async function runScore({
     pred,
     answers,
     window,
-    ...(own === undefined ? {} : { classes: own }),
+    ...(allowed === undefined ? {} : { classes: allowed }),
   });
-  const found = scored(read);
+  const result = scored(read);
   if (perExample) for (const record of read.records) printJson(exampleScore(record));
   if (json) {
-    printJson(found);
+    printJson(result);
     return;
   }
-  const { n, answered, missing, missingIds, otherLabels, failed } = found;
+  const { n, answered, missing, missingIds, otherLabels, failed } = result;
   const notes = [
     `${n} gold answers, ${answered} with a prediction`,
     ...(missing > 0
       ? [
-          `${missing} without one count as unreadable: ${missingIds.join(', ')}${missing > missingIds.length ? ', …' : ''}`,
+          `${missing} without a prediction count as unparsable: ${missingIds.join(', ')}${missing > missingIds.length ? ', …' : ''}`,
         ]
       : []),
-    ...(otherLabels > 0 ? [`${otherLabels} predictions name a class that is none of the list`] : []),
-    ...(failed > 0 ? [`${failed} responses failed and count nowhere`] : []),
+    ...(otherLabels > 0 ? [`${otherLabels} predictions name an unknown class`] : []),
+    ...(failed > 0 ? [`${failed} failed responses are left out`] : []),
   ];
-  const table = `${read.scoresAlone ? '' : `${metricsTable(found, {})}\n`}${detailLines(found).join('\n')}\n${notes.join('\n')}`;
-  // The lines of the examples are for a program, which is not to find a table among them.
+  const table = `${read.scoresAlone ? '' : `${metricsTable(result, {})}\n`}${detailLines(result).join('\n')}\n${notes.join('\n')}`;
+  // Standard output holds the JSON lines of the examples only; the table goes to standard error.
   if (perExample) say(table);
   else print(table);
 }
 
 export const score: CommandModule<object, ScoreArguments> = {
   command: 'score',
-  describe: 'Score predictions that were made elsewhere against gold answers',
+  describe: 'Score predictions of any program against gold answers',
   builder: (cli) =>
     cli
       .option('gold', {
@@ -82,33 +82,33 @@ export const score: CommandModule<object, ScoreArguments> = {
         demandOption: true,
         requiresArg: true,
         describe:
-          'JSON lines {"id", "length", "intervals": [[start, end], …], "class"}; or a split of a data set, or records',
+          'Gold answers: JSON lines {"id", "length", "intervals": [[start, end], …], "class"}, a split of a prepared data set, or records of eval',
       })
       .option('pred', {
         type: 'string',
         demandOption: true,
         requiresArg: true,
         describe:
-          'JSON lines {"id", "intervals", "class"} or {"id", "text"}; also "scores", "probabilities", "sample"',
+          'Predictions: JSON lines {"id", "intervals", "class"} or {"id", "text"}; optional: "scores", "probabilities", "sample"',
       })
       .option('classes', {
         type: 'string',
         requiresArg: true,
         describe:
-          "Classes that answers may name, between commas; default: those of the gold answers, of anomalies AnomSeer's",
+          "Allowed classes, separated by commas. Default: those of the gold answers; for anomalies AnomSeer's",
       })
       .option('answers', {
         choices: ['lenient', 'strict'] as const,
         default: 'lenient' as const,
         requiresArg: true,
         describe:
-          'Whether intervals that are reversed or leave the series are mended, or make an answer unreadable',
+          'Reversed or out-of-range intervals: lenient repairs them; strict makes the answer unparsable',
       })
       .option('window', {
         type: 'number',
         default: 100,
         requiresArg: true,
-        describe: 'Largest window of VUS of scores, in points',
+        describe: 'Maximum window of VUS, in points (for "scores")',
       })
       .option('per-example', {
         type: 'boolean',
@@ -118,23 +118,23 @@ export const score: CommandModule<object, ScoreArguments> = {
       .option('json', {
         type: 'boolean',
         default: false,
-        describe: 'Print all metrics as one JSON object, after those lines',
+        describe: 'Print all metrics as one JSON object, after the lines of --per-example',
       })
-      .example('$0 score --gold gold.jsonl --pred mine.jsonl', 'A table')
+      .example('$0 score --gold gold.jsonl --pred mine.jsonl', 'A table of metrics')
       .example(
         '$0 score --gold gold.jsonl --pred mine.jsonl --json | jq .overall.affiliation_f1',
-        'For a program',
+        'One number for a program',
       )
       .example(
         '$0 score --gold data/har/test.jsonl --pred answers.jsonl',
-        'Answers to the test split of a data set',
+        'Predictions for the test split of a prepared data set',
       )
       .example(
         '$0 score --gold gold.jsonl --pred mine.jsonl --per-example | jq -c "[.id, .total]"',
-        'What each prediction earns',
+        'The reward of each prediction',
       )
       .epilogue(
-        'Gold answers without a prediction count as unreadable answers. Intervals are half-open and count points from 0; their length costs nothing. Several predictions of an id have "sample": 0, 1, …; then pass@k and their consensus are told too.',
+        'A gold answer without a prediction counts as an unparsable answer. Intervals are half-open, in points from 0. Number several predictions for one id with "sample": 0, 1, …; pass@k and the consensus are then reported too.',
       ),
   handler: runScore,
 };

@@ -118,7 +118,7 @@ export async function runServe(args: ServeArguments): Promise<void> {
 
 export const serveCommand: CommandModule<object, ServeArguments> = {
   command: 'serve',
-  describe: 'Answer over HTTP: reports of recordings, and chat with a policy as OpenAI clients ask for it',
+  describe: 'Serve reports on recordings, and chat with a policy, over HTTP (OpenAI protocol, MCP)',
   builder: (yargs) =>
     yargs
       .option('policy', {

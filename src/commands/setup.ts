@@ -17,8 +17,8 @@ export const setup: CommandModule<object, SetupArguments> = {
         describe: 'Install missing packages with apt (Debian, Ubuntu; as root only)',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
-      .example('$0 setup', 'Use the libtorch that is found, install one if there is none')
-      .example('$0 setup --no-install', 'Install nothing: say what is missing and how to get it')
+      .example('$0 setup', 'Use the libtorch found, or install one')
+      .example('$0 setup --no-install', 'Install nothing; list what is missing and how to get it')
       .example('LIBTORCH=/opt/libtorch $0 setup', 'Build against this libtorch')
       .example('TIMESEER_PYTHON=venv/bin/python $0 setup', 'Build against the PyTorch of this Python'),
   handler: async ({ install, json }) => {

@@ -5,15 +5,18 @@ import { type RunArguments, runOptions, runRequest } from './run-options.ts';
 
 export const sft: CommandModule<object, RunArguments> = {
   command: 'sft',
-  describe: 'Train a policy on expert traces (supervised)',
+  describe: 'Train a policy on expert traces (supervised fine-tuning)',
   builder: (cli) =>
     runOptions(cli, {
       recipe: 'quickstart',
-      force: 'Start the stage over with the recipe and data of the run; drops it and what was built on it',
+      force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
     })
       .example('$0 sft --out runs/a', 'The supervised stage of the quickstart')
       .example('$0 sft --out runs/a --resume', 'Resume after Ctrl-C or a crash, bit for bit')
-      .example('$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b', 'Another recipe, shorter')
+      .example(
+        '$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b',
+        'Another recipe with another number of samples',
+      )
       .example(
         '$0 sft --set policy.init=models/Qwen2.5-VL-3B-Instruct --out runs/c',
         'Start from a checkpoint',

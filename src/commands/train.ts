@@ -9,25 +9,25 @@ interface TrainArguments extends RunArguments {
 
 export const train: CommandModule<object, TrainArguments> = {
   command: 'train',
-  describe: 'Train a policy further by reinforcement: TimerPO, GRPO or Dr. GRPO',
+  describe: 'Train a policy by reinforcement learning: TimerPO, GRPO and related estimators',
   builder: (cli) =>
     runOptions(cli, {
-      force: 'Start the stage over with the recipe and data of the run; drops it and what was built on it',
+      force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
     })
       .option('policy', {
         type: 'string',
         requiresArg: true,
-        describe: 'Begin a run at this stage with this policy, or the policy of this run',
+        describe: 'Initial policy of a new run: a checkpoint, or a run (its last policy)',
       })
       .example('$0 train --out runs/a', 'TimerPO after `npx timeseer sft --out runs/a`')
       .example('$0 train --out runs/a --resume', 'Resume from the last checkpoint, bit for bit')
       .example(
         '$0 train --policy runs/a --set rl.advantage=grpo --out runs/grpo',
-        'The same start with another advantage',
+        'From the same policy with another advantage estimator',
       )
       .example(
         '$0 train --policy runs/a --reward task --reward ./brief.ts --out runs/brief',
-        'The reward of the task and one of your own, half each',
+        'Equal weights: the reward of the task and your own',
       )
       .epilogue(recipeHelp('rl')),
   handler: async (given) => {

@@ -102,7 +102,7 @@ describe('a policy behind an endpoint', () => {
     const first = await timeseer(...asked, '--concurrency', '1');
     expect(first.code).toBe(1);
     expect(first.err).toMatch(
-      /^error: 2 of 6 responses are missing, and have no part in the means \(first: nano5\/test\/\d: .*status 400: too hot.*--resume asks for these again\n$/,
+      /^error: 2 of 6 responses are missing and are left out of the means \(first: nano5\/test\/\d: .*status 400: too hot.*--resume to request only the missing ones\n$/,
     );
     expect(first.out).toMatch(/^all series .* 4$/m);
     const failed = readRecords(file()).filter(({ failure }) => failure !== undefined);

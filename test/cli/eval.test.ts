@@ -92,7 +92,7 @@ describe('timeseer eval', () => {
     });
     expect(best).toBe([0, 0.5, 1][rewards.indexOf(Math.max(...rewards))]);
     expect(text).toContain(
-      `best mean reward at temperature ${best}, chosen on the validation split; --split test --temperature ${best} evaluates it unseen\n`,
+      `best mean reward at temperature ${best}, chosen on the validation split; evaluate it with --split test --temperature ${best}\n`,
     );
     const kept = readFileSync(join(out, 'records.0.5.jsonl'), 'utf8');
     expect(readRecords(join(out, 'records.0.jsonl'))).toHaveLength(5);
@@ -100,7 +100,7 @@ describe('timeseer eval', () => {
     expect((await timeseer(...BASE, '--split', 'validation', ...alone)).code).toBe(0);
     expect(readFileSync(join(out, 'records.jsonl'), 'utf8')).toBe(kept);
     const flattering = await timeseer(...BASE, '--count', '2', '--temperature', '0,1');
-    expect(flattering.out).toContain('chosen on the test split, which flatters it');
+    expect(flattering.out).toContain('chosen on the test split, so its score is biased upward');
   });
 
   test('reads answers as the run of the policy does, unless told otherwise', async () => {

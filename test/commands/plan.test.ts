@@ -127,8 +127,8 @@ describe('plan', () => {
   });
 
   test.each([
-    [['--devices', '4'], /--devices 4: a plan covers one device.* divide sft\.batch and rl\.prompts/],
-    [['--device', 'cuda:0,cuda:1'], /--device cuda:0,cuda:1: a plan covers one device/],
+    [['--devices', '4'], /--devices 4: training uses one device.* divide sft\.batch and rl\.prompts/],
+    [['--device', 'cuda:0,cuda:1'], /--device cuda:0,cuda:1: training uses one device/],
     [['--memory', 'much'], /--memory much: expected an amount of memory, as in 80GB/],
     [['--device', 'tpu'], /unknown device 'tpu'/],
     [['--set', 'sft.samples=0', '--set', 'rl.steps=0'], /nothing is trained/],

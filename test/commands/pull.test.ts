@@ -52,7 +52,7 @@ describe('timeseer pull', () => {
       'model.safetensors',
       'tokenizer.json',
     ]);
-    expect((await inside('pull', `${server.endpoint}/${REPO}`)).out).toMatch(/all there and verified before/);
+    expect((await inside('pull', `${server.endpoint}/${REPO}`)).out).toMatch(/complete and verified already/);
   });
 
   test('--json prints one object and nothing else', async () => {

@@ -89,7 +89,7 @@ export const generateCommand: CommandModule<object, GenerateArguments> = {
       .option('out', {
         type: 'string',
         demandOption: true,
-        describe: 'Directory to write',
+        describe: 'Output directory',
         requiresArg: true,
       })
       .option('count', {
@@ -100,7 +100,7 @@ export const generateCommand: CommandModule<object, GenerateArguments> = {
       })
       .option('split', {
         choices: SPLITS,
-        describe: 'Splits never share a series',
+        describe: 'Split to generate; splits never share a series',
         default: 'test' as const,
         requiresArg: true,
       })
@@ -115,10 +115,10 @@ export const generateCommand: CommandModule<object, GenerateArguments> = {
         default: 0,
         requiresArg: true,
       })
-      .option('force', { type: 'boolean', default: false, describe: 'Replace a data set that is there' })
+      .option('force', { type: 'boolean', default: false, describe: 'Replace an existing data set' })
       .option('seed', {
         type: 'number',
-        describe: `Seed of the series (default: ${SPLITS.map((split: Split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
+        describe: `Seed for the series (default: ${SPLITS.map((split: Split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
         requiresArg: true,
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })

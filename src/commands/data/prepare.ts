@@ -354,7 +354,7 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
       .option('out', {
         type: 'string',
         demandOption: true,
-        describe: 'Directory to write',
+        describe: 'Output directory',
         requiresArg: true,
       })
       .options(CHOICE_OPTIONS)

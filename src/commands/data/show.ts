@@ -223,7 +223,7 @@ export async function runShow(args: ShowArguments): Promise<void> {
 
 export const showCommand: CommandModule<object, ShowArguments> = {
   command: 'show <source>',
-  describe: 'Show a few examples with their right answers, as text or as a page',
+  describe: 'Show examples with their gold answers, as text or as a page',
   builder: (yargs) =>
     yargs
       .positional('source', {
@@ -232,7 +232,7 @@ export const showCommand: CommandModule<object, ShowArguments> = {
         describe: 'Task name, your own module, or a prepared data set',
       })
       .option('n', { type: 'number', default: 6, describe: 'Number of examples', requiresArg: true })
-      .option('out', { type: 'string', describe: 'Page to write, such as page.html', requiresArg: true })
+      .option('out', { type: 'string', describe: 'Write an HTML page, e.g. page.html', requiresArg: true })
       .options(CHOICE_OPTIONS)
       .option('json', { type: 'boolean', default: false, describe: 'Print the examples as JSON' })
       .example('$0 data show ctu --from downloads --n 6 --out page.html', 'Six rendered examples')
