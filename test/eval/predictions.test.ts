@@ -441,7 +441,9 @@ describe('timeseer score', () => {
     const { out } = await inside('score', '--gold', file(GOLD), '--pred', file(PERFECT.slice(0, 2)));
     expect(out).toMatch(/^ +format +readable +class +point F1 +affil\. F1 +reward +n\nall series +0\.667/);
     expect(out).toMatch(/\nVUS F1 +0\.667 \[.*\] {2}n 3\nAdjusted F1 \(inflated\) +0\.667/);
-    expect(out).toContain('3 gold answers, 2 with a prediction\n1 without a prediction count as unparsable: c');
+    expect(out).toContain(
+      '3 gold answers, 2 with a prediction\n1 without a prediction count as unparsable: c',
+    );
   });
 
   test('refuses classes that are none', async () => {
