@@ -74,8 +74,11 @@ export type {
   VariatesGold,
 } from './ground/types.ts';
 export { pointF1 } from './series/intervals.ts';
-export type { GroupRecord as AdvantageGroup } from './train/advantage.ts';
-export { type AdvantageDefinition, defineAdvantage } from './train/define-advantage.ts';
+export {
+  type AdvantageDefinition,
+  defineAdvantage,
+  type GroupRecord as AdvantageGroup,
+} from './train/advantage.ts';
 export type { Completion, RlMetrics, SftMetrics } from './train/metrics.ts';
 export type {
   AnomalyReport,

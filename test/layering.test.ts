@@ -60,7 +60,7 @@ const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[]
   {
     from: 'src/recipe',
     to: 'src/train',
-    files: ['src/train/advantage.ts', 'src/train/policy-loss.ts', 'src/train/distillation.ts'],
+    files: ['src/train/advantage.ts', 'src/train/loss.ts', 'src/train/distillation.ts'],
   },
   { from: 'src/recipe', to: 'src/policy', files: ['src/policy/lora-targets.ts'] },
   { from: 'src/recipe', to: 'src/plot', files: ['src/plot/presets.ts'] },

@@ -11,7 +11,7 @@ import { isModuleSpecifier } from '../ground/user-module.ts';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../policy/lora-targets.ts';
 import { ADVANTAGES, REWARD_ADVANTAGES, readsTraces } from '../train/advantage.ts';
 import { DIVERGENCES } from '../train/distillation.ts';
-import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../train/policy-loss.ts';
+import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../train/loss.ts';
 
 /** Largest count of samples, steps and the like: more than a year of them. */
 const MOST = 1e9;

@@ -33,6 +33,7 @@ import { changedKeys, changedRecipe, loadRecipe } from '../recipe/config.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
+import { checkAdvantage } from '../train/advantage.ts';
 import {
   checkpointDamage,
   fallBack,
@@ -41,7 +42,6 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
-import { checkAdvantage } from '../train/define-advantage.ts';
 import {
   changesOf,
   checkAllowed,

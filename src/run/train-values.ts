@@ -35,7 +35,7 @@ import { recipeOf } from '../recipe/config.ts';
 import type { Recipe, RlRecipe, SftRecipe } from '../recipe/recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { type AdvantageDefinition, defineAdvantage } from '../train/define-advantage.ts';
+import { type AdvantageDefinition, defineAdvantage } from '../train/advantage.ts';
 import { Learner } from '../train/learner.ts';
 import type { Completion, RlMetrics, SftMetrics } from '../train/metrics.ts';
 import { rl } from '../train/rl.ts';

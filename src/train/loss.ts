@@ -1,10 +1,13 @@
 /**
- * The supervised loss, and how a loss over tokens is differentiated. Losses are sums: the caller divides the gradient by the
- * denominator of the whole batch. Being sums, they are differentiated in chunks of tokens, so that the logits `[tokens, vocab]` are
- * never held whole: the gradient with respect to the hidden states is computed chunk by chunk, and the backbone's backward pass starts
- * from there. Exact. The loss of reinforcement is in `policy-loss.ts`.
+ * Losses over tokens, and how they are differentiated. A loss is a sum over tokens: the caller divides the gradient by the denominator of
+ * the whole update. A sum can be differentiated in chunks of tokens, so that the logits `[tokens, vocab]` are never held whole: the
+ * gradient with respect to the hidden states is computed chunk by chunk, and the backbone's backward pass starts from there. Exact.
+ *
+ * Four tables hold the parts of the policy loss by name: `RATIOS` (level of the probability ratio), `LOSSES` (clipping), `AGGREGATIONS`
+ * (mean over an update) and `KL_ESTIMATORS` (divergence from the reference policy). A new choice is a record in its table.
  */
 import type { Engine, LogProbOptions, Tensor } from '../engine/engine.ts';
+import type { Choice } from '../ground/choice.ts';
 
 /** Supervised fine-tuning: −Σ log π(target). */
 export function supervisedLoss(engine: Engine, logProb: Tensor): Tensor {
@@ -82,4 +85,375 @@ export function headGradients(
     }
     return parts.length === 1 ? parts[0]! : engine.concat(parts, 0);
   });
+}
+
+// ---- policy loss ---------------------------------------------------------------------------------------------------
+
+/** |log(π_ref/π)| beyond which the k3 of a token stays what it is there: its exponential stays finite, as in verl. */
+const LOG_RATIO_LIMIT = 20;
+/** Largest k3 that one token counts with, reached at π_ref/π of 13.6 or 2e-5; as in verl's `low_var_kl`. */
+const K3_LIMIT = 10;
+/** Largest log-ratio of a level other than the token's, as in verl's GSPO; beyond it there is no gradient. */
+const LEVEL_LIMIT = 10;
+/** No bound, as far as float32 goes. */
+const LOWEST = -1e38;
+
+/**
+ * Length-normalised log-ratio of each response at each of its tokens (GSPO, Zheng et al. 2025, arXiv 2507.18071):
+ * log s = mean_t log(π/π_old). `lengths` [B] of the responses in `logRatio` [K], K = Σ lengths.
+ */
+export function sequenceLogRatio(logRatio: Float32Array, lengths: readonly number[]): Float32Array {
+  const out = new Float32Array(logRatio.length);
+  let at = 0;
+  for (const length of lengths) {
+    let sum = 0;
+    for (let t = at; t < at + length; t++) sum += logRatio[t]!;
+    out.fill(sum / Math.max(1, length), at, at + length);
+    at += length;
+  }
+  return out;
+}
+
+/**
+ * Log-ratios filtered causally along the tokens of each response (KPO, He et al. 2026, arXiv 2602.10609): the log-ratio y_t of a
+ * token is a noisy measurement of a latent state that is a random walk,
+ *   P⁻ = P_{t−1} + Q,  K = P⁻ / (P⁻ + V),  z_t = z_{t−1} + K·(y_t − z_{t−1}),  P_t = (1 − K)·P⁻,
+ * for V = 1, since with fixed noises only Q/V matters: the gain depends on t alone. Every response begins at z = 0 with P = V:
+ * sampler and policy are taken to be equal before the first token. Q/V → 0: the mean of the log-ratios so far and one zero; Q/V → ∞:
+ * the token's own log-ratio.
+ *
+ * Known of the paper here are its abstract (latent state, online causal filter) and, from work on it, Q = 1e-6 and V = 1; its
+ * initial state, and whether its filter is differentiated, are not. Here the state has no gradient, as the ratio of GSPO.
+ * @param noise Q/V ≥ 0
+ */
+export function kalmanLogRatio(
+  logRatio: Float32Array,
+  lengths: readonly number[],
+  noise: number,
+): Float32Array {
+  const out = new Float32Array(logRatio.length);
+  let at = 0;
+  for (const length of lengths) {
+    let state = 0;
+    let variance = 1;
+    for (let t = at; t < at + length; t++) {
+      const predicted = variance + noise;
+      const gain = predicted / (predicted + 1);
+      state += gain * (logRatio[t]! - state);
+      variance = (1 - gain) * predicted;
+      out[t] = state;
+    }
+    at += length;
+  }
+  return out;
+}
+
+/** Counts of an update, over all its micro-batches and ranks. */
+export interface UpdateCounts {
+  /** Tokens of the groups that take part; groups without an advantage are left out. */
+  readonly tokens: number;
+  /** Responses of those groups. */
+  readonly responses: number;
+  /** All responses of the update, left out or not, × longest response. */
+  readonly most: number;
+}
+
+/** Mean over tokens of one response at each of its tokens. */
+function perResponse(lengths: readonly number[]): Float32Array {
+  const weights = new Float32Array(lengths.reduce((sum, length) => sum + length, 0));
+  let at = 0;
+  for (const length of lengths) {
+    weights.fill(1 / length, at, at + length);
+    at += length;
+  }
+  return weights;
+}
+
+/** Mean of the loss over an update: Σ weights · loss / denominator. */
+export type AggregationRecord = Choice & {
+  /** Weight of each token [K] in the sum, from the lengths of the responses; null: all 1. */
+  readonly weights: ((lengths: readonly number[]) => Float32Array) | null;
+  readonly denominator: (counts: UpdateCounts) => number;
+};
+
+export const AGGREGATIONS = {
+  token_mean: {
+    label: 'mean over tokens',
+    summary: 'mean over all tokens of an update, Σ_i Σ_t / Σ_i T_i',
+    paper: 'DAPO, Yu et al. 2025, arXiv 2503.14476',
+    weights: null,
+    denominator: ({ tokens }) => tokens,
+  },
+  sequence_mean: {
+    label: 'mean over responses',
+    summary: 'mean over responses of their token means',
+    paper: 'GRPO, Shao et al. 2024, arXiv 2402.03300; GSPO, Zheng et al. 2025, arXiv 2507.18071',
+    weights: perResponse,
+    denominator: ({ responses }) => responses,
+  },
+  constant: {
+    label: 'constant',
+    summary: 'sum over responses times rl.maxTokens, which does not depend on the sampled lengths',
+    paper: 'Dr. GRPO, Liu et al. 2025, arXiv 2503.20783',
+    weights: null,
+    denominator: ({ most }) => most,
+  },
+} as const satisfies Readonly<Record<string, AggregationRecord>>;
+export type Aggregation = keyof typeof AGGREGATIONS;
+
+/** Level of the probability ratio. */
+export type RatioRecord = Choice & {
+  /** Log-ratio of the level at each token [K], from those of the tokens and the lengths of the responses; null: that of the token. */
+  readonly logRatio:
+    | ((logRatio: Float32Array, lengths: readonly number[], options: RatioOptions) => Float32Array)
+    | null;
+};
+
+export interface RatioOptions {
+  /** Q/V of `kalman`. */
+  readonly kalmanNoise: number;
+}
+
+export const RATIOS = {
+  token: { label: 'token', summary: 'ratio of each token', logRatio: null },
+  sequence: {
+    label: 'GSPO',
+    summary: 'length-normalised ratio of the response',
+    paper: 'Zheng et al. 2025, arXiv 2507.18071',
+    logRatio: sequenceLogRatio,
+  },
+  kalman: {
+    label: 'KPO',
+    summary: 'ratio filtered along the tokens of the response',
+    paper: 'He et al. 2026, arXiv 2602.10609',
+    logRatio: (logRatio, lengths, { kalmanNoise }) => kalmanLogRatio(logRatio, lengths, kalmanNoise),
+  },
+} as const satisfies Readonly<Record<string, RatioRecord>>;
+export type RatioLevel = keyof typeof RATIOS;
+
+/**
+ * Entropy from which a token belongs to the `share` of tokens with the highest entropies: their (1 − share) quantile, interpolated
+ * linearly as by torch.quantile. −Infinity for no entropies. Wang et al. 2025 ("Beyond the 80/20 rule", arXiv 2506.01939).
+ */
+export function entropyThreshold(entropies: Float64Array, share: number): number {
+  if (entropies.length === 0) return -Infinity;
+  const sorted = entropies.toSorted();
+  const place = (1 - share) * (sorted.length - 1);
+  const below = Math.floor(place);
+  const [low, high] = [sorted[below]!, sorted[Math.min(below + 1, sorted.length - 1)]!];
+  return low + (place - below) * (high - low);
+}
+
+/** Estimator of KL(π ‖ π_ref) from log-ratios log(π_ref/π). */
+export type KlRecord = Choice & {
+  /** Estimate from the log-ratio of one token. */
+  readonly estimate: (logRatio: number) => number;
+  /** Estimates at the tokens [N], with gradient. */
+  readonly terms: (engine: Engine, logRatio: Tensor) => Tensor;
+};
+
+/** The expectation over π of k1 and of k3 (but for its limits) is the divergence, that of k2 nearly. */
+export const KL_ESTIMATORS = {
+  k1: {
+    label: 'k1',
+    summary: 'log-ratio; as a loss its gradient is 0 in expectation',
+    paper: 'Schulman 2020',
+    estimate: (logRatio) => -logRatio,
+    terms: (engine, logRatio) => engine.mul(logRatio, -1),
+  },
+  k2: {
+    label: 'k2',
+    summary: 'half the squared log-ratio; gradient of KL(π ‖ π_ref)',
+    paper: 'Schulman 2020',
+    estimate: (logRatio) => 0.5 * logRatio * logRatio,
+    terms: (engine, logRatio) => engine.mul(engine.mul(logRatio, logRatio), 0.5),
+  },
+  k3: {
+    label: 'k3',
+    summary: 'ratio - 1 - log-ratio, low variance, at most 10 per token; gradient of KL(π_ref ‖ π)',
+    paper: 'Schulman 2020; limits as in verl',
+    estimate: (logRatio) => {
+      const bounded = Math.max(-LOG_RATIO_LIMIT, Math.min(LOG_RATIO_LIMIT, logRatio));
+      return Math.min(K3_LIMIT, Math.exp(bounded) - bounded - 1);
+    },
+    terms: (engine, logRatio) => {
+      const bounded = engine.clamp(logRatio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT); // [N]
+      const k3 = engine.sub(engine.sub(engine.exp(bounded), bounded), 1); // [N], before its limit
+      return engine.clamp(k3, -K3_LIMIT, K3_LIMIT); // [N]
+    },
+  },
+} as const satisfies Readonly<Record<string, KlRecord>>;
+export type KlEstimator = keyof typeof KL_ESTIMATORS;
+
+/**
+ * Σ_t of the estimate over the tokens of a response [T]. Times β it is subtracted from the reward, as by verl's `apply_kl_penalty` and TRL's
+ * RLOO (k1).
+ */
+export function klSum(
+  estimator: KlEstimator,
+  logProbs: Float32Array,
+  referenceLogProbs: Float32Array,
+): number {
+  const { estimate } = KL_ESTIMATORS[estimator];
+  return logProbs.reduce((sum, value, t) => sum + estimate(referenceLogProbs[t]! - value), 0);
+}
+
+/** Estimates at the tokens [N], with gradient. */
+const klTerms = (engine: Engine, estimator: KlEstimator, logProb: Tensor, referenceLogProb: Tensor): Tensor =>
+  KL_ESTIMATORS[estimator].terms(engine, engine.sub(referenceLogProb, logProb));
+
+export interface PolicyLossInput {
+  readonly logProb: Tensor; // [N], with gradient
+  readonly entropy: Tensor; // [N], with gradient
+  readonly oldLogProb: Tensor; // [N]
+  readonly referenceLogProb: Tensor; // [N]
+  readonly advantage: Tensor; // [N], the response's advantage at each of its tokens
+  /** Log-ratio of another level than the token's (`RATIOS`), without gradient; absent: that of the token. */
+  readonly logRatio?: Tensor | null; // [N]
+  /** Weight of each token in the sum (`AGGREGATIONS`); absent: 1. */
+  readonly weight?: Tensor | null; // [N]
+  /** 1 at tokens that have a policy gradient and an entropy bonus, 0 at others; absent: all have. */
+  readonly active?: Tensor | null; // [N]
+}
+
+export interface PolicyLossOptions {
+  /** Name in `LOSSES`. */
+  readonly loss: LossName;
+  /** The ratio is clipped to 1 − clipRatio … */
+  readonly clipRatio: number;
+  /** … 1 + clipRatioHigh (DAPO's clip-higher); null: 1 + clipRatio. */
+  readonly clipRatioHigh: number | null;
+  /** Dual clip: with a negative advantage A, a token counts with no less than this × A; null: no such bound. */
+  readonly clipRatioDual: number | null;
+  /** Weight β of the divergence from the reference; 0: none. */
+  readonly kl: number;
+  readonly klEstimator: KlEstimator;
+  /** Weight η of the entropy bonus. */
+  readonly entropy: number;
+}
+
+/** Sums over tokens; `kl`, `entropy` and `clipped` are plain numbers for the log, not weighted. */
+export interface PolicyLoss {
+  readonly loss: Tensor; // []
+  /** k3, whichever estimate the loss has. */
+  readonly kl: number;
+  readonly entropy: number;
+  /** Tokens whose ratio was held back: by `ppo` they have no policy gradient. */
+  readonly clipped: number;
+}
+
+/** Tensors of one chunk of tokens, from the clipped surrogate. */
+interface Surrogate {
+  readonly logProb: Tensor; // [N], with gradient
+  readonly advantage: Tensor; // [N]
+  /** Ratio × advantage. */
+  readonly plain: Tensor; // [N]
+  /** Clipped ratio × advantage. */
+  readonly clipped: Tensor; // [N]
+}
+
+/** Policy loss: the objective that is maximised. */
+export type LossRecord = Choice & {
+  /** True where `rl.clipRatioDual` applies. */
+  readonly dualClip: boolean;
+  /** `gain` is differentiated; where `bounded` differs from ratio × advantage, the token counts as clipped. Both [N]. */
+  readonly objective: (
+    engine: Engine,
+    surrogate: Surrogate,
+    options: Pick<PolicyLossOptions, 'clipRatioDual'>,
+  ) => { readonly gain: Tensor; readonly bounded: Tensor };
+};
+
+export const LOSSES = {
+  ppo: {
+    label: 'PPO',
+    summary: 'the lesser of ratio times advantage and clipped ratio times advantage',
+    paper: 'Schulman et al. 2017, arXiv 1707.06347; dual clip: Ye et al. 2020, arXiv 1912.09729',
+    dualClip: true,
+    objective: (engine, { advantage, plain, clipped }, { clipRatioDual }) => {
+      const lower = engine.minimum(plain, clipped); // [N]
+      const gain = clipRatioDual === null ? lower : dualClipped(engine, lower, advantage, clipRatioDual);
+      return { gain, bounded: gain };
+    },
+  },
+  cispo: {
+    label: 'CISPO',
+    summary: 'clipped ratio, detached, times advantage times log-probability',
+    paper: 'MiniMax-M1, arXiv 2506.13585',
+    dualClip: false,
+    objective: (engine, { logProb, clipped }) => ({
+      gain: engine.mul(engine.detach(clipped), logProb),
+      bounded: clipped,
+    }),
+  },
+} as const satisfies Readonly<Record<string, LossRecord>>;
+export type LossName = keyof typeof LOSSES;
+
+/**
+ * Σ_t w_t·(−m_t·J_t + β·KL_t − η·m_t·H_t), with weights w and mask m, and
+ *
+ *  `ppo`    J = min(ρ·A, clip(ρ, 1 − c, 1 + c_high)·A) (Schulman et al. 2017; clip-higher: DAPO, Yu et al. 2025, eq. 8); with a dual
+ *           clip max(J, c_dual·A) where A < 0 (Ye et al. 2020, arXiv 1912.09729)
+ *  `cispo`  J = sg(clip(ρ, 1 − c, 1 + c_high))·A·log π (MiniMax-M1, arXiv 2506.13585; as in verl; the paper has no lower bound)
+ *
+ * ρ = π/π_old at token level. At another level log ρ_t = sg(level_t) + log π_t − sg(log π_t): its value is that of the level, its
+ * gradient reaches log π of the token alone (GSPO-token; for equal advantages of a response its sum is the gradient of GSPO).
+ * With the mask that is the loss of Wang et al. 2025, and TRL's, which also masks the entropy bonus.
+ * Edge cases: on policy ρ = 1 and the gradient of J is A at every level and by either loss. A token at the limit of k3 has no gradient of
+ * it: the reference no longer pulls it back, and cannot drown the rest. What is not finite is not hidden.
+ */
+export function policyLoss(engine: Engine, input: PolicyLossInput, options: PolicyLossOptions): PolicyLoss {
+  const { logProb, advantage, logRatio = null, weight = null, active = null } = input;
+  const high = options.clipRatioHigh ?? options.clipRatio;
+  return engine.scope(() => {
+    const weighted = (terms: Tensor, by: Tensor | null): Tensor =>
+      by === null ? terms : engine.mul(terms, by);
+    const logRatioOfLevel =
+      logRatio === null
+        ? engine.sub(logProb, input.oldLogProb)
+        : engine.clamp(
+            engine.add(logRatio, engine.sub(logProb, engine.detach(logProb))),
+            -LOG_RATIO_LIMIT,
+            LEVEL_LIMIT,
+          ); // [N]
+    const ratio = engine.exp(logRatioOfLevel); // [N]
+    const clippedRatio = engine.clamp(ratio, 1 - options.clipRatio, 1 + high); // [N]
+    const plain = engine.mul(ratio, advantage); // [N]
+    const clipped = engine.mul(clippedRatio, advantage); // [N]
+    const { gain, bounded } = LOSSES[options.loss].objective(
+      engine,
+      { logProb, advantage, plain, clipped },
+      options,
+    ); // [N]
+    const objective = engine.sum(weighted(weighted(gain, active), weight)); // []
+    const k3Terms = klTerms(engine, 'k3', logProb, input.referenceLogProb); // [N]
+    const klEach =
+      options.klEstimator === 'k3'
+        ? k3Terms
+        : klTerms(engine, options.klEstimator, logProb, input.referenceLogProb);
+    const divergence = engine.sum(weighted(klEach, weight)); // []
+    const bonus = engine.sum(weighted(weighted(input.entropy, active), weight)); // []
+    const loss = engine.sub(
+      engine.sub(engine.mul(divergence, options.kl), objective),
+      engine.mul(bonus, options.entropy),
+    ); // []
+    const before = engine.floats(plain);
+    const after = engine.floats(bounded);
+    return {
+      loss,
+      kl: klEach === k3Terms && weight === null ? engine.item(divergence) : engine.item(engine.sum(k3Terms)),
+      entropy:
+        active === null && weight === null ? engine.item(bonus) : engine.item(engine.sum(input.entropy)),
+      clipped: before.reduce(
+        (count, value, i) => count + (after[i]! < value || after[i]! > value ? 1 : 0),
+        0,
+      ),
+    };
+  });
+}
+
+/** max(J, c·A) where A < 0; J ≥ 0 elsewhere, so that max(J, 0) leaves it as it is: [N]. */
+function dualClipped(engine: Engine, gain: Tensor, advantage: Tensor, dual: number): Tensor {
+  const bound = engine.mul(engine.clamp(advantage, LOWEST, 0), dual); // [N]
+  return engine.mul(engine.minimum(engine.mul(gain, -1), engine.mul(bound, -1)), -1); // [N]
 }

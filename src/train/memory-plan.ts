@@ -4,13 +4,16 @@
  */
 import {
   dryRun,
+  EXAMPLES,
+  ExampleReader,
+  type Lengths,
+  lengthsOf,
   type Phase,
   type PlannedPolicy,
   type PlannedTraining,
   type StageMeasure,
   type TrainingStage,
 } from './dry-run.ts';
-import { EXAMPLES, ExampleReader, type Lengths, lengthsOf } from './dry-run-examples.ts';
 import type { Task } from './task.ts';
 
 /**

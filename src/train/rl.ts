@@ -1,45 +1,44 @@
 /**
- * Reinforcement learning from the task reward: TimerPO (AnomSeer), GRPO and related estimators, selected by name. Every rank runs this program on its
- * share of the prompts. One step:
+ * Reinforcement learning from the task reward: TimerPO (AnomSeer), GRPO and related estimators, selected by name. Every rank runs this
+ * program on its share of the prompts. One step:
  *
- *   1. sample prompts                           6. advantages; a group is skipped only if all of them are zero
- *   2. G responses to each, with hidden states  7. reference log-probabilities
- *   3. score; replace equal groups if asked to  8. policy loss + KL − entropy, backward
+ *   1. sample prompts                           6. advantages; skip zero-variance groups
+ *   2. G rollouts per prompt                    7. reference and old log-probabilities
+ *   3. rewards; resample equal groups           8. policy loss + KL − entropy, backward
  *   4. hidden states of the expert traces       9. reduce over ranks, clip, AdamW
  *   5. similarity by optimal transport         10. guards, log, checkpoint
  *
  * Departures from the papers and their releases:
- * - AnomSeer trains without a supervised stage, this follows one.
- * - Prompts are encoded once per group, not once per response (exact).
- * - The anchor of the transport is the whole trace with its answer and class, because the short style states them there and
- *   not in its reasoning; `rl.timerpo.anchor: reasoning` takes the reasoning alone.
- * - Ratio, KL and entropy are of the distribution after temperature and vocabulary mask. With topP < 1 that is more than what is
- *   sampled: the nucleus is not renormalised into them (nor is it in verl and TRL), as its edge moves with the weights and a token
- *   that leaves it would have a ratio of 0. What it costs: a token's weight is too high by a factor of up to 1/topP, and the
- *   mean of k3 is biased. A run warns of it when it begins.
- * - KL and entropy, and the tokens that means are taken over, count only in groups that are not skipped.
- * - Means are over all tokens of an update (`rl.aggregation`); the releases average the means of micro-batches, in which short
- *   responses weigh more. `dr_grpo` takes the same mean unless `rl.aggregation` is `constant`, responses × longest response, as Liu et
- *   al. have it: within an update tokens weigh alike either way, but with a mean the gradient does not grow with the responses' lengths.
- * - `sequence_mean` is over responses of groups that are not skipped; the constant counts all.
- * - GSPO's and KPO's ratios reach the gradient through the token's own log-probability (`policy-loss.ts`), as in verl; TRL differentiates
- *   the mean of a response, which is the same sum where the response has one advantage.
- * - With `rl.topEntropy` tokens are chosen once per step, by the policy before its updates and over all ranks; TRL chooses in every
- *   micro-batch. The entropy bonus is divided as the loss is; TRL divides it by the number of chosen tokens.
- * - `rl.resample` replaces groups of equal rewards prompt by prompt, for so many rounds; DAPO samples whole batches until enough groups
- *   differ. Reward and shares of equal groups are logged of the prompts that came first, as are the parts and lengths of responses.
- * - A divergence in the reward (`rl.klIn`) is summed over a response and taken from its reward before the advantages, as in TRL's RLOO.
- * - k3 is held at 10 per token, as in the releases; its log-ratio at 20 before it, as in later versions of verl.
- * - Beside an advantage, or in its place, the policy can learn from itself with the expert trace in its prompt (`distillation.ts`). Then no group is
- *   skipped.
- * - Warm-up and cosine (the releases: constant); AdamW's β are (.9, .95) and its weight decay 0 (theirs: (.9, .999) and .01);
- *   several epochs per step are possible.
- * - A response to which no part of the reward applies has none: it is left out of the means of its group, and its advantage is 0. Its tokens
- *   still count in the divisor of the loss, in KL and entropy. A group of such responses alone is skipped.
- * - Answers are read as the releases read them; the format is judged more strictly (`src/tasks/response.ts`).
+ * - Stages: AnomSeer trains without a supervised stage; here one comes first.
+ * - Prompts: encoded once per group, not once per response (exact).
+ * - Transport anchor: the whole trace with its answer and class, because the short style states them there and not in its reasoning.
+ *   `rl.timerpo.anchor: reasoning` takes the reasoning alone.
+ * - topP < 1: ratio, KL and entropy are of the full distribution after temperature and vocabulary mask, not of the nucleus (nor are they
+ *   in verl and TRL), because the edge of the nucleus moves with the weights and a token that leaves it would have a ratio of 0. The
+ *   weight of a token is then too high by a factor of up to 1/topP, and the mean of k3 is biased. A run warns of this at its start.
+ * - Skipped groups do not count in KL, entropy or token means.
+ * - Loss mean: over all tokens of an update (`rl.aggregation`); the releases average the means of micro-batches, which gives short
+ *   responses more weight. `dr_grpo` uses the same mean unless `rl.aggregation` is `constant` (responses × longest response, Liu et al.):
+ *   tokens of one update weigh alike either way, but under a mean the gradient does not grow with the response lengths.
+ * - `sequence_mean` averages over the responses of groups that are not skipped; `constant` counts all responses.
+ * - GSPO and KPO: the ratio reaches the gradient through the token's own log-probability (`loss.ts`), as in verl. TRL differentiates the
+ *   mean of a response, which is the same sum where a response has one advantage.
+ * - `rl.topEntropy`: tokens are selected once per step, under the policy before its updates and over all ranks; TRL selects in every
+ *   micro-batch. The entropy bonus is divided as the loss is; TRL divides it by the number of selected tokens.
+ * - `rl.resample`: groups of equal rewards are replaced prompt by prompt, for a fixed number of rounds; DAPO samples whole batches until
+ *   enough groups differ. Reward, reward parts, lengths and shares of equal groups are logged before any replacement.
+ * - `rl.klIn: reward`: the divergence is summed over a response and subtracted from its reward before the advantages, as in TRL's RLOO.
+ * - k3 is limited to 10 per token, as in the releases; its log-ratio is first clamped to ±20, as in later versions of verl.
+ * - Self-distillation (`distillation.ts`): beside an advantage, or instead of one, the policy learns from itself with the expert trace in
+ *   its prompt. No group is skipped then.
+ * - Optimiser: warm-up and cosine (releases: constant), β (.9, .95) and weight decay 0 (releases: (.9, .999) and .01); several epochs per
+ *   step are possible.
+ * - Responses without a reward (no part applies) are left out of the group mean and get advantage 0. Their tokens still count in the
+ *   divisor of the loss, in KL and in entropy. A group of such responses alone is skipped.
+ * - Answers are parsed as in the releases; the format reward is stricter (`src/tasks/response.ts`).
+ *
  * The quickstart's sizes (16 prompts × 16 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
-
 import type { Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import type { Example } from '../ground/types.ts';
@@ -49,7 +48,18 @@ import { type AdvantageOptions, advantagesOf, isZeroVariance, readsTraces } from
 import { type DistillationOptions, divergenceTo, type Teacher } from './distillation.ts';
 import { alarmsOf, checkAlarms, type GuardedStep, type GuardOptions } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
-import type { TokenLoss } from './loss.ts';
+import {
+  AGGREGATIONS,
+  type Aggregation,
+  entropyThreshold,
+  klSum,
+  type PolicyLossOptions,
+  policyLoss,
+  RATIOS,
+  type RatioLevel,
+  type RatioOptions,
+  type TokenLoss,
+} from './loss.ts';
 import { type Completion, completionsOf, type RlMetrics, rewardsOf, StepMeter } from './metrics.ts';
 import {
   concatenate,
@@ -63,17 +73,6 @@ import {
   tokenValues,
 } from './micro-batch.ts';
 import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
-import {
-  AGGREGATIONS,
-  type Aggregation,
-  entropyThreshold,
-  klSum,
-  type PolicyLossOptions,
-  policyLoss,
-  RATIOS,
-  type RatioLevel,
-  type RatioOptions,
-} from './policy-loss.ts';
 import {
   type RolloutGroup,
   type RolloutOptions,
@@ -91,49 +90,49 @@ export interface RlOptions
     RatioOptions,
     Pick<AdvantageOptions, 'advantage' | 'normalise'>,
     Pick<RolloutOptions, 'group' | 'temperature' | 'topP' | 'maxTokens' | 'rows' | 'schedule'> {
-  /** Steps of the stage, each with fresh rollouts. */
+  /** Steps in the stage, each with fresh rollouts. */
   readonly steps: number;
   /** Prompts per step, over all workers. */
   readonly prompts: number;
   readonly timerpo: AdvantageOptions['timerpo'] &
     SimilarityOptions & {
-      /** Steps between measurements of the gold response's similarity; 0: never. */
+      /** Steps between measurements of the gold response's similarity to the trace; 0: never. */
       readonly gatesEvery: number;
     };
   readonly distillation: DistillationOptions;
-  /** Rounds in which groups of equal rewards are replaced. */
+  /** Maximum rounds of replacing groups of equal rewards (DAPO's dynamic sampling). */
   readonly resample: number;
-  /** Mini-batches of an epoch, one update each; divides `prompts`. */
+  /** Mini-batches per epoch, one update each; a divisor of `prompts`. */
   readonly miniBatches: number;
   /** Epochs over the rollouts of a step. */
   readonly epochs: number;
-  /** Level of the probability ratio, in `RATIOS`. */
+  /** Name in `RATIOS`: level of the probability ratio. */
   readonly ratio: RatioLevel;
-  /** Mean of the loss, in `AGGREGATIONS`. */
+  /** Name in `AGGREGATIONS`: how the loss is averaged over an update. */
   readonly aggregation: Aggregation;
-  /** Place of the KL penalty. */
+  /** Term that carries the KL penalty. */
   readonly klIn: 'loss' | 'reward';
-  /** Share of the tokens, those of highest entropy, that have a policy gradient. */
+  /** Share of tokens, by highest entropy, that receive a policy gradient. */
   readonly topEntropy: number;
   readonly guards: GuardOptions;
   /** Steps between checkpoints. */
   readonly checkpointEvery: number;
-  /** Tokens that go through the policy at once in an update, padding included; default: `MICRO_BATCH_TOKENS`. */
+  /** Tokens per micro-batch, padding included. Default: `MICRO_BATCH_TOKENS`. */
   readonly tokens?: number;
 }
 
 export interface RlHooks {
   /** Called on rank 0 after every step. */
   readonly onStep: (metrics: RlMetrics) => void;
-  /** Called on every rank with the responses of its first prompt. */
+  /** Called on every rank with the responses to its first prompt. */
   readonly onCompletions: (completions: readonly Completion[]) => void;
   /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
   readonly save: (at: StageStart) => void;
-  /** Evaluation while it trains. */
+  /** Evaluation during training. */
   readonly validation?: Validation | undefined;
 }
 
-/** Warnings about a combination of options, one sentence each. */
+/** Returns warnings about combinations of options, one sentence each. */
 export function cautions(
   options: Pick<RlOptions, 'topP' | 'ratio' | 'aggregation' | 'kl' | 'klEstimator' | 'distillation'>,
 ): string[] {
@@ -142,35 +141,35 @@ export function cautions(
   if (topP !== 1) {
     out.push(
       `rl.topP is ${topP}: responses are sampled from the nucleus, but ratio, KL and entropy are of the full distribution, ` +
-        'so the gradient is biased; 1 is exact',
+        'so the gradient is biased; set rl.topP=1 for an exact gradient',
     );
   }
   if (ratio === 'sequence' && aggregation !== 'sequence_mean') {
-    out.push('rl.ratio is sequence: GSPO averages over responses; rl.aggregation: sequence_mean does');
+    out.push('rl.ratio is sequence: GSPO averages over responses; set rl.aggregation=sequence_mean to do so');
   }
   if (kl > 0 && klEstimator === 'k1') {
     out.push(
-      'rl.klEstimator is k1: its gradient is 0 in expectation, so that nothing holds the policy; k2 and k3 do',
+      'rl.klEstimator is k1: its gradient is 0 in expectation, so it does not keep the policy near the reference; k2 and k3 do',
     );
   }
   if (distillation.weight > 0) {
     out.push(
-      'rl.distillation: the teacher reads the expert trace in its prompt; a policy that was never taught to, as a small one, teaches ' +
-        'nonsense: watch the reward and the format of the first steps',
+      'rl.distillation: the teacher reads the expert trace in its prompt; a policy that never learnt to read one, such as a small ' +
+        'policy, is a harmful teacher: watch reward and format in the first steps',
     );
   }
   return out;
 }
 
-/** True for a group whose rewards are all equal: nothing can be learnt from them. */
+/** Returns true for a group whose rewards are all equal: it has no policy gradient from rewards. */
 const hasEqualRewards = ({ scores }: RolloutGroup): boolean => {
   const rewards = rewardsOf(scores);
   return rewards.every((reward) => reward === rewards[0]);
 };
 
 /**
- * Number of the example that takes the place of prompt `place` of a step in a round of resampling: those of all steps come first, so that
- * replacements leave them as they are. A function of the step alone, so that a resumed run asks the same.
+ * Returns the index of the example that replaces prompt `place` of a step in a round of resampling. Replacements come after the examples
+ * of all steps, so they do not shift them. The index depends on the step alone, so a resumed run draws the same examples.
  */
 export function replacement(
   { steps, prompts, resample }: Pick<RlOptions, 'steps' | 'prompts' | 'resample'>,
@@ -182,8 +181,8 @@ export function replacement(
 }
 
 /**
- * Runs from `start`, before which the steps of `history` were, and returns the number of steps that are done. `reference` is the policy that the
- * stage began with: of the KL penalty, and the teacher where that is the initial one; null where neither is wanted. Collective.
+ * Trains from `start` and returns the number of completed steps. `history` holds the metrics of the steps before `start`. `reference` is the
+ * policy at the beginning of the stage: reference of the KL penalty and initial teacher; null where neither is used. Collective.
  */
 export async function rl(
   learner: Learner,
@@ -199,9 +198,9 @@ export async function rl(
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
   const grounded = readsTraces(options);
-  // Sampler and trainer compute the same in float32. In bfloat16 they round differently, so that the ratio of an update on
-  // policy would not be 1 with the sampler's log-probabilities: there the trainer's own are the old ones.
-  const rounded = policy.flat.dtype === 'bfloat16';
+  // In float32, sampler and trainer compute the same log-probabilities. In bfloat16 they round differently, and the sampler's would give
+  // a ratio other than 1 on policy: there the trainer's own log-probabilities are the old ones.
+  const trainerIsOld = policy.flat.dtype === 'bfloat16';
   const penalised = options.kl > 0 ? reference : null;
   const { distillation } = options;
   const current = distillation.teacher === 'current' ? policy : reference;
@@ -210,10 +209,10 @@ export async function rl(
     throw new TimeseerError('rl: the initial teacher of rl.distillation is the reference, and there is none');
   }
   const updates = options.epochs * options.miniBatches;
-  // What the loss holds the policy to; a divergence in the reward is taken from it beforehand.
-  const holding = options.klIn === 'loss' ? penalised : null;
+  // With klIn 'reward' the divergence is part of the reward, not of the loss.
+  const lossReference = options.klIn === 'loss' ? penalised : null;
   const { nonFinite } = options.guards;
-  const watched = [...history];
+  const pastSteps = [...history];
   let { skippedInARow } = start;
 
   for (let step = start.step; step < options.steps; step++) {
@@ -223,45 +222,53 @@ export async function rl(
     }
     const learningRate = cosineSchedule(step, options.steps, options);
     const meter = new StepMeter(step + 1, learningRate, Object.keys(task.weights), task.hosted);
-    // 1. prompts
+    // 1. prompts [P]
     const [from, to] = workers.shard(options.prompts);
-    const numbers = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
-    const examples = numbers.map((index) => task.example(index));
+    const indices = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
+    const examples = indices.map((index) => task.example(index));
     const prompts = await promptsOf(examples);
     meter.lap('data');
     if (step === start.step && engine.info.device !== 'cpu')
       rehearse(prompts, await teacherPromptsOf(examples));
-    // 2. and 3. responses and their scores
-    const asked = { ...options, seed, hidden: grounded };
-    const first = await startRollout(policy, examples, prompts, numbers, task, asked);
+    // 2. and 3. rollouts [P][G] and their scores
+    const rolloutOptions = { ...options, seed, hidden: grounded };
+    const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions);
     meter.lap('rollout');
-    // A reward that takes its time does so while traces are compared, unless which groups remain depends on it.
-    const waits = task.hosted === true && options.resample === 0;
-    const similar = waits ? compare(first.groups, step, meter) : null;
-    const groups = await first.scored();
+    // A slow (hosted) reward is computed during the transport, unless resampling needs the scores first.
+    const overlaps = task.hosted === true && options.resample === 0;
+    const early = overlaps ? compare(sampling.groups, step, meter) : null;
+    const groups = await sampling.scored();
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
     for (let round = 1; round <= options.resample; round++) {
       const places = groups.flatMap((group, i) => (hasEqualRewards(group) ? [i] : []));
       if (places.length === 0) break;
-      const further = places.map((i) => replacement(options, step, round, from + i));
-      const others = further.map((index) => task.example(index));
-      const found = await rollout(policy, others, await promptsOf(others), further, task.score, asked);
+      const newIndices = places.map((i) => replacement(options, step, round, from + i));
+      const newExamples = newIndices.map((index) => task.example(index));
+      const newPrompts = await promptsOf(newExamples);
+      const newGroups = await rollout(
+        policy,
+        newExamples,
+        newPrompts,
+        newIndices,
+        task.score,
+        rolloutOptions,
+      );
       meter.resampled(places.length);
       places.forEach((i, k) => {
-        groups[i] = found[k]!;
-        numbers[i] = further[k]!;
+        groups[i] = newGroups[k]!;
+        indices[i] = newIndices[k]!;
       });
       meter.lap('rollout');
     }
-    // 4. and 5. similarity to the expert traces
-    const compared = waits ? similar : compare(groups, step, meter);
+    // 4. and 5. similarity to the expert traces [P·G]
+    const compared = overlaps ? early : compare(groups, step, meter);
     if (compared !== null) meter.similarity(groups, compared);
     meter.lap('transport');
     const teacherPrompts = await teacherPromptsOf(groups.map(({ example }) => example));
     meter.lap('data');
-    // 6. advantages
+    // 6. advantages [P][G]; groups of advantage 0 are skipped
     const penalties =
       options.klIn === 'reward' && penalised !== null ? klPenalties(groups, penalised, meter) : null;
     const records = groups.map(({ example, responses, scores }, p) => ({
@@ -281,9 +288,9 @@ export async function rl(
       const teacherPrompt = teacherPrompts[p] ?? null;
       return splitGroup({ index: from + p, prompt, teacherPrompt, responses, advantage }, options.tokens);
     });
-    // 7. log-probabilities of the reference, and old ones
-    const referenceLogProbs = holding === null ? null : groupLogProbs(holding, kept, options);
-    const oldLogProbs = rounded && updates > 1 ? groupLogProbs(policy, kept, options) : null;
+    // 7. reference and old log-probabilities, [T] per response
+    const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
+    const oldLogProbs = trainerIsOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
     const entropies = options.topEntropy < 1 ? groupLogProbs(policy, kept, options, 'entropy') : null;
     const training = kept.map(
       (group, i): TrainingGroup => ({
@@ -293,18 +300,18 @@ export async function rl(
         entropies: entropies?.[i] ?? null,
       }),
     );
-    const least =
+    const minEntropy =
       entropies === null
         ? -Infinity
         : entropyThreshold(workers.gather(concatenate(entropies)), options.topEntropy);
     meter.lap('reference');
-    // 8. and 9. loss and updates
+    // 8. and 9. loss, gradient, update
     for (let epoch = 0; epoch < options.epochs; epoch++) {
       for (let mini = 0; mini < options.miniBatches; mini++) {
-        const chosen = training.filter(({ index }) => index % options.miniBatches === mini);
+        const miniBatch = training.filter(({ index }) => index % options.miniBatches === mini);
         const count = { tokens: 0, responses: 0 };
-        for (const microBatch of groupMicroBatches(chosen, options.tokens)) {
-          count.tokens += accumulate(microBatch, meter, least);
+        for (const microBatch of groupMicroBatches(miniBatch, options.tokens)) {
+          count.tokens += accumulate(microBatch, meter, minEntropy);
           for (const { responses } of microBatch) count.responses += responses.length;
         }
         const [tokens, responses] = workers.allReduce([count.tokens, count.responses]) as [number, number];
@@ -319,52 +326,56 @@ export async function rl(
     meter.lap('update');
     // 10. guards, log and checkpoint
     const metrics = meter.reduce(workers);
-    watched.push(metrics);
-    const alarms = alarmsOf(watched, options.guards);
+    pastSteps.push(metrics);
+    const alarms = alarmsOf(pastSteps, options.guards);
     if (workers.rank === 0) hooks.onStep({ ...metrics, guards: alarms.map(({ name }) => name) });
-    const [shown] = groups;
+    const [firstGroup] = groups;
     hooks.onCompletions(
-      shown === undefined
+      firstGroup === undefined
         ? []
-        : completionsOf(step + 1, numbers[0]!, shown, advantages[0]!, compared?.similarity),
+        : completionsOf(step + 1, indices[0]!, firstGroup, advantages[0]!, compared?.similarity),
     );
     if (nonFinite.reaction === 'stop') checkSkipped('rl', skippedInARow, nonFinite.limit, step + 1);
     checkAlarms(alarms, options.guards, step + 1);
-    // Before the checkpoint: what resumes from one finds all that was to be evaluated up to there.
+    // Before the checkpoint, so that a resumed run has every evaluation up to its step.
     hooks.validation?.take(step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < options.steps) save(step + 1);
   }
   save(options.steps);
   return options.steps;
 
+  /** Encodes the prompt of each example: [P]. */
   async function promptsOf(examples: readonly Example[]): Promise<EncodedPrompt[]> {
     const out = [];
-    for (const one of examples) out.push(encoder.encode(await task.picture(one), task.instruction(one)));
+    for (const example of examples) {
+      out.push(encoder.encode(await task.picture(example), task.instruction(example)));
+    }
     return out;
   }
 
-  /** Similarity of responses to the expert traces; null where none is read. */
+  /** Computes the similarity of responses to the expert traces; null for estimators that do not read traces. */
   function compare(groups: readonly SampledGroup[], step: number, meter: StepMeter): SimilarityResult | null {
     if (!grounded || groups.length === 0) return null;
     const { gatesEvery } = options.timerpo;
     const gated = gatesEvery > 0 && step % gatesEvery === 0;
     const anchors = anchorsOf(policy, task, groups, options.timerpo, gated);
     meter.lap('data');
-    const found = similarityTo(policy, groups, anchors, task.reasoning, options.timerpo, options.tokens);
+    const result = similarityTo(policy, groups, anchors, task.reasoning, options.timerpo, options.tokens);
     meter.lap('transport');
-    return found;
+    return result;
   }
 
-  /** The same with the expert trace, for the teacher of self-distillation; none without one. */
+  /** Encodes prompts with the expert trace, for the teacher of self-distillation; empty without a teacher. */
   async function teacherPromptsOf(examples: readonly Example[]): Promise<EncodedPrompt[]> {
     const out: EncodedPrompt[] = [];
-    for (const one of teacher === null ? [] : examples) {
-      out.push(encoder.encode(await task.picture(one), task.teacherInstruction(one, task.trace(one))));
+    for (const example of teacher === null ? [] : examples) {
+      const instruction = task.teacherInstruction(example, task.trace(example));
+      out.push(encoder.encode(await task.picture(example), instruction));
     }
     return out;
   }
 
-  /** β · Σ_t KL_t of each response, which its reward is lessened by (`rl.klIn: reward`): [P][G]. */
+  /** Computes β · Σ_t KL_t of each response, subtracted from its reward (`rl.klIn: reward`): [P][G]. */
   function klPenalties(groups: readonly RolloutGroup[], scorer: Scorer, meter: StepMeter): number[][] {
     const pieces = groups.flatMap(({ prompt, responses }, index) =>
       splitGroup(
@@ -373,42 +384,48 @@ export async function rl(
       ),
     );
     const references = groupLogProbs(scorer, pieces, options);
-    const own = rounded
+    const current = trainerIsOld
       ? groupLogProbs(policy, pieces, options)
       : pieces.map(({ responses }) => concatenate(responses.map(({ logProbs }) => logProbs)));
     const out: number[][] = groups.map(() => []);
     pieces.forEach(({ index, responses }, i) => {
       let at = 0;
       for (const { ids } of responses) {
-        const [log, base] = [own[i]!, references[i]!].map((all) => all.subarray(at, at + ids.length));
-        out[index]!.push(options.kl * klSum(options.klEstimator, log!, base!));
-        meter.divergence(klSum('k3', log!, base!), ids.length);
-        at += ids.length;
+        const end = at + ids.length;
+        const logProbs = current[i]!.subarray(at, end); // [T]
+        const referenceLogProbs = references[i]!.subarray(at, end); // [T]
+        out[index]!.push(options.kl * klSum(options.klEstimator, logProbs, referenceLogProbs));
+        meter.divergence(klSum('k3', logProbs, referenceLogProbs), ids.length);
+        at = end;
       }
     });
     return out;
   }
 
   /**
-   * Adds the gradient of the loss over a micro-batch; returns its number of tokens. Those of an entropy below `least` have no policy
-   * gradient.
+   * Adds the gradient of the loss over a micro-batch and returns its number of tokens K. Tokens of an entropy below `minEntropy` have no
+   * policy gradient.
    */
-  function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, least: number): number {
+  function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): number {
     const responses = microBatch.flatMap((group) => group.responses);
     const sampled = concatenate(responses.map(({ logProbs }) => logProbs)); // [K]
-    // Null: the log-probabilities of this very forward pass.
-    const own = rounded && updates > 1 ? concatenate(microBatch.map((one) => one.oldLogProbs!)) : null; // [K]
-    const old = rounded ? own : sampled; // [K]
-    const base = holding === null ? null : concatenate(microBatch.map((one) => one.referenceLogProbs!)); // [K]
+    // Null: the log-probabilities of the training forward pass itself, detached (on policy, ratio 1).
+    const recomputed =
+      trainerIsOld && updates > 1 ? concatenate(microBatch.map((group) => group.oldLogProbs!)) : null; // [K]
+    const old = trainerIsOld ? recomputed : sampled; // [K]
+    const ofReference =
+      lossReference === null ? null : concatenate(microBatch.map((group) => group.referenceLogProbs!)); // [K]
     const perResponse = microBatch.flatMap(({ advantage }) => advantage); // [B]
     const lengths = responses.map(({ ids }) => ids.length); // [B]
     const weight = AGGREGATIONS[options.aggregation].weights?.(lengths) ?? null; // [K]
     const active =
-      least === -Infinity
+      minEntropy === -Infinity
         ? null
-        : concatenate(microBatch.map(({ entropies }) => entropies!)).map((value) => (value >= least ? 1 : 0)); // [K]
+        : concatenate(microBatch.map(({ entropies }) => entropies!)).map((value) =>
+            value >= minEntropy ? 1 : 0,
+          ); // [K]
     engine.scope(() => {
-      const told = teacher === null ? null : tokensOfTeacher(teacher, microBatch);
+      const taught = teacher === null ? null : teacherStates(teacher, microBatch);
       const tape = learner.tape();
       const { states, targets, owner } = responseStates(
         policy,
@@ -422,7 +439,7 @@ export async function rl(
       const logRatio = old === null ? null : levelLogRatio(old, { states, targets }, lengths); // [K]
       const { temperature } = options;
       const lossOf: TokenLoss = (logProb, entropy, first, last, vocabulary) => {
-        const given = (values: Float32Array | null) =>
+        const chunk = (values: Float32Array | null) =>
           values === null ? null : engine.tensor(values.subarray(first, last), [last - first]);
         meter.samplerGap(engine.floats(logProb), sampled.subarray(first, last));
         const result = policyLoss(
@@ -430,35 +447,35 @@ export async function rl(
           {
             logProb,
             entropy: entropy!,
-            oldLogProb: given(old) ?? engine.detach(logProb),
-            referenceLogProb: given(base) ?? engine.detach(logProb),
-            advantage: given(advantage)!,
-            logRatio: given(logRatio),
-            weight: given(weight),
-            active: given(active),
+            oldLogProb: chunk(old) ?? engine.detach(logProb),
+            referenceLogProb: chunk(ofReference) ?? engine.detach(logProb),
+            advantage: chunk(advantage)!,
+            logRatio: chunk(logRatio),
+            weight: chunk(weight),
+            active: chunk(active),
           },
-          { ...options, kl: base === null ? 0 : options.kl },
+          { ...options, kl: ofReference === null ? 0 : options.kl },
         );
-        if (base !== null) meter.divergence(result.kl, last - first);
-        if (told === null) {
+        if (ofReference !== null) meter.divergence(result.kl, last - first);
+        if (taught === null) {
           meter.loss(engine.item(result.loss), result, last - first);
           return result.loss;
         }
-        const own = { logProb, vocabulary };
+        const student = { logProb, vocabulary };
+        const range = [first, last] as const;
         const { cost, value } = divergenceTo(
           engine,
-          told,
-          own,
-          [first, last],
+          taught,
+          student,
+          range,
           { temperature, mask },
           distillation,
-        );
-        const weights = given(weight);
-        const weighted = (values: Tensor): Tensor =>
-          engine.mul(
-            engine.sum(weights === null ? values : engine.mul(values, weights)),
-            distillation.weight,
-          );
+        ); // [k]
+        const weights = chunk(weight); // [k]
+        const weighted = (values: Tensor): Tensor => {
+          const sum = engine.sum(weights === null ? values : engine.mul(values, weights)); // []
+          return engine.mul(sum, distillation.weight); // []
+        };
         meter.distillation(engine.item(engine.sum(value)));
         meter.loss(engine.item(result.loss) + engine.item(weighted(value)), result, last - first);
         return engine.add(result.loss, weighted(cost));
@@ -468,29 +485,33 @@ export async function rl(
     return sampled.length;
   }
 
-  /** Log-ratios [K] of the chosen level, of responses of these lengths; null at that of the token. */
+  /** Computes log-ratios [K] at the level of `rl.ratio`; null at token level, which the loss computes itself. */
   function levelLogRatio(
     old: Float32Array,
-    given: Pick<ResponseStates, 'states' | 'targets'>,
+    predictions: Pick<ResponseStates, 'states' | 'targets'>,
     lengths: readonly number[],
   ): Float32Array | null {
     const { logRatio: levelOf } = RATIOS[options.ratio];
     if (levelOf === null) return null;
-    const logRatio = tokenValues(policy, given, options.temperature).map((value, k) => value - old[k]!); // [K]
-    return levelOf(logRatio, lengths, options);
+    const logProbs = tokenValues(policy, predictions, options.temperature); // [K]
+    return levelOf(
+      logProbs.map((value, k) => value - old[k]!),
+      lengths,
+      options,
+    );
   }
 
-  /** What the teacher, which is shown the expert traces, has of the tokens of a micro-batch; without gradient. */
-  function tokensOfTeacher(of: Scorer, microBatch: readonly TrainingGroup[]): Teacher {
+  /** Computes the teacher's states for the tokens of a micro-batch, behind prompts with the expert trace; without gradient. */
+  function teacherStates(scorer: Scorer, microBatch: readonly TrainingGroup[]): Teacher {
     const prompts = microBatch.map(({ teacherPrompt }) => teacherPrompt!);
     const ids = microBatch.flatMap((group) => group.responses.map((response) => response.ids));
     return engine.scope(() => {
-      const { states, targets } = engine.noGrad(() => responseStates(of, prompts, ids));
-      return { states, targets, head: of.weights.head };
+      const { states, targets } = engine.noGrad(() => responseStates(scorer, prompts, ids)); // [K, D]
+      return { states, targets, head: scorer.weights.head };
     });
   }
 
-  /** The most that a micro-batch can need, before anything is learnt: memory that is too small shows here. */
+  /** Runs the largest possible micro-batch and drops its gradient, so that an out-of-memory happens before any training. */
   function rehearse(prompts: readonly EncodedPrompt[], teacherPrompts: readonly EncodedPrompt[]): void {
     const ids = new Int32Array(options.maxTokens).fill(policy.dims.special.end);
     const longest: Sampled = {
@@ -501,14 +522,8 @@ export async function rl(
     const groups = prompts.flatMap((prompt, index) =>
       splitGroup(
         {
-          ...{
-            index,
-            prompt,
-            teacherPrompt: teacherPrompts[index] ?? null,
-            referenceLogProbs: zeros,
-            oldLogProbs: zeros,
-            entropies: zeros,
-          },
+          ...{ index, prompt, teacherPrompt: teacherPrompts[index] ?? null },
+          ...{ referenceLogProbs: zeros, oldLogProbs: zeros, entropies: zeros },
           responses: Array.from({ length: options.group }, () => longest),
           advantage: new Array<number>(options.group).fill(1),
         },

@@ -1,4 +1,4 @@
-/** Rollouts: what the policy answers, kept with everything that a step needs of it. */
+/** Rollouts: sampled responses with log-probabilities and hidden states, and their scores. */
 
 import type { Example, Score } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -13,11 +13,11 @@ export interface RolloutOptions {
   readonly topP: number;
   readonly maxTokens: number;
   readonly seed: number;
-  /** Keep hidden states for the transport. */
+  /** True keeps hidden states, for the transport. */
   readonly hidden: boolean;
-  /** Most responses sampled side by side; 256 when absent. */
+  /** Maximum responses decoded in one batch. Default: 256. */
   readonly rows?: number;
-  /** How the sampling is cut up; the device's usual way when absent. */
+  /** Batching of the decoder. Default: that of the device. */
   readonly schedule?: Partial<GenerateSchedule>;
 }
 
@@ -28,76 +28,76 @@ export interface SampledGroup {
   readonly responses: readonly Sampled[]; // [G]
 }
 
-/** The same with their scores. */
+/** Sampled group with the scores of its responses. */
 export interface RolloutGroup extends SampledGroup {
-  /** Null: a response without a reward, to which no part of it applies. */
+  /** Null for a response to which no reward part applies. */
   readonly scores: readonly (Score | null)[]; // [G]
 }
 
-/** Responses whose scores may still be under way. */
+/** Responses whose scores may still be pending. */
 export interface Rollout {
   readonly groups: readonly SampledGroup[];
-  /** The groups with their scores. @throws as the reward does */
+  /** Waits for the scores. @throws RewardError and other errors of the reward */
   readonly scored: () => Promise<RolloutGroup[]>;
 }
 
 /**
- * Samples G responses to each prompt and begins to score them: all at the end, or each as it comes where the reward is `hosted`. The
- * examples' `numbers` key the random streams, so that a response depends on its example and not on the rank or batch it was sampled in.
+ * Samples G responses to each prompt and starts to score them: all at the end, or each on arrival where the reward is `hosted`. The
+ * examples' `indices` key the random streams, so a response depends on its example and not on its rank or batch.
  */
 export async function startRollout(
   policy: Policy,
   examples: readonly Example[],
   prompts: readonly EncodedPrompt[],
-  numbers: readonly number[],
+  indices: readonly number[],
   { score, hosted = false }: Pick<Task, 'score' | 'hosted'>,
   options: RolloutOptions,
 ): Promise<Rollout> {
-  const { group, temperature, topP, maxTokens, seed, hidden, rows, schedule } = options;
-  const begun = prompts.map(() => new Map<number, ReturnType<Task['score']>>());
-  const begin = ({ prompt, sample, text }: Sampled): void => {
-    if (begun[prompt]!.has(sample)) return;
-    const found = score(text, examples[prompt]!);
-    // Waited for later; until then a failure is not an unhandled one.
-    if (found instanceof Promise) found.catch(() => undefined);
-    begun[prompt]!.set(sample, found);
+  const { group: size, temperature, topP, maxTokens, seed, hidden, rows, schedule } = options;
+  const pending = prompts.map(() => new Map<number, ReturnType<Task['score']>>());
+  const startScore = ({ prompt, sample, text }: Sampled): void => {
+    if (pending[prompt]!.has(sample)) return;
+    const result = score(text, examples[prompt]!);
+    // `scored` awaits it later; until then a rejection must not count as unhandled.
+    if (result instanceof Promise) result.catch(() => undefined);
+    pending[prompt]!.set(sample, result);
   };
-  const asked = {
-    samples: group,
+  const generateOptions = {
+    samples: size,
     temperature,
     topP,
     maxTokens,
     seed,
     stream: 'rollout',
-    examples: numbers,
+    examples: indices,
     hidden,
     ...(rows === undefined ? {} : { maxRows: rows }),
-    ...(hosted ? { onResponse: begin } : {}),
+    ...(hosted ? { onResponse: startScore } : {}),
   };
-  const sampled = await generate(policy, prompts, asked, schedule);
+  const sampled = await generate(policy, prompts, generateOptions, schedule);
   const groups = prompts.map((prompt, p) => {
-    const responses = sampled.filter((one) => one.prompt === p).sort((a, b) => a.sample - b.sample);
-    responses.forEach(begin);
+    const responses = sampled.filter((response) => response.prompt === p).sort((a, b) => a.sample - b.sample);
+    responses.forEach(startScore);
     return { example: examples[p]!, prompt, responses };
   });
   const scored = (): Promise<RolloutGroup[]> =>
     Promise.all(
-      groups.map(async (one, p) => ({
-        ...one,
-        scores: await Promise.all(one.responses.map(({ sample }) => begun[p]!.get(sample)!)),
+      groups.map(async (group, p) => ({
+        ...group,
+        scores: await Promise.all(group.responses.map(({ sample }) => pending[p]!.get(sample)!)),
       })),
     );
   return { groups, scored };
 }
 
-/** The same, waiting for the scores. */
+/** Samples G responses to each prompt and waits for their scores. */
 export async function rollout(
   policy: Policy,
   examples: readonly Example[],
   prompts: readonly EncodedPrompt[],
-  numbers: readonly number[],
+  indices: readonly number[],
   score: Task['score'],
   options: RolloutOptions,
 ): Promise<RolloutGroup[]> {
-  return (await startRollout(policy, examples, prompts, numbers, { score }, options)).scored();
+  return (await startRollout(policy, examples, prompts, indices, { score }, options)).scored();
 }

@@ -4,10 +4,9 @@
  *
  *   1. take the next examples of the task        4. forward, −Σ log π(trace | picture, instruction)
  *   2. draw their pictures, write their traces   5. backward
- *   3. collate prompt and response               6. reduce over ranks, clip, AdamW
+ *   3. collate prompts and responses             6. reduce over ranks, clip, AdamW
  *
- * Generated examples are made fresh and seen once; a data set is gone through in epochs. The stage ends after a number of
- * samples.
+ * Generated examples are fresh and seen once; a data set is traversed in epochs. The stage ends after `samples` examples.
  */
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -27,7 +26,7 @@ export interface SftOptions extends LearningRateOptions {
   readonly batch: number;
   /** Steps between checkpoints. */
   readonly checkpointEvery: number;
-  /** Tokens that go through the policy at once, padding included; `MICRO_BATCH_TOKENS` when absent. */
+  /** Tokens per micro-batch, padding included. Default: `MICRO_BATCH_TOKENS`. */
   readonly tokens?: number;
 }
 
@@ -36,18 +35,19 @@ export interface SftHooks {
   readonly onStep: (metrics: SftMetrics) => void;
   /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
   readonly save: (at: StageStart) => void;
-  /** Evaluation while it trains. */
+  /** Evaluation during training. */
   readonly validation?: Validation | undefined;
 }
 
-/** Updates in a row without a finite gradient after which the run stops. */
+/** Number of consecutive updates without a finite gradient that stops the run. */
 const SKIP_LIMIT = 20;
 
+/** Returns the number of steps of a stage. */
 export function sftSteps(options: Pick<SftOptions, 'samples' | 'batch'>): number {
   return Math.ceil(options.samples / options.batch);
 }
 
-/** Runs from `start` (the beginning, or a checkpoint) and returns the number of steps that are done. Collective. */
+/** Trains from `start` (the beginning or a checkpoint) and returns the number of completed steps. Collective. */
 export async function sft(
   learner: Learner,
   task: Task,
@@ -82,15 +82,15 @@ export async function sft(
     const padding = new PaddingMeter();
     let loss = 0;
     let tokens = 0;
-    for (const microBatch of microBatches(batch, (one) => [lengthOf(one)], options.tokens)) {
-      const done = accumulate(microBatch, padding);
-      loss += done.loss;
-      tokens += done.tokens;
+    for (const microBatch of microBatches(batch, extentsOf, options.tokens)) {
+      const sums = accumulate(microBatch, padding);
+      loss += sums.loss;
+      tokens += sums.tokens;
     }
     const differentiated = performance.now();
     // 6. reduce, clip, update
     const sums = workers.allReduce([loss, tokens, padding.tokens, padding.places]);
-    const [lossSum, tokenSum, filled, places] = sums as [number, number, number, number];
+    const [lossSum, tokenSum, filled, positions] = sums as [number, number, number, number];
     const learningRate = cosineSchedule(step, total, options);
     const report = learner.update(tokenSum, learningRate);
     skippedInARow = report.skipped ? skippedInARow + 1 : 0;
@@ -102,7 +102,7 @@ export async function sft(
         learningRate,
         gradNorm: report.gradNorm,
         tokens: tokenSum,
-        padding: 1 - filled / places,
+        padding: 1 - filled / positions,
         skipped: step + 1 - learner.optimizer.steps,
         ms: {
           data: drawn - began,
@@ -112,14 +112,14 @@ export async function sft(
       });
     }
     checkSkipped('sft', skippedInARow, SKIP_LIMIT, step + 1);
-    // Before the checkpoint: what resumes from one finds all that was to be evaluated up to there.
+    // Before the checkpoint, so that a resumed run has every evaluation up to its step.
     hooks.validation?.take(step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < total) save(step + 1);
   }
   save(total);
   return total;
 
-  /** Adds the gradient of the loss over some examples. */
+  /** Adds the gradient of the loss over a micro-batch; returns the summed loss and its number of tokens K. */
   function accumulate(
     microBatch: readonly Demonstration[],
     padding?: PaddingMeter,
@@ -137,7 +137,7 @@ export async function sft(
         ...(tape === undefined ? {} : { tape }),
       }); // [K, D]
       const sumOf = (logProb: Tensor): Tensor => {
-        const sum = supervisedLoss(engine, logProb); // []
+        const sum = supervisedLoss(engine, logProb); // [k] → []
         loss += engine.item(sum);
         return sum;
       };
@@ -146,12 +146,12 @@ export async function sft(
     return { loss, tokens: targets.length };
   }
 
-  /** The most that a micro-batch of such examples can need, before anything is learnt: memory that is too small shows here. */
+  /** Runs the largest micro-batch and drops its gradient, so that an out-of-memory happens before any training. */
   function rehearse(batch: readonly Demonstration[]): void {
     const [longest] = [...batch].sort((a, b) => lengthOf(b) - lengthOf(a));
     if (longest === undefined) return;
     const copies = Array.from(batch, () => longest);
-    accumulate(microBatches(copies, (one) => [lengthOf(one)], options.tokens)[0]!);
+    accumulate(microBatches(copies, extentsOf, options.tokens)[0]!);
     learner.zeroGrad();
   }
 
@@ -160,10 +160,11 @@ export async function sft(
   }
 }
 
-/** A prompt with the expert trace that answers it. */
+/** Prompt with the expert trace as its response. */
 interface Demonstration {
   readonly prompt: EncodedPrompt;
   readonly response: Int32Array;
 }
 
 const lengthOf = ({ prompt, response }: Demonstration): number => prompt.ids.length + response.length - 1;
+const extentsOf = (demonstration: Demonstration): readonly number[] => [lengthOf(demonstration)];

@@ -1,47 +1,46 @@
-/** What training needs to know of a task, and how an example of it becomes an encoded prompt. */
-
+/** The task as training sees it, and the encoding of its examples as prompts. */
 import type { Example, Picture, Score } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { Prompting } from '../policy/policy.ts';
 
-/** The caller composes it; training imports no data set and no reward. */
+/** Examples with prompts, expert traces and rewards. The caller composes it; training imports no data set and no reward. */
 export interface Task {
   readonly name: string;
-  /** Weights of the parts that scores may have, by name. */
+  /** Weights of the reward parts, by name. */
   readonly weights: Readonly<Record<string, number>>;
-  /** Training example number `index`: a pure function, so that runs repeat and resume. */
+  /** Returns training example `index`: a pure function, so that runs repeat and resume. */
   example(index: number): Example;
-  /** What the policy sees of it; null where it reads numbers in the instruction instead. */
+  /** Draws the plot; null where the instruction holds the series as numbers instead. */
   picture(example: Example): Picture | null | Promise<Picture | null>;
-  /** What the policy is asked; must not depend on the labels. */
+  /** Writes the instruction; it must not depend on the labels. */
   instruction(example: Example): string;
-  /** The expert trace with the gold answer: target of supervision, anchor of the transport. Training split only. */
+  /** Writes the expert trace with the gold answer: SFT target and transport anchor. Training split only. */
   trace(example: Example): string;
-  /** What a teacher is asked that is shown the expert trace (`trace`) beside the question. Training split only. */
+  /** Writes the instruction of a teacher that reads the expert trace beside the question. Training split only. */
   teacherInstruction(example: Example, trace: string): string;
-  /** Reasoning of the same style that is the same for every example: it depends on no series and no label, and answers nothing. */
+  /** One text in the style of the traces for all examples: it depends on no series and no label, and gives no answer. */
   readonly genericTrace: string;
-  /** Where the reasoning of a response or a trace stands, in characters; null where it is not found. */
+  /** Finds the reasoning in a response or trace: character range, or null without one. */
   reasoning(text: string): readonly [start: number, end: number] | null;
-  /** Null: no part of the reward applies to the response, which therefore has none. May take its time. */
+  /** Scores a response; null where no reward part applies. */
   score(response: string, example: Example): Score | null | Promise<Score | null>;
   /**
-   * Whether scores come from elsewhere and take their time: responses are then scored while others are sampled. Such scores may have
-   * parts that `weights` does not name, which are logged alone. False when absent.
+   * True where scores are slow, from a Worker or an endpoint: responses are then scored while others are sampled. Such scores may have
+   * parts that `weights` does not name; those are only logged. Default: false.
    */
   readonly hosted?: boolean;
-  /** How much of the series the response and the gold answer mark; null where answers mark nothing, or it cannot be read. */
+  /** Measures the share of the series that response and gold answer mark; null where the answer kind marks nothing, or parsing fails. */
   marked(response: string, example: Example): MarkedShare | null;
 }
 
-/** Shares, in [0, 1], of the points of a series, or of its channels where channels are what answers mark. */
+/** Shares in [0, 1] of the points of a series, or of its channels where answers name channels. */
 export interface MarkedShare {
   readonly predicted: number;
   readonly gold: number;
 }
 
-/** A solved example that stands before the question. */
+/** Solved example shown before the question (few-shot). */
 export interface Shot {
   readonly picture: Picture | null;
   readonly instruction: string;
@@ -50,7 +49,12 @@ export interface Shot {
 
 const CACHE_LIMIT = 256;
 
-/** Encodes prompts of one policy; few instructions recur over and over, so their chat text is kept. */
+const userTurn = (hasPicture: boolean, instruction: string): Message => ({
+  role: 'user',
+  content: [...(hasPicture ? [{ type: 'image' } as const] : []), { type: 'text', text: instruction }],
+});
+
+/** Encodes prompts for one policy; caches the chat text of recurring instructions. */
 export class PromptEncoder {
   readonly #policy: Prompting;
   readonly #texts = new Map<string, string>();
@@ -60,31 +64,25 @@ export class PromptEncoder {
   }
 
   /**
-   * One user turn: the picture, then the instruction; the instruction alone where there is no picture. Before it each shot as a turn
-   * of the same form with its response.
+   * Encodes one user turn: the picture, if any, then the instruction. Each shot precedes it as a turn of the same form with its response.
    */
   encode(picture: Picture | null, instruction: string, shots: readonly Shot[] = []): EncodedPrompt {
     const { chat } = this.#policy;
-    const words = { type: 'text', text: instruction } as const;
     if (shots.length > 0) {
-      const asked = [...shots, { picture, instruction }];
-      const messages = asked.flatMap((turn, i): Message[] => {
-        const text = { type: 'text', text: turn.instruction } as const;
-        const content = turn.picture === null ? [text] : [{ type: 'image' } as const, text];
-        const answered = shots[i];
-        const user: Message = { role: 'user', content };
-        return answered === undefined ? [user] : [user, { role: 'assistant', content: answered.response }];
+      const turns = [...shots, { picture, instruction }];
+      const messages = turns.flatMap((turn, i): Message[] => {
+        const user = userTurn(turn.picture !== null, turn.instruction);
+        const shot = shots[i];
+        return shot === undefined ? [user] : [user, { role: 'assistant', content: shot.response }];
       });
-      const pictures = asked.flatMap((turn) => turn.picture ?? []);
+      const pictures = turns.flatMap((turn) => turn.picture ?? []);
       return this.#policy.encodePrompt(chat.render(messages), pictures);
     }
-    // An instruction without a picture holds the numbers of one series, and does not recur.
-    if (picture === null) {
-      return this.#policy.encodePrompt(chat.render([{ role: 'user', content: [words] }]), []);
-    }
+    // An instruction without a picture holds the numbers of one series and does not recur.
+    if (picture === null) return this.#policy.encodePrompt(chat.render([userTurn(false, instruction)]), []);
     let text = this.#texts.get(instruction);
     if (text === undefined) {
-      text = chat.render([{ role: 'user', content: [{ type: 'image' }, words] }]);
+      text = chat.render([userTurn(true, instruction)]);
       if (this.#texts.size >= CACHE_LIMIT) this.#texts.clear();
       this.#texts.set(instruction, text);
     }

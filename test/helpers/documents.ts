@@ -10,7 +10,7 @@ import { FIGURE_NAMES, FIGURES } from '../../src/plot/presets.ts';
 import { recipeKeys } from '../../src/recipe/recipe.ts';
 import { ADVANTAGES } from '../../src/train/advantage.ts';
 import { DIVERGENCES } from '../../src/train/distillation.ts';
-import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../../src/train/policy-loss.ts';
+import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../../src/train/loss.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 

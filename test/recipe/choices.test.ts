@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { choiceHelp, choiceTable } from '../../src/ground/choice.ts';
 import { FIGURE_NAMES, FIGURES } from '../../src/plot/presets.ts';
 import { ADVANTAGES, type AdvantageEstimator, advantagesOf } from '../../src/train/advantage.ts';
-import { RATIOS } from '../../src/train/policy-loss.ts';
+import { RATIOS } from '../../src/train/loss.ts';
 import { documents, CHOICES as TABLES } from '../helpers/documents.ts';
 
 test.each(Object.entries(TABLES))('%s: schema, range and help come from its table', async (key, table) => {
@@ -38,6 +38,8 @@ describe('an estimator that is added to the table', () => {
 
   test('is in the schema, the help, the label and what it trains with', async () => {
     vi.resetModules();
+    // The process is shared: other files must not see the estimator.
+    onTestFinished(() => void vi.resetModules());
     const tables = await import('../../src/train/advantage.ts');
     Object.assign(tables.ADVANTAGES, { median });
     const { loadRecipe } = await import('../../src/recipe/config.ts');

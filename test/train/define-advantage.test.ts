@@ -2,14 +2,16 @@ import { describe, expect, test } from 'vitest';
 import { AdvantageError, ConfigError } from '../../src/ground/errors.ts';
 import {
   ADVANTAGES,
+  type AdvantageDefinition,
   type AdvantageOptions,
+  advantageOf,
   advantagesOf,
+  defineAdvantage,
   type GroupRecord,
   type Ranks,
   readsTraces,
   type SampledGroup,
 } from '../../src/train/advantage.ts';
-import { type AdvantageDefinition, advantageOf, defineAdvantage } from '../../src/train/define-advantage.ts';
 
 const OPTIONS: Omit<AdvantageOptions, 'advantage'> = {
   timerpo: { alpha: 0.3, projection: true, base: 'dr_grpo', scale: 'plain' },

@@ -7,8 +7,15 @@ import type { Layout } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import type { AdvantageName } from '../../src/train/advantage.ts';
-import { dryRun, type PlannedPolicy, WatchedLearner } from '../../src/train/dry-run.ts';
-import { ExampleReader, lengthsOf, plannedGroups, undominated } from '../../src/train/dry-run-examples.ts';
+import {
+  dryRun,
+  ExampleReader,
+  lengthsOf,
+  type PlannedPolicy,
+  plannedGroups,
+  undominated,
+  WatchedLearner,
+} from '../../src/train/dry-run.ts';
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';

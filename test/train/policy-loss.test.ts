@@ -15,7 +15,7 @@ import {
   policyLoss,
   type RatioLevel,
   sequenceLogRatio,
-} from '../../src/train/policy-loss.ts';
+} from '../../src/train/loss.ts';
 
 const engine = openTorch({ threads: 1 });
 

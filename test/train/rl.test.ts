@@ -387,7 +387,7 @@ describe('one step', () => {
   test('is said to be biased with a nucleus, and only then', () => {
     expect(cautions(RL)).toEqual([]);
     expect(cautions({ ...RL, topP: 0.9 })).toEqual([
-      expect.stringMatching(/^rl\.topP is 0\.9: .*biased; 1 is exact$/),
+      expect.stringMatching(/^rl\.topP is 0\.9: .*biased; set rl\.topP=1 for an exact gradient$/),
     ]);
   });
 
