@@ -7,11 +7,10 @@ import { HTTPException } from 'hono/http-exception';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
 import type { WorkerPool } from '../ground/worker-pool.ts';
-import { chatCompletion, chatStream } from './chat-answer.ts';
+import { chatCompletion, chatStream, type PolicyThread } from './chat-answer.ts';
 import type { ChatRequest } from './chat-request.ts';
 import type { ExplainRequest } from './explain-request.ts';
 import type { ExplainAnswer } from './explain-worker.ts';
-import type { PolicyThread } from './policy-thread.ts';
 import { answerOf, clientGone, invalid, type Outcome, type Refusal, Refused } from './refused.ts';
 
 export interface AppLimits {

@@ -1,8 +1,10 @@
 /** Completions in OpenAI's shapes: one object at the end, or a stream of server-sent events. */
-import { say } from '../ground/terminal.ts';
+import type { WorkerThread } from '../ground/worker-thread.ts';
 import type { CompletionEvent, CompletionJob } from './completions.ts';
-import type { PolicyThread } from './policy-thread.ts';
-import { clientGone, Refused } from './refused.ts';
+import { clientGone } from './refused.ts';
+
+/** Worker that holds the policy. */
+export type PolicyThread = WorkerThread<CompletionJob, undefined, CompletionEvent>;
 
 interface Head {
   readonly id: string;
@@ -10,53 +12,37 @@ interface Head {
   readonly model: string;
 }
 
-type Job = Omit<CompletionJob, 'id'>;
-
-function usageOf({ prompt }: Job, completion: number): object {
+function usageOf({ prompt }: CompletionJob, completion: number): object {
   const { length } = prompt.ids;
   return { prompt_tokens: length, completion_tokens: completion, total_tokens: length + completion };
 }
 
 /**
- * Generates, telling about it, until all samples have ended; returns the tokens that were sampled.
- * @throws Refused when the policy failed; the reason of the signal, which ends the decoding
+ * Generates until all samples have ended; returns the number of sampled tokens.
+ * @throws TimeseerError when the policy fails; the reason of the signal, which ends the decoding
  */
-function generate(
+async function generate(
   thread: PolicyThread,
-  job: Job,
+  job: CompletionJob,
   signal: AbortSignal,
-  tell: (event: Extract<CompletionEvent, { kind: 'text' | 'end' }>) => void,
+  onEvent: (event: CompletionEvent) => void,
 ): Promise<number> {
-  return new Promise((resolve, reject) => {
-    let [tokens, left] = [0, job.samples];
-    const finish = (settle: () => void): void => {
-      signal.removeEventListener('abort', abort);
-      stop();
-      settle();
-    };
-    const abort = (): void => finish(() => reject(signal.reason));
-    const stop = thread.complete(job, (event) => {
-      if (event.kind === 'failed') {
-        say(`error: ${event.message}`);
-        const message = 'the policy failed; the log of the service says why';
-        const error = { message, type: 'server_error', param: null, code: 'internal_error' } as const;
-        finish(() => reject(new Refused({ status: 500, error })));
-        return;
-      }
-      tell(event);
-      if (event.kind !== 'end') return;
-      tokens += event.tokens;
-      if (--left === 0) finish(() => resolve(tokens));
-    });
-    signal.addEventListener('abort', abort);
-    if (signal.aborted) abort();
+  let tokens = 0;
+  await thread.call(job, {
+    signal,
+    transfer: job.prompt.images.map(({ patches }) => patches.buffer as ArrayBuffer),
+    onPart: (event) => {
+      onEvent(event);
+      if (event.kind === 'end') tokens += event.tokens;
+    },
   });
+  return tokens;
 }
 
-/** The whole answer. */
+/** Returns the whole answer. */
 export async function chatCompletion(
   thread: PolicyThread,
-  job: Job,
+  job: CompletionJob,
   head: Head,
   signal: AbortSignal,
 ): Promise<object> {
@@ -79,12 +65,12 @@ export async function chatCompletion(
 }
 
 /**
- * The answer as it is sampled. An error after the beginning comes as an event of its own, behind which the stream ends.
- * @param within runs something with the signal that ends it
+ * Streams the answer while it is sampled. An error after the beginning comes as an event, and the stream ends behind it.
+ * @param within runs a body with the signal that ends it
  */
 export function chatStream(
   thread: PolicyThread,
-  job: Job,
+  job: CompletionJob,
   { usage, ...head }: Head & { readonly usage: boolean },
   within: (body: (signal: AbortSignal) => Promise<number>) => Promise<number>,
   refusalOf: (error: unknown) => { readonly error: object },

@@ -1,5 +1,6 @@
 /** Completions by the policy: requests that wait when a batch begins are decoded together; each receives its text as it is sampled. */
 import type { LocalPolicy } from '../answer/answerer.ts';
+import { TimeseerError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
 import { Row } from '../policy/generate.ts';
 import type { GenerationConfig } from '../policy/generation-config.ts';
@@ -7,59 +8,56 @@ import { TextStreamer, type Tokenizer } from '../policy/tokenizer.ts';
 import type { Completion } from './chat-request.ts';
 
 export interface CompletionJob extends Completion {
-  readonly id: number;
   readonly seed: number;
 }
 
-/** What is told about a job. Of each of its samples: texts in order, then its end. */
-export type CompletionEvent = { readonly id: number } & (
+/** Part of an answer. Each sample gets its text in order, then its end. */
+export type CompletionEvent =
   | { readonly kind: 'text'; readonly sample: number; readonly text: string }
   | {
       readonly kind: 'end';
       readonly sample: number;
-      /** `stop`: by an end token or before a text that ends it; `length`: it was cut off. */
+      /** `stop`: by an end token or before a stop text; `length`: it was cut off. */
       readonly reason: 'stop' | 'length';
-      /** Tokens that were sampled, the end token included. */
+      /** Number of sampled tokens, the end token included. */
       readonly tokens: number;
-    }
-  | { readonly kind: 'failed'; readonly message: string }
-);
+    };
 
-/** Lets text through up to the first of some texts, and holds back what may be the beginning of one. */
+/** Filter of streamed text: passes it up to the first stop text, and keeps back what may be the beginning of one. */
 export class StopTexts {
   readonly #stops: readonly string[];
-  #held = '';
+  #kept = '';
 
   constructor(stops: readonly string[]) {
     this.#stops = stops;
   }
 
-  /** What may be told, and whether one of the texts has come. */
+  /** Returns the text that can be sent, and true where a stop text has come. */
   push(text: string): { readonly text: string; readonly stopped: boolean } {
     if (this.#stops.length === 0) return { text, stopped: false };
-    const all = this.#held + text;
-    const found = this.#stops.map((stop) => all.indexOf(stop)).filter((at) => at >= 0);
-    if (found.length > 0) {
-      this.#held = '';
-      return { text: all.slice(0, Math.min(...found)), stopped: true };
+    const all = this.#kept + text;
+    const places = this.#stops.map((stop) => all.indexOf(stop)).filter((at) => at >= 0);
+    if (places.length > 0) {
+      this.#kept = '';
+      return { text: all.slice(0, Math.min(...places)), stopped: true };
     }
-    let held = 0;
+    let kept = 0;
     for (const stop of this.#stops) {
-      for (let n = Math.min(stop.length - 1, all.length); n > held; n--) {
-        if (all.endsWith(stop.slice(0, n))) held = n;
+      for (let n = Math.min(stop.length - 1, all.length); n > kept; n--) {
+        if (all.endsWith(stop.slice(0, n))) kept = n;
       }
     }
-    this.#held = all.slice(all.length - held);
-    return { text: all.slice(0, all.length - held), stopped: false };
+    this.#kept = all.slice(all.length - kept);
+    return { text: all.slice(0, all.length - kept), stopped: false };
   }
 
-  /** What was held back. */
+  /** Returns the text that was kept back. */
   end(): string {
-    return this.#held;
+    return this.#kept;
   }
 }
 
-/** One answer as it comes. */
+/** Text of one sample while it is decoded. */
 class Answer {
   readonly #streamer: TextStreamer;
   readonly #stops: StopTexts;
@@ -71,7 +69,7 @@ class Answer {
     this.#stops = new StopTexts(stops);
   }
 
-  /** Takes tokens: the text that is complete with them, and how the answer ends if it does. */
+  /** Adds tokens; returns the text that they complete, and the reason of the end where they end the answer. */
   push(
     ids: Int32Array,
     endTokens: ReadonlySet<number>,
@@ -82,12 +80,12 @@ class Answer {
       this.#tokens++;
       const last = endTokens.has(id) || this.#tokens === maxTokens;
       const piece = endTokens.has(id) ? '' : this.#streamer.push(id);
-      const told = this.#stops.push(last ? piece + this.#streamer.end() : piece);
-      text += told.text;
-      if (!last && !told.stopped) continue;
+      const passed = this.#stops.push(last ? piece + this.#streamer.end() : piece);
+      text += passed.text;
+      if (!last && !passed.stopped) continue;
       this.ended = true;
-      if (!told.stopped) text += this.#stops.end();
-      return { text, reason: told.stopped || endTokens.has(id) ? 'stop' : 'length' };
+      if (!passed.stopped) text += this.#stops.end();
+      return { text, reason: passed.stopped || endTokens.has(id) ? 'stop' : 'length' };
     }
     return { text, reason: null };
   }
@@ -97,101 +95,115 @@ class Answer {
   }
 }
 
+/** Job that waits or is decoded. */
+interface OpenJob {
+  readonly job: CompletionJob;
+  readonly onEvent: (event: CompletionEvent) => void;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+  /** Empty until it is decoded. */
+  rows: readonly Row[];
+  /** Number of samples that have not ended. */
+  left: number;
+  aborted: boolean;
+}
+
 export class Completions {
   readonly #policy: Pick<LocalPolicy, 'prompting' | 'decode'>;
   readonly #config: GenerationConfig;
   readonly #maxRows: number;
-  readonly #tell: (event: CompletionEvent) => void;
-  #waiting: CompletionJob[] = [];
-  /** Rows of the batch that is decoded, by job. */
-  readonly #rows = new Map<number, readonly Row[]>();
-  #running: Promise<void> | null = null;
+  #waiting: OpenJob[] = [];
+  #decoding = false;
 
-  /** @param maxRows answers that are decoded together; more samples of one job are decoded all the same */
-  constructor(
-    policy: Pick<LocalPolicy, 'prompting' | 'decode'>,
-    config: GenerationConfig,
-    maxRows: number,
-    tell: (event: CompletionEvent) => void,
-  ) {
+  /** @param maxRows number of answers that are decoded together; more samples of one job are decoded all the same */
+  constructor(policy: Pick<LocalPolicy, 'prompting' | 'decode'>, config: GenerationConfig, maxRows: number) {
     this.#policy = policy;
     this.#config = config;
     this.#maxRows = maxRows;
-    this.#tell = tell;
   }
 
-  add(job: CompletionJob): void {
-    this.#waiting.push(job);
-    this.#running ??= this.#run().finally(() => (this.#running = null));
-  }
-
-  /** Nobody wants the answers to a job any more: nothing is told of it, and its places in the batch become free. */
-  stop(id: number): void {
-    this.#waiting = this.#waiting.filter((job) => job.id !== id);
-    for (const row of this.#rows.get(id) ?? []) row.stop();
-    this.#rows.delete(id);
-  }
-
-  /** Settles when nothing is left to do. */
-  async idle(): Promise<void> {
-    await this.#running;
+  /**
+   * Completes a job; resolves when its samples have ended. Aborting the signal resolves it at once, without further events, and frees its
+   * places in the batch.
+   * @throws (rejects with) TimeseerError where the policy fails
+   */
+  complete(
+    job: CompletionJob,
+    onEvent: (event: CompletionEvent) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    if (signal.aborted) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      const open: OpenJob = { job, onEvent, resolve, reject, rows: [], left: job.samples, aborted: false };
+      const abort = (): void => {
+        open.aborted = true;
+        this.#waiting = this.#waiting.filter((other) => other !== open);
+        for (const row of open.rows) row.stop();
+        resolve();
+      };
+      signal.addEventListener('abort', abort, { once: true });
+      this.#waiting.push(open);
+      if (!this.#decoding) void this.#run();
+    });
   }
 
   async #run(): Promise<void> {
+    this.#decoding = true;
     while (this.#waiting.length > 0) {
-      const jobs = this.#next();
+      const batch = this.#next();
       try {
-        await this.#decode(jobs);
-      } catch (error) {
-        for (const { id } of jobs) {
-          if (this.#rows.has(id)) this.#tell({ id, kind: 'failed', message: (error as Error).message });
-        }
+        await this.#decode(batch);
+      } catch (cause) {
+        const error = new TimeseerError(`the policy failed: ${(cause as Error).message}`, { cause });
+        for (const { reject } of batch) reject(error);
       }
-      this.#rows.clear();
     }
+    this.#decoding = false;
   }
 
-  /** The oldest job, and those behind it that are sampled alike, as far as there is room. */
-  #next(): CompletionJob[] {
-    const first = this.#waiting[0]!;
+  /** Takes the oldest job, and those behind it with the same sampling, as far as there is room. */
+  #next(): OpenJob[] {
+    const first = this.#waiting[0]!.job;
     const most = Math.max(1, Math.floor(this.#maxRows / first.samples));
-    const alike = ({ samples, temperature, topP }: CompletionJob): boolean =>
+    const alike = ({ job: { samples, temperature, topP } }: OpenJob): boolean =>
       samples === first.samples && temperature === first.temperature && topP === first.topP;
-    const jobs = this.#waiting.filter(alike).slice(0, most);
-    this.#waiting = this.#waiting.filter((job) => !jobs.includes(job));
-    return jobs;
+    const batch = this.#waiting.filter(alike).slice(0, most);
+    this.#waiting = this.#waiting.filter((open) => !batch.includes(open));
+    return batch;
   }
 
-  async #decode(jobs: readonly CompletionJob[]): Promise<void> {
+  async #decode(batch: readonly OpenJob[]): Promise<void> {
     const { stops, topK, repetitionPenalty, suppress } = this.#config;
     const endTokens = new Set([this.#policy.prompting.dims.special.end, ...stops]);
-    const groups = jobs.map((job, prompt) => {
+    const groups = batch.map((open, prompt) => {
+      const { job } = open;
       const limits = { stops: endTokens, maxTokens: job.maxTokens, hidden: false };
       const rows = Array.from(
         { length: job.samples },
         (_, sample) => new Row(prompt, sample, new Random(job.seed, 'sample', 0, sample), limits),
       );
-      this.#rows.set(job.id, rows);
+      open.rows = rows;
       return { prompt: job.prompt, rows };
     });
-    const answers = jobs.map(({ samples, stop }) =>
+    const answers = batch.map(({ job: { samples, stop } }) =>
       Array.from({ length: samples }, () => new Answer(this.#policy.prompting.tokenizer, stop)),
     );
-    const { temperature, topP } = jobs[0]!;
+    const { temperature, topP } = batch[0]!.job;
     await this.#policy.decode(groups, {
       ...{ temperature, topP, repetitionPenalty, suppress, free: true },
       ...(topK === null ? {} : { topK }),
       maxRows: Number.MAX_SAFE_INTEGER,
       onTokens: (row, ids) => {
-        const { id, maxTokens } = jobs[row.prompt]!;
-        const answer = answers[row.prompt]![row.sample]!;
-        if (!this.#rows.has(id) || answer.ended) return;
-        const { text, reason } = answer.push(ids, endTokens, maxTokens);
-        const { sample } = row;
-        if (text !== '') this.#tell({ id, kind: 'text', sample, text });
+        const { prompt, sample } = row;
+        const open = batch[prompt]!;
+        const answer = answers[prompt]![sample]!;
+        if (open.aborted || answer.ended) return;
+        const { text, reason } = answer.push(ids, endTokens, open.job.maxTokens);
+        if (text !== '') open.onEvent({ kind: 'text', sample, text });
         if (reason === null) return;
         row.stop();
-        this.#tell({ id, kind: 'end', sample, reason, tokens: answer.tokens });
+        open.onEvent({ kind: 'end', sample, reason, tokens: answer.tokens });
+        if (--open.left === 0) open.resolve();
       },
     });
   }

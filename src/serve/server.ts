@@ -5,15 +5,14 @@ import type { AddressInfo } from 'node:net';
 import { basename, resolve } from 'node:path';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import { openLocal } from '../answer/open.ts';
-import { ConfigError, reasonOf } from '../ground/errors.ts';
+import { ConfigError, reasonOf, TimeseerError } from '../ground/errors.ts';
 import { cores } from '../ground/machine.ts';
 import { workerUrl } from '../ground/paths.ts';
 import { WorkerPool } from '../ground/worker-pool.ts';
+import { WorkerThread } from '../ground/worker-thread.ts';
 import { type AppLimits, createApp, isLocalName, refusalOf, type ServedPolicy, type Service } from './app.ts';
 import type { ChatLimits } from './chat-request.ts';
-import type { ChatWorkerData } from './chat-worker.ts';
-import { PolicyThread } from './policy-thread.ts';
-import type { PolicyWorkerData } from './policy-worker.ts';
+import type { ChatWorkerData, PolicySettings } from './chat-worker.ts';
 import { invalid } from './refused.ts';
 
 export interface ServeOptions {
@@ -22,7 +21,7 @@ export interface ServeOptions {
   readonly port: number;
   /** Null: whoever reaches the service may use it. */
   readonly apiKey: string | null;
-  readonly policy: PolicyWorkerData | null;
+  readonly policy: PolicySettings | null;
   readonly limits: AppLimits & Omit<ChatLimits, 'samples'>;
 }
 
@@ -46,18 +45,37 @@ const LOOK = 20;
 
 const dead = (what: string) => (problem: string) => `${what} ended (${problem})`;
 
-async function startPolicy(data: PolicyWorkerData, limits: ChatLimits): Promise<ServedPolicy> {
-  const { directory } = await openLocal(data.policy, data);
-  const model = basename(resolve(data.policy));
-  const thread = await PolicyThread.start(data);
-  const workerData: ChatWorkerData = { directory, model, limits };
+/** Starts the Workers of a policy; `failed` rejects when the one that holds it dies. */
+async function startPolicy(
+  settings: PolicySettings,
+  limits: ChatLimits,
+): Promise<{ readonly served: ServedPolicy; readonly failed: Promise<never> }> {
+  const { directory } = await openLocal(settings.policy, settings);
+  const model = basename(resolve(settings.policy));
+  const program = workerUrl('./chat-worker.ts', import.meta.url);
+  let fail!: (error: Error) => void;
+  const failed = new Promise<never>((_, reject) => {
+    fail = reject;
+  });
+  failed.catch(() => undefined);
+  const thread: ServedPolicy['thread'] = new WorkerThread({
+    program,
+    workerData: { role: 'policy', settings } satisfies ChatWorkerData,
+    died: (cause) => {
+      const problem = cause instanceof Error ? cause.message : `exit code ${cause}`;
+      const error = new TimeseerError(dead("the policy's Worker")(problem), { cause });
+      fail(error);
+      return error;
+    },
+  });
+  await thread.ready;
   const requests: ServedPolicy['requests'] = new WorkerPool({
-    ...{ size: 1, depth: 1, workerData, failure: dead('the Worker that prepares prompts') },
-    program: workerUrl('./chat-worker.ts', import.meta.url),
+    ...{ size: 1, depth: 1, program, failure: dead('the Worker that prepares prompts') },
+    workerData: { role: 'prompts', directory, model, limits } satisfies ChatWorkerData,
   });
   // An empty body is refused: by then the Worker has read what it needs, so that the first client does not wait for it.
   await requests.ask(new Uint8Array());
-  return { model, thread, requests, created: Math.floor(Date.now() / 1000) };
+  return { served: { model, thread, requests, created: Math.floor(Date.now() / 1000) }, failed };
 }
 
 /** Whether a host is this machine itself. */
@@ -73,16 +91,18 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     ...{ size: cores(), depth: 1, failure: dead('the Worker that detects') },
     program: workerUrl('./explain-worker.ts', import.meta.url),
   });
-  const policy =
+  const started =
     options.policy === null
       ? null
       : await startPolicy(options.policy, { ...limits, samples: options.policy.maxRows });
+  const policy = started?.served ?? null;
   let closing = false;
   const app = createApp({
     ...{ explain, policy, limits, apiKey, local: isLocalHost(host), closing: () => closing },
   });
   const endWorkers = async (): Promise<void> => {
-    await Promise.all([explain.close(), policy?.requests.close(), policy?.thread.terminate()]);
+    const closed = new TimeseerError('the service has ended');
+    await Promise.all([explain.close(), policy?.requests.close(), policy?.thread.end(closed)]);
   };
   const errorHandler = (cause: unknown): Response => {
     const unreadable = cause instanceof RequestError;
@@ -115,7 +135,7 @@ export async function startService(options: ServeOptions): Promise<RunningServic
   const name = host.includes(':') ? `[${host}]` : host;
   return {
     ...{ url: `http://${name}:${bound.port}`, port: bound.port, model: policy?.model ?? null },
-    failed: policy?.thread.failed ?? new Promise<never>(() => {}),
+    failed: started?.failed ?? new Promise<never>(() => {}),
     close: async () => {
       closing = true;
       const closed = new Promise((done) => server.close(done));

@@ -1,11 +1,11 @@
 /** The service in this process, on a port of its own, with what it logs. */
 import { vi } from 'vitest';
-import type { PolicyWorkerData } from '../../src/serve/policy-worker.ts';
+import type { PolicySettings } from '../../src/serve/chat-worker.ts';
 import { type RunningService, type ServeOptions, startService } from '../../src/serve/server.ts';
 import { GOLDEN } from '../policy/golden.ts';
 
 /** Of the tiny checkpoint, that fits into its context of 512. */
-export const TINY_POLICY: PolicyWorkerData = {
+export const TINY_POLICY: PolicySettings = {
   ...{ policy: GOLDEN, adapter: undefined, device: undefined, dtype: 'auto', threads: 1, maxRows: 8 },
 };
 /** Its name for clients. */

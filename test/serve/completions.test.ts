@@ -17,36 +17,44 @@ afterAll(() => expect(engine.live()).toBe(born));
 
 const config = parseGenerationConfig({ do_sample: true });
 
-function job(id: number, changes: Partial<CompletionJob> = {}): CompletionJob {
+/** A job with the number under which the test knows it. */
+type NumberedJob = CompletionJob & { readonly id: number };
+type NumberedEvent = CompletionEvent & { readonly id: number };
+
+function job(id: number, changes: Partial<CompletionJob> = {}): NumberedJob {
   return {
     ...{ id, prompt: prompts[id % prompts.length]!, samples: 1, temperature: 1, topP: 1, maxTokens: 24 },
     ...{ seed: 40 + id, stop: [], ...changes },
   };
 }
 
-/** What is told, and answers made of it. */
-class Told {
-  readonly events: CompletionEvent[] = [];
+/** Records the events of jobs, and the answers made of them. */
+class Recorder {
+  readonly events: NumberedEvent[] = [];
   readonly completions: Completions;
-  onEvent: (event: CompletionEvent) => void = () => {};
+  onEvent: (event: NumberedEvent) => void = () => {};
 
   constructor(maxRows = 8, how = config) {
-    this.completions = new Completions(torchPolicy(policy), how, maxRows, (event) => {
-      this.events.push(event);
-      this.onEvent(event);
-    });
+    this.completions = new Completions(torchPolicy(policy), how, maxRows);
   }
 
-  async answers(jobs: readonly CompletionJob[]): Promise<string[]> {
-    for (const one of jobs) this.completions.add(one);
-    await this.completions.idle();
+  add({ id, ...rest }: NumberedJob, signal = new AbortController().signal): Promise<void> {
+    const record = (event: CompletionEvent): void => {
+      this.events.push({ ...event, id });
+      this.onEvent({ ...event, id });
+    };
+    return this.completions.complete(rest, record, signal);
+  }
+
+  async answers(jobs: readonly NumberedJob[], signals: readonly AbortSignal[] = []): Promise<string[]> {
+    await Promise.all(jobs.map((one, i) => this.add(one, signals[i])));
     return jobs.flatMap(({ id, samples }) =>
-      Array.from({ length: samples }, (_, sample) => {
-        const own = this.events.filter(
-          (event) => event.id === id && 'sample' in event && event.sample === sample,
-        );
-        return own.map((event) => (event.kind === 'text' ? event.text : '')).join('');
-      }),
+      Array.from({ length: samples }, (_, sample) =>
+        this.events
+          .filter((event) => event.id === id && event.sample === sample)
+          .map((event) => (event.kind === 'text' ? event.text : ''))
+          .join(''),
+      ),
     );
   }
 
@@ -78,21 +86,21 @@ describe('completions', () => {
       job(4, { topP: 0.6 }),
       job(5, { seed: 2 ** 40 + 3, maxTokens: 40 }),
     ];
-    const told = new Told();
-    expect(await told.answers(jobs)).toEqual((await Promise.all(jobs.map(alone))).flat());
-    expect(told.ends(1)).toEqual([{ id: 1, kind: 'end', sample: 0, reason: 'length', tokens: 5 }]);
-    expect(told.ends(3)).toHaveLength(3);
+    const recorder = new Recorder();
+    expect(await recorder.answers(jobs)).toEqual((await Promise.all(jobs.map(alone))).flat());
+    expect(recorder.ends(1)).toEqual([{ id: 1, kind: 'end', sample: 0, reason: 'length', tokens: 5 }]);
+    expect(recorder.ends(3)).toHaveLength(3);
   });
 
   it('decodes jobs together that wait when a batch begins and are sampled alike', async () => {
-    const told = new Told(3);
+    const recorder = new Recorder(3);
     // The first goes alone, as nothing waits beside it; of the others three fit into a batch, and one is sampled otherwise.
     const jobs = [0, 1, 2, 3, 4].map((id) => job(id, id === 2 ? { temperature: 0.5 } : {}));
-    told.completions.add(job(9));
+    void recorder.add(job(9));
     await new Promise(setImmediate);
-    await told.answers(jobs);
+    await recorder.answers(jobs);
     const span = (id: number): [number, number] => {
-      const at = told.events.flatMap((event, i) => (event.id === id ? [i] : []));
+      const at = recorder.events.flatMap((event, i) => (event.id === id ? [i] : []));
       return [at[0]!, at.at(-1)!];
     };
     const overlap = (a: number, b: number): boolean => span(a)[0] < span(b)[1] && span(b)[0] < span(a)[1];
@@ -106,41 +114,45 @@ describe('completions', () => {
   });
 
   it('tells text as it is decoded', async () => {
-    const told = new Told();
-    await told.answers([job(1, { maxTokens: 200 })]);
-    expect(told.events.filter(({ kind }) => kind === 'text').length).toBeGreaterThan(10);
+    const recorder = new Recorder();
+    await recorder.answers([job(1, { maxTokens: 200 })]);
+    expect(recorder.events.filter(({ kind }) => kind === 'text').length).toBeGreaterThan(10);
   });
 
   it('tells nothing more of a job that is stopped, decodes it no further, and goes on with the others', async () => {
-    const told = new Told();
+    const recorder = new Recorder();
     let looks = 0;
-    told.onEvent = ({ id }) => {
-      if (id === 1 && ++looks === 3) told.completions.stop(1);
+    const stop = new AbortController();
+    recorder.onEvent = ({ id }) => {
+      if (id === 1 && ++looks === 3) stop.abort();
     };
-    const texts = await told.answers([job(0), job(1, { maxTokens: 4000, samples: 1 }), job(2)]);
-    expect(told.events.filter(({ id }) => id === 1)).toHaveLength(3);
+    const jobs = [job(0), job(1, { maxTokens: 4000, samples: 1 }), job(2)];
+    const never = new AbortController().signal;
+    const texts = await recorder.answers(jobs, [never, stop.signal, never]);
+    expect(recorder.events.filter(({ id }) => id === 1)).toHaveLength(3);
     expect(texts[0]).toBe((await alone(job(0)))[0]);
     expect(texts[2]).toBe((await alone(job(2)))[0]);
     expect(engine.live()).toBe(born);
   });
 
   it('does not begin a job that is stopped while it waits', async () => {
-    const told = new Told(1);
-    told.completions.add(job(0));
-    told.completions.add(job(1));
-    told.completions.stop(1);
-    await told.completions.idle();
-    expect(new Set(told.events.map(({ id }) => id))).toEqual(new Set([0]));
+    const recorder = new Recorder(1);
+    const first = recorder.add(job(0));
+    const stop = new AbortController();
+    const second = recorder.add(job(1), stop.signal);
+    stop.abort();
+    await Promise.all([first, second]);
+    expect(new Set(recorder.events.map(({ id }) => id))).toEqual(new Set([0]));
   });
 
   it('says how an answer ended and how many tokens it took, the end token among them', async () => {
     // Any of forty tokens ends an answer, so that some end early and some are cut off.
     const stops = Array.from({ length: 40 }, (_, id) => id);
-    const told = new Told(8, parseGenerationConfig({ do_sample: true, eos_token_id: stops }));
+    const recorder = new Recorder(8, parseGenerationConfig({ do_sample: true, eos_token_id: stops }));
     const jobs = [2, 9, 30].map((maxTokens, id) => job(id, { samples: 4, maxTokens }));
-    const texts = await told.answers(jobs);
+    const texts = await recorder.answers(jobs);
     const ends = jobs.flatMap(({ id }) =>
-      (told.ends(id) as { sample: number; reason: string; tokens: number }[]).sort(
+      (recorder.ends(id) as { sample: number; reason: string; tokens: number }[]).sort(
         (a, b) => a.sample - b.sample,
       ),
     );
@@ -157,19 +169,19 @@ describe('completions', () => {
   it('ends an answer before a stop text, and counts the tokens up to it', async () => {
     const whole = (await alone(job(1, { maxTokens: 60 })))[0]!;
     const stop = whole.slice(20, 23);
-    const told = new Told();
-    const [text] = await told.answers([job(1, { maxTokens: 60, stop: ['nowhere in it', stop] })]);
+    const recorder = new Recorder();
+    const [text] = await recorder.answers([job(1, { maxTokens: 60, stop: ['nowhere in it', stop] })]);
     expect(text).toBe(whole.slice(0, whole.indexOf(stop)));
-    expect(told.ends(1)).toMatchObject([{ reason: 'stop' }]);
-    expect((told.ends(1)[0] as { tokens: number }).tokens).toBeLessThan(60);
+    expect(recorder.ends(1)).toMatchObject([{ reason: 'stop' }]);
+    expect((recorder.ends(1)[0] as { tokens: number }).tokens).toBeLessThan(60);
   });
 
   it('fails the jobs of a batch that cannot be decoded, and answers the next', async () => {
-    const told = new Told();
+    const recorder = new Recorder();
     const broken = { ...prompts[0]!, ids: Int32Array.of(10 ** 6) };
-    expect((await told.answers([job(0, { prompt: broken })]))[0]).toBe('');
-    expect(told.events).toMatchObject([{ id: 0, kind: 'failed' }]);
-    expect(await told.answers([job(1)])).toEqual(await alone(job(1)));
+    await expect(recorder.add(job(0, { prompt: broken }))).rejects.toThrow(/^the policy failed: /);
+    expect(recorder.events).toEqual([]);
+    expect(await recorder.answers([job(1)])).toEqual(await alone(job(1)));
     expect(engine.live()).toBe(born);
   });
 });
