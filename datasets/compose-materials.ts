@@ -31,18 +31,22 @@ import {
 import { promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { promptFor } from './benchmarks/registry.ts';
 import { lengthOf } from './example.ts';
-import type { ExampleManifest } from './example-manifest.ts';
-import { CLASSES_FILE, type MaterialFacts, type SplitMaterials, splitsOf } from './example-manifest.ts';
+import {
+  CLASSES_FILE,
+  type ExampleManifest,
+  type MaterialFacts,
+  type SplitMaterials,
+  splitsOf,
+} from './example-manifest.ts';
 import { type ExampleOrigin, ExampleSet } from './example-set.ts';
 import type { MaterialRequest, MaterialWork } from './material-worker.ts';
-import type { Material } from './materials.ts';
-import { MaterialWriter } from './materials.ts';
+import { type Material, MaterialWriter } from './materials.ts';
 import type { Split } from './split.ts';
 
 const promptOf = ({ task, title, kind, prompt }: ExampleOrigin): TaskPrompt =>
   promptFor(task, kind, title, prompt);
 
-/** What a policy that is not nano is asked about an example. @throws ConfigError as `promptText` */
+/** Returns the prompt of an example for policies other than nano. @throws ConfigError as `promptText` */
 export function wordsFor(example: Example, origin: ExampleOrigin): string {
   const length = lengthOf(example);
   const { figure, times } = drawingOf(example, origin.figure);
@@ -58,7 +62,7 @@ export function wordsFor(example: Example, origin: ExampleOrigin): string {
 /** Version of these words for all examples of a data set. */
 export const wordsVersion = (origin: ExampleOrigin): string => promptVersion(promptOf(origin));
 
-/** Which parts are wanted; prompts always are. */
+/** Parts to compose; prompts always are. */
 export interface MaterialParts {
   readonly figures: boolean;
   readonly traces: boolean;
@@ -73,7 +77,7 @@ export interface Spent {
 }
 
 /** A part that an example does not have, and why. */
-export interface Lack {
+interface Lack {
   readonly part: 'figure' | 'blind' | 'teacher';
   readonly id: string;
   readonly reason: string;
@@ -83,13 +87,13 @@ export interface Composed {
   readonly material: Omit<Material, 'image'>;
   readonly png: Uint8Array | null;
   readonly gold: Gold;
-  /** Of the blind answer with the right one; null without a blind trace. */
+  /** Agreement of the blind answer with the gold answer; null without a blind trace. */
   readonly agreement: Agreement | null;
   readonly lacks: readonly Lack[];
   readonly spent: Spent;
 }
 
-/** What classes look like, as a file's text; or why they could not be learned. */
+/** Learned class profiles, as a file's text; or the reason why there are none. */
 export type Learned =
   | { readonly profile: string; readonly heldOut: number | null; readonly reason: null }
   | { readonly profile: null; readonly reason: string };
@@ -240,7 +244,7 @@ export class MaterialComposer {
   }
 }
 
-export interface MaterialOptions extends MaterialParts {
+interface MaterialOptions extends MaterialParts {
   readonly signal: AbortSignal;
   /** Threads beside this one; 0: none. Default: one per core where there is enough to do, few for very long series. */
   readonly workers?: number | undefined;
@@ -248,7 +252,7 @@ export interface MaterialOptions extends MaterialParts {
   readonly onProgress?: (phase: 'classes' | 'materials', done: number, total: number) => void;
 }
 
-export interface AddedMaterials {
+interface AddedMaterials {
   readonly manifest: ExampleManifest;
   /** Milliseconds that went into each part, of all threads together. */
   readonly spent: Readonly<Spent>;
@@ -258,7 +262,7 @@ export interface AddedMaterials {
 /** A Worker loads the programs and compiles the figure anew: below these a single thread is done before. */
 const FEW_EXAMPLES = 60;
 const FEW_BYTES = 4e6;
-/** What all Workers may hold together, and what one holds: that much, and some forty times the line of an example. */
+/** Memory for all Workers together, and for one: that much, and some forty times the line of an example. Bytes. */
 const MOST_BYTES = 8e8;
 const WORKER_BYTES = 1e8;
 const LINES_HELD = 40;
@@ -280,7 +284,7 @@ const WHAT = {
   teacher: ['has no trace with the right answer', 'have no traces with the right answer'],
 } as const;
 
-/** What is missing, counted, with the first case of each kind. */
+/** Missing parts, counted, with the first case of each kind. */
 class Lacks {
   readonly #first = new Map<Lack['part'], Lack>();
   readonly #counts = new Map<Lack['part'], number>();
@@ -305,7 +309,7 @@ class Lacks {
 /** Results, per Worker, that may wait for a slower one before them. */
 const AHEAD = 8;
 
-export interface MaterialJob {
+interface MaterialJob {
   readonly split: Split;
   readonly index: number;
 }
@@ -335,7 +339,7 @@ export class MaterialPool {
     signal.addEventListener('abort', this.#onAbort);
   }
 
-  /** As `MaterialComposer.learn`. @throws also the signal's reason; TimeseerError where a Worker fails */
+  /** Runs `MaterialComposer.learn` in a Worker. @throws also the signal's reason; TimeseerError where a Worker fails */
   async learn(onProgress: (read: number) => void): Promise<Learned> {
     this.#signal.throwIfAborted();
     if (this.#own !== null) return this.#own.learn(onProgress);

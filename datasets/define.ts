@@ -8,8 +8,7 @@ import { thrownText } from '../src/ground/user-code.ts';
 import { addressText, type ModuleAddress, moduleTexts } from '../src/ground/user-module.ts';
 import { isFigureName } from '../src/plot/presets.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
-import { type GoldParts, goldFrom } from '../src/tasks/gold-parts.ts';
-import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
+import { type GoldParts, goldFrom, KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
 import type { Benchmark, Loaded, SplitPlan } from './benchmarks/benchmark.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
@@ -25,7 +24,7 @@ type TaskSeries = {
   readonly names?: readonly string[];
   /** x of each point, ascending: [N]. */
   readonly times?: ArrayLike<number> | null;
-  /** Of all examples or of none; without it they are drawn (`--shares`). */
+  /** Split of the example; given for all examples or for none. Without it splits are drawn (`--shares`). */
   readonly split?: Split;
   /** Name of the recording that it was cut from: examples of one recording stay in one split. */
   readonly recording?: string | null;

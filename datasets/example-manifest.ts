@@ -11,7 +11,7 @@ import { SPLITS, type Split } from './split.ts';
 
 /** Prompts and traces of a split. */
 export const materialFile = (split: Split): string => `${split}.prompts.jsonl`;
-/** What the classes of a classification look like, learned from the training split alone. */
+/** File of the class profiles, learned from the training split alone. */
 export const CLASSES_FILE = 'classes.json';
 
 /** Folder of a split's figures, relative to the data set. */
@@ -27,7 +27,7 @@ const file = { bytes: count, sha256 };
 
 const splitMaterials = z.strictObject({
   prompts: z.strictObject({ file: z.enum(SPLITS.map(materialFile)), ...file }),
-  /** How many there are; bytes and SHA-256 of all of them one after another. Null where none were drawn. */
+  /** Number of figures; bytes and SHA-256 of their concatenation. Null where none were drawn. */
   figures: z.strictObject({ folder: z.enum(SPLITS.map(figureFolder)), count, ...file }).nullable(),
   /** Examples with a trace that concludes the right answer: none of the test split. */
   teacher: count,
@@ -55,20 +55,20 @@ const materialFacts = z.strictObject({
   prompt: z.string().min(1),
   /** Version of the words of the traces; null where there are none. */
   traces: count.nullable(),
-  /** What classes were learned from, and how well they are told apart in folds of the training split. */
+  /** Class profiles: their file, and their cross-validated accuracy on the training split. */
   classes: z.strictObject({ file: z.literal(CLASSES_FILE), ...file, heldOut: share.nullable() }).nullable(),
   splits: z.partialRecord(z.enum(SPLITS), splitMaterials),
-  /** What could not be drawn or traced, and why. */
+  /** Parts that could not be drawn or traced, with reasons. */
   notes: z.array(z.string()),
 });
 
 export type MaterialFacts = z.infer<typeof materialFacts>;
-/** What is said of one split. */
+/** Materials of one split. */
 export type SplitMaterials = z.infer<typeof splitMaterials>;
 
 export const EXAMPLES_FORMAT = 'timeseer-examples';
 export const EXAMPLES_VERSION = 1;
-/** Of the directories that `timeseer generate` wrote before it wrote this format. */
+/** Format name of directories written before this format. */
 const FORMER_FORMAT = 'timeseer-series';
 export const EXAMPLES_MANIFEST = 'manifest.json';
 
@@ -93,11 +93,11 @@ const part = z.strictObject({
 
 /** Words of a user, which prompts contain. */
 const promptFacts = z.strictObject({
-  /** What was measured, how, and how often; may be empty. */
+  /** Description of the measurement: quantity, method, rate; may be empty. */
   description: z.string(),
-  /** What a class looks like, by its name. */
+  /** Appearance of each class, by name. */
   hints: z.record(z.string(), text),
-  /** What an extension is asked for; null where none can be. */
+  /** Request for the extension; null where there can be none. */
   advice: text.nullable(),
 });
 
@@ -116,12 +116,12 @@ const schema = z.strictObject({
     /** Files that it was made from, with paths relative to the folder that was read; none for generated series. */
     files: z.array(z.strictObject({ path: text, bytes: count, sha256 })),
   }),
-  /** What it was prepared with, for the record. */
+  /** Options of the preparation. */
   parameters: z.record(z.string(), z.unknown()),
   split: z.strictObject({
     /** Whose split it is, and what that means for results; printed and repeated wherever results are. */
     statement: text,
-    /** Whether the examples of one recording are all in one split; null where recordings are not known. */
+    /** True if each recording is in one split only; null where recordings are not known. */
     recordingsApart: z.boolean().nullable(),
   }),
   /** Classes of the answers in the order in which prompts list them; empty for variates. */
@@ -132,17 +132,17 @@ const schema = z.strictObject({
         .regex(CLASS, { error: ({ input }) => `got ${JSON.stringify(input)}, expected ${CLASS_RULE}` }),
     )
     .refine((names) => new Set(names).size === names.length, { error: 'a class is listed twice' }),
-  /** What the user says of the data, for prompts; absent for tasks with a prompt of their own, and where nothing was said. */
+  /** User's description of the data, for prompts; absent without one, and for tasks with a built-in prompt. */
   prompt: promptFacts.optional(),
   /** Samples per second; null where it is not known or has no meaning. */
   rate: z.number().positive().nullable(),
   figure: z.strictObject({
     /** Name of a figure preset. */
     preset: text,
-    /** Whether a line breaks at missing points or joins those beside them. */
+    /** Drawing of missing points: the line breaks, or joins their neighbours. */
     missing: z.enum(['break', 'join']),
   }),
-  /** What was tolerated or left out while the files were read. */
+  /** Notes of the readers: faults tolerated, parts left out. */
   notes: z.array(z.string()),
   splits: z.partialRecord(z.enum(SPLITS), part),
   /** Figures, prompts and expert traces; absent where only the examples were written. */
@@ -151,7 +151,7 @@ const schema = z.strictObject({
 
 export type PromptFacts = z.infer<typeof promptFacts>;
 export type ExampleManifest = z.infer<typeof schema>;
-/** What a manifest says of one split. */
+/** Facts about one split. */
 export type SplitFacts = z.infer<typeof part>;
 
 /** Splits that a data set has, in their order. */
@@ -159,7 +159,7 @@ export function splitsOf(manifest: ExampleManifest): Split[] {
   return SPLITS.filter((split) => manifest.splits[split] !== undefined);
 }
 
-/** Whether a directory looks like a prepared data set: its manifest names the format. */
+/** Returns true if the manifest of a directory names the format of prepared data sets. */
 export function isExampleSet(directory: string): boolean {
   const file = join(directory, EXAMPLES_MANIFEST);
   if (!existsSync(file)) return false;

@@ -23,8 +23,8 @@ import { SPLITS, type Split } from './split.ts';
 const CHUNK = 1 << 20;
 const NEWLINE = 10;
 
-/** What a manifest says of such a file. */
-export interface LineFileFacts {
+/** Entry of such a file in a manifest. */
+interface LineFileFacts {
   readonly count: number;
   readonly bytes: number;
   readonly sha256: string;
@@ -94,7 +94,7 @@ export interface Line {
 export class LineFile {
   readonly path: string;
   readonly facts: LineFileFacts;
-  /** What a line holds, for messages. */
+  /** Content of a line, for messages. */
   readonly #unit: string;
   #ends: Float64Array | undefined;
 
@@ -235,7 +235,7 @@ export class LineFile {
   }
 }
 
-/** What the writer cannot see in the examples themselves. */
+/** Facts that the examples themselves do not hold. */
 export type ExampleOrigin = Omit<ExampleManifest, 'format' | 'version' | 'splits' | 'materials'>;
 
 export interface WriteExamplesOptions {

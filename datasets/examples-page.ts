@@ -22,31 +22,31 @@ import type { ExampleOrigin, ExampleSet } from './example-set.ts';
 import { classesOf, type Material, Materials } from './materials.ts';
 import type { Split } from './split.ts';
 
-/** What the expert says from values alone. */
-export interface BlindWords {
+/** Blind answer of the expert, from the values alone. */
+interface BlindWords {
   readonly text: string;
   /** Its own answer. */
   readonly says: string;
-  /** Whether its class, or its set of variates, is the right one; null where the data do not name the class. */
+  /** True if its class or set of variates is right; null where the data do not name the class. */
   readonly right: boolean | null;
   /** F1 of its intervals or variates, in [0, 1]; null where there are none to mark. */
   readonly f1: number | null;
 }
 
-/** What a policy is told and what an expert would say. */
-export interface ExampleDetails {
+/** Prompt of the policy and answers of the expert. */
+interface ExampleDetails {
   readonly prompt: string;
   /** The figure as it is stored, with its path in the data set; null: it is drawn. */
   readonly image: { readonly path: string; readonly picture: Picture } | null;
   /** A response that argues for the right answer; null where there is none. */
   readonly teacher: string | null;
   readonly blind: BlindWords | null;
-  /** What is not there, and why. */
+  /** Missing parts, with reasons. */
   readonly notes: readonly string[];
 }
 
 /** @throws as reading, drawing and analysing do, for what no page can do without */
-export type Describe = (shown: ShownExample, origin: ExampleOrigin) => Promise<ExampleDetails>;
+type Describe = (shown: ShownExample, origin: ExampleOrigin) => Promise<ExampleDetails>;
 
 export interface ShownExample {
   readonly split: Split;
@@ -55,10 +55,10 @@ export interface ShownExample {
   readonly example: Example;
 }
 
-export interface PageOptions {
+interface PageOptions {
   /** Adds figure, prompt and traces to each. */
   readonly describe?: Describe;
-  /** Whether the figure is another one than the task's own. */
+  /** True if the figure differs from the task's. */
   readonly redrawn?: boolean;
 }
 
@@ -94,12 +94,12 @@ function toldNow(example: Example, profile: ClassProfile | null): Traces {
   }
 }
 
-export interface DescribeOptions {
+interface DescribeOptions {
   /** All examples that classes may be learned from; those of other splits are passed over. */
   readonly training: () => Iterable<readonly [split: Split, example: Example]>;
   /** The prepared data set that the examples are of; null where they come from a task. */
   readonly set: ExampleSet | null;
-  /** Whether another figure is drawn than the data set's own: then its stored figures and prompts are not meant. */
+  /** True if the figure differs from the data set's; its stored figures and prompts are then not used. */
   readonly redrawn: boolean;
 }
 
@@ -249,7 +249,7 @@ async function card(
   { figure }: ExampleOrigin,
   details: ExampleDetails | undefined,
   look: {
-    /** Whether the prompt is that of the example before. */
+    /** True if the prompt repeats that of the previous example. */
     readonly repeated: boolean;
     readonly redrawn: boolean;
   },

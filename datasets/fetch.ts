@@ -10,12 +10,12 @@ import { cacheRoot } from '../src/ground/paths.ts';
 import { Progress } from '../src/ground/progress.ts';
 import { say } from '../src/ground/terminal.ts';
 import type { Address, Benchmark } from './benchmarks/benchmark.ts';
-import { unpack } from './unpack.ts';
+import { unpack } from './readers/zip.ts';
 
-export interface FetchOptions {
+interface FetchOptions {
   readonly signal: AbortSignal;
   readonly silent: boolean;
-  /** How often requests are repeated, and after what pause in ms. */
+  /** Number of attempts, and pause between them in ms. */
   readonly retries?: Pick<Retries, 'attempts' | 'pause'>;
 }
 
@@ -103,7 +103,7 @@ export function parseSums(text: string): Map<string, string> {
   return sums;
 }
 
-/** What a download was compared with. */
+/** Reference that a download was compared with. */
 type Witness = 'known' | 'published' | 'recorded' | 'nothing';
 
 /** One call of `fetchTask`. */
@@ -142,7 +142,7 @@ class Fetch {
     }
   }
 
-  /** What the owners list; null where their list does not come, which is said. */
+  /** Returns the hash that the owners list; null where the list cannot be downloaded, which is reported. */
   async #published({ url, sums }: Address): Promise<string | null> {
     if (sums === undefined) return null;
     let list = this.#lists.get(sums);

@@ -34,7 +34,7 @@ export interface Material {
   readonly id: string;
   /** Path of the PNG of what a policy is shown, relative to the data set; null where it was not drawn. */
   readonly image: string | null;
-  /** What a policy is asked, beside the picture. */
+  /** Text of the prompt, beside the picture. */
   readonly prompt: string;
   /** The parts of the right answer, as a response gives them. */
   readonly gold: string;

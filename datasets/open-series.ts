@@ -15,13 +15,12 @@ import { ExampleSet } from './example-set.ts';
 import { LARGEST_VALUE } from './prepare.ts';
 import { numericColumns, readCsv } from './readers/csv.ts';
 import { formatOf, readRecords } from './readers/formats.ts';
-import type { RawRecord } from './readers/record.ts';
-import { stem } from './readers/record.ts';
+import { type RawRecord, stem } from './readers/record.ts';
 import { openExamples } from './source.ts';
 import { SPLITS, type Split } from './split.ts';
 
-/** What is to be drawn, as the command line says it. */
-export interface SourceOptions {
+/** Series to draw, as named on the command line. */
+interface SourceOptions {
   readonly source: string;
   /** Index of the first series, and most of them. */
   readonly offset: number;
@@ -37,7 +36,7 @@ export interface RenderSource {
   /** Most series that will come; fewer where a file turns out to hold fewer. */
   readonly count: number;
   readonly series: Iterable<Drawable>;
-  /** What it is drawn as unless asked otherwise. */
+  /** Default figure. */
   readonly figure: FigureChoice;
   /** Samples per second where they are known. */
   readonly rate: number | null;
@@ -106,7 +105,7 @@ function seriesOf({ id, channels, channelNames, times, label, anomalies, file }:
   return { id, channels, names: channelNames, times: rising ? times : null, gold };
 }
 
-/** As `seriesOf`; a picture of one channel does not name it. */
+/** Returns the series of `seriesOf`; a picture of one channel does not name it. */
 function drawableOf(record: RawRecord): Drawable {
   const one = seriesOf(record);
   return one.channels.length === 1 ? { ...one, names: [VALUE_CHANNEL] } : one;
@@ -237,7 +236,7 @@ function* records(path: string, columns: readonly string[] | undefined): Generat
   }
 }
 
-/** As `seriesOf`. @throws DataError also for values that analyses cannot bear */
+/** Returns the series of `seriesOf`. @throws DataError also for values that analyses cannot handle */
 function analysed(record: RawRecord): Drawable {
   const one = seriesOf(record);
   for (const [c, channel] of one.channels.entries()) {

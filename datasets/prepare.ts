@@ -73,11 +73,11 @@ export interface SelectOptions extends DrawOptions {
   readonly directory: string | null;
   /** Splits that are wanted; default: all that there are. */
   readonly splits?: readonly Split[] | undefined;
-  /** Of draws; default 0. Of generated series; default: those of the splits. */
+  /** Seed of draws, default 0; of generated series, default: those of the splits. */
   readonly seed?: number | undefined;
   readonly window?: number | null | undefined;
   readonly length?: number | undefined;
-  /** Of generated series: index of the first. */
+  /** Index of the first generated series. */
   readonly offset?: number | undefined;
   readonly figure?: BenchmarkFigure | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -101,7 +101,7 @@ export const LARGEST_VALUE = 1e30;
 /** Characters of a channel's name: prompts list all of them. */
 const LONGEST_NAME = 60;
 
-/** As `checkExample`, and what prompts and analyses could not bear. @throws DataError */
+/** Checks an example, and that prompts and analyses can handle it. @throws DataError */
 function checkEntering(example: Example, place: Place): void {
   checkExample(example, place);
   const { id, channels, names } = example;
@@ -288,7 +288,7 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
   };
 }
 
-/** What was asked for, where it was. */
+/** Returns the parameters that the user gave. */
 function parametersOf(options: SelectOptions, seed: number, generated: boolean): Record<string, unknown> {
   const { counts, shots, shares, validation, splits, allowSharedRecordings } = options;
   const given = { counts, shots, shares, validation, splits, allowSharedRecordings };
@@ -296,7 +296,7 @@ function parametersOf(options: SelectOptions, seed: number, generated: boolean):
   return { ...Object.fromEntries(named), ...(generated ? {} : { seed }) };
 }
 
-export interface PrepareOptions extends SelectOptions, Pick<WriteExamplesOptions, 'complete'> {
+interface PrepareOptions extends SelectOptions, Pick<WriteExamplesOptions, 'complete'> {
   /** Called now and then with the number of examples written, and how many there will be. */
   readonly onProgress?: (written: number, total: number) => void;
 }

@@ -18,7 +18,7 @@ export interface ExampleAddress {
   /** Generator preset or data set directory. */
   readonly name: string;
   readonly split: Split;
-  /** Of a generator's series; of a prepared data set, which of its examples are taken where not all are. */
+  /** Seed of generated series; for a prepared data set, seed of the selection where not all examples are taken. */
   readonly seed: number;
   /** Points of a generator's series. */
   readonly length: number;
@@ -26,15 +26,15 @@ export interface ExampleAddress {
   readonly offset?: number;
   /** Most examples. Of a prepared data set with more, as many are drawn at random. */
   readonly count?: number;
-  /** Of a prepared data set: those among them that have an expert trace, or the others. */
+  /** Restricts a prepared data set to the examples that have an expert trace, or to the others. */
   readonly traced?: { readonly count: number; readonly part: 'with' | 'without' };
 }
 
-/** What is known of a data set before any of its examples is looked at. */
+/** Facts about a data set that need none of its examples. */
 export interface DataFacts {
   /** Name of the task, which has its prompt. */
   readonly task: string;
-  /** What a person calls it. */
+  /** Title for people. */
   readonly title: string;
   readonly kind: Gold['kind'];
   /** Classes of the answers in the order of prompts; empty for variates. */
@@ -45,11 +45,11 @@ export interface DataFacts {
   readonly length: number | null;
   /** Samples per second; null where that is not known, or differs. */
   readonly rate: number | null;
-  /** What its examples are drawn as; null where the data set does not say. */
+  /** Figure of its examples; null where the data set does not state one. */
   readonly figure: BenchmarkFigure | null;
-  /** What is to be said of its split beside every result; null where splits are a generator's own. */
+  /** Statement about its split, shown beside every result; null for generators, which make their splits. */
   readonly statement: string | null;
-  /** What the user says of the data, for prompts; absent where nothing was said. */
+  /** User's description of the data, for prompts; absent without one. */
   readonly prompt?: PromptFacts;
 }
 
@@ -66,7 +66,10 @@ export interface ExampleSource extends Iterable<Example> {
   at(index: number): Example;
 }
 
-/** Whether a data set is made on the fly, with splits that share no series; otherwise it is a directory. */
+/**
+ * Returns true if a data set is generated on the fly, with splits that share no series; otherwise it is a
+ * directory.
+ */
 export const isGenerator = (name: string): boolean => generatorOf(name) !== null;
 
 /** The only split of a data set of generated series, which `timeseer data generate` writes; null for all other data. */
@@ -77,7 +80,7 @@ function onlySplit(name: string): Split | null {
   return others.length === 0 && manifest.source.files.length === 0 ? split! : null;
 }
 
-/** Whether a data set says itself which examples are for what; of one split of generated series, the last ones are held out. */
+/** True if the data set states its splits; for one split of generated series, the last ones are held out. */
 export const hasSplits = (name: string): boolean => onlySplit(name) === null;
 
 function source(
@@ -240,7 +243,7 @@ export function exampleValues(examples: readonly Example[]): ExampleSource {
   return source(facts, examples.length, null, (index) => examples[index]!);
 }
 
-/** What a recipe says of its data. */
+/** Section `data` of a recipe. */
 export interface DataRecipe {
   /** Generator preset or data set directory. */
   readonly name: string;

@@ -1,4 +1,7 @@
-/** Which split each example goes to, which examples are kept, what leaks from training into evaluation, and what is to be said of it. */
+/**
+ * Split plans: the split of each example, the examples kept, leaks from training into evaluation, and the
+ * statement about them.
+ */
 import { createHash } from 'node:crypto';
 import { ConfigError, DataError } from '../src/ground/errors.ts';
 import type { Example } from '../src/ground/types.ts';
@@ -24,10 +27,10 @@ export function digestOf({ channels }: Pick<Example, 'channels'>): string {
   return hash.digest('base64');
 }
 
-/** What is known of an example when leaks are looked for. */
-export interface Traceable extends Entry {
+/** Facts about an example for the search for leaks. */
+interface Traceable extends Entry {
   readonly id: string;
-  /** Of its values, by `digestOf`. */
+  /** Digest of its values, by `digestOf`. */
   readonly digest: string;
 }
 
@@ -84,11 +87,11 @@ export interface DrawOptions {
   readonly shares?: SplitSizes | undefined;
   /** Share of training that becomes validation, where the split is given; in [0, 1), 0 keeps training whole. */
   readonly validation?: number | undefined;
-  /** Whether a split that the data give may have examples of one recording on several sides. */
+  /** Allows a given split to have examples of one recording on several sides. */
   readonly allowSharedRecordings?: boolean | undefined;
 }
 
-/** What is known of an example when splits are drawn. */
+/** Facts about an example for drawing splits. */
 export interface Item extends Traceable {
   /** The split that the data give it; null where they give none. */
   readonly split: Split | null;
@@ -105,7 +108,7 @@ function sizesText(splits: readonly (Split | null)[]): string {
 /** Names that a statement lists. */
 const LISTED = 5;
 
-/** What drawn splits lack of the classes that there are, as a sentence with a blank before; nothing where all are complete. */
+/** Returns a sentence about the classes that drawn splits lack, after a blank; empty where all are complete. */
 function lacksText(
   items: readonly Item[],
   splits: readonly (Split | null)[],
@@ -129,7 +132,7 @@ function lacksText(
 }
 
 /** Splits of items, and what to say of them. */
-export interface Drawn {
+interface Drawn {
   readonly splits: (Split | null)[];
   readonly statement: string;
   readonly recordingsApart: boolean | null;

@@ -96,7 +96,7 @@ export function roundedTable(rows: readonly number[], columns: readonly number[]
   return table.map((row, r) => row.map((entry, c) => entry + Number(raised[r]![c]!)));
 }
 
-/** What a draw knows of an example. */
+/** Facts about an example for a draw. */
 export interface Entry {
   readonly class: string;
   /** Examples of one recording stay together where a split is drawn by recordings. */

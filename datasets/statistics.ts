@@ -119,11 +119,11 @@ export function setStats(set: ExampleSet): ClassStats[] {
   return list;
 }
 
-/** What a class accuracy is to be seen beside. */
+/** Returns the reference accuracy: that of always naming the most frequent class. */
 const always = (chance: number | null): string =>
   chance === 1 ? 'all of one class' : `most frequent ${percent(chance ?? 0, 1, ' ')}`;
 
-/** How often the blind expert is right, by split; null where it was not scored. */
+/** Returns the accuracy of the blind expert by split; null where it was not scored. */
 export function blindScores({ materials }: ExampleManifest): Record<string, unknown> | null {
   const scored = Object.entries(materials?.splits ?? {}).filter(([, { score }]) => score !== null);
   return scored.length === 0 ? null : Object.fromEntries(scored.map(([split, { score }]) => [split, score]));

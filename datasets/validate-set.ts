@@ -36,8 +36,8 @@ import { ExampleSet } from './example-set.ts';
 import { type CheckedMaterial, type Material, Materials } from './materials.ts';
 import type { Split } from './split.ts';
 
-/** What is wrong, and on which line of which file. */
-export interface MaterialProblem {
+/** Problem with its file and line. */
+interface MaterialProblem {
   readonly split: Split;
   /** Line of the split's prompts, from 1; null where the file itself, or all figures together, are meant. */
   readonly line: number | null;
@@ -51,14 +51,14 @@ export interface MaterialProblem {
 const EXACT = 1e-12;
 
 /** Checks the materials of one data set beside its examples, split by split, row by row. */
-export class MaterialCheck {
+class MaterialCheck {
   readonly #set: ExampleSet;
   readonly #materials: Materials;
   readonly #sameWords: boolean;
   readonly #report: (problem: MaterialProblem) => void;
   #rows: Iterator<CheckedMaterial> | undefined;
   #hash = createHash('sha256');
-  /** Whether all figures so far were read, so that their hash says something. */
+  /** True while all figures were read, so that their hash is meaningful. */
   #allRead = true;
 
   /** The check of a data set, or null where it has no materials. @throws DataError as `Materials.of` */
@@ -74,7 +74,7 @@ export class MaterialCheck {
     this.#sameWords = materials.facts.prompt === wordsVersion(set.manifest);
   }
 
-  /** What is of another version than this program writes, and what the data set lacks. */
+  /** Remarks on other versions than this program writes, and on missing parts. */
   get remarks(): string[] {
     const { prompt, traces, notes } = this.#materials.facts;
     const own = wordsVersion(this.#set.manifest);
@@ -237,7 +237,7 @@ export class MaterialCheck {
   }
 }
 
-/** Whether this is what reading a file throws. */
+/** Returns true for errors that reading a file throws. */
 const isUnreadable = (error: unknown): boolean =>
   error instanceof DataError || (error as NodeJS.ErrnoException).code !== undefined;
 
@@ -287,7 +287,7 @@ export function checkSetFigure(
 }
 
 /** A row that cannot be used. */
-export interface BrokenRow {
+interface BrokenRow {
   readonly split: Split;
   /** File of the split that is meant, relative to the data set. */
   readonly file: string;
@@ -306,7 +306,7 @@ export interface Verdict {
   /** Figures whose pixels were compared with what their examples are drawn as now. */
   readonly compared: number;
   readonly broken: readonly BrokenRow[];
-  /** What was not checked, and why. */
+  /** Parts that were not checked, with reasons. */
   readonly remarks: readonly string[];
 }
 
@@ -317,15 +317,15 @@ const PICTURES_PER_WORKER = 50;
 /** Rows between two chances for the progress to be shown where nothing is drawn. */
 const BREATH = 64;
 
-export interface ValidateOptions {
-  /** Whether examples are drawn. */
+interface ValidateOptions {
+  /** Draws the examples. */
   readonly render: boolean;
-  /** Whether every figure is compared pixel by pixel; otherwise about 50 of the data set are, evenly spread. */
+  /** Compares every figure pixel by pixel; otherwise about 50 of the data set, evenly spread. */
   readonly all?: boolean;
   readonly onProgress?: (rows: number, broken: number) => void;
 }
 
-/** What is wrong with examples only beside one another: ids, recordings, classes. */
+/** Checks across examples: ids, recordings, classes. */
 class Neighbours {
   readonly #ids = new Set<string>();
   readonly #homes = new Map<string, Split>();

@@ -9,7 +9,7 @@ import { show } from '../src/ground/json-record.ts';
 import type { Interval } from '../src/ground/types.ts';
 
 /** Share of one gold event in the metrics. */
-export interface EventAffiliation {
+interface EventAffiliation {
   readonly zone: readonly [start: number, end: number];
   /** In [0, 1]; NaN when no prediction falls into the zone. */
   readonly precision: number;

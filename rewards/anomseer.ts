@@ -166,7 +166,7 @@ export function intervalReward(
 }
 
 /** Weights of AnomSeer's reward; they sum to 1. */
-export const ANOMALY_WEIGHTS = { localisation: 0.7, class: 0.2, format: 0.1 } as const;
+const ANOMALY_WEIGHTS = { localisation: 0.7, class: 0.2, format: 0.1 } as const;
 
 /**
  * Formula: 0.7 · localisation + 0.2 · class + 0.1 · format; where the class is not known,

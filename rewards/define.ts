@@ -59,7 +59,7 @@ export type RewardDefinition<G extends Gold = Gold> = RewardCommon &
 const TIME_LIMIT = 60;
 /** Seconds after the time limit in which a function that heeds its signal may still answer, say with null. */
 const GRACE = 1;
-/** The same, where nothing is under way that could bring an answer. */
+/** Grace, in seconds, where nothing is pending that could bring an answer. */
 const STALL_GRACE = 0.1;
 /** Maximum number of concurrent calls. */
 const CONCURRENCY = 64;

@@ -25,14 +25,14 @@ export function sameAnswer(said: string, right: string): boolean {
   return folded(said) === folded(right);
 }
 
-/** Whether a response answers its question; what cannot be read does not. */
+/** Returns true if a response answers its question correctly; unreadable responses do not. */
 export function answersQuestion(said: string | null, { options, answer }: QuestionGold): boolean {
   if (said === null) return false;
   return options.length > 0 ? said === answer : sameAnswer(said, answer);
 }
 
 /** Weights of the reward on questions; they sum to 1. */
-export const QUESTION_WEIGHTS = { accuracy: 0.9, format: 0.1 } as const;
+const QUESTION_WEIGHTS = { accuracy: 0.9, format: 0.1 } as const;
 
 /**
  * Formula: 0.9 · accuracy + 0.1 · format.

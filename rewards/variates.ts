@@ -4,7 +4,7 @@ import type { ParsedAnswer, Score, VariatesGold } from '../src/ground/types.ts';
 import { formatReward, type Reward } from './reward.ts';
 
 /** Metrics over sets of variates of one series, each in [0, 1]. */
-export interface VariateMetrics {
+interface VariateMetrics {
   readonly precision: number;
   readonly recall: number;
   readonly f1: number;
@@ -47,7 +47,7 @@ export function variateMetrics(predicted: readonly number[] | null, gold: readon
 }
 
 /** Weights of the reward on variates; they sum to 1. */
-export const VARIATES_WEIGHTS = { f1: 0.9, format: 0.1 } as const;
+const VARIATES_WEIGHTS = { f1: 0.9, format: 0.1 } as const;
 
 /**
  * Formula: 0.9 · F1 + 0.1 · format, F1 over the sets of variates as in `variateMetrics`.

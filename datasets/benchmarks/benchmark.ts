@@ -1,4 +1,4 @@
-/** What a task of the registry is: where its data come from, what they mean, how they are split and drawn. */
+/** Tasks of the registry: the source of their data, their meaning, splits and figures. */
 
 import type { Example, Gold } from '../../src/ground/types.ts';
 import { anomaly } from '../../src/tasks/anomaly.ts';
@@ -11,23 +11,23 @@ export interface Address {
   readonly url: string;
   /** Hexadecimal SHA-256 that a download must have, where it is known. */
   readonly sha256: string | null;
-  /** Where its owners list the SHA-256 of their files, as sha256sum does, with paths relative to the list. */
+  /** Address of the owners' list of SHA-256 hashes, in the format of sha256sum, with paths relative to the list. */
   readonly sums?: string;
-  /** Whether it is a zip archive to unpack. */
+  /** True for a zip archive to unpack. */
   readonly unpack: boolean;
 }
 
-export interface BenchmarkSource {
-  /** What was recorded, or how it is made. */
+interface BenchmarkSource {
+  /** Description of the recordings or of the generator. */
   readonly description: string;
   /** Terms of use as their owners state them. */
   readonly licence: string;
   readonly citation: string | null;
-  /** What to download; empty where there is nothing to, or where the owners want to be asked. */
+  /** Downloads; empty where there are none, or where the owners must be asked. */
   readonly addresses: readonly Address[];
 }
 
-/** What a task is opened with. */
+/** Options for opening a task. */
 export interface BenchmarkOptions {
   /** Folder (or, for `custom`, file) that holds the data; null for generated ones. */
   readonly directory: string | null;
@@ -40,18 +40,18 @@ export interface BenchmarkOptions {
   readonly length?: number | undefined;
   /** Index of the first generated series of each split; default 0. */
   readonly offset?: number | undefined;
-  /** Whether a split that the user gives may have examples of one recording on several sides; default: no. */
+  /** Allows a user's split to have examples of one recording on several sides. Default: false. */
   readonly allowSharedRecordings?: boolean | undefined;
 }
 
-/** How examples come into splits. */
+/** Assignment of examples to splits. */
 export type SplitPlan =
   | {
       /** The split is given with each example. */
       readonly by: 'given';
       readonly statement: string;
       readonly recordingsApart: boolean | null;
-      /** How a validation split may be taken from training, or the reason why it may not. */
+      /** Unit by which a validation split may be taken from training, or the reason why it may not. */
       readonly validation: 'example' | 'recording' | { readonly refused: string };
     }
   | {
@@ -59,7 +59,7 @@ export type SplitPlan =
       readonly by: 'recording' | 'example';
       /** Default sizes; only their proportions count. */
       readonly sizes: SplitSizes;
-      /** What to say of it; a sentence with the sizes and the seed is put before. */
+      /** Statement about the split; it follows a sentence with sizes and seed. */
       readonly statement: string;
       readonly recordingsApart: boolean | null;
     };
@@ -68,11 +68,11 @@ export type SplitPlan =
 export interface Loaded {
   readonly split: Split | null;
   readonly example: Example;
-  /** Where the user named it, for messages. */
+  /** Place where the user named it, for messages. */
   readonly place?: { readonly file: string; readonly line?: number; readonly column?: number };
 }
 
-/** What a user says of the data; absent where nothing was said. */
+/** User's description of the data; absent fields were not given. */
 export interface UserFacts {
   readonly title?: string | undefined;
   readonly licence?: string | undefined;
@@ -80,7 +80,7 @@ export interface UserFacts {
   readonly rate?: number | undefined;
   readonly figure?: BenchmarkFigure | undefined;
   readonly prompt?: PromptFacts | undefined;
-  /** Where a field stands, for messages. */
+  /** Returns the place of a field, for messages. */
   readonly place: (field: string) => { readonly file: string; readonly line?: number };
 }
 
@@ -88,18 +88,18 @@ export interface UserFacts {
 export interface OpenBenchmark {
   /** Files that `load` reads, in order. */
   readonly files: readonly string[];
-  /** Where the files decide it: another kind of answer than the task's. */
+  /** Answer kind, where the files decide it. */
   readonly kind?: Gold['kind'];
   /** Classes of the answers in the order of prompts; empty for variates. May be known only after `load`. */
   readonly classes: () => readonly string[];
   readonly plan: SplitPlan;
-  /** What it was opened with, for the record. */
+  /** Options it was opened with, for the manifest. */
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** What the user says of the data, instead of what the task says. */
+  /** User's description of the data, in place of the task's. */
   readonly own?: UserFacts;
   /** Examples that `load` yields, where that is known before; then counts per split are kept already. */
   readonly total: number | null;
-  /** What was tolerated or left out; complete once `load` has been walked through. */
+  /** Notes on faults tolerated and parts left out; complete once `load` has finished. */
   readonly notes: () => readonly string[];
   /**
    * All examples, the same in the same order at every call; memory holds one file's record at most.
@@ -111,12 +111,12 @@ export interface OpenBenchmark {
 export interface BenchmarkFigure {
   /** Name of a figure preset. */
   readonly preset: string;
-  /** Whether the line breaks at missing points or joins those beside them. */
+  /** Drawing of missing points: the line breaks, or joins their neighbours. */
   readonly missing: 'break' | 'join';
 }
 
-/** What a policy is told and asked about the examples; a change of a word needs a new version. */
-export type BenchmarkPrompt = Omit<TaskPrompt, 'name' | 'kind'>;
+/** Words of the prompt; every change needs a new version. */
+type BenchmarkPrompt = Omit<TaskPrompt, 'name' | 'kind'>;
 
 /** The prompt of a benchmark of anomalies: they all ask the same. */
 export const anomalyPrompt = (context: string): BenchmarkPrompt => ({
@@ -127,7 +127,7 @@ export const anomalyPrompt = (context: string): BenchmarkPrompt => ({
   advice: null,
 });
 
-/** What makes any series of a generated benchmark by its address. */
+/** Generator of any series of a benchmark by its address. */
 export interface Generator {
   /** Points of an example unless asked otherwise, and the least that make one. */
   readonly length: number;
@@ -140,7 +140,7 @@ export interface Generator {
 export interface Benchmark {
   /** Name on the command line. */
   readonly name: string;
-  /** What a person calls it. */
+  /** Title for people. */
   readonly title: string;
   readonly kind: Gold['kind'];
   readonly source: BenchmarkSource;
@@ -153,13 +153,13 @@ export interface Benchmark {
   readonly figure: BenchmarkFigure;
   /** Preset in which a small policy is shown several channels; absent: that of the kind of answer. */
   readonly nanoFigure?: string;
-  /** What a small policy that was taught on it should not be trusted with, one sentence each; goes into its card. */
+  /** Limitations of policies trained on it from random weights, one sentence each; they go into the card. */
   readonly limitations?: readonly string[];
   /** Words of the prompt; null where those of the family (the name before '/') or of the user hold. */
   readonly prompt: BenchmarkPrompt | null;
   /** Null where examples are read from files. */
   readonly generator: Generator | null;
-  /** What is needed to prepare it: nothing, a download that this program can do, or files that the user has. */
+  /** Requirement for preparing it: nothing, an automatic download, or files of the user. */
   readonly needs: 'nothing' | 'download' | 'files';
   /** Files that are read, in words, for messages and help. */
   readonly layout: string;

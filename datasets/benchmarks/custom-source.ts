@@ -6,11 +6,11 @@ import { show } from '../../src/ground/json-record.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { checkChannelNames } from '../example.ts';
+import { parseTsbAdName } from '../readers/anomaly-files.ts';
 import { numericColumns, readCsv } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
 import type { RawRecord } from '../readers/record.ts';
-import { parseTsbAdName } from '../readers/tsb.ts';
 import type { Split } from '../split.ts';
 import type { Loaded } from './benchmark.ts';
 import {
@@ -83,7 +83,7 @@ class ShortSeries {
 }
 
 /** A record as one example, or as windows of exactly `window` points, with one answer. */
-export function* whole(
+function* whole(
   record: Pick<RawRecord, 'channels' | 'channelNames' | 'times'>,
   options: WholeOptions,
 ): Generator<Example> {
@@ -106,7 +106,7 @@ export function* whole(
   }
 }
 
-/** What is read for help and messages. */
+/** Accepted layouts, for help and messages. */
 export const CUSTOM_LAYOUT =
   `a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), or files that carry their ` +
   'labels (.ts, .arff, .tsv, .npz, .parquet, or csv with a row for each point and a column "Label" of 0 and 1), or a csv table with one ' +
@@ -116,19 +116,19 @@ export const CUSTOM_LAYOUT =
 export interface Source {
   readonly files: readonly string[];
   readonly kind: Gold['kind'];
-  /** Whether every example comes with a split. */
+  /** True if every example comes with a split. */
   readonly split: boolean;
-  /** Whether examples name recordings, of which several examples are cut. */
+  /** True if examples name the recordings that they are cut from. */
   readonly recordings: boolean;
   /** Folder that may hold words of the user. */
   readonly folder: string;
-  /** What was left out. */
+  /** Notes on what was left out. */
   readonly notes: readonly string[];
   readonly load: (note: (text: string) => void) => Generator<Loaded>;
 }
 
 /** Options that say how files are read. */
-export interface SourceOptions {
+interface SourceOptions {
   readonly window?: number | null | undefined;
   readonly allowSharedRecordings?: boolean | undefined;
 }
@@ -142,7 +142,7 @@ function leftOut(files: readonly string[], folder: string, why: string): string[
   return [`left out (${why}): ${names.join(', ')}${more}`];
 }
 
-/** Of two channels that differ, neither is the odd one. */
+/** Minimum channels: with two that differ, neither is the odd one. */
 const FEWEST_CHANNELS = 3;
 
 function fromLabels(folder: string, file: string, all: readonly string[], options: SourceOptions): Source {
@@ -212,7 +212,7 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
   };
 }
 
-/** Whether all have a split. @throws DataError where only some have */
+/** Returns true if all have a split. @throws DataError where only some have */
 function checkSplits(splits: readonly (Split | null)[], file: string): boolean {
   const without = splits.filter((split) => split === null).length;
   if (without === 0 || without === splits.length) return without === 0;

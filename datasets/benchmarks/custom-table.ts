@@ -26,7 +26,7 @@ export interface LabelRow {
   readonly variates: readonly number[] | null;
   readonly recording: string | null;
   readonly split: Split | null;
-  /** Where the file is named, and where its answer stands. */
+  /** Places of the file's name and of its answer. */
   readonly place: Place;
   readonly answer: Place;
 }

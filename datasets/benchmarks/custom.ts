@@ -36,16 +36,16 @@ const words = z
   });
 
 const schema = z.strictObject({
-  /** What a person calls the data: one line. */
+  /** Title of the data: one line. */
   title: words.regex(/^[^\n\r]{1,100}$/, 'expected one line of at most 100 characters').optional(),
-  /** What was measured, how, and how often. */
+  /** Description of the measurement: quantity, method, rate. */
   description: words.optional(),
   kind: z.enum(['classification', 'anomaly', 'variates']).optional(),
   /** Samples per second. */
   rate: z.number().positive().optional(),
-  /** What a class looks like, by its name. */
+  /** Appearance of each class, by name. */
   hints: z.record(z.string().min(1), words).optional(),
-  /** What advice is asked for after the class, as a clause, where a recipe or command asks for any; of classes alone. */
+  /** Advice requested after the class, as a clause, where a recipe or command asks for one; classification only. */
   advice: words.optional(),
   /** Name of a figure preset. */
   figure: z.string().min(1).optional(),
@@ -68,9 +68,9 @@ licence: internal           # citation: where the data were published`;
 const FIELDS = Object.keys(schema.shape);
 
 /** Words of a user, and where they stand. */
-export interface CustomWords extends z.infer<typeof schema> {
+interface CustomWords extends z.infer<typeof schema> {
   readonly file: string;
-  /** Where a field, such as `hints.worn`, stands. */
+  /** Returns the place of a field such as `hints.worn`. */
   readonly place: (...path: readonly string[]) => { readonly file: string; readonly line?: number };
 }
 
@@ -88,7 +88,7 @@ export function readWords(folder: string): CustomWords | null {
     return new DataError(`not YAML: ${complaint}`, { file, line, column });
   });
   const tree = yaml.content;
-  /** Of the field itself, or of the nearest above it. */
+  /** Returns the place of the field, or of its nearest parent. */
   const place = (...path: readonly PropertyKey[]): { file: string; line?: number } => ({
     file,
     line: yaml.line(path) ?? 1,

@@ -20,8 +20,8 @@ import {
   runsOf,
 } from './source-files.ts';
 
-/** What is different from one data set of the archive to the next. */
-export interface ArchiveBenchmark
+/** Properties that differ between the data sets of the archive. */
+interface ArchiveBenchmark
   extends Pick<Benchmark, 'name' | 'title' | 'rate' | 'shape' | 'figure' | 'prompt'> {
   /** Its name in the archive. */
   readonly archive: string;
@@ -30,13 +30,13 @@ export interface ArchiveBenchmark
   readonly citation: string | null;
   /** Class by label, in the order of prompts. */
   readonly labels: Readonly<Record<string, string>>;
-  /** What is to be said of the archive's split. */
+  /** Statement about the archive's split. */
   readonly split: string;
 }
 
 /** Extensions in order of preference; `.txt` has the values of `.tsv` between blanks. */
 const EXTENSIONS = ['ts', 'tsv', 'arff', 'txt'];
-/** Where the archive offers its data sets. */
+/** Download address of the archive. */
 const ADDRESS = 'https://timeseriesclassification.com/aeon-toolkit';
 
 /** The points that short series are filled up with at the end are no points. */
@@ -122,25 +122,25 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
 export const ANOMALY_WINDOW = 1000;
 
 /** The series of a task in a folder. */
-export interface SeriesFiles {
+interface SeriesFiles {
   readonly series: readonly string[];
   /** Files beside them that are read. */
   readonly others?: readonly string[];
-  /** What was left out. */
+  /** Notes on what was left out. */
   readonly notes?: readonly string[];
   readonly read: (file: string) => Iterable<RawRecord>;
 }
 
-export interface AnomalyFilesBenchmark
+interface AnomalyFilesBenchmark
   extends Pick<Benchmark, 'name' | 'title' | 'source' | 'shape' | 'prompt' | 'layout' | 'needs'> {
   /** Finds its series among the files of a folder. @throws DataError where something else is missing */
   readonly find: (files: readonly string[], folder: string) => SeriesFiles;
-  /** What is to be said of its splits. */
+  /** Statement about its splits. */
   readonly statement: string;
 }
 
 /** The anomalous stretches of a record. @throws DataError where it has no labels */
-export function intervalsOf(record: RawRecord): Interval[] {
+function intervalsOf(record: RawRecord): Interval[] {
   const { anomalies, file } = record;
   if (anomalies === null) {
     throw new DataError('no labels; expected a label for every point', { file: file.path });
@@ -150,9 +150,9 @@ export function intervalsOf(record: RawRecord): Interval[] {
 
 const ascending = (times: Float64Array): boolean => times.every((t, i) => i === 0 || t >= times[i - 1]!);
 
-export interface AnomalyExampleOptions {
+interface AnomalyExampleOptions {
   readonly task: string;
-  /** Of the record; windows of it get `/0`, `/1` … */
+  /** Id of the record; its windows get `/0`, `/1` … */
   readonly id: string;
   /** Most points of an example; null: never cut. */
   readonly window: number | null;
@@ -267,11 +267,11 @@ export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
 export interface GeneratedBenchmark
   extends Generator,
     Pick<Benchmark, 'name' | 'title' | 'kind' | 'shape' | 'figure' | 'prompt' | 'classes'> {
-  /** What a small policy that was taught on it should not be trusted with; that its series are synthetic is said of all. */
+  /** Limitations of policies trained on it from random weights, beside that of all synthetic series. */
   readonly limitations?: readonly string[];
   readonly description: string;
   readonly citation: string | null;
-  /** What a reader must know of examples of one split beside each other. */
+  /** Note on the relation between examples of one split. */
   readonly pairing?: string;
   /** Examples per split unless asked otherwise. */
   readonly counts: Readonly<Record<Split, number>>;

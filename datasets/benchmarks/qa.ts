@@ -22,7 +22,7 @@ import { filesBelow } from './source-files.ts';
 
 type Layout = 'any' | 'TimeSeriesExam' | 'RATs40K';
 
-/** What columns may be called, by what they hold. */
+/** Accepted column names, by content. */
 const NAMES = {
   question: ['question', 'prompt', 'query'],
   options: ['options', 'choices', 'candidates'],
@@ -37,7 +37,7 @@ const NAMES = {
 } as const;
 type Part = keyof typeof NAMES;
 
-/** What a picture is called, which is not read. */
+/** Column names of pictures, which are not read. */
 const PICTURES = ['image', 'picture', 'figure', 'plot', 'image_path', 'figure_path'];
 /** One series of several: ts1, series_2. */
 const NUMBERED = /^(?:ts|series|timeseries|time_series)_?(\d+)$/;
@@ -233,7 +233,7 @@ class QuestionFiles {
   readonly files: readonly string[];
   readonly layout: Layout;
   readonly hasSplits: boolean;
-  /** Of RATs40K: the kinds that occur. */
+  /** Kinds that occur (RATs40K). */
   readonly #kinds: readonly string[];
   /** Series that were padded. */
   padded = 0;

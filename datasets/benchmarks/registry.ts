@@ -4,8 +4,7 @@ import type { Gold } from '../../src/ground/types.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
-import { nab, tab, tsbAd, tsbUad } from './anomaly-archives.ts';
-import { ctu, rcw, tee } from './archives.ts';
+import { ctu, nab, rcw, tab, tee, tsbAd, tsbUad } from './archives.ts';
 import type { Benchmark, Generator } from './benchmark.ts';
 import { custom } from './custom.ts';
 import { ecg } from './ecg.ts';
@@ -30,7 +29,10 @@ export function generatorOf(name: string): (Benchmark & { readonly generator: Ge
   return found === undefined ? null : { ...found, generator: found.generator! };
 }
 
-/** What a small policy that was taught on a task should not be trusted with, one sentence each; nothing of unknown tasks. */
+/**
+ * Returns the limitations of policies trained on a task from random weights, one sentence each; none for
+ * unknown tasks.
+ */
 export function limitationsOf(task: string): readonly string[] {
   return BENCHMARKS.find(({ name }) => name === task)?.limitations ?? [];
 }
@@ -50,7 +52,7 @@ export function benchmarkNamed(name: string): Benchmark {
   );
 }
 
-/** What a small policy is shown of data unless its recipe says otherwise: one channel as a bare line, several in a row each. */
+/** Returns the default figure of nano policies: one channel as a bare line, several in a row each. */
 export function nanoFigure(data: {
   readonly task: string;
   readonly kind: Gold['kind'];

@@ -66,7 +66,7 @@ export function pick(files: readonly string[], names: readonly string[]): string
   return undefined;
 }
 
-/** As `pick`. @throws DataError with what was looked for, and where */
+/** Returns the file that `pick` finds. @throws DataError naming the missing file and the folder */
 export function need(
   files: readonly string[],
   names: readonly string[],
@@ -159,7 +159,7 @@ export function wholeWindows(length: number, size: number): Interval[] {
   return Array.from({ length: Math.floor(length / size) }, (_, k): Interval => [k * size, (k + 1) * size]);
 }
 
-/** What of the intervals lies in a window, counted from its start. */
+/** Returns the parts of intervals inside a window, counted from its start. */
 export function inside(intervals: readonly Interval[], [from, to]: Interval): Interval[] {
   return intervals.flatMap(([start, end]): Interval[] => {
     const first = Math.max(start, from);

@@ -9,11 +9,10 @@
  * The distribution is the reference's; the numbers are not: it draws every series from one sequential generator, here
  * each is a pure function of (seed, task, split, index).
  */
-import { Random } from '../../src/ground/random.ts';
+import { addNoise, Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
-import { addNoise, standardNormal } from './gaussian.ts';
 
 export const ANOMLLM_TASKS = [
   'point',

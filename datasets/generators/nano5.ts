@@ -18,11 +18,10 @@
  * Each block of five consecutive indices holds each class once, in random order: any part of a split is balanced, and
  * no stride over the indices meets one class only.
  */
-import { Random } from '../../src/ground/random.ts';
+import { addNoise, Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
-import { addNoise, standardNormal } from './gaussian.ts';
 
 export const NANO5_CLASSES = [
   'contextual point',

@@ -17,11 +17,10 @@
  * inside the series and do not touch; the second trend segment starts from the level that the first one left.
  */
 import { ConfigError } from '../../src/ground/errors.ts';
-import { Random } from '../../src/ground/random.ts';
+import { Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Gold, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
-import { standardNormal } from './gaussian.ts';
 
 export const VTA_TYPES = ['global', 'contextual', 'seasonal', 'trend', 'shapelet'] as const;
 export type VtaType = (typeof VTA_TYPES)[number];
@@ -31,7 +30,7 @@ export const VTA_LENGTH = 400;
 /** Room for one segment and its surroundings. */
 export const VTA_MINIMUM_LENGTH = 20;
 
-/** What a variate of a multivariate series is replaced by. */
+/** Waveform that replaces a variate of a multivariate series. */
 export const VTA_WAVES = ['triangle', 'square', 'sawtooth', 'random walk'] as const;
 export type VtaWave = (typeof VTA_WAVES)[number];
 

@@ -7,14 +7,17 @@ export const HOUR = 60 * MINUTE;
 export const DAY = 24 * HOUR;
 
 /** A time stamp as it is written. */
-export interface Stamp {
+interface Stamp {
   /** The date and clock that are written, in ms since 1970-01-01 00:00 of the same clock; NaN for a date that no calendar has. */
   readonly wall: number;
-  /** The same where `03/04/2024` is read with the month first; NaN where that is no date. Equal to `wall` for other ways of writing. */
+  /**
+   * Time where `03/04/2024` is read with the month first; NaN where that is no date. Equal to `wall` for
+   * other formats.
+   */
   readonly monthFirst: number;
   /** Minutes east of Greenwich; NaN where no zone is written. */
   readonly offset: number;
-  /** Whether a date is written, and a time of day. */
+  /** True if a date, and a time of day, is written. */
   readonly date: boolean;
   readonly clock: boolean;
 }
@@ -68,7 +71,7 @@ const COMPACT_CLOCK = /(\d{2})(\d{2})(?:(\d{2})(?:[.,](\d{1,9})\d*)?)?(?!\d)/y;
 const HOUR_ALONE = /(\d{1,2})()()()(?: ?([ap])\.?m\b\.?|$)/iy;
 const ZONE = / ?(?:(?:UTC|GMT)?([+-])(\d{2})(?::?(\d{2}))?(?!\d)|([A-Z]{1,4})(?![A-Z]))(?: [A-Z]{3,4}$)?/iy;
 const ZONE_ALONE = /^ ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)$/i;
-/** As `date` of Unix prints it: the year follows the clock and the zone. */
+/** Format of Unix `date`: the year follows the clock and the zone. */
 const UNIX_DAY = /(\p{L}{3,10}) +(\d{1,2}) +(?=\d{1,2}:)/iuy;
 const UNIX_YEAR = / +(\d{4})$/y;
 const UNIX_END = /^ +\d{4}$/;
@@ -379,10 +382,10 @@ export function instantsOf(wall: number, zone: string | null): readonly [number]
   return isLate ? [late] : [wall - before];
 }
 
-/** What 0 ms of a recording's time is: 1970-01-01 UTC, midnight of its first day, or its beginning. */
+/** Meaning of 0 ms of a recording's time: 1970-01-01 UTC, midnight of its first day, or its beginning. */
 export type TimeOrigin = 'calendar' | 'midnight' | 'start';
 
-export interface TimeForm {
+interface TimeForm {
   readonly zone: string | null;
   readonly step: number | null;
   readonly origin?: TimeOrigin;

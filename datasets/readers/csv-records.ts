@@ -26,7 +26,7 @@ const isBlank = (code: number): boolean => code === 32 || code === 9;
 /** Characters of a ruler below a header, as databases print it. */
 const RULER = new Set([...'-+|=: \t'].map((one) => one.charCodeAt(0)));
 const SHORTEST_RULER = 4;
-/** What a spreadsheet writes for a value that it could not compute: no comment, though it begins like one. */
+/** Error values of spreadsheets; they begin like comments but are none. */
 const SPREADSHEET_ERROR = /#(?:N\/A|DIV\/0!|REF!|VALUE!|NUM!|NAME\?|NULL!)/iy;
 
 /** A walk over the records; the fields of the current one are read with `field`. */
@@ -127,7 +127,7 @@ export class CsvRecords {
     return this.#place(this.#starts[0]!).line;
   }
 
-  /** Where a field of the current record begins: file, 1-based line and column. */
+  /** Returns the start of a field of the current record: file, 1-based line and column. */
   place(index: number): { file: string; line: number; column: number } {
     return this.#place(this.#starts[index]!);
   }

@@ -18,13 +18,13 @@ const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a|\?)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
 const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
 /** Headers of columns that hold the time, in any case. */
-export const TIME_NAME =
+const TIME_NAME =
   /^(?:times?|timestamps?|dates?|date[_ ]?time|ds|t|index|idx|steps?|epoch|unix(?:[_ ]?time)?|seconds?)$/i;
-/** What pandas calls the row numbers that it wrote. */
+/** Header that pandas gives to its row numbers. */
 const ROW_NUMBER_NAME = /^(?:unnamed: 0|index|idx)?$/i;
 
 /** A series as it stands in a file, without any label. */
-export interface CsvSeries {
+interface CsvSeries {
   /** [N], N ≥ 2; finite, or NaN where a missing value was allowed. */
   readonly values: Float64Array;
   /** The time column as written [N]; null without one. */
@@ -38,9 +38,9 @@ export interface CsvSeries {
 export interface CsvOptions {
   /** Header of the value column, or its number from 1. */
   readonly column?: string | number | undefined;
-  /** Whether an empty cell, NaN, NA, null and the like are missing values (NaN); default: they are refused. */
+  /** Reads an empty cell, NaN, NA, null and the like as missing (NaN). Default: they are refused. */
   readonly missing?: boolean | undefined;
-  /** What to do where several columns hold numbers, for messages; default: name one with --column. */
+  /** Advice in messages where several columns hold numbers. Default: name one with --column. */
   readonly advice?: string | undefined;
 }
 
@@ -332,12 +332,12 @@ export function numericColumns(path: string): string[] | undefined {
   return columns.length > 1 ? columns : undefined;
 }
 
-export interface CsvReadOptions {
+interface CsvReadOptions {
   /** Columns of the channels: headers, or numbers from 1. Without it, the only numeric column that is not time. */
   readonly columns?: readonly (string | number)[] | undefined;
   /** Column of point labels, 0 or 1. */
   readonly label?: string | number | undefined;
-  /** As `CsvOptions`. */
+  /** See `CsvOptions`. */
   readonly missing?: boolean | undefined;
   readonly advice?: string | undefined;
 }

@@ -1,21 +1,19 @@
 /** The reader of a file by its name: extension first, then what tells formats of one extension apart. */
 import { ConfigError } from '../../src/ground/errors.ts';
+import { parseTsbAdName, readHeaderRow, readNab, readTab, readTsbAd, readTsbUad } from './anomaly-files.ts';
 import { readArff } from './arff.ts';
 import { readCsv } from './csv.ts';
 import { readMatlab } from './matlab.ts';
-import { readNab } from './nab.ts';
 import { readNpy, readNpz } from './numpy.ts';
 import { readParquet } from './parquet.ts';
 import type { FormatName, RawRecord } from './record.ts';
 import { Scanner } from './scanner.ts';
-import { readTab } from './tab.ts';
 import { readTs } from './ts.ts';
-import { parseTsbAdName, readHeaderRow, readTsbAd, readTsbUad } from './tsb.ts';
 import { readUcrTsv } from './ucr-tsv.ts';
 import { readWfdb } from './wfdb.ts';
 
 /** Formats that one path is enough to read; emgdb and UCI HAR are told only by their data sets. */
-export type FileFormat = Exclude<FormatName, 'emgdb' | 'uci-har'>;
+type FileFormat = Exclude<FormatName, 'emgdb' | 'uci-har'>;
 
 const READERS: Readonly<Record<FileFormat, (path: string) => Generator<RawRecord>>> = {
   ts: readTs,
@@ -47,7 +45,7 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
 
 const extensionOf = (path: string): string => /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
 
-/** Whether a file is named like one of series; nothing of it is read. */
+/** Returns true if a file is named like one of series; nothing of it is read. */
 export function isSeriesFile(path: string): boolean {
   const extension = extensionOf(path);
   return extension === 'csv' || Object.hasOwn(EXTENSIONS, extension);

@@ -3,10 +3,10 @@ import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 
-export interface MatlabReadOptions {
+interface MatlabReadOptions {
   /** Name of the variable to read; without it, every numeric one is a record. */
   readonly variable?: string | undefined;
-  /** What the channels of a matrix are; a vector is one channel either way. Default `rows`, as PhysioNet has it. */
+  /** Axis of the channels of a matrix; a vector is one channel either way. Default: `rows`, as in PhysioNet. */
   readonly channels?: 'rows' | 'columns' | undefined;
 }
 
@@ -20,7 +20,7 @@ interface Variable {
   readonly text: boolean;
   readonly complex: boolean;
   readonly sparse: boolean;
-  /** Where the real part begins. */
+  /** Offset of the real part. */
   readonly offset: number;
 }
 

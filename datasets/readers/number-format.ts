@@ -1,17 +1,17 @@
 /** Numbers as people and spreadsheets write them: decimal commas, thousands separators, units; told by a whole column. */
 import { NUMBER } from './csv.ts';
 
-/** How the numbers of a column are written. */
+/** Number format of a column. */
 export interface NumberFormat {
   readonly decimal: '.' | ',';
-  /** Whether `1.234` of a column with decimal commas is a thousand, and `1,234` of one with decimal points. */
+  /** True if `1.234` in a column with decimal commas (`1,234` with decimal points) is a thousand. */
   readonly grouped: boolean;
-  /** What stands before or behind the numbers: `%`, `ms`, `€`; empty for none. */
+  /** Unit before or behind the numbers: `%`, `ms`, `€`; empty for none. */
   readonly unit: string;
 }
 
-/** What a cell is beside a number. */
-export type CellKind = 'number' | 'missing' | 'infinite' | 'truth' | 'word';
+/** Kinds of cells. */
+type CellKind = 'number' | 'missing' | 'infinite' | 'truth' | 'word';
 
 const MISSING =
   /^(?:[+-]?nan|-nan\(ind\)|n\/?a|n\.a\.?|null|nil|none|undefined|n\/d|no ?data|missing|\?|-+|–|—|\.|\*|\\n|#(?:n\/a|div\/0!|ref!|value!|num!|name\?|null!))$/i;
@@ -53,7 +53,7 @@ function partsOf(cell: string): Parts | null {
   return { body: before + after + body, unit: currency + suffix, spaced };
 }
 
-/** What stands beside a number, empty for nothing; null where the cell is no number. */
+/** Returns the unit beside a number, empty for none; null where the cell is no number. */
 export const unitOf = (cell: string): string | null => partsOf(cell)?.unit ?? null;
 
 /** Units of a column that are counted. */
@@ -119,7 +119,7 @@ export class ColumnSurvey {
     }
   }
 
-  /** What the only kind of separator in a number says. */
+  /** Counts of numbers by what their only kind of separator can mean. */
   #judge(text: string, last: number, counts: { decimal: number; thousands: number; either: number }): void {
     const signed = text.charCodeAt(0) === 43 || text.charCodeAt(0) === 45 ? 1 : 0;
     const first = text.indexOf(text[last]!);
@@ -180,7 +180,7 @@ export class ColumnSurvey {
   }
 }
 
-/** What a cell that is not empty is, apart from the way numbers are written in its column. */
+/** Returns the kind of a cell that is not empty, independent of the number format of its column. */
 export function kindOf(cell: string): CellKind {
   if (cell.length > LONGEST) return NUMBER.test(cell) ? 'number' : 'word';
   if (MISSING.test(cell)) return 'missing';

@@ -14,7 +14,7 @@ import {
 import { readZip } from './zip.ts';
 
 /** An array in a file: what its header says, and where its elements are. */
-export interface NpyArray {
+interface NpyArray {
   /** Kind and size as NumPy writes it, without the byte order: `f8`, `i2`, `b1`, … */
   readonly type: string;
   readonly shape: readonly number[];
@@ -25,10 +25,10 @@ export interface NpyArray {
   readonly data: ByteSource;
 }
 
-/** What the axes of an array mean, one letter each: n cases, c channels, t time; t always, n and c at most once. */
+/** Meaning of an array's axes, one letter each: n cases, c channels, t time; t is required, n and c are optional. */
 export type Axes = 't' | 'nt' | 'tn' | 'ct' | 'tc' | 'nct' | 'ntc' | 'cnt' | 'ctn' | 'tnc' | 'tcn';
 
-export interface NpyReadOptions {
+interface NpyReadOptions {
   /** Default by rank: `t`, `nt`, `nct`. */
   readonly axes?: Axes | undefined;
 }
@@ -220,7 +220,7 @@ function* records(file: FileFacts, array: NpyArray, options: NpyReadOptions): Ge
   }
 }
 
-export interface NpzReadOptions {
+interface NpzReadOptions {
   /** Name of the array of series; by default the only array beside the labels, else `X`, `x`, `data` or `values`. */
   readonly values?: string | undefined;
   /** Name of the array of labels; by default `y`, `Y`, `label` or `labels` where there is one. */
@@ -232,7 +232,7 @@ export interface NpzReadOptions {
 const VALUES = ['X', 'x', 'data', 'values'];
 const LABELS = ['y', 'Y', 'label', 'labels'];
 
-/** Which of the archive's arrays hold the series and the labels. */
+/** Names of the arrays that hold the series and the labels. */
 function choose(names: readonly string[], options: NpzReadOptions, path: string): [string, string | null] {
   const list = names.map((name) => JSON.stringify(name)).join(', ');
   for (const wanted of [options.values, options.labels]) {

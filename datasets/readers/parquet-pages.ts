@@ -13,8 +13,8 @@ import { compressors, decompressZstd } from 'hyparquet-compressors';
 /** Damaged content; the reader of the column says where. */
 class PageError extends Error {}
 
-/** What a page or a dictionary holds. */
-export type Values = Float64Array | readonly string[];
+/** Values of a page or a dictionary. */
+type Values = Float64Array | readonly string[];
 
 /** Physical types, with the unsigned ones apart; TEXT is BYTE_ARRAY. */
 export type Stored = 'BOOLEAN' | 'INT32' | 'UINT32' | 'INT64' | 'UINT64' | 'FLOAT' | 'DOUBLE' | 'TEXT';
@@ -57,7 +57,7 @@ export class PageReader {
     throw new PageError('a number of more than 64 bits');
   }
 
-  /** As `varint`, for sizes and counts. */
+  /** Reads a `varint` that is a size or a count. */
   count(): number {
     const value = this.varint();
     if (value > 0x7fffffffn) throw new PageError(`a count of ${value}`);
@@ -209,7 +209,7 @@ const MOST_PER_PAGE = 1 << 23;
 const MOST_BYTES = 1 << 29;
 const EMPTY = Buffer.alloc(0);
 
-/** How a column is stored. */
+/** Storage of a column. */
 export interface Leaf {
   readonly stored: Stored;
   /** Level of a value that is there. */

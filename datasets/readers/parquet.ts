@@ -9,12 +9,11 @@ import {
 } from 'hyparquet';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
-import type { Leaf, Stored } from './parquet-pages.ts';
-import { type Chunk, readChunk } from './parquet-pages.ts';
+import { type Chunk, type Leaf, readChunk, type Stored } from './parquet-pages.ts';
 import { type FileFacts, fileFacts, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
 /** A top-level column that can be read. */
-export interface ParquetColumn {
+interface ParquetColumn {
   readonly name: string;
   readonly path: string;
   readonly leaf: Leaf;
@@ -24,7 +23,7 @@ export interface ParquetColumn {
 
 const UNITS: Readonly<Record<string, number>> = { MILLIS: 1e3, MICROS: 1e6, NANOS: 1e9 };
 
-/** How a leaf is stored and what its numbers mean; null for what is neither a number nor a text. */
+/** Returns the storage of a leaf and the meaning of its numbers; null where it is neither a number nor a text. */
 function storedAs(
   element: SchemaElement,
 ): { stored: Stored; convert: ((value: number) => number) | null; instant: boolean } | null {
@@ -93,7 +92,7 @@ function readableColumns(footer: FileMetaData): ParquetColumn[] {
     .filter((column) => column !== null);
 }
 
-export interface ParquetReadOptions {
+interface ParquetReadOptions {
   /** Columns of the channels; by default all numeric (or all list) columns that are not time or label. */
   readonly columns?: readonly string[] | undefined;
   /**

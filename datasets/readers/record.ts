@@ -1,4 +1,4 @@
-/** What every reader yields: one series as it stands in a file, before any task gives it a meaning. */
+/** Raw records, which every reader yields: one series as it stands in a file, before any task gives it a meaning. */
 import { parse } from 'node:path';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
@@ -22,21 +22,21 @@ export type FormatName =
   | 'uci-har';
 
 /** A place that could not be read, and was left out instead of refusing the file. */
-export interface Fault {
+interface Fault {
   readonly line: number;
   readonly column: number;
   readonly message: string;
 }
 
 /** All faults of a record: how many, and the first few of them. */
-export interface Faults {
+interface Faults {
   readonly count: number;
   readonly first: readonly Fault[];
 }
 
 const NO_FAULTS: Faults = { count: 0, first: [] };
 
-/** How many faults are kept beside their count. */
+/** Number of faults kept beside their count. */
 const KEPT = 20;
 
 /** Gathers faults while a file is read. */
@@ -57,11 +57,11 @@ export class FaultLog {
   }
 }
 
-/** What a file says of all its records; one object, shared by them. */
+/** Facts that a file states about all its records; one shared object. */
 export interface FileFacts {
   readonly path: string;
   readonly format: FormatName;
-  /** What the header or the file name states, by the format's own names; as found, not checked against the data. */
+  /** Facts of the header or the file name, by the format's names; not checked against the data. */
   readonly stated: Readonly<Record<string, string>>;
   /** Sampling rate in Hz where the format states one. */
   readonly rate: number | null;
@@ -88,7 +88,7 @@ export interface RawRecord {
   /** Person or recording that the record was cut from, where the file states one: records of one group belong to
    * one side of a split. */
   readonly group: string | null;
-  /** What of this record could not be read. */
+  /** Parts of this record that could not be read. */
   readonly faults: Faults;
   readonly file: FileFacts;
 }

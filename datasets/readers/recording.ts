@@ -1,8 +1,8 @@
 /** Recordings: tables of measurements with their time, read as they come from the field, and what had to be assumed to read them. */
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
-import { readValues, valueColumns } from './column-values.ts';
 import { show } from './csv.ts';
+import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
 import {
   laterRows,
   MINIMUM_SAMPLES,
@@ -12,14 +12,13 @@ import {
   type TableOptions,
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
-import { findKey, keyColumns, readKeys } from './series-keys.ts';
 import type { Note } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
 export type { Gap } from './sampling.ts';
 export type { Note } from './time-column.ts';
 
-export interface RecordingColumn {
+interface RecordingColumn {
   readonly name: string;
   /** [N]; NaN where a value is missing. */
   readonly values: Float64Array;
@@ -41,11 +40,11 @@ export interface Recording {
    * arithmetic, and shown as written.
    */
   readonly zone: string | null;
-  /** What 0 ms is: 1970 UTC, midnight of the first day (clocks without dates), or the beginning (elapsed time). */
+  /** Meaning of 0 ms: 1970 UTC, midnight of the first day (clocks without dates), or the beginning (elapsed time). */
   readonly origin: TimeOrigin;
   /** Stretches without samples, longer than one and a half steps. */
   readonly gaps: readonly Gap[];
-  /** What was assumed or done, one plain sentence each, with counts and the first example. */
+  /** Assumptions and corrections, one plain sentence each, with counts and the first example. */
   readonly notes: readonly Note[];
   /** [N] the line of the file that a sample is of, counted from 1; -1 for one that stands for a gap or was interpolated. */
   readonly rows: Int32Array;
@@ -87,7 +86,7 @@ function theSeries({ table, series, key }: ReturnType<typeof openSeries>): Serie
   );
 }
 
-/** As `readRecording`, one recording for each value of the key column, in order of the file; one where the file has no key. */
+/** Reads one recording for each value of the key column, in order of the file; one where the file has no key. */
 export function readRecordings(source: string | Uint8Array, options: RecordingOptions = {}): Recording[] {
   return openSeries(source, options).series.map(({ read }) => read());
 }
@@ -103,7 +102,7 @@ export interface RowReader {
 }
 
 /** Rows of one series, and the lines of all rows that were read, those of other series included. */
-export interface ReadRows extends Rows {
+interface ReadRows extends Rows {
   readonly read: Int32Array;
 }
 

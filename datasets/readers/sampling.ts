@@ -28,11 +28,11 @@ export function rowsAt(rows: Rows, order: ArrayLike<number>): Rows {
   };
 }
 
-export interface Sorted {
+interface Sorted {
   readonly rows: Rows;
-  /** Where each row stood. */
+  /** Original position of each row. */
   readonly order: Uint32Array;
-  /** Whether the times of the file go down. */
+  /** True if the times of the file descend. */
   readonly descending: boolean;
   /** Rows that come after a later one (in a descending file, after an earlier one), and the first of them; -1 for none. */
   readonly late: number;
@@ -81,7 +81,7 @@ export function runsOf(time: Float64Array): Uint32Array {
 
 const same = (a: number, b: number): boolean => a === b || (Number.isNaN(a) && Number.isNaN(b));
 
-export interface Merged {
+interface Merged {
   readonly rows: Rows;
   /** Rows dropped because they say the same once more, and the first of them, by row. */
   readonly repeated: number;
@@ -252,7 +252,7 @@ export interface Sampled {
   /** Samples off their place by more than 1 ‰ of the step, and by how much of it at most. */
   readonly jittered: number;
   readonly jitter: number;
-  /** Whether values were interpolated because no step explains the times; the shortest and longest step there was. */
+  /** True if values were interpolated because no step explains the times; with the shortest and longest step. */
   readonly resampled: boolean;
   readonly shortest: number;
   readonly longest: number;

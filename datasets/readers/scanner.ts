@@ -73,7 +73,7 @@ const INFINITE = /^[+-]?inf(?:inity)?$/i;
 const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
 
 /** A field of a file: `bytes[from, to)`, and the error to throw where it is wrong. */
-export interface Field {
+interface Field {
   readonly bytes: Buffer;
   readonly from: number;
   readonly to: number;
@@ -107,9 +107,9 @@ const CR = 13;
 const TAB = 9;
 const SPACE = 32;
 
-/** What `next` returns at the end of the file. */
+/** Return value of `next` at the end of the file. */
 export const END = -1;
-/** What `next` returns at the end of a line, however it is written. */
+/** Return value of `next` at the end of a line, whatever its line ending. */
 export const LINE = LF;
 
 /** Bytes that are read at once. */
@@ -150,7 +150,7 @@ export class Scanner {
   #nextLine = 1;
   #nextStart = 0;
   #lineStart = 0;
-  /** Where in the file `bytes[0]` stands. */
+  /** File offset of `bytes[0]`. */
   #base = 0;
   #at = 0;
   #end = 0;
@@ -267,7 +267,7 @@ export class Scanner {
     return this.#base + this.from - this.#lineStart + 1;
   }
 
-  /** Where the current field is, for a DataError. */
+  /** Place of the current field, for a DataError. */
   get place(): { file: string; line: number; column: number } {
     return { file: this.path, line: this.line, column: this.column };
   }
@@ -292,7 +292,7 @@ export class Scanner {
     }
   }
 
-  /** As `text`, without one pair of quotes around it. */
+  /** Returns the current field as text, without one pair of quotes around it. */
   unquoted(): string {
     const text = this.text();
     const quote = text[0];

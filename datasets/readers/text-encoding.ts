@@ -1,9 +1,9 @@
 /** Text out of bytes in the encodings that programs save tables in. */
 import { DataError } from '../../src/ground/errors.ts';
 
-export interface DecodedText {
+interface DecodedText {
   readonly text: string;
-  /** What had to be assumed, as plain sentences; empty for UTF-8. */
+  /** Assumptions made, as plain sentences; empty for UTF-8. */
   readonly assumed: readonly string[];
 }
 

@@ -15,7 +15,7 @@ import { NUMBER, show } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
 import { Column } from './record.ts';
 
-/** What a number of a time column counts. */
+/** Unit and origin of the numbers of a time column. */
 interface NumberForm {
   readonly what: 'epoch' | 'compact' | 'excel' | 'year' | 'elapsed' | 'index';
   /** Ms of one. */
@@ -23,7 +23,7 @@ interface NumberForm {
   readonly name: string;
 }
 
-/** Where the time stands, and how it is written. */
+/** Columns of time and their format. */
 export interface TimePlan {
   /** Columns from 0: one, or one of dates and one of clocks. */
   readonly columns: readonly [number] | readonly [number, number];
@@ -65,7 +65,7 @@ const LATEST = Date.UTC(2100, 0, 1);
 /** 1 January 1970 as spreadsheets count days. */
 const EXCEL_EPOCH = 25_569;
 
-/** Whether nearly all numbers go up, or nearly all go down, as those that count rows or time. */
+/** Returns true if nearly all numbers rise, or nearly all fall, as row numbers and times do. */
 function counts(numbers: readonly number[]): boolean {
   let [up, down] = [0, 0];
   for (let i = 1; i < numbers.length; i++) {
@@ -136,7 +136,7 @@ function kindOfCells(cells: readonly string[]): Kind {
   return counts.date > 0 ? 'date' : 'clock';
 }
 
-/** Whether a column is the hour of dates that come several times each. */
+/** Returns true if a column holds the hours of dates that occur several times each. */
 function holdsHours({ header, cells }: SampledColumn, dates: SampledColumn): boolean {
   if (header === null || !HOURS.test(header) || new Set(dates.cells).size === dates.cells.length)
     return false;
@@ -147,7 +147,7 @@ function holdsHours({ header, cells }: SampledColumn, dates: SampledColumn): boo
 const hourOf = (cell: string): number =>
   /^\d{1,2}$/.test(cell) && Number(cell) <= 24 ? Number(cell) * HOUR : Number.NaN;
 
-/** Whether the header of a column names the time. */
+/** Returns true if the header of a column names the time. */
 export const isTimeName = (header: string | null): boolean =>
   header !== null && header !== '' && (NAMES.test(header) || WORDS.test(header));
 
@@ -174,7 +174,7 @@ export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   return byRank === undefined || columns.length === 1 ? null : planOf(columns, [byRank]);
 }
 
-/** How columns of time are written; `meant`: they were named as such. */
+/** Returns the format of columns of time; `meant`: the user named them. */
 export function planOf(
   columns: readonly SampledColumn[],
   chosen: readonly [number] | readonly [number, number],
@@ -197,7 +197,7 @@ export interface Note {
 }
 
 /** Decisions about a column of time that hold for later rows of the same table. */
-export interface TimeDecisions {
+interface TimeDecisions {
   /** True for stamps with a date. */
   readonly dated: boolean;
   /** Order of day and month; null where no stamp so far can be read in two ways. */

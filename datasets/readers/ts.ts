@@ -78,7 +78,7 @@ const COMMENTS = new Set([35, 37]); // # and %
 
 interface Header {
   readonly file: FileFacts;
-  /** What `@classLabel` or `@targetLabel` says; null when neither is there. */
+  /** Value of `@classLabel` or `@targetLabel`; null without either. */
   readonly labelled: boolean | null;
 }
 

@@ -3,7 +3,7 @@ import { DataError } from '../../src/ground/errors.ts';
 import { Column, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { END, LINE, Scanner, WORDS } from './scanner.ts';
 
-export interface UciHarFiles {
+interface UciHarFiles {
   /** Files of the channels, in their order: `[name, path]`, such as `['total_acc_x', '…/total_acc_x_test.txt']`. */
   readonly signals: readonly (readonly [name: string, path: string])[];
   /** One activity per line (`y_test.txt`). */

@@ -7,7 +7,7 @@ import { fileFacts, type RawRecord, rawRecord } from './record.ts';
 import { END, LINE, LINES, type Scanner, scanning } from './scanner.ts';
 
 /** One line of a header. */
-export interface WfdbSignal {
+interface WfdbSignal {
   /** Name of the signal file, beside the header. */
   readonly file: string;
   readonly format: number;
@@ -24,7 +24,7 @@ export interface WfdbSignal {
   readonly description: string;
 }
 
-export interface WfdbHeader {
+interface WfdbHeader {
   readonly name: string;
   /** Frames per second, in Hz. */
   readonly rate: number;
@@ -126,12 +126,12 @@ function* parse(scanner: Scanner): Generator<WfdbHeader> {
   yield { name: record[1]!, rate, frames: frames === 0 ? null : frames, signals, comments };
 }
 
-export interface WfdbReadOptions {
-  /** What a checksum that does not fit does: `verify` (default) refuses the record, `ignore` reads it all the same. */
+interface WfdbReadOptions {
+  /** Handling of wrong checksums: `verify` (default) refuses the record, `ignore` reads it. */
   readonly checksums?: 'verify' | 'ignore' | undefined;
 }
 
-/** How samples lie in a signal file. */
+/** Packing of samples in a signal file. */
 interface Format {
   /** Samples that are packed together, and into how many bytes. */
   readonly samples: number;

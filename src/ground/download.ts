@@ -306,7 +306,7 @@ export interface Source extends Server {
   readonly onAnswer?: (response: Response) => void;
 }
 
-export interface DownloadOptions extends Retries {
+interface DownloadOptions extends Retries {
   readonly signal: AbortSignal;
   /** Bytes that are there and, where the server says it, how many there will be. */
   readonly onProgress?: ((bytes: number, total: number | null) => void) | undefined;
@@ -314,7 +314,7 @@ export interface DownloadOptions extends Retries {
   readonly maximum?: number;
 }
 
-export interface Downloaded {
+interface Downloaded {
   readonly bytes: number;
   /** Hash, as in `Content`. */
   readonly hash: string;

@@ -39,7 +39,7 @@ const ATTEMPTS = 100;
 const TICKET = new RegExp(`^\\.(${OWNER_PATTERN})\\.\\d+$`);
 
 /** Who has the lock. */
-export interface Holder {
+interface Holder {
   readonly pid: number;
   /** Its ticket. */
   readonly file: string;
@@ -47,13 +47,13 @@ export interface Holder {
   readonly elsewhere: boolean;
 }
 
-export interface Lock {
+interface Lock {
   /** Returns true if the ticket still exists; it does not when the directory was removed. */
   readonly held: () => boolean;
   readonly release: () => void;
 }
 
-export interface LockOptions {
+interface LockOptions {
   /** Error to throw when a live process holds the lock. Default: wait for it. */
   readonly refuse?: (holder: Holder) => Error;
   /** Called once when the lock is waited for. */

@@ -16,7 +16,7 @@ export const MANIFEST_FILE = 'timeseer.sha256';
 export const TRAINING_FILES: readonly string[] = ['training.json', 'optimizer.safetensors'];
 
 /** SHA-256 by file name, hexadecimal. */
-export type Hashes = Readonly<Record<string, string>>;
+type Hashes = Readonly<Record<string, string>>;
 
 /** Bytes that are read and hashed at once. */
 const PIECE = 2 ** 22;

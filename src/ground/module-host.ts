@@ -18,7 +18,10 @@ export interface LoadedModule {
   readonly file: string;
 }
 
-/** How modules of a kind are called: the export `adapter` of the file that `ModuleHostOptions.adapter` names. Runs in the thread. */
+/**
+ * Interface to modules of one kind: the export `adapter` of the file that `ModuleHostOptions.adapter` names.
+ * Runs in the thread.
+ */
 export interface ModuleAdapter<Info, Request, Reply, Part = never> {
   /** A module's export, in words: `a reward made with defineReward`. */
   readonly wanted: string;
@@ -80,7 +83,7 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
     return host;
   }
 
-  /** What the adapter says of the modules. */
+  /** Result of the adapter's `open`. */
   get info(): Info {
     return this.#info;
   }

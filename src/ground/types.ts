@@ -44,7 +44,7 @@ export interface QuestionGold {
   readonly thought: string | null;
 }
 /** Gold answers by kind. A kind adds its own in its file: `declare module '../ground/types.ts' { interface GoldKinds { … } }`. */
-export interface GoldKinds {
+interface GoldKinds {
   readonly classification: ClassificationGold;
   readonly anomaly: AnomalyGold;
   readonly variates: VariatesGold;
@@ -139,16 +139,6 @@ export interface Score {
   readonly notes?: string;
 }
 
-/** Input of a policy for one series; never its labels. */
-export interface Prompt {
-  readonly seriesId: string;
-  /** Length of the series, N. */
-  readonly length: number;
-  /** Chat-template text with one image placeholder. */
-  readonly text: string;
-  readonly image: Picture;
-}
-
 /** RGB raster, row-major, 8 bit. */
 export interface Picture {
   readonly width: number;
@@ -189,7 +179,7 @@ export interface EvalRecord {
 }
 
 /** A judge's score of an extension. */
-export interface JudgedExtension {
+interface JudgedExtension {
   /** Who judged: `rules`, or the model. */
   readonly by: string;
   /** In [0, 1]; 0 without being read where the answer is wrong or ill-formed; null: missing. */

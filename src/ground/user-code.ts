@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 import { ConfigError, reasonOf, suggestion, TimeseerError } from './errors.ts';
 import { addressText, type ModuleAddress, moduleTexts } from './user-module.ts';
 
-/** What `timeseer` and its other entry mean in a module of the user. */
+/** Files behind `timeseer` and its other entry in a user's module. */
 const ENTRIES: Readonly<Record<string, string>> = {
   timeseer: entryUrl('../index'),
   'timeseer/series': entryUrl('../series/index'),
@@ -47,7 +47,10 @@ function provideEntries(): boolean {
   return true;
 }
 
-/** Whether Node itself can run a module with all that it imports: it strips types where it must, and `timeseer` is found. */
+/**
+ * Returns true if Node can run a module with its imports: types are stripped where needed, and `timeseer`
+ * resolves.
+ */
 function isNative(file: string): boolean {
   const texts = moduleTexts(file);
   const typed = [...texts.keys()].some((one) => /\.m?ts$/u.test(one));
@@ -66,14 +69,14 @@ async function jitiOf() {
   return createJiti(import.meta.url, { virtualModules, fsCache: false, interopDefault: false });
 }
 
-/** Where in the module something went wrong, `:LINE:COLUMN`, as far as the stack tells. */
+/** Returns `:LINE:COLUMN` of an error in the module, if its stack holds it. */
 function placeIn(file: string, stack: string | undefined): string {
   const plain = stack?.replaceAll(pathToFileURL(file).href, file) ?? '';
   const at = plain.indexOf(`${file}:`);
   return at < 0 ? '' : (/^(?::\d+){1,2}/u.exec(plain.slice(at + file.length))?.[0] ?? '');
 }
 
-/** What a text with a syntax error has wrong, with its place: Node's own loader does not tell the line. */
+/** Returns the syntax error of a file with its place; Node's loader does not report the line. */
 async function syntaxProblem(file: string): Promise<string | null> {
   const jiti = await jitiOf();
   const source = readFileSync(file, 'utf8');
@@ -114,7 +117,10 @@ async function failure(file: string, cause: unknown): Promise<ConfigError> {
   );
 }
 
-/** What Node's type stripping does not do and jiti does: `./other.js` for other.ts, imports without an ending, enums, types in node_modules. */
+/**
+ * Errors where jiti can help and Node's type stripping cannot: `./other.js` for other.ts, imports without an
+ * extension, enums.
+ */
 const BEYOND_NODE: ReadonlySet<string> = new Set([
   'ERR_MODULE_NOT_FOUND',
   'ERR_UNSUPPORTED_DIR_IMPORT',
@@ -157,7 +163,7 @@ export async function loadModule({ file, name }: ModuleAddress, wanted: string):
   );
 }
 
-/** What a thrown value says, in one line, with its place in the module. */
+/** Returns the message of a thrown value in one line, with its place in the module. */
 export function thrownText(file: string, thrown: unknown): string {
   if (!(thrown instanceof Error)) return `threw ${JSON.stringify(thrown) ?? String(thrown)}`;
   const place = placeIn(file, thrown.stack);

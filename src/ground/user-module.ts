@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError, reasonOf } from './errors.ts';
 
 /** Endings of modules that are run. */
-export const MODULE_ENDINGS = ['.ts', '.mts', '.js', '.mjs'] as const;
+const MODULE_ENDINGS = ['.ts', '.mts', '.js', '.mjs'] as const;
 
 /** A module's file and which of its exports is meant. */
 export interface ModuleAddress {
@@ -19,10 +19,10 @@ export interface ModuleAddress {
 
 const SPECIFIER = /^(?<file>.*?)(?:#(?<name>[^#/\\]+))?$/su;
 
-/** Whether a word names a module of the user, by the ending of its file. */
+/** Returns true if a word names a user's module, by its file extension. */
 export const isModuleSpecifier = (word: string): boolean => /\.[cm]?[jt]sx?(?:#[^#/\\]+)?$/u.test(word);
 
-/** Where a specifier points, seen from a directory. The name is that after `#`, else `default`. */
+/** Resolves a specifier from a directory. The name is that after `#`, else `default`. */
 export function moduleAddress(specifier: string, directory: string): ModuleAddress {
   const { file = '', name = 'default' } = SPECIFIER.exec(specifier)!.groups!;
   return { file: file.startsWith('file:') ? fileURLToPath(file) : resolve(directory, file), name };

@@ -16,7 +16,7 @@ interface Member<Request, Reply> {
   readonly jobs: Set<Job<Request, Reply>>;
 }
 
-export interface WorkerPoolOptions<Request> {
+interface WorkerPoolOptions<Request> {
   /** Maximum number of Workers; they start when there is work for them. */
   readonly size: number;
   /** Program of the Workers: it calls `answerRequests`. */
@@ -30,7 +30,7 @@ export interface WorkerPoolOptions<Request> {
 
 const DEPTH = 2;
 
-export interface AskOptions {
+interface AskOptions {
   /** Receives the numbers that the answer sends as parts. */
   readonly onProgress?: (done: number) => void;
   /**

@@ -58,7 +58,7 @@ function receivedError({ name, message }: SentError): Error {
   return Object.assign(new Error(message), { name });
 }
 
-export interface ThreadOptions {
+interface ThreadOptions {
   /** Program of the Worker: it calls `answerRequests`. */
   readonly program: WorkerProgram;
   readonly workerData?: unknown;
@@ -307,7 +307,7 @@ export interface Answer<Reply> {
   readonly transfer?: readonly ArrayBuffer[];
 }
 
-export interface AnswerOptions<Info> {
+interface AnswerOptions<Info> {
   /** Called once, before the first request. Where it throws, the thread is of no use, and who asks hears why. */
   readonly prepare?: () => Promise<Info> | Info;
   /** Requests are answered side by side; one after the other when absent. */
@@ -320,7 +320,7 @@ export interface AnswerOptions<Info> {
 }
 
 /** Nothing is under way that could settle a promise that is waited for. */
-export class Stalled extends Error {
+class Stalled extends Error {
   constructor() {
     super('waits for something that never comes; settle every promise');
     this.name = 'Stalled';

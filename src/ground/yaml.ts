@@ -5,7 +5,7 @@ import type { z } from 'zod';
 /** Most bytes of a file: the time of the parser can grow with the square of its length. */
 export const MOST_YAML_BYTES = 32 << 10;
 
-export interface YamlText {
+interface YamlText {
   /** Objects, lists, text, numbers, true, false, null; a finite tree. */
   readonly content: unknown;
   /** Line of a key, or of the nearest key above it; undefined when none is there. */

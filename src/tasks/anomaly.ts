@@ -91,7 +91,7 @@ export const isAnomalyClass = (value: unknown): value is AnomalyClass =>
  * at its end, as in the reference implementation of the reward. Refused, with the reason: anything but such
  * a list, start ≥ end, a start outside the series, more than MAX_INTERVALS pairs.
  */
-export function parseIntervals(text: string, length: number): Interval[] | string {
+function parseIntervals(text: string, length: number): Interval[] | string {
   const intervals = readList<Interval>(text, {
     item: PAIR,
     read: (pair) => {

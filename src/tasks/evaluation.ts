@@ -22,13 +22,13 @@ export type MetricSet = Readonly<
 >;
 
 /** The metrics of a policy: over all series, and over those with an anomaly where there are any. */
-export interface Measured {
+interface Measured {
   readonly overall: MetricSet;
   readonly anomalous: MetricSet | null;
 }
 
 /** Facts about the classical detectors of a run. */
-export interface DetectorFacts {
+interface DetectorFacts {
   /** True if the series come from a generator. */
   readonly generated: boolean;
   /** True if there are several detectors. */

@@ -106,7 +106,7 @@ export interface Agreement {
 }
 
 /** Marks that show the gold answer in a picture. */
-export interface Marks {
+interface Marks {
   readonly intervals: readonly Interval[];
   /** Ids of the channels that are marked; absent: all. */
   readonly channels?: readonly number[];

@@ -6,7 +6,7 @@
  */
 import { ConfigError, DataError } from '../ground/errors.ts';
 
-export interface NumericTextOptions {
+interface NumericTextOptions {
   /** Significant digits of each value, 1 … 17; default 3. Trailing zeros are not written. */
   readonly digits?: number;
   /** Between two values; default `, `. */
@@ -23,7 +23,7 @@ export interface NumericTextOptions {
   readonly measure?: (text: string) => number;
 }
 
-export interface NumericText {
+interface NumericText {
   readonly text: string;
   /** Values per channel that the text holds. */
   readonly points: number;

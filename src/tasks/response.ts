@@ -23,7 +23,7 @@ export type Reading = (typeof READINGS)[number];
 export const MAX_RESPONSE_LENGTH = 200_000;
 
 /** The tags that a kind of response consists of, in order. */
-export interface TagFormat {
+interface TagFormat {
   readonly names: readonly string[];
   readonly pattern: RegExp;
 }
@@ -32,7 +32,7 @@ export function tagFormat(...names: readonly string[]): TagFormat {
   return { names, pattern: new RegExp(`</?(?:${names.join('|')})>`, 'g') };
 }
 
-export interface TaggedParts {
+interface TaggedParts {
   /** Text between the tags of each name; null where the pair is absent, repeated or interleaved. */
   readonly parts: Readonly<Record<string, string | null>>;
   /** Reason why the response is not exactly these parts in this order; null when it is. */
@@ -93,7 +93,7 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
  * Text between all tags of a name in whatever case, in order: from an opening tag to the next closing one. What a response
  * that is not well formed offers; which of several counts is the caller's business.
  */
-export function offered(text: string, name: string): string[] {
+function offered(text: string, name: string): string[] {
   const found: string[] = [];
   if (text.length > MAX_RESPONSE_LENGTH) return found;
   let from: number | null = null;
@@ -145,7 +145,7 @@ export function nameClass(
 }
 
 /** Element type of one kind of list. */
-export interface ListGrammar<T> {
+interface ListGrammar<T> {
   /** Sticky; matches one item at its `lastIndex`. */
   readonly item: RegExp;
   /** The item's value; why the list is refused for it; or null: it is left out. */

@@ -51,7 +51,7 @@ const IDS = {
  * the reason: anything but such a list, an id that no channel has, more than `channels` entries (repeated ones included,
  * so that a loop of one number is no answer).
  */
-export function parseIds(text: string, channels: number): number[] | string {
+function parseIds(text: string, channels: number): number[] | string {
   const ids = readList<number>(text, {
     item: NUMBER,
     read: ([written]) => {
@@ -109,7 +109,7 @@ export function parseVariates(
 }
 
 /** Numbers of variates with their names, where they have any of their own. */
-export function variateText(ids: readonly number[] | null, names: readonly string[] = []): string {
+function variateText(ids: readonly number[] | null, names: readonly string[] = []): string {
   if (ids === null) return 'unreadable';
   if (ids.length === 0) return 'none';
   return ids

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { addNoise, standardNormal } from '../../datasets/generators/gaussian.ts';
-import { Random } from '../../src/ground/random.ts';
+import { addNoise, Random, standardNormal } from '../../src/ground/random.ts';
 
 /** Φ(x) to about 1e-7 (Abramowitz and Stegun 26.2.17), independent of the generator. */
 function cumulative(x: number): number {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32, deflateRawSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
-import { unpack } from '../../datasets/unpack.ts';
+import { unpack } from '../../datasets/readers/zip.ts';
 import { DataError } from '../../src/ground/errors.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-unpack-'));

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { nab } from '../../datasets/benchmarks/anomaly-archives.ts';
+import { nab } from '../../datasets/benchmarks/archives.ts';
 import { VTA_TYPES } from '../../datasets/generators/vta.ts';
 import {
   analyseChannels,

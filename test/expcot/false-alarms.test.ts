@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { standardNormal } from '../../datasets/generators/gaussian.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { recurrence, tailTest } from '../../src/expcot/false-alarms.ts';
 import { route } from '../../src/expcot/route.ts';
 import { blind } from '../../src/expcot/trace.ts';
-import { Random } from '../../src/ground/random.ts';
+import { Random, standardNormal } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { outlierTest } from '../../src/series/analyses.ts';
 import { savgol } from '../../src/series/savgol.ts';

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Place } from '../../src/ground/json-record.ts';
 import type { Gold } from '../../src/ground/types.ts';
-import { goldFrom } from '../../src/tasks/gold-parts.ts';
 import type { TaskKind } from '../../src/tasks/kind.ts';
 import {
+  goldFrom,
   goldParts,
   goldResponse,
   KINDS,

@@ -1,4 +1,4 @@
-/** What goes wrong: each kind changes one part of a series, or its readings, over an interval. */
+/** Kinds of anomalies: each changes one part of a series, or its readings, over an interval. */
 import type { Random } from '../../../src/ground/random.ts';
 import type { DepartureKind, Interval } from '../../../src/ground/types.ts';
 import { anyWave } from './components.ts';
@@ -11,14 +11,14 @@ export interface Sizes {
   readonly grain: number;
   /** Distance between the least and the largest sum of the parts. */
   readonly reach: number;
-  /** The same of the pattern alone, and its lowest and highest value. */
+  /** Standard deviation of the pattern alone, and its lowest and highest value. */
   readonly swing: number;
   readonly low: number;
   readonly high: number;
 }
 
 /** An anomaly about to be made. */
-export interface Change extends Sizes {
+interface Change extends Sizes {
   readonly random: Random;
   readonly draft: Draft;
   readonly start: number;

@@ -1,10 +1,9 @@
 /** Components of a series: cycles and seasons, calendars, trends and walks, machine-made waves, noise, and loads of machines. */
-import type { Random } from '../../../src/ground/random.ts';
-import { standardNormal } from '../gaussian.ts';
+import { type Random, standardNormal } from '../../../src/ground/random.ts';
 import { chance, DAY, type Draft, logBetween, samplesOf, sign } from './draft.ts';
 
 /** A value for each phase in [0, 1). */
-export type Profile = (phase: number) => number;
+type Profile = (phase: number) => number;
 
 /** Places of a tabulated curve; a power of two, so that phases wrap by a mask. */
 const PLACES = 128;
@@ -93,10 +92,10 @@ const KINDS = [harmonics, peaks, plateau, wandering] as const;
 export const anyProfile = (random: Random): Profile => tabulated(random.pick(KINDS)(random));
 
 /** A cycle of a working day. */
-export const dayProfile = (random: Random): Profile =>
+const dayProfile = (random: Random): Profile =>
   tabulated(random.pick([plateau, plateau, peaks, wandering, harmonics] as const)(random));
 
-export interface Season {
+interface Season {
   /** Samples. */
   readonly period: number;
   /** Phase of the first sample, in [0, 1). */
@@ -306,7 +305,7 @@ const student: Draw = (random) => {
 /** Exponential with mean 0: a sharp lower edge, a long upper tail. */
 const skewed: Draw = (random) => exponential(random) - 1;
 
-/** What the noise is made louder by. */
+/** Factor on the noise. */
 function loudness({ random, n, pattern, components }: Draft): (t: number) => number {
   components.add('heteroscedastic noise');
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];

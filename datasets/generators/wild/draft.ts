@@ -72,9 +72,9 @@ export interface Draft {
   /** Points, N. */
   readonly n: number;
   readonly clock: Clock;
-  /** What moves slowly: trend, drift [N]. */
+  /** Slow part: trend, drift [N]. */
   readonly level: Float64Array;
-  /** What repeats and can be foretold: seasons, waves, regular jobs [N]. */
+  /** Predictable part: seasons, waves, regular jobs [N]. */
   readonly pattern: Float64Array;
   /** Usual, but not to be foretold: switches, bursts, outliers, walks, cycles that differ [N]. */
   readonly events: Float64Array;

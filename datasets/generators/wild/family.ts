@@ -1,4 +1,4 @@
-/** Which parts go together: one function for each kind of source that recordings come from. */
+/** Families of series: one function for each kind of source that recordings come from. */
 import type { Random } from '../../../src/ground/random.ts';
 import {
   addBursts,

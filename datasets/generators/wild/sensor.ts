@@ -1,10 +1,9 @@
 /** From the sum of the parts to readings: units, counts, rounding, limits, and points that are missing. */
-import type { Random } from '../../../src/ground/random.ts';
+import { type Random, standardNormal } from '../../../src/ground/random.ts';
 import type { Interval } from '../../../src/ground/types.ts';
-import { standardNormal } from '../gaussian.ts';
 import { chance, type Draft, logBetween } from './draft.ts';
 
-export interface SensorOptions {
+interface SensorOptions {
   /** Sizes multiply instead of adding: exp(gain · x). Default: they add. */
   readonly gain?: number;
   /** Readings are counts with the sum as their rate; of a variance that is larger than the rate where `clumped`. */
@@ -13,14 +12,14 @@ export interface SensorOptions {
   readonly percent?: boolean;
   /** Readings cannot be negative. */
   readonly positive?: boolean;
-  /** How likely it is that readings are rounded so that it shows; default 0.25. */
+  /** Probability that readings are visibly rounded. Default: 0.25. */
   readonly coarse?: number;
 }
 
 export interface Sensor {
   /** Readings of latent values [N] → [N]; the same latent value at the same sample is always the same reading. */
   readonly read: (latent: Float64Array) => Float64Array;
-  /** What is expected of a sample with this latent value and this deviation of the latent noise, and its standard deviation. */
+  /** Returns mean and standard deviation of a reading, given its latent value and the deviation of the latent noise. */
   readonly expected: (latent: number) => number;
   readonly spread: (latent: number, deviation: number) => number;
   /** A reading as the device gives it: rounded, within its limits. */

@@ -22,22 +22,22 @@ export const VISIBLE = 6;
 /** Values that stand still are seen from half of it on: nothing else in a series that moves looks like them. */
 export const VISIBLE_STILL = VISIBLE / 2;
 /** A change of less than so many deviations is not labelled, however long it lasts, unless values stand still. */
-export const LEAST_SEVERITY = 0.7;
+const LEAST_SEVERITY = 0.7;
 /** A lone departure is labelled where it is so many times as far as the third largest to the same side of the unmodified series. */
 export const BEYOND_USUAL = 1.3;
 /** Values that stand still are labelled where they do so for this many times as long as the longest time before, and two samples more. */
-export const LONGER_THAN_USUAL = 1.5;
+const LONGER_THAN_USUAL = 1.5;
 /** Changes of fewer samples are lone departures. */
 const LONE = 5;
 /** Parts of the usual and of the whole range below which nothing shows. */
 const RESOLUTION = 0.01;
 const RESOLUTION_OF_ALL = 0.006;
 
-/** What a change is to: values, single values far out, the size of the noise, or whether the values move at all. */
+/** Target of a change: values, single outliers, the size of the noise, or movement itself. */
 export type Judged = 'values' | 'spike' | 'noise' | 'still';
 
-/** How far a change goes. */
-export interface Judgement {
+/** Size of a change. */
+interface Judgement {
   /** Root mean square of the change over its samples, in standard deviations of what cannot be foretold from one sample to the next there. */
   readonly severity: number;
   readonly visibility: number;
@@ -92,7 +92,7 @@ export function usualRange(clean: Float64Array): readonly [low: number, high: nu
   return [quantile(sorted, 0.01), quantile(sorted, 0.99)];
 }
 
-/** What is usual for an unmodified series. */
+/** Usual figures of an unmodified series. */
 export class Usual {
   readonly #clean: Float64Array;
   readonly #expected: Float64Array;
@@ -177,7 +177,10 @@ export class Usual {
     return Math.max(this.#floor, this.#scale[t]! * this.#sigma);
   }
 
-  /** How far a sample is from what is expected of it, in its own deviations; a missing one as if it were unmodified. */
+  /**
+   * Distance of a sample from its expected value, in its standard deviations; a missing one as if it were
+   * unmodified.
+   */
   #z(values: Float64Array, t: number): number {
     const value = Number.isNaN(values[t]) ? this.#clean[t]! : values[t]!;
     return (value - this.#expected[t]!) / this.#scale[t]!;

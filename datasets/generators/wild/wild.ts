@@ -33,7 +33,7 @@ export const WILD_MINIMUM_LENGTH = 100;
 
 /** The numbers of the generator; recorded in the manifest of a data set. */
 export const WILD_PARAMETERS = {
-  /** Of no, one … four changes; some are too small to be labelled. */
+  /** Probabilities of none, one … four changes; some are too small to be labelled. */
   change_weights: [0.33, 0.37, 0.16, 0.09, 0.05],
   /** Longest change, as a part of the series. */
   longest: 0.2,
@@ -46,7 +46,7 @@ export const WILD_PARAMETERS = {
   visible_from: VISIBLE,
 } as const;
 const P = WILD_PARAMETERS;
-/** How often kinds are tried: those that few series have room for, or that are often too small, more often. */
+/** Weights of the kinds; higher for those that few series have room for or that are often too small. */
 const KIND_WEIGHTS: Readonly<Record<DepartureKind, number>> = {
   spike: 1.2,
   dip: 1.2,
@@ -68,7 +68,7 @@ const PLACES = 12;
 export interface WildSeries {
   readonly example: Example;
   readonly family: FamilyName;
-  /** The same readings without the anomalies [N]; differs from the example's in its intervals alone. */
+  /** Readings without the anomalies [N]; they differ from the example's in its intervals alone. */
   readonly unmodified: Float64Array;
   /** Changes that cannot be seen; they are in both. */
   readonly unseen: readonly {
@@ -277,6 +277,6 @@ export function wildSeries(
   return { example: { ...example, facts }, family, unmodified, unseen };
 }
 
-/** As `wildSeries`, the example alone. */
+/** Returns the example of `wildSeries`. */
 export const wild = (seed: number, split: Split, index: number, length?: number): Example =>
   wildSeries(seed, split, index, length).example;

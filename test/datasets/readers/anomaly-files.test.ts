@@ -1,10 +1,15 @@
 /** TSB-UAD, TSB-AD, TAB, NAB and plain CSV. */
 import { describe, expect, test } from 'vitest';
+import {
+  parseTsbAdName,
+  readNab,
+  readNabWindows,
+  readTab,
+  readTsbAd,
+  readTsbUad,
+} from '../../../datasets/readers/anomaly-files.ts';
 import { readCsv } from '../../../datasets/readers/csv.ts';
-import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
-import { readTab } from '../../../datasets/readers/tab.ts';
-import { parseTsbAdName, readTsbAd, readTsbUad } from '../../../datasets/readers/tsb.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { ConfigError, DataError } from '../../../src/ground/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';

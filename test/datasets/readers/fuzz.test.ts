@@ -17,21 +17,25 @@ import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custom.ts';
 import { isTable, readLabels, readTable } from '../../../datasets/benchmarks/custom-table.ts';
+import {
+  readNab,
+  readNabWindows,
+  readTab,
+  readTsbAd,
+  readTsbUad,
+} from '../../../datasets/readers/anomaly-files.ts';
 import { readArff } from '../../../datasets/readers/arff.ts';
 import { readCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { readMatlab } from '../../../datasets/readers/matlab.ts';
-import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import { readNpy, readNpz } from '../../../datasets/readers/numpy.ts';
 import { readParquet } from '../../../datasets/readers/parquet.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
-import { readTab } from '../../../datasets/readers/tab.ts';
 import { readTs } from '../../../datasets/readers/ts.ts';
-import { readTsbAd, readTsbUad } from '../../../datasets/readers/tsb.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { readWfdb } from '../../../datasets/readers/wfdb.ts';
-import { unpack } from '../../../datasets/unpack.ts';
+import { unpack } from '../../../datasets/readers/zip.ts';
 import { DataError, TimeseerError } from '../../../src/ground/errors.ts';
 import { decodePng, encodePng } from '../../../src/plot/png.ts';
 import { loadRecipe } from '../../../src/recipe/config.ts';

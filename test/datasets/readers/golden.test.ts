@@ -3,9 +3,9 @@ import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync 
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { readNab, readNabWindows } from '../../../datasets/readers/anomaly-files.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
-import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import { readNpz } from '../../../datasets/readers/numpy.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';

@@ -10,10 +10,10 @@ import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custo
 import { isTable, readLabels, readTable } from '../../../datasets/benchmarks/custom-table.ts';
 import { ecg } from '../../../datasets/benchmarks/ecg.ts';
 import { parseSums } from '../../../datasets/fetch.ts';
+import { readNab, readNabWindows } from '../../../datasets/readers/anomaly-files.ts';
 import { numericColumns, readCsv, readSeriesCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
-import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import { readRecordings } from '../../../datasets/readers/recording.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readWfdbHeader } from '../../../datasets/readers/wfdb.ts';

@@ -2,8 +2,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { readNab, readNabWindows } from '../../../datasets/readers/anomaly-files.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
-import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readTs } from '../../../datasets/readers/ts.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';

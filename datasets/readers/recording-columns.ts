@@ -1,14 +1,23 @@
-/** Which columns of a recording's table hold values, and those values. */
+/** Columns of values and of keys in the table of a recording. */
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { chosenColumn, listed, NUMBER, show } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
 import { kindOf, type NumberFormat, readNumber } from './number-format.ts';
-import { isNumeric, isTruth, plural, type Table, type TableColumn, TableRows } from './recording-table.ts';
+import {
+  isNumeric,
+  isTruth,
+  MINIMUM_SAMPLES,
+  plural,
+  type Table,
+  type TableColumn,
+  TableRows,
+} from './recording-table.ts';
+import { mergeRows, type Rows, runsOf, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { countsTime, type Note } from './time-column.ts';
 
-/** Columns of values that are read at once unless they are named. */
+/** Maximum columns of values unless they are named. */
 const MOST_COLUMNS = 64;
-/** Words among numbers are missing values up to this share. */
+/** Share of words among numbers up to which they are missing values. */
 const FEW = 0.01;
 /** Units that multiply: with and without them are numbers of another size. */
 const MAGNITUDE = /^(?:[kmgtb]|mn|bn|mio|mrd|[kmgt]i?b)$/i;
@@ -22,7 +31,7 @@ export function valueColumns(
   const { columns, file, timeColumns: taken, times } = table;
   if (wanted !== undefined) {
     if (wanted.length === 0) throw new ConfigError('columns: at least one is needed');
-    return [...new Set(wanted.map((one) => chosenColumn(columns, one, file, '--column')))];
+    return [...new Set(wanted.map((column) => chosenColumn(columns, column, file, '--column')))];
   }
   const numeric = columns.flatMap((column, i) =>
     !taken.includes(i) && !keys.includes(i) && isNumeric(column) ? [i] : [],
@@ -76,10 +85,10 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
     const value = readNumber(cell, format);
     if (!Number.isNaN(value)) {
       if (Number.isFinite(value)) {
-        const said = (): string => `${show(cell)} in line ${records.line} is ${value}`;
-        if (format.decimal === ',' && cell.includes(',')) first.comma ||= said();
+        const conversion = (): string => `${show(cell)} in line ${records.line} is ${value}`;
+        if (format.decimal === ',' && cell.includes(',')) first.comma ||= conversion();
         else if (/[,.'’ \u00a0\u2009\u202f]\d{3}/.test(cell) && Number.parseFloat(cell) !== value)
-          first.thousands ||= said();
+          first.thousands ||= conversion();
         return value;
       }
     }
@@ -152,6 +161,126 @@ function adviceFor(cell: string, { survey, cells }: TableColumn, format: NumberF
   if (kindOf(cell) === 'word' && survey.numbers > 0)
     return `; ${plural(survey.words, 'cell')} of ${survey.filled} are words, too many to be taken as missing; remove them, or leave the column out with --column`;
   if (survey.numbers === 0) return '';
-  const like = cells.find((one) => one !== cell && !Number.isNaN(readNumber(one, format)));
+  const like = cells.find((candidate) => candidate !== cell && !Number.isNaN(readNumber(candidate, format)));
   return `${like === undefined ? '' : `; others are written like ${show(like)}`}; correct the cell or remove the row`;
+}
+
+/** Maximum distinct values of a key column. */
+const MOST_KEYS = 1000;
+/** Share of times with several rows above which the rows belong to several series. */
+const MIXED = 0.1;
+
+/** Key of each row, as a number in order of appearance. */
+interface Keys {
+  readonly columns: readonly number[];
+  readonly names: readonly string[];
+  readonly ids: Int32Array;
+}
+
+/** Reads the key of each row for each set of columns; null for a set with more than `most` keys. */
+export function readKeys(table: Table, sets: readonly (readonly number[])[], most: number): (Keys | null)[] {
+  const readings = sets.map(() => ({
+    seen: new Map<string, number>(),
+    ids: new Int32Array(table.lines.length),
+    full: false,
+  }));
+  let row = 0;
+  new TableRows(table.text, table.file, table.layout).each((records) => {
+    if (row === table.lines.length) return;
+    for (const [k, reading] of readings.entries()) {
+      if (reading.full) continue;
+      const set = sets[k]!;
+      let name = records.field(set[0]!);
+      for (let i = 1; i < set.length; i++) name += ` / ${records.field(set[i]!)}`;
+      let id = reading.seen.get(name);
+      if (id === undefined) {
+        id = reading.seen.size;
+        reading.seen.set(name, id);
+        reading.full = reading.seen.size > most;
+      }
+      reading.ids[row] = id;
+    }
+    row++;
+  });
+  return readings.map(({ seen, ids, full }, k) =>
+    full ? null : { columns: sets[k]!, names: [...seen.keys()], ids },
+  );
+}
+
+/** Returns the columns of a key: one, or several as `host,metric`. */
+export function keyColumns(columns: readonly TableColumn[], wanted: string | number, file: string): number[] {
+  const whole = columns.some(({ name }) => name.toLowerCase() === String(wanted).toLowerCase());
+  const parts = whole ? [String(wanted)] : String(wanted).split(',');
+  return parts.map((part) => chosenColumn(columns, part.trim(), file, '--key'));
+}
+
+/**
+ * Finds the columns that separate series whose rows are mixed. Where many times have several rows, these are columns that differ among
+ * the rows of one time; where the times are uneven, columns whose series are even. Null where the rows are one series or no column
+ * separates them.
+ */
+export function findKey(table: Table, all: Rows, values: readonly number[]): Keys | null {
+  const open = table.columns.flatMap((column, i) => {
+    if (table.timeColumns.includes(i) || values.includes(i) || column.survey.filled === 0) return [];
+    const { plain, filled, points } = column.survey;
+    const whole = plain === filled && points.decimal + points.either === 0;
+    return whole || !isNumeric(column) ? [i] : [];
+  });
+  if (open.length === 0) return null;
+  const { rows, order } = sortRows(all);
+  const ends = runsOf(rows.time);
+  let several = 0;
+  for (let run = 0; run < ends.length; run++)
+    if (ends[run]! - (run === 0 ? 0 : ends[run - 1]!) > 1) several++;
+  const shared = several >= MIXED * ends.length;
+  const isText = (set: readonly number[]): boolean => set.every((i) => !isNumeric(table.columns[i]!));
+  const candidates = shared ? open : open.filter((i) => isText([i]));
+  if (candidates.length === 0) return null;
+  if (!shared && (several > 0 || ends.length < 8 || sampleEvenlyOrNull(rows) !== null)) return null;
+  const pairs = candidates.flatMap((a, k) => candidates.slice(k + 1).map((b) => [a, b]));
+  const sets = [...candidates.map((i) => [i]), ...pairs.filter(isText).slice(0, 20)].slice(0, 60);
+  const most = Math.min(MOST_KEYS, Math.floor(table.lines.length / 2));
+  const fitting = readKeys(table, sets, most).filter((keys): keys is Keys => {
+    if (keys === null || keys.names.length < 2) return false;
+    return shared ? splitsRuns(keys.ids, order, ends) : splitsEvenly(keys, all);
+  });
+  // Words before numbers, one column before two, few keys before many.
+  const rank = (keys: Keys): number =>
+    (isText(keys.columns) ? 0 : 1e6) + 1e4 * keys.columns.length + keys.names.length;
+  return fitting.sort((a, b) => rank(a) - rank(b))[0] ?? null;
+}
+
+/** Returns true if rows of equal time have different keys, in nearly all times with several rows. */
+function splitsRuns(ids: Int32Array, order: Uint32Array, ends: Uint32Array): boolean {
+  let [several, split] = [0, 0];
+  for (let run = 0; run < ends.length; run++) {
+    const start = run === 0 ? 0 : ends[run - 1]!;
+    if (ends[run]! - start < 2) continue;
+    several++;
+    const seen = new Set<number>();
+    for (let i = start; i < ends[run]!; i++) seen.add(ids[order[i]!]!);
+    if (seen.size === ends[run]! - start) split++;
+  }
+  return split >= 0.99 * several;
+}
+
+/** Returns true if the samples of each key have even steps. */
+function splitsEvenly({ names, ids }: Keys, all: Rows): boolean {
+  const times = names.map((): number[] => []);
+  for (let i = 0; i < ids.length; i++) times[ids[i]!]!.push(all.time[i]!);
+  return times.every((some) => {
+    const time = Float64Array.from(some).sort();
+    return (
+      time.length >= 4 &&
+      sampleEvenlyOrNull({ time, values: [], lines: new Int32Array(time.length) }) !== null
+    );
+  });
+}
+
+/** The sampling of rows whose times are even as they are; null for others. */
+function sampleEvenlyOrNull({ time, lines }: Rows): Sampled | null {
+  const { rows } = mergeRows({ time, values: [], lines });
+  if (rows.time.length < MINIMUM_SAMPLES) return null;
+  const sampled = sampleEvenly(rows, null);
+  return sampled.resampled ? null : sampled;
 }

@@ -1,0 +1,434 @@
+/**
+ * Files of the collections of labelled anomalies: TSB-UAD (values and label, without a header), TSB-AD (columns of values and a last
+ * column `Label`), TAB (`[date,]data,cols`, a row per point and channel, the channels stacked by `cols`) and NAB (`timestamp,value`, and
+ * one JSON file with the labelled windows of all series).
+ */
+
+import { closeSync, readFileSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { DataError, reasonOf } from '../../src/ground/errors.ts';
+import { openFile } from '../../src/ground/files.ts';
+import { syntaxColumn } from '../../src/ground/json-record.ts';
+import type { Interval } from '../../src/ground/types.ts';
+import { clipAndMerge } from '../../src/series/intervals.ts';
+import {
+  Column,
+  checkChannelCount,
+  fileFacts,
+  pointLabel,
+  pointLabels,
+  type RawRecord,
+  rawRecord,
+  seconds,
+  stem,
+} from './record.ts';
+import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
+
+const COMMA = 44;
+/** The anomaly archive of UCR states the training length, and where its one anomaly begins and ends, in the name. */
+const UCR_NAME = /^(\d+)_UCR_Anomaly_(.+)_(\d+)_(\d+)_(\d+)(?:\.(?:txt|out|csv))*$/i;
+
+/**
+ * Reads the one series of a `.out` file; its id is the file's name.
+ *
+ * `train` is stated only by names of the UCR anomaly archive (`ID_UCR_Anomaly_NAME_TRAIN_BEGIN_END`), with the
+ * anomaly's begin and end. Tolerated: a byte-order mark; blank lines at the end; missing values (NaN).
+ *
+ * @throws DataError with line and column for a line that is not two fields, text, infinities, a label other than 0
+ * and 1, a blank line inside; for an empty file, and a training length that the series does not have
+ */
+export function readTsbUad(path: string): Generator<RawRecord> {
+  return scanning(path, uadSeries);
+}
+
+function* uadSeries(scanner: Scanner): Generator<RawRecord> {
+  const { path } = scanner;
+  const name = stem(path);
+  const match = UCR_NAME.exec(name);
+  const stated: Record<string, string> =
+    match === null
+      ? {}
+      : { id: match[1]!, name: match[2]!, train: match[3]!, begin: match[4]!, end: match[5]! };
+  const values = new Column();
+  const labels = new Column();
+  for (;;) {
+    const stop = scanner.next(COMMAS);
+    if (stop !== COMMA) {
+      if (stop === END && scanner.empty) break;
+      if (!scanner.empty) throw scanner.fail('one field; expected value,label');
+      const { place } = scanner;
+      while (scanner.peek() === LINE) scanner.skip();
+      if (scanner.peek() !== END) throw new DataError('blank line inside the data', place);
+      break;
+    }
+    values.push(scanner.number());
+    const end = scanner.next(COMMAS);
+    if (end === COMMA) throw scanner.fail('more than two fields; expected value,label');
+    labels.push(pointLabel(scanner));
+    if (end === END) break;
+  }
+  if (values.length === 0) throw new DataError('empty; expected lines of value,label', { file: path });
+  const train = match === null ? null : Number(match[3]);
+  if (train !== null && train > values.length) {
+    throw new DataError(`the name states ${train} points of training, the file has ${values.length}`, {
+      file: path,
+    });
+  }
+  yield rawRecord(fileFacts(path, 'tsb-uad', { stated }), name, [values.take()], {
+    channelNames: ['value'],
+    anomalies: Uint8Array.from(labels.take()),
+    train,
+  });
+}
+
+const TSB_AD_NAME = /^(\d+)_(.+?)_id_(\d+)_(.+)_tr_(\d+)_1st_(\d+)$/;
+
+/** Parts of the name of a TSB-AD file. */
+interface TsbAdName {
+  readonly id: number;
+  readonly dataset: string;
+  /** Number of the series in its data set. */
+  readonly number: number;
+  readonly domain: string;
+  /** Length of the anomaly-free training prefix. */
+  readonly train: number;
+  /** Index of the first anomalous point. */
+  readonly first: number;
+}
+
+/** Reads the grammar of a file name, with or without directory and `.csv`; null when it is another name. */
+export function parseTsbAdName(path: string): TsbAdName | null {
+  const match = TSB_AD_NAME.exec(path.replace(/^.*[\\/]/, '').replace(/\.csv$/i, ''));
+  if (match === null) return null;
+  const [, id, dataset, number, domain, train, first] = match;
+  return {
+    id: Number(id),
+    dataset: dataset!,
+    number: Number(number),
+    domain: domain!,
+    train: Number(train),
+    first: Number(first),
+  };
+}
+
+/** Most columns of a header: the points of a long series in one row. */
+const MOST_COLUMNS = 1_000_000;
+
+/** The fields of the first line that is not blank. @throws DataError for too many */
+export function readHeaderRow(scanner: Scanner): string[] {
+  scanner.atLine();
+  const names: string[] = [];
+  for (let stop = COMMA; stop === COMMA; ) {
+    stop = scanner.next(COMMAS);
+    names.push(scanner.unquoted());
+    if (names.length > MOST_COLUMNS) throw scanner.fail(`a header of more than ${MOST_COLUMNS} columns`);
+  }
+  return names;
+}
+
+/**
+ * Reads the one series of a TSB-AD file; its id is the file's name. `train` comes from the name, where it follows
+ * the grammar; `stated` holds the name's parts.
+ *
+ * Tolerated: a byte-order mark; another name (`train` is then null); blank lines at the end; missing values (NaN).
+ *
+ * @throws DataError with line and column for a last column that is not `Label`, a line with another number of
+ * fields, text, infinities, a label other than 0 and 1; for a file without points, and a training length that the
+ * series does not have
+ */
+export function readTsbAd(path: string): Generator<RawRecord> {
+  return scanning(path, adSeries);
+}
+
+function* adSeries(scanner: Scanner): Generator<RawRecord> {
+  const { path } = scanner;
+  const names = readHeaderRow(scanner);
+  if (names.length < 2 || !/^labels?$/i.test(names.at(-1)!)) {
+    throw scanner.fail('expected a header whose last column is Label, such as Data,Label');
+  }
+  const width = names.length - 1;
+  checkChannelCount(width, scanner.place);
+  const columns = Array.from({ length: width }, () => new Column());
+  const labels = new Column();
+  for (;;) {
+    const code = scanner.peek();
+    if (code === END) break;
+    if (code === LINE) {
+      scanner.skip();
+      if (scanner.peek() !== LINE && scanner.peek() !== END) {
+        scanner.next(COMMAS);
+        throw scanner.fail('a blank line before this one; remove or fill it');
+      }
+      continue;
+    }
+    for (let c = 0; c < width; c++) {
+      if (scanner.next(COMMAS) !== COMMA) {
+        throw scanner.fail(`${c + 1} fields, the header has ${names.length}`);
+      }
+      columns[c]!.push(scanner.number());
+    }
+    if (scanner.next(COMMAS) === COMMA)
+      throw scanner.fail(`more fields than the ${names.length} of the header`);
+    labels.push(pointLabel(scanner));
+  }
+  const length = labels.length;
+  if (length === 0) throw new DataError('only a header, no data below it', { file: path });
+  const parts = parseTsbAdName(path);
+  if (parts !== null && parts.train > length) {
+    throw new DataError(`the name states ${parts.train} points of training, the file has ${length}`, {
+      file: path,
+    });
+  }
+  const stated = Object.fromEntries(Object.entries(parts ?? {}).map(([key, value]) => [key, String(value)]));
+  yield rawRecord(
+    fileFacts(path, 'tsb-ad', { stated }),
+    stem(path),
+    columns.map((column) => column.take()),
+    {
+      channelNames: names.slice(0, width),
+      anomalies: Uint8Array.from(labels.take()),
+      train: parts?.train ?? null,
+    },
+  );
+}
+
+/** One name of `cols` with its rows. */
+interface Stack {
+  readonly name: string;
+  readonly bytes: Buffer;
+  readonly values: Column;
+  readonly times: Column;
+}
+
+/** An instant: a date as seconds since 1970, else the number that stands there. */
+function instant(scanner: Scanner): number {
+  const date = seconds(scanner.unquoted());
+  const value = Number.isNaN(date) ? scanner.number() : date;
+  if (Number.isNaN(value)) throw scanner.fail('a missing date');
+  return value;
+}
+
+/**
+ * Reads the one series of a TAB file; its id is the file's name. The channels are the names of `cols` in the order
+ * in which they first appear; `label` holds the point labels (0 or 1). Times are those of the first channel.
+ *
+ * Tolerated: a byte-order mark; columns in any order, and columns of other names, which are left out; rows of the
+ * channels in any order; blank lines; missing values (NaN); a file without `label`.
+ *
+ * @throws DataError with line and column for text, infinities, a missing date, a row with another number of fields;
+ * with the file for a header without `data` and `cols`, channels or labels of unequal lengths, channels whose dates
+ * differ, a label other than 0 and 1
+ */
+export function readTab(path: string): Generator<RawRecord> {
+  return scanning(path, tabSeries);
+}
+
+function* tabSeries(scanner: Scanner): Generator<RawRecord> {
+  const { path } = scanner;
+  const names = readHeaderRow(scanner).map((name) => name.toLowerCase());
+  const dataAt = names.indexOf('data');
+  const colsAt = names.indexOf('cols');
+  const dateAt = names.indexOf('date');
+  if (dataAt < 0 || colsAt < 0)
+    throw scanner.fail('expected a header with data and cols, such as date,data,cols');
+  const stacks = new Map<string, Stack>();
+  let current: Stack | null = null;
+  while (scanner.atLine()) {
+    let value = Number.NaN;
+    let time = Number.NaN;
+    for (let field = 0; field < names.length; field++) {
+      const stop = scanner.next(COMMAS);
+      if (field === dataAt) value = scanner.number();
+      else if (field === dateAt) time = instant(scanner);
+      else if (field === colsAt) {
+        const { bytes, from, to } = scanner;
+        if (current === null || current.bytes.compare(bytes, from, to) !== 0) {
+          const name = scanner.unquoted();
+          if (name === '') throw scanner.fail('an empty name in cols');
+          current = stacks.get(name) ?? {
+            name,
+            bytes: Buffer.from(bytes.subarray(from, to)),
+            values: new Column(),
+            times: new Column(),
+          };
+          stacks.set(name, current);
+          checkChannelCount(stacks.size - 1, scanner.place);
+        }
+      }
+      if ((stop === COMMA) !== field < names.length - 1) {
+        throw scanner.fail(
+          stop === COMMA
+            ? `more fields than the ${names.length} of the header`
+            : `${field + 1} fields, the header has ${names.length}`,
+        );
+      }
+    }
+    current!.values.push(value);
+    if (dateAt >= 0) current!.times.push(time);
+  }
+  const all = [...stacks.values()];
+  const label = all.find(({ name }) => name.toLowerCase() === 'label');
+  const stacked = all.filter((stack) => stack !== label);
+  if (stacked.length === 0) throw new DataError('no points of a channel', { file: path });
+  const { name, values } = stacked[0]!;
+  const length = values.length;
+  for (const other of all) {
+    if (other.values.length !== length) {
+      throw new DataError(`"${other.name}" has ${other.values.length} points, "${name}" has ${length}`, {
+        file: path,
+      });
+    }
+    for (let i = 0; dateAt >= 0 && i < length; i++) {
+      if (other.times.at(i) === stacked[0]!.times.at(i)) continue;
+      throw new DataError(`point ${i + 1} of "${other.name}" has another date than that of "${name}"`, {
+        file: path,
+      });
+    }
+  }
+  yield rawRecord(
+    fileFacts(path, 'tab'),
+    stem(path),
+    stacked.map((stack) => stack.values.take()),
+    {
+      channelNames: stacked.map((stack) => stack.name),
+      times: dateAt < 0 ? null : stacked[0]!.times.take(),
+      anomalies: label === undefined ? null : pointLabels(label.values.take(), label.name, path),
+    },
+  );
+}
+/** Largest file of windows, in bytes; the published one has 11 kB. */
+const MAXIMUM_WINDOWS = 1 << 20;
+
+/** Windows of every series by its name in the file (`directory/name.csv`): first and last instant, both inside. */
+type NabWindows = ReadonlyMap<string, readonly (readonly [first: number, last: number])[]>;
+
+function readJson(path: string): unknown {
+  const { handle, size } = openFile(path);
+  let text: string;
+  try {
+    if (size > MAXIMUM_WINDOWS) throw new Error(`${size} bytes are too many for a file of windows`);
+    text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(handle));
+  } catch (cause) {
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
+  } finally {
+    closeSync(handle);
+  }
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const before = text.slice(0, syntaxColumn(text) - 1).split('\n');
+    throw new DataError('not JSON', {
+      ...{ file: path, line: before.length, column: before.at(-1)!.length + 1, cause },
+    });
+  }
+}
+
+/**
+ * Reads a file of windows such as `combined_windows.json`: an object of `name: [[first, last], …]`, dates as text.
+ *
+ * @throws DataError with line and column where it is not JSON; with the file and the series for another structure,
+ * something that is no date, and a window that ends before it begins
+ */
+export function readNabWindows(path: string): NabWindows {
+  const content = readJson(path);
+  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
+    throw new DataError('expected an object of name: [[first, last], …]', { file: path });
+  }
+  const windows = new Map<string, [number, number][]>();
+  for (const [name, list] of Object.entries(content)) {
+    const fail = (message: string): DataError =>
+      new DataError(`${JSON.stringify(name)}: ${message}`, { file: path });
+    if (!Array.isArray(list)) throw fail('expected a list of windows');
+    windows.set(
+      name,
+      list.map((window: unknown): [number, number] => {
+        if (!Array.isArray(window) || window.length !== 2) throw fail('expected windows of two dates');
+        const [first, last] = window.map((date: unknown) =>
+          typeof date === 'string' ? seconds(date) : Number.NaN,
+        );
+        if (!Number.isFinite(first) || !Number.isFinite(last)) {
+          throw fail(`not a window of two dates: ${JSON.stringify(window).slice(0, 80)}`);
+        }
+        if (first! > last!) throw fail(`a window that ends before it begins: ${JSON.stringify(window)}`);
+        return [first!, last!];
+      }),
+    );
+  }
+  return windows;
+}
+
+/** The windows of a csv file: by `directory/name`, else by its name where only one entry has it. */
+function windowsOf(path: string, windows: NabWindows): readonly (readonly [number, number])[] {
+  const name = basename(path);
+  const exact = windows.get(`${basename(dirname(path))}/${name}`) ?? windows.get(name);
+  if (exact !== undefined) return exact;
+  const same = [...windows.keys()].filter((key) => key.endsWith(`/${name}`));
+  if (same.length === 1) return windows.get(same[0]!)!;
+  throw new DataError(
+    same.length === 0
+      ? 'the file of windows has no entry of this name'
+      : `the file of windows has ${same.length} entries of this name: ${same.join(', ')}`,
+    { file: path },
+  );
+}
+
+/** Returns the half-open indices of the points whose instants lie in the window, both ends included. */
+function interval(times: Float64Array, [first, last]: readonly [number, number], path: string): Interval {
+  let start = -1;
+  let end = -1;
+  times.forEach((time, i) => {
+    if (time < first || time > last) return;
+    if (start < 0) start = i;
+    end = i + 1;
+  });
+  if (start >= 0) return [start, end];
+  const date = new Date(first * 1000).toISOString();
+  throw new DataError(`no point lies in the window that begins at ${date}`, { file: path });
+}
+
+/**
+ * Reads the one series of a NAB csv file; its id is the file's name. `anomalies` are its windows, which NAB counts
+ * with both end points, as half-open index intervals; null without `windows`. NAB states no training prefix (its
+ * scorer ignores the first 15 %), so `train` is null.
+ *
+ * Tolerated: a byte-order mark; blank lines; missing values (NaN); dates that do not rise.
+ *
+ * @throws DataError with line and column for another header, a line that is not two fields, text, infinities, a
+ * field that is no date; with the file for one without points, without an entry among the windows, or with a window
+ * in which no point lies
+ */
+export function readNab(path: string, windows: NabWindows | null = null): Generator<RawRecord> {
+  return scanning(path, (scanner) => nabSeries(scanner, windows));
+}
+
+function* nabSeries(scanner: Scanner, windows: NabWindows | null): Generator<RawRecord> {
+  const { path } = scanner;
+  const header = readHeaderRow(scanner);
+  if (header.length !== 2 || !/^timestamp$/i.test(header[0]!)) {
+    throw scanner.fail('expected the header timestamp,value');
+  }
+  const times = new Column();
+  const values = new Column();
+  while (scanner.atLine()) {
+    if (scanner.next(COMMAS) !== COMMA) throw scanner.fail('one field; expected timestamp,value');
+    const time = seconds(scanner.unquoted());
+    if (Number.isNaN(time)) throw scanner.fail('not a date such as 2014-04-01 00:05:00');
+    times.push(time);
+    if (scanner.next(COMMAS) === COMMA) throw scanner.fail('more than two fields; expected timestamp,value');
+    values.push(scanner.number());
+  }
+  if (values.length === 0) throw new DataError('only a header, no data below it', { file: path });
+  const instants = times.take();
+  const anomalies =
+    windows === null
+      ? null
+      : clipAndMerge(
+          windowsOf(path, windows).map((window) => interval(instants, window, path)),
+          instants.length,
+        );
+  yield rawRecord(fileFacts(path, 'nab'), stem(path), [values.take()], {
+    channelNames: [header[1]!],
+    times: instants,
+    anomalies,
+  });
+}
