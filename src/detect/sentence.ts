@@ -11,7 +11,7 @@ export const QUANTITIES = [
   // of the detector: what was expected, and its seasons in samples
   ...(['expected', 'mean expected', 'low', 'high', 'band', 'pace', 'period'] as const),
   // of earlier cycles of the season
-  ...(['least before', 'largest before', 'cycles before', 'cycle name'] as const),
+  ...(['least before', 'largest before', 'cycles before'] as const),
   // of the extent
   ...(['samples', 'time', 'duration', 'state'] as const),
   // of the report

@@ -3,11 +3,11 @@
  * it shares no function with the code that builds reports, so that a fault there is found here.
  */
 import { type Finding, KIND_WORDS, LEVELS } from '../detect/finding.ts';
-import type { Place, Stated } from '../detect/sentence.ts';
+import type { Place, Quantity, Stated } from '../detect/sentence.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
-import type { AnomalyReport, Instant, ReportFinding } from './schema.ts';
+import type { AnomalyReport, Instant, ReportEvent, ReportFinding } from './schema.ts';
 
-/** A report states something that the values do not hold: a fault of the program, never of the file. */
+/** A statement of a report that the values contradict: a fault of the program, never of the file. */
 export class ReportMismatch extends Error {
   constructor(place: string, stated: unknown, actual: unknown) {
     super(
@@ -21,14 +21,21 @@ export class ReportMismatch extends Error {
 const TOLERANCE = 1e-9;
 const DAY = 86_400;
 
-function require(place: string, stated: unknown, actual: unknown, tolerance = 0): void {
-  if (typeof stated === 'number' && typeof actual === 'number') {
-    if (stated === actual || (tolerance < Infinity && Math.abs(stated - actual) <= tolerance)) return;
-  } else if (JSON.stringify(stated) === JSON.stringify(actual)) return;
-  throw new ReportMismatch(place, stated, actual);
+type Row = readonly [name: string, stated: unknown, actual: unknown, tolerance?: number];
+
+/** Compares what is stated with what the values give, row by row. @throws ReportMismatch naming the first row that differs */
+function compare(place: string, ...rows: readonly Row[]): void {
+  for (const [name, stated, actual, tolerance = 0] of rows) {
+    const equal =
+      typeof stated === 'number' && typeof actual === 'number'
+        ? stated === actual || (tolerance < Infinity && Math.abs(stated - actual) <= tolerance)
+        : JSON.stringify(stated) === JSON.stringify(actual);
+    if (!equal)
+      throw new ReportMismatch([place, name].filter((part) => part !== '').join(': '), stated, actual);
+  }
 }
 
-/** Least, mean and largest value of a stretch, the number of missing ones, and the largest size, to which rounding is relative. */
+/** Least, mean and largest value of [start, end), the number of missing ones, and the largest magnitude, to which rounding is relative. */
 function describe(values: Float64Array, start: number, end: number) {
   let n = 0;
   let [least, largest] = [Number.NaN, Number.NaN];
@@ -42,19 +49,93 @@ function describe(values: Float64Array, start: number, end: number) {
   if (n === 0) return { least: null, mean: null, largest: null, missing: end - start, size: 0 };
   let mean = 0;
   for (let i = start; i < end; i++) if (!Number.isNaN(values[i]!)) mean += values[i]! / n;
-  return {
-    least,
-    mean,
-    largest,
-    missing: end - start - n,
-    size: Math.max(Math.abs(least), Math.abs(largest)),
-  };
+  const size = Math.max(Math.abs(least), Math.abs(largest));
+  return { least, mean, largest, missing: end - start - n, size };
 }
 
+/** Sum and number of the steps between values that are there, from sample to sample of [start, end). */
+function movesIn(values: Float64Array, start: number, end: number): { sum: number; count: number } {
+  let [sum, count] = [0, 0];
+  for (let i = start + 1; i < end; i++) {
+    const move = Math.abs(values[i]! - values[i - 1]!);
+    if (move >= 0) [sum, count] = [sum + move, count + 1];
+  }
+  return { sum, count };
+}
+
+/** Correlation of [start, end) with itself `lag` samples later. */
+function likeness(values: Float64Array, start: number, end: number, lag: number): number {
+  const [left, right] = [values.slice(start, end - lag), values.slice(start + lag, end)];
+  const mean = (list: Float64Array): number => list.reduce((sum, value) => sum + value, 0) / list.length;
+  const [a, b] = [mean(left), mean(right)];
+  let [products, lefts, rights] = [0, 0, 0];
+  for (const [i, x] of left.entries()) {
+    products += (x - a) * (right[i]! - b);
+    lefts += (x - a) ** 2;
+    rights += (right[i]! - b) ** 2;
+  }
+  return products / Math.sqrt(lefts * rights || 1);
+}
+
+type Measure = (values: Float64Array, detection: ReportColumn['detection'], place: Place) => number | null;
+
+/** Quantities of a column at a place; the others are checked by `Verification`. */
+const MEASURES: Partial<Record<Quantity, Measure>> = {
+  value: (values, _, { start }) => values[start]!,
+  least: (values, _, { start, end }) => describe(values, start, end).least,
+  mean: (values, _, { start, end }) => describe(values, start, end).mean,
+  largest: (values, _, { start, end }) => describe(values, start, end).largest,
+  'mean step': (values, _, { start, end }) => {
+    const { sum, count } = movesIn(values, start, end);
+    return sum / Math.max(1, count);
+  },
+  'mean step elsewhere': (values, _, { start, end }) => {
+    const [all, inside] = [movesIn(values, 0, values.length), movesIn(values, start, end)];
+    return (all.sum - inside.sum) / Math.max(1, all.count - inside.count);
+  },
+  expected: (_, { expected }, { start }) => expected[start]!,
+  low: (_, { low }, { start }) => low[start]!,
+  high: (_, { high }, { start }) => high[start]!,
+  'mean expected': (values, { expected }, { start, end }) =>
+    describe(
+      expected.slice(start, end).map((value, i) => value + 0 * values[start + i]!),
+      0,
+      end - start,
+    ).mean,
+  band: (_, { low, high }) => {
+    const widths = high.map((value, i) => value - low[i]!).sort();
+    const middle = (widths.length - 1) / 2;
+    return (widths[Math.floor(middle)]! + widths[Math.ceil(middle)]!) / 2;
+  },
+  period: (_, { seasons }) => seasons[0] ?? null,
+  samples: (_, __, { start, end }) => end - start,
+};
+
+/** Words of a comparison, and words that a sentence may hold only where they are stated. */
+const UPWARD: ReadonlySet<string> = new Set(['rose', 'drifted up', 'more', 'up']);
+const DOWNWARD: ReadonlySet<string> = new Set(['fell', 'drifted down', 'less', 'down']);
+const WEIGHTY: ReadonlySet<string> = new Set([
+  ...['rose', 'fell', 'drifted', 'up', 'down', 'more', 'less', 'above', 'below', 'since'],
+  ...['first', 'together', 'ongoing', 'over', 'previous', 'earlier', ...Object.keys(LEVELS)],
+]);
+/** Quantities of the whole extent of a finding. */
+const WHOLE: ReadonlySet<Quantity> = new Set<Quantity>([
+  ...(['column', 'state', 'cycles before', 'least before', 'largest before'] as const),
+]);
+/** Quantities that sentences may state beside those of `MEASURES`, by subject. */
+const OF_FINDINGS: ReadonlySet<string> = new Set([...WHOLE, 'time', 'pace', 'samples at']);
+const OF_EVENTS: ReadonlySet<string> = new Set(['time', 'column', 'lag', 'share']);
+const OF_HEADLINES: ReadonlySet<string> = new Set([
+  ...['time', 'column', 'state', 'level', 'kind', 'duration', 'findings', 'ongoing findings', 'samples'],
+]);
+
 const two = (n: number): string => `${n < 10 ? '0' : ''}${n}`;
+/** Number at the beginning of a text, its digits grouped or not. */
+const leading = (text: string): number => Number(text.split(' ')[0]!.split('\u202f').join(''));
+const finiteOrNull = (value: number): number | null => (Number.isFinite(value) ? value : null);
 const zones = new Map<string, Intl.DateTimeFormat>();
 
-/** Date and time of day ("HH:MM:SS.mmm") that a clock of the zone shows, and what it is ahead of UTC in minutes. */
+/** Date and time of day ("HH:MM:SS.mmm") on the clock of a zone, and its offset from UTC in minutes. */
 function clockAt(ms: number, zone: string | null): { day: string; clock: string; ahead: number } | null {
   let wall = ms;
   if (zone !== null && (zone[0] === '+' || zone[0] === '-'))
@@ -83,11 +164,21 @@ function clocks(clock: string): string[] {
   ];
 }
 
+type Extent = Pick<ReportFinding, 'start' | 'end' | 'from' | 'to'>;
+
+/** Subject of a sentence: a finding, the structure of a column, an event, or the whole report. */
+interface Subject {
+  readonly column?: ReportColumn;
+  readonly finding?: ReportFinding;
+  readonly event?: ReportEvent;
+}
+
 class Verification {
   readonly #report: AnomalyReport;
   readonly #source: ReportSource;
   readonly #samples: number;
   readonly #byId: ReadonlyMap<string, ReportFinding>;
+  readonly #ongoing: readonly ReportFinding[];
   readonly #sizes = new Map<Float64Array, number>();
 
   constructor(report: AnomalyReport, source: ReportSource) {
@@ -95,16 +186,17 @@ class Verification {
     this.#source = source;
     this.#samples = source.columns[0]?.values.length ?? 0;
     this.#byId = new Map(report.findings.map((finding) => [finding.id, finding]));
+    this.#ongoing = report.findings.filter(({ end, lasting }) => end === this.#samples || lasting);
   }
 
-  /** Largest size of a column's values. */
-  #sizeOf(values: Float64Array): number {
+  /** Rounding error of means of a column. */
+  #rounding(values: Float64Array): number {
     const size = this.#sizes.get(values) ?? describe(values, 0, this.#samples).size;
     this.#sizes.set(values, size);
-    return size;
+    return TOLERANCE * size;
   }
 
-  /** Stamps of an instant as they may be shown: date, time of day and zone, each apart. */
+  /** Date, time of day and zone of an instant, in every form in which they may be shown. */
   #shown(ms: number): { day: string; clock: string[]; zone: string }[] {
     const { origin, step, zone } = this.#source;
     const unit = step !== null && step < 1000 ? 1 : 1000;
@@ -143,31 +235,31 @@ class Verification {
   #instant(place: string, stated: Instant | null, sample: number): void {
     const { time, origin, zone } = this.#source;
     if (time === null || sample < 0 || sample >= this.#samples) {
-      require(place, stated, null);
+      compare(place, ['', stated, null]);
       return;
     }
     const ms = time[sample]!;
-    require(place, stated?.ms, ms);
+    compare(place, ['', stated?.ms, ms]);
     const stamps = this.#stamps(ms);
     if (stamps.length > 0 && !stamps.includes(stated!.shown))
       throw new ReportMismatch(place, stated!.shown, stamps);
-    if (origin !== 'calendar') {
-      require(place, stated!.iso, null);
-      return;
-    }
-    const at = clockAt(Math.round(ms), zone);
+    if (origin !== 'calendar') compare(place, ['', stated!.iso, null]);
+    const at = origin === 'calendar' ? clockAt(Math.round(ms), zone) : null;
     if (at === null) return;
+    const iso = stated!.iso!;
     // The date and clock of the zone, and with its offset the instant itself.
-    require(place, stated!.iso!.slice(0, at.day.length + 9), `${at.day}T${at.clock.slice(0, 8)}`);
-    require(place, Date.parse(zone === null ? `${stated!.iso}Z` : stated!.iso!), Math.round(ms));
+    compare(
+      place,
+      ['date and clock', iso.slice(0, at.day.length + 9), `${at.day}T${at.clock.slice(0, 8)}`],
+      ['instant', Date.parse(zone === null ? `${iso}Z` : iso), Math.round(ms)],
+    );
   }
 
-  #extent(place: string, stated: Pick<ReportFinding, 'start' | 'end' | 'from' | 'to'>): void {
-    const { start, end } = stated;
+  #extent(place: string, { start, end, from, to }: Extent): void {
     if (!(start < end && end <= this.#samples))
       throw new ReportMismatch(`${place}: extent`, [start, end], [0, this.#samples]);
-    this.#instant(`${place}: from`, stated.from, start);
-    this.#instant(`${place}: to`, stated.to, end - 1);
+    this.#instant(`${place}: from`, from, start);
+    this.#instant(`${place}: to`, to, end - 1);
   }
 
   /** Seconds from the first sample of a stretch to the end of its last; null without time. */
@@ -180,8 +272,7 @@ class Verification {
   #length(place: string, text: string, seconds: number | null, samples: number): void {
     const words = text.split(' ');
     if (seconds === null || seconds === 0) {
-      const number = Number(words[0]!.split('\u202f').join(''));
-      require(place, [number, words[1]], [samples, samples === 1 ? 'sample' : 'samples']);
+      compare(place, ['', [leading(text), words[1]], [samples, samples === 1 ? 'sample' : 'samples']]);
       return;
     }
     const units: Readonly<Record<string, number>> = { d: DAY, h: 3600, min: 60, s: 1, ms: 0.001 };
@@ -193,74 +284,7 @@ class Verification {
       throw new ReportMismatch(place, text, seconds);
   }
 
-  /** Value of a quantity at its place; null where there is none. */
-  #measure({ quantity, start, end }: Place, { values, detection }: ReportColumn): number | null {
-    const { expected, low, high, seasons } = detection;
-    const steps = (from: number, to: number): { sum: number; count: number } => {
-      let [sum, count] = [0, 0];
-      for (let i = from + 1; i < to; i++) {
-        const step = Math.abs(values[i]! - values[i - 1]!);
-        if (step >= 0) [sum, count] = [sum + step, count + 1];
-      }
-      return { sum, count };
-    };
-    switch (quantity) {
-      case 'value':
-        return values[start]!;
-      case 'least':
-      case 'mean':
-      case 'largest':
-        return describe(values, start, end)[quantity];
-      case 'mean step': {
-        const { sum, count } = steps(start, end);
-        return sum / Math.max(1, count);
-      }
-      case 'mean step elsewhere': {
-        const [all, inside] = [steps(0, values.length), steps(start, end)];
-        return (all.sum - inside.sum) / Math.max(1, all.count - inside.count);
-      }
-      case 'expected':
-        return expected[start]!;
-      case 'low':
-        return low[start]!;
-      case 'high':
-        return high[start]!;
-      case 'mean expected':
-        return describe(
-          expected.slice(start, end).map((value, i) => value + 0 * values[start + i]!),
-          0,
-          end - start,
-        ).mean;
-      case 'band': {
-        const widths = high.map((value, i) => value - low[i]!).sort();
-        const middle = (widths.length - 1) / 2;
-        return (widths[Math.floor(middle)]! + widths[Math.ceil(middle)]!) / 2;
-      }
-      case 'period':
-        return seasons[0] ?? null;
-      case 'samples':
-        return end - start;
-      default:
-        return null;
-    }
-  }
-
-  /** Tells whether a stretch is like itself so many samples later: their correlation. */
-  #repeats(values: Float64Array, from: number, to: number, lag: number): number {
-    const pairs: [number, number][] = [];
-    for (let i = from; i + lag < to; i++) pairs.push([values[i]!, values[i + lag]!]);
-    const mean = (k: 0 | 1): number => pairs.reduce((sum, pair) => sum + pair[k], 0) / pairs.length;
-    const [a, b] = [mean(0), mean(1)];
-    let [products, left, right] = [0, 0, 0];
-    for (const [x, y] of pairs) {
-      products += (x - a) * (y - b);
-      left += (x - a) ** 2;
-      right += (y - b) ** 2;
-    }
-    return products / Math.sqrt(left * right || 1);
-  }
-
-  /** Checks that nothing but what is stated has a number, or a word that compares, and that each is where it says. */
+  /** Checks that a sentence has no number and no word that compares but those stated, and that each stands where it says. */
   #covers(place: string, sentence: string, stated: readonly Stated[]): void {
     let [rest, end] = ['', 0];
     for (const { at, text } of [...stated].sort((a, b) => a.at - b.at)) {
@@ -276,382 +300,362 @@ class Verification {
     if (loose !== undefined) throw new ReportMismatch(`${place}: unfounded`, loose, sentence);
   }
 
-  /** Checks what sentences of all kinds state. @returns whether it was known */
-  #common(place: string, { quantity, text, start, end }: Stated): boolean {
-    if (quantity !== 'time') return false;
-    const { time } = this.#source;
-    if (time === null) {
-      require(place, text, end - start === 1 ? `sample ${start}` : `samples ${start} to ${end - 1}`);
-      return true;
+  /** Places that a statement about a subject may be about. */
+  #places({ quantity, finding: id }: Stated, { finding, event, column }: Subject): (readonly number[])[] {
+    if (finding !== undefined) {
+      const { start, end, peak, ongoing, stepped, stated } = finding;
+      if (WHOLE.has(quantity)) return [[start, end]];
+      const last = stated.find((other) => other.quantity === 'samples' && other.end === end);
+      return [
+        [start, end],
+        [peak.index, peak.index + 1],
+        ...(ongoing ? [[start, start + 1]] : []),
+        ...(stepped === null ? [] : [[stepped.since, start]]),
+        ...(last === undefined ? [] : [[last.start, last.end]]),
+      ];
     }
-    const [from, to] = [this.#shown(time[start]!), this.#shown(time[end - 1]!)];
-    const [first, last] = [this.#stamps(time[start]!), this.#stamps(time[end - 1]!)];
-    const allowed = first.flatMap((a) => [
-      ...(last.includes(a) ? [a] : []),
-      ...last.map((b) => `${a} to ${b}`),
-    ]);
-    for (const a of from)
-      for (const b of to)
-        if (a.day === b.day && a.day !== '')
-          for (const x of a.clock)
-            for (const y of b.clock) {
-              const zone = b.zone === '' ? '' : ` ${b.zone}`;
-              const own = a.zone === b.zone || a.zone === '' ? '' : ` ${a.zone}`;
-              allowed.push(`${a.day} ${x}${own} to ${y}${zone}`);
-            }
-    if (allowed.length > 0 && !allowed.includes(text))
-      throw new ReportMismatch(place, text, allowed.slice(0, 9));
-    return true;
+    if (event !== undefined)
+      return [[event.start, quantity === 'lag' && id === undefined ? event.start + 1 : event.end]];
+    const meant = column === undefined ? this.#byId.get(id ?? '') : undefined;
+    return [meant === undefined ? [0, this.#samples] : [meant.start, meant.end]];
   }
 
-  /** Checks that a number is of the finding: of its extent, its peak, its last samples, or those before a step. */
-  #place(place: string, { start, end }: Place, finding: ReportFinding | null): void {
-    const last = finding?.stated.find((one) => one.quantity === 'samples' && one.end === finding.end);
-    const places =
-      finding === null
-        ? [[0, this.#samples]]
-        : [
-            [finding.start, finding.end],
-            [finding.peak.index, finding.peak.index + 1],
-            ...(finding.ongoing ? [[finding.start, finding.start + 1]] : []),
-            ...(finding.stepped === null ? [] : [[finding.stepped.since, finding.start]]),
-            ...(last === undefined ? [] : [[last.start, last.end]]),
-          ];
-    if (!places.some(([from, to]) => from === start && to === end))
-      throw new ReportMismatch(`${place}: place`, [start, end], places);
-  }
-
-  /** Checks one number or comparison of the sentence of a finding, or of the structure of a column. */
-  #statement(place: string, stated: Stated, column: ReportColumn, finding: ReportFinding | null): void {
-    const { quantity, text, start, end, number } = stated;
-    for (const one of [stated, stated.more, stated.less])
-      if (one !== undefined) this.#place(place, one, finding);
-    if (this.#common(place, stated)) return;
-    if (finding !== null && WHOLE.has(quantity)) require(place, [start, end], [finding.start, finding.end]);
-    if (quantity === 'column') {
-      require(place, text, column.name);
-      return;
-    }
-    if (quantity === 'state') {
-      require(place, [text, finding?.ongoing], ['since', true]);
-      return;
-    }
-    const { values } = column;
-    if (stated.more !== undefined || stated.less !== undefined) {
-      const of = this.#measure(stated, column);
-      const than = this.#measure((stated.more ?? stated.less)!, column);
-      if (of === null || than === null) throw new ReportMismatch(place, stated, null);
-      const more = stated.more !== undefined;
-      require(`${place}: ${quantity} ${of} is ${more ? 'more' : 'less'} than ${than}`, more
-        ? of > than
-        : of < than, true);
-      const words = more ? UPWARD : DOWNWARD;
-      require(place, words.has(text), true);
-      return;
-    }
-    if (number === undefined) throw new ReportMismatch(place, text, null);
-    const scale = finding === null ? 0 : largestStated(finding.stated);
-    if (quantity === 'cycles before') {
-      this.#cycles(place, stated, finding!);
-      return;
-    }
-    require(place, Number(text), number);
-    // A number is as exact as it is written, and has three digits at least.
-    const dot = text.indexOf('.');
-    const written = dot < 0 || text.includes('e') ? 0 : 0.51 * 10 ** (dot + 1 - text.length);
-    if (stated.tolerance! > Math.max(written, 0.0051 * Math.max(Math.abs(number), scale)))
-      throw new ReportMismatch(`${place}: tolerance`, stated.tolerance, written);
-    const within = (actual: number | null): void =>
-      require(place, number, actual ?? 'nothing', stated.tolerance! + TOLERANCE * this.#sizeOf(values));
-    if (quantity === 'pace') {
-      const spare = Math.max(0, end - start - 4096) >> 1;
-      const like = this.#repeats(values, start + spare, end - spare, number);
-      require(`${place}: repeats`, Number.isInteger(number) && like > 0.5, true);
-      return;
-    }
-    if (quantity === 'samples at') {
-      const limit = finding!.direction === 'above' ? 'largest' : 'least';
-      const at = describe(values, start, end)[limit];
-      within(values.subarray(start, end).filter((value) => value === at).length);
-      return;
-    }
-    if (quantity === 'least before') {
-      within(finding!.before!.least);
-      return;
-    }
-    if (quantity === 'largest before') {
-      within(finding!.before!.largest);
-      return;
-    }
-    within(this.#measure(stated, column));
-  }
-
-  /** "previous 5 Tuesdays": the cycles with which a finding is compared, by number, length and distance. */
-  #cycles(place: string, { text, number }: Stated, { before, start, end }: ReportFinding): void {
-    const { starts, period } = before!;
-    require(place, number, starts.length);
-    const { step, time, zone, origin } = this.#source;
-    const hours = step === null || origin === 'start' ? 0 : (period * step) / 3_600_000;
-    const is = (length: number): boolean => Math.abs(hours - length) < 0.01 * length;
-    let unit = is(168) ? 'weeks' : is(24) ? 'days' : is(1) ? 'hours' : 'cycles';
-    if (is(168) && origin === 'calendar' && (this.#seconds(start, end) ?? 0) <= DAY) {
-      const day = clockAt(time![starts[0]!]!, zone)?.day;
-      const name = new Date(`${day}T12:00Z`).toLocaleDateString('en-US', {
-        weekday: 'long',
-        timeZone: 'UTC',
-      });
-      unit = `${name}s`;
-    }
-    const next = starts.every((at, k) => (starts[k - 1] ?? start) - at < 1.5 * period);
-    require(place, text, next ? `previous ${number} ${unit}` : `${number} earlier ${unit}`);
-  }
-
+  /** Checks a sentence and everything that it states. */
   #sentence(
     place: string,
-    sentence: string,
-    stated: readonly Stated[],
-    check: (place: string, one: Stated) => void,
+    { statement, stated }: Pick<ReportFinding, 'statement' | 'stated'>,
+    subject: Subject,
   ): void {
-    this.#covers(place, sentence, stated);
-    for (const { finding, text } of stated)
-      if (finding !== undefined && !this.#byId.has(finding))
-        throw new ReportMismatch(`${place}: "${text}": finding`, finding, [...this.#byId.keys()]);
-    for (const one of stated) check(`${place}: "${one.text}" (${one.quantity})`, one);
+    this.#covers(place, statement, stated);
+    for (const claim of stated) {
+      const at = `${place}: "${claim.text}" (${claim.quantity})`;
+      if (claim.finding !== undefined && !this.#byId.has(claim.finding))
+        throw new ReportMismatch(`${at}: finding`, claim.finding, [...this.#byId.keys()]);
+      const { column, finding, event } = subject;
+      const known =
+        column === undefined
+          ? (event === undefined ? OF_HEADLINES : OF_EVENTS).has(claim.quantity)
+          : claim.quantity in MEASURES || (finding !== undefined && OF_FINDINGS.has(claim.quantity));
+      if (!known) throw new ReportMismatch(at, claim.quantity, null);
+      const free = claim.quantity === 'time' && subject.column === undefined;
+      for (const { start, end } of free ? [] : [claim, claim.more ?? claim, claim.less ?? claim]) {
+        const places = this.#places(claim, subject);
+        if (!places.some(([from, to]) => from === start && to === end))
+          throw new ReportMismatch(`${at}: place`, [start, end], places);
+      }
+      const check = this.#checks[claim.quantity];
+      if (claim.more !== undefined || claim.less !== undefined) this.#comparison(at, claim, subject.column!);
+      else if (check !== undefined) check(at, claim, subject);
+      else {
+        const { values, detection } = subject.column!;
+        this.#number(at, claim, subject, MEASURES[claim.quantity]?.(values, detection, claim) ?? null);
+      }
+    }
   }
 
-  finding(one: ReportFinding, column: ReportColumn): void {
-    const at = `finding ${one.rank}`;
-    const { start, end, peak, observed, expected } = one;
+  /** Checks a word that compares two quantities. */
+  #comparison(place: string, claim: Stated, { values, detection }: ReportColumn): void {
+    const measured = (at: Place): number => MEASURES[at.quantity]?.(values, detection, at) ?? Number.NaN;
+    const more = claim.more !== undefined;
+    const [value, other] = [measured(claim), measured((claim.more ?? claim.less)!)];
+    compare(
+      place,
+      [`${value} is ${more ? 'more' : 'less'} than ${other}`, more ? value > other : value < other, true],
+      ['word', (more ? UPWARD : DOWNWARD).has(claim.text), true],
+    );
+  }
+
+  /** Checks a number: it is as exact as it is written, and has three digits at least. */
+  #number(place: string, claim: Stated, { column, finding }: Subject, actual: number | null): void {
+    const { text, number, tolerance } = claim;
+    if (number === undefined) throw new ReportMismatch(place, text, null);
+    compare(place, ['', Number(text), number]);
+    const largest = Math.max(0, ...(finding?.stated ?? []).map((other) => Math.abs(other.number ?? 0)));
+    const dot = text.indexOf('.');
+    const written = dot < 0 || text.includes('e') ? 0 : 0.51 * 10 ** (dot + 1 - text.length);
+    if (tolerance! > Math.max(written, 0.0051 * Math.max(Math.abs(number), largest)))
+      throw new ReportMismatch(`${place}: tolerance`, tolerance, written);
+    compare(place, ['', number, actual ?? 'nothing', tolerance! + this.#rounding(column!.values)]);
+  }
+
+  /** Column of an event that a statement is about. */
+  #eventColumn({ finding }: Stated, event: ReportEvent): ReportEvent['columns'][number] | undefined {
+    const name = this.#byId.get(finding ?? '')?.column;
+    return event.columns.find(({ column }) => column === name);
+  }
+
+  /** Checks by quantity; a quantity of `MEASURES` has none, unless its words depend on the subject. */
+  readonly #checks: Partial<Record<Quantity, (place: string, claim: Stated, subject: Subject) => void>> = {
+    time: (place, { text, start, end }) => {
+      const { time } = this.#source;
+      if (time === null) {
+        const words = end - start === 1 ? `sample ${start}` : `samples ${start} to ${end - 1}`;
+        return compare(place, ['', text, words]);
+      }
+      const last = this.#stamps(time[end - 1]!);
+      const allowed = this.#stamps(time[start]!).flatMap((stamp) => [
+        ...(last.includes(stamp) ? [stamp] : []),
+        ...last.map((other) => `${stamp} to ${other}`),
+      ]);
+      for (const a of this.#shown(time[start]!))
+        for (const b of this.#shown(time[end - 1]!))
+          if (a.day === b.day && a.day !== '')
+            for (const x of a.clock)
+              for (const y of b.clock) {
+                const zone = a.zone === b.zone || a.zone === '' ? '' : ` ${a.zone}`;
+                allowed.push(`${a.day} ${x}${zone} to ${y}${b.zone === '' ? '' : ` ${b.zone}`}`);
+              }
+      if (allowed.length > 0 && !allowed.includes(text))
+        throw new ReportMismatch(place, text, allowed.slice(0, 9));
+    },
+    column: (place, claim, { column, event }) => {
+      const meant =
+        event === undefined ? this.#byId.get(claim.finding ?? '') : this.#eventColumn(claim, event);
+      compare(place, ['', claim.text, column?.name ?? meant?.column]);
+    },
+    state: (place, claim, { finding }) => {
+      const { text } = claim;
+      if (finding !== undefined) return compare(place, ['', [text, finding.ongoing], ['since', true]]);
+      const meant = this.#byId.get(claim.finding ?? '')!;
+      const word = text === 'since' ? 'ongoing' : text.split(' ')[0]!.toLowerCase();
+      compare(place, ['', word, this.#ongoing.includes(meant) ? 'ongoing' : 'over']);
+      if (text.startsWith('over for ')) {
+        const seconds = (this.#report.to!.ms - meant.to!.ms) / 1000;
+        this.#length(place, text.slice('over for '.length), seconds, 0);
+      } else if (text.startsWith('ongoing since ')) {
+        const stamp = text.slice('ongoing since '.length);
+        this.#checks.time!(place, { ...claim, text: stamp, end: claim.start + 1 }, {});
+      }
+    },
+    level: (place, { text, finding }) => compare(place, ['', text, this.#byId.get(finding ?? '')?.level]),
+    kind: (place, { text, finding }) =>
+      compare(place, ['', text, KIND_WORDS[this.#byId.get(finding ?? '')!.kind]]),
+    findings: (place, { text, number }) => {
+      const { length } = this.#report.findings;
+      compare(place, ['', [number, leading(text)], [length, length]]);
+    },
+    samples: (place, claim, subject) => {
+      const { text, number, start, end } = claim;
+      if (subject.column !== undefined) this.#number(place, claim, subject, end - start);
+      else compare(place, ['', [number, leading(text)], [this.#samples, this.#samples]]);
+    },
+    'ongoing findings': (place, { text, number }) => {
+      const [some, all] = [this.#ongoing.length, this.#report.findings.length];
+      compare(place, ['', number, some]);
+      if (some > 0 && some < all)
+        compare(place, ['', [leading(text), text.endsWith(' ongoing')], [some, true]]);
+      else compare(place, ['', text.split(' ').at(-1), some === 0 ? 'over' : 'ongoing']);
+    },
+    duration: (place, { text, number, start, end }) => {
+      const seconds = this.#seconds(start, end);
+      compare(place, ['', number, seconds ?? end - start, 1e-6]);
+      this.#length(place, text, seconds, end - start);
+    },
+    share: (place, claim, { event }) => {
+      const share = this.#eventColumn(claim, event!)?.share;
+      const percent = claim.text.startsWith('<') ? 0 : Number(claim.text.slice(0, -2)) / 100;
+      compare(place, ['', percent, share, 0.00501], ['', claim.number, share, TOLERANCE]);
+    },
+    lag: (place, claim, { event }) => {
+      const { text, number } = claim;
+      const column = this.#eventColumn(claim, event!);
+      if (column !== undefined) {
+        compare(place, ['', number, column.secondsLater ?? column.samplesLater, 1e-6]);
+        return this.#length(place, text, column.secondsLater, column.samplesLater);
+      }
+      const together = event!.columns.filter(({ samplesLater }) => samplesLater === 0).length;
+      compare(place, ['', [number, text], [together, together === 1 ? 'first' : 'together']]);
+    },
+    pace: (place, claim, subject) => {
+      const { start, end, number } = claim;
+      this.#number(place, claim, subject, number!);
+      const spare = Math.max(0, end - start - 4096) >> 1;
+      const like = likeness(subject.column!.values, start + spare, end - spare, number!);
+      compare(place, ['repeats', Number.isInteger(number) && like > 0.5, true]);
+    },
+    'samples at': (place, claim, subject) => {
+      const part = subject.column!.values.subarray(claim.start, claim.end);
+      const limit = describe(part, 0, part.length)[
+        subject.finding!.direction === 'above' ? 'largest' : 'least'
+      ];
+      this.#number(place, claim, subject, part.filter((value) => value === limit).length);
+    },
+    'least before': (place, claim, subject) =>
+      this.#number(place, claim, subject, subject.finding!.before!.least),
+    'largest before': (place, claim, subject) =>
+      this.#number(place, claim, subject, subject.finding!.before!.largest),
+    /** "previous 5 Tuesdays": the cycles with which a finding is compared, by number, length and distance. */
+    'cycles before': (place, { text, number }, { finding }) => {
+      const { start, end } = finding!;
+      const { starts, period } = finding!.before!;
+      const { step, time, zone, origin } = this.#source;
+      const hours = step === null || origin === 'start' ? 0 : (period * step) / 3_600_000;
+      const is = (length: number): boolean => Math.abs(hours - length) < 0.01 * length;
+      let unit = is(168) ? 'weeks' : is(24) ? 'days' : is(1) ? 'hours' : 'cycles';
+      if (is(168) && origin === 'calendar' && (this.#seconds(start, end) ?? 0) <= DAY) {
+        const noon = new Date(`${clockAt(time![starts[0]!]!, zone)?.day}T12:00Z`);
+        unit = `${noon.toLocaleDateString('en-US', { weekday: 'long', timeZone: 'UTC' })}s`;
+      }
+      const next = starts.every((at, k) => (starts[k - 1] ?? start) - at < 1.5 * period);
+      const words = next ? `previous ${number} ${unit}` : `${number} earlier ${unit}`;
+      compare(place, ['', number, starts.length], ['', text, words]);
+    },
+  };
+
+  finding(stated: ReportFinding, column: ReportColumn): void {
+    const at = `finding ${stated.rank}`;
+    const { start, end, peak, observed, expected, kind } = stated;
     const { values, detection } = column;
-    if (!(start < end && end <= this.#samples))
-      throw new ReportMismatch(`${at}: extent`, [start, end], [0, this.#samples]);
+    this.#extent(at, stated);
     if (!(start <= peak.index && peak.index < end))
       throw new ReportMismatch(`${at}: peak inside [start, end)`, peak.index, [start, end]);
-    const { least, mean, largest, size } = describe(values, start, end);
-    require(`${at}: least`, observed.least, least);
-    require(`${at}: mean`, observed.mean, mean, TOLERANCE * size);
-    require(`${at}: largest`, observed.largest, largest);
-    const orNull = (value: number): number | null => (Number.isFinite(value) ? value : null);
-    require(`${at}: value at the peak`, observed.peak, orNull(values[peak.index]!));
     if (expected.low !== null && expected.high !== null && expected.low > expected.high)
       throw new ReportMismatch(`${at}: band`, expected.low, expected.high);
-    require(`${at}: expected`, expected.value, orNull(detection.expected[peak.index]!));
-    require(`${at}: low end of the band`, expected.low, orNull(detection.low[peak.index]!));
-    require(`${at}: high end of the band`, expected.high, orNull(detection.high[peak.index]!));
-    this.#extent(at, one);
-    this.#instant(`${at}: time of the peak`, peak.at, peak.index);
+    const source = detection.findings.find(
+      (other) => other.start === start && other.end === end && other.kind === kind,
+    );
+    if (source === undefined)
+      throw new ReportMismatch(`${at}: a finding of the detector`, [start, end], null);
+    const { least, mean, largest, size } = describe(values, start, end);
     const seconds = this.#seconds(start, end);
-    require(`${at}: seconds`, one.durationSeconds, seconds, 1e-6);
-    this.#length(`${at}: duration`, one.duration, seconds, end - start);
-    this.#rows(at, one);
-    const levels = Object.entries(LEVELS).filter(([, from]) => one.severity >= from);
-    require(`${at}: level`, one.level, levels.at(-1)?.[0] ?? 'low');
-    const found = detection.findings.find(
-      (other) => other.start === start && other.end === end && other.kind === one.kind,
+    const levels = Object.entries(LEVELS).filter(([, from]) => stated.severity >= from);
+    const extents = (list: readonly { start: number; end: number }[]): number[][] =>
+      list.map((other) => [other.start, other.end]);
+    compare(
+      at,
+      ['least', observed.least, least],
+      ['mean', observed.mean, mean, TOLERANCE * size],
+      ['largest', observed.largest, largest],
+      ['value at the peak', observed.peak, finiteOrNull(values[peak.index]!)],
+      ['expected', expected.value, finiteOrNull(detection.expected[peak.index]!)],
+      ['low end of the band', expected.low, finiteOrNull(detection.low[peak.index]!)],
+      ['high end of the band', expected.high, finiteOrNull(detection.high[peak.index]!)],
+      ['seconds', stated.durationSeconds, seconds, 1e-6],
+      ['rows', stated.rows, this.#rows(start, end)],
+      ['level', stated.level, levels.at(-1)?.[0] ?? 'low'],
+      ['severity', stated.severity, Math.min(source.severity, 999)],
+      ['peak of the detector', peak.index, source.peak.index],
+      ['direction', stated.direction, source.direction],
+      ['lasting', stated.lasting, source.lasting],
+      ['ongoing', stated.ongoing, end === this.#samples || source.lasting],
+      ['similar stretches', extents(stated.similar), extents(source.similar)],
+      ['evidence', stated.evidence, source.evidence],
     );
-    if (found === undefined) throw new ReportMismatch(`${at}: a finding of the detector`, [start, end], null);
-    require(`${at}: severity`, one.severity, Math.min(found.severity, 999));
-    require(`${at}: peak of the detector`, peak.index, found.peak.index);
-    require(`${at}: direction`, one.direction, found.direction);
-    require(`${at}: lasting`, one.lasting, found.lasting);
-    require(`${at}: ongoing`, one.ongoing, end === this.#samples || found.lasting);
-    this.#before(at, one, column, found);
-    for (const other of one.similar) this.#extent(`${at}: a similar stretch`, other);
-    require(`${at}: similar stretches`, one.similar.map((other) => [
-      other.start,
-      other.end,
-    ]), found.similar.map((other) => [other.start, other.end]));
-    require(`${at}: evidence`, one.evidence, found.evidence);
-    this.#sentence(`${at}: statement`, one.statement, one.stated, (place, stated) =>
-      this.#statement(place, stated, column, one),
+    this.#instant(`${at}: time of the peak`, peak.at, peak.index);
+    this.#length(`${at}: duration`, stated.duration, seconds, end - start);
+    for (const other of stated.similar) this.#extent(`${at}: a similar stretch`, other);
+    this.#before(at, stated, column, source);
+    this.#sentence(`${at}: statement`, stated, { column, finding: stated });
+    // The sentence names its column and its time once each.
+    const times = stated.stated.filter(({ quantity }) => quantity === 'time');
+    compare(
+      `${at}: statement`,
+      ['column', stated.stated.filter(({ quantity }) => quantity === 'column').length, 1],
+      ['time', times.map((time) => [time.start, time.end]), [[start, stated.ongoing ? start + 1 : end]]],
     );
-    // The sentence names its column and its time, and nothing stands for another stretch.
-    for (const quantity of ['column', 'time'] as const)
-      require(`${at}: statement: ${quantity}`, one.stated.filter((stated) => stated.quantity === quantity)
-        .length, 1);
-    const when = one.stated.find(({ quantity }) => quantity === 'time')!;
-    require(`${at}: statement: time`, [when.start, when.end], [start, one.ongoing ? start + 1 : end]);
   }
 
-  /** Checks what came before a step, and what there was in earlier cycles. */
-  #before(at: string, one: ReportFinding, { values }: ReportColumn, found: Finding): void {
-    const { start, end } = one;
-    const size = this.#sizeOf(values);
-    require(`${at}: step`, one.stepped, found.stepped);
-    if (one.stepped !== null) {
-      const { since, mean: before } = one.stepped;
-      const { mean } = describe(values, since, start);
-      require(`${at}: mean before the step`, before, mean, TOLERANCE * size);
-      require(`${at}: direction of the step`, one.direction, one.observed.mean! > before ? 'above' : 'below');
-    }
-    require(`${at}: cycles before`, one.before, found.before);
-    if (one.before === null) return;
-    const { starts, least, largest } = one.before;
-    const single = one.kind === 'spike' || one.kind === 'dip';
-    const earlier = starts.map((first) =>
-      single ? values[first]! : (describe(values, first, first + end - start).mean ?? Number.NaN),
+  /** Checks the values before a step, and those of earlier cycles. */
+  #before(at: string, stated: ReportFinding, { values }: ReportColumn, source: Finding): void {
+    const { start, end, stepped, before, kind } = stated;
+    const rounding = this.#rounding(values);
+    compare(at, ['step', stepped, source.stepped], ['cycles before', before, source.before]);
+    if (stepped !== null)
+      compare(
+        at,
+        ['mean before the step', stepped.mean, describe(values, stepped.since, start).mean, rounding],
+        ['direction of the step', stated.direction, stated.observed.mean! > stepped.mean ? 'above' : 'below'],
+      );
+    if (before === null) return;
+    const earlier = before.starts.map((first) =>
+      kind === 'spike' || kind === 'dip'
+        ? values[first]!
+        : (describe(values, first, first + end - start).mean ?? Number.NaN),
     );
-    require(`${at}: least of the cycles before`, least, Math.min(...earlier), TOLERANCE * size);
-    require(`${at}: largest of the cycles before`, largest, Math.max(...earlier), TOLERANCE * size);
-    require(`${at}: cycles before`, starts.every((first) => first >= 0 && first < start), true);
+    compare(
+      at,
+      ['least of the cycles before', before.least, Math.min(...earlier), rounding],
+      ['largest of the cycles before', before.largest, Math.max(...earlier), rounding],
+      ['cycles before', before.starts.every((first) => first >= 0 && first < start), true],
+    );
   }
 
-  /** Checks the lines of the file: the lowest and the highest of those that samples come from. */
-  #rows(at: string, { rows, start, end }: ReportFinding): void {
-    const { lines } = this.#source;
-    let [first, last] = [0, 0];
-    for (let i = start; lines !== null && i < end; i++) {
-      const line = lines[i]!;
-      if (line <= 0) continue;
-      if (first === 0 || line < first) first = line;
-      if (line > last) last = line;
-    }
-    require(`${at}: rows`, rows, last === 0 ? null : { first, last });
+  /** Lowest and highest line of the file from which the samples come. */
+  #rows(start: number, end: number): ReportFinding['rows'] {
+    const lines = Array.from(this.#source.lines ?? [])
+      .slice(start, end)
+      .filter((line) => line > 0)
+      .sort((a, b) => a - b);
+    return lines.length === 0 ? null : { first: lines[0]!, last: lines.at(-1)! };
   }
 
-  events(): void {
-    const { findings, events } = this.#report;
+  /** Checks that findings of several columns that overlap are one event. */
+  #joined(): void {
+    const { findings } = this.#report;
     for (const [i, a] of findings.entries())
       for (const b of findings.slice(i + 1)) {
         const common = Math.min(a.end, b.end) - Math.max(a.start, b.start);
         if (a.column === b.column || common <= 0) continue;
         const [m, n] = [a.end - a.start, b.end - b.start];
-        const near = Math.abs(a.start - b.start) <= 3 * Math.min(m, n) || common >= 0.2 * (m + n - common);
-        if (near)
-          require(`findings ${a.rank} and ${b.rank}: event`, a.event !== null && a.event === b.event, true);
+        if (Math.abs(a.start - b.start) <= 3 * Math.min(m, n) || common >= 0.2 * (m + n - common))
+          compare(`findings ${a.rank} and ${b.rank}`, [
+            'event',
+            a.event !== null && a.event === b.event,
+            true,
+          ]);
       }
-    for (const event of events) {
-      const at = `event ${event.id}`;
-      const members = findings.filter((one) => one.event === event.id);
-      const ids = (list: readonly string[]): string[] => [...list].sort();
-      require(`${at}: findings`, ids(event.columns.flatMap((one) => one.findings)), ids(
-        members.map(({ id }) => id),
-      ));
-      require(`${at}: columns`, new Set(members.map(({ column }) => column)).size > 1, true);
-      const start = Math.min(...members.map((one) => one.start));
-      require(`${at}: start`, event.start, start);
-      require(`${at}: end`, event.end, Math.max(...members.map((one) => one.end)));
-      this.#extent(at, event);
-      const worst = members.reduce((a, b) => (b.severity > a.severity ? b : a));
-      require(`${at}: severity`, [event.severity, event.level], [worst.severity, worst.level]);
-      require(`${at}: ongoing`, event.ongoing, members.some(({ ongoing }) => ongoing));
-      const severest = (column: string): number =>
-        Math.max(...members.filter((one) => one.column === column).map(({ severity }) => severity));
-      const sum = event.columns.reduce((total, { column }) => total + severest(column), 0);
-      const names = members.map((one) => one.column);
-      let lag = 0;
-      for (const { column, samplesLater, secondsLater, share, findings: listed } of event.columns) {
-        const first = members.filter((one) => one.column === column).sort((a, b) => a.start - b.start)[0];
-        if (first === undefined) throw new ReportMismatch(`${at}: column`, column, names);
-        require(`${at}: samples until ${column}`, samplesLater, first.start - start);
-        require(`${at}: order of the columns`, samplesLater >= lag, true);
-        lag = samplesLater;
-        const { time } = this.#source;
-        const seconds = time === null ? null : (time[first.start]! - time[start]!) / 1000;
-        require(`${at}: seconds until ${column}`, secondsLater, seconds, 1e-6);
-        require(`${at}: shares`, share, sum > 0
-          ? severest(column) / sum
-          : 1 / event.columns.length, TOLERANCE);
-        for (const id of listed) require(`${at}: column of ${id}`, this.#byId.get(id)?.column, column);
-      }
-      this.#sentence(`${at}: statement`, event.statement, event.stated, (place, stated) => {
-        if (this.#common(place, stated)) return;
-        const end = stated.quantity === 'lag' && stated.finding === undefined ? start + 1 : event.end;
-        require(place, [stated.start, stated.end], [start, end]);
-        const { quantity, text, number, finding } = stated;
-        const column = event.columns.find(
-          ({ column: name }) => name === this.#byId.get(finding ?? '')?.column,
-        );
-        if (quantity === 'column') {
-          require(place, text, column?.column);
-          return;
-        }
-        if (quantity === 'share') {
-          const percent = text.startsWith('<') ? 0 : Number(text.slice(0, -2)) / 100;
-          require(place, percent, column?.share, 0.00501);
-          require(place, number, column?.share, TOLERANCE);
-          return;
-        }
-        require(place, quantity, 'lag');
-        if (column !== undefined) {
-          require(place, number, column.secondsLater ?? column.samplesLater, 1e-6);
-          this.#length(place, text, column.secondsLater, column.samplesLater);
-          return;
-        }
-        const together = event.columns.filter(({ samplesLater }) => samplesLater === 0).length;
-        require(place, [number, text], [together, together === 1 ? 'first' : 'together']);
-      });
+  }
+
+  event(event: ReportEvent): void {
+    const at = `event ${event.id}`;
+    const members = this.#report.findings.filter((finding) => finding.event === event.id);
+    const of = (column: string): ReportFinding[] =>
+      members.filter((finding) => finding.column === column).sort((a, b) => a.start - b.start);
+    const start = Math.min(...members.map((finding) => finding.start));
+    const worst = members.reduce((a, b) => (b.severity > a.severity ? b : a));
+    const severest = (column: string): number => Math.max(...of(column).map(({ severity }) => severity));
+    const sum = event.columns.reduce((total, { column }) => total + severest(column), 0);
+    const listed = event.columns.flatMap(({ findings }) => findings);
+    compare(
+      at,
+      ['findings', listed.sort(), members.map(({ id }) => id).sort()],
+      ['columns', new Set(members.map(({ column }) => column)).size > 1, true],
+      ['start', event.start, start],
+      ['end', event.end, Math.max(...members.map((finding) => finding.end))],
+      ['severity', [event.severity, event.level], [worst.severity, worst.level]],
+      ['ongoing', event.ongoing, members.some(({ ongoing }) => ongoing)],
+    );
+    this.#extent(at, event);
+    const { time } = this.#source;
+    for (const [k, { column, samplesLater, secondsLater, share, findings }] of event.columns.entries()) {
+      const first = of(column)[0];
+      if (first === undefined) throw new ReportMismatch(`${at}: column`, column, listed);
+      const seconds = time === null ? null : (time[first.start]! - time[start]!) / 1000;
+      compare(
+        `${at}: ${column}`,
+        ['samples later', samplesLater, first.start - start],
+        ['order', samplesLater >= (event.columns[k - 1]?.samplesLater ?? 0), true],
+        ['seconds later', secondsLater, seconds, 1e-6],
+        ['share', share, sum > 0 ? severest(column) / sum : 1 / event.columns.length, TOLERANCE],
+        ['findings', findings.every((id) => this.#byId.get(id)?.column === column), true],
+      );
     }
+    this.#sentence(`${at}: statement`, event, { event });
   }
 
   headline(): void {
-    const { findings, headline, stated, counts, to } = this.#report;
-    const going = findings.filter(({ end, lasting }) => end === this.#samples || lasting);
-    for (const level of Object.keys(LEVELS) as (keyof typeof LEVELS)[])
-      require(`counts: ${level}`, counts[level], findings.filter((one) => one.level === level).length);
-    require('counts: ongoing', counts.ongoing, going.length);
-    const worst = findings[0];
-    this.#sentence('headline', headline, stated, (place, one) => {
-      if (this.#common(place, one)) return;
-      const { quantity, text, number } = one;
-      const finding = this.#byId.get(one.finding ?? '');
-      const { start, end } = finding ?? { start: 0, end: this.#samples };
-      require(place, [one.start, one.end], [start, end]);
-      const plain = Number(text.split(' ')[0]!.split('\u202f').join(''));
-      switch (quantity) {
-        case 'findings': {
-          require(place, [number, plain], [findings.length, findings.length]);
-          return;
-        }
-        case 'samples': {
-          require(place, [number, plain], [this.#samples, this.#samples]);
-          return;
-        }
-        case 'ongoing findings': {
-          require(place, number, going.length);
-          const all = going.length === 0 ? 'over' : 'ongoing';
-          const some = going.length > 0 && going.length < findings.length;
-          require(place, some ? [plain, text.endsWith(' ongoing')] : text.split(' ').at(-1), some
-            ? [going.length, true]
-            : all);
-          return;
-        }
-        case 'level': {
-          require(place, text, finding?.level);
-          return;
-        }
-        case 'kind': {
-          require(place, text, finding === undefined ? null : KIND_WORDS[finding.kind]);
-          return;
-        }
-        case 'column': {
-          require(place, text, finding?.column);
-          return;
-        }
-        case 'duration': {
-          require(place, number, this.#seconds(one.start, one.end) ?? one.end - one.start, 1e-6);
-          this.#length(place, text, this.#seconds(one.start, one.end), one.end - one.start);
-          return;
-        }
-        case 'state': {
-          const word = text === 'since' ? 'ongoing' : text.split(' ')[0]!.toLowerCase();
-          require(place, word, finding !== undefined && going.includes(finding) ? 'ongoing' : 'over');
-          if (text.startsWith('over for ')) {
-            const seconds = (to!.ms - finding!.to!.ms) / 1000;
-            this.#length(place, text.slice('over for '.length), seconds, 0);
-          } else if (text.startsWith('ongoing since ')) {
-            const since = { ...one, text: text.slice('ongoing since '.length), end: one.start + 1 };
-            this.#common(place, { ...since, quantity: 'time' });
-          }
-          return;
-        }
-        default:
-          throw new ReportMismatch(place, quantity, null);
-      }
-    });
-    const levels = stated.filter(({ quantity }) => quantity === 'level');
-    require('headline: the worst', levels[0]?.finding, worst?.id);
-    require('headline: findings', stated[0]?.quantity, worst === undefined ? 'samples' : 'findings');
+    const { findings, headline, stated, counts } = this.#report;
+    const levels = Object.fromEntries(
+      Object.keys(LEVELS).map((level) => [level, findings.filter((one) => one.level === level).length]),
+    );
+    const first = stated.find(({ quantity }) => quantity === 'level');
+    compare(
+      'headline',
+      ['counts', counts, { ...levels, ongoing: this.#ongoing.length }],
+      ['the worst', first?.finding, findings[0]?.id],
+      ['findings', stated[0]?.quantity, findings.length === 0 ? 'samples' : 'findings'],
+    );
+    this.#sentence('headline', { statement: headline, stated }, {});
   }
 
   /** Checks what a policy says against the findings, its own answers and the stamps. */
@@ -659,127 +663,115 @@ class Verification {
     const { policy, findings } = this.#report;
     const meet = (a: { start: number; end: number }, b: { start: number; end: number }): boolean =>
       a.start < b.end && b.start < a.end;
-    for (const one of findings) {
-      const said = policy?.columns.find(({ column }) => column === one.column);
+    for (const finding of findings) {
+      const said = policy?.columns.find(({ column }) => column === finding.column);
       const marks =
-        said?.status === 'answers' ? said.intervals.some((interval) => meet(interval, one)) : null;
-      require(`finding ${one.rank}: marked by the policy`, one.markedByPolicy, marks);
+        said?.status === 'answers' ? said.intervals.some((interval) => meet(interval, finding)) : null;
+      compare(`finding ${finding.rank}`, ['marked by the policy', finding.markedByPolicy, marks]);
     }
     let alone = 0;
-    for (const said of policy?.columns ?? []) {
-      const at = `policy: ${said.column}`;
-      const { intervals, answers, status } = said;
-      require(`${at}: doubtful`, said.doubtful, answers.filter(({ doubts }) => doubts.length > 0).length);
+    for (const { column, intervals, answers, status, doubtful, statement } of policy?.columns ?? []) {
+      const at = `policy: ${column}`;
       const opening = {
         answers: `Marks ${['nothing', 'one interval'][intervals.length] ?? `${intervals.length} intervals`}`,
         abstains: 'Abstains: ',
         'not asked': 'Not asked: ',
         'too short': 'Not asked: ',
       }[status];
-      const statement = said.statement.split('\u202f').join('');
-      require(`${at}: statement`, statement.slice(0, opening.length), opening);
-      if (status !== 'answers') require(`${at}: intervals`, intervals.length, 0);
-      else if (said.doubtful > 0)
-        require(`${at}: statement: doubtful`, statement.includes(
-          ` ${said.doubtful} of ${answers.length} window`,
-        ), true);
+      const words = statement.split('\u202f').join('');
+      const counted = status !== 'answers' || doubtful === 0;
+      compare(
+        at,
+        ['doubtful', doubtful, answers.filter(({ doubts }) => doubts.length > 0).length],
+        ['statement', words.slice(0, opening.length), opening],
+        ['intervals', status === 'answers' || intervals.length === 0, true],
+        ['left out', counted || words.includes(` ${doubtful} of ${answers.length} window`), true],
+      );
       for (const interval of intervals) {
         this.#extent(`${at}: an interval`, interval);
         const { kind, size, direction } = interval;
-        const source = answers.find(
+        const claims = interval.class !== null || kind !== null || size !== null || direction !== null;
+        const clause = `${kind}${direction === null ? '' : ` ${direction}`} ${size} sd`;
+        const founded = answers.some(
           (answer) =>
             answer.class === interval.class &&
             answer.doubts.length === 0 &&
             (answer.intervals ?? []).some(([start, end]) => meet({ start, end }, interval)) &&
-            (kind === null ||
-              answer.response.includes(`${kind}${direction === null ? '' : ` ${direction}`} ${size} sd`)),
+            (kind === null || answer.response.includes(clause)),
         );
-        const claims = interval.class !== null || kind !== null || size !== null || direction !== null;
-        if (claims) require(`${at}: what is claimed of an interval`, source !== undefined, true);
         // A report of some of the findings knows of the others only here.
-        if (findings.some((one) => one.column === said.column && meet(one, interval)))
-          require(`${at}: a finding overlaps`, interval.finding, true);
+        const overlapped = findings.some((finding) => finding.column === column && meet(finding, interval));
+        compare(
+          `${at}: an interval`,
+          ['what is claimed', !claims || founded, true],
+          ['a finding overlaps', interval.finding || !overlapped, true],
+        );
         if (!interval.finding) alone++;
       }
     }
-    if (policy === undefined) return;
-    const marked = (by: boolean | null): number => findings.filter((one) => one.markedByPolicy === by).length;
-    require('policy: agreement', policy.agreement, {
-      ...{ both: marked(true), detectorAlone: marked(false), unanswered: marked(null) },
-      policyAlone: alone,
-    });
+    const marked = (by: boolean | null): number =>
+      findings.filter(({ markedByPolicy }) => markedByPolicy === by).length;
+    const counts = { both: marked(true), detectorAlone: marked(false), unanswered: marked(null) };
+    if (policy !== undefined)
+      compare('policy', ['agreement', policy.agreement, { ...counts, policyAlone: alone }]);
   }
 
   whole(): void {
-    const { columns, findings, samples, from, to } = this.#report;
+    const { columns, findings, events, samples, from, to, origin, zone, stepSeconds } = this.#report;
     const source = this.#source;
-    require('samples', samples, this.#samples);
-    require('columns', columns.map(({ name }) => name), source.columns.map(({ name }) => name));
+    compare(
+      '',
+      ['samples', samples, this.#samples],
+      ['columns', columns.map(({ name }) => name), source.columns.map(({ name }) => name)],
+      ['origin', origin, source.origin],
+      ['zone', zone, source.zone],
+      ['step', stepSeconds, source.step === null ? null : source.step / 1000],
+      ['ids', new Set(findings.map(({ id }) => id)).size, findings.length],
+      ['ranks', findings.map(({ rank }) => rank), findings.map((_, i) => i + 1)],
+      [
+        'severities by rank',
+        findings.map(({ severity }) => severity),
+        findings.map(({ severity }) => severity).sort((a, b) => b - a),
+      ],
+    );
     this.#instant('first stamp', from, 0);
     this.#instant('last stamp', to, this.#samples - 1);
-    require('origin', this.#report.origin, source.origin);
-    require('zone', this.#report.zone, source.zone);
-    require('step', this.#report.stepSeconds, source.step === null ? null : source.step / 1000);
-    require('ids', new Set(findings.map(({ id }) => id)).size, findings.length);
     for (const [c, stated] of columns.entries()) {
       const column = source.columns[c]!;
-      const { name } = stated;
       const { least, mean, largest, missing, size } = describe(column.values, 0, this.#samples);
-      require(`${name}: least`, stated.least, least);
-      require(`${name}: mean`, stated.mean, mean, TOLERANCE * size);
-      require(`${name}: largest`, stated.largest, largest);
-      require(`${name}: missing`, stated.missing, missing);
-      require(`${name}: seasons`, stated.seasons, column.detection.seasons);
-      require(`${name}: findings`, stated.findings, findings.filter((one) => one.column === name).length);
-      this.#sentence(`${name}: structure`, stated.structure, stated.stated, (place, one) =>
-        this.#statement(place, one, column, null),
+      compare(
+        stated.name,
+        ['least', stated.least, least],
+        ['mean', stated.mean, mean, TOLERANCE * size],
+        ['largest', stated.largest, largest],
+        ['missing', stated.missing, missing],
+        ['seasons', stated.seasons, column.detection.seasons],
+        ['findings', stated.findings, findings.filter((one) => one.column === stated.name).length],
+      );
+      this.#sentence(
+        `${stated.name}: structure`,
+        { statement: stated.structure, stated: stated.stated },
+        { column },
       );
     }
-    for (const [i, one] of findings.entries()) {
-      require('rank', one.rank, i + 1);
-      const next = findings[i + 1];
-      if (next !== undefined)
-        require(`severity of rank ${i + 1} against the next`, one.severity >= next.severity, true);
-      const column = source.columns.find(({ name }) => name === one.column);
+    for (const finding of findings) {
+      const column = source.columns.find(({ name }) => name === finding.column);
       if (column === undefined)
-        throw new ReportMismatch(
-          `finding ${i + 1}: column`,
-          one.column,
-          columns.map(({ name }) => name),
-        );
-      this.finding(one, column);
+        throw new ReportMismatch(`finding ${finding.rank}: column`, finding.column, null);
+      this.finding(finding, column);
     }
-    this.events();
+    this.#joined();
+    for (const event of events) this.event(event);
     this.policy();
     this.headline();
   }
 }
 
-/** Largest number of a sentence, to whose digits the others are rounded. */
-const largestStated = (stated: readonly Stated[]): number =>
-  Math.max(0, ...stated.map(({ number }) => Math.abs(number ?? 0)));
-
-/** Words of a comparison, and words that may stand in a sentence only where they are stated. */
-const UPWARD: ReadonlySet<string> = new Set(['rose', 'drifted up', 'more', 'up']);
-const DOWNWARD: ReadonlySet<string> = new Set(['fell', 'drifted down', 'less', 'down']);
-/** Quantities of the whole extent of a finding. */
-const WHOLE: ReadonlySet<string> = new Set([
-  'column',
-  'state',
-  'cycles before',
-  'least before',
-  'largest before',
-]);
-const WEIGHTY: ReadonlySet<string> = new Set([
-  ...['rose', 'fell', 'drifted', 'up', 'down', 'more', 'less', 'above', 'below', 'since'],
-  ...['first', 'together', 'ongoing', 'over', 'previous', 'earlier', ...Object.keys(LEVELS)],
-]);
-
 /**
  * Recomputes from the recording what a report states of it: extremes, means, stamps, durations, lines, counts, ranks, lags, shares, and
  * every number and comparison of its sentences.
  *
- * @throws ReportMismatch naming what does not hold
+ * @throws ReportMismatch naming the statement that does not hold
  */
 export function verify(report: AnomalyReport, source: ReportSource): void {
   new Verification(report, source).whole();
