@@ -1,14 +1,14 @@
-/** `timeseer calibrate`: how sure a policy has to be taken to be, measured on series that it was not taught. */
+/** `timeseer calibrate`: fits the confidence of a policy to held-out series. */
 import type { CommandModule } from 'yargs';
 import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import { type CalibrateRequest, calibratePolicy } from '../run/calibrate.ts';
 
-export interface CalibrateArguments extends CalibrateRequest {
+interface CalibrateArguments extends CalibrateRequest {
   readonly json: boolean;
 }
 
-export async function runCalibrate({ json, ...request }: CalibrateArguments): Promise<void> {
+async function runCalibrate({ json, ...request }: CalibrateArguments): Promise<void> {
   const { model, reliability, file } = await calibratePolicy(request);
   if (json) return printJson({ file, ...model, reliability });
   const { series, intervals, right } = model.fitted;
@@ -28,26 +28,31 @@ export const calibrate: CommandModule<object, CalibrateArguments> = {
         type: 'string',
         demandOption: true,
         requiresArg: true,
-        describe: 'Directory of a run or of a policy, taught with the figure nano-analysis',
+        describe: 'Run or policy directory; the policy must be trained with the figure nano-analysis',
       })
       .option('count', {
         type: 'number',
         default: 400,
         requiresArg: true,
         describe:
-          'Held-out series of the taught length; beside them a fourth as many that are 4 times as long, and a ninth 9 times',
+          'Number of held-out series of the training length; a quarter as many of 4 times and a ninth as many of 9 times that length are added',
       })
-      .option('seed', { type: 'number', default: 0, requiresArg: true, describe: 'Of these series' })
+      .option('seed', {
+        type: 'number',
+        default: 0,
+        requiresArg: true,
+        describe: 'Seed of the held-out series',
+      })
       .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
         requiresArg: true,
-        describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
+        describe: 'Device of the policy: cpu (default), cuda or cuda:N',
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print what was fitted as JSON' })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the fitted model as JSON' })
       .example(
         '$0 calibrate --policy runs/small',
-        'timeseer explain then tells how sure it is of each interval',
+        'explain then shows a calibrated confidence for each interval of the policy',
       ),
   handler: runCalibrate,
 };

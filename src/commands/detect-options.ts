@@ -23,9 +23,9 @@ export interface DetectOptionValues {
 }
 
 export const FILE_WORDS =
-  'CSV with columns of numbers, with or without header and time; any separator, order and encoding';
+  'CSV file with numeric columns; header, time column, separator, row order and encoding are detected';
 
-export const LEVEL_WORDS = `Levels by severity: ${Object.entries(LEVELS)
+export const LEVEL_WORDS = `Severity levels: ${Object.entries(LEVELS)
   .map(([name, least]) => `${name} from ${least}`)
   .join(', ')}.`;
 
@@ -36,22 +36,22 @@ export function detectOptions<T>(cli: Argv<T>): Argv<T & DetectOptionValues> {
       array: true,
       nargs: 1,
       default: [] as string[],
-      describe: 'Column of values, by name or number (repeatable; default: every column of numbers)',
+      describe: 'Column of values, by name or number (repeatable; default: all numeric columns)',
     })
     .option('time', { type: 'string', describe: 'Column of time, or two as date,clock', requiresArg: true })
     .option('key', {
       type: 'string',
-      describe: 'Column that separates series whose rows are mixed',
+      describe: 'Column that names the series of each row, in a file with several series',
       requiresArg: true,
     })
     .option('select', {
       type: 'string',
-      describe: 'Value of the key column: the series to read',
+      describe: 'Series to read: a value of the --key column',
       requiresArg: true,
     })
     .option('tz', {
       type: 'string',
-      describe: 'Time zone of stamps without one: Europe/Berlin, UTC, +02:00',
+      describe: 'Time zone of time stamps that have none: Europe/Berlin, UTC, +02:00',
       requiresArg: true,
     })
     .option('severity', {
@@ -74,17 +74,18 @@ export function detectOptions<T>(cli: Argv<T>): Argv<T & DetectOptionValues> {
     .option('min-share', {
       type: 'number',
       default: 0.02,
-      describe: 'Ignore departures smaller than this share of the range of the values, 0 to 1',
+      describe: 'Ignore departures smaller than this share of the value range, 0 to 1',
       requiresArg: true,
     })
     .option('since', {
       type: 'string',
-      describe: 'Report only findings that last until then or longer: 2025-03-04T14:00, or 2h before the end',
+      describe:
+        'Report only findings that end after this time: 2025-03-04T14:00, or 2h for the last two hours',
       requiresArg: true,
     })
     .option('scores', {
       type: 'string',
-      describe: 'Write the score and the expected value of every sample to this CSV file',
+      describe: 'CSV file for the score and the expected value of every sample',
       requiresArg: true,
     })
     .option('fail-on', {

@@ -22,7 +22,7 @@ import {
   reportText,
 } from './detect-options.ts';
 
-export interface DetectArguments extends DetectOptionValues {
+interface DetectArguments extends DetectOptionValues {
   readonly file: string | undefined;
   readonly state: string | undefined;
   readonly format: string;
@@ -35,10 +35,10 @@ export interface DetectArguments extends DetectOptionValues {
 }
 
 /** Formats an event of `--follow` as a line of text. */
-export function followText(event: FollowEvent): string {
+function followText(event: FollowEvent): string {
   switch (event.event) {
     case 'start':
-      return `following: keeps the last ${event.window} samples; detects after ${event.first}, then every ${event.every}; reports at most ${event.delay} samples late`;
+      return `following: window of ${event.window} samples; first analysis after ${event.first} samples, then every ${event.every}; reports are at most ${event.delay} samples late`;
     case 'note':
       return `  note: ${event.text}`;
     case 'end':
@@ -58,12 +58,14 @@ async function runFollow(args: DetectArguments): Promise<void> {
       `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(args.file)} | timeseer detect --follow`,
     );
   if (args.since !== undefined)
-    throw new ConfigError('--since: --follow reports only what is new anyway; leave it out');
+    throw new ConfigError('--since: --follow reports only new findings; leave --since out');
   for (const name of ['out', 'scores'] as const)
     if (args[name] !== undefined)
-      throw new ConfigError(`--${name}: --follow keeps no whole recording to write; run detect on a file`);
+      throw new ConfigError(
+        `--${name}: --follow does not keep the whole recording; run detect on a file instead`,
+      );
   if (args.format !== 'text' && args.format !== 'json')
-    throw new ConfigError(`--format ${args.format}: --follow prints text or json, a line for each event`);
+    throw new ConfigError(`--format ${args.format}: --follow prints one line per event, as text or json`);
   const asJson = args.json || args.format === 'json';
   const fail = args['fail-on'] as Level | undefined;
   let failed = false;
@@ -84,7 +86,7 @@ async function runFollow(args: DetectArguments): Promise<void> {
   };
   await withInterrupt(
     (signal) => (path === undefined ? work(signal) : withState(path, () => work(signal))),
-    'stopping: judging the last rows first; press Ctrl-C again to quit at once',
+    'stopping after the last rows have been analysed; press Ctrl-C again to quit at once',
   );
   if (failed) process.exitCode ??= 1;
 }
@@ -105,13 +107,14 @@ async function* untilAborted(stream: NodeJS.ReadStream, signal: AbortSignal): As
   }
 }
 
-export async function runDetect(args: DetectArguments): Promise<void> {
+async function runDetect(args: DetectArguments): Promise<void> {
   if (args.schema) return printJson(reportSchema());
   if (args.follow) return runFollow(args);
   for (const name of ['window', 'every'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
-  if (args.file === undefined) throw new ConfigError('which file? For example: timeseer detect metrics.csv');
+  if (args.file === undefined)
+    throw new ConfigError('file: missing; name a CSV file, for example: timeseer detect metrics.csv');
   const { out } = args;
   if (out !== undefined) checkTarget(out);
   const { source, report, seconds } = await detectFile(detectRequest(args.file, args), {
@@ -156,14 +159,14 @@ export const detectCommand: CommandModule<object, DetectArguments> = {
       })
       .option('out', {
         type: 'string',
-        describe: 'Write an HTML page and its JSON: path without .html and .json',
+        describe: 'Also write an HTML page and a JSON file: path without extension',
         requiresArg: true,
       })
       .option('follow', {
         type: 'boolean',
         default: false,
         describe:
-          'Read rows from standard input as they come; report each finding when it appears and when it ends',
+          'Read rows from standard input as they arrive; report each finding when it appears and when it ends',
       })
       .option('window', {
         type: 'number',
@@ -173,19 +176,19 @@ export const detectCommand: CommandModule<object, DetectArguments> = {
       .option('every', {
         type: 'number',
         describe:
-          'With --follow: analyse after this many new samples, which is the delay (default: 1/200 of the window; up to 1/4 if rows come faster than they are analysed)',
+          'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
         requiresArg: true,
       })
       .option('schema', { type: 'boolean', default: false, describe: 'Print the JSON Schema of a report' })
-      .option('json', { type: 'boolean', default: false, describe: 'As --format json' })
-      .example('$0 detect metrics.csv', 'All numeric columns, findings ranked by severity')
+      .option('json', { type: 'boolean', default: false, describe: 'Same as --format json' })
+      .example('$0 detect metrics.csv', 'Findings in all numeric columns, ranked by severity')
       .example(
         '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
-        'One column: findings as CSV, and a score for every sample',
+        'One column: findings as CSV, and the score of every sample',
       )
       .example(
         '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
-        'For a cron job: each new finding once',
+        'In a cron job: report each new finding once',
       )
       .example(
         'tail -n +1 -F metrics.csv | $0 detect --follow --json',

@@ -17,7 +17,7 @@ import {
   reportText,
 } from './detect-options.ts';
 
-export interface ExplainArguments extends DetectOptionValues {
+interface ExplainArguments extends DetectOptionValues {
   readonly file: string;
   readonly policy: string | undefined;
   readonly out: string | undefined;
@@ -28,7 +28,7 @@ export interface ExplainArguments extends DetectOptionValues {
   readonly json: boolean;
 }
 
-export async function runExplain(args: ExplainArguments): Promise<void> {
+async function runExplain(args: ExplainArguments): Promise<void> {
   const { out, policy, engine, device, window, overlap, since } = args;
   const { report, source, files, seconds } = await explainFile({
     ...{ detect: detectRequest(args.file, args), since },
@@ -55,13 +55,13 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
       .option('out', {
         type: 'string',
         describe:
-          'Path of the result without .html and .json (default: <name of the file>[.<column>].explain in the current directory)',
+          'Output path without extension (default: ./<file name>[.<column>].explain); writes .html and .json',
         requiresArg: true,
       })
       .option('policy', {
         type: 'string',
         describe:
-          'Policy whose answers are shown beside the findings: a run or policy directory, small (ships with timeseer), or none (default: small)',
+          'Policy whose answers are shown next to the findings: small (ships with timeseer), a run or policy directory, or none (default: small)',
         requiresArg: true,
       })
       .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
@@ -86,8 +86,8 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
       .example('$0 explain metrics.csv --policy none', 'The detector alone, without a policy')
       .example(
         '$0 explain series.csv --policy runs/quickstart',
-        'Beside the answers of your own policy, for series like its training data',
+        'With the answers of your own policy, for series like its training data',
       )
-      .epilogue(`${LEVEL_WORDS} An earlier result of the same name is replaced; any other file is not.`),
+      .epilogue(`${LEVEL_WORDS} Results of an earlier run are replaced; other files are never overwritten.`),
   handler: runExplain,
 };

@@ -1,4 +1,4 @@
-/** `timeseer serve`: an HTTP service that explains recordings, and lets a policy answer. */
+/** `timeseer serve`: an HTTP service for anomaly reports and for chat with a policy. */
 import type { CommandModule } from 'yargs';
 import { ENGINE_HELP, ENGINES, type EngineName } from '../answer/answerer.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -27,7 +27,7 @@ export interface ServeArguments {
   readonly json: boolean;
 }
 
-/** Where the key is taken from when it is not given: the list of processes shows command lines to everybody. */
+/** Environment variable with the key; the list of processes shows command lines to everybody. */
 const KEY_VARIABLE = 'TIMESEER_API_KEY';
 
 function check(args: ServeArguments): void {
@@ -45,11 +45,11 @@ function check(args: ServeArguments): void {
   whole('max-prompt', 1, 1_000_000);
   whole('max-batch', 1, 1024);
   if (args.adapter !== undefined && args.policy === undefined) {
-    throw new ConfigError('--adapter: needs the --policy beside which it was trained');
+    throw new ConfigError('--adapter: needs --policy, the policy that it was trained for');
   }
 }
 
-/** The key that clients must send, or null. @throws ConfigError when others could use the service without one */
+/** Returns the key that clients must send, or null. @throws ConfigError when others could use the service without one */
 export function keyOf(
   { auth, host, 'api-key': given }: Pick<ServeArguments, 'auth' | 'host' | 'api-key'>,
   env: NodeJS.ProcessEnv = process.env,
@@ -57,17 +57,17 @@ export function keyOf(
   const key = given ?? env[KEY_VARIABLE];
   if (!auth) {
     if (given !== undefined)
-      throw new ConfigError('--api-key: has no effect with --no-auth; give one of them');
+      throw new ConfigError('--api-key: has no effect with --no-auth; leave one of them out');
     return null;
   }
   if (key !== undefined) {
     if (/^[\x21-\x7e]+$/.test(key)) return key;
     const where = given === undefined ? KEY_VARIABLE : '--api-key';
-    throw new ConfigError(`${where}: a key is of visible ASCII characters, without blanks, at least one`);
+    throw new ConfigError(`${where}: expected one or more visible ASCII characters without blanks`);
   }
   if (isLocalHost(host)) return null;
   throw new ConfigError(
-    `--host ${host}: other machines may reach the service there, so it needs a key: set ${KEY_VARIABLE}, or say --no-auth`,
+    `--host ${host}: other machines can reach this address, so an API key is needed: set ${KEY_VARIABLE}, or add --no-auth`,
   );
 }
 
@@ -91,18 +91,20 @@ function optionsOf(args: ServeArguments): ServeOptions {
 }
 
 /**
- * Serves until it is interrupted: then answers what it has taken on, and ends; a second Ctrl-C ends it at once.
+ * Serves until it is interrupted, then answers pending requests and returns; a second Ctrl-C quits at once.
  * @throws ConfigError for a wrong option or address; CheckpointError for a policy that cannot be loaded
  */
-export async function runServe(args: ServeArguments): Promise<void> {
+async function runServe(args: ServeArguments): Promise<void> {
   const options = optionsOf(args);
   await withInterrupt(async (signal) => {
     const service = await startService(options);
     const { url, port, model } = service;
     if (args.json) printJson({ url, port, model, key: options.apiKey !== null });
     else {
-      const what = model === null ? 'no policy, so no chat' : `policy ${model}`;
-      print(`${url}: ${what}; ${options.apiKey === null ? 'no key needed' : 'with a key'}; Ctrl-C ends it`);
+      const what = model === null ? 'reports only (no policy)' : `policy ${model}`;
+      print(
+        `${url}: ${what}; ${options.apiKey === null ? 'no API key needed' : 'API key required'}; press Ctrl-C to stop`,
+      );
     }
     const stopped = new Promise<void>((resolve) => {
       if (signal.aborted) resolve();
@@ -113,12 +115,12 @@ export async function runServe(args: ServeArguments): Promise<void> {
     } finally {
       await service.close();
     }
-  }, 'stopping: answering what was asked before; press Ctrl-C again to quit at once');
+  }, 'stopping after pending requests have been answered; press Ctrl-C again to quit at once');
 }
 
 export const serveCommand: CommandModule<object, ServeArguments> = {
   command: 'serve',
-  describe: 'Serve reports on recordings, and chat with a policy, over HTTP (OpenAI protocol, MCP)',
+  describe: 'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol, MCP)',
   builder: (yargs) =>
     yargs
       .option('policy', {
@@ -129,44 +131,44 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
       })
       .option('adapter', {
         type: 'string',
-        describe: 'Directory of a low-rank adapter of it, in PEFT format',
+        describe: 'Directory of a LoRA adapter for the policy, in PEFT format',
         requiresArg: true,
       })
       .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
-        describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
+        describe: 'Device of the policy: cpu (default), cuda or cuda:N',
         requiresArg: true,
       })
       .option('dtype', {
         choices: ['auto', 'float32', 'bfloat16'] as const,
         default: 'auto' as const,
-        describe: 'What the weights are held in',
+        describe: 'Data type of the weights',
         requiresArg: true,
       })
       .option('threads', {
         type: 'number',
         default: cores(),
         defaultDescription: 'one per core',
-        describe: 'Threads of the policy',
+        describe: 'Number of threads for the policy',
         requiresArg: true,
       })
       .option('max-batch', {
         type: 'number',
         default: 16,
-        describe: 'Answers that are decoded together',
+        describe: 'Maximum number of responses decoded in one batch',
         requiresArg: true,
       })
       .option('max-prompt', {
         type: 'number',
         default: 8192,
-        describe: 'Longest prompt in tokens, those of its pictures included',
+        describe: 'Maximum prompt length in tokens, image tokens included',
         requiresArg: true,
       })
       .option('max-pixels', {
         type: 'number',
         default: 16_777_216,
-        describe: 'Pixels of all pictures of a prompt together',
+        describe: 'Maximum number of pixels in all images of a prompt',
         requiresArg: true,
       })
       .group(
@@ -186,67 +188,67 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
       .option('host', {
         type: 'string',
         default: '127.0.0.1',
-        describe: 'Address to listen to; 0.0.0.0 for every network of this machine',
+        describe: 'Address to listen on; 0.0.0.0 for all networks',
         requiresArg: true,
       })
       .option('port', {
         type: 'number',
         default: 8000,
-        describe: 'Port to listen to; 0 for any',
+        describe: 'Port to listen on; 0 picks a free one',
         requiresArg: true,
       })
       .option('api-key', {
         type: 'string',
-        describe: `Key that clients must send (better: the variable ${KEY_VARIABLE}, which other users cannot see)`,
+        describe: `API key that clients must send (safer: the variable ${KEY_VARIABLE}; other users can see command lines)`,
         requiresArg: true,
       })
       .option('auth', {
         type: 'boolean',
         default: true,
-        describe: '--no-auth lets other machines in without a key',
+        describe: 'Require an API key when other machines can connect; --no-auth lets them in without one',
       })
       .option('max-body', {
         type: 'number',
         default: 32,
-        describe: 'Largest body of a request in MB',
+        describe: 'Maximum size of a request body in MB',
         requiresArg: true,
       })
       .option('max-queue', {
         type: 'number',
         default: 64,
-        describe: 'Requests of a kind under way or waiting; more are refused',
+        describe: 'Maximum number of pending requests per endpoint; further ones are refused',
         requiresArg: true,
       })
       .option('timeout', {
         type: 'number',
         default: 300,
-        describe: 'Longest time for an answer in seconds',
+        describe: 'Timeout of a request in seconds',
         requiresArg: true,
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the address as JSON' })
-      .example('$0 serve', 'Reports of recordings, for this machine alone, on port 8000')
+      .example('$0 serve', 'Reports only, for clients on this machine, on port 8000')
       .example(
         'curl -H "Content-Type: text/csv" --data-binary @metrics.csv "localhost:8000/v1/explain?severity=3"',
-        'What is unusual in a table, as JSON',
+        'Report of a table as JSON',
       )
       .example(
         'curl -H "Content-Type: text/csv" -H "Accept: text/html" --data-binary @metrics.csv localhost:8000/v1/explain',
-        'The same as a page',
+        'Report of a table as an HTML page',
       )
       .example(
         '$0 serve --policy runs/quickstart',
-        'With a policy: OpenAI clients take http://127.0.0.1:8000/v1',
+        'With chat: the base URL for OpenAI clients is http://127.0.0.1:8000/v1',
       )
       .example(
         `${KEY_VARIABLE}=… $0 serve --host 0.0.0.0`,
-        'For other machines; put a proxy with TLS before it where the network is not yours',
+        'For other machines; use a TLS proxy on networks that you do not control',
       )
       .epilogue(
         [
-          'POST /v1/explain: text/csv with the options of `detect` as parameters (column, time, key, select, tz, severity,',
+          'POST /v1/explain takes text/csv, with options of `detect` as query parameters (column, time, key, select, tz, severity,',
           'direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
-          'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions, GET /v1/models: as OpenAI has them; sampling',
-          'that a request does not name is that of the checkpoint. GET /health needs no key.',
+          'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
+          'sampling parameters default to those of the checkpoint. GET /health needs no key.',
         ].join(' '),
       ),
   handler: runServe,

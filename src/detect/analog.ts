@@ -28,11 +28,11 @@ function pooled(values: Float64Array, pool: number): Float64Array {
 }
 
 /** How many samples are averaged before windows of a series of `n` are compared. */
-export function poolOf(n: number): number {
+function poolOf(n: number): number {
   return Math.ceil(n / LONGEST);
 }
 
-export interface Analogues {
+interface Analogues {
   /** Of what the neighbours let one expect, and all between them, the nearest to what is there [N]. */
   readonly expected: Float64Array;
   /** The median of what they let one expect [N]. */

@@ -165,7 +165,7 @@ export interface Expectation {
   readonly high: Float64Array; // [N]
 }
 
-export interface ExpectationOptions {
+interface ExpectationOptions {
   /** Departures below this are none. */
   readonly floor: number;
   /** How much more or less than usual the values vary at a sample [N]. */

@@ -7,7 +7,7 @@ import type { Candidate } from './scan.ts';
 import { stateFinding } from './sentence.ts';
 
 /** What describing needs to know of a series. */
-export interface Described {
+interface Described {
   /** [N]; NaN where missing. */
   readonly values: Float64Array;
   readonly base: Expectation;
@@ -34,7 +34,7 @@ const ROUGH = 1.8;
 /** Findings this alike in length and height are similar. */
 const ALIKE = 0.6;
 
-export function levelOf(severity: number): Level {
+function levelOf(severity: number): Level {
   const levels = Object.keys(LEVELS) as Level[];
   return levels.filter((level) => severity >= LEVELS[level]).at(-1) ?? 'low';
 }
@@ -319,12 +319,12 @@ const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
   level: 'far from the level of the whole series',
   local: 'far from the samples around it',
   season: 'unlike the same phase of the other cycles',
-  analogue: 'unlike the most similar stretches elsewhere',
-  step: 'the level before and after differs',
-  movement: 'moves more or less from sample to sample than elsewhere',
+  analogue: 'unlike even the most similar stretches elsewhere',
+  step: 'the level after it differs from the level before',
+  movement: 'moves more, or less, from sample to sample than elsewhere',
   still: 'keeps one value for longer than anywhere else',
   limit: 'reaches one value again and again and does not pass it',
-  size: 'departs from what is expected, up and down, for longer than elsewhere',
+  size: 'departs from the expected values, up and down, for longer than elsewhere',
 };
 
 /** The findings of a series, without those that are `similar` to each other filled in. */

@@ -76,7 +76,7 @@ const MOST_LEFT = 0.5;
 /** Samples over which sizes of departures tell more than the departures themselves. */
 const SHORTEST_SIZE = 12;
 
-export interface Analysed {
+interface Analysed {
   readonly values: Float64Array;
   readonly season: Season | null;
   readonly tracks: readonly Track[];
@@ -88,7 +88,7 @@ export interface Analysed {
   readonly usualStep: number;
 }
 
-export interface AnalyseOptions {
+interface AnalyseOptions {
   /** Samples of an hour, a day, a week, where known. */
   readonly calendar?: readonly number[];
   /** [N] samples that the clock of the calendar is ahead of the count of samples; where it is never changed, absent. */
@@ -306,7 +306,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   if (n < FEWEST_SAMPLES || constant) {
     const structure = constant
       ? say`All values are equal.`
-      : say`${count(n, { quantity: 'samples', start: 0, end: n })} samples are too few to say what is usual.`;
+      : say`${count(n, { quantity: 'samples', start: 0, end: n })} samples are too few to tell usual from unusual.`;
     return {
       score: new Float64Array(n),
       expected: bridged,
@@ -457,7 +457,7 @@ function structureOf(season: Season | null, { low, high }: Expectation): Sentenc
   const whole = { start: 0, end: low.length };
   const width = quantileInPlace(difference(high, low), low.length, 0.5);
   const band = figure(width, stepFor([width]), { quantity: 'band', ...whole });
-  if (season === null) return say`No season was found; nearly all samples lie within a band of ${band}.`;
+  if (season === null) return say`No season was found; nearly all samples lie in a band ${band} wide.`;
   const period = figure(season.period, stepFor([season.period]), { quantity: 'period', ...whole });
-  return say`Repeats every ${period} samples; nearly all samples lie within a band of ${band} around what the other cycles predict.`;
+  return say`Repeats every ${period} samples; nearly all samples lie in a band ${band} wide around the prediction from the other cycles.`;
 }

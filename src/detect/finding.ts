@@ -38,7 +38,7 @@ export const KIND_WORDS: Readonly<Record<Kind, string>> = {
 };
 
 /** A stretch of samples [start, end). */
-export interface Span {
+interface Span {
   readonly start: number;
   readonly end: number;
 }

@@ -4,7 +4,7 @@ import { type Candidate, deviation, type Stretch } from './scan.ts';
 import { cumulative } from './season.ts';
 import { fitTail, surprise, tempered } from './tail.ts';
 
-export interface Step {
+interface Step {
   /** First sample of the new level. */
   readonly at: number;
   readonly size: number;
@@ -13,7 +13,7 @@ export interface Step {
   readonly severity: number;
 }
 
-export interface StepOptions {
+interface StepOptions {
   readonly floor: number;
   readonly least: number;
   readonly looks: number;

@@ -13,16 +13,7 @@ export interface Stretch {
   readonly peak: number;
 }
 
-export type TrackName =
-  | 'level'
-  | 'local'
-  | 'season'
-  | 'analogue'
-  | 'step'
-  | 'movement'
-  | 'size'
-  | 'still'
-  | 'limit';
+type TrackName = 'level' | 'local' | 'season' | 'analogue' | 'step' | 'movement' | 'size' | 'still' | 'limit';
 
 export interface Track {
   readonly name: TrackName;
@@ -46,7 +37,7 @@ export interface Candidate extends Stretch {
   readonly drifts?: true;
 }
 
-export interface ScanOptions {
+interface ScanOptions {
   /** Departures below this are none, in the units of the track, > 0. */
   readonly floor: number;
   /** Window lengths, ascending. */
@@ -118,7 +109,7 @@ const FEWEST_CROWDED = 8;
  * Stretches in which the departures of a track [N] are on average at least five times as large as anywhere else: what one long anomaly leaves is
  * no measure of what is usual. At most three, by time; in heavy tails and in walks hardly ever one.
  */
-export function crowds(track: Float64Array): [start: number, end: number][] {
+function crowds(track: Float64Array): [start: number, end: number][] {
   const n = track.length;
   const centre = centreOf(track);
   const sums = new Float64Array(n + 1);

@@ -94,7 +94,7 @@ function medianOf(scratch: Float64Array, n: number): number {
 }
 
 /** Level without season: the median of the cycle means up to three cycles before and after, or `spacing` times as many, so that an unusual cycle does not move it [N]. */
-export function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64Array {
+function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64Array {
   const means = cycleMeans(values, period);
   const n = values.length;
   const scratch = new Float64Array(7);
@@ -130,7 +130,7 @@ export function seasonLevel(values: Float64Array, period: number, spacing = 1): 
  * @param clock [N] samples that the clock which the season follows is ahead of the count of samples: a day with 23 hours moves it by an
  * hour from there on
  */
-export function seasonExpectation(
+function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,

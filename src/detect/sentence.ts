@@ -105,7 +105,7 @@ function comparison(pair: readonly [string, string], more: boolean, of: Place, t
 }
 
 /** Numbers that only the sentence of a finding needs. */
-export interface Measured {
+interface Measured {
   /** Mean of what was expected of the samples that are there. */
   readonly meanExpected: number;
   /** Mean step from sample to sample inside the stretch, and elsewhere. */

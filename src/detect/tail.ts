@@ -323,7 +323,7 @@ export function reachOf({ above, below }: Tail, sign: number, wanted: number): n
 const AS_HEAVY = 0.8;
 
 /** The values that means are of. */
-export interface Single {
+interface Single {
   readonly tail: Tail;
   /** Standard deviation. */
   readonly sigma: number;

@@ -278,7 +278,7 @@ const UNFITTED: Pick<ConfidenceModel, 'constant' | 'weights'> = {
  */
 export const REPORTED_FROM = 0.4;
 
-export interface WeighedAccount extends Account {
+interface WeighedAccount extends Account {
   /** Null where the tokens of its answer tell nothing. */
   readonly confidence: number | null;
 }
@@ -441,7 +441,7 @@ export function readConfidence(directory: string): ConfidenceModel | null {
         ? (cause as Error).message
         : `${issue.path.join('.') || 'all of it'}: ${issue.message}`;
     throw new CheckpointError(
-      `${file}: not a confidence model of this version (${fault}); make it again with timeseer calibrate --policy ${directory}`,
+      `${file}: not a confidence model of this version (${fault}); write it anew with timeseer calibrate --policy ${directory}`,
       { cause },
     );
   }

@@ -39,7 +39,7 @@ export function observedWords(one: ReportFinding): string {
 }
 
 /** What was expected where it departs most. */
-export function expectedWords(one: ReportFinding): string {
+function expectedWords(one: ReportFinding): string {
   const words = (value: number | null): string => numberWords(value, bandWidth(one));
   return `${words(one.expected.value)} (${words(one.expected.low)} to ${words(one.expected.high)})`;
 }
@@ -160,7 +160,7 @@ export function toMarkdown(report: AnomalyReport): string {
       ? []
       : [
           '',
-          '| # | Level | When | How long | Column | Kind | Observed | Expected at the peak (99 % band) |',
+          '| # | Level | When | Duration | Column | Kind | Observed | Expected at peak (99 % band) |',
           '|-|-|-|-|-|-|-|-|',
           ...report.findings.map(row),
           '',
@@ -171,13 +171,13 @@ export function toMarkdown(report: AnomalyReport): string {
       : ['', '## Across columns', '', ...report.events.map((event) => `- ${text(event.statement)}`)]),
     ...(report.notes.length === 0
       ? []
-      : ['', '## What was assumed', '', ...report.notes.map((note) => `- ${text(note.text)}`)]),
+      : ['', '## Assumptions', '', ...report.notes.map((note) => `- ${text(note.text)}`)]),
   ];
   return `${lines.join('\n')}\n`;
 }
 
 /** One annotation as Grafana's HTTP API takes it (POST /api/annotations). */
-export interface GrafanaAnnotation {
+interface GrafanaAnnotation {
   readonly time: number; // ms since 1970
   readonly timeEnd: number;
   readonly tags: readonly string[];
@@ -193,7 +193,7 @@ export function toGrafana(report: AnomalyReport): GrafanaAnnotation[] {
   return report.findings.map((one) => {
     if (one.from === null || one.to === null || report.origin !== 'calendar') {
       throw new DataError(
-        'annotations need dates, and no column of them was found; name one, or choose another format',
+        'annotations need dates, but no time column with dates was found; name one with --time, or choose another format',
         {
           file: report.file,
         },

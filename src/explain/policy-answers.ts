@@ -33,7 +33,7 @@ const MOST_STRETCHED = 5;
 const MOST_SAMPLED = 64;
 const DRAW = { samples: 4, temperature: 0.7 } as const;
 
-export interface AskOptions {
+interface AskOptions {
   /** Samples per window; when absent, what shows the policy what it was taught (see `windowSize`). */
   readonly window?: number | undefined;
   /** Share that neighbouring windows have in common, in [0, 0.9]; half when absent. */
@@ -152,7 +152,7 @@ export async function askAll(
 }
 
 /** What is told of a column that a policy is not asked about. */
-export function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnswers {
+function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnswers {
   const nothing = {
     ...{ status, doubtful: 0, limit: MOST_DOUBTFUL, class: null },
     ...{ signals: [], answers: [], intervals: [], confidences: null },

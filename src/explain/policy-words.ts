@@ -97,11 +97,11 @@ const WRONG: Readonly<
   unsure: ({ limit }, doubtful, one) =>
     `${one ? 'has' : 'have'} an answer of lower confidence than on its validation series (log-probability of a token down to ${signalNumber(Math.min(...doubtful.map(({ logProbability }) => logProbability ?? 0)))}, limit ${signalNumber(limit)})`,
   samples: ({ limit }, doubtful, one) =>
-    `${one ? 'is' : 'are'} answered otherwise when asked again (agreement down to ${signalNumber(Math.min(...doubtful.map(({ sampleAgreement }) => sampleAgreement ?? 1)))}, limit ${signalNumber(limit)})`,
+    `${one ? 'is' : 'are'} answered differently when asked again (agreement down to ${signalNumber(Math.min(...doubtful.map(({ sampleAgreement }) => sampleAgreement ?? 1)))}, limit ${signalNumber(limit)})`,
   shifts: ({ value, limit }, _, one) =>
-    `${one ? 'is' : 'are'} contradicted by the windows that overlap (agreement of all ${signalNumber(value)}, limit ${signalNumber(limit)})`,
+    `${one ? 'is' : 'are'} contradicted by overlapping windows (agreement of all ${signalNumber(value)}, limit ${signalNumber(limit)})`,
   repeated: ({ value, limit }, _, one) =>
-    `${one ? 'gets' : 'get'} a text that other windows get as well (${percent(value ?? 0)} of those that mark something have the same, limit ${percent(limit ?? 0)})`,
+    `${one ? 'gets' : 'get'} the same text as many other windows (${percent(value ?? 0)} of the windows that mark something, limit ${percent(limit ?? 0)})`,
 };
 
 /** States in one sentence what the policy answers about a column, or why it abstains. */

@@ -63,7 +63,7 @@ export interface Reader {
   ): Promise<readonly (readonly string[])[]>;
 }
 
-export interface PolicyReaderOptions {
+interface PolicyReaderOptions {
   readonly name: string;
   readonly reference: PolicyReference | null;
   readonly confidence: ConfidenceModel | null;
@@ -134,7 +134,7 @@ export function policyReader(policy: LocalPolicy, card: PolicyCard, options: Pol
     caveats:
       card.style === 'nano'
         ? [
-            `The policy is small (${(policy.parameters / 1e6).toPrecision(2)} million parameters): on data unlike those that it was taught its answer is a hint.`,
+            `The policy is small (${(policy.parameters / 1e6).toPrecision(2)} million parameters): on data unlike its training data, its answers are hints.`,
             ...card.limitations,
           ]
         : [],

@@ -127,7 +127,7 @@ const levelBadge = (level: string): Html =>
   html`<span class="level ${level}"><span aria-hidden="true">${LEVEL_SIGNS[level]![0]}</span> ${level}</span>`;
 
 const direction = ({ observed, expected, direction: side }: ReportFinding): string =>
-  observed.peak === null || expected.value === null || side === null ? '' : `, ${side} what was expected`;
+  observed.peak === null || expected.value === null || side === null ? '' : `, ${side} expected`;
 
 function facts(one: ReportFinding): Html {
   const words = (value: number | null): string => numberWords(value, bandWidth(one));
@@ -135,8 +135,8 @@ function facts(one: ReportFinding): Html {
   return html`<dl class="facts"><dt>Observed</dt><dd><strong>${observedWords(one)}</strong>${
     single || one.observed.least === one.observed.largest
       ? null
-      : html`; ${words(one.observed.peak)} where it departs most${one.peak.at === null ? null : html` (<span class="stamp">${one.peak.at.shown}</span>)`}`
-  }</dd><dt>Expected there</dt><dd>${words(one.expected.value)}; 99 % of the other samples lie from ${words(one.expected.low)} to ${words(one.expected.high)}</dd></dl>`;
+      : html`; ${words(one.observed.peak)} at the peak${one.peak.at === null ? null : html` (<span class="stamp">${one.peak.at.shown}</span>)`}`
+  }</dd><dt>Expected at peak</dt><dd>${words(one.expected.value)}; usual range ${words(one.expected.low)} to ${words(one.expected.high)}</dd></dl>`;
 }
 
 /** What speaks for a finding and against it, what was like it, and where it stands in the file. */
@@ -157,15 +157,15 @@ function more(one: ReportFinding): Html {
             : `lines ${one.rows.first} to ${one.rows.last} of the file`,
         ]),
   ];
-  return html`<dl class="facts more">${clauses('For', one.evidence.for)}${clauses('Against', one.evidence.against)}${
+  return html`<dl class="facts more">${clauses('Evidence for', one.evidence.for)}${clauses('Evidence against', one.evidence.against)}${
     one.markedByPolicy === null
       ? null
-      : html`<dt>Policy</dt><dd>${one.markedByPolicy ? 'marks it as well' : 'does not mark it'}</dd>`
+      : html`<dt>Policy</dt><dd>${one.markedByPolicy ? 'marks it too' : 'does not mark it'}</dd>`
   }<dt>Similar</dt><dd>${
     named.length === 0
-      ? 'nothing like it in this recording'
+      ? 'none in this recording'
       : html`${named.map((text) => html`<div>${text}</div>`)}${rest > 0 ? html`<div>and ${rest} more</div>` : null}`
-  }</dd><dt>Where</dt><dd>${place.join(', ')}; severity ${numberWords(Number(one.severity.toPrecision(3)))}</dd></dl>`;
+  }</dd><dt>Location</dt><dd>${place.join(', ')}; severity ${numberWords(Number(one.severity.toPrecision(3)))}</dd></dl>`;
 }
 
 function stateHtml(one: ReportFinding, report: AnomalyReport): Html {
@@ -263,8 +263,8 @@ function axisTitle({ zone, origin, from, to }: AnomalyReport): string {
   if (from === null || to === null) return 'sample';
   const unit = axisUnit(to.ms - from.ms)[0];
   if (origin === 'midnight') return `${unit} since the first midnight`;
-  if (origin === 'start') return `${unit} since the beginning`;
-  return zone === null ? 'time as in the file' : `time, ${zone}`;
+  if (origin === 'start') return `${unit} since the start`;
+  return zone === null ? 'time, as written in the file' : `time, ${zone}`;
 }
 
 /** How many findings and whether they last, then the worst of them; stamps do not break. */
@@ -287,7 +287,7 @@ function columnsTable(report: AnomalyReport): Html {
   );
   return scrolling(
     'Columns',
-    html`<table><thead><tr><th scope="col">Column</th><th scope="col">Findings</th><th scope="col">Missing</th><th scope="col">Least</th><th scope="col">Mean</th><th scope="col">Largest</th><th scope="col" style="text-align:left">Apart from the findings</th></tr></thead><tbody>${rows}</tbody></table>`,
+    html`<table><thead><tr><th scope="col">Column</th><th scope="col">Findings</th><th scope="col">Missing</th><th scope="col">Minimum</th><th scope="col">Mean</th><th scope="col">Maximum</th><th scope="col" style="text-align:left">Usual behaviour</th></tr></thead><tbody>${rows}</tbody></table>`,
   );
 }
 
@@ -295,7 +295,7 @@ function notesBlock(notes: AnomalyReport['notes']): Html | null {
   if (notes.length === 0) return null;
   const texts = notes.map(({ text }) => text);
   const [open, rest] = [texts.slice(0, OPEN_NOTES), texts.slice(OPEN_NOTES)];
-  return html`<div class="notes" role="note" aria-label="What was assumed about the file">${bullets(open)}${
+  return html`<div class="notes" role="note" aria-label="Assumptions about the file">${bullets(open)}${
     rest.length === 0
       ? null
       : html`<details><summary>${rest.length} more about the file</summary>${bullets(rest)}</details>`
@@ -320,10 +320,10 @@ function reductionWords(columns: PlotData['columns'], samples: number): string |
   const kept = columns.reduce((sum, column) => sum + column.kept, 0);
   if (kept === samples * columns.length) return null;
   const all = samples * columns.length;
-  return `This page holds ${grouped(kept)} of ${grouped(all)} values: the least and the largest of about every ${Math.max(2, Math.round((3 * all) / kept))}, and more around the findings.`;
+  return `This page holds ${grouped(kept)} of ${grouped(all)} values: the minimum and maximum of about every ${Math.max(2, Math.round((3 * all) / kept))} samples, and more around the findings.`;
 }
 
-export interface PageOptions {
+interface PageOptions {
   /** What the policy saw, where one was asked. */
   readonly seen?: SeenPictures;
 }
@@ -394,15 +394,15 @@ ${headline(report)}${
 <p class="byline">${byline.join(' \u00b7 ')}</p>
 ${notesBlock(report.notes)}</header>
 <main class="report"><div class="board">
-<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>holds 99 % of the other samples</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>
-<div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list beside it tells the same in words."></div>
-<noscript><p class="failure">The plot needs JavaScript; it is inside this file and loads nothing.</p></noscript>
+<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>usual range (99 % of the other samples)</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>
+<div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list next to it has the same findings as text."></div>
+<noscript><p class="failure">The plot needs JavaScript. The script is part of this file; nothing is loaded.</p></noscript>
 <div class="bar" role="group" aria-label="What the plot shows">${
     targets.length === 0
       ? null
       : html`<button type="button" id="previous">\u2039 Previous</button><button type="button" id="next">Next \u203a</button>`
   }<span id="shown" role="status" aria-live="polite"></span><button type="button" id="all">Show all</button></div>
-<p class="hint">Drag across the plot to zoom; a click on a finding shows it; \u2191 \u2193 and Enter in the list; Esc shows all.${undrawn === 0 ? null : ` ${undrawn} columns with less severe findings are not drawn.`}${reduced === null ? null : ` ${reduced}`}</p></div>
+<p class="hint">Drag across the plot to zoom in. Click a finding to show it; in the list, \u2191 \u2193 move and Enter shows it. Esc shows everything.${undrawn === 0 ? null : ` Not drawn: ${undrawn} columns with less severe findings.`}${reduced === null ? null : ` ${reduced}`}</p></div>
 <section class="unusual" aria-labelledby="unusual" style="border:0;padding:0"><h2 id="unusual">Findings</h2>${
     items.length === 0
       ? html`<p>Nothing unusual was found.</p>`
@@ -419,7 +419,7 @@ ${policyBlock(report.policy, options.seen ?? new Map())}</main>${FOOTER}${jsonBl
 }
 
 /** Pictures by column and by `windowKey`, PNG data URIs. */
-export type SeenPictures = ReadonlyMap<string, ReadonlyMap<string, string>>;
+type SeenPictures = ReadonlyMap<string, ReadonlyMap<string, string>>;
 
 type Policy = NonNullable<AnomalyReport['policy']>;
 type Column = Policy['columns'][number];
@@ -427,7 +427,7 @@ type Column = Policy['columns'][number];
 /** Intervals that the page lists. */
 const MOST_INTERVALS = 50;
 
-export const POLICY_STYLE = `
+const POLICY_STYLE = `
 .policy{border-top:1px solid var(--rule);padding-top:1.2rem}
 .policy .secondary{color:var(--soft);max-width:none}
 .policy details{margin:.4rem 0 1rem}.policy summary{cursor:pointer}
@@ -436,11 +436,11 @@ export const POLICY_STYLE = `
 
 const DOUBT_WORDS: Readonly<Record<Doubt, string>> = {
   unreadable: 'cannot be read',
-  unlike: 'unlike what it was taught',
-  unsure: 'unsure of its answer',
-  samples: 'answered otherwise when asked again',
-  shifts: 'contradicted by the windows that overlap it',
-  repeated: 'the same text as many others',
+  unlike: 'unlike the training data',
+  unsure: 'low confidence in the answer',
+  samples: 'a different answer when asked again',
+  shifts: 'contradicted by overlapping windows',
+  repeated: 'same text as for many other windows',
 };
 
 function intervalsTable({ intervals }: Column): Html | null {
@@ -449,28 +449,28 @@ function intervalsTable({ intervals }: Column): Html | null {
   const sure = intervals.some(({ confidence }) => confidence !== undefined);
   return html`${scrolling(
     'Intervals of the policy',
-    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">What</th>${sure ? html`<th scope="col">Confidence</th>` : null}<th scope="col">The detector</th></tr></thead>
+    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">What</th>${sure ? html`<th scope="col">Confidence</th>` : null}<th scope="col">Detector</th></tr></thead>
 <tbody>${intervals
       .slice(0, MOST_INTERVALS)
       .map(
         (one) =>
-          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td><td>${claimWords(one)}</td>${sure ? html`<td>${confidenceWords(one.confidence ?? null)}</td>` : null}<td>${one.finding ? 'has a finding there' : 'finds nothing there'}</td></tr>\n`,
+          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td><td>${claimWords(one)}</td>${sure ? html`<td>${confidenceWords(one.confidence ?? null)}</td>` : null}<td>${one.finding ? 'finding there' : 'no finding there'}</td></tr>\n`,
       )}</tbody></table>`,
-  )}${sure ? html`<p>A confidence is the share of such intervals that are right, measured on series that the policy was not taught.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+  )}${sure ? html`<p>Confidence: share of such intervals that were right on held-out generated series. On other data the share can be lower.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
 /** Signals whose limit is the least that is trusted; of the others it is the most. */
 const AT_LEAST: readonly Doubt[] = ['unsure', 'samples', 'shifts'];
 
 function limitWords({ name, limit }: PolicySignal): string {
-  if (limit === null) return 'not known';
+  if (limit === null) return 'none';
   return `at ${AT_LEAST.includes(name) ? 'least' : 'most'} ${signalNumber(limit)}`;
 }
 
 function signalsTable(signals: readonly PolicySignal[]): Html {
   return scrolling(
-    'How far the answers can be trusted',
-    html`<table class="record spans"><thead><tr><th scope="col">Measure</th><th scope="col">Value</th><th scope="col">Limit</th><th scope="col">Windows beyond it</th></tr></thead>
+    'Reliability of the answers',
+    html`<table class="record spans"><thead><tr><th scope="col">Measure</th><th scope="col">Value</th><th scope="col">Limit</th><th scope="col">Windows beyond the limit</th></tr></thead>
 <tbody>${signals.map(
       (signal) =>
         html`<tr><th scope="row">${signal.text}</th><td>${signalNumber(signal.value)}</td><td>${limitWords(signal)}</td><td>${signal.windows === 0 || signal.limit === null ? '\u2013' : `${grouped(signal.doubtful)} of ${grouped(signal.windows)}`}</td></tr>\n`,
@@ -481,7 +481,7 @@ function signalsTable(signals: readonly PolicySignal[]): Html {
 function answerBlock(one: PolicyAnswer, seen: string | undefined): Html {
   const name = `samples ${one.start} to ${one.end - 1}`;
   return html`<article><h4>Window of ${name}</h4>
-<p>${one.doubts.length === 0 ? 'Counted' : `Left out: ${one.doubts.map((doubt) => DOUBT_WORDS[doubt]).join('; ')}`}. Class <bdi>${one.class ?? 'unreadable'}</bdi>; marks ${intervalText(one.intervals)}.</p>
+<p>${one.doubts.length === 0 ? 'Used' : `Not used: ${one.doubts.map((doubt) => DOUBT_WORDS[doubt]).join('; ')}`}. Class <bdi>${one.class ?? 'unreadable'}</bdi>; marks ${intervalText(one.intervals)}.</p>
 ${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the policy sees it`)}${problemNote(one.problem)}${verbatim(one.response)}</article>\n`;
 }
 
@@ -492,19 +492,19 @@ function columnBlock(said: Column, seen: ReadonlyMap<string, string> | undefined
 ${intervalsTable(said)}${
   said.signals.length === 0
     ? null
-    : html`<details><summary>How far its answers can be trusted</summary>${signalsTable(said.signals)}</details>
-<details><summary>Its answers, word for word</summary>${shown.map((one) => answerBlock(one, seen?.get(windowKey(one))))}${
+    : html`<details><summary>Reliability of its answers</summary>${signalsTable(said.signals)}</details>
+<details><summary>Its responses, verbatim</summary>${shown.map((one) => answerBlock(one, seen?.get(windowKey(one))))}${
         rest === 0 ? null : html`<p>${grouped(rest)} more answers are in the JSON file.</p>`
       }</details>`
 }`;
 }
 
 /** The section; null where no policy was asked. @throws DataError for a picture that is no PNG data URI */
-export function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html | null {
+function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html | null {
   if (policy === undefined) return null;
   const several = policy.columns.length > 1;
   return html`<section class="policy" aria-labelledby="policy"><h2 id="policy">What the policy says</h2>
-<p class="secondary">A policy looked at pictures of the same columns. Its answers change nothing above: neither findings, nor ranks, nor levels.</p>
+<p class="secondary">The policy looked at plots of the same columns. Its answers do not change the findings, ranks and levels above.</p>
 ${policy.columns.map((said) => columnBlock(said, seen.get(said.column), several))}
 <details><summary>About the policy <bdi>${policy.name}</bdi></summary>${bullets(policy.notes)}${recordTable('Policy', policy.record)}</details></section>
 `;
@@ -565,7 +565,7 @@ export function checkTarget(out: string): void {
       throw new ConfigError(`--out ${out}: ${path} is a directory; choose another`);
     if (!isOurs(path)) {
       throw new ConfigError(
-        `--out ${out}: ${path} is there and was not written by this command, so it is kept; choose another --out`,
+        `--out ${out}: ${path} exists and was not written by this command; it is kept. Choose another --out`,
       );
     }
   }

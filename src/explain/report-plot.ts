@@ -112,7 +112,7 @@ function base64(array: ArrayBufferView): string {
 }
 
 /** Numbers as base64 of float32, of value = base + scale × number: large offsets and magnitudes keep their digits. */
-export interface EncodedNumbers {
+interface EncodedNumbers {
   readonly base: number;
   readonly scale: number;
   readonly data: string;
@@ -136,7 +136,7 @@ export function encodeNumbers(values: Float64Array): EncodedNumbers {
 }
 
 /** A column as it travels. */
-export interface PageColumn {
+interface PageColumn {
   readonly name: string;
   /** Indices of the kept samples (uint32), null where all are kept; and their places where they are not evenly spaced (float64). */
   readonly index: string | null;

@@ -498,7 +498,7 @@ export function agreementWords({ both, detectorAlone, unanswered, policyAlone }:
   return `${grouped(both)} found by both, ${grouped(detectorAlone)} by the detector alone, ${grouped(policyAlone)} by the policy alone${rest}.`;
 }
 
-export type PolicyInterval = Policy['columns'][number]['intervals'][number];
+type PolicyInterval = Policy['columns'][number]['intervals'][number];
 
 /** Lists intervals of the policy without a finding, the most confident first, then in the order of the recording. */
 export function markedAlone({ policy }: AnomalyReport): { column: string; interval: PolicyInterval }[] {

@@ -25,7 +25,9 @@ export function failOn({ findings }: AnomalyReport, level: Level | null): 0 | 1 
 export function sinceReport(report: AnomalyReport, since: string): AnomalyReport {
   if (report.samples === 0) return report;
   if (report.to === null)
-    throw new ConfigError('--since: the recording has no time; leave it out, or name its time column');
+    throw new ConfigError(
+      '--since: the recording has no time; leave --since out, or name the time column with --time',
+    );
   if (report.origin !== 'calendar' && parseDuration(since) === null)
     throw new ConfigError(
       `--since ${since}: the recording has no dates; expected a duration before its end such as 90min, 2h or 3d`,
@@ -83,7 +85,7 @@ export const seenIn = (
 ): (SeenFinding & { readonly id: string })[] =>
   state?.timed === timed ? Object.entries(state.seen).map(([id, seen]) => ({ id, ...seen })) : [];
 
-const REMEDY = 'choose another --state, or remove it: every finding is then reported once more';
+const REMEDY = 'choose another --state, or remove the file: every finding is then reported once more';
 
 /** Reads the state file; null where there is none yet. @throws DataError for a damaged one */
 export async function readState(path: string): Promise<ReportState | null> {

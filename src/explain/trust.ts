@@ -135,7 +135,7 @@ const mean = (values: readonly number[]): number | null =>
 
 const known = (values: readonly (number | null)[]): number[] => values.filter((value) => value !== null);
 
-export interface Trust {
+interface Trust {
   readonly answers: PolicyAnswer[];
   readonly signals: PolicySignal[];
   readonly doubtful: number;
@@ -203,21 +203,21 @@ export function judge(
       signal('unreadable', 'Share of answers that cannot be read', count('unreadable') / total, 0, total),
       signal(
         'unlike',
-        'Distance from what it was taught, median',
+        'Distance from the training data, median',
         median(distances),
         farthest,
         distances.length,
       ),
       signal(
         'unsure',
-        'Log-probability of a token of its answers, median',
+        'Log-probability per token of its answers, median',
         median(probabilities),
         leastSure,
         probabilities.length,
       ),
       signal(
         'samples',
-        'Agreement of answers drawn at random, mean',
+        'Agreement of sampled answers, mean',
         mean(sampled),
         LEAST_SAMPLE_AGREEMENT,
         sampled.length,

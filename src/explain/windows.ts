@@ -14,7 +14,7 @@ export const MOST_WINDOWS = 2048;
 /** Longest window of a policy without a trained length: two samples per pixel of its figure. */
 export const UNTAUGHT_LENGTH = 2000;
 
-export interface WindowOptions {
+interface WindowOptions {
   /** Samples per window, ≥ 2. */
   readonly size: number;
   /** Least share of a window that it has in common with the next, in [0, 0.9]. */

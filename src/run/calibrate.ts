@@ -1,4 +1,4 @@
-/** Measures how sure a policy has to be taken to be: which of the intervals that it marks in series that it was not taught are right. */
+/** Fits the confidence of a policy to the intervals that it marks in held-out series, right or wrong. */
 import { isGenerator, openExamples } from '../../datasets/source.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { findPolicy } from '../answer/reference.ts';
@@ -45,14 +45,14 @@ interface Weighed {
 }
 
 /** Intervals of a range of confidence, and how many of them are right. */
-export interface ReliabilityRow {
+interface ReliabilityRow {
   readonly from: number;
   readonly to: number;
   readonly intervals: number;
   readonly right: number;
 }
 
-export interface Calibrated {
+interface Calibrated {
   readonly model: ConfidenceModel;
   /** By tenths of the confidence, of each half of the series by what was fitted to the other half. */
   readonly reliability: readonly ReliabilityRow[];
@@ -90,14 +90,14 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
   const { task, length } = readCard(directory);
   if (task === null || !isGenerator(task) || length === null) {
     throw new ConfigError(
-      `${path}: was taught ${task ?? 'nothing that is known'}, not a generator whose series have one length; confidences are fitted to new series of the generator`,
+      `${path}: trained on ${task ?? 'unknown data'}; expected a generator with series of one length, because confidences are fitted to new series of that generator`,
     );
   }
   const { reader, policy } = await openReader(path, { ...request, calibrated: false });
   try {
     if (!reader.scales) {
       throw new ConfigError(
-        `${path}: is shown one scale and merged by majority, without confidences; only policies taught with a figure such as nano-analysis have them`,
+        `${path}: looks at one scale and has no confidences; train with a figure such as nano-analysis to calibrate`,
       );
     }
     const examples: Weighed[] = [];
@@ -126,7 +126,7 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
     const wrong = examples.length - right;
     if (examples.length < FEWEST || Math.min(right, wrong) < FEWEST_OF_EITHER) {
       throw new ConfigError(
-        `${path}: in ${series} series it marks ${examples.length} intervals, ${right} of them right, too few to learn from; take more series (--count), or train it for longer`,
+        `${path}: marks ${examples.length} intervals in ${series} series, ${right} of them right: too few to fit; raise --count, or train the policy for longer`,
       );
     }
     const model: ConfidenceModel = {

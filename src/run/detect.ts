@@ -178,7 +178,7 @@ function checkAlone({ window, overlap, engine, device }: ExplainRequest): void {
   const given = Object.entries({ engine, device, window, overlap }).find(([, value]) => value !== undefined);
   if (given === undefined) return;
   throw new ConfigError(
-    `--${given[0]}: is about a policy, and none is asked; name one with --policy, or leave it out`,
+    `--${given[0]}: has no effect without a policy; name one with --policy, or leave --${given[0]} out`,
   );
 }
 
@@ -187,8 +187,7 @@ async function openPolicy(request: ExplainRequest) {
   const { policy } = request;
   if (policy === NONE || (policy === undefined && shippedPolicy(DEFAULT_POLICY) === null)) {
     checkAlone(request);
-    if (policy === undefined)
-      say('note: no policy comes with this copy of timeseer; the detector answers alone');
+    if (policy === undefined) say('note: this copy of timeseer ships no policy; only the detector answers');
     return null;
   }
   const { openAsked } = await import('./explain.ts');

@@ -23,7 +23,7 @@ const LONGEST_WINDOW = 500_000_000;
 function checkOptions({ window, overlap }: ExplainRequest): void {
   if (window !== undefined && !(Number.isInteger(window) && window >= 2 && window <= LONGEST_WINDOW)) {
     throw new ConfigError(
-      `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than any file has (${LONGEST_WINDOW})` : ''}`,
+      `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than the limit of ${LONGEST_WINDOW}` : ''}`,
     );
   }
   if (overlap !== undefined && !(overlap >= 0 && overlap <= 0.9)) {
@@ -86,7 +86,7 @@ type AskedColumns = Omit<PolicyOpinion, 'columns'> & { readonly columns: readonl
 const FEWEST_OF_A_COLUMN = 8;
 
 const NO_REFERENCE =
-  'This policy has no record of its training data, so it is unknown how far a window is from them and how reliable its answers are.';
+  'This policy has no record of its training data, so the distance of a window from them, and with it the reliability of the answer, is unknown.';
 
 /** Asks the policy about every column. */
 async function ask(

@@ -54,7 +54,7 @@ const NAMES: readonly string[] = ['column', ...TEXTS, ...NUMBERS, ...Object.keys
 /** Longest text of an option, in characters. */
 const LONGEST = 500;
 
-export interface ExplainJob {
+interface ExplainJob {
   /** What the report calls the recording. */
   readonly name: string;
   readonly recording: Recording;

@@ -79,12 +79,12 @@ describe('explain', () => {
     const { code, out: text, err } = await inside('explain', file, '--out', out);
     expect([code, err]).toEqual([
       0,
-      'note: no policy comes with this copy of timeseer; the detector answers alone\n',
+      'note: this copy of timeseer ships no policy; only the detector answers\n',
     ]);
     expect(text).toMatch(/^pump\.csv: \d+ finding/);
     expect(reportOf().policy).toBeUndefined();
     const refused = await inside('explain', file, '--out', out, '--window', '100');
-    expect([refused.code, refused.err]).toEqual([2, expect.stringMatching(/--window: .* none is asked/)]);
+    expect([refused.code, refused.err]).toEqual([2, expect.stringMatching(/--window: .* without a policy/)]);
   });
 
   test('does without it where nothing computes it, unless it is asked for by name', async () => {

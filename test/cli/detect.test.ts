@@ -91,7 +91,7 @@ describe('timeseer detect', () => {
 
   test('refuses what it cannot do, and leaves files that are not its own', async () => {
     for (const [args, reason] of [
-      [[], /which file/],
+      [[], /file: missing; name a CSV file/],
       [['detect', file, '--column', 'request'], /no such column.*requests/s],
       [['detect', place('nothing.csv')], /nothing\.csv/],
       [['detect', file, '--severity', '0'], /severity.*1 to 100/],

@@ -220,7 +220,7 @@ describe('timeseer explain', () => {
       const { code, err } = await inside('explain', file, '--out', out);
       expect(code).toBe(2);
       expect(err).toMatch(
-        new RegExp(`${name.replace('.', '\\.')} is there and was not written by this command`),
+        new RegExp(`${name.replace('.', '\\.')} exists and was not written by this command`),
       );
       expect(readFileSync(join(directory, name), 'utf8')).toBe('{"mine": true}');
       writeFileSync(join(directory, name), before);
@@ -303,7 +303,7 @@ describe('bad input is one clear error, and writes nothing', () => {
   ])('%s %s without a policy', async (...option) => {
     const { code, err } = await inside('explain', csv('good.csv', wave(300)), ...option);
     expect(code).toBe(2);
-    expect(err).toMatch(new RegExp(`${option[0]}: is about a policy, and none is asked`));
+    expect(err).toMatch(new RegExp(`${option[0]}: has no effect without a policy`));
   });
 
   test.each([

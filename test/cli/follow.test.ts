@@ -100,8 +100,8 @@ describe('timeseer detect --follow', () => {
   test('refuses what does not go with it, and why', async () => {
     for (const [args, reason] of [
       [['my.csv'], /tail -n \+1 -F my\.csv \| timeseer detect --follow/],
-      [['--since', '2h'], /--since: .*new anyway/],
-      [['--out', 'page'], /--out: .*no whole recording/],
+      [['--since', '2h'], /--since: .*only new findings/],
+      [['--out', 'page'], /--out: .*does not keep the whole recording/],
       [['--format', 'csv'], /--format csv: .*text or json/],
       [['--window', '10'], /--window: expected 50 to 100000/],
     ] as const) {

@@ -202,7 +202,7 @@ describe('the page', () => {
     const three = { ...rest, columns: [one, { ...one, name: 'b' }, { ...one, name: 'c' }] };
     expect(pageOf({ ...rest, columns }).length).toBeLessThan(3_000_000);
     expect(pageOf(three).length).toBeLessThan(3_000_000);
-    expect(pageOf(three)).toContain('values: the least and the largest of about every');
+    expect(pageOf(three)).toContain('values: the minimum and maximum of about every');
   });
 
   test('says so where nothing was found', () => {

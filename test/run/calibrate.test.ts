@@ -35,9 +35,9 @@ describe('confidences are not fitted', () => {
   const rest = { count: 2, seed: 3, device: undefined } as const;
 
   test.each([
-    ['to a policy that is shown one scale', { figure: 'nano' }, /shown one scale and merged by majority/],
-    ['to one that was taught no generator', { task: 'har' }, /was taught har, not a generator/],
-    ['where too little is marked to learn from', {}, /series it marks \d+ intervals?, \d+ of them right/],
+    ['to a policy that is shown one scale', { figure: 'nano' }, /looks at one scale and has no confidences/],
+    ['to one that was taught no generator', { task: 'har' }, /trained on har; expected a generator/],
+    ['where too little is marked to learn from', {}, /marks \d+ intervals? in \d+ series, \d+ of them right/],
   ] as const)('%s', async (name, change, message) => {
     const policy = untrained(name.replaceAll(' ', '-'), change);
     const asked = calibratePolicy({ ...rest, policy });
