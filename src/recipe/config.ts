@@ -23,7 +23,7 @@ function isTree(value: unknown): value is Tree {
 
 const RECIPES = join(dirname(fileURLToPath(import.meta.url)), '..', 'recipes');
 
-/** Names of the recipes that come with timeseer. */
+/** Lists the recipes in the package. */
 export function recipeNames(): string[] {
   return readdirSync(RECIPES)
     .filter((name) => name.endsWith('.yaml'))
@@ -31,7 +31,7 @@ export function recipeNames(): string[] {
     .sort();
 }
 
-/** All keys of a tree of settings with dots between levels, leaves only. */
+/** Lists the leaves of a tree of settings by dotted key. */
 function leaves(tree: Tree, prefix = ''): [key: string, value: unknown][] {
   return Object.entries(tree).flatMap(([key, value]): [string, unknown][] =>
     isTree(value) ? leaves(value, `${prefix}${key}.`) : [[`${prefix}${key}`, value]],
@@ -47,7 +47,7 @@ function at(tree: Tree, path: Path): unknown {
   return value;
 }
 
-/** Why keys of earlier versions are gone. */
+/** Keys of earlier versions, with their replacement. */
 const REMOVED: Readonly<Record<string, string>> = {
   'rl.alpha': 'it is rl.timerpo.alpha now',
   'rl.transport': 'its keys are in rl.timerpo now',
@@ -81,19 +81,19 @@ function check(tree: unknown, place: (path: Path) => string): Recipe {
   throw new ConfigError(messages.join('\n'), { cause: result.error });
 }
 
-/** The recipe of a tree of settings given in code. @throws ConfigError naming `place` and the key */
+/** Returns the recipe for a tree of settings given in code. @throws ConfigError naming `place` and the key */
 export const recipeOf = (tree: object, place: string): Recipe => check(tree, () => place);
 
-/** A setting as messages repeat it. */
+/** Shortens a setting for messages. */
 const brief = (text: string): string => (text.length > 100 ? `${text.slice(0, 97)}...` : text);
 
-/** A setting that was not given with --set, and where it was given instead. */
+/** Setting that does not come from --set, and its origin for messages. */
 export interface PlacedOverride {
   readonly text: string;
   readonly place: string;
 }
 
-/** Puts one `key.path=value` into the tree; values are YAML ('1e-4', '[0.9, 0.99]', 'grpo'). `from`: where it was given. */
+/** Sets one `key.path=value` in the tree; values are YAML ('1e-4', '[0.9, 0.99]', 'grpo'). @param from origin, for messages */
 function override(tree: Tree, text: string, from: string): Path {
   const split = text.indexOf('=');
   if (split < 1) {
@@ -159,10 +159,10 @@ export function loadRecipe(nameOrPath: string, overrides: readonly (string | Pla
   const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
   placeModules(content, dirname(file));
-  // Requirements are of the data that the file names.
+  // Requirements hold for the data that the file names.
   const given = overrides.map(placed);
   if (given.some(({ text }) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
-  // So is how many of its series have a trace.
+  // The same is true of the number of series with a trace.
   if (given.some(({ text }) => /^\s*data\.name\s*=/.test(text)) && isTree(content['data'])) {
     delete content['data']['traces'];
   }
@@ -210,8 +210,8 @@ function withHashes(recipe: Recipe, place: (path: Path) => string): Recipe {
   };
 }
 
-const placed = (one: string | PlacedOverride): PlacedOverride =>
-  typeof one === 'string' ? { text: one, place: `--set ${brief(one)}` } : one;
+const placed = (setting: string | PlacedOverride): PlacedOverride =>
+  typeof setting === 'string' ? { text: setting, place: `--set ${brief(setting)}` } : setting;
 
 /** Puts the overrides into a tree of settings, in order. @param place of a key that none of them sets */
 function withOverrides(
@@ -220,7 +220,7 @@ function withOverrides(
   place: (path: Path) => string,
 ): Recipe {
   const sources = new Map<string, string>();
-  for (const one of overrides) sources.set(override(tree, one.text, one.place).join('.'), one.place);
+  for (const { text, place } of overrides) sources.set(override(tree, text, place).join('.'), place);
   placeModules(tree, process.cwd());
   const sourceOf = (path: Path): string => {
     for (let length = path.length; length > 0; length--) {
@@ -241,7 +241,7 @@ export function changedRecipe(recipe: Recipe, overrides: readonly string[]): Rec
   );
 }
 
-/** The value of a dotted key; undefined where there is none. */
+/** Returns the value of a dotted key; undefined for an unknown one. */
 export function settingOf(recipe: Recipe, key: string): unknown {
   return at(recipe as unknown as Tree, key.split('.'));
 }
@@ -256,7 +256,7 @@ export function checkKey(option: string, key: string): void {
   throw new ConfigError(`${option} ${brief(key)}: ${unknownKey(path[known]!, path.slice(0, known))}`);
 }
 
-/** Dotted keys in which two recipes differ: what a resumed run must refuse. */
+/** Lists the dotted keys in which two recipes differ; a resumed run refuses them. */
 export function changedKeys(a: Recipe, b: Recipe): string[] {
   const other = new Map(leaves(b));
   return leaves(a)
@@ -264,5 +264,5 @@ export function changedKeys(a: Recipe, b: Recipe): string[] {
     .map(([key]) => key);
 }
 
-/** All keys of a recipe with dots between levels, and their values. */
+/** Lists the dotted keys of a recipe with their values. */
 export const recipeLeaves = (recipe: Recipe): [key: string, value: unknown][] => leaves(recipe);

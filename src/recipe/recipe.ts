@@ -13,16 +13,16 @@ import { ADVANTAGES, REWARD_ADVANTAGES, readsTraces } from '../train/advantage.t
 import { DIVERGENCES } from '../train/distillation.ts';
 import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../train/loss.ts';
 
-/** Largest count of samples, steps and the like: more than a year of them. */
+/** Upper limit of counts of samples, steps and the like: more than a year of training. */
 const MOST = 1e9;
 const count = (smallest: number, most = MOST) => z.number().int().min(smallest).max(most);
 const positive = z.number().positive();
 const nonNegative = z.number().min(0);
-/** A factor or divisor whose effect float32 still holds. */
+/** Factor or divisor within the precision of float32. */
 const scale = z.number().min(1e-6).max(1e6);
 const ratio = z.number().min(0).max(1);
 const word = z.string().min(1);
-/** A key that chooses by name from a table; `meaning` ends before the choices. */
+/** Schema of a key that names a choice of a table; the description lists the choices after `meaning`. */
 const choice = <Table extends Readonly<Record<string, Choice>>>(
   table: Table,
   standard: NoInfer<keyof Table & string>,
@@ -37,9 +37,9 @@ const betas = z
   .readonly()
   .describe("Decay rates of Adam's first and second moment, each in [0, 1).");
 
-/** Longest series that is generated: longer ones would fill the memory before training begins. */
+/** Maximum length of a generated series: longer ones would fill the memory before training begins. */
 const LONGEST_SERIES = 1_000_000;
-/** Longest response, in tokens: no context of a Qwen2.5-VL is longer. */
+/** Maximum response length in tokens: the longest context of Qwen2.5-VL. */
 const LONGEST_RESPONSE = 1 << 17;
 
 const data = z
@@ -50,14 +50,12 @@ const data = z
     length: count(2, LONGEST_SERIES).default(1000).describe('Points per series of a generator.'),
     heldOut: count(1, 1e7)
       .default(400)
-      .describe(
-        'Series kept for evaluation where the data set has no splits of its own; training never sees them.',
-      ),
+      .describe('Held-out series for evaluation, where the data set has no splits; never trained on.'),
     traces: count(1, 1e7)
       .nullable()
       .default(null)
       .describe(
-        'Training series that have an expert trace, their classes in proportion: the supervised stage goes through those, reinforcement sees the others with their answers alone. Null: all have one.',
+        'Number of training series with an expert trace, stratified by class: the supervised stage trains on these, reinforcement on the others, with their gold answers alone. Null: all.',
       ),
   })
   .readonly();
@@ -65,8 +63,8 @@ const data = z
 const adapter = z
   .strictObject({
     rank: count(1, 1024).default(16).describe('Rank r of the low-rank pairs A [r, in] and B [out, r].'),
-    alpha: scale.default(32).describe("The adapter's output is scaled by alpha / rank."),
-    rslora: z.boolean().default(false).describe('Scaled by alpha / √rank instead (rsLoRA).'),
+    alpha: scale.default(32).describe('Scale of the adapter: its output is multiplied by alpha / rank.'),
+    rslora: z.boolean().default(false).describe('Scale by alpha / √rank instead (rsLoRA).'),
     targets: z
       .preprocess(
         (value) => (value === 'all-linear' ? [...ADAPTER_TARGETS] : value),
@@ -78,7 +76,7 @@ const adapter = z
       )
       .default([...DECODER_TARGETS])
       .describe(
-        'Projections that get an adapter, in every layer: of the decoder, unless some of the vision tower are named. all-linear: everywhere.',
+        'Projections with an adapter, in every layer. Default: those of the decoder; all-linear: those of the vision tower as well.',
       ),
   })
   .readonly();
@@ -88,21 +86,19 @@ const policy = z
     init: word
       .default('nano')
       .describe(
-        'Start: nano or small (Qwen2.5-VL of 0.75 and 2.4 million random weights) or a Hugging Face directory.',
+        'Initial policy: nano or small (Qwen2.5-VL with 0.75 M or 2.4 M random weights), or a Hugging Face directory.',
       ),
     dtype: z
       .enum(['auto', 'float32', 'bfloat16'])
       .default('auto')
       .describe(
-        'What the weights are held in. auto: float32 on a CPU; on a GPU what the checkpoint has, 16 bits as bfloat16. Training bfloat16 weights keeps float32 master copies.',
+        'Data type of the weights. auto: float32 on a CPU; on a GPU that of the checkpoint, with 16 bits as bfloat16. Training bfloat16 weights keeps float32 master copies.',
       ),
     tune: z
       .enum(['all', 'decoder', 'adapter'])
       .default('all')
-      .describe(
-        'What training changes: everything, everything but the vision tower, or a low-rank adapter (LoRA) alone.',
-      ),
-    adapter: adapter.prefault({}).describe('Of policy.tune: adapter.'),
+      .describe('Trained weights: all, decoder (all but the vision tower), or adapter (LoRA only).'),
+    adapter: adapter.prefault({}).describe('Adapter for policy.tune: adapter.'),
   })
   .readonly();
 
@@ -111,18 +107,18 @@ const memory = z
     tokens: count(1)
       .default(32_768)
       .describe(
-        'Tokens of a micro-batch in training, padding included: more need more memory, fewer more time.',
+        'Tokens per micro-batch in training, padding included: more tokens need more memory and less time.',
       ),
     rows: count(1, 65_536)
       .default(256)
       .describe(
-        'Responses that a rollout decodes in one batch, whole groups, at least one: more need more memory, fewer more time.',
+        'Responses decoded in one batch of a rollout, in whole groups: more responses need more memory and less time.',
       ),
     recompute: z
       .enum(['auto', 'always', 'never'])
       .default('auto')
       .describe(
-        "Gradient checkpointing: keep each layer's input alone and recompute the layer in the backward pass. auto: where the memory plan asks for it.",
+        "Gradient checkpointing: keep only each layer's input and recompute the layer in the backward pass. auto: where the memory plan requires it.",
       ),
     check: z
       .boolean()
@@ -131,48 +127,48 @@ const memory = z
   })
   .readonly();
 
-/** Of both training stages: evaluation while they train, and what is kept of them. */
+/** Evaluation during training, and kept checkpoints; shared by both stages. */
 const validation = {
   evalEvery: count(0)
     .default(0)
-    .describe('Steps between evaluations on validation examples, beside the training that goes on; 0: none.'),
-  evalSeries: count(1, 1e7).default(100).describe('Validation examples of each, answered greedily.'),
+    .describe('Steps between evaluations on the validation split, concurrent with training; 0: none.'),
+  evalSeries: count(1, 1e7).default(100).describe('Validation examples per evaluation, decoded greedily.'),
   keep: z
     .strictObject({
       last: count(1, 10_000)
         .default(1)
-        .describe('Checkpoints to keep; when the last one is damaged the one before is resumed from.'),
-      best: word.default('reward').describe('Validation metric that the best policy is chosen by.'),
+        .describe(
+          'Number of checkpoints to keep; if the last one is damaged, training resumes from the one before.',
+        ),
+      best: word.default('reward').describe('Validation metric that selects the best policy.'),
     })
     .readonly()
     .prefault({}),
   patience: count(0)
     .default(0)
-    .describe('Evaluations in a row without a better one after which the stage ends early; 0: never.'),
+    .describe('Early stopping: number of evaluations in a row without improvement; 0: off.'),
   output: z
     .enum(['last', 'best'])
     .default('last')
-    .describe(
-      'The policy that the stage leaves: after its last step, or the best on the validation examples.',
-    ),
+    .describe('Policy that the stage writes: that of the last step, or the best on the validation split.'),
 };
 
 const sft = z
   .strictObject({
     samples: count(0)
       .default(8000)
-      .describe(
-        'Training examples, each seen once; 0 skips the stage. The stage ends after them, not after a time.',
-      ),
+      .describe('Number of training examples; 0 skips the stage. Smaller data sets are repeated in epochs.'),
     levels: count(0)
       .default(0)
       .describe(
-        'Of the samples of the generator wild so many first ones have traces whose scan tells the level of every cell, which teaches to read along the picture.',
+        'Number of first samples whose traces name the level of every cell of the plot, as a warm-up for reading it; generator wild only.',
       ),
     batch: count(1, 65_536).default(16).describe('Examples per update, over all workers.'),
     learningRate: positive.max(1).default(1.4e-3).describe('Peak learning rate of AdamW.'),
     warmup: count(0).default(50).describe('Steps of linear warm-up.'),
-    minLearningRate: ratio.default(0.05).describe('Where the cosine ends, as a share of the peak.'),
+    minLearningRate: ratio
+      .default(0.05)
+      .describe('Final learning rate of the cosine, as a share of the peak.'),
     betas: betas.default([0.9, 0.95]),
     weightDecay: nonNegative
       .max(1)
@@ -185,64 +181,62 @@ const sft = z
   })
   .readonly();
 
-/** Of `advantage: timerpo`: the similarity of a response to the expert trace, and what of it goes into the advantage. */
+/** Options of `advantage: timerpo`: similarity of a response to the expert trace, and its use in the advantage. */
 const timerpo = z
   .strictObject({
     alpha: nonNegative
       .max(1e6)
       .default(0.3)
-      .describe('Weight of the orthogonal, trace-grounded part of the advantage; 0: no trace is read.'),
+      .describe('Weight α of the orthogonal (trace-grounded) part of the advantage; 0: traces are not used.'),
     epsilon: scale
       .default(0.08)
-      .describe('Entropic regularisation of Sinkhorn; smaller is sharper and converges more slowly.'),
-    iterations: count(1, 100_000).default(50).describe('Sinkhorn iterations: row and column scalings.'),
-    tau: scale.default(0.5).describe('Similarity = exp(−cost / tau).'),
+      .describe(
+        'Entropic regularisation of Sinkhorn: smaller values give sharper plans and slower convergence.',
+      ),
+    iterations: count(1, 100_000).default(50).describe('Number of Sinkhorn iterations.'),
+    tau: scale.default(0.5).describe('Temperature of the similarity exp(−cost / tau).'),
     similarity: z
       .enum(['ot', 'clip'])
       .default('ot')
       .describe(
-        'Similarity of response and trace: by optimal transport between their tokens, or the cosine of their mean states (clip).',
+        'Similarity of response and trace: optimal transport between their tokens (ot), or cosine of their mean hidden states (clip).',
       ),
     marginals: z
       .enum(['norm', 'uniform'])
       .default('norm')
-      .describe(
-        "Mass of a token in the transport: by the norm of its state, or the same for all of a text's.",
-      ),
+      .describe('Mass of a token in the transport: softmax of the norms of hidden states, or uniform.'),
     anchor: z
       .enum(['trace', 'reasoning'])
       .default('trace')
-      .describe('What is compared: whole texts, or on both sides the reasoning alone.'),
+      .describe('Compared text, of both response and trace: whole, or reasoning only.'),
     context: z
       .enum(['none', 'prompt'])
       .default('none')
-      .describe(
-        'What stands before the trace when it is encoded: nothing, as in the release, or the prompt.',
-      ),
+      .describe('Context of the trace when it is encoded: none, as in the release, or the prompt.'),
     trace: z
       .enum(['expert', 'generic'])
       .default('expert')
-      .describe('Compare with the expert trace of the series, or with one text that is the same for all.'),
+      .describe(
+        'Compared trace: the expert trace of the series, or one generic text for all series (ablation).',
+      ),
     gatesEvery: count(0)
       .default(10)
-      .describe(
-        'Steps between measurements of how near the gold response is to the trace, beside the sampled ones; 0: never.',
-      ),
+      .describe('Steps between measurements of the similarity of gold response and trace; 0: never.'),
     base: z
       .enum(REWARD_ADVANTAGES)
       .default('dr_grpo')
-      .describe(
-        'Estimator (see rl.advantage) that the trace-grounded part is added to; dr_grpo in the paper.',
-      ),
+      .describe('Estimator (see rl.advantage) of the main part; dr_grpo in the paper.'),
     projection: z
       .boolean()
       .default(true)
-      .describe('Take out of the trace-grounded part what lies along the rewards of its group.'),
+      .describe(
+        'Project the trace-grounded part to be orthogonal to the main part; false: the ablation of the paper.',
+      ),
     scale: z
       .enum(['plain', 'spread'])
       .default('plain')
       .describe(
-        'Size of the orthogonal part: as it comes, as in the paper (plain), or scaled to the spread of the main part over the step (spread).',
+        'Scale of the orthogonal part: unchanged, as in the paper (plain), or scaled to the root mean square of the main part over the step (spread).',
       ),
   })
   .readonly();
@@ -255,7 +249,7 @@ const guard = <Limit extends z.ZodType>(limit: Limit, usual: 'warn' | 'stop' = '
         .enum(['ignore', 'warn', 'stop'])
         .default(usual)
         .describe(
-          'Reaction: ignore; warn: named in the metrics, and on the screen when it begins; stop: ends the run too.',
+          'Reaction: ignore; warn: name the guard in the metrics, and on the terminal at its first step; stop: also end the run.',
         ),
     })
     .readonly()
@@ -289,80 +283,90 @@ const distillation = z
       .max(1e6)
       .default(0)
       .describe(
-        'Weight of the per-token divergence from the teacher that sees the expert trace; 0: no teacher.',
+        'Weight of the per-token divergence from the teacher, whose prompt holds the expert trace; 0: no teacher.',
       ),
     teacher: z
       .enum(['initial', 'current'])
       .default('initial')
-      .describe('Weights of the teacher: of the policy that the stage began with, or as they are now.'),
+      .describe('Weights of the teacher: initial (beginning of the stage) or current.'),
     divergence: choice(DIVERGENCES, 'reverse_kl', 'Divergence of the policy from the teacher'),
     estimator: z
       .enum(['full', 'sampled'])
       .default('full')
-      .describe('Over the full vocabulary, or a policy gradient at the sampled token alone (reverse_kl).'),
+      .describe(
+        'Estimator of the divergence: over the full vocabulary, or a policy gradient at the sampled token (reverse_kl only).',
+      ),
   })
   .readonly();
 
-/** What is watched in the metrics, and what is done about it; `src/train/guards.ts` defines each. */
+/** Limits and reactions of the guards; `src/train/guards.ts` defines each. */
 const guards = z
   .strictObject({
-    window: count(1, 100_000).default(10).describe('Steps that means of the guards are taken over.'),
+    window: count(1, 100_000).default(10).describe('Window of the means that guards compare, in steps.'),
     nonFinite: guard(
-      count(1).default(10).describe('Updates in a row without a finite loss and gradient; each is left out.'),
+      count(1)
+        .default(10)
+        .describe('Maximum updates in a row with a non-finite loss or gradient; each is skipped.'),
       'stop',
     ),
-    kl: guard(scale.default(1).describe('Exploding KL: most mean KL per token of a step. Needs rl.kl > 0.')),
+    kl: guard(
+      scale.default(1).describe('Exploding KL: maximum mean KL per token of a step. Needs rl.kl > 0.'),
+    ),
     entropy: guard(
-      ratio.default(0.2).describe('Collapsed entropy: least mean, as a share of that of the first steps.'),
+      ratio
+        .default(0.2)
+        .describe('Collapsed entropy: minimum mean, as a share of the mean over the first window.'),
     ),
     hacking: guard(
-      ratio.default(0.1).describe('Reward hacking, the format up while the accuracy falls: most fall.'),
+      ratio
+        .default(0.1)
+        .describe(
+          'Reward hacking: maximum fall of the accuracy from its highest mean, while the format rises.',
+        ),
     ),
     width: guard(
       scale
         .default(2)
-        .describe('Answers that widen: most they mark of the series, over what gold answers mark.'),
+        .describe(
+          'Widening answers: maximum ratio of the share of the series that answers mark to that of gold answers.',
+        ),
     ),
     equalRewards: guard(
-      count(1).default(1).describe('Steps in a row in which all groups have equal rewards.'),
+      count(1).default(1).describe('Number of steps in a row in which all groups have equal rewards.'),
     ),
   })
   .readonly();
 
-/** Grades of AnomSeer's reward in reinforcement. */
+/** Variants of AnomSeer's reward in reinforcement. */
 const reward = z
   .strictObject({
     localisation: choice(
       LOCALISATIONS,
       'f05_affiliation',
-      'Grade of intervals in reinforcement (evaluation grades as AnomSeer does)',
+      'Localisation reward in reinforcement (evaluation uses that of AnomSeer)',
     ),
-    normal: choice(NORMALS, 'exact', 'Grade of intervals on a normal series'),
+    normal: choice(NORMALS, 'exact', 'Reward of predicted intervals on a normal series'),
   })
   .readonly();
 
 const rl = z
   .strictObject({
-    steps: count(0)
-      .default(200)
-      .describe('Steps, each of fresh rollouts and updates from them; 0 skips the stage.'),
+    steps: count(0).default(200).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
     prompts: count(1, 65_536).default(16).describe('Prompts per step.'),
-    group: count(2, 4096)
-      .default(16)
-      .describe('Responses per prompt, G; advantages compare them, so at least two.'),
+    group: count(2, 4096).default(16).describe('Group size G: responses per prompt, at least two.'),
     temperature: z
       .number()
       .min(0.001)
       .max(10)
       .default(1)
-      .describe('Divides the logits of rollouts, and of every log-probability of the loss.'),
+      .describe('Sampling temperature, also applied to every log-probability of the loss.'),
     topP: positive
       .max(1)
       .default(1)
       .describe(
-        'Nucleus sampling of rollouts; 1 keeps all tokens. Below 1 the gradient is biased: the loss is of the full distribution.',
+        'Nucleus sampling of rollouts; 1: off. Below 1 the gradient is biased, because the loss uses the full distribution.',
       ),
-    maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Longest response, in tokens.'),
+    maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Maximum response length in tokens.'),
     reward: reward.prefault({}),
     advantage,
     timerpo: timerpo.prefault({}),
@@ -371,45 +375,49 @@ const rl = z
       .enum(['batch', 'task'])
       .default('batch')
       .describe(
-        'What reinforce_pp and gdpo normalise advantages over: the whole batch, or the prompts of each task (Dr. MAS).',
+        'Normalisation batch of reinforce_pp and gdpo: all prompts of the step, or the prompts of each task (Dr. MAS).',
       ),
     resample: count(0, 100)
       .default(0)
       .describe(
-        'Most rounds in which groups of equal rewards are replaced by those of further prompts (dynamic sampling, DAPO).',
+        'Maximum rounds of replacing groups of equal rewards by further prompts (dynamic sampling, DAPO).',
       ),
     learningRate: positive.max(1).default(2e-4).describe('Peak learning rate of AdamW.'),
     warmup: count(0).default(3).describe('Steps of linear warm-up.'),
-    minLearningRate: ratio.default(0.1).describe('Where the cosine ends, as a share of the peak.'),
+    minLearningRate: ratio
+      .default(0.1)
+      .describe('Final learning rate of the cosine, as a share of the peak.'),
     miniBatches: count(1, 65_536)
       .default(1)
-      .describe(
-        "Mini-batches, one update each, that an epoch over a step's rollouts is divided into; divides rl.prompts.",
-      ),
+      .describe('Mini-batches per epoch, one update each; must divide rl.prompts.'),
     epochs: count(1, 1000).default(1).describe('Epochs over the rollouts of a step.'),
     loss: choice(LOSSES, 'ppo', 'Policy loss'),
     ratio: choice(RATIOS, 'token', 'Level of the probability ratio'),
     kalmanNoise: nonNegative
       .max(1e6)
       .default(1e-6)
-      .describe('Ratio kalman: process noise over measurement noise, Q / V; smaller is smoother.'),
+      .describe('Process noise over measurement noise, Q / V, of ratio kalman; smaller values smooth more.'),
     clipRatio: positive
       .lt(1)
       .default(0.2)
-      .describe('The probability ratio is clipped to 1 ± this, or from 1 - this.'),
+      .describe(
+        'Clip range of the probability ratio: 1 ± this, or from 1 - this where rl.clipRatioHigh is set.',
+      ),
     clipRatioHigh: positive
       .max(1e6)
       .nullable()
       .default(null)
-      .describe('The probability ratio is clipped to 1 + this (clip-higher, DAPO); null: rl.clipRatio.'),
+      .describe(
+        'Upper clip range of the probability ratio: 1 + this (clip-higher, DAPO). Null: rl.clipRatio.',
+      ),
     clipRatioDual: z
       .number()
       .gt(1)
       .max(1e6)
       .nullable()
       .default(null)
-      .describe('Dual clip: largest ratio of a negative advantage, where verl has 3; null: none.'),
-    aggregation: choice(AGGREGATIONS, 'token_mean', 'Mean of the loss'),
+      .describe('Dual clip: maximum ratio at a negative advantage (verl: 3). Null: none.'),
+    aggregation: choice(AGGREGATIONS, 'token_mean', 'Loss aggregation'),
     kl: nonNegative
       .max(1e6)
       .default(0)
@@ -418,14 +426,14 @@ const rl = z
     klIn: z
       .enum(['loss', 'reward'])
       .default('loss')
-      .describe('Where the KL divergence counts: in the loss, or taken from the reward before advantages.'),
+      .describe(
+        'Place of the KL penalty: a term of the loss, or subtracted from the reward before advantages.',
+      ),
     entropy: nonNegative.max(1e6).default(0).describe('Weight of the entropy bonus.'),
     topEntropy: positive
       .max(1)
       .default(1)
-      .describe(
-        'Share of the tokens, those of highest entropy, that have a policy gradient and an entropy bonus.',
-      ),
+      .describe('Share of tokens, by highest entropy, with policy gradient and entropy bonus.'),
     clip: scale.default(1).describe('Gradient clipping: largest global norm.'),
     betas: betas.default([0.9, 0.95]),
     weightDecay: nonNegative.max(1).default(0).describe('Decoupled weight decay (AdamW), on matrices only.'),
@@ -436,24 +444,24 @@ const rl = z
   })
   .readonly();
 
-/** Of `input: numbers`. */
+/** Options of `input: numbers`. */
 const numbers = z
   .strictObject({
     digits: count(1, 17).default(3).describe('Significant digits of each value.'),
     points: count(2, LONGEST_SERIES)
       .default(250)
-      .describe('Most values per channel; longer series are reduced to the means of as many blocks.'),
+      .describe('Maximum values per channel; longer series are reduced to block means.'),
   })
   .readonly();
 
-/** Rewards that reinforcement maximises: names of the table, and modules made with `defineReward`. */
+/** Rewards that reinforcement maximises: names in `REWARDS`, and modules made with `defineReward`. */
 const rewards = z
   .preprocess(
     (value) =>
       typeof value === 'string'
         ? [{ use: value }]
         : Array.isArray(value)
-          ? value.map((one: unknown) => (typeof one === 'string' ? { use: one } : one))
+          ? value.map((entry: unknown) => (typeof entry === 'string' ? { use: entry } : entry))
           : value,
     z
       .array(
@@ -461,7 +469,7 @@ const rewards = z
           .strictObject({
             use: word,
             weight: nonNegative.max(1e6).default(1),
-            /** Of a module and what it imports, as it was when the recipe was read; never given by hand. */
+            /** Hash of the module and its relative imports when the recipe was read; never given by hand. */
             sha256: word.nullable().default(null),
           })
           .readonly(),
@@ -474,55 +482,55 @@ const rewards = z
   )
   .default(null)
   .describe(
-    `Rewards that reinforcement maximises, by name or file: [{use: task}, {use: ./mine.ts, weight: 0.2}]; the weighted mean of those that apply. Null: task. Paths are relative to the recipe's file, with --set to the working directory. ${choiceHelp(REWARDS)}.`,
+    `Rewards that reinforcement maximises, by name or file: [{use: task}, {use: ./mine.ts, weight: 0.2}]; their weighted mean, over those that apply. Null: task. Paths are relative to the recipe's file, or with --set to the working directory. ${choiceHelp(REWARDS)}.`,
   );
 
-/** Advice after the answer, and who judges it; `rewards/judge.ts` says by what. */
+/** Advice after the answer, and its judge; `rewards/judge.ts` has the criteria. */
 const extension = z
   .strictObject({
     ask: z
       .boolean()
       .default(false)
-      .describe('Whether advice is asked for after the class, of classification data that say which advice.'),
+      .describe('Ask for advice after the class; for classification data with gold advice.'),
     judge: word
       .default('rules')
       .describe(
-        'Who scores it in reinforcement, with weight 0.5 where the answer is right and well formed: rules (of words and numbers, without a model), openai:MODEL@URL (a chat model behind an endpoint), or none.',
+        'Judge of the advice in reinforcement, with weight 0.5 where the answer is correct and well formed: rules (words and numbers, no model), openai:MODEL@URL (a chat model), or none.',
       ),
     keyVariable: word
       .nullable()
       .default(null)
       .describe(
-        "Environment variable with the key of the judge's endpoint. Null: OPENAI_API_KEY, where it is set.",
+        "Environment variable with the API key of the judge's endpoint. Null: OPENAI_API_KEY, if set.",
       ),
     seconds: positive
       .max(3600)
       .default(60)
       .describe(
-        'Longest wait of a step for the judge; responses whose score is missing then have no reward.',
+        'Timeout of a step for the judge, in seconds; responses without a score by then have no reward.',
       ),
-    concurrency: count(1, 1024).default(8).describe('Requests to the judge at once, of each worker.'),
+    concurrency: count(1, 1024).default(8).describe('Maximum concurrent requests to the judge, per worker.'),
     requestsPerMinute: count(1)
       .nullable()
       .default(null)
-      .describe('Most requests to the judge a minute, of each worker.'),
+      .describe('Maximum requests to the judge per minute and worker.'),
     tokensPerMinute: count(1)
       .nullable()
       .default(null)
-      .describe('Most tokens of the judge a minute, of each worker.'),
+      .describe('Maximum tokens of the judge per minute and worker.'),
     prices: z
       .tuple([nonNegative.max(1e6), nonNegative.max(1e6)])
       .readonly()
       .nullable()
       .default(null)
       .describe(
-        'Price of a million tokens of prompts, and of responses, of the judge: [0.15, 0.6]. Null: no cost is told.',
+        'Price of the judge per million prompt and completion tokens, e.g. [0.15, 0.6]. Null: costs are not reported.',
       ),
     cache: word
       .nullable()
       .default(null)
       .describe(
-        "Directory that keeps the judge's answers: none is paid for twice, and what a resumed run asks again has the same score.",
+        "Cache directory of the judge's answers: no request is paid for twice, and a resumed run gets the same scores.",
       ),
   })
   .readonly();
@@ -532,31 +540,31 @@ const evaluation = z
     series: count(1, 1e7)
       .default(400)
       .describe(
-        'Held-out examples evaluated: of a prepared data set with more, as many are drawn; otherwise at most data.heldOut.',
+        'Number of held-out examples: a random sample of a larger data set; at most data.heldOut for a generator.',
       ),
     temperature: z
       .number()
       .min(0.001)
       .max(10)
       .default(1)
-      .describe(
-        'Temperature of the sampled evaluation, beside the greedy one; reinforcement learning raises the reward at rl.temperature.',
-      ),
+      .describe('Temperature of the sampled evaluation, which is reported beside the greedy one.'),
     samples: count(1, 1024).default(8).describe('Sampled responses per example.'),
     transfer: count(0, 1e7)
       .default(160)
-      .describe('AnomLLM series, evenly of its eight tasks, that the last policy answers too; 0: none.'),
+      .describe(
+        'Number of AnomLLM series, evenly from its eight tasks, for a transfer evaluation of the final policy; 0: none.',
+      ),
     validation: count(0, 1e7)
       .default(400)
       .describe(
-        'Examples of the validation split on which the best of the classical detectors is chosen; 0: the blind expert is taken unseen.',
+        'Validation examples that select the best classical detector; 0: the blind expert, without selection.',
       ),
-    bootstrap: count(100, 1e6).default(2000).describe('Resamples behind every 95 % interval.'),
-    maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Longest response, in tokens.'),
+    bootstrap: count(100, 1e6).default(2000).describe('Bootstrap resamples per 95 % interval.'),
+    maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Maximum response length in tokens.'),
   })
   .readonly();
 
-/** Of runs on the data that the recipe names; none unless it lists some, and none of fewer than 100 held-out series. */
+/** Requirements of a run on the data that the recipe names; checked on at least 100 held-out series. Default: none. */
 const requirements = z
   .strictObject({
     sft: z
@@ -564,29 +572,29 @@ const requirements = z
       .readonly()
       .default({})
       .describe(
-        'Least means over the held-out series after the supervised stage, greedy, by metric: {format: 0.98}.',
+        'Minimum means over the held-out series after the supervised stage, greedy, by metric: {format: 0.98}.',
       ),
     final: z
       .record(word, ratio)
       .readonly()
       .default({})
-      .describe('Least means over the held-out series at the end of training, greedy, by metric.'),
+      .describe('Minimum means over the held-out series at the end of training, greedy, by metric.'),
     gain: z
       .record(word, z.number().min(-1).max(1))
       .readonly()
       .default({})
       .describe(
-        'What the 95 % interval of a change by reinforcement lies above: reward_sampled, or of greedy answers reward_greedy and other metrics by name. A change that is surely a loss never meets it.',
+        'Lower bound on the 95 % interval of the change by reinforcement: reward_sampled, or, of greedy answers, reward_greedy and other metrics by name. A significant loss never meets it.',
       ),
     notLower: z
       .array(word)
       .readonly()
       .default([])
-      .describe('Metrics of greedy answers whose mean reinforcement must not lower: [point_precision].'),
+      .describe('Metrics whose greedy mean must not fall by reinforcement: [point_precision].'),
   })
   .readonly();
 
-/** Divergences that sampled tokens estimate. */
+/** Divergences with an estimator at sampled tokens. */
 const SAMPLED_DIVERGENCES = choiceNames(DIVERGENCES).filter((name) => DIVERGENCES[name].sampled);
 
 export const recipeSchema = z
@@ -595,27 +603,25 @@ export const recipeSchema = z
       .default(42)
       .describe('Seed of everything random in the run: data, initial weights, order, sampling.'),
     data: data.prefault({}),
-    figure: word
-      .default('nano')
-      .describe('Figure preset that shows a series to the policy; task: the one that the data set names.'),
+    figure: word.default('nano').describe('Figure preset of the plots; task: that of the data set.'),
     input: z
       .enum(['picture', 'numbers'])
       .default('picture')
-      .describe('Whether the policy is shown a picture, or reads the series as numbers in the prompt.'),
+      .describe('Input of the policy: a plot (picture), or the series as numbers in the prompt.'),
     numbers: numbers.prefault({}),
     policy: policy.prefault({}),
     memory: memory.prefault({}),
     sft: sft.prefault({}).describe('Supervised fine-tuning on expert traces.'),
     reward: rewards,
     extension: extension.prefault({}),
-    rl: rl.prefault({}).describe('Reinforcement learning: TimerPO or GRPO.'),
+    rl: rl.prefault({}).describe('Reinforcement learning with the estimator of rl.advantage.'),
     eval: evaluation.prefault({}),
-    requirements: requirements.prefault({}).describe('What the report holds the run to.'),
+    requirements: requirements.prefault({}).describe('Requirements that the report checks.'),
     answers: z
       .enum(['lenient', 'strict'])
       .default('lenient')
       .describe(
-        "How answers are read, in training and evaluation. lenient: as the papers' releases do; strict: a part that is not exactly as asked for earns nothing. The format reward is strict either way; explain reads leniently.",
+        "Parsing of answers in training and evaluation. lenient: as in the papers' releases; strict: a part that deviates from the requested format earns nothing. The format reward is always strict; explain always parses leniently.",
       ),
   })
   .readonly()
@@ -625,7 +631,7 @@ export const recipeSchema = z
       context.addIssue({
         code: 'custom',
         path: ['rl', 'advantage'],
-        message: 'an estimator: without one, and without rl.distillation.weight, nothing is learnt',
+        message: 'an estimator, or rl.distillation.weight above 0: otherwise the loss has no gradient',
       });
     }
     if (distillation.estimator === 'sampled' && !DIVERGENCES[distillation.divergence].sampled) {
@@ -648,7 +654,7 @@ export const recipeSchema = z
       context.addIssue({
         code: 'custom',
         path: [stage, patience > 0 ? 'patience' : 'output'],
-        message: `${patience > 0 ? 0 : 'last'} while ${stage}.evalEvery is 0: there is nothing to go by without evaluations`,
+        message: `${patience > 0 ? 0 : 'last'} while ${stage}.evalEvery is 0: it needs evaluations`,
       });
     }
     const estimator = advantage === 'timerpo' ? timerpo.base : advantage;
@@ -710,17 +716,17 @@ export function defaultRecipe(): Recipe {
 
 /** A key of the recipe as help explains it. */
 export interface RecipeKey {
-  /** With dots between levels: `rl.kl`. */
+  /** Dotted path: `rl.kl`. */
   readonly key: string;
-  /** Its default as --set takes it; empty where there is none. */
+  /** Default value in the form of --set; empty without one. */
   readonly standard: string;
-  /** What it may be: `≥ 2`, `0 … 1`, `auto | always | never`; empty for any text. */
+  /** Allowed values: `≥ 2`, `0 … 1`, `auto | always | never`; empty for any text. */
   readonly range: string;
   /** Empty where its `describe` is missing, which a test refuses. */
   readonly meaning: string;
 }
 
-/** What is used here of a JSON schema. */
+/** Fields of a JSON schema that are used here. */
 interface JsonSchema {
   readonly type?: string;
   readonly default?: unknown;
@@ -735,9 +741,9 @@ interface JsonSchema {
   readonly exclusiveMaximum?: number;
 }
 
-/** Bounds that only keep numbers representable say nothing to a reader. */
-const SMALLEST_TOLD = 1e-6;
-const LARGEST_TOLD = 1e6;
+/** Bounds beyond these only keep numbers representable, and are not shown. */
+const SMALLEST_SHOWN = 1e-6;
+const LARGEST_SHOWN = 1e6;
 
 function rangeOf(schema: JsonSchema): string {
   if (schema.anyOf !== undefined) return schema.anyOf.map(rangeOf).filter(Boolean).join(' | ');
@@ -746,10 +752,10 @@ function rangeOf(schema: JsonSchema): string {
   if (schema.type === 'boolean') return 'true | false';
   if (schema.type === 'null') return 'null';
   const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
-  const tiny = minimum !== undefined && minimum > 0 && minimum <= SMALLEST_TOLD;
+  const tiny = minimum !== undefined && minimum > 0 && minimum <= SMALLEST_SHOWN;
   const low =
     above !== undefined ? `> ${above}` : tiny ? '> 0' : minimum === undefined ? '' : String(minimum);
-  const most = maximum !== undefined && maximum < LARGEST_TOLD ? String(maximum) : '';
+  const most = maximum !== undefined && maximum < LARGEST_SHOWN ? String(maximum) : '';
   const high = below !== undefined ? `< ${below}` : most;
   if (high === '') return low === '' || low.startsWith('>') ? low : `≥ ${low}`;
   return low === '' ? `≤ ${high}` : `${low} … ${high}`;

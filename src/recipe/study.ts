@@ -17,7 +17,7 @@ export const START = 'start';
 
 const count = (smallest: number, most: number) => z.number().int().min(smallest).max(most);
 const title = z.string().min(1);
-/** Of a directory and a part of a pattern. */
+/** Name of a setting or arm; also a directory name. */
 const name = z
   .string()
   .regex(/^[A-Za-z][\w.-]*$/, 'expected a letter, then letters, digits, ".", "_" or "-"');
@@ -26,11 +26,11 @@ const set = z.record(z.string().min(1), z.json()).readonly().default({});
 
 const evaluation = z
   .strictObject({
-    /** Split whose series the tables are of. Choices belong on 'validation'. */
+    /** Evaluated split; use 'validation' to choose between arms. */
     split: z.enum(['test', 'validation']).default('test'),
     /** Series, the same ones for every arm and seed. */
     series: count(1, 1e7).default(400),
-    /** Of answers; 0 is greedy. KL and entropy are measured on the samples of the highest one. */
+    /** Sampling temperatures; 0 is greedy. KL and entropy are measured at the highest one. */
     temperatures: z
       .array(z.number().min(0).max(10))
       .min(1)
@@ -39,7 +39,7 @@ const evaluation = z
       .default([0, 0.5, 0.7, 1]),
     /** Sampled answers per series and temperature. */
     samples: count(1, 1024).default(4),
-    /** Of the series of a generator, of a draw from a larger split, and of the samples. */
+    /** Seed for generated series, random samples of a larger split, and sampled answers. */
     seed: count(0, Number.MAX_SAFE_INTEGER).default(42),
   })
   .readonly();
@@ -51,11 +51,11 @@ const setting = z
     recipe: z.string().min(1),
     set,
     /**
-     * What every arm begins with, trained once for each seed: the setting's recipe without its reinforcement, with further changes.
-     * Where it is absent every arm begins with the policy of its recipe.
+     * Changes to the setting's recipe, without reinforcement, that train the initial policy of all arms, once per seed. Default: every arm
+     * begins with the policy of its recipe.
      */
     start: z.strictObject({ set }).readonly().optional(),
-    /** What is evaluated in another way than in the other settings. */
+    /** Overrides of the study's `evaluation`. */
     evaluation: z.record(z.string(), z.json()).readonly().default({}),
   })
   .readonly();
@@ -69,9 +69,9 @@ const arm = z
   .strictObject({
     title: title.optional(),
     set,
-    /** 'none': begins with the policy of the recipe, not with the start of the setting. */
+    /** 'none' begins with the policy of the recipe instead of the setting's start. */
     start: z.literal('none').optional(),
-    /** What is different in single settings; 'skip': the arm is not there. */
+    /** Changes in single settings; 'skip' omits the arm there. */
     settings: z.record(name, armInSetting).readonly().default({}),
   })
   .readonly();
@@ -84,11 +84,11 @@ const studySchema = z
       .min(1)
       .refine((list) => new Set(list).size === list.length, 'expected different seeds')
       .readonly(),
-    /** The arm that differences are taken against. */
+    /** Reference arm of all differences. */
     base: name,
     /** Resamples behind every interval. */
     bootstrap: count(100, 1e6).default(2000),
-    /** Of every run; settings and arms come after it. */
+    /** Changes to every run, before those of settings and arms. */
     set,
     evaluation: evaluation.prefault({}),
     settings: z.record(name, setting).readonly(),
@@ -112,10 +112,10 @@ export interface Cell {
   readonly set: readonly string[];
   /** The start of its setting and seed, also where it does not begin with it; null: the setting has none. */
   readonly start: string | null;
-  /** Whether it begins with the start. */
+  /** True where it begins with the start of its setting. */
   readonly continues: boolean;
   readonly evaluation: StudyEvaluation;
-  /** What it is evaluated on: the data of its setting, also where it was trained on others. */
+  /** Evaluation data: that of its setting, also where it was trained on other data. */
   readonly data: Recipe['data'];
 }
 
@@ -186,7 +186,7 @@ export function loadStudy(nameOrPath: string): Study {
   const read = studySchema.safeParse(yaml.content);
   if (!read.success) {
     const [issue] = read.error.issues;
-    // Of a name the complaint about the name.
+    // For an invalid name, report the fault of the name.
     const inner = issue!.code === 'invalid_key' ? issue!.issues[0]! : issue!;
     const name = issue!.path.at(-1);
     throw inner === issue
@@ -216,10 +216,10 @@ export function loadStudy(nameOrPath: string): Study {
       `arms.${base}: is the base and cannot be skipped in ${without}`,
     );
   }
-  for (const [one, { settings: own }] of Object.entries(arms)) {
-    const strange = Object.keys(own).find((given) => !Object.hasOwn(settings, given));
+  for (const [armName, { settings: changes }] of Object.entries(arms)) {
+    const strange = Object.keys(changes).find((given) => !Object.hasOwn(settings, given));
     if (strange !== undefined) {
-      throw unknown(['arms', one, 'settings', strange], 'setting', strange, Object.keys(settings));
+      throw unknown(['arms', armName, 'settings', strange], 'setting', strange, Object.keys(settings));
     }
   }
 
@@ -237,47 +237,47 @@ export function loadStudy(nameOrPath: string): Study {
     return isPath(recipe) && !isAbsolute(recipe) ? join(dirname(path), recipe) : recipe;
   };
   const evaluations = new Map(
-    Object.entries(settings).map(([setting, own]) => {
-      const found = evaluation.safeParse({ ...file.evaluation, ...own.evaluation });
-      if (found.success) return [setting, found.data];
-      const [issue] = found.error.issues;
+    Object.entries(settings).map(([setting, { evaluation: overrides }]) => {
+      const parsed = evaluation.safeParse({ ...file.evaluation, ...overrides });
+      if (parsed.success) return [setting, parsed.data];
+      const [issue] = parsed.error.issues;
       const where = ['settings', setting, 'evaluation'];
-      throw fail([...where, ...issue!.path], `${where.join('.')}.${issueText(issue!, own.evaluation, 'it')}`);
+      throw fail([...where, ...issue!.path], `${where.join('.')}.${issueText(issue!, overrides, 'it')}`);
     }),
   );
   const ofSetting = (setting: string): PlacedOverride[] => [
     ...block(['set'], file.set),
     ...block(['settings', setting, 'set'], settings[setting]!.set),
   ];
-  /** The changes of a cell but for its seed and its start; null: there is no such cell. */
-  const changesOf = (setting: string, one: string): PlacedOverride[] | null => {
+  /** Returns the changes of a cell, without seed and start; null where the cell does not exist. */
+  const changesOf = (setting: string, armName: string): PlacedOverride[] | null => {
     const { start } = settings[setting]!;
     const shared = ofSetting(setting);
-    if (one === START) {
+    if (armName === START) {
       const unreinforced = { text: 'rl.steps=0', place: path };
       return start === undefined
         ? null
         : [...shared, unreinforced, ...block(['settings', setting, 'start', 'set'], start.set)];
     }
-    const here = arms[one]!.settings[setting];
+    const here = arms[armName]!.settings[setting];
     if (here === 'skip') return null;
-    const where = ['arms', one];
+    const where = ['arms', armName];
     return [
       ...shared,
-      ...(continues(setting, one) ? [{ text: 'sft.samples=0', place: path }] : []),
-      ...block([...where, 'set'], arms[one]!.set),
+      ...(continues(setting, armName) ? [{ text: 'sft.samples=0', place: path }] : []),
+      ...block([...where, 'set'], arms[armName]!.set),
       ...block([...where, 'settings', setting, 'set'], here?.set ?? {}),
     ];
   };
-  const continues = (setting: string, one: string): boolean => {
-    const here = arms[one]?.settings[setting];
-    const none = arms[one]?.start === 'none' || (typeof here === 'object' && here.start === 'none');
-    return one !== START && settings[setting]!.start !== undefined && !none;
+  const continues = (setting: string, armName: string): boolean => {
+    const here = arms[armName]?.settings[setting];
+    const none = arms[armName]?.start === 'none' || (typeof here === 'object' && here.start === 'none');
+    return armName !== START && settings[setting]!.start !== undefined && !none;
   };
   const grid = Object.keys(settings).flatMap((setting) =>
-    [START, ...Object.keys(arms)].flatMap((one) => {
-      const changes = changesOf(setting, one);
-      return changes === null ? [] : [{ setting, arm: one, changes }];
+    [START, ...Object.keys(arms)].flatMap((armName) => {
+      const changes = changesOf(setting, armName);
+      return changes === null ? [] : [{ setting, arm: armName, changes }];
     }),
   );
   const data = new Map(
@@ -286,10 +286,14 @@ export function loadStudy(nameOrPath: string): Study {
       checked(recipeOf(setting), ofSetting(setting), fail, setting).data,
     ]),
   );
-  for (const { setting, arm: one, changes } of grid) {
+  for (const { setting, arm: armName, changes } of grid) {
     const recipe = checked(recipeOf(setting), changes, fail, setting);
-    if (recipe.sft.samples > 0 || recipe.rl.steps > 0 || one === START || continues(setting, one)) continue;
-    throw fail(['arms', one], `arms.${one}: trains nothing in ${setting}: sft.samples and rl.steps are 0`);
+    if (recipe.sft.samples > 0 || recipe.rl.steps > 0 || armName === START || continues(setting, armName))
+      continue;
+    throw fail(
+      ['arms', armName],
+      `arms.${armName}: trains nothing in ${setting}: sft.samples and rl.steps are 0`,
+    );
   }
 
   return {
@@ -298,14 +302,14 @@ export function loadStudy(nameOrPath: string): Study {
     file,
     cells: (directory) =>
       seeds.flatMap((seed) =>
-        grid.map(({ setting, arm: one, changes }): Cell => {
+        grid.map(({ setting, arm: armName, changes }): Cell => {
           const pathOf = (of: string): string => `${setting}/${of}/seed-${seed}`;
-          const goesOn = continues(setting, one);
+          const goesOn = continues(setting, armName);
           const start = settings[setting]!.start === undefined ? null : pathOf(START);
           // Before what the arm itself says.
           const from = goesOn ? [`policy.init=${JSON.stringify(join(directory, start!))}`] : [];
           return {
-            ...{ setting, arm: one, seed, path: pathOf(one), recipe: recipeOf(setting), start },
+            ...{ setting, arm: armName, seed, path: pathOf(armName), recipe: recipeOf(setting), start },
             set: [`seed=${seed}`, ...from, ...texts(changes)],
             continues: goesOn,
             evaluation: evaluations.get(setting)!,

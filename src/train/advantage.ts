@@ -1,6 +1,6 @@
 /**
- * Advantage estimators: pure functions from the records of a step's prompt groups to one number per response, which holds
- * for every token of it. `ADVANTAGES` lists them by name; adding one takes a record in that table. `advantage.ts` runs those of users.
+ * Advantage estimators: pure functions from the prompt groups of a step to one number per response, shared by all its tokens. `ADVANTAGES`
+ * lists them by name; a new one is a record in that table. `defineAdvantage` declares a user's own.
  */
 import { type Choice, choiceNames } from '../ground/choice.ts';
 import { AdvantageError, ConfigError } from '../ground/errors.ts';
@@ -10,11 +10,11 @@ import { hash32 } from '../ground/random.ts';
 import { thrownText } from '../ground/user-code.ts';
 import type { ModuleAddress } from '../ground/user-module.ts';
 
-/** One group of G responses to the same prompt. */
+/** Group of G responses to the same prompt. */
 export interface GroupRecord {
   /** Task rewards [G]. */
   readonly rewards: readonly number[];
-  /** Parts of each reward by name, those that it has: [G]. */
+  /** Reward parts by name, those that apply: [G]. */
   readonly parts: readonly Readonly<Record<string, number>>[];
   /** Number of tokens of each response: [G]. */
   readonly lengths: readonly number[];
@@ -29,7 +29,7 @@ export interface GroupAdvantage {
   readonly advantage: readonly number[];
   /** Task part, from the rewards alone: [G]. */
   readonly main: readonly number[];
-  /** Time-series part after projection and scaling, before α; zeros for estimators without one: [G]. */
+  /** Orthogonal (grounding) part after projection and scaling, before α; zeros for estimators without one: [G]. */
   readonly orthogonal: readonly number[];
 }
 
@@ -39,7 +39,7 @@ const STD_EPSILON = 1e-6;
 const VARIANCE_EPSILON = 1e-8;
 
 function centred(values: readonly number[]): number[] {
-  // Equal values centre to exactly zero: their rounded mean must not turn into an advantage.
+  // Equal values centre to exactly zero; rounding of their mean must not become an advantage.
   if (values.every((value) => value === values[0])) return values.map(() => 0);
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   return values.map((value) => value - mean);
@@ -78,9 +78,8 @@ export function rloo({ rewards }: Pick<GroupRecord, 'rewards'>): number[] {
 }
 
 /**
- * The sum of GDPO before it is normalised over the batch: Σ_k w_k · (r_k − mean_k) / (std_k + 1e-6), mean and standard deviation of each
- * part k over those responses of the group that have it. A part that a response does not have is left out of its sum, and out of the
- * others' means, instead of counting as 0 (as TRL treats a reward of None).
+ * Computes GDPO's sum before batch normalisation: Σ_k w_k · (r_k − mean_k) / (std_k + 1e-6), with mean and standard deviation of each part k
+ * over the responses of the group that have it. A missing part counts in no sum and no mean, as TRL treats a reward of None.
  */
 export function gdpoSum(
   { parts }: Pick<GroupRecord, 'parts'>,
@@ -88,7 +87,7 @@ export function gdpoSum(
 ): number[] {
   const out = parts.map(() => 0);
   for (const [name, weight] of Object.entries(weights)) {
-    const having = parts.flatMap((own, i) => (own[name] === undefined ? [] : [i]));
+    const having = parts.flatMap((response, i) => (response[name] === undefined ? [] : [i]));
     standardised(having.map((i) => parts[i]![name]!)).forEach((value, k) => {
       out[having[k]!]! += weight * value;
     });
@@ -96,19 +95,18 @@ export function gdpoSum(
   return out;
 }
 
-/** Numbers of all ranks, one rank's after another's, on every rank. */
+/** Concatenates the numbers of all ranks in rank order, on every rank. */
 export type Gather = (values: readonly number[]) => Float64Array;
 
 /**
- * Values normalised over the batch of all ranks: (x − mean) / √(variance + 1e-8), mean and sample variance over tokens (each response
- * counts with its `weights`) or responses (weights of 1); without `shift` the mean is not subtracted. Batches are told apart by
- * `keys`: one for all, or one per task, so that the rewards of one do not scale the advantages of another (Dr. MAS, arXiv 2602.08847,
- * normalises per agent in this way; groups are of one prompt and so of one task in any case).
+ * Normalises values over the batch of all ranks: (x − mean) / √(variance + 1e-8), mean and sample variance over tokens (each response
+ * counts with its `weights`) or responses (weights of 1). Without `shift` the mean is not subtracted. `keys` identify batches: one key for
+ * all, or one per task, so that the rewards of one task do not scale the advantages of another (Dr. MAS, arXiv 2602.08847, per agent).
  *
- * The same on any number of ranks to the last bit, since every rank computes from all values in one order. 0 in a batch of a single
+ * Identical to the last bit on any number of ranks, because every rank computes from all values in one order. 0 in a batch of a single
  * token or response. Collective.
  */
-export function normalisedOverBatch(
+function normalisedOverBatch(
   values: readonly (readonly number[])[],
   weights: readonly (readonly number[])[],
   keys: readonly string[],
@@ -117,7 +115,7 @@ export function normalisedOverBatch(
 ): number[][] {
   const codes = keys.map(hash32);
   const all = gather(
-    values.flatMap((own, p) => own.flatMap((value, i) => [codes[p]!, value, weights[p]![i]!])),
+    values.flatMap((group, p) => group.flatMap((value, i) => [codes[p]!, value, weights[p]![i]!])),
   );
   const statistics = new Map<number, { mean: number; factor: number }>();
   for (const code of new Set(codes)) {
@@ -129,16 +127,16 @@ export function normalisedOverBatch(
     const factor = count > 1 ? 1 / Math.sqrt(square / (count - 1) + VARIANCE_EPSILON) : 0;
     statistics.set(code, { mean, factor });
   }
-  return values.map((own, p) => {
+  return values.map((group, p) => {
     const { mean, factor } = statistics.get(codes[p]!)!;
-    return own.map((value) => (value - mean) * factor);
+    return group.map((value) => (value - mean) * factor);
   });
 }
 
 export interface RewardAdvantageOptions {
   /** Weights of the reward's parts. */
   readonly weights: Readonly<Record<string, number>>;
-  /** Batch that `reinforce_pp` and `gdpo` normalise over: all prompts of the step, or the prompts of each task. */
+  /** Normalisation batch of `reinforce_pp` and `gdpo`: all prompts of the step, or the prompts of each task. */
   readonly normalise: 'batch' | 'task';
 }
 
@@ -169,41 +167,41 @@ function gdpo(groups: readonly GroupRecord[], options: RewardAdvantageOptions, g
   return normalisedOverBatch(sums, ones, batchKeys(groups, options), gather, false);
 }
 
-/** Combination of the two parts of TimerPO. */
+/** Combination of TimerPO's main and orthogonal part. */
 export interface TimerpoOptions {
   /** Weight of the orthogonal part, α ≥ 0. */
   readonly alpha: number;
-  /** False leaves the component along the main part in the time-series part (the paper's ablation). */
+  /** False keeps the component along the main part (the paper's ablation). */
   readonly projection: boolean;
 }
 
 /**
  * TimerPO (AnomSeer) on top of any main part [G]: A = A_main + α·A_orth with A_ts = s − mean(s) and
  * A_orth = A_ts − ⟨A_ts, A_main⟩ / (‖A_main‖² + 1e-8) · A_main, inner products over the group; without the projection
- * A_orth = A_ts. The paper's main part is r − mean(r). Where it is zero, all rewards being equal, A_orth = A_ts: such a group
- * still teaches. `similarity` [G] in [0, 1].
+ * A_orth = A_ts. The paper's main part is r − mean(r). In a group of equal rewards it is zero and A_orth = A_ts, so the group still has a
+ * gradient. `similarity` [G] in [0, 1].
  */
 export function timerpo(
   main: readonly number[],
   similarity: readonly number[],
   { alpha, projection }: TimerpoOptions,
 ): GroupAdvantage {
-  const grounded = centred(similarity);
+  const grounded = centred(similarity); // [G]
   const along = projection ? dot(grounded, main) / (dot(main, main) + PROJECTION_EPSILON) : 0;
-  const orthogonal = grounded.map((value, i) => value - along * main[i]!);
+  const orthogonal = grounded.map((value, i) => value - along * main[i]!); // [G]
   return { main, orthogonal, advantage: main.map((value, i) => value + alpha * orthogonal[i]!) };
 }
 
-/** Least root mean square of the orthogonal parts that is scaled to that of the main parts; less is rounding of the hidden states. */
+/** Lower bound on the root mean square of the orthogonal parts in `withEqualSpread`; smaller values are rounding of hidden states. */
 export const SPREAD_FLOOR = 1e-4;
 
 /**
- * The same groups with their orthogonal parts multiplied by one factor, such that over the whole step, all ranks, they have the
- * root mean square of the main parts: α then says what share of the advantage is grounded, whatever the similarity's units. One factor for
- * all keeps groups in proportion: those of equal rewards still teach, and one whose responses hardly differ is not blown up.
+ * Multiplies all orthogonal parts by one factor, so that over the step (all ranks) their root mean square equals that of the main parts: α is
+ * then the share of the advantage that is grounded, whatever the units of the similarity. One factor for all keeps groups in proportion:
+ * groups of equal rewards keep a gradient, and a group of near-equal responses is not amplified.
  *
- * Edge cases: no main part in the whole step (all rewards equal in every group) leaves the orthogonal parts as they are; a root mean square
- * below 1e-4 is taken for 1e-4.
+ * Edge cases: without any main part in the step (equal rewards in every group) the orthogonal parts stay unchanged; a root mean square below
+ * 1e-4 counts as 1e-4.
  *
  * `sum` adds numbers over ranks. Collective.
  */
@@ -225,18 +223,18 @@ export function withEqualSpread(
   });
 }
 
-/** Collective operations that estimators over a whole batch need. */
+/** Collective operations for estimators over a whole batch. */
 export interface Ranks {
   readonly rank: number;
   gather(values: readonly number[]): Float64Array;
   allReduce(values: readonly number[]): readonly number[];
 }
 
-/** An advantage estimator, by what it reads. Its `estimate` is collective. */
+/** Advantage estimator, by its inputs. `estimate` is collective. */
 export type AdvantageEstimator = Choice &
   (
     | {
-        /** Rewards alone, or also their parts one by one. */
+        /** Inputs: rewards alone, or each reward part. */
         readonly reads: 'rewards' | 'parts';
         /** [P][G] */
         readonly estimate: (
@@ -246,7 +244,7 @@ export type AdvantageEstimator = Choice &
         ) => number[][];
       }
     | {
-        /** Rewards, and the similarity to expert traces. */
+        /** Inputs: rewards and the similarity to expert traces. */
         readonly reads: 'traces';
         readonly estimate: (
           groups: readonly GroupRecord[],
@@ -308,20 +306,20 @@ export const ADVANTAGES = {
 } as const satisfies Readonly<Record<string, AdvantageEstimator>>;
 
 export type AdvantageName = keyof typeof ADVANTAGES;
-/** Estimators that TimerPO can be built on. */
+/** Name of an estimator that can be TimerPO's main part. */
 export type RewardAdvantage = {
   [Name in AdvantageName]: (typeof ADVANTAGES)[Name]['reads'] extends 'rewards' | 'parts' ? Name : never;
 }[AdvantageName];
 
 const estimatorOf = (name: AdvantageName): AdvantageEstimator => ADVANTAGES[name];
 
-/** Estimators from rewards alone. */
+/** Names of the estimators without traces. */
 export const REWARD_ADVANTAGES = choiceNames(ADVANTAGES).filter((name): name is RewardAdvantage =>
   /^(?:rewards|parts)$/.test(estimatorOf(name).reads),
 ) as [RewardAdvantage, ...RewardAdvantage[]];
 
 export interface AdvantageOptions extends RewardAdvantageOptions {
-  /** Estimator by name, or one of a user. */
+  /** Name in `ADVANTAGES`, or a user's estimator. */
   readonly advantage: AdvantageName | AdvantageDefinition;
   readonly timerpo: TimerpoOptions & {
     /** Estimator of the main part. */
@@ -330,7 +328,7 @@ export interface AdvantageOptions extends RewardAdvantageOptions {
   };
 }
 
-/** True where the similarity of responses to expert traces is computed. */
+/** Returns true where the estimator needs the similarity of responses to expert traces. */
 export const readsTraces = ({
   advantage,
   timerpo: { alpha },
@@ -342,7 +340,7 @@ export const readsTraces = ({
     ? estimatorOf(advantage).reads === 'traces' && alpha > 0
     : advantage.similarity === true;
 
-/** Main part of TimerPO from its base, and the orthogonal part. Collective. */
+/** Computes TimerPO: main part from `base`, and orthogonal part. Collective. */
 function timerpoAdvantages(
   groups: readonly GroupRecord[],
   options: AdvantageOptions,
@@ -356,7 +354,7 @@ function timerpoAdvantages(
     : plain;
 }
 
-/** Task parts of a step's groups by an estimator from rewards alone: [P][G]. Collective. */
+/** Computes advantages by an estimator without traces: [P][G]. Collective. */
 export function rewardAdvantages(
   name: RewardAdvantage,
   groups: readonly GroupRecord[],
@@ -366,12 +364,12 @@ export function rewardAdvantages(
   return ADVANTAGES[name].estimate(groups, options, gather);
 }
 
-/** A group in which some responses may have no reward. */
+/** Group in which some responses may have no reward (null). */
 export type SampledGroup = Omit<GroupRecord, 'rewards'> & { readonly rewards: readonly (number | null)[] };
 
 /**
- * The advantages of a step's groups, on this rank. Responses without a reward (null) are left out of every mean and deviation, and their
- * advantage is 0: the similarity to a trace alone does not say whether they are good. Collective.
+ * Computes the advantages of this rank's groups. Responses without a reward (null) count in no mean or deviation, and their advantage is 0:
+ * similarity to a trace alone is no evidence of a good response. Collective.
  * @throws AdvantageError for a user's estimator that does not return one finite number per response
  */
 export function advantagesOf(
@@ -416,14 +414,14 @@ function rewardedAdvantages(
     mains.map((main) => ({ main, orthogonal: main.map(() => 0), advantage: main }));
   if (typeof advantage !== 'string') return withoutTraces(userAdvantages(advantage, groups, ranks));
   const estimator = estimatorOf(advantage);
-  // Rewards are logged; learning comes from other terms of the loss.
+  // Rewards are only logged; the gradient comes from other terms of the loss.
   if (estimator.reads === 'nothing') return withoutTraces(groups.map(({ rewards }) => rewards.map(() => 0)));
   return estimator.reads === 'traces'
     ? estimator.estimate(groups, options, ranks)
     : withoutTraces(estimator.estimate(groups, options, (values) => ranks.gather(values)));
 }
 
-/** True for a group whose advantages are all exactly zero: nothing is learnt from it. */
+/** Returns true for a zero-variance group: every advantage is exactly zero, so it has no gradient. */
 export function isZeroVariance(group: GroupAdvantage): boolean {
   return group.advantage.every((value) => value === 0);
 }
@@ -433,11 +431,11 @@ export function isZeroVariance(group: GroupAdvantage): boolean {
 export interface AdvantageDefinition {
   /** Name in logs and reports: letters, digits, `_` and `-`. */
   readonly name: string;
-  /** True: groups carry the similarity of each response to the expert trace (`rl.timerpo` says which); it costs a forward pass. Default: false. */
+  /** True adds the similarity of each response to the expert trace (configured in `rl.timerpo`), at the cost of a forward pass. Default: false. */
   readonly similarity?: boolean;
   /**
-   * Advantages of all groups of a step: [P][G] finite numbers, in the order given. Groups have no responses without a reward, and may
-   * differ in size. Every rank calls it with the groups of all ranks and uses its share, so it must be a pure, synchronous function.
+   * Computes the advantages of all groups of a step, in order: [P][G] finite numbers. Responses without a reward are left out, so groups may
+   * differ in size. Every rank calls it with the groups of all ranks and uses its share: it must be pure and synchronous.
    */
   readonly advantages: (groups: readonly GroupRecord[]) => readonly (readonly number[])[];
   /** File of the module, for messages. */
@@ -477,7 +475,7 @@ export function defineAdvantage(definition: AdvantageDefinition): AdvantageDefin
   return definition;
 }
 
-/** The estimator that a module exports. @throws ConfigError naming the file */
+/** Returns the estimator that a module exports. @throws ConfigError naming the file */
 export function advantageOf(value: unknown, file: string): AdvantageDefinition {
   try {
     return { ...defineAdvantage(value as AdvantageDefinition), file };
@@ -493,15 +491,15 @@ export const adapter: ModuleAdapter<Pick<AdvantageDefinition, 'name'>, never, ne
     return {
       info: { name },
       answer: () => {
-        throw new AdvantageError('estimators are called by the Workers that train');
+        throw new AdvantageError('advantage estimators are called by the training Workers only');
       },
     };
   },
 };
 
 /**
- * Loads a module in a thread of its own, to know that it can be used before anything is written. Training loads it in each of its Workers, where its
- * function blocks the step.
+ * Loads a module in a thread of its own, to find its faults before anything is written. Training loads it in each Worker, where a call blocks
+ * the step.
  * @throws ConfigError for a module that cannot be loaded, or exports no estimator
  */
 export async function checkAdvantage(module: ModuleAddress): Promise<void> {
@@ -530,13 +528,13 @@ function checked(value: unknown, groups: readonly GroupRecord[], where: string):
     if (numbers.length !== rewards.length) {
       return refuse(`${numbers.length} numbers for the ${rewards.length} responses of group ${p}`);
     }
-    const bad = numbers.findIndex((one) => typeof one !== 'number' || !Number.isFinite(one));
+    const bad = numbers.findIndex((value) => typeof value !== 'number' || !Number.isFinite(value));
     if (bad >= 0) return refuse(`${String(numbers[bad])} for response ${bad} of group ${p}`);
     return numbers as number[];
   });
 }
 
-/** Lines of text of all ranks, in rank order. Collective. */
+/** Gathers one line of text from each rank, in rank order. Collective. */
 function gatherLines(line: string, ranks: Ranks): string[] {
   const codes = ranks.gather(Array.from(`${line}\n`, (letter) => letter.charCodeAt(0)));
   const text = Array.from(codes, (code) => String.fromCharCode(code)).join('');
@@ -544,10 +542,10 @@ function gatherLines(line: string, ranks: Ranks): string[] {
 }
 
 /**
- * Advantages of this rank's groups by a user's estimator, which sees the groups of all ranks: [P][G]. Collective.
+ * Computes the advantages of this rank's groups by a user's estimator, which receives the groups of all ranks: [P][G]. Collective.
  * @throws AdvantageError where the function throws or returns anything but one finite number per response
  */
-export function userAdvantages(
+function userAdvantages(
   definition: AdvantageDefinition,
   groups: readonly GroupRecord[],
   ranks: Ranks,
@@ -563,8 +561,8 @@ export function userAdvantages(
     throw new AdvantageError(`${where} ${thrownText(file ?? '', cause)}`, { cause });
   }
   const advantages = checked(returned, rewarded, where);
-  const count = (some: readonly GroupRecord[]): number =>
-    some.filter(({ rewards }) => rewards.length > 0).length;
-  let next = count(all.slice(0, ranks.rank).flat());
+  const rewardedCount = (records: readonly GroupRecord[]): number =>
+    records.filter(({ rewards }) => rewards.length > 0).length;
+  let next = rewardedCount(all.slice(0, ranks.rank).flat());
   return groups.map(({ rewards }) => (rewards.length === 0 ? [] : advantages[next++]!));
 }

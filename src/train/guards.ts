@@ -1,10 +1,10 @@
 /**
- * Guards: what a reinforcement run does when it goes wrong in one of the known ways. They are pure functions of the metrics of the
- * steps so far, so that a resumed run, which has them in its log, reacts as an unbroken one; every rank finds the same.
+ * Guards: detectors of known failures of a reinforcement run. They are pure functions of the metrics of the steps so far, so a resumed run,
+ * which has them in its log, reacts like an uninterrupted one, and all ranks agree.
  */
 import { TimeseerError } from '../ground/errors.ts';
 
-/** What each guard detects; w = `rl.guards.window` steps. They stand by these names in the metrics of a step, under `guards`. */
+/** Definition of each guard; w = `rl.guards.window` steps. The metrics of a step list tripped guards by name, under `guards`. */
 export const GUARDS = {
   nonFinite: 'an update was left out, because loss or gradient was not finite',
   kl: 'exploding KL: the mean KL per token of this step is above its limit',
@@ -30,7 +30,7 @@ export type GuardOptions = Readonly<Record<GuardName, GuardOption>> & {
   readonly window: number;
 };
 
-/** What guards look at in the metrics of a step; NaN (null in a log) trips none of them. */
+/** Metrics of a step that guards read; NaN (null in a log) trips none of them. */
 export interface GuardedStep {
   readonly skipped: number;
   readonly kl: number | null;
@@ -44,7 +44,7 @@ export interface GuardedStep {
 /** A guard that tripped. */
 export interface Alarm {
   readonly name: GuardName;
-  /** What was measured; null where it is nothing but the fact. */
+  /** Measured value; null for a guard without one. */
   readonly value: number | null;
 }
 
@@ -69,7 +69,7 @@ function movingMeans(values: readonly number[], width: number): number[] {
   return values.slice(width - 1).map((_, i) => (sums[i + width]! - sums[i]!) / width);
 }
 
-/** How much lower the accuracy is than at its highest, where the format is higher than there; null where it is not so. */
+/** Computes the fall of the accuracy from its highest window, if the format is higher than there; null otherwise. */
 function hackingOf(steps: readonly GuardedStep[], window: number): number | null {
   const accuracy = movingMeans(steps.map(accuracyOf), window);
   const format = movingMeans(
@@ -85,28 +85,28 @@ function hackingOf(steps: readonly GuardedStep[], window: number): number | null
   return accuracy[best]! - accuracy.at(-1)!;
 }
 
-/** How many steps at the end have nothing but groups of equal reward. */
+/** Counts the last steps in which all groups have equal rewards. */
 function equalInARow(steps: readonly GuardedStep[]): number {
   const other = steps.findLastIndex(({ equalRewards }) => equalRewards !== 1);
   return steps.length - 1 - other;
 }
 
-/** The guards that trip at the last of the steps so far, in the order of `GUARDS`, but for those that are ignored. */
+/** Returns the guards that trip at the last step, in the order of `GUARDS`, without ignored ones. */
 export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): Alarm[] {
   const last = steps.at(-1);
   if (last === undefined) return [];
   const { window } = options;
   const recent = steps.slice(-window);
-  const found: Alarm[] = [];
+  const alarms: Alarm[] = [];
   const add = (name: GuardName, trips: boolean, value: number | null): void => {
-    if (trips && options[name].reaction !== 'ignore') found.push({ name, value });
+    if (trips && options[name].reaction !== 'ignore') alarms.push({ name, value });
   };
   add('nonFinite', last.skipped > 0, last.skipped);
   const kl = finite(last.kl);
   add('kl', kl > options.kl.limit, kl);
   if (steps.length >= 2 * window) {
-    const entropy = (some: readonly GuardedStep[]) => mean(some.map((one) => finite(one.entropy)));
-    const share = entropy(recent) / entropy(steps.slice(0, window));
+    const entropyOf = (window: readonly GuardedStep[]) => mean(window.map(({ entropy }) => finite(entropy)));
+    const share = entropyOf(recent) / entropyOf(steps.slice(0, window));
     add('entropy', share < options.entropy.limit, share);
     const fall = hackingOf(steps, window);
     add('hacking', fall !== null && fall > options.hacking.limit, fall);
@@ -114,13 +114,13 @@ export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): 
   if (steps.length >= window && recent.every(({ marked }) => marked !== null)) {
     const predicted = mean(recent.map(({ marked }) => marked!.predicted));
     const gold = mean(recent.map(({ marked }) => marked!.gold));
-    // Where nothing is to be marked, any mark is too much.
+    // Where gold answers mark nothing, any mark is too wide.
     const times = predicted === 0 ? 0 : predicted / gold;
     add('width', times > options.width.limit, times);
   }
   const equal = equalInARow(steps);
   add('equalRewards', equal >= options.equalRewards.limit, equal);
-  return found;
+  return alarms;
 }
 
 /**

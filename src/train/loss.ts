@@ -9,38 +9,38 @@
 import type { Engine, LogProbOptions, Tensor } from '../engine/engine.ts';
 import type { Choice } from '../ground/choice.ts';
 
-/** Supervised fine-tuning: −Σ log π(target). */
+/** Computes the supervised loss −Σ log π(target) from log-probabilities [N]: []. */
 export function supervisedLoss(engine: Engine, logProb: Tensor): Tensor {
   return engine.mul(engine.sum(logProb), -1); // []
 }
 
-/** Logits held at once: 64 MiB in float32; log-probabilities and their gradients take a few times that. */
+/** Maximum logits held at once: 64 MiB in float32; log-probabilities and their gradients take a few times that. */
 const CHUNK_LOGITS = 1 << 24;
-/** On a GPU a product this small would wait for the head's weights and gradient, not compute: eight times as many. */
+/** Maximum logits held at once on a GPU, where smaller products are bound by reading the head's weights: eight times as many. */
 const CUDA_CHUNK_LOGITS = 1 << 27;
 
-/** Tokens whose logits are held at once. */
+/** Returns the number of tokens whose logits are held at once. */
 export function chunkTokens(engine: Engine, vocabulary: number): number {
   const logits = engine.info.device === 'cpu' ? CHUNK_LOGITS : CUDA_CHUNK_LOGITS;
   return Math.max(1, Math.floor(logits / vocabulary));
 }
 
-/** log π over the vocabulary, after mask and temperature: hidden [N, D], head [V, D] → [N, V], at least float32. */
+/** Computes log π over the vocabulary, after mask and temperature: hidden [N, D], head [V, D] → [N, V], at least float32. */
 export function vocabularyLogProbs(
   engine: Engine,
   hidden: Tensor,
   head: Tensor,
   { temperature = 1, mask }: LogProbOptions,
 ): Tensor {
-  const product = engine.linear(hidden, head);
+  const product = engine.linear(hidden, head); // [N, V]
   const logits = product.dtype === 'bfloat16' ? engine.cast(product, 'float32') : product;
   const allowed = mask === undefined ? logits : engine.add(logits, mask);
   return engine.logSoftmax(engine.div(allowed, temperature));
 }
 
 /**
- * Loss of tokens start … end, a scalar, from their log-probabilities (and entropies, when asked for). `vocabulary` gives log π over the whole
- * vocabulary [k, V], with gradient, to a loss that needs it.
+ * Computes the loss [] of tokens start … end from their log-probabilities [k] (and entropies [k], if requested). `vocabulary` computes log π
+ * over the whole vocabulary [k, V], with gradient, for a loss that needs it.
  */
 export type TokenLoss = (
   logProb: Tensor,
@@ -51,8 +51,8 @@ export type TokenLoss = (
 ) => Tensor;
 
 /**
- * Gradient of Σ loss over all K tokens with respect to the hidden states [K, D]. That of the head [V, D] goes chunk by
- * chunk to `headGradient`, whose parts add up to it; null where the head is not trained: then nothing is computed for it.
+ * Computes the gradient of Σ loss over all K tokens with respect to the hidden states [K, D]. `headGradient` receives the gradient of the head
+ * [V, D] in parts that add up to it, one per chunk; null where the head is not trained, which saves the computation.
  */
 export function headGradients(
   engine: Engine,
@@ -89,18 +89,18 @@ export function headGradients(
 
 // ---- policy loss ---------------------------------------------------------------------------------------------------
 
-/** |log(π_ref/π)| beyond which the k3 of a token stays what it is there: its exponential stays finite, as in verl. */
+/** Clamp of |log(π_ref/π)| in k3, which keeps its exponential finite; as in verl. */
 const LOG_RATIO_LIMIT = 20;
-/** Largest k3 that one token counts with, reached at π_ref/π of 13.6 or 2e-5; as in verl's `low_var_kl`. */
+/** Maximum k3 of one token, reached at π_ref/π of 13.6 or 2e-5; as in verl's `low_var_kl`. */
 const K3_LIMIT = 10;
-/** Largest log-ratio of a level other than the token's, as in verl's GSPO; beyond it there is no gradient. */
+/** Clamp of log-ratios at levels other than the token's, as in verl's GSPO; no gradient beyond it. */
 const LEVEL_LIMIT = 10;
-/** No bound, as far as float32 goes. */
+/** Lower bound that float32 values do not reach in practice. */
 const LOWEST = -1e38;
 
 /**
- * Length-normalised log-ratio of each response at each of its tokens (GSPO, Zheng et al. 2025, arXiv 2507.18071):
- * log s = mean_t log(π/π_old). `lengths` [B] of the responses in `logRatio` [K], K = Σ lengths.
+ * Computes the length-normalised log-ratio of each response at each of its tokens (GSPO, Zheng et al. 2025, arXiv 2507.18071):
+ * log s = mean_t log(π/π_old). `logRatio` [K], `lengths` [B] of the responses, K = Σ lengths.
  */
 export function sequenceLogRatio(logRatio: Float32Array, lengths: readonly number[]): Float32Array {
   const out = new Float32Array(logRatio.length);
@@ -115,15 +115,14 @@ export function sequenceLogRatio(logRatio: Float32Array, lengths: readonly numbe
 }
 
 /**
- * Log-ratios filtered causally along the tokens of each response (KPO, He et al. 2026, arXiv 2602.10609): the log-ratio y_t of a
- * token is a noisy measurement of a latent state that is a random walk,
+ * Filters log-ratios causally along the tokens of each response (KPO, He et al. 2026, arXiv 2602.10609): the log-ratio y_t of a token is a
+ * noisy measurement of a latent random walk,
  *   P⁻ = P_{t−1} + Q,  K = P⁻ / (P⁻ + V),  z_t = z_{t−1} + K·(y_t − z_{t−1}),  P_t = (1 − K)·P⁻,
- * for V = 1, since with fixed noises only Q/V matters: the gain depends on t alone. Every response begins at z = 0 with P = V:
- * sampler and policy are taken to be equal before the first token. Q/V → 0: the mean of the log-ratios so far and one zero; Q/V → ∞:
- * the token's own log-ratio.
+ * with V = 1, since only Q/V matters: the gain depends on t alone. Every response begins at z = 0 with P = V (sampler and policy equal
+ * before the first token). Q/V → 0: mean of the log-ratios so far and one zero; Q/V → ∞: the token's own log-ratio.
  *
- * Known of the paper here are its abstract (latent state, online causal filter) and, from work on it, Q = 1e-6 and V = 1; its
- * initial state, and whether its filter is differentiated, are not. Here the state has no gradient, as the ratio of GSPO.
+ * Known from the paper: its abstract (latent state, online causal filter), and from work on it Q = 1e-6 and V = 1. Unknown: its initial
+ * state, and if its filter is differentiated. Here the state has no gradient, like the ratio of GSPO.
  * @param noise Q/V ≥ 0
  */
 export function kalmanLogRatio(
@@ -149,16 +148,16 @@ export function kalmanLogRatio(
 }
 
 /** Counts of an update, over all its micro-batches and ranks. */
-export interface UpdateCounts {
-  /** Tokens of the groups that take part; groups without an advantage are left out. */
+interface UpdateCounts {
+  /** Tokens of the groups in the update; skipped groups do not count. */
   readonly tokens: number;
   /** Responses of those groups. */
   readonly responses: number;
-  /** All responses of the update, left out or not, × longest response. */
+  /** All responses, skipped or not, × maximum response length. */
   readonly most: number;
 }
 
-/** Mean over tokens of one response at each of its tokens. */
+/** Returns the weight 1/T of each token in the mean of its response: [K]. */
 function perResponse(lengths: readonly number[]): Float32Array {
   const weights = new Float32Array(lengths.reduce((sum, length) => sum + length, 0));
   let at = 0;
@@ -170,8 +169,8 @@ function perResponse(lengths: readonly number[]): Float32Array {
 }
 
 /** Mean of the loss over an update: Σ weights · loss / denominator. */
-export type AggregationRecord = Choice & {
-  /** Weight of each token [K] in the sum, from the lengths of the responses; null: all 1. */
+type AggregationRecord = Choice & {
+  /** Computes the weight of each token [K] from the response lengths; null: all 1. */
   readonly weights: ((lengths: readonly number[]) => Float32Array) | null;
   readonly denominator: (counts: UpdateCounts) => number;
 };
@@ -202,8 +201,8 @@ export const AGGREGATIONS = {
 export type Aggregation = keyof typeof AGGREGATIONS;
 
 /** Level of the probability ratio. */
-export type RatioRecord = Choice & {
-  /** Log-ratio of the level at each token [K], from those of the tokens and the lengths of the responses; null: that of the token. */
+type RatioRecord = Choice & {
+  /** Computes the log-ratio at each token [K] from token log-ratios and response lengths; null at token level. */
   readonly logRatio:
     | ((logRatio: Float32Array, lengths: readonly number[], options: RatioOptions) => Float32Array)
     | null;
@@ -232,27 +231,27 @@ export const RATIOS = {
 export type RatioLevel = keyof typeof RATIOS;
 
 /**
- * Entropy from which a token belongs to the `share` of tokens with the highest entropies: their (1 − share) quantile, interpolated
- * linearly as by torch.quantile. −Infinity for no entropies. Wang et al. 2025 ("Beyond the 80/20 rule", arXiv 2506.01939).
+ * Returns the minimum entropy of the `share` of tokens with the highest entropies: the (1 − share) quantile, interpolated linearly as by
+ * torch.quantile; −Infinity without entropies. Wang et al. 2025 ("Beyond the 80/20 rule", arXiv 2506.01939).
  */
 export function entropyThreshold(entropies: Float64Array, share: number): number {
   if (entropies.length === 0) return -Infinity;
   const sorted = entropies.toSorted();
-  const place = (1 - share) * (sorted.length - 1);
-  const below = Math.floor(place);
+  const position = (1 - share) * (sorted.length - 1);
+  const below = Math.floor(position);
   const [low, high] = [sorted[below]!, sorted[Math.min(below + 1, sorted.length - 1)]!];
-  return low + (place - below) * (high - low);
+  return low + (position - below) * (high - low);
 }
 
 /** Estimator of KL(π ‖ π_ref) from log-ratios log(π_ref/π). */
-export type KlRecord = Choice & {
-  /** Estimate from the log-ratio of one token. */
+type KlRecord = Choice & {
+  /** Computes the estimate from the log-ratio of one token. */
   readonly estimate: (logRatio: number) => number;
-  /** Estimates at the tokens [N], with gradient. */
+  /** Computes the estimates at tokens [N], with gradient. */
   readonly terms: (engine: Engine, logRatio: Tensor) => Tensor;
 };
 
-/** The expectation over π of k1 and of k3 (but for its limits) is the divergence, that of k2 nearly. */
+/** Estimators of the divergence: k1 and, up to its limits, k3 are unbiased over π; k2 is nearly so. */
 export const KL_ESTIMATORS = {
   k1: {
     label: 'k1',
@@ -286,7 +285,7 @@ export const KL_ESTIMATORS = {
 export type KlEstimator = keyof typeof KL_ESTIMATORS;
 
 /**
- * Σ_t of the estimate over the tokens of a response [T]. Times β it is subtracted from the reward, as by verl's `apply_kl_penalty` and TRL's
+ * Sums the estimate over the tokens of a response [T]. Times β it is subtracted from the reward, as in verl's `apply_kl_penalty` and TRL's
  * RLOO (k1).
  */
 export function klSum(
@@ -298,51 +297,51 @@ export function klSum(
   return logProbs.reduce((sum, value, t) => sum + estimate(referenceLogProbs[t]! - value), 0);
 }
 
-/** Estimates at the tokens [N], with gradient. */
+/** Computes the estimates at tokens [N], with gradient. */
 const klTerms = (engine: Engine, estimator: KlEstimator, logProb: Tensor, referenceLogProb: Tensor): Tensor =>
   KL_ESTIMATORS[estimator].terms(engine, engine.sub(referenceLogProb, logProb));
 
-export interface PolicyLossInput {
+interface PolicyLossInput {
   readonly logProb: Tensor; // [N], with gradient
   readonly entropy: Tensor; // [N], with gradient
   readonly oldLogProb: Tensor; // [N]
   readonly referenceLogProb: Tensor; // [N]
   readonly advantage: Tensor; // [N], the response's advantage at each of its tokens
-  /** Log-ratio of another level than the token's (`RATIOS`), without gradient; absent: that of the token. */
+  /** Log-ratio at another level than the token's (`RATIOS`), without gradient. Default: that of the token. */
   readonly logRatio?: Tensor | null; // [N]
-  /** Weight of each token in the sum (`AGGREGATIONS`); absent: 1. */
+  /** Weight of each token in the sum (`AGGREGATIONS`). Default: 1. */
   readonly weight?: Tensor | null; // [N]
-  /** 1 at tokens that have a policy gradient and an entropy bonus, 0 at others; absent: all have. */
+  /** 1 at tokens with policy gradient and entropy bonus, 0 at others. Default: 1. */
   readonly active?: Tensor | null; // [N]
 }
 
 export interface PolicyLossOptions {
   /** Name in `LOSSES`. */
   readonly loss: LossName;
-  /** The ratio is clipped to 1 − clipRatio … */
+  /** Lower clip range: the ratio is at least 1 − clipRatio. */
   readonly clipRatio: number;
-  /** … 1 + clipRatioHigh (DAPO's clip-higher); null: 1 + clipRatio. */
+  /** Upper clip range: the ratio is at most 1 + clipRatioHigh (DAPO's clip-higher). Null: clipRatio. */
   readonly clipRatioHigh: number | null;
-  /** Dual clip: with a negative advantage A, a token counts with no less than this × A; null: no such bound. */
+  /** Dual clip: lower bound of a token's objective at a negative advantage A, as a multiple of A; null: none. */
   readonly clipRatioDual: number | null;
-  /** Weight β of the divergence from the reference; 0: none. */
+  /** Weight β of the divergence from the reference policy; 0: none. */
   readonly kl: number;
   readonly klEstimator: KlEstimator;
   /** Weight η of the entropy bonus. */
   readonly entropy: number;
 }
 
-/** Sums over tokens; `kl`, `entropy` and `clipped` are plain numbers for the log, not weighted. */
+/** Sums over tokens; `kl`, `entropy` and `clipped` are unweighted numbers for the log. */
 export interface PolicyLoss {
   readonly loss: Tensor; // []
-  /** k3, whichever estimate the loss has. */
+  /** k3, for every `klEstimator`. */
   readonly kl: number;
   readonly entropy: number;
-  /** Tokens whose ratio was held back: by `ppo` they have no policy gradient. */
+  /** Number of clipped tokens; with `ppo` they have no policy gradient. */
   readonly clipped: number;
 }
 
-/** Tensors of one chunk of tokens, from the clipped surrogate. */
+/** Clipped surrogate of one chunk of tokens. */
 interface Surrogate {
   readonly logProb: Tensor; // [N], with gradient
   readonly advantage: Tensor; // [N]
@@ -353,10 +352,10 @@ interface Surrogate {
 }
 
 /** Policy loss: the objective that is maximised. */
-export type LossRecord = Choice & {
+type LossRecord = Choice & {
   /** True where `rl.clipRatioDual` applies. */
   readonly dualClip: boolean;
-  /** `gain` is differentiated; where `bounded` differs from ratio × advantage, the token counts as clipped. Both [N]. */
+  /** Computes `gain` [N], which is differentiated, and `bounded` [N]: a token is clipped where it differs from ratio × advantage. */
   readonly objective: (
     engine: Engine,
     surrogate: Surrogate,
@@ -367,7 +366,7 @@ export type LossRecord = Choice & {
 export const LOSSES = {
   ppo: {
     label: 'PPO',
-    summary: 'the lesser of ratio times advantage and clipped ratio times advantage',
+    summary: 'minimum of ratio times advantage and clipped ratio times advantage',
     paper: 'Schulman et al. 2017, arXiv 1707.06347; dual clip: Ye et al. 2020, arXiv 1912.09729',
     dualClip: true,
     objective: (engine, { advantage, plain, clipped }, { clipRatioDual }) => {
@@ -387,20 +386,20 @@ export const LOSSES = {
     }),
   },
 } as const satisfies Readonly<Record<string, LossRecord>>;
-export type LossName = keyof typeof LOSSES;
+type LossName = keyof typeof LOSSES;
 
 /**
- * Σ_t w_t·(−m_t·J_t + β·KL_t − η·m_t·H_t), with weights w and mask m, and
+ * Computes the policy loss Σ_t w_t·(−m_t·J_t + β·KL_t − η·m_t·H_t) with weights w, mask m and surrogate J:
  *
  *  `ppo`    J = min(ρ·A, clip(ρ, 1 − c, 1 + c_high)·A) (Schulman et al. 2017; clip-higher: DAPO, Yu et al. 2025, eq. 8); with a dual
  *           clip max(J, c_dual·A) where A < 0 (Ye et al. 2020, arXiv 1912.09729)
  *  `cispo`  J = sg(clip(ρ, 1 − c, 1 + c_high))·A·log π (MiniMax-M1, arXiv 2506.13585; as in verl; the paper has no lower bound)
  *
- * ρ = π/π_old at token level. At another level log ρ_t = sg(level_t) + log π_t − sg(log π_t): its value is that of the level, its
- * gradient reaches log π of the token alone (GSPO-token; for equal advantages of a response its sum is the gradient of GSPO).
- * With the mask that is the loss of Wang et al. 2025, and TRL's, which also masks the entropy bonus.
- * Edge cases: on policy ρ = 1 and the gradient of J is A at every level and by either loss. A token at the limit of k3 has no gradient of
- * it: the reference no longer pulls it back, and cannot drown the rest. What is not finite is not hidden.
+ * ρ = π/π_old at token level. At another level log ρ_t = sg(level_t) + log π_t − sg(log π_t): the value of the level, with a gradient
+ * through the token's log π alone (GSPO-token; for equal advantages within a response its sum is the gradient of GSPO).
+ * The mask gives the loss of Wang et al. 2025, and TRL's, which also masks the entropy bonus.
+ * Edge cases: on policy ρ = 1 and the gradient of J is A, at every level and for both losses. A token at the limit of k3 has no KL
+ * gradient, so a few such tokens cannot dominate the update. Non-finite values propagate to the caller.
  */
 export function policyLoss(engine: Engine, input: PolicyLossInput, options: PolicyLossOptions): PolicyLoss {
   const { logProb, advantage, logRatio = null, weight = null, active = null } = input;
@@ -452,7 +451,7 @@ export function policyLoss(engine: Engine, input: PolicyLossInput, options: Poli
   });
 }
 
-/** max(J, c·A) where A < 0; J ≥ 0 elsewhere, so that max(J, 0) leaves it as it is: [N]. */
+/** Computes max(J, c·A) where A < 0; elsewhere J ≥ 0, and max(J, 0) leaves it unchanged: [N]. */
 function dualClipped(engine: Engine, gain: Tensor, advantage: Tensor, dual: number): Tensor {
   const bound = engine.mul(engine.clamp(advantage, LOWEST, 0), dual); // [N]
   return engine.mul(engine.minimum(engine.mul(gain, -1), engine.mul(bound, -1)), -1); // [N]

@@ -26,7 +26,7 @@ export interface SftMetrics {
   readonly gradNorm: number;
   /** Response tokens of this batch. */
   readonly tokens: number;
-  /** Share of the places in this step's forward passes that no token fills. */
+  /** Share of padding in this step's forward passes. */
   readonly padding: number;
   /** Updates left out because loss or gradient was not finite, so far. */
   readonly skipped: number;
@@ -45,13 +45,13 @@ export interface GroundingMetrics {
   /** Mean effective number of trace tokens that a response token's mass goes to (`TransportResult.partners`); null without transport. */
   readonly partners: number | null;
   /**
-   * Of the gold response, the expert trace with the gold answer behind the prompt, in steps that measure it; null in others. Where the
-   * anchor is itself encoded behind the prompt it is nearly the same text, and first by construction. Its mean similarity to the anchor;
+   * Mean similarity of the gold response (the expert trace with the gold answer, behind the prompt) to the anchor; null, like the next two,
+   * in steps that do not measure it. An anchor behind the prompt is nearly the same text, and the gold response first by construction.
    */
   readonly goldSimilarity: number | null;
-  /** share of groups in which no response is nearer (chance: 1 / (G + 1)); */
+  /** Share of groups in which no response is nearer than the gold one; chance: 1 / (G + 1). */
   readonly goldFirst: number | null;
-  /** mean share of responses that are farther, equal ones by half (chance: 1/2). */
+  /** Mean share of responses farther than the gold one, ties by half; chance: 1/2. */
   readonly goldNearer: number | null;
 }
 
@@ -95,23 +95,23 @@ export interface RlMetrics {
   readonly kl: number | null;
   /** Mean entropy per token of the same distribution. */
   readonly entropy: number;
-  /** Share of tokens whose ratio was held back by clipping. */
+  /** Share of tokens with a clipped ratio. */
   readonly clipped: number;
   /** Mean |log π of the trainer − log π of the sampler| per token in the first pass, neither within a nucleus: 0 up to rounding. */
   readonly samplerGap: number;
   /** Mean response length in tokens, and the share that was cut off. */
   readonly tokens: number;
   readonly unfinished: number;
-  /** Share of the places in the updates' forward passes that no token fills. */
+  /** Share of padding in the updates' forward passes. */
   readonly padding: number;
   /** Global gradient norm before clipping, of the last update; null when nothing was updated. */
   readonly gradNorm: number | null;
   readonly learningRate: number;
-  /** Updates of this step left out because loss or gradient was not finite. */
+  /** Skipped updates of this step: loss or gradient was not finite. */
   readonly skipped: number;
   /**
-   * Mean shares of the series that answers mark, and gold answers of the same examples: of the points, or of the channels where those
-   * are what is marked. Over the answers that can be read; null where there is none.
+   * Mean share of the series that parsed answers mark, and that gold answers of the same examples mark: points, or channels where answers
+   * name channels. Null without any parsed answer.
    */
   readonly marked: MarkedShare | null;
   /** Guards that tripped in this step, by name. */
@@ -120,7 +120,7 @@ export interface RlMetrics {
   readonly ms: Readonly<Record<Phase, number>>;
 }
 
-/** A sampled response with its judgement, for the run's table of completions. */
+/** Sampled response with its scores, for the run's table of completions. */
 export interface Completion {
   readonly step: number;
   /** Number of the training example. */
@@ -135,11 +135,11 @@ export interface Completion {
   readonly advantage: number;
   readonly main: number;
   readonly orthogonal: number;
-  /** What rewards of the user say of it; absent where they say nothing. */
+  /** Notes of the user's rewards, if any. */
   readonly notes?: string;
 }
 
-/** The responses of a group to training example number `index`, with the transport similarity of each where there is one. */
+/** Returns the completions of a group for training example `index`, with their transport similarity if measured. */
 export function completionsOf(
   step: number,
   index: number,
@@ -162,7 +162,7 @@ export function completionsOf(
   }));
 }
 
-/** The rewards of the responses that have one. */
+/** Returns the rewards of the responses that have one. */
 export const rewardsOf = (scores: readonly (Score | null)[]): number[] =>
   scores.flatMap((score) => (score === null ? [] : [score.total]));
 
@@ -223,7 +223,7 @@ function standardDeviation(sum: number, squares: number, n: number): number {
   return n < 2 ? 0 : Math.sqrt(Math.max(0, squares - (sum * sum) / n) / (n - 1));
 }
 
-/** Similarities this near are the same: what rounding does to that of the same tokens, sampled and encoded. */
+/** Tolerance of equal similarities: rounding between sampled and encoded states of the same tokens. */
 const SAME = 1e-6;
 
 const mean = (values: ArrayLike<number>): number =>
@@ -246,9 +246,9 @@ function groundingOf(sum: Sums): GroundingMetrics | null {
   };
 }
 
-/** The names that any rank has, sorted: the same on every rank. Collective. */
-function namesOf(workers: WorkerGroup, own: readonly string[]): string[] {
-  const text = own.map((name) => `${name}\n`).join('');
+/** Returns the union of the ranks' names, sorted, on every rank. Collective. */
+function namesOf(workers: WorkerGroup, names: readonly string[]): string[] {
+  const text = names.map((name) => `${name}\n`).join('');
   const codes = workers.gather(Array.from(text, (letter) => letter.charCodeAt(0)));
   const all = Array.from(codes, (code) => String.fromCharCode(code))
     .join('')
@@ -260,7 +260,7 @@ export class StepMeter {
   readonly #step: number;
   readonly #learningRate: number;
   readonly #sums: Sums;
-  /** Sum and number of responses of each reward part that there may be; an example need not have all. */
+  /** Sum and number of responses of each reward part; an example need not have all. */
   readonly #parts: Map<string, [sum: number, count: number]>;
   readonly #ms: Record<Phase, number> = { data: 0, rollout: 0, transport: 0, reference: 0, update: 0 };
   #transportError: number | null = null;
@@ -268,13 +268,13 @@ export class StepMeter {
   #gradNorm: number | null = null;
   #skipped = 0;
   #firstPass = true;
-  /** Of the updates' forward passes. */
+  /** Padding of the updates' forward passes. */
   readonly padding = new PaddingMeter();
 
-  /** Whether rewards may have other parts, too. */
+  /** True where rewards may have parts beside the named ones. */
   readonly #open: boolean;
 
-  /** `parts`: names of the parts that rewards may have, the same on every rank; of all of them unless it is `open`. */
+  /** `parts`: names of the reward parts, the same on every rank; with `open` rewards may have others. */
   constructor(step: number, learningRate: number, parts: readonly string[] = [], open = false) {
     this.#open = open;
     this.#step = step;
@@ -315,7 +315,7 @@ export class StepMeter {
         for (const [name, value] of Object.entries(parts)) {
           let part = this.#parts.get(name);
           if (part === undefined) {
-            if (!this.#open) throw new TimeseerError(`reward part '${name}' is none of its task`);
+            if (!this.#open) throw new TimeseerError(`reward part '${name}' is not a part of its task`);
             part = [0, 0];
             this.#parts.set(name, part);
           }
@@ -326,7 +326,7 @@ export class StepMeter {
     }
   }
 
-  /** How much of the series the responses mark. */
+  /** Adds the share of the series that the responses mark. */
   marks(groups: readonly RolloutGroup[], marked: Task['marked']): void {
     for (const { example, responses } of groups) {
       for (const { text } of responses) {
@@ -339,32 +339,32 @@ export class StepMeter {
     }
   }
 
-  /** Similarities of all responses, group after group. */
+  /** Adds the similarities of all responses, group after group. */
   similarity(groups: readonly RolloutGroup[], { similarity, gold, transport }: SimilarityResult): void {
     const sums = this.#sums;
     let start = 0;
     groups.forEach(({ scores }, p) => {
-      const own = similarity.subarray(start, start + scores.length);
+      const values = similarity.subarray(start, start + scores.length);
       start += scores.length;
-      const near = mean(own);
+      const center = mean(values);
       const rewards = rewardsOf(scores);
       const reward = mean(rewards);
       const alike = rewards.every((each) => each === rewards[0]);
-      own.forEach((value, g) => {
+      values.forEach((value, g) => {
         sums.compared++;
         sums.similarity += value;
         const score = scores[g];
         if (alike || score == null) return;
-        sums.covariance += (value - near) * (score.total - reward);
-        sums.similarityVariance += (value - near) ** 2;
+        sums.covariance += (value - center) * (score.total - reward);
+        sums.similarityVariance += (value - center) ** 2;
         sums.rewardVariance += (score.total - reward) ** 2;
       });
       if (gold === null) return;
       const [ahead, behind] = [gold[p]! - SAME, gold[p]! + SAME];
       sums.goldGroups++;
       sums.goldSimilarity += gold[p]!;
-      if (own.every((value) => value <= behind)) sums.goldFirst++;
-      sums.goldNearer += mean(own.map((value) => (value < ahead ? 1 : value > behind ? 0 : 0.5)));
+      if (values.every((value) => value <= behind)) sums.goldFirst++;
+      sums.goldNearer += mean(values.map((value) => (value < ahead ? 1 : value > behind ? 0 : 0.5)));
     });
     if (transport === null) return;
     const { rowError, tokens, partners } = transport;
@@ -403,24 +403,24 @@ export class StepMeter {
     this.#sums.lossTokens += tokens;
   }
 
-  /** Sum of k3 over tokens. */
+  /** Adds a sum of k3 over tokens. */
   divergence(kl: number, tokens: number): void {
     this.#sums.kl += kl;
     this.#sums.klTokens += tokens;
   }
 
-  /** Groups that are replaced by ones of further prompts. */
+  /** Adds groups that are replaced by those of further prompts. */
   resampled(groups: number): void {
     this.#sums.resampled += groups;
   }
 
-  /** Divergence of a chunk of tokens from the teacher, their sum; before `loss` counts them. */
+  /** Adds the summed divergence of a chunk of tokens from the teacher; `loss` counts the tokens. */
   distillation(value: number): void {
     this.#sums.divergence += value;
     this.#sums.distilled++;
   }
 
-  /** `denominator`: this rank's part of what the sum of the update's loss is divided by. */
+  /** Adds an update. @param denominator this rank's share of the divisor of the update's loss */
   update(report: StepReport, denominator: number): void {
     this.#sums.denominator += denominator;
     this.#firstPass = false;
@@ -505,7 +505,7 @@ function isLogLine(value: unknown): value is LogLine {
   return typeof value === 'object' && value !== null && 'step' in value && Number.isInteger(value.step);
 }
 
-/** Whole lines of a log, and whether a killed process left its last line half-written. */
+/** Parses the whole lines of a log; `torn` is true where a killed process left its last line half-written. */
 function parseLog(file: string): { readonly lines: LogLine[]; readonly torn: boolean } {
   if (!existsSync(file)) return { lines: [], torn: false };
   const lines = readUtf8(file).split('\n');
@@ -548,7 +548,7 @@ export function checkSteps(file: string, lines: readonly LogLine[], last: number
 
 export class RunLog {
   readonly file: string;
-  /** The lines that were there when it was opened. */
+  /** Lines kept when the log was opened. */
   readonly kept: readonly LogLine[];
 
   /** Opens a log that keeps lines up to step `keep` (those of a checkpoint that a run resumes from). */

@@ -1,6 +1,5 @@
 /**
- * How near the responses of a step are to the expert traces: the time-series part of TimerPO, from hidden states after the final norm. What
- * is compared with what is chosen by name:
+ * Similarity of responses to expert traces, the grounding part of TimerPO, from hidden states after the final norm. Options of `rl.timerpo`:
  *
  *   similarity  ot: exp(−W/τ) of the optimal transport between the tokens of both (AnomSeer); clip: cosine of their mean states, clamped
  *               to [0, 1] (AnomSeer's CLIP-style variant)
@@ -26,8 +25,8 @@ export interface SimilarityOptions extends TransportOptions {
   readonly trace: 'expert' | 'generic';
 }
 
-/** Tokens of a text, and which of them are compared: `from` up to `to`, at least one. */
-export interface Passage {
+/** Tokens of a text; those from `from` up to `to`, at least one, are compared. */
+interface Passage {
   readonly ids: Int32Array;
   readonly from: number;
   readonly to: number;
@@ -37,8 +36,8 @@ export interface Passage {
 type Range = readonly [start: number, end: number];
 
 /**
- * The tokens that hold characters of a range, wholly or in part: byte-level tokens may join the end of a tag with what follows. Null where
- * there is none.
+ * Finds the tokens that hold characters of a range, wholly or in part, because a byte-level token may join the end of a tag with the text
+ * behind it. Null without any.
  */
 export function tokensOf(tokenizer: Tokenizer, ids: Int32Array, [start, end]: Range): Range | null {
   const streamer = new TextStreamer(tokenizer);
@@ -56,7 +55,7 @@ export function tokensOf(tokenizer: Tokenizer, ids: Int32Array, [start, end]: Ra
   return from < 0 ? null : [from, to];
 }
 
-/** What is compared of a text that is given with its tokens, of which `most` take part at most. */
+/** Selects the compared tokens of a text, among its first `most` tokens. */
 function passageOf(
   tokenizer: Tokenizer,
   reasoning: Task['reasoning'],
@@ -70,17 +69,17 @@ function passageOf(
   return { ids: kept, from, to: Math.min(to, kept.length) };
 }
 
-/** What the responses to one prompt are compared with. */
-export interface Anchor {
+/** Trace that the responses to one prompt are compared with. */
+interface Anchor {
   readonly passage: Passage;
-  /** The expert trace with the gold answer as a response, where its own similarity is wanted. */
+  /** Expert trace with the gold answer as a response, in steps that measure its similarity; null in others. */
   readonly gold: Passage | null;
 }
 
-/** Most tokens of a trace that take part (AnomSeer). */
+/** Maximum compared tokens of a trace (AnomSeer). */
 export const TRACE_TOKENS = 512;
 
-/** The anchor of each group; `gold`: with the gold response. */
+/** Returns the anchor of each group: [P]. @param gold true adds the gold response */
 export function anchorsOf(
   policy: Pick<Policy, 'tokenizer' | 'encodeResponse'>,
   task: Pick<Task, 'trace' | 'genericTrace' | 'reasoning'>,
@@ -92,10 +91,10 @@ export function anchorsOf(
   return groups.map(({ example }) => {
     const expert = gold || options.trace === 'expert' ? task.trace(example) : '';
     const text = options.trace === 'expert' ? expert : task.genericTrace;
-    const own = { ids: tokenizer.encode(text), text };
-    const response = { ids: gold ? policy.encodeResponse(expert) : own.ids, text: expert };
+    const trace = { ids: tokenizer.encode(text), text };
+    const response = { ids: gold ? policy.encodeResponse(expert) : trace.ids, text: expert };
     return {
-      passage: passageOf(tokenizer, task.reasoning, own, options, TRACE_TOKENS),
+      passage: passageOf(tokenizer, task.reasoning, trace, options, TRACE_TOKENS),
       gold: gold ? passageOf(tokenizer, task.reasoning, response, options) : null,
     };
   });
@@ -130,13 +129,17 @@ export function pooledCosine(
 /** Added to the norm of a mean state before dividing. */
 const NORM_EPSILON = 1e-12;
 
-/** States of a padded batch [B, T, D] at the places that take part. Run inside a scope. */
-function at(engine: Engine, states: HiddenStates['states'], passages: readonly Passage[]): HiddenStates {
+/** Gathers the compared states of a padded batch [B, T, D]: [B, longest, D]. Run inside a scope. */
+function gathered(
+  engine: Engine,
+  states: HiddenStates['states'],
+  passages: readonly Passage[],
+): HiddenStates {
   const [rows, length, width] = states.shape as [number, number, number];
   const lengths = Int32Array.from(passages, ({ from, to }) => to - from);
   const longest = lengths.reduce((a, b) => Math.max(a, b), 0);
   if (longest === length && passages.every(({ from }) => from === 0)) return { states, lengths };
-  // Padding is the first place of its row: no mass is there.
+  // Padding repeats a state of its row; it has no mass.
   const index = Int32Array.from({ length: rows * longest }, (_, i) => {
     const b = Math.floor(i / longest);
     const t = i % longest;
@@ -147,10 +150,10 @@ function at(engine: Engine, states: HiddenStates['states'], passages: readonly P
   return { states: engine.reshape(taken, [rows, longest, width]), lengths };
 }
 
-/** Nothing in front: a text alone stands from position 0. */
+/** Empty prompt: a text alone begins at position 0. */
 const NOTHING = { ids: new Int32Array(0), positions: new Int32Array(0), images: [], next: 0 };
 
-/** Hidden states of texts, each alone or behind a prompt: [P, S, D]. Run inside a scope, without gradient. */
+/** Computes the hidden states of texts, alone or behind prompts: [P, S, D]. Run inside a scope, without gradient. */
 function textStates(
   policy: Policy,
   passages: readonly Passage[],
@@ -164,10 +167,10 @@ function textStates(
   );
   const prefix = prompts === null ? undefined : forward(policy, promptBatch(prompts, pad)).cache;
   const { hidden } = forward(policy, { ...texts, prefix, useCache: false }); // [P·S, D]
-  return at(engine, engine.reshape(hidden, [texts.batch, texts.length, dims.width]), passages);
+  return gathered(engine, engine.reshape(hidden, [texts.batch, texts.length, dims.width]), passages);
 }
 
-/** Hidden states that the rollouts kept: [B, T, D]. */
+/** Collects the hidden states that the rollouts kept: [B, T, D]. */
 function rolloutStates({ engine, dims }: Policy, comparisons: readonly Comparison[]): HiddenStates {
   const rows = comparisons.flatMap(({ group, passages }) =>
     group.responses.map(({ hidden }, g) => ({ hidden, ...passages[g]! })),
@@ -181,56 +184,56 @@ function rolloutStates({ engine, dims }: Policy, comparisons: readonly Compariso
   return { states: engine.tensor(data, [rows.length, longest, dims.width]), lengths };
 }
 
-/** Entries of the cost matrices that are held at once, in float64. */
+/** Maximum entries of cost matrices held at once, in float64. */
 export const COST_ENTRIES = 1 << 23;
 
-/** A group and what its responses are compared with. */
+/** Group with its anchor. */
 interface Comparison {
-  /** Of the step. */
+  /** Index of the group in the step. */
   readonly index: number;
   readonly group: SampledGroup;
   readonly anchor: Anchor;
-  /** What takes part of each response: [G]. */
+  /** Compared tokens of each response: [G]. */
   readonly passages: readonly Passage[];
 }
 
-/** Consecutive groups whose cost matrices are held together; groups are independent. */
+/** Divides groups into consecutive spans whose cost matrices are held together; groups are independent. */
 function spans(comparisons: readonly Comparison[]): Comparison[][] {
   const out: Comparison[][] = [];
   let used = Number.POSITIVE_INFINITY;
-  for (const one of comparisons) {
-    const { from, to } = one.anchor.passage;
-    const longest = one.passages.reduce((most, passage) => Math.max(most, passage.to - passage.from), 0);
-    const entries = one.passages.length * longest * (to - from);
+  for (const comparison of comparisons) {
+    const { anchor, passages } = comparison;
+    const longest = passages.reduce((most, { from, to }) => Math.max(most, to - from), 0);
+    const entries = passages.length * longest * (anchor.passage.to - anchor.passage.from);
     if (used + entries > COST_ENTRIES) {
-      out.push([one]);
+      out.push([comparison]);
       used = entries;
     } else {
-      out.at(-1)!.push(one);
+      out.at(-1)!.push(comparison);
       used += entries;
     }
   }
   return out;
 }
 
-/** Tokens of a prompt and of the longest text that is encoded behind it: what goes through the policy at once is divided by them. */
+/** Returns the lengths of a prompt and of the longest text behind it, by which micro-batches are divided. */
 export function behindPrompt(prompt: EncodedPrompt, texts: readonly Int32Array[]): readonly number[] {
   return [prompt.ids.length, texts.reduce((most, ids) => Math.max(most, ids.length), 0)];
 }
 
-/** Of all responses of a step, group after group. */
+/** Similarity of all responses of a step, group after group. */
 export interface SimilarityResult {
   /** [P·G], in [0, 1]. */
   readonly similarity: Float64Array;
-  /** Similarity of each group's gold response: [P]; null where it was not asked for. */
+  /** Similarity of each group's gold response: [P]; null in steps that do not measure it. */
   readonly gold: Float64Array | null;
-  /** What the transport says of itself, [P·G] each; null without one. */
+  /** Diagnostics of the transport, [P·G] each; null without one. */
   readonly transport: Pick<ReturnType<typeof transport>, 'rowError' | 'tokens' | 'partners'> | null;
 }
 
 /**
- * Similarity of all responses of a step, at least one group, to the anchors of their groups. `tokens`: most that go through the policy at
- * once where texts are encoded behind prompts; `MICRO_BATCH_TOKENS` when absent.
+ * Computes the similarity of all responses of a step, at least one group, to the anchors of their groups.
+ * @param tokens maximum per micro-batch where texts are encoded behind prompts. Default: `MICRO_BATCH_TOKENS`
  */
 export function similarityTo(
   policy: Policy,
@@ -287,9 +290,10 @@ export function similarityTo(
           });
         if (result.transport === null) put(result.similarity, pooledCosine(engine, responses, to));
         else {
-          const own = transport(engine, responses, to, options);
-          put(result.similarity, own.similarity);
-          for (const key of ['rowError', 'tokens', 'partners'] as const) put(result.transport[key], own[key]);
+          const moved = transport(engine, responses, to, options);
+          put(result.similarity, moved.similarity);
+          for (const key of ['rowError', 'tokens', 'partners'] as const)
+            put(result.transport[key], moved[key]);
         }
         if (result.gold === null) return;
         const golds = textStates(
@@ -297,12 +301,12 @@ export function similarityTo(
           together.map(({ anchor }) => anchor.gold!),
           prompts,
         );
-        const near =
+        const goldSimilarity = // [P]
           options.similarity === 'ot'
             ? transport(engine, golds, to, options).similarity
             : pooledCosine(engine, golds, to);
         together.forEach(({ index }, i) => {
-          result.gold![index] = near[i]!;
+          result.gold![index] = goldSimilarity[i]!;
         });
       }),
     );

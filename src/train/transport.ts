@@ -1,7 +1,4 @@
-/**
- * Optimal transport between the hidden states of a response and those of the expert trace (AnomSeer, TimerPO):
- * how far a response's reasoning is from the expert's, whatever its reward.
- */
+/** Optimal transport between the hidden states of a response and those of the expert trace (AnomSeer, TimerPO). */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { ConfigError } from '../ground/errors.ts';
 
@@ -12,7 +9,7 @@ export interface TransportOptions {
   readonly iterations: number;
   /** Similarity is exp(−W / τ). */
   readonly tau: number;
-  /** Mass of a token: softmax of the norms of the states (AnomSeer), or the same for all. */
+  /** Mass of a token: softmax of the norms of the states (AnomSeer), or uniform. */
   readonly marginals: 'norm' | 'uniform';
 }
 
@@ -40,7 +37,7 @@ export interface TransportResult {
   readonly tokens: Float64Array;
   /**
    * Effective number of trace tokens that a response token's mass goes to, exp(H(plan) − H(row sums)), per response: [B], in [1, S]. Where
-   * it is that of the column marginal the plan is the product of its marginals, which matches nothing: ε is too large for these costs.
+   * it equals that of the column marginal, the plan is the product of its marginals and matches nothing: ε is too large for these costs.
    */
   readonly partners: Float64Array;
 }
@@ -75,7 +72,7 @@ export function marginals(norms: Float64Array, lengths: Int32Array, width: numbe
   return out;
 }
 
-/** The same mass at every valid position; 0 at padding: [B, T] float64. */
+/** Returns equal mass for every valid position, 0 at padding: [B, T] float64. */
 function uniformMarginals(lengths: Int32Array, width: number): Float64Array {
   const out = new Float64Array(lengths.length * width);
   lengths.forEach((length, b) => {
@@ -84,7 +81,7 @@ function uniformMarginals(lengths: Int32Array, width: number): Float64Array {
   return out;
 }
 
-/** States divided by their norms, in float64, and the mass of each token on the host. */
+/** Divides states by their norms, in float64 [B, T, D], and computes the mass of each token [B·T] on the host. */
 function normalised(
   engine: Engine,
   { states, lengths }: HiddenStates,
@@ -93,7 +90,7 @@ function normalised(
   const [rows, width] = states.shape as [number, number, number];
   const wide = engine.cast(states, 'float64'); // [B, T, D]
   const norms = engine.norm(wide); // [B, T]
-  const unit = engine.div(wide, engine.add(engine.reshape(norms, [rows, width, 1]), NORM_EPSILON));
+  const unit = engine.div(wide, engine.add(engine.reshape(norms, [rows, width, 1]), NORM_EPSILON)); // [B, T, D]
   const marginal =
     kind === 'norm' ? marginals(engine.doubles(norms), lengths, width) : uniformMarginals(lengths, width);
   return { unit, marginal };
@@ -106,7 +103,7 @@ function entropyOf(masses: Float64Array, start: number, end: number): number {
   return sum;
 }
 
-/** Σ mass · potential over part of two arrays; where there is no mass the potential does not count. */
+/** Σ mass · potential over part of two arrays; potentials without mass are ignored. */
 function potentialOf(masses: Float64Array, potentials: Float64Array, start: number, end: number): number {
   let sum = 0;
   for (let i = start; i < end; i++) if (masses[i]! > 0) sum += masses[i]! * potentials[i]!;
@@ -114,10 +111,9 @@ function potentialOf(masses: Float64Array, potentials: Float64Array, start: numb
 }
 
 /**
- * Transport of B = P·G responses to the traces of their P prompts; G consecutive responses share a trace.
- * Sinkhorn in float64, `iterations` fixed rounds that scale rows first (AnomSeer), batched over all
- * responses. While 2/ε ≤ 500 (C ≤ 2) the scaling form is used (`Engine.sinkhorn`): its iterates are those of the log domain,
- * at a fraction of the time; beyond, the log domain.
+ * Transports B = P·G responses to the traces of their P prompts; G consecutive responses share a trace. Sinkhorn in float64, a fixed number
+ * of `iterations` that scale rows first (AnomSeer), batched over all responses. For 2/ε ≤ 500 (C ≤ 2) it uses the scaling form
+ * (`Engine.sinkhorn`), which has the same iterates as the log domain at a fraction of the time; otherwise the log domain.
  * @throws ConfigError for ε ≤ 0, no iteration, τ ≤ 0, or an empty response or trace.
  */
 export function transport(
@@ -149,7 +145,7 @@ export function transport(
       const to = normalised(engine, traces, options.marginals);
       const grouped = engine.reshape(from.unit, [prompts, group * length, width]); // [P, G·T, D]
       const cosine = engine.matmul(grouped, engine.permute(to.unit, [0, 2, 1])); // [P, G·T, S]
-      const distanceMatrix = engine.clamp(engine.add(engine.mul(cosine, -1), 1), 0, 2);
+      const distanceMatrix = engine.clamp(engine.add(engine.mul(cosine, -1), 1), 0, 2); // [P, G·T, S]
       const cost = engine.reshape(distanceMatrix, [rows, length, traceLength]); // [B, T, S]
 
       const spread = new Float64Array(rows * traceLength); // [B·S]
@@ -183,7 +179,7 @@ export function transport(
   );
 }
 
-/** What is read of a transport plan, and the logarithms of its scalings, which say nothing at padding. */
+/** Summary of a transport plan, with the logarithms of its scalings (undefined at padding). */
 interface Scaled {
   readonly distance: Float64Array; // [B]
   readonly rowSums: Float64Array; // [B·T]
@@ -212,7 +208,7 @@ function byScaling(
   };
 }
 
-/** The same iterates as potentials f = log u, g = log v; padding is −Infinity. */
+/** Computes the same iterates in the log domain, f = log u and g = log v; padding is −Infinity. */
 function inLogDomain(
   engine: Engine,
   cost: Tensor, // [B, T, S]
@@ -222,7 +218,7 @@ function inLogDomain(
   iterations: number,
 ): Scaled {
   const [rows, length, traceLength] = cost.shape as [number, number, number];
-  const logKernel = engine.mul(cost, -1 / epsilon);
+  const logKernel = engine.mul(cost, -1 / epsilon); // [B, T, S]
   const logR = engine.tensor(rowMass.map(Math.log), [rows, length, 1]);
   const logC = engine.tensor(columnMass.map(Math.log), [rows, 1, traceLength]);
   let f = logR;

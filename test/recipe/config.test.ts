@@ -181,7 +181,7 @@ describe('loadRecipe', () => {
     ],
     [
       'rl:\n  advantage: none\n',
-      'r.yaml:2: rl.advantage: got "none", expected an estimator: without one, and without rl.distillation.weight, nothing is learnt',
+      'r.yaml:2: rl.advantage: got "none", expected an estimator, or rl.distillation.weight above 0: otherwise the loss has no gradient',
     ],
     [
       'rl:\n  distillation:\n    divergence: jsd\n    estimator: sampled\n',
