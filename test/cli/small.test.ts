@@ -127,10 +127,11 @@ function fitIndependently(
 test('calibrate writes the logistic regression of what is right among the intervals that a policy marks', async () => {
   const copy = join(root, 'copy');
   cpSync(small, copy, { recursive: true });
-  rmSync(join(copy, CONFIDENCE_FILE));
+  const shipped = readConfidence(copy)!;
   const { code, out } = await inside('calibrate', '--policy', copy, '--count', '2', '--seed', '5', '--json');
   expect(code).toBe(0);
   const model = readConfidence(copy)!;
+  expect(model.weights).not.toEqual(shipped.weights);
   const { reliability } = JSON.parse(out) as { reliability: { intervals: number; right: number }[] };
 
   const examples: { support: Support; right: boolean }[] = [];
