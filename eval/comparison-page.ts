@@ -2,8 +2,16 @@
 import type { ExampleSource } from '../datasets/source.ts';
 import { change, fixed, grouped, pText } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
-import { type Html, html, page } from '../src/html/html.ts';
-import { bullets, estimateCell, FOOTER, plotFigure, scrolling } from '../src/html/parts.ts';
+import {
+  bullets,
+  estimateCell,
+  FOOTER,
+  type Html,
+  html,
+  page,
+  plotFigure,
+  scrolling,
+} from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { taskKind } from '../src/tasks/kinds.ts';

@@ -12,11 +12,12 @@ import type { Estimate, EvalRecord, Gold, Json } from '../src/ground/types.ts';
 import {
   intervalOf,
   type MeanInterval,
+  mcnemar,
   pairedDifference,
+  pairedPermutation,
   resampledDifference,
   SeedBootstrap,
 } from '../src/measures/bootstrap.ts';
-import { mcnemar, pairedPermutation } from '../src/measures/significance.ts';
 import { recipeLeaves } from '../src/recipe/config.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import { type AnsweredSeries, answeredSeries, kindOf, metricOf, overallOf, pairedGains } from './metrics.ts';

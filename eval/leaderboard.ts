@@ -10,8 +10,16 @@ import {
   upperFirst,
 } from '../src/ground/numbers.ts';
 import type { Estimate, Gold } from '../src/ground/types.ts';
-import { type Html, html, page } from '../src/html/html.ts';
-import { bullets, estimateCell, FOOTER, scrolling, whisker } from '../src/html/parts.ts';
+import {
+  bullets,
+  estimateCell,
+  FOOTER,
+  type Html,
+  html,
+  page,
+  scrolling,
+  whisker,
+} from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';

@@ -19,8 +19,7 @@ import {
   type ParsedAnswer,
 } from '../src/ground/types.ts';
 import { checkProbabilities, mostProbable, type Stated } from '../src/measures/calibration.ts';
-import { averagePrecision, rocArea } from '../src/measures/curves.ts';
-import { VUS_WINDOW, volumeUnderSurface } from '../src/measures/vus.ts';
+import { averagePrecision, rocArea, VUS_WINDOW, volumeUnderSurface } from '../src/measures/curves.ts';
 import { clipAndMerge } from '../src/series/intervals.ts';
 import { checkIntervals, intervalsOf } from '../src/tasks/anomaly.ts';
 import { goldParts, labelOf, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';

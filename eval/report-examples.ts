@@ -12,8 +12,7 @@ import type {
   Picture,
   ReasoningCheck,
 } from '../src/ground/types.ts';
-import { type Html, html } from '../src/html/html.ts';
-import { plotFigure, problemNote, seenFigure, verbatim } from '../src/html/parts.ts';
+import { type Html, html, plotFigure, problemNote, seenFigure, verbatim } from '../src/html/html.ts';
 import { figure, isBare } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';

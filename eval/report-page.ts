@@ -13,8 +13,7 @@ import {
   signed,
 } from '../src/ground/numbers.ts';
 import type { Estimate, Gold, Json } from '../src/ground/types.ts';
-import { type Html, html, page } from '../src/html/html.ts';
-import { bullets, FOOTER, recordTable } from '../src/html/parts.ts';
+import { bullets, FOOTER, type Html, html, page, recordTable } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';

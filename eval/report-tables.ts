@@ -2,8 +2,7 @@
 
 import { fixed, grouped, interval, lowerFirst, signed } from '../src/ground/numbers.ts';
 import type { Estimate, Gold } from '../src/ground/types.ts';
-import { type Html, html } from '../src/html/html.ts';
-import { estimateCell, scrolling, whisker } from '../src/html/parts.ts';
+import { estimateCell, type Html, html, scrolling, whisker } from '../src/html/html.ts';
 import { isSignificant } from '../src/measures/bootstrap.ts';
 import { type Metric, type MetricSet, REASONING_METRICS } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';

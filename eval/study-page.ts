@@ -1,8 +1,7 @@
 /** The results of a study as a page and as Markdown. */
 
 import { duration, fixed, grouped, lowerFirst, signed } from '../src/ground/numbers.ts';
-import { type Html, html, page } from '../src/html/html.ts';
-import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
+import { bullets, FOOTER, type Html, html, page, scrolling } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import type { MeanInterval } from '../src/measures/bootstrap.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';

@@ -7,6 +7,7 @@ import { DataError } from '../src/ground/errors.ts';
 import { mean } from '../src/ground/numbers.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
 import {
+  holm,
   intervalOf,
   isSignificant,
   type MeanInterval,
@@ -14,7 +15,6 @@ import {
   type ScoreColumn,
   SeedBootstrap,
 } from '../src/measures/bootstrap.ts';
-import { holm } from '../src/measures/significance.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import { seriesValues } from './metrics.ts';
 

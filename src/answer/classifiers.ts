@@ -7,7 +7,7 @@ import type { Example } from '../ground/types.ts';
 import { type Channels, joinChannels } from '../series/dtw.ts';
 import { fitMiniRocket, MiniRocketTransform } from '../series/mini-rocket.ts';
 import { bridge } from '../series/missing.ts';
-import { learnWindow, NearestPool } from '../series/nearest-pool.ts';
+import { learnWindow, NearestPool } from '../series/nearest.ts';
 import { fitRidge, ridgeClass } from '../series/ridge.ts';
 import { labelOf } from '../tasks/kinds.ts';
 import type { BaselineData, PreparedBaseline } from './baselines.ts';

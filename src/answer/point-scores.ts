@@ -16,13 +16,13 @@ import {
   onSamples,
   spectralScore,
   stlScore,
+  subPca,
   windowDiscords,
   windowIsolation,
 } from '../series/point-scores.ts';
 import { hampelScore } from '../series/robust.ts';
 import { dominantPeriod } from '../series/spectrum.ts';
 import { moments } from '../series/stats.ts';
-import { subPca } from '../series/sub-pca.ts';
 
 export interface PointScore {
   readonly about: string;

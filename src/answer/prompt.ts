@@ -4,7 +4,7 @@ import { CheckpointError, ConfigError, DataError } from '../ground/errors.ts';
 import type { Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
-import { GENERATION_CONFIG_FILE, type GenerationConfig } from '../policy/generation-config.ts';
+import { GENERATION_CONFIG_FILE, type GenerationConfig } from '../policy/model-config.ts';
 import type { Prompting } from '../policy/policy.ts';
 import { PromptEncoder } from '../train/task.ts';
 import type { Prompt } from './answerer.ts';

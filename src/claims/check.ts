@@ -213,7 +213,7 @@ const judged = (holds: boolean, actual: Verdict['actual'], why: string): Verdict
 const round = (value: number): string => String(Number(value.toPrecision(4)));
 
 /** Checks claims against one series, whose evidence is computed once. */
-export class ClaimChecker {
+class ClaimChecker {
   readonly subject: Subject;
   readonly length: number;
   readonly #channels: Channel[];

@@ -22,7 +22,7 @@ import {
   tokenAt,
 } from './sentence.ts';
 
-export type Relation = 'is' | 'above' | 'below';
+type Relation = 'is' | 'above' | 'below';
 
 /** One statement of a text about its series. */
 export interface Claim {
@@ -60,14 +60,14 @@ export interface Statement {
   readonly numbers: readonly (readonly PrintedNumber[])[];
 }
 
-export interface ClaimReading {
+interface ClaimReading {
   readonly claims: readonly Claim[];
   /** Count of the numbers in digits that the text holds. */
   readonly numbers: number;
 }
 
 /** Maximum number of claims read from one text. */
-export const MOST_CLAIMS = 2000;
+const MOST_CLAIMS = 2000;
 /** Maximum number of channels whose names are looked for. */
 const MOST_NAMES = 64;
 

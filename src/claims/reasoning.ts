@@ -14,7 +14,7 @@ import {
 import { checkClaims, SAME_STRETCH, type Subject, unionOverlap } from './check.ts';
 import { type Claim, claimsOf } from './read.ts';
 
-export interface CheckOptions {
+interface CheckOptions {
   /** Profile of the classes, by which their typical values are checked. */
   readonly profile?: ClassProfile | null;
   /** Classes that an answer may name, for data sets that bring their own. */

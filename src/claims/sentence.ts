@@ -20,7 +20,7 @@ export interface Sentence {
   readonly span: readonly [start: number, end: number];
 }
 
-export interface SentenceToken {
+interface SentenceToken {
   readonly at: number;
   readonly number: PrintedNumber | null;
   readonly span: readonly [start: number, end: number];

@@ -6,14 +6,15 @@
  * environment, goes to the address that was given and nowhere else (redirects are refused), and is blotted out of whatever a server
  * sends back.
  */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { broken, isBusy, Passing, retry, retryAfter } from '../ground/download.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
+import { makeDirectory, notWritten, OWNER } from '../ground/files.ts';
 import type { TokenUsage } from '../ground/types.ts';
-import { readCached, requestKey, writeCached } from './cache.ts';
-import { Limits, type Rates } from './limits.ts';
-import { openConnections, type Posted, Timeout } from './post.ts';
+import { Limits, openConnections, type Posted, type Rates, Timeout } from './requests.ts';
 
 const LONGEST_TIMEOUT = 3600;
 /** Tokens that a picture is taken to have until the server says how many it were. */
@@ -74,7 +75,7 @@ export interface ChatRequest {
   readonly seed?: number;
 }
 
-export interface ChatAnswer {
+interface ChatAnswer {
   readonly text: string;
   /** Null where the server does not say. */
   readonly usage: TokenUsage | null;
@@ -89,7 +90,7 @@ export interface ChatAnswer {
 }
 
 /** Price of a million tokens, in any currency. */
-export interface Prices {
+interface Prices {
   readonly prompt: number;
   readonly completion: number;
 }
@@ -412,10 +413,10 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
       cache === undefined || !repeatable
         ? null
         : requestKey([address.href, model, messages, temperature, maxTokens, seed]);
-    const found = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));
-    if (found?.success) {
+    const cached = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));
+    if (cached?.success) {
       totals.cached++;
-      return { ...found.data, cost: prices === undefined ? null : 0, cached: true };
+      return { ...cached.data, cost: prices === undefined ? null : 0, cached: true };
     }
     let tries = 0;
     const answer = await retry(signal, { attempts, pause: pause * 1000, spread: 0.5, onRetry }, () => {
@@ -471,3 +472,43 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
 
 const costOf = (usage: TokenUsage, prices: Prices): number =>
   (usage.prompt * prices.prompt + usage.completion * prices.completion) / 1e6;
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** The name of a request: a hash of its parts, hexadecimal. */
+const requestKey = (parts: readonly unknown[]): string => sha256(JSON.stringify(parts));
+
+/** `ab/abcd….json`: a directory does not hold all of 100 000 answers. */
+const fileOf = (directory: string, key: string): string => join(directory, key.slice(0, 2), `${key}.json`);
+
+/** Returns the value cached under `key`; undefined where there is none, or the file is damaged. */
+async function readCached(directory: string, key: string): Promise<unknown> {
+  try {
+    const text = await readFile(fileOf(directory, key), 'utf8');
+    const end = text.indexOf('\n');
+    const body = text.slice(end + 1);
+    return text.slice(0, end) === sha256(`${key}${body}`) ? JSON.parse(body) : undefined;
+  } catch {
+    return undefined; // unreadable is as good as missing: the server is asked again
+  }
+}
+
+let written = 0;
+
+/**
+ * Keeps `value`. It is not synced to the disk: a file that a power failure cut short has another hash, and counts as missing.
+ * @throws WriteError
+ */
+async function writeCached(directory: string, key: string, value: unknown): Promise<void> {
+  const path = fileOf(directory, key);
+  const temporary = `${path}.${OWNER}.${written++}.tmp`;
+  const body = JSON.stringify(value);
+  try {
+    makeDirectory(dirname(path));
+    await writeFile(temporary, `${sha256(`${key}${body}`)}\n${body}`);
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true }).catch(() => undefined); // the failure itself is what is reported
+    throw notWritten(path, error);
+  }
+}

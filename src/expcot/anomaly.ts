@@ -119,7 +119,7 @@ function teacherOf(
 }
 
 /** A trace, and the channel that it is about. */
-export interface AnomalyTrace extends Trace, ChannelEvidence {
+interface AnomalyTrace extends Trace, ChannelEvidence {
   /** Index of the channel. */
   readonly channel: number;
 }

@@ -27,7 +27,7 @@ export interface ClassStatistics {
   readonly spreads: readonly (number | null)[];
 }
 
-export interface ProfileFeature extends FeatureName {
+interface ProfileFeature extends FeatureName {
   /** Variance between the classes over variance within them, each over its degrees of freedom (one-way ANOVA); 0 where undefined. */
   readonly ratio: number;
   /** Pooled standard deviation within the classes on the comparison scale; 0 where the feature says nothing. */
@@ -239,10 +239,10 @@ function familiesOf(
 
 /** Index of a class. @throws ConfigError for one that the profile does not know */
 export function classIndex({ classes }: ClassProfile, name: string): number {
-  const index = classes.findIndex((own) => own.name === name);
+  const index = classes.findIndex((known) => known.name === name);
   if (index < 0) {
     throw new ConfigError(
-      `class ${name}: not in the profile, which knows ${classes.map((own) => own.name).join(', ')}: spell it as one of them, or learn the profile again from training series that have this class`,
+      `class ${name}: not in the profile, which knows ${classes.map((known) => known.name).join(', ')}: spell it as one of them, or learn the profile again from training series that have this class`,
     );
   }
   return index;

@@ -114,7 +114,7 @@ function typicalCycle(values: Float64Array, period: number): Float64Array {
   const around = new Float64Array(n);
   for (let i = 0; i < n; i++) around[i] = values[i]! - level[i]!;
   const cycles = Math.min(NEAREST_CYCLES, Math.ceil(n / period));
-  const found = new Float64Array(2 * cycles);
+  const sameSpot = new Float64Array(2 * cycles);
   const out = new Float64Array(n);
   for (let i = 0; i < n; i++) {
     let count = 0;
@@ -123,9 +123,9 @@ function typicalCycle(values: Float64Array, period: number): Float64Array {
       const left = Math.floor(at);
       if (left + 1 >= n) break;
       if (k === 0 || left < 0) continue;
-      found[count++] = around[left]! * (1 - (at - left)) + around[left + 1]! * (at - left);
+      sameSpot[count++] = around[left]! * (1 - (at - left)) + around[left + 1]! * (at - left);
     }
-    out[i] = quantileInPlace(found, count, 0.5);
+    out[i] = quantileInPlace(sameSpot, count, 0.5);
   }
   return out;
 }
@@ -137,15 +137,15 @@ function typicalCycle(values: Float64Array, period: number): Float64Array {
 function usualAtPhase(departure: Float64Array, period: number): Float64Array {
   const n = departure.length;
   const cycles = Math.min(NEAREST_CYCLES, Math.ceil(n / period));
-  const found = new Float64Array(2 * cycles);
+  const sizes = new Float64Array(2 * cycles);
   const usual = new Float64Array(n);
   for (let i = 0; i < n; i++) {
     let count = 0;
     for (let k = -cycles; k <= cycles; k++) {
       const at = Math.round(i + k * period);
-      if (k !== 0 && at >= 0 && at < n) found[count++] = Math.abs(departure[at]!);
+      if (k !== 0 && at >= 0 && at < n) sizes[count++] = Math.abs(departure[at]!);
     }
-    usual[i] = count === 0 ? 0 : GAUSSIAN_MAD * quantileInPlace(found, count, 0.5);
+    usual[i] = count === 0 ? 0 : GAUSSIAN_MAD * quantileInPlace(sizes, count, 0.5);
   }
   const reach = Math.max(1, Math.round(EARLY_PART * period));
   return usual.map((_, i) => {
@@ -182,7 +182,7 @@ function levelChanges(
   const changing = runs(n, (i) => Math.abs(differences[i]!) > least);
   if (changing.length === 0) return [];
   const smooth = movingMedian(rest, 3);
-  const found: { interval: Interval; change: number }[] = [];
+  const stretches: { interval: Interval; change: number }[] = [];
   for (const [from, to] of changing) {
     let at = from;
     for (let i = from; i < to; i++) if (Math.abs(differences[i]!) > Math.abs(differences[at]!)) at = i;
@@ -194,9 +194,9 @@ function levelChanges(
     while (start < at && Math.abs(smooth[start]! - low) < edge) start++;
     let end = last;
     while (end > at + 1 && Math.abs(smooth[end - 1]! - high) < edge) end--;
-    if (end > start) found.push({ interval: [start, end], change: high - low });
+    if (end > start) stretches.push({ interval: [start, end], change: high - low });
   }
-  return found;
+  return stretches;
 }
 
 /**

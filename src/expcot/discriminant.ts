@@ -146,7 +146,7 @@ function momentsOf(sums: Sums): { means: Float64Array[]; covariance: Float64Arra
 function rulesOf(sums: Sums, shrinkages: readonly number[]): Discriminant[] {
   const { means, covariance } = momentsOf(sums);
   const count = sums.counts.reduce((a, b) => a + b);
-  const shares = sums.counts.map((own) => own / count);
+  const shares = sums.counts.map((classCount) => classCount / count);
   return shrinkages.map((shrinkage) => rule(covariance, means, shares, shrinkage));
 }
 
@@ -209,8 +209,8 @@ function bestOf(losses: Float64Array): number {
 }
 
 /** 1 where the own probability is the largest alone, 1/m where m share it, else 0. */
-function credit(probabilities: Float64Array, own: number): number {
-  const mine = probabilities[own]!;
+function credit(probabilities: Float64Array, goldIndex: number): number {
+  const mine = probabilities[goldIndex]!;
   if (probabilities.some((other) => other > mine)) return 0;
   return 1 / probabilities.filter((other) => other === mine).length;
 }
@@ -269,9 +269,9 @@ export function fitDiscriminant(
   const others = folds.map(() => new Float64Array(SHRINKAGES.length));
   const credits: Float64Array[] = [];
   folds.forEach((fold, f) => {
-    const own = fold.length === 0 ? null : judge([f])![0]!;
-    credits.push(own?.credits ?? new Float64Array(SHRINKAGES.length));
-    if (own !== null) accumulate(losses, own.losses);
+    const verdict = fold.length === 0 ? null : judge([f])![0]!;
+    credits.push(verdict?.credits ?? new Float64Array(SHRINKAGES.length));
+    if (verdict !== null) accumulate(losses, verdict.losses);
     for (let second = f + 1; second < FOLDS; second++) {
       if (fold.length === 0 || folds[second]!.length === 0) continue;
       const pair = judge([f, second]);
@@ -280,10 +280,10 @@ export function fitDiscriminant(
       accumulate(others[f]!, pair[1]!.losses);
     }
   });
-  const held = rows.length - always.length;
-  const right = credits.reduce((sum, own, f) => sum + own[bestOf(others[f]!)]!, 0);
+  const evaluated = rows.length - always.length;
+  const right = credits.reduce((sum, foldCredits, f) => sum + foldCredits[bestOf(others[f]!)]!, 0);
   const [fitted] = rulesOf(union(sums, classes, size), [SHRINKAGES[bestOf(losses)]!]);
-  return { ...fitted!, heldOutAccuracy: held === 0 ? null : right / held };
+  return { ...fitted!, heldOutAccuracy: evaluated === 0 ? null : right / evaluated };
 }
 
 /** Probability of each class [K] of a row [F]. */

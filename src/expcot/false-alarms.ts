@@ -142,7 +142,7 @@ export function recurrence(departures: Float64Array, stretches: readonly Interva
     .sort((a, b) => a - b);
   for (const lag of new Set(lags)) {
     const times = peaks.map((peak) => occurrences(departures, peak, lag));
-    if (!times.some((own) => own >= FEWEST_OCCURRENCES)) continue;
+    if (!times.some((count) => count >= FEWEST_OCCURRENCES)) continue;
     const rest = stretches.filter((_, i) => times[i]! < 2);
     if (rest.length < best.rest.length) best = { lag, rest };
   }

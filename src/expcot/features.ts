@@ -9,7 +9,7 @@ import { moments, quantileInPlace, summarise } from '../series/stats.ts';
 import { mannKendall, theilSen } from '../series/trend.ts';
 
 /** Entry of the catalogue: what a feature measures, in words that fit into "The … is 0.41", and the scale for comparing its values. */
-export interface FeatureKind {
+interface FeatureKind {
   /** Unique in the catalogue, stable over versions of a profile. */
   readonly key: string;
   /** Noun phrase, singular, without article; `of x` follows where the series has several channels. */
@@ -93,7 +93,7 @@ export const SHARE_KINDS: readonly FeatureKind[] = [
 ];
 
 /** Features of axes: channels of one unit that make a vector in space. */
-export const AXIS_KINDS: readonly FeatureKind[] = [
+const AXIS_KINDS: readonly FeatureKind[] = [
   kind('tilt', 'part of the mean vector along the axis'),
   kind('activity', 'share of the movement', 0.001),
 ];
@@ -101,7 +101,7 @@ export const AXIS_KINDS: readonly FeatureKind[] = [
 /** Name of the derived channel: Euclidean length of the vector of 2 … 4 channels. */
 export const MAGNITUDE = 'magnitude';
 /** Name of the magnitude where the channels are no axes. */
-export const MAGNITUDE_OF_ANY = 'root of the summed squares of all channels';
+const MAGNITUDE_OF_ANY = 'root of the summed squares of all channels';
 
 /** True where channels are axes of one vector by their names: `x y z`, `acc_x acc_y`, `gyroX gyroY gyroZ`; one prefix, different letters. */
 export function areAxes(names: readonly string[]): boolean {
@@ -119,7 +119,7 @@ const LINE_BLOCKS = 120;
 const LONGEST_MEMORY = 500;
 
 /** Features of one channel [N] of finite values, in the order of CHANNEL_KINDS; `missing` is the share that was bridged. */
-export function channelFeatures(values: Float64Array, missing: number): number[] {
+function channelFeatures(values: Float64Array, missing: number): number[] {
   const { mean, std, min, max, median, skew, excessKurtosis } = summarise(values);
   // Equal values have no shape: what is measured in standard deviations is 0.
   const unit = std === 0 ? 1 : std;
@@ -251,14 +251,14 @@ function frequencies(standard: Float64Array): number[] {
   let peak = 1;
   const inBand = new Float64Array(bands);
   for (let k = 1; k <= last; k++) {
-    const own = power[k]!;
-    total += own;
-    weighted += own * k;
-    if (own > power[peak]!) peak = k;
+    const binPower = power[k]!;
+    total += binPower;
+    weighted += binPower * k;
+    if (binPower > power[peak]!) peak = k;
     const frequency = k / n;
     let band = bands - 1;
     while (band > 0 && frequency < BAND_EDGES[band]!) band--;
-    inBand[band]! += own;
+    inBand[band]! += binPower;
   }
   const none = [n, 0, 0, 0, 0, 0, 0, ...inBand];
   // A constant series transforms to rounding errors.
@@ -288,7 +288,7 @@ function frequencies(standard: Float64Array): number[] {
     correlation(1),
     (100 * weighted) / total / n,
     last > 1 ? entropy / Math.log(last) : 0,
-    ...inBand.map((own) => own / total),
+    ...inBand.map((band) => band / total),
   ];
 }
 
@@ -326,18 +326,18 @@ function pulses(standard: Float64Array): number[] {
 function energy(standard: Float64Array, centre: number): number[] {
   const n = standard.length;
   const parts = Math.min(16, n);
-  const own = new Float64Array(parts);
+  const sums = new Float64Array(parts);
   let at = 0;
   let total = 0;
   let first = 0;
   for (let i = 0; i < n; i++) {
     const square = standard[i]! ** 2;
-    own[Math.floor((i * parts) / n)]! += square;
+    sums[Math.floor((i * parts) / n)]! += square;
     total += square;
     first += square * i;
     if (Math.abs(standard[i]! - centre) > Math.abs(standard[at]! - centre)) at = i;
   }
-  const { mean, std } = moments(own);
+  const { mean, std } = moments(sums);
   const half = Math.abs(standard[at]! - centre) / 2;
   const sign = Math.sign(standard[at]! - centre);
   let left = at;
@@ -430,20 +430,21 @@ export function features(channels: readonly Float64Array[]): Float64Array {
     return bridge(channel);
   });
   if (filled.length === 0) throw new DataError('a series without channels has no features');
-  const own = filled.map(({ values, missing }) => channelFeatures(values, missing / values.length));
-  if (own.length === 1) return Float64Array.from(own[0]!);
-  if (own.length > MOST_CHANNELS) return overChannels(own);
-  const values = filled.map((one) => one.values);
+  const perChannel = filled.map(({ values, missing }) => channelFeatures(values, missing / values.length));
+  if (perChannel.length === 1) return Float64Array.from(perChannel[0]!);
+  if (perChannel.length > MOST_CHANNELS) return overChannels(perChannel);
+  const values = filled.map((channel) => channel.values);
   const parts = values.map((channel) => moments(channel));
   const length = Math.hypot(...parts.map(({ mean }) => mean));
   const power = parts.reduce((sum, { std }) => sum + std * std, 0);
-  const out = own.flatMap((list, c) => [
+  const out = perChannel.flatMap((list, c) => [
     ...list,
     length === 0 ? 0 : parts[c]!.mean / length,
     power === 0 ? 0 : parts[c]!.std ** 2 / power,
   ]);
   if (hasMagnitude(values.length)) {
-    const missing = filled.reduce((sum, one) => sum + one.missing, 0) / (values.length * values[0]!.length);
+    const missing =
+      filled.reduce((sum, channel) => sum + channel.missing, 0) / (values.length * values[0]!.length);
     const whole = values[0]!.map((_, i) => Math.hypot(...values.map((channel) => channel[i]!)));
     out.push(...channelFeatures(whole, missing));
   }
@@ -467,10 +468,12 @@ export function pairsOf(count: number): [number, number][] {
   return pairs;
 }
 
-function overChannels(own: readonly (readonly number[])[]): Float64Array {
+function overChannels(perChannel: readonly (readonly number[])[]): Float64Array {
   return Float64Array.from(
     CHANNEL_KINDS.flatMap((_, f) => {
-      const known = Float64Array.from(own.flatMap((list) => (Number.isNaN(list[f]!) ? [] : [list[f]!])));
+      const known = Float64Array.from(
+        perChannel.flatMap((list) => (Number.isNaN(list[f]!) ? [] : [list[f]!])),
+      );
       if (known.length === 0) return [Number.NaN, Number.NaN];
       const { mean, std } = moments(known);
       return [mean, std];

@@ -62,7 +62,7 @@ type Pairs = readonly (readonly [name: string, ...numbers: (number | null)[]])[]
 /** Content of a slot; null: not known. */
 export type Slot = number | string | readonly Interval[] | Pairs | null;
 /** True content of a slot: of a number also a list, any of which will do. */
-export type Truth = Slot | readonly number[];
+type Truth = Slot | readonly number[];
 
 interface SlotKind {
   /** Expression over tokens, each with a space before it; null: the words that the slot chooses from. */
@@ -114,7 +114,7 @@ export function numbersOf(
   return content === null ? [] : slotOf(kind).numbers(content as never);
 }
 
-export interface PhraseSlot {
+interface PhraseSlot {
   readonly kind: string;
   readonly pattern: string | null;
 }

@@ -28,7 +28,7 @@ export const LEAST_STEP = 1.5;
 const LEAST_DISTANT = 0.14;
 export const FAR = 0.2;
 
-export interface VariateEvidence {
+interface VariateEvidence {
   readonly id: number;
   /** Dominant period of at least two cycles, in samples. */
   readonly period: number;
@@ -43,7 +43,7 @@ export interface VariateEvidence {
 }
 
 /** The rule's result: which variates stand apart, and the step in the distances that separates them. */
-export interface VariateReading {
+interface VariateReading {
   readonly variates: readonly number[]; // ascending
   /** The distances on both sides of the largest step, and their quotient; null where the rule found no such step. */
   readonly step: { readonly above: number; readonly below: number; readonly factor: number } | null;

@@ -9,8 +9,19 @@ import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { tidyUp, WriteError, writeFilesAtomic } from '../ground/files.ts';
 import { grouped } from '../ground/numbers.ts';
-import { type Html, html, jsonBlock, page } from '../html/html.ts';
-import { bullets, FOOTER, problemNote, recordTable, scrolling, seenFigure, verbatim } from '../html/parts.ts';
+import {
+  bullets,
+  FOOTER,
+  type Html,
+  html,
+  jsonBlock,
+  page,
+  problemNote,
+  recordTable,
+  scrolling,
+  seenFigure,
+  verbatim,
+} from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
 import { intervalText } from '../series/intervals.ts';
 import { bandWidth, numberWords, observedWords, toJson } from './formats.ts';

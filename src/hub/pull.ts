@@ -370,9 +370,9 @@ function readRecord(out: string): PullRecord | undefined {
     if (!isRecord(raw) || typeof raw['repo'] !== 'string' || typeof raw['commit'] !== 'string')
       return undefined;
     const files: Record<string, Verified> = {};
-    for (const [path, one] of Object.entries(isRecord(raw['files']) ? raw['files'] : {})) {
-      if (!isRecord(one)) continue;
-      const { hash, size, mtime } = one;
+    for (const [path, entry] of Object.entries(isRecord(raw['files']) ? raw['files'] : {})) {
+      if (!isRecord(entry)) continue;
+      const { hash, size, mtime } = entry;
       if (typeof hash === 'string' && typeof size === 'number' && typeof mtime === 'number') {
         files[path] = { hash, size, mtime };
       }

@@ -24,7 +24,7 @@ export function checkProbabilities(probabilities: Readonly<Record<string, number
 
 /** The most probable class, the first of equals. */
 export function mostProbable(probabilities: Readonly<Record<string, number>>): readonly [string, number] {
-  return Object.entries(probabilities).reduce((best, one) => (one[1] > best[1] ? one : best));
+  return Object.entries(probabilities).reduce((best, entry) => (entry[1] > best[1] ? entry : best));
 }
 
 /**

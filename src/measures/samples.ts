@@ -38,8 +38,8 @@ export function minimumBayesRisk<T>(
   answers: readonly T[],
   similarity: (candidate: T, other: T) => number,
 ): number {
-  const sums = answers.map((one, i) =>
-    answers.reduce((sum, other, j) => (i === j ? sum : sum + similarity(one, other)), 0),
+  const sums = answers.map((candidate, i) =>
+    answers.reduce((sum, other, j) => (i === j ? sum : sum + similarity(candidate, other)), 0),
   );
   return sums.indexOf(Math.max(...sums));
 }

@@ -7,45 +7,43 @@ import { join, resolve } from 'node:path';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
-import { BPE_CONFIG } from '../policy/bpe.ts';
-import { GENERATION_CONFIG_FILE } from '../policy/generation-config.ts';
 import { IMAGE_PROCESSOR, ImageProcessor } from '../policy/image-processor.ts';
 import type { Json } from '../policy/json-file.ts';
 import { layoutOf, type Part, publishedName } from '../policy/layout.ts';
-import { configJson, type Dims, parseDims } from '../policy/model-config.ts';
+import { configJson, type Dims, GENERATION_CONFIG_FILE, parseDims } from '../policy/model-config.ts';
 import { type PolicyParts, pretty, readParts } from '../policy/policy.ts';
 import { elements, openCheckpoint, type StoredTensor } from '../policy/safetensors.ts';
+import { BPE_CONFIG } from '../policy/tokenizer.ts';
 import { compareParts } from '../policy/weights.ts';
-import { decoderGraph, embeddingGraph } from './decoder-graph.ts';
-import type { GraphBuilder } from './graph.ts';
 import {
   ATTRIBUTE_TYPE,
   DATA_BYTES,
   DATA_TYPE,
   EXTERNAL,
   encodeModel,
+  type GraphBuilder,
   type NodeMessage,
   type TensorMessage,
-} from './model-proto.ts';
-import { visionGraph } from './vision-graph.ts';
+} from './graph.ts';
+import { decoderGraph, embeddingGraph, visionGraph } from './qwen-graphs.ts';
 import { asFloat16, asFloat32, asInt8, type PackedTensor, type WeightType } from './weights.ts';
 
-/** Where a model file ends its name, by the type of its weights; transformers.js looks for these. */
+/** End of a model file's name by the type of its weights, as transformers.js looks for it. */
 export const SUFFIX: Readonly<Record<WeightType, string>> = { float32: '', float16: '_fp16', int8: '_int8' };
 /** Weights beyond these bytes stand in files of their own: a message of protobuf holds at most 2 GB. */
 const MOST_INSIDE = 1.5e9;
 /** Largest of these files, unless one tensor alone is larger: more than 2 GB in one piece many programs cannot hold. */
 const SHARD_BYTES = 2e9;
-/** Where tensors of that file begin. */
+/** Alignment of tensors in that file, bytes. */
 const ALIGNMENT = 4096;
 
 const EMBEDDING = 'model.embed_tokens.weight';
 const HEAD = 'lm_head.weight';
 
-export interface ExportOptions {
-  /** Of the matrices; norms, biases and all that is computed stay float32. */
+interface ExportOptions {
+  /** Type of the matrices; norms, biases and all that is computed stay float32. */
   readonly types: readonly WeightType[];
-  /** Of timeseer, for the files. */
+  /** Version of timeseer, written into the files. */
   readonly version: string;
   /** Text files that are written beside, by name. */
   readonly files?: Readonly<Record<string, string>>;
@@ -197,8 +195,10 @@ function textFiles(parts: PolicyParts, dims: Dims): Record<string, string> {
       image_processor: { ...whole, image_processor_type: type },
     });
   }
-  const held = carried['tokenizer.json'];
-  const complete = held !== undefined && JSON.stringify(JSON.parse(held)) === JSON.stringify(parts.tokenizer);
+  const tokenizerFile = carried['tokenizer.json'];
+  const complete =
+    tokenizerFile !== undefined &&
+    JSON.stringify(JSON.parse(tokenizerFile)) === JSON.stringify(parts.tokenizer);
   if (!complete) files['tokenizer.json'] = pretty(parts.tokenizer);
   const { tokenizer_class: name = BPE_CONFIG.tokenizer_class } = parts.tokenizerConfig;
   files['tokenizer_config.json'] = pretty({
@@ -227,7 +227,7 @@ function checkTarget(out: string, from: string): void {
   }
 }
 
-/** What was written. */
+/** Files written by an export. */
 export interface Exported {
   /** Files in `onnx/`, with their bytes. */
   readonly files: readonly { readonly name: string; readonly bytes: number }[];

@@ -46,8 +46,8 @@ function weightTypeIn(directory: string): WeightType {
     GRAPHS.map((name) => `${name}${SUFFIX[type]}.onnx`).filter(
       (name) => !existsSync(join(directory, 'onnx', name)),
     );
-  const found = WEIGHT_TYPES.find((type) => missing(type).length === 0);
-  if (found !== undefined) return found;
+  const complete = WEIGHT_TYPES.find((type) => missing(type).length === 0);
+  if (complete !== undefined) return complete;
   throw new CheckpointError(`${join(directory, 'onnx')}: ${missing('float32').join(', ')} missing; ${AGAIN}`);
 }
 
@@ -167,19 +167,19 @@ export class OnnxPolicy extends Prompting {
       const file = join(directory, 'onnx', `${name}${SUFFIX[this.type]}.onnx`);
       for (const side of ['inputs', 'outputs'] as const) {
         const names = side === 'inputs' ? session.inputNames : session.outputNames;
-        const found = [...names].sort().join();
-        if (found !== wanted[name][side].sort().join()) {
+        const present = [...names].sort().join();
+        if (present !== wanted[name][side].sort().join()) {
           throw new CheckpointError(
             `${file}: its ${side} are not those of config.json's ${layers} layers (${names.slice(0, 8).join(', ')}${names.length > 8 ? ', …' : ''}); ${AGAIN}`,
           );
         }
-        for (const one of side === 'inputs' ? session.inputMetadata : session.outputMetadata) {
-          const size = sizes[one.name]?.[0];
-          const shape = one.isTensor ? one.shape : [];
-          const heads = /^(?:past|present)/.test(one.name) && shape[1] !== kvHeads;
+        for (const port of side === 'inputs' ? session.inputMetadata : session.outputMetadata) {
+          const size = sizes[port.name]?.[0];
+          const shape = port.isTensor ? port.shape : [];
+          const heads = /^(?:past|present)/.test(port.name) && shape[1] !== kvHeads;
           if (size === undefined ? heads : heads || shape.at(-1) !== size) {
             throw new CheckpointError(
-              `${file}: ${one.name} is [${shape.join(', ')}], which config.json contradicts; take both from one export`,
+              `${file}: ${port.name} is [${shape.join(', ')}], which config.json contradicts; take both from one export`,
             );
           }
         }
@@ -267,11 +267,11 @@ export class OnnxPolicy extends Prompting {
     const ids = new Int32Array(batch * length).fill(special.pad);
     const positions = new Int32Array(3 * batch * length);
     for (const [b, prompt] of prompts.entries()) {
-      const own = prompt.ids.length;
-      const pad = length - own;
+      const promptLength = prompt.ids.length;
+      const pad = length - promptLength;
       ids.set(prompt.ids, b * length + pad);
       for (let axis = 0; axis < 3; axis++) {
-        const row = prompt.positions.subarray(axis * own, (axis + 1) * own);
+        const row = prompt.positions.subarray(axis * promptLength, (axis + 1) * promptLength);
         positions.set(row, (axis * batch + b) * length + pad);
       }
     }

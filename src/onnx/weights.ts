@@ -3,7 +3,7 @@ import { closeSync, readSync } from 'node:fs';
 import { CheckpointError } from '../ground/errors.ts';
 import { openRegular } from '../ground/files.ts';
 import { elements, STORED_BYTES, type StoredTensor } from '../policy/safetensors.ts';
-import type { DataType } from './model-proto.ts';
+import type { DataType } from './graph.ts';
 
 export const WEIGHT_TYPES = ['float32', 'float16', 'int8'] as const;
 export type WeightType = (typeof WEIGHT_TYPES)[number];

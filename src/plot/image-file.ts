@@ -303,10 +303,10 @@ function barePicture(bytes: Buffer, format: ImageFormat): BarePicture {
   const metadata: Metadata = { exif: [], xmp: [] };
   const take = { PNG: barePng, JPEG: bareJpeg, WebP: bareWebp }[format];
   const bare = take(bytes, metadata);
-  const record = metadata.exif.find((found) => found !== null);
+  const record = metadata.exif.find((entry) => entry !== null);
   const written = /tiff:Orientation(?:="|>)([0-9])/.exec(metadata.xmp.at(-1) ?? '')?.[1];
-  const found = (record && tiffOrientation(record)) ?? Number(written ?? 1);
-  return { bytes: bare, orientation: found >= 1 && found <= 8 ? found : 1 };
+  const code = (record && tiffOrientation(record)) ?? Number(written ?? 1);
+  return { bytes: bare, orientation: code >= 1 && code <= 8 ? code : 1 };
 }
 
 /** Turns a picture upright that is stored with this EXIF orientation. */

@@ -223,7 +223,7 @@ function gridSpec(figure: Figure): TopLevelSpec {
   };
 }
 
-export interface TickLabels {
+interface TickLabels {
   /** d3-format specifier. */
   readonly format: string;
   /** Font size in px, at most the one wished for. */

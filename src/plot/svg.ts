@@ -4,10 +4,10 @@ import { ConfigError, DataError } from '../ground/errors.ts';
 import type { Interval } from '../ground/types.ts';
 import { m4, yDomain } from './data.ts';
 import { figure as preset } from './figure.ts';
-import { LEAST_STRIP } from './shade.ts';
+import { LEAST_STRIP } from './raster.ts';
 import { tickLabels } from './spec.ts';
 
-export interface SvgOptions {
+interface SvgOptions {
   /** True intervals: a strip along the top edge and a light band. */
   readonly gold?: readonly Interval[];
   /** Predicted intervals: a strip along the bottom edge and a light band with dashed sides. */

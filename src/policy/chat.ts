@@ -68,10 +68,10 @@ export class Chat {
     if (existsSync(jinja)) return new Chat(readText(jinja), jinja);
     for (const name of ['chat_template.json', 'tokenizer_config.json']) {
       const file = join(directory, name);
-      const held = existsSync(file)
+      const template = existsSync(file)
         ? (readJson(file) as { chat_template?: unknown }).chat_template
         : undefined;
-      if (typeof held === 'string') return new Chat(held, file);
+      if (typeof template === 'string') return new Chat(template, file);
     }
     return new Chat();
   }

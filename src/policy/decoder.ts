@@ -16,7 +16,7 @@ export interface Packing {
   readonly spread: Tensor; // [B·T] which token a place holds; 0 at padding, where nothing reads it
 }
 
-export interface DecoderInput {
+interface DecoderInput {
   readonly x: Tensor; // [B·T, D] embeddings, or [N, D] when packed
   readonly batch: number;
   readonly length: number;
@@ -40,7 +40,7 @@ export interface DecoderInput {
   readonly useCache?: boolean | undefined;
 }
 
-export interface DecoderOutput {
+interface DecoderOutput {
   /** After the final norm: [K or B·T, D]. */
   readonly hidden: Tensor;
   /** Keys and values of this call's tokens, or the whole KV cache so far; none when no cache was wanted. */
@@ -76,7 +76,7 @@ function mix(
   let key = engine.permute(keys, [0, 2, 1, 3]); // [B, Hkv, T, d]
   let value = engine.permute(values, [0, 2, 1, 3]); // [B, Hkv, T, d]
   if (kvCache !== undefined) {
-    const held = kvCache.layers[index]!; // [B, Hkv, S, d]
+    const cached = kvCache.layers[index]!; // [B, Hkv, S, d]
     const extended = (cache: Tensor, entries: Tensor): Tensor => {
       if (kvCache.at !== undefined) {
         engine.indexCopyInto(cache, 2, kvCache.at, entries);
@@ -85,8 +85,8 @@ function mix(
       engine.write(cache, 2, kvCache.used, entries);
       return engine.narrow(cache, 2, 0, kvCache.used + length);
     };
-    key = extended(held.key, key); // [B, Hkv, S, d]
-    value = extended(held.value, value);
+    key = extended(cached.key, key); // [B, Hkv, S, d]
+    value = extended(cached.value, value);
   }
   const query = engine.permute(queries, [0, 2, 1, 3]); // [B, Hq, T, d]
   const out = engine.permute(engine.attention({ query, key, value, mask, prefix }), [0, 2, 1, 3]); // [B, T, Hq, d]
@@ -116,8 +116,8 @@ function layer(
   if (input.rows !== undefined && index === dims.layers - 1) {
     // Nothing reads the other positions after the last attention.
     flat = engine.indexSelect(flat, input.rows); // [K, Hq·d]
-    const held = packing === undefined ? input.rows : engine.indexSelect(packing.spread, input.rows);
-    stream = engine.indexSelect(x, held); // [K, D]
+    const lastRows = packing === undefined ? input.rows : engine.indexSelect(packing.spread, input.rows);
+    stream = engine.indexSelect(x, lastRows); // [K, D]
   } else if (packing !== undefined) {
     flat = engine.indexSelect(flat, packing.take); // [N, Hq·d]
   }
@@ -154,8 +154,8 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
         constants: [tables.cos, tables.sin, tables.mask, tables.prefix?.mask, input.rows, packing],
         views: input.useCache === false ? [] : [1, 2],
         body: ([stream, k, v]) => {
-          const held = k === undefined || v === undefined ? undefined : { key: k, value: v };
-          const done = engine.scope(() => layer(engine, dims, parameters, tables, stream!, held, i));
+          const cached = k === undefined || v === undefined ? undefined : { key: k, value: v };
+          const done = engine.scope(() => layer(engine, dims, parameters, tables, stream!, cached, i));
           return input.useCache === false ? [done.x] : [done.x, done.cache.key, done.cache.value];
         },
       });

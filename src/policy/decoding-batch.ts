@@ -30,7 +30,7 @@ export interface Stepping {
   /** Steps between two looks at what was sampled. */
   readonly stepsPerLook: number;
   /**
-   * Whether steps reach over all columns of the cache, so that a device can record them: where it can, always, or never.
+   * Static cache: steps reach over all columns, so that a device can record them. Where it can, always, or never.
    * Otherwise they reach over what is filled of it.
    */
   readonly staticCache: 'recorded' | 'always' | 'never';
@@ -42,7 +42,7 @@ export interface Group {
   readonly rows: readonly Row[]; // [G]
 }
 
-export interface DecodingOptions {
+interface DecodingOptions {
   readonly sampler: Sampler;
   readonly limits: StoppingCriteria;
   /** Tokens of the longest prompt that may join. */
@@ -210,10 +210,10 @@ export class DecodingBatch {
     const lead = this.#state.prefix === null ? this.#options.longest : 0; // prompts may join that end here
     let drop = Math.max(0, this.#used - lead);
     for (const [b, row] of this.slots.entries()) if (row !== null) drop = Math.min(drop, this.#start[b]!);
-    const held = this.#used - drop;
-    this.#used = held;
+    const kept = this.#used - drop;
+    this.#used = kept;
     const columns = this.#columns(GROWTH);
-    for (const change of moveColumns(this.#policy, this.#state, { drop, held, columns }))
+    for (const change of moveColumns(this.#policy, this.#state, { drop, held: kept, columns }))
       this.#replace(change);
     for (let b = 0; b < this.slots.length; b++) {
       this.#start[b] = Math.max(0, this.#start[b]! - drop);
@@ -299,7 +299,7 @@ export class DecodingBatch {
 }
 
 /** The rows of a batch: slot b of prompt ⌊b / G⌋ holds a row, or null once that row is complete. */
-export type Slots = readonly (Row | null)[];
+type Slots = readonly (Row | null)[];
 
 /** Copies leave a batch only when at least this share of its rows goes. */
 const WORTH_LEAVING = 0.2;

@@ -34,7 +34,7 @@ export interface ForwardInput extends Batch {
   readonly useCache?: boolean | undefined;
 }
 
-export interface ForwardOutput {
+interface ForwardOutput {
   /** States after the final norm: [K or B·T, D]. */
   readonly hidden: Tensor;
   /** Keys and values of this call, ready to be the `prefix` of another: [B, Hkv, T, d] per layer. */

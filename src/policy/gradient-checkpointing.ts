@@ -7,7 +7,7 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../ground/errors.ts';
 
 /** A part of a forward pass that is run again in the backward pass. */
-export interface Segment {
+interface Segment {
   /** Inputs of the body: results of earlier segments, or constants. */
   readonly inputs: readonly Tensor[];
   /** Weights that the body reads; those among the tape's leaves get gradients. */
@@ -21,7 +21,7 @@ export interface Segment {
 }
 
 /** Takes the gradient of a leaf: perhaps several times for one leaf, to be added up. The gradient is freed afterwards. */
-export type GradientSink = (leaf: Tensor, gradient: Tensor) => void;
+type GradientSink = (leaf: Tensor, gradient: Tensor) => void;
 
 interface Recorded {
   readonly segment: Segment;
@@ -33,7 +33,7 @@ interface Recorded {
 }
 
 /**
- * What is recorded lives in the scope in which the tape was made: scopes in between are opened with `taped`. After
+ * Recorded tensors live in the scope in which the tape was made: scopes in between are opened with `taped`. After
  * `backward` the tape is empty and can be used again.
  */
 export class Tape {
@@ -107,11 +107,11 @@ export class Tape {
         const { segment, outputs } = last;
         const reached = outputs.filter((output) => gradients.has(output));
         if (reached.length > 0) {
-          const found = engine.scope(() => this.#replay(last, gradients, sink));
+          const upstream = engine.scope(() => this.#replay(last, gradients, sink));
           const spent = reached.map((output) => gradients.get(output)!);
           for (const output of reached) gradients.delete(output);
           engine.dispose(...spent);
-          for (const [input, gradient] of found) accumulate(input, gradient);
+          for (const [input, gradient] of upstream) accumulate(input, gradient);
         }
         for (const input of new Set(segment.inputs)) {
           const left = readers.get(input)! - 1;
@@ -132,7 +132,7 @@ export class Tape {
     const engine = this.#engine;
     const inputs = segment.inputs.map((input, i) => (tracked[i]! ? engine.parameter(input) : input));
     const sources = segment.inputs.filter((_, i) => tracked[i]);
-    const own = engine.scope(() => {
+    const computed = engine.scope(() => {
       const results = segment.body(inputs);
       const reached = outputs.flatMap((output, i) => {
         const gradient = gradients.get(output);
@@ -145,11 +145,11 @@ export class Tape {
       );
     });
     for (const [i, leaf] of leaves.entries()) {
-      const gradient = own[sources.length + i]!;
+      const gradient = computed[sources.length + i]!;
       sink(leaf, gradient);
       engine.dispose(gradient);
     }
-    return sources.map((source, i) => [source, own[i]!]);
+    return sources.map((source, i) => [source, computed[i]!]);
   }
 }
 

@@ -73,7 +73,7 @@ export class Guarded {
   }
 
   /**
-   * What the program makes of a task; blocks the thread meanwhile.
+   * Runs the program on a task and returns its result; blocks the thread meanwhile.
    * @throws Stopped when it exceeds its limits; Error with what the program itself complains of
    */
   run(task: Task): unknown {

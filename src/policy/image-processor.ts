@@ -131,10 +131,10 @@ export class ImageProcessor {
 }
 
 /**
- * What is done to a picture before the vision tower sees it: a checkpoint's `preprocessor_config.json`, or the
+ * Preprocessing of a picture before the vision tower sees it: a checkpoint's `preprocessor_config.json`, or the
  * `image_processor` of the `processor_config.json` that transformers 5 writes instead.
  */
-export interface PreprocessorConfig {
+interface PreprocessorConfig {
   /** Name of the processor in transformers. */
   readonly type: string;
   readonly resampler: Resampler;
@@ -172,10 +172,10 @@ const OLD_TYPE = 'Qwen2_5_VLImageProcessor';
 /** Bounds of the number of pixels, under each of the names they have had. */
 function bounds(file: string, json: Json, keys: Keys): { minPixels: number; maxPixels: number } {
   const size = keys.get('size');
-  const held = isObject(size) ? size : {};
+  const sizes = isObject(size) ? size : {};
   const renamed = {
-    min_pixels: held['shortest_edge'] ?? held['min_pixels'],
-    max_pixels: held['longest_edge'] ?? held['max_pixels'],
+    min_pixels: sizes['shortest_edge'] ?? sizes['min_pixels'],
+    max_pixels: sizes['longest_edge'] ?? sizes['max_pixels'],
   };
   const pixels = new Keys(file, [json, renamed]);
   const given = pixels.get('min_pixels') !== undefined && pixels.get('max_pixels') !== undefined;

@@ -26,7 +26,7 @@ export interface KvCache {
   /** Columns filled so far; this call's are written behind them. */
   readonly used: number;
   /**
-   * Where this call's columns go instead, known to the device alone: [T]. All S columns are then attended to, and the mask
+   * Columns that this call's keys and values are written to instead, known to the device alone: [T]. All S columns are then attended to, and the mask
    * must hide those that are not filled.
    */
   readonly at?: Tensor;
@@ -52,7 +52,7 @@ export function stateTensors({ prefix, layers, mask, tokens, seen }: BatchState)
   return [...caches, tokens, ...optional.filter((tensor) => tensor !== undefined && tensor !== null)];
 }
 
-export interface BatchShape {
+interface BatchShape {
   /** Prompts that groups share, or null when each row has its own. */
   readonly prompts: number | null;
   /** Tokens of a shared prompt. */
@@ -82,7 +82,7 @@ export function allocate(policy: Policy, shape: BatchShape): BatchState {
 
 /** `layers` with the caches of one of them changed. */
 function changed(layers: readonly LayerCache[], index: number, by: (cache: Tensor) => Tensor): LayerCache[] {
-  return layers.map((held, i) => (i === index ? { key: by(held.key), value: by(held.value) } : held));
+  return layers.map((layer, i) => (i === index ? { key: by(layer.key), value: by(layer.value) } : layer));
 }
 
 /** The slots that stay in a batch. */
@@ -133,7 +133,7 @@ export function* moveColumns(
 }
 
 /** Positions of prompts that join the batch. */
-export interface PrefillTarget {
+interface PrefillTarget {
   /** The prompts' places in the batch: [n]. */
   readonly into: readonly number[];
   /** True if the batch begins with them: they are then written side by side and padded at the end. */

@@ -1,5 +1,5 @@
 /**
- * Where every parameter lives in the one flat buffer [P], and what Hugging Face calls it. Query, key and value
+ * Place of every parameter in the one flat buffer [P], and its Hugging Face name. Query, key and value
  * projections are adjacent rows of one `qkv`, gate and up of one `gateUp`, so that each is a single product.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';

@@ -9,7 +9,7 @@ export const DECODER_TARGETS = [
   'down_proj',
 ] as const;
 
-/** Of every block of the vision tower, and of its merger. */
+/** Projections of every block of the vision tower, and of its merger. */
 export const VISION_TARGETS = [
   'visual.qkv',
   'visual.proj',

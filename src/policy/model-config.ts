@@ -3,8 +3,10 @@
  * the wild are read: the flat one of the published checkpoints (text keys at the root, `rope_scaling`) and the
  * nested one of transformers 5 (`text_config`, `vision_config`, `rope_parameters`).
  */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { CheckpointError } from '../ground/errors.ts';
-import { asObject, isCount, isObject, type Json, Keys } from './json-file.ts';
+import { asObject, isCount, isObject, type Json, Keys, readJson } from './json-file.ts';
 import type { WeightDType } from './layout.ts';
 
 /** The vision tower (ViT with window attention, 2-D rotary positions and a merger). */
@@ -120,8 +122,8 @@ function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
 
 /** A token id inside the vocabulary; of a list, the first. */
 function tokenId(keys: Keys, key: string, vocabulary: number, fallback: number): number {
-  const found = keys.get(key) ?? fallback;
-  const id: unknown = Array.isArray(found) ? found[0] : found;
+  const value = keys.get(key) ?? fallback;
+  const id: unknown = Array.isArray(value) ? value[0] : value;
   return isCount(id) && id < vocabulary ? id : keys.fail(key, `a token id below vocab_size = ${vocabulary}`);
 }
 
@@ -275,7 +277,7 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
 }
 
 /** Sizes of `small`, the recipe and the shipped policy: 2.4 M parameters, a few megabytes. */
-export function smallDims(vocabulary: number, special: SpecialIds): Dims {
+function smallDims(vocabulary: number, special: SpecialIds): Dims {
   const nano = nanoDims(vocabulary, special);
   return {
     ...nano,
@@ -288,7 +290,7 @@ export function smallDims(vocabulary: number, special: SpecialIds): Dims {
 }
 
 /** The sizes that a policy with random weights can begin with, by name. */
-export const BUILT_IN_DIMS: Readonly<Record<string, typeof nanoDims>> = { nano: nanoDims, small: smallDims };
+const BUILT_IN_DIMS: Readonly<Record<string, typeof nanoDims>> = { nano: nanoDims, small: smallDims };
 
 export const isBuiltIn = (name: string): boolean => Object.hasOwn(BUILT_IN_DIMS, name);
 
@@ -352,7 +354,7 @@ export function statedDType(config: Json): unknown {
 }
 
 /**
- * What the weights of a checkpoint are held in unless the caller says: bfloat16 on an accelerator when they are `stated`
+ * Default type of a checkpoint's weights in memory: bfloat16 on an accelerator when they are `stated`
  * (config.json, or else the first tensor) to be of 16 bits, float32 otherwise.
  */
 export function usualDType(device: string, stated: unknown): WeightDType {
@@ -374,4 +376,53 @@ export function withDType(config: Json, dtype: WeightDType): Json {
     updated[section] = { ...inner, ...Object.fromEntries(stated.map((key) => [key, dtype])) };
   }
   return updated;
+}
+
+export const GENERATION_CONFIG_FILE = 'generation_config.json';
+
+export interface GenerationConfig {
+  /** Tokens that end a response, in the file's order, without repeats; empty when the file names none. */
+  readonly stops: readonly number[];
+  /** ≥ 0; 0 is greedy, as when `do_sample` is false or absent. */
+  readonly temperature: number;
+  /** In (0, 1]; 1 keeps all. */
+  readonly topP: number;
+  /** ≥ 1, or null: all tokens. */
+  readonly topK: number | null;
+  /** > 0; 1 does nothing. Divides positive logits of tokens that the prompt or response holds, multiplies negative ones. */
+  readonly repetitionPenalty: number;
+  /** Tokens that must not be sampled, stop tokens among them or not; empty when the file names none. */
+  readonly suppress: readonly number[];
+  /** Longest response in tokens, or null when the file does not say. */
+  readonly maxTokens: number | null;
+}
+
+/**
+ * The sampling that a parsed `generation_config.json` asks for. Keys that are not listed above are left alone; null
+ * counts as absent. An absent `top_k` restricts nothing, as in vLLM (transformers takes 50 when it samples).
+ * @throws CheckpointError naming the key, what it must be and what it is
+ */
+export function parseGenerationConfig(value: unknown, file = GENERATION_CONFIG_FILE): GenerationConfig {
+  const keys = new Keys(file, [asObject(value, file)]);
+  const ends = [keys.get('eos_token_id') ?? []].flat();
+  keys.demand(ends.every(isCount), 'eos_token_id', 'a token id or a list of token ids');
+  const temperature = keys.number('temperature', 1, 'a number of at least 0', (x) => x >= 0);
+  return {
+    stops: [...new Set(ends as number[])],
+    temperature: keys.flag('do_sample', false) ? temperature : 0,
+    topP: keys.number('top_p', 1, 'a number above 0 and at most 1', (x) => x > 0 && x <= 1),
+    topK: keys.count('top_k', 0) || null,
+    suppress: keys.list('suppress_tokens', [], 'a list of token ids', isCount),
+    repetitionPenalty: keys.number('repetition_penalty', 1, 'a number above 0', (x) => x > 0),
+    maxTokens: keys.get('max_new_tokens') === undefined ? null : keys.integer('max_new_tokens', 1),
+  };
+}
+
+/**
+ * The `generation_config.json` of a checkpoint directory; greedy, with no stops of its own, where there is none.
+ * @throws CheckpointError when the file is damaged or one of its values makes no sense
+ */
+export function readGenerationConfig(directory: string): GenerationConfig {
+  const file = join(directory, GENERATION_CONFIG_FILE);
+  return parseGenerationConfig(existsSync(file) ? readJson(file) : {}, file);
 }

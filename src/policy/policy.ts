@@ -7,7 +7,6 @@ import { writeFileAtomic } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
 import type { Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from './batch.ts';
-import { BPE_CONFIG } from './bpe.ts';
 import { Chat, DEFAULT_TEMPLATE, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
 import type { Network } from './forward.ts';
 import { ImageProcessor, parsePreprocessor, readPreprocessor } from './image-processor.ts';
@@ -35,11 +34,11 @@ import {
 } from './model-config.ts';
 import { ropeIndex } from './rope.ts';
 import { openCheckpoint, writeCheckpoint } from './safetensors.ts';
-import { readTokenizer, Tokenizer } from './tokenizer.ts';
+import { BPE_CONFIG, readTokenizer, Tokenizer } from './tokenizer.ts';
 import { flatTensors, loadWeights, randomWeights } from './weights.ts';
 
 /**
- * What training may change. `all`; `decoder`: embedding, decoder and head, while the vision tower stays as it is;
+ * Parameters that training may change. `all`; `decoder`: embedding, decoder and head, while the vision tower stays as it is;
  * `adapter`: the low-rank adapter alone; `none`: nothing, for answering and for reference policies.
  */
 export type Tuning = 'all' | 'decoder' | 'adapter' | 'none';
@@ -53,7 +52,7 @@ export interface PolicyOptions {
 
 export interface LoadOptions extends PolicyOptions {
   /**
-   * What the weights are held in. `auto`, the default: bfloat16 on CUDA when the checkpoint is of 16 bits, float32
+   * Type in which the weights are stored in memory. `auto`, the default: bfloat16 on CUDA when the checkpoint is of 16 bits, float32
    * otherwise. Weights of any dtype are converted.
    */
   readonly dtype?: 'auto' | WeightDType;

@@ -10,7 +10,7 @@ import type { Grid } from './image-processor.ts';
 import type { Dims } from './model-config.ts';
 import type { Policy } from './policy.ts';
 
-export interface RopeIndex {
+interface RopeIndex {
   /** [3 · T], row after row. */
   readonly positions: Int32Array;
   /** Position of the token that follows: the largest plus one. */

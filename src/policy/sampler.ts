@@ -33,7 +33,7 @@ export interface Drawn {
 }
 
 /**
- * Which tokens may be sampled: an additive vocabulary mask [V], 0 or `FORBID`.
+ * Tokens that may be sampled: an additive vocabulary mask [V], 0 or `FORBID`.
  * @throws ConfigError when an option is out of its range
  */
 export function samplingMask(

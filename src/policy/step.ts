@@ -118,9 +118,9 @@ export function runSteps(
     const step = engine.scope(() => {
       const hidden = feed(policy, input, last, input.used + k); // [B, D]
       if (!drawing) return { hidden };
-      const one = engine.reshape(engine.narrow(uniforms, 0, k, 1), [batch]);
+      const draw = engine.reshape(engine.narrow(uniforms, 0, k, 1), [batch]);
       const logits = engine.linear(hidden, input.weights.head); // [B, V]
-      const next = sampler.draw(logits, one, state.seen);
+      const next = sampler.draw(logits, draw, state.seen);
       return wanted ? { hidden, next } : { next };
     });
     if (step.hidden !== undefined) states.push(step.hidden);
@@ -300,11 +300,11 @@ export class StaticSteps {
   record(): boolean {
     const { engine } = this.#policy;
     if (this.#recording === undefined) {
-      const held = this.#changing().map((tensor) => engine.scope(() => engine.add(tensor, 0)));
+      const saved = this.#changing().map((tensor) => engine.scope(() => engine.add(tensor, 0)));
       this.#recording = engine.record(() => this.#body());
       // Recording took one step, which is taken back: that way every run starts alike.
-      for (const [i, tensor] of this.#changing().entries()) engine.write(tensor, 0, 0, held[i]!);
-      engine.dispose(...held);
+      for (const [i, tensor] of this.#changing().entries()) engine.write(tensor, 0, 0, saved[i]!);
+      engine.dispose(...saved);
     }
     return this.#recording !== null;
   }

@@ -1,4 +1,4 @@
-/** Text to token ids and back, with a checkpoint's own tokenizer. */
+/** Text to token ids and back, with a checkpoint's own tokenizer; training of the nano policy's (`trainBpe`). */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
@@ -17,17 +17,17 @@ export const SPECIAL_TOKENS = [
   '<|image_pad|>',
   '<|video_pad|>',
 ] as const;
-export type SpecialToken = (typeof SPECIAL_TOKENS)[number];
+type SpecialToken = (typeof SPECIAL_TOKENS)[number];
 
 const CACHE_LIMIT = 4096;
 /** Longer texts are not kept: they hardly come again, and thousands of them would fill the memory. */
 const CACHED_LENGTH = 20_000;
 
 /**
- * Where the nano policy's text splits: tags, roles, single digits, symbols of the scan, brackets and commas. `o` and `x` are
+ * Pattern at which the nano policy's text splits: tags, roles, single digits, symbols of the scan, brackets and commas. `o` and `x` are
  * symbols only inside a scan: after `; scan ` or another symbol, with nothing but symbols up to the scan's end.
  */
-export const NANO_PATTERN =
+const NANO_PATTERN =
   '(?:system|user|assistant)\\n|</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
 
 /** Pre-tokenisation pattern of Qwen's tokenizers. */
@@ -156,10 +156,10 @@ export class Tokenizer {
     let at = text.length;
     for (const id of this.#special) {
       const token = this.#added.get(id)!;
-      const found = text.indexOf(token);
-      if (found >= 0 && (found < at || (found === at && token.length > first!.length))) {
+      const position = text.indexOf(token);
+      if (position >= 0 && (position < at || (position === at && token.length > first!.length))) {
         first = token;
-        at = found;
+        at = position;
       }
     }
     return first;
@@ -175,7 +175,7 @@ export class Tokenizer {
  * A checkpoint's tokenizer from the files it has: `tokenizer.json`, or the `vocab.json` and `merges.txt` of older ones;
  * added tokens also from `tokenizer_config.json` and `added_tokens.json`, where fine-tunes leave theirs.
  */
-export interface TokenizerFiles {
+interface TokenizerFiles {
   /** `tokenizer.json`, with every added token. */
   readonly json: Json;
   /** `tokenizer_config.json`; empty where there is none. */
@@ -193,7 +193,7 @@ const isAdded = (value: unknown): value is Json & Added =>
   isObject(value) && typeof value['content'] === 'string' && Number.isSafeInteger(value['id']);
 
 /** A byte-level BPE as a `tokenizer.json`, which splits text by an expression before it merges. */
-export function bpeJson(parts: {
+function bpeJson(parts: {
   readonly pattern: string;
   readonly vocab: Json;
   readonly merges: readonly (readonly string[])[];
@@ -229,7 +229,7 @@ export function bpeJson(parts: {
 }
 
 /** An added token of a `tokenizer.json`, with the defaults of transformers. */
-export const addedToken = ({ id, content, ...rest }: Added): Json => ({
+const addedToken = ({ id, content, ...rest }: Added): Json => ({
   id,
   content,
   single_word: false,
@@ -264,10 +264,10 @@ function fromMerges(vocabFile: string, mergesFile: string): Json {
 /** Tokens of `tokenizer_config.json` and `added_tokens.json`, by the file that names them. */
 function otherAdded(directory: string, config: Json): (Added & { readonly file: string })[] {
   const out: (Added & { readonly file: string })[] = [];
-  const held = config['added_tokens_decoder'];
-  if (isObject(held)) {
+  const addedTokens = config['added_tokens_decoder'];
+  if (isObject(addedTokens)) {
     const file = join(directory, 'tokenizer_config.json');
-    for (const [id, value] of Object.entries(held)) {
+    for (const [id, value] of Object.entries(addedTokens)) {
       const token = isObject(value) ? { ...value, id: Number(id) } : null;
       if (!isAdded(token)) {
         throw new CheckpointError(
@@ -335,7 +335,7 @@ export function readTokenizer(directory: string): TokenizerFiles {
 }
 
 /** GPT-2's printable alphabet: byte → character. */
-export function byteAlphabet(): string[] {
+function byteAlphabet(): string[] {
   const printable = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
   let next = 256;
   return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
@@ -376,3 +376,128 @@ export class TextStreamer {
     return this.#decoder.decode();
   }
 }
+
+/** Roles that the chat template writes after `<|im_start|>`. */
+const ROLES = ['system\n', 'user\n', 'assistant\n'];
+
+/** Splits as the `Split` pre-tokenizer with behaviour `isolated`: matches and what lies between them. */
+function preTokenize(text: string, pattern: RegExp): string[] {
+  const out: string[] = [];
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    if (match.index > end) out.push(text.slice(end, match.index));
+    out.push(match[0]);
+    end = match.index + match[0].length;
+  }
+  if (end < text.length) out.push(text.slice(end));
+  return out;
+}
+
+interface Word {
+  symbols: string[];
+  readonly count: number;
+}
+
+/** The most frequent adjacent pair, ties by spelling; undefined when none occurs twice. */
+function bestPair(words: readonly Word[]): readonly [string, string] | undefined {
+  const counts = new Map<string, number>();
+  for (const { symbols, count } of words) {
+    for (let i = 0; i + 1 < symbols.length; i++) {
+      const pair = `${symbols[i]} ${symbols[i + 1]}`;
+      counts.set(pair, (counts.get(pair) ?? 0) + count);
+    }
+  }
+  let best: string | undefined;
+  let most = 1;
+  for (const [pair, count] of counts) {
+    if (count > most || (count === most && best !== undefined && pair < best)) {
+      best = pair;
+      most = count;
+    }
+  }
+  if (best === undefined) return undefined;
+  const [left, right] = best.split(' ');
+  return [left!, right!];
+}
+
+/** Replaces each occurrence of the pair by one symbol. */
+function mergePair([left, right]: readonly [string, string], symbols: readonly string[]): string[] {
+  const out: string[] = [];
+  for (let i = 0; i < symbols.length; i++) {
+    if (symbols[i] === left && symbols[i + 1] === right) {
+      out.push(left + right);
+      i++;
+    } else {
+      out.push(symbols[i]!);
+    }
+  }
+  return out;
+}
+
+/** Share of the room above the bytes that whole pieces may take; merges get the rest. */
+const WHOLE_SHARE = 0.7;
+
+/**
+ * Trains a small byte-level BPE on `corpus`: a `tokenizer.json` object of at most `vocabulary` tokens (at least 300), special ones
+ * included. Tags, digits and scan symbols stand alone; every other run of text, spaces included, is one piece. The pieces that save the
+ * most become whole tokens (`ignore_merges`, as Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned
+ * from the same corpus and the 256 bytes cover other text. Independent of the corpus' order. Special tokens in the corpus, as in rendered prompts, only separate its text.
+ */
+export function trainBpe(
+  corpus: Iterable<string>,
+  { vocabulary: most = 400 }: { readonly vocabulary?: number } = {},
+): Record<string, unknown> {
+  const room = most - 256 - SPECIAL_TOKENS.length;
+  const pattern = new RegExp(NANO_PATTERN, 'gu');
+  const special = /<\|[a-z_]+\|>/u;
+  const alphabet = byteAlphabet();
+  const spell = (text: string): string =>
+    Array.from(Buffer.from(text, 'utf8'), (byte) => alphabet[byte]!).join('');
+  const counts = new Map<string, number>();
+  for (const text of corpus) {
+    for (const word of text.split(special).flatMap((part) => preTokenize(part, pattern))) {
+      const spelling = spell(word);
+      counts.set(spelling, (counts.get(spelling) ?? 0) + 1);
+    }
+  }
+  const ranked = [...counts]
+    .filter(([word, count]) => word.length > 1 && count > 1)
+    .map(([word, count]) => ({ word, count, saved: count * (word.length - 1) }))
+    .sort((a, b) => b.saved - a.saved || (a.word < b.word ? -1 : 1));
+  const spelled = ROLES.map((role) => spell(role));
+  const chosen = ranked.slice(0, Math.floor(room * WHOLE_SHARE)).map(({ word }) => word);
+  const whole = [...spelled, ...chosen.filter((word) => !spelled.includes(word))];
+  const vocabulary = new Map<string, number>();
+  // Bytes in the order of the alphabet's code points, as the reference trainer sorts them.
+  for (const token of [...alphabet].sort()) vocabulary.set(token, vocabulary.size);
+  for (const token of whole) vocabulary.set(token, vocabulary.size);
+  let words: Word[] = [...counts]
+    .filter(([word]) => word.length > 1)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([word, count]) => ({ symbols: [...word], count }));
+  const merges: [string, string][] = [];
+  while (vocabulary.size < 256 + room) {
+    const pair = bestPair(words);
+    if (pair === undefined) break;
+    merges.push([pair[0], pair[1]]);
+    const merged = pair[0] + pair[1];
+    if (!vocabulary.has(merged)) vocabulary.set(merged, vocabulary.size);
+    words = words.map(({ symbols, count }) => ({ symbols: mergePair(pair, symbols), count }));
+  }
+  const first = vocabulary.size;
+  return bpeJson({
+    added: SPECIAL_TOKENS.map((content, i) => addedToken({ id: first + i, content })),
+    pattern: NANO_PATTERN,
+    ignoreMerges: true,
+    vocab: Object.fromEntries(vocabulary),
+    merges,
+  });
+}
+
+/** The `tokenizer_config.json` that goes with it. */
+export const BPE_CONFIG = {
+  tokenizer_class: 'PreTrainedTokenizerFast',
+  eos_token: '<|im_end|>',
+  pad_token: '<|endoftext|>',
+  clean_up_tokenization_spaces: false,
+} as const;

@@ -20,7 +20,7 @@ export interface AttentionSpans {
   readonly length: number;
 }
 
-export interface VisionPlan {
+interface VisionPlan {
   /** Number of patches, L. */
   readonly patches: number;
   /** [L / merge²]: merged token (reading order, images one after another) that stands at each place. */
@@ -152,13 +152,13 @@ export function planVision(vision: VisionDims, grids: readonly Grid[]): VisionPl
   const key = grids.map((grid) => `${grid.rows}x${grid.columns}`).join();
   const known = cache.get(vision) ?? new Map<string, VisionPlan>();
   cache.set(vision, known);
-  let found = known.get(key);
-  if (found === undefined) {
+  let visionPlan = known.get(key);
+  if (visionPlan === undefined) {
     if (known.size >= CACHE_LIMIT) known.clear();
-    found = plan(vision, grids);
-    known.set(key, found);
+    visionPlan = plan(vision, grids);
+    known.set(key, visionPlan);
   }
-  return found;
+  return visionPlan;
 }
 
 /** Floats of patches that are kept between calls: V8 answers megabytes of fresh arrays at every step by marking its whole heap. */

@@ -79,7 +79,7 @@ function byPublishedName(
 }
 
 /** Differences between stored tensors and the parts of a layout. */
-export interface Mismatch {
+interface Mismatch {
   readonly missing: readonly string[];
   readonly unknown: readonly string[];
   /** All of it, for a message. */

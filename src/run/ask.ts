@@ -12,7 +12,7 @@ import { print, printJson, say } from '../ground/terminal.ts';
 import { readImage } from '../plot/image-file.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import { type GenerationConfig, readGenerationConfig } from '../policy/generation-config.ts';
+import { type GenerationConfig, readGenerationConfig } from '../policy/model-config.ts';
 import type { Prompting } from '../policy/policy.ts';
 import { TextStreamer } from '../policy/tokenizer.ts';
 

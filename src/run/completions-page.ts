@@ -2,8 +2,7 @@
 
 import { fixed, grouped, signed } from '../ground/numbers.ts';
 import type { Gold, Interval, ParsedAnswer } from '../ground/types.ts';
-import { type Html, html, page } from '../html/html.ts';
-import { FOOTER, problemNote, seenFigure, verbatim } from '../html/parts.ts';
+import { FOOTER, type Html, html, page, problemNote, seenFigure, verbatim } from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Completion } from '../train/metrics.ts';

@@ -2,11 +2,10 @@
 import type { ExampleSource } from '../../datasets/source.ts';
 import { DataError } from '../ground/errors.ts';
 import type { Place } from '../ground/json-record.ts';
-import { BPE_CONFIG } from '../policy/bpe.ts';
 import { Chat } from '../policy/chat.ts';
 import { nanoDims } from '../policy/model-config.ts';
 import { Prompting } from '../policy/policy.ts';
-import { Tokenizer } from '../policy/tokenizer.ts';
+import { BPE_CONFIG, Tokenizer } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import { PromptEncoder } from '../train/task.ts';

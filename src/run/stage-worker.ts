@@ -18,9 +18,15 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
-import { type Adapter, createAdapter, mergeAdapter } from '../policy/lora.ts';
+import {
+  type Adapter,
+  createAdapter,
+  loadAdapter,
+  mergeAdapter,
+  saveAdapter,
+  writeAdapter,
+} from '../policy/lora.ts';
 import { type Dims, isBuiltIn, parseDims } from '../policy/model-config.ts';
-import { loadAdapter, saveAdapter, writeAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import type { RlRecipe } from '../recipe/recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';

@@ -235,16 +235,16 @@ function regionsOf(distances: Float64Array, discord: number, margin: number): In
   const middle = median(distances);
   const level = middle + REGION_LEVEL * (discord - middle);
   const last = distances.length - 1;
-  const found: Interval[] = [];
+  const intervals: Interval[] = [];
   for (const [start, end] of runs(distances.length, (i) => distances[i]! > level)) {
     if (end <= margin || start > last - margin) continue;
     // Windows start … end − 1 stand out: the anomaly reaches from the first one's end to the last one's start.
     const from = start === 0 ? 0 : start + PROFILE_WINDOW - REGION_OVERLAP;
     const to = end > last ? end - 1 + PROFILE_WINDOW : end - 1 + REGION_OVERLAP;
     const centre = (from + to) >> 1;
-    found.push(to > from ? [from, to] : [centre, centre + 1]);
+    intervals.push(to > from ? [from, to] : [centre, centre + 1]);
   }
-  return mergeIntervals(found);
+  return mergeIntervals(intervals);
 }
 
 /** Largest |z| from which a series holds outliers (AnomSeer's routing to the range test). */

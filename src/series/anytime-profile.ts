@@ -132,7 +132,7 @@ export async function anytimeMatrixProfile(
   // Workers take chunks from the same cursor; one that fails leaves chunks behind, which are done here.
   const failed = new Set<number>();
   const helpers = Array.from({ length: threads - 1 }, (_, k) => lendHelper(shared, k + 1));
-  const own = new ProfileThread(shared, 0);
+  const mainThread = new ProfileThread(shared, 0);
   let reported = 0;
   let yielded = performance.now();
   const stop = (): void => void Atomics.store(shared.cursor, 1, 0);
@@ -148,7 +148,7 @@ export async function anytimeMatrixProfile(
     report();
   };
   try {
-    while (own.step()) await breathe();
+    while (mainThread.step()) await breathe();
   } finally {
     stop();
     // A Worker that is still loading will find nothing to do: it is not waited for.
@@ -160,7 +160,7 @@ export async function anytimeMatrixProfile(
   for (let chunk = 0; chunk < end; chunk++) {
     if (failed.has(shared.owner[chunk]! - 1)) shared.owner[chunk] = 0;
     if (shared.owner[chunk] !== 0 || signal?.aborted === true) continue;
-    own.complete(chunk);
+    mainThread.complete(chunk);
     await breathe();
   }
   gather((rank) => !failed.has(rank));
@@ -248,7 +248,7 @@ function reportOf(
   neighbours: Int32Array,
   before: Int32Array | null,
 ): ProfileReport {
-  let found = 0;
+  let covered = 0;
   let sum = 0;
   let changed = 0;
   let discord = -1;
@@ -256,16 +256,16 @@ function reportOf(
   for (let i = 0; i < best.length; i++) {
     if (before === null || neighbours[i] !== before[i]) changed++;
     if (neighbours[i]! < 0) continue;
-    const own = distanceOf(m, best[i]!);
-    found++;
-    sum += own;
-    if (discord < 0 || own > distance) {
+    const nearest = distanceOf(m, best[i]!);
+    covered++;
+    sum += nearest;
+    if (discord < 0 || nearest > distance) {
       discord = i;
-      distance = own;
+      distance = nearest;
     }
   }
   const count = best.length;
-  return { share, found: found / count, mean: sum / found, changed: changed / count, discord, distance };
+  return { share, found: covered / count, mean: sum / covered, changed: changed / count, discord, distance };
 }
 
 /** Distances from the windows themselves: √(m·Σ (u − v)²), u and v the centred windows over their norms. */
@@ -367,14 +367,16 @@ export class ProfileThread {
     const { values, window, count, lags, groups, owner } = this.#shared;
     const taken = lags.slice(chunk * groups, (chunk + 1) * groups).sort();
     const work = this.#work;
-    const found = this.#found;
+    const partners = this.#found;
     // From just below what is known: a chunk meets few improvements then, which the processor predicts, and every tie.
     for (let i = 0; i < count; i++) work.best[i] = this.best[i]! - TIE;
     for (const lag of taken) {
-      if (lag + 3 < count) fourDiagonals(values, window, lag, work, found);
-      else for (let one = lag; one < count; one++) oneDiagonal(values, window, one, work, found);
+      if (lag + 3 < count) fourDiagonals(values, window, lag, work, partners);
+      else
+        for (let diagonal = lag; diagonal < count; diagonal++)
+          oneDiagonal(values, window, diagonal, work, partners);
     }
-    merge(work.best, found, this.best, this.neighbours);
+    merge(work.best, partners, this.best, this.neighbours);
     Atomics.store(owner, chunk, this.#rank + 1);
   }
 }

@@ -1,7 +1,6 @@
 /** Change points in the mean: exact segmentation (PELT), the CUSUM test of one change, and the CUSUM chart of lasting shifts. */
 import { requireFinite, requireOption, requireWhole } from './checks.ts';
-import { kolmogorovTail } from './distributions.ts';
-import { GAUSSIAN_MAD, median, moments, quantileInPlace, spread } from './stats.ts';
+import { GAUSSIAN_MAD, kolmogorovTail, median, moments, quantileInPlace, spread } from './stats.ts';
 
 export interface PeltOptions {
   /** Fewest samples of a segment, ≥ 1; default 2. */
@@ -179,7 +178,7 @@ export function cusumShifts(values: Float64Array, options: CusumOptions = {}): S
   requireOption(sigma > 0, 'CUSUM sigma', sigma, 'a number > 0');
   requireOption(drift >= 0, 'CUSUM drift', drift, 'a number ≥ 0');
   requireOption(threshold > 0, 'CUSUM threshold', threshold, 'a number > 0');
-  const found: Shift[] = [];
+  const shifts: Shift[] = [];
   for (const direction of ['up', 'down'] as const) {
     const sign = direction === 'up' ? 1 : -1;
     let sum = 0;
@@ -188,7 +187,7 @@ export function cusumShifts(values: Float64Array, options: CusumOptions = {}): S
     let end = 0;
     let height = 0;
     const close = (): void => {
-      if (alarm >= 0) found.push({ direction, onset, alarm, end, height });
+      if (alarm >= 0) shifts.push({ direction, onset, alarm, end, height });
     };
     for (let i = 0; i < values.length; i++) {
       const next = sum + (sign * (values[i]! - target)) / sigma - drift;
@@ -211,7 +210,7 @@ export function cusumShifts(values: Float64Array, options: CusumOptions = {}): S
     }
     if (sum > 0) close();
   }
-  return found.sort((a, b) => a.onset - b.onset || a.direction.length - b.direction.length);
+  return shifts.sort((a, b) => a.onset - b.onset || a.direction.length - b.direction.length);
 }
 
 function robustSigma(values: Float64Array, centre: number): number {

@@ -1,8 +1,6 @@
 /** Seasonal decomposition: classical, by moving averages, and by local regression (STL). */
-
 import { DataError } from '../ground/errors.ts';
 import { requireFinite, requireOdd, requireOption, requireWhole, requireWithin } from './checks.ts';
-import { Smoother } from './loess.ts';
 import { moments, quantileInPlace } from './stats.ts';
 
 export interface Decomposition {
@@ -99,7 +97,7 @@ export interface SeasonalTrend extends Decomposition {
 interface Cycle {
   readonly length: number;
   readonly smoother: Smoother;
-  readonly own: Float64Array; // [length]
+  readonly samples: Float64Array; // [length]
   readonly trust: Float64Array; // [length]
   readonly smooth: Float64Array; // [length]
 }
@@ -144,7 +142,7 @@ export function stl(values: Float64Array, options: StlOptions): SeasonalTrend {
   const cycleOf = (length: number): Cycle => ({
     length,
     smoother: smoother('seasonal', length, seasonal, 3, seasonalDegree, seasonalJump),
-    own: new Float64Array(length),
+    samples: new Float64Array(length),
     trust: new Float64Array(length),
     smooth: new Float64Array(length),
   });
@@ -192,15 +190,15 @@ function smoothCycles(
   extended: Float64Array,
 ): void {
   for (let phase = 0; phase < period; phase++) {
-    const { length, smoother, own, trust, smooth } = cycles[phase]!;
-    for (let k = 0; k < length; k++) own[k] = values[k * period + phase]!;
+    const { length, smoother, samples, trust, smooth } = cycles[phase]!;
+    for (let k = 0; k < length; k++) samples[k] = values[k * period + phase]!;
     if (robustness !== null) {
       for (let k = 0; k < length; k++) trust[k] = robustness[k * period + phase]!;
       smoother.weigh(trust);
     }
-    smoother.smooth(own, smooth);
-    const before = smoother.fit(own, -1, 0, Math.min(window, length) - 1);
-    const after = smoother.fit(own, length, Math.max(0, length - window), length - 1);
+    smoother.smooth(samples, smooth);
+    const before = smoother.fit(samples, -1, 0, Math.min(window, length) - 1);
+    const after = smoother.fit(samples, length, Math.max(0, length - window), length - 1);
     extended[phase] = Number.isNaN(before) ? smooth[0]! : before;
     for (let k = 0; k < length; k++) extended[(k + 1) * period + phase] = smooth[k]!;
     extended[(length + 1) * period + phase] = Number.isNaN(after) ? smooth[length - 1]! : after;
@@ -249,4 +247,320 @@ export function strengths({ trend, seasonal, residual }: Decomposition): { trend
     return with_ === 0 ? 0 : Math.max(0, 1 - left / with_);
   };
   return { trend: share(trend), seasonal: share(seasonal) };
+}
+
+/**
+ * Local regression at equally spaced points (Cleveland 1979), as seasonal-trend decomposition uses it: tricube weights over a
+ * fixed number of neighbours, a constant or a line fitted at each point, robustness weights if given.
+ */
+
+export interface Loess {
+  /** Odd number of neighbours, ≥ 3; more than there are points widens the bandwidth. */
+  readonly window: number;
+  readonly degree: 0 | 1;
+  /** Points between two fits, ≥ 1; those between are interpolated linearly. */
+  readonly jump: number;
+}
+
+/**
+ * Value at `at` of the line (or constant) fitted to the neighbours from … to; NaN where every weight is 0. Moments of distance and value
+ * are summed in one pass, values against one of them, so that an offset does not cancel digits. Where the neighbours lie
+ * within `narrow` of one place, the fit is a constant.
+ */
+function weightedFit(
+  values: Float64Array,
+  trust: Float64Array,
+  at: number,
+  from: number,
+  to: number,
+  { reach, weights, leans, squares }: Kernel,
+  degree: 0 | 1,
+  narrow: number,
+): number {
+  const near = values[Math.min(to, Math.max(from, at))]!;
+  let w0 = 0;
+  let w1 = 0;
+  let w2 = 0;
+  let y0 = 0;
+  let y1 = 0;
+  for (let j = from, k = from - at + reach; j <= to; j++, k++) {
+    const pointTrust = trust[j]!;
+    const value = values[j]! - near;
+    const weight = pointTrust * weights[k]!;
+    const lean = pointTrust * leans[k]!;
+    w0 += weight;
+    w1 += lean;
+    w2 += pointTrust * squares[k]!;
+    y0 += weight * value;
+    y1 += lean * value;
+  }
+  if (!(w0 > 0)) return Number.NaN;
+  const mean = y0 / w0;
+  if (degree === 0) return near + mean;
+  const centre = w1 / w0;
+  const spread = w2 / w0 - centre * centre;
+  if (!(Math.sqrt(spread) > narrow)) return near + mean;
+  return near + mean - (centre * (y1 / w0 - centre * mean)) / spread;
+}
+
+/** Smoother for series of one length with one set of options: it keeps the weights of each bandwidth. */
+export class Smoother {
+  readonly #n: number;
+  readonly #options: Loess;
+  readonly #narrow: number;
+  readonly #kernels = new Map<number, Kernel>();
+  /** That of a window about its middle. */
+  readonly #inner: Kernel;
+  /** Points from … to whose window lies inside of the series. */
+  readonly #from: number;
+  readonly #to: number;
+  #robust: Float64Array | null = null;
+  readonly #trust: Float64Array; // [N]
+  readonly #trusted: Float64Array; // [N], trust times value
+  /** Inside, the fit is a·Σ w·trusted + b·Σ w·d·trusted over the distances d: [N] each. */
+  readonly #a: Float64Array;
+  readonly #b: Float64Array;
+  readonly #evens: Float64Array; // [N]
+  readonly #odds: Float64Array; // [N]
+
+  constructor(n: number, options: Loess) {
+    this.#n = n;
+    this.#options = options;
+    this.#narrow = 0.001 * (n - 1);
+    const half = (options.window - 1) >> 1;
+    this.#inner = this.#kernelOf(half);
+    this.#from = Math.min(half, n);
+    this.#to = Math.max(this.#from, n - half);
+    const row = () => new Float64Array(n);
+    this.#trust = row().fill(1);
+    [this.#trusted, this.#a, this.#b, this.#evens, this.#odds] = [row(), row(), row(), row(), row()];
+  }
+
+  #kernelOf(h: number): Kernel {
+    const known = this.#kernels.get(h);
+    if (known !== undefined) return known;
+    const made = tricube(h);
+    this.#kernels.set(h, made);
+    return made;
+  }
+
+  /** Sets the robustness weights [N] that multiply those of distance, until they are set again; null, as at first: none. */
+  weigh(robust: Float64Array | null): void {
+    this.#robust = robust;
+    if (robust === null) {
+      this.#trust.fill(1);
+      return;
+    }
+    this.#trust.set(robust);
+    const [a, b, squares] = [this.#a, this.#b, this.#trusted];
+    const [from, to] = [this.#from, this.#to];
+    bothSums(this.#inner, this.#trust, from, to, a, b);
+    if (this.#options.degree === 1) evenSums(this.#inner.squares, this.#trust, from, to, squares);
+    for (let i = from; i < to; i++) {
+      const total = a[i]!;
+      const centre = b[i]! / total;
+      const spread = squares[i]! / total - centre * centre;
+      const sloped = this.#options.degree === 1 && Math.sqrt(spread) > this.#narrow;
+      const lean = sloped ? centre / spread : 0;
+      // A point without any weight has none to give its value.
+      a[i] = total > 0 ? (1 + centre * lean) / total : Number.NaN;
+      b[i] = -lean / total;
+    }
+  }
+
+  /**
+   * Fit at position `at` (0-based, may lie outside the series) from neighbours first … last: the value, or NaN where every
+   * weight is 0.
+   */
+  fit(values: Float64Array, at: number, first: number, last: number): number {
+    const { window, degree } = this.#options;
+    let h = Math.max(at - first, last - at);
+    if (window > this.#n) h += (window - this.#n) >> 1;
+    const kernel = this.#kernelOf(h);
+    // Neighbours beyond the kernel have weight 0.
+    const from = Math.max(first, at - kernel.reach);
+    const to = Math.min(last, at + kernel.reach);
+    return weightedFit(values, this.#trust, at, from, to, kernel, degree, this.#narrow);
+  }
+
+  /** Smooths `values` [N] into `out` [N]. A point whose neighbours all have weight 0 keeps its value. */
+  smooth(values: Float64Array, out: Float64Array): void {
+    const n = this.#n;
+    if (n < 2) {
+      out[0] = values[0]!;
+      return;
+    }
+    const jump = Math.min(this.#options.jump, n - 1);
+    if (jump === 1) this.#fitInside(values, this.#from, this.#to, out);
+    let previous = 0;
+    for (let i = 0; ; ) {
+      if (i < this.#from || i >= this.#to) out[i] = this.#fitAtEnd(values, i);
+      else if (jump > 1) this.#fitInside(values, i, i + 1, out);
+      if (Number.isNaN(out[i])) out[i] = values[i]!;
+      if (i - previous > 1) {
+        const step = (out[i]! - out[previous]!) / (i - previous);
+        for (let k = previous + 1; k < i; k++) out[k] = out[previous]! + step * (k - previous);
+      }
+      if (i === n - 1) return;
+      previous = i;
+      i = Math.min(n - 1, i + jump);
+    }
+  }
+
+  /** Fits at the points from … to − 1, about which the window lies inside of the series. */
+  #fitInside(values: Float64Array, from: number, to: number, out: Float64Array): void {
+    const inner = this.#inner;
+    const { reach, total } = inner;
+    if (this.#robust === null) {
+      // A line's value in the middle of its window is the mean.
+      evenSums(inner.weights, values, from, to, out);
+      for (let i = from; i < to; i++) out[i]! /= total;
+      return;
+    }
+    const [trust, trusted, evens, odds, a, b] = [
+      this.#trust,
+      this.#trusted,
+      this.#evens,
+      this.#odds,
+      this.#a,
+      this.#b,
+    ];
+    // Values against one of them, so that an offset does not cancel digits.
+    const near = values[0]!;
+    for (let i = from - reach; i < to + reach; i++) trusted[i] = trust[i]! * (values[i]! - near);
+    bothSums(inner, trusted, from, to, evens, odds);
+    for (let i = from; i < to; i++) out[i] = near + (a[i]! * evens[i]! + b[i]! * odds[i]!);
+  }
+
+  /** Fit at a point near an end, from the window that is moved inwards. */
+  #fitAtEnd(values: Float64Array, i: number): number {
+    const n = this.#n;
+    const { window } = this.#options;
+    if (window >= n) return this.fit(values, i, 0, n - 1);
+    const first = i < this.#from ? 0 : n - window;
+    return this.fit(values, i, first, first + window - 1);
+  }
+}
+
+/** Tricube weights for bandwidth h at distances −R … R, R = ⌊0.999·h⌋, the same times distance and distance², and their sum. */
+export interface Kernel {
+  readonly reach: number;
+  readonly weights: Float64Array; // [2R + 1]
+  readonly leans: Float64Array; // [2R + 1]
+  readonly squares: Float64Array; // [2R + 1]
+  readonly total: number;
+}
+
+export function tricube(h: number): Kernel {
+  const reach = Math.floor(0.999 * h);
+  const weights = new Float64Array(2 * reach + 1);
+  const leans = new Float64Array(2 * reach + 1);
+  const squares = new Float64Array(2 * reach + 1);
+  let total = 0;
+  for (let k = 0; k < weights.length; k++) {
+    const distance = k - reach;
+    const part = Math.abs(distance) / h;
+    const rest = 1 - part * part * part;
+    const weight = Math.abs(distance) <= 0.001 * h ? 1 : rest * rest * rest;
+    weights[k] = weight;
+    leans[k] = weight * distance;
+    squares[k] = weight * distance * distance;
+    total += weight;
+  }
+  return { reach, weights, leans, squares, total };
+}
+
+/**
+ * Σ kernel[R + d]·x[i + d] over d = −R … R of an even kernel [2R + 1] about each i in [from, to), all of it inside of x: into out[i].
+ * Four at a time: they share what is read.
+ */
+function evenSums(kernel: Float64Array, x: Float64Array, from: number, to: number, out: Float64Array): void {
+  const reach = kernel.length >> 1;
+  let i = from;
+  for (; i + 3 < to; i += 4) {
+    let left0 = x[i]!;
+    let left1 = x[i + 1]!;
+    let left2 = x[i + 2]!;
+    let right1 = left1;
+    let right2 = left2;
+    let right3 = x[i + 3]!;
+    const middle = kernel[reach]!;
+    let sum0 = middle * left0;
+    let sum1 = middle * left1;
+    let sum2 = middle * left2;
+    let sum3 = middle * right3;
+    let left3 = right3;
+    for (let d = 1; d <= reach; d++) {
+      const weight = kernel[reach + d]!;
+      left3 = left2;
+      left2 = left1;
+      left1 = left0;
+      left0 = x[i - d]!;
+      const right0 = right1;
+      right1 = right2;
+      right2 = right3;
+      right3 = x[i + 3 + d]!;
+      sum0 += weight * (left0 + right0);
+      sum1 += weight * (left1 + right1);
+      sum2 += weight * (left2 + right2);
+      sum3 += weight * (left3 + right3);
+    }
+    out[i] = sum0;
+    out[i + 1] = sum1;
+    out[i + 2] = sum2;
+    out[i + 3] = sum3;
+  }
+  for (; i < to; i++) {
+    let sum = kernel[reach]! * x[i]!;
+    for (let d = 1; d <= reach; d++) sum += kernel[reach + d]! * (x[i - d]! + x[i + d]!);
+    out[i] = sum;
+  }
+}
+
+/** Applies an even and an odd kernel at once, two positions at a time. */
+function bothSums(
+  { reach, weights, leans }: Kernel,
+  x: Float64Array,
+  from: number,
+  to: number,
+  evens: Float64Array,
+  odds: Float64Array,
+): void {
+  const middle = weights[reach]!;
+  let i = from;
+  for (; i + 1 < to; i += 2) {
+    let left0 = x[i]!;
+    let right1 = x[i + 1]!;
+    let left1 = right1;
+    let even0 = middle * left0;
+    let even1 = middle * right1;
+    let odd0 = 0;
+    let odd1 = 0;
+    for (let d = 1; d <= reach; d++) {
+      const weight = weights[reach + d]!;
+      const lean = leans[reach + d]!;
+      left1 = left0;
+      left0 = x[i - d]!;
+      const right0 = right1;
+      right1 = x[i + 1 + d]!;
+      even0 += weight * (right0 + left0);
+      odd0 += lean * (right0 - left0);
+      even1 += weight * (right1 + left1);
+      odd1 += lean * (right1 - left1);
+    }
+    evens[i] = even0;
+    evens[i + 1] = even1;
+    odds[i] = odd0;
+    odds[i + 1] = odd1;
+  }
+  for (; i < to; i++) {
+    let even = middle * x[i]!;
+    let odd = 0;
+    for (let d = 1; d <= reach; d++) {
+      even += weights[reach + d]! * (x[i + d]! + x[i - d]!);
+      odd += leans[reach + d]! * (x[i + d]! - x[i - d]!);
+    }
+    evens[i] = even;
+    odds[i] = odd;
+  }
 }

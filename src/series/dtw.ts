@@ -59,8 +59,8 @@ export function dtw(
   if (a.length !== b.length) {
     throw new ConfigError(`time warping: one series has ${a.length} channels, the other ${b.length}`);
   }
-  const [one, other] = [joinChannels(a), joinChannels(b)];
-  return warp(one, other, widened(window, one.length, other.length), bound, null, new WarpingRows());
+  const [first, other] = [joinChannels(a), joinChannels(b)];
+  return warp(first, other, widened(window, first.length, other.length), bound, null, new WarpingRows());
 }
 
 /** The window that two lengths need at least, in whole samples. */

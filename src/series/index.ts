@@ -36,7 +36,14 @@ export {
 } from './analyses.ts';
 export { type AnytimeOptions, anytimeMatrixProfile, type ProfileReport } from './anytime-profile.ts';
 export * from './change-points.ts';
-export * from './decompose.ts';
+export {
+  type Decomposition,
+  decompose,
+  type SeasonalTrend,
+  type StlOptions,
+  stl,
+  strengths,
+} from './decompose.ts';
 export { DETECTORS, type Detector, type ScoredIntervals } from './detectors.ts';
 export {
   type Channels,
@@ -50,7 +57,17 @@ export {
 } from './dtw.ts';
 export * from './intervals.ts';
 export { type ForestOptions, isolationOfWindows, isolationScores } from './isolation-forest.ts';
-export { type MatrixProfile, type MatrixProfileOptions, matrixProfile } from './matrix-profile.ts';
+export {
+  type Discord,
+  distanceProfile,
+  type MatrixProfile,
+  type MatrixProfileOptions,
+  type Motif,
+  type MotifOptions,
+  matrixProfile,
+  topDiscords,
+  topMotifs,
+} from './matrix-profile.ts';
 export {
   fitMiniRocket,
   type MiniRocket,
@@ -58,14 +75,11 @@ export {
   MiniRocketTransform,
 } from './mini-rocket.ts';
 export { type Bridged, bridge } from './missing.ts';
-export * from './motifs.ts';
-export { type Neighbour, WarpingSearch } from './nearest.ts';
-export { type LearnedWindow, learnWindow, NearestPool } from './nearest-pool.ts';
+export { type LearnedWindow, learnWindow, NearestPool, type Neighbour, WarpingSearch } from './nearest.ts';
 export * from './point-scores.ts';
 export { fitRidge, type Ridge, type RidgeOptions, ridgeClass, ridgeValues } from './ridge.ts';
 export * from './robust.ts';
 export { type SavgolOptions, savgol } from './savgol.ts';
-export * from './spectral-residual.ts';
 export {
   type AutocorrelationOptions,
   autocorrelation,
@@ -103,5 +117,4 @@ export {
   type Summary,
   summarise,
 } from './stats.ts';
-export { type SubPcaOptions, subPca } from './sub-pca.ts';
 export { type MannKendall, mannKendall, type TheilSen, theilSen } from './trend.ts';

@@ -3,18 +3,18 @@ import type { Interval } from '../ground/types.ts';
 
 /** Runs of flagged indices of [N] as sorted, disjoint half-open intervals. */
 export function runs(n: number, flagged: (index: number) => boolean): Interval[] {
-  const found: Interval[] = [];
+  const intervals: Interval[] = [];
   let start = -1;
   for (let i = 0; i < n; i++) {
     if (flagged(i)) {
       if (start < 0) start = i;
     } else if (start >= 0) {
-      found.push([start, i]);
+      intervals.push([start, i]);
       start = -1;
     }
   }
-  if (start >= 0) found.push([start, n]);
-  return found;
+  if (start >= 0) intervals.push([start, n]);
+  return intervals;
 }
 
 /** Sorted union; intervals no further apart than `gap` samples become one (0 joins those that touch). */

@@ -81,7 +81,7 @@ export function fitMiniRocket(
   if (length < SHORTEST) {
     throw new ConfigError(`MiniRocket: series of ${length} samples, expected at least ${SHORTEST}`);
   }
-  for (const one of training) checkShape(one, length, channels);
+  for (const series of training) checkShape(series, length, channels);
   const { dilations, biasesPerKernel } = dilationsFor(length, features);
   const random = new Random(seed, 'mini-rocket');
   const most = Math.log2(Math.min(channels, MOST_CHANNELS) + 1);
@@ -94,11 +94,11 @@ export function fitMiniRocket(
   return { ...shape, biases: biasesOf(shape, (k) => training[draws[k]!]!) };
 }
 
-function checkShape(one: Channels, length: number, channels: number): void {
-  const own = one.values.length / one.length;
-  if (one.length === length && own === channels) return;
+function checkShape(series: Channels, length: number, channels: number): void {
+  const ownChannels = series.values.length / series.length;
+  if (series.length === length && ownChannels === channels) return;
   throw new ConfigError(
-    `MiniRocket: a series of ${one.length} samples and ${own} channels, expected ${length} and ${channels} as in training`,
+    `MiniRocket: a series of ${series.length} samples and ${ownChannels} channels, expected ${length} and ${channels} as in training`,
   );
 }
 

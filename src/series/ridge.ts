@@ -61,8 +61,8 @@ export async function fitRidge(
       gram[k * n + i] = gram[i * n + k]!;
     }
   }
-  const targets = (classes.length === 2 ? classes.slice(1) : classes).map((own) => {
-    const signs = Float64Array.from(labels, (label) => (label === own ? 1 : -1));
+  const targets = (classes.length === 2 ? classes.slice(1) : classes).map((target) => {
+    const signs = Float64Array.from(labels, (label) => (label === target ? 1 : -1));
     const constant = signs.reduce((sum, sign) => sum + sign, 0) / n;
     return { constant, centred: signs.map((sign) => sign - constant) };
   });

@@ -81,9 +81,9 @@ export function outlierIndices(values: Float64Array): Outliers {
   const { mean, std, median, mad, q1, q3 } = summarise(values);
   const fence = 1.5 * (q3 - q1);
   const where = (is: (value: number) => boolean): number[] => {
-    const found: number[] = [];
-    for (let i = 0; i < values.length; i++) if (is(values[i]!)) found.push(i);
-    return found;
+    const indices: number[] = [];
+    for (let i = 0; i < values.length; i++) if (is(values[i]!)) indices.push(i);
+    return indices;
   };
   return {
     byZ: where((value) => Math.abs(value - mean) > 3 * std),

@@ -6,8 +6,7 @@
 
 import FFT from 'fft.js';
 import { requireFinite, requireOption, requireWithin } from './checks.ts';
-import { normalQuantile } from './distributions.ts';
-import { fitLine, largestMagnitude, moments, ROUNDING, spread } from './stats.ts';
+import { fitLine, largestMagnitude, moments, normalQuantile, ROUNDING, spread } from './stats.ts';
 
 export interface Spectrum {
   /** Length of the series. */
@@ -337,13 +336,13 @@ export function spectrogram(values: Float64Array, options: SegmentOptions): Spec
     removeTrend(part, detrend);
     for (let i = 0; i < segment; i++) part[i]! *= taper[i]!;
     const { re, im } = spectrum(part);
-    const own = new Float64Array(bins);
+    const segmentPower = new Float64Array(bins);
     for (let f = 0; f < bins; f++) {
       // All but the constant and the highest frequency of an even length stand for two bins of the full spectrum.
       const twice = f > 0 && 2 * f < segment ? 2 : 1;
-      own[f] = twice * scale * (re[f]! * re[f]! + im[f]! * im[f]!);
+      segmentPower[f] = twice * scale * (re[f]! * re[f]! + im[f]! * im[f]!);
     }
-    return own;
+    return segmentPower;
   });
   return {
     frequencies: Float64Array.from({ length: bins }, (_, f) => (f * rate) / segment),
@@ -373,7 +372,7 @@ export function welch(values: Float64Array, options: Partial<SegmentOptions> = {
     ...options,
     segment,
   });
-  const mean = frequencies.map((_, f) => power.reduce((sum, own) => sum + own[f]!, 0) / power.length);
+  const mean = frequencies.map((_, f) => power.reduce((sum, segment) => sum + segment[f]!, 0) / power.length);
   return { frequencies, power: mean };
 }
 

@@ -4,8 +4,7 @@
  * (nlags auto).
  */
 import { requireFinite, requireWithin } from './checks.ts';
-import { normalCdf } from './distributions.ts';
-import { fitLine, moments } from './stats.ts';
+import { fitLine, moments, normalCdf } from './stats.ts';
 
 /** Deterministic part of the regression: none, constant, constant and trend. */
 export type Regression = 'n' | 'c' | 'ct';
@@ -334,16 +333,16 @@ function byNormalEquations(columns: readonly Float64Array[], target: Float64Arra
   const upper = all.map(() => new Float64Array(p + 1));
   const diagonal = new Float64Array(p + 1);
   for (let c = 0; c <= p; c++) {
-    const own = upper[c]!;
-    products(all, c, own);
-    const whole = own[c]!;
+    const entries = upper[c]!;
+    products(all, c, entries);
+    const whole = entries[c]!;
     let left = whole;
     for (let a = 0; a < c; a++) {
       const above = upper[a]!;
-      let sum = own[a]!;
-      for (let b = 0; b < a; b++) sum -= above[b]! * own[b]!;
-      own[a] = sum / diagonal[a]!;
-      left -= own[a]! * own[a]!;
+      let sum = entries[a]!;
+      for (let b = 0; b < a; b++) sum -= above[b]! * entries[b]!;
+      entries[a] = sum / diagonal[a]!;
+      left -= entries[a]! * entries[a]!;
     }
     if (!(left > WELL_CONDITIONED * whole)) return null;
     diagonal[c] = Math.sqrt(left);
@@ -357,8 +356,8 @@ function byNormalEquations(columns: readonly Float64Array[], target: Float64Arra
 
 /** Products of column c with the columns 0 … c into `out`, four at a time: they share what is read. */
 function products(columns: readonly Float64Array[], c: number, out: Float64Array): void {
-  const own = columns[c]!;
-  const n = own.length;
+  const column = columns[c]!;
+  const n = column.length;
   for (let first = 0; first <= c; first += 4) {
     // Beyond the last column it is taken again.
     const [b0, b1, b2, b3] = [
@@ -372,7 +371,7 @@ function products(columns: readonly Float64Array[], c: number, out: Float64Array
     let sum2 = 0;
     let sum3 = 0;
     for (let i = 0; i < n; i++) {
-      const value = own[i]!;
+      const value = column[i]!;
       sum0 += value * b0[i]!;
       sum1 += value * b1[i]!;
       sum2 += value * b2[i]!;

@@ -1,7 +1,6 @@
 /** Trend without a distribution: the Mann–Kendall test, and the Theil–Sen line. */
 import { requireFinite, requireOption } from './checks.ts';
-import { normalQuantile, twoSided } from './distributions.ts';
-import { largestMagnitude, median, select } from './stats.ts';
+import { largestMagnitude, median, normalQuantile, select, twoSided } from './stats.ts';
 
 export interface MannKendall {
   /** Rising minus falling pairs. */
@@ -115,14 +114,14 @@ export function slopesOfRank(values: Float64Array, ranks: readonly number[]): nu
     });
   }
   const sample = sampledSlopes(values);
-  const found: number[] = [];
-  while (found.length < ranks.length) {
-    const first = ranks[found.length]!;
+  const slopes: number[] = [];
+  while (slopes.length < ranks.length) {
+    const first = ranks[slopes.length]!;
     // Neighbouring ranks, such as the middle ones of an even number of pairs, share the work.
-    const group = ranks.slice(found.length).filter((rank) => rank - first <= GROUP * Math.min(pairs, 2e6));
-    found.push(...(byInversions(values, sample, group) ?? byPasses(values, sample, group)));
+    const group = ranks.slice(slopes.length).filter((rank) => rank - first <= GROUP * Math.min(pairs, 2e6));
+    slopes.push(...(byInversions(values, sample, group) ?? byPasses(values, sample, group)));
   }
-  return found;
+  return slopes;
 }
 
 /** Ranks no further apart than this part of the pairs are looked for together. */

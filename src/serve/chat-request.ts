@@ -5,7 +5,7 @@ import type { Picture } from '../ground/types.ts';
 import { decodeImage, imageSize } from '../plot/image-file.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
-import type { GenerationConfig } from '../policy/generation-config.ts';
+import type { GenerationConfig } from '../policy/model-config.ts';
 import type { Prompting } from '../policy/policy.ts';
 import { type Fields, isObject, parseBody, shown } from './json-body.ts';
 import { invalid, type Refused } from './refused.ts';

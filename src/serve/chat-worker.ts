@@ -5,7 +5,7 @@
 import { workerData } from 'node:worker_threads';
 import type { EngineName } from '../answer/answerer.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
-import { readGenerationConfig } from '../policy/generation-config.ts';
+import { readGenerationConfig } from '../policy/model-config.ts';
 import type { ChatLimits, ChatRequest } from './chat-request.ts';
 import type { CompletionEvent, CompletionJob, Completions } from './completions.ts';
 import type { Outcome } from './refused.ts';

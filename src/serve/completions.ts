@@ -3,7 +3,7 @@ import type { LocalPolicy } from '../answer/answerer.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
 import { Row } from '../policy/generate.ts';
-import type { GenerationConfig } from '../policy/generation-config.ts';
+import type { GenerationConfig } from '../policy/model-config.ts';
 import { TextStreamer, type Tokenizer } from '../policy/tokenizer.ts';
 import type { Completion } from './chat-request.ts';
 

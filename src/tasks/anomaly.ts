@@ -23,9 +23,8 @@ import {
   type ParsedAnswer,
 } from '../ground/types.ts';
 import { html } from '../html/html.ts';
-import { eventBased, pointAdjusted } from '../measures/event-based.ts';
-import { rangeBased } from '../measures/range-based.ts';
-import { intervalVus } from '../measures/vus.ts';
+import { intervalVus } from '../measures/curves.ts';
+import { eventBased, pointAdjusted, rangeBased } from '../measures/range-based.ts';
 import { DETECTORS } from '../series/detectors.ts';
 import { clipAndMerge, intervalText, pointF1 } from '../series/intervals.ts';
 import {

@@ -5,7 +5,7 @@
 import { timemaster } from '../../rewards/timemaster.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { blindClass, ClassEvidence, teacherClass } from '../expcot/class-trace.ts';
-import { nanoClassTeacher } from '../expcot/nano-class.ts';
+import { nanoClassTeacher } from '../expcot/nano.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { type Place, show, stringField } from '../ground/json-record.ts';
 import { grouped, interval, percent } from '../ground/numbers.ts';

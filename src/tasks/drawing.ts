@@ -5,7 +5,7 @@ import type { Example, Gold, Picture } from '../ground/types.ts';
 import type { FigureValues } from '../plot/data.ts';
 import { type Figure, figure, unknownFigure } from '../plot/figure.ts';
 import { isFigureName } from '../plot/presets.ts';
-import { shade } from '../plot/shade.ts';
+import { shade } from '../plot/raster.ts';
 import { localDeviations, neighbourDistances } from '../series/deviation.ts';
 import { bridge } from '../series/missing.ts';
 import { taskKind } from './kinds.ts';

@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { CheckpointError } from '../ground/errors.ts';
 import { makeDirectory, readUtf8, syncPath, writeFileAtomic } from '../ground/files.ts';
 import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../ground/manifest.ts';
-import { writeAdapter } from '../policy/peft.ts';
+import { writeAdapter } from '../policy/lora.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
 import { loadTensor, tensorBytes } from '../policy/weights.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';

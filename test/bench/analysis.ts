@@ -21,11 +21,10 @@ import { frequencyTest, profileTest, rangeTest, trendTest } from '../../src/seri
 import { cusumShifts, cusumTest, pelt } from '../../src/series/change-points.ts';
 import { decompose, stl } from '../../src/series/decompose.ts';
 import { isolationOfWindows } from '../../src/series/isolation-forest.ts';
-import { matrixProfile } from '../../src/series/matrix-profile.ts';
-import { topDiscords, topMotifs } from '../../src/series/motifs.ts';
+import { matrixProfile, topDiscords, topMotifs } from '../../src/series/matrix-profile.ts';
+import { spectralResidual } from '../../src/series/point-scores.ts';
 import { hampel, outlierIndices, summariseRobustly } from '../../src/series/robust.ts';
 import { savgol } from '../../src/series/savgol.ts';
-import { spectralResidual } from '../../src/series/spectral-residual.ts';
 import {
   autocorrelation,
   bartlettBands,

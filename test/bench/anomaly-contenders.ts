@@ -12,12 +12,12 @@ import {
   smoothed,
   spectralScore,
   stlScore,
+  subPca,
   windowDiscords,
   windowIsolation,
 } from '../../src/series/point-scores.ts';
 import { dominantPeriod } from '../../src/series/spectrum.ts';
 import { moments } from '../../src/series/stats.ts';
-import { subPca } from '../../src/series/sub-pca.ts';
 import type { Case } from './anomaly-shapes.ts';
 
 /** How intervals are read off a score. */

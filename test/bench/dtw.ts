@@ -14,7 +14,7 @@ import { parseArgs } from 'node:util';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { Random } from '../../src/ground/random.ts';
 import { type Channels, joinChannels } from '../../src/series/dtw.ts';
-import { NearestPool } from '../../src/series/nearest-pool.ts';
+import { NearestPool } from '../../src/series/nearest.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
 import { openPeer, type Peer } from './peer.ts';
 

@@ -5,14 +5,13 @@ import type { DType, Engine, Tensor } from '../../src/engine/engine.ts';
 import { hash32, Random } from '../../src/ground/random.ts';
 import type { Picture } from '../../src/ground/types.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
-import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
 import { Chat } from '../../src/policy/chat.ts';
 import { ImageProcessor } from '../../src/policy/image-processor.ts';
 import { type Layout, layoutOf } from '../../src/policy/layout.ts';
 import { configJson, type Dims, type SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy, type PolicyParts } from '../../src/policy/policy.ts';
 import { ropeIndex } from '../../src/policy/rope.ts';
-import { Tokenizer } from '../../src/policy/tokenizer.ts';
+import { BPE_CONFIG, Tokenizer, trainBpe } from '../../src/policy/tokenizer.ts';
 
 export interface LargeSize {
   readonly about: string;

@@ -14,8 +14,7 @@ import { generateOnnx } from '../../src/onnx/generate.ts';
 import { OnnxPolicy } from '../../src/onnx/policy.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { generate } from '../../src/policy/generate.ts';
-import { readGenerationConfig } from '../../src/policy/generation-config.ts';
-import type { Dims } from '../../src/policy/model-config.ts';
+import { type Dims, readGenerationConfig } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import {
   type BenchOptions,

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
-import { volumeUnderSurface } from '../../src/measures/vus.ts';
+import { volumeUnderSurface } from '../../src/measures/curves.ts';
 import { median } from './measure.ts';
 import { openPeer } from './peer.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { waitFor } from '../../src/endpoint/limits.ts';
+import { waitFor } from '../../src/endpoint/requests.ts';
 
 const recent = [
   { at: 1000, tokens: 400 },

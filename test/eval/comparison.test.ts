@@ -8,7 +8,7 @@ import { answersPage } from '../../eval/comparison-page.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import type { AnomalyGold, EvalRecord } from '../../src/ground/types.ts';
-import { mcnemar } from '../../src/measures/significance.ts';
+import { mcnemar } from '../../src/measures/bootstrap.ts';
 import { inside } from '../helpers/command-line.ts';
 import { classResponse, evalRecord, recordOf, writeResponse } from '../helpers/eval-records.ts';
 

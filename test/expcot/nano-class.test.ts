@@ -12,10 +12,10 @@ import {
   nanoClassTeacher,
   shortName,
   tellingFeatures,
-} from '../../src/expcot/nano-class.ts';
+} from '../../src/expcot/nano.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import type { Example } from '../../src/ground/types.ts';
-import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
+import { BPE_CONFIG, trainBpe } from '../../src/policy/tokenizer.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
 import { MACHINES, machines } from '../helpers/classes.ts';

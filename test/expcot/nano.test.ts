@@ -19,7 +19,7 @@ import {
   type Interval,
   type SeriesFacts,
 } from '../../src/ground/types.ts';
-import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
+import { BPE_CONFIG, trainBpe } from '../../src/policy/tokenizer.ts';
 import { mergeIntervals } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseVariates } from '../../src/tasks/variates.ts';

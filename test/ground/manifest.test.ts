@@ -13,8 +13,7 @@ import {
   MANIFEST_FILE,
   writeManifestedDirectory,
 } from '../../src/ground/manifest.ts';
-import { createAdapter } from '../../src/policy/lora.ts';
-import { loadAdapter, saveAdapter } from '../../src/policy/peft.ts';
+import { createAdapter, loadAdapter, saveAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import { Child, edit, writeTinyPolicy } from '../helpers/tiny-run.ts';

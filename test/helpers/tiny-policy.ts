@@ -2,9 +2,9 @@
 import type { Engine } from '../../src/engine/engine.ts';
 import { hash32 } from '../../src/ground/random.ts';
 import type { Example, Picture, Score } from '../../src/ground/types.ts';
-import { trainBpe } from '../../src/policy/bpe.ts';
 import type { Dims, SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { trainBpe } from '../../src/policy/tokenizer.ts';
 import type { StageOrigin } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import type { SftMetrics } from '../../src/train/metrics.ts';

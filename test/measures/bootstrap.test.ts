@@ -5,6 +5,7 @@ import { Random } from '../../src/ground/random.ts';
 import {
   estimate,
   estimates,
+  holm,
   intervalOf,
   pairedDifference,
   resampledDifference,
@@ -12,7 +13,6 @@ import {
   SeedBootstrap,
   setEstimates,
 } from '../../src/measures/bootstrap.ts';
-import { holm } from '../../src/measures/significance.ts';
 
 const normals = (n: number, mean: number, seed: number) => {
   const random = new Random(seed, 'test');

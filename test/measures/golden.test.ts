@@ -3,12 +3,15 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Interval } from '../../src/ground/types.ts';
+import { mcnemar, pairedPermutation } from '../../src/measures/bootstrap.ts';
 import { brierScore, logLoss } from '../../src/measures/calibration.ts';
-import { averagePrecision, rocArea } from '../../src/measures/curves.ts';
-import { eventBased, pointAdjusted } from '../../src/measures/event-based.ts';
-import { type PositionalBias, rangeBased } from '../../src/measures/range-based.ts';
-import { mcnemar, pairedPermutation } from '../../src/measures/significance.ts';
-import { intervalVus, volumeUnderSurface } from '../../src/measures/vus.ts';
+import { averagePrecision, intervalVus, rocArea, volumeUnderSurface } from '../../src/measures/curves.ts';
+import {
+  eventBased,
+  type PositionalBias,
+  pointAdjusted,
+  rangeBased,
+} from '../../src/measures/range-based.ts';
 
 interface IntervalsCase {
   readonly name: string;

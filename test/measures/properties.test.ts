@@ -1,13 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Interval } from '../../src/ground/types.ts';
+import { mcnemar, pairedPermutation } from '../../src/measures/bootstrap.ts';
 import { calibrationError, checkProbabilities } from '../../src/measures/calibration.ts';
-import { averagePrecision, rocArea } from '../../src/measures/curves.ts';
-import { eventBased, pointAdjusted } from '../../src/measures/event-based.ts';
-import { type PrecisionRecall, rangeBased } from '../../src/measures/range-based.ts';
+import { averagePrecision, intervalVus, rocArea, volumeUnderSurface } from '../../src/measures/curves.ts';
+import {
+  eventBased,
+  type PrecisionRecall,
+  pointAdjusted,
+  rangeBased,
+} from '../../src/measures/range-based.ts';
 import { majority, minimumBayesRisk, passAtK } from '../../src/measures/samples.ts';
-import { mcnemar, pairedPermutation } from '../../src/measures/significance.ts';
-import { intervalVus, volumeUnderSurface } from '../../src/measures/vus.ts';
 import { clipAndMerge, pointF1 } from '../../src/series/intervals.ts';
 
 type Measure = (

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { figure } from '../../src/plot/figure.ts';
-import { shade } from '../../src/plot/shade.ts';
+import { shade } from '../../src/plot/raster.ts';
 
 const nano = figure('nano');
 const blank = { width: 560, height: 28, data: new Uint8Array(560 * 28 * 3).fill(255) };

@@ -6,8 +6,7 @@ import type { FigureValues } from '../../src/plot/data.ts';
 import { type Figure, figure, isBare, panels } from '../../src/plot/figure.ts';
 import { RenderPool } from '../../src/plot/pool.ts';
 import { FIGURE_NAMES } from '../../src/plot/presets.ts';
-import { render } from '../../src/plot/raster.ts';
-import { shade } from '../../src/plot/shade.ts';
+import { render, shade } from '../../src/plot/raster.ts';
 import { renderVega } from '../../src/plot/vega-raster.ts';
 import { CHANNELS } from './shapes.ts';
 

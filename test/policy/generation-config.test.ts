@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/ground/errors.ts';
-import { parseGenerationConfig, readGenerationConfig } from '../../src/policy/generation-config.ts';
+import { parseGenerationConfig, readGenerationConfig } from '../../src/policy/model-config.ts';
 
 const NOTHING = {
   stops: [],

@@ -2,9 +2,8 @@
 import { performance } from 'node:perf_hooks';
 import { describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/ground/errors.ts';
-import { trainBpe } from '../../src/policy/bpe.ts';
 import { Chat, DEFAULT_TEMPLATE, type Message } from '../../src/policy/chat.ts';
-import { Tokenizer } from '../../src/policy/tokenizer.ts';
+import { Tokenizer, trainBpe } from '../../src/policy/tokenizer.ts';
 import { corpus } from './corpus.ts';
 
 const LIMITS = { seconds: 1, memory: 128 };

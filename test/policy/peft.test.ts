@@ -6,9 +6,14 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { collate } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
-import { type AdapterOptions, createAdapter, mergeAdapter } from '../../src/policy/lora.ts';
+import {
+  type AdapterOptions,
+  createAdapter,
+  loadAdapter,
+  mergeAdapter,
+  saveAdapter,
+} from '../../src/policy/lora.ts';
 import { ADAPTER_TARGETS, type AdapterTarget, VISION_TARGETS } from '../../src/policy/lora-targets.ts';
-import { loadAdapter, saveAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
 import { float32Tensor, readTensor } from '../helpers/safetensors.ts';

@@ -5,8 +5,13 @@ import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/ground/errors.ts';
-import { trainBpe } from '../../src/policy/bpe.ts';
-import { readTokenizer, SPECIAL_TOKENS, TextStreamer, Tokenizer } from '../../src/policy/tokenizer.ts';
+import {
+  readTokenizer,
+  SPECIAL_TOKENS,
+  TextStreamer,
+  Tokenizer,
+  trainBpe,
+} from '../../src/policy/tokenizer.ts';
 import { corpus, PROMPT } from './corpus.ts';
 import { GOLDEN, golden, tokenizerOf } from './golden.ts';
 

@@ -5,8 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import { dtw, envelope, joinChannels, lbKeogh, lbKim } from '../../src/series/dtw.ts';
-import { WarpingSearch } from '../../src/series/nearest.ts';
-import { learnWindow, NearestPool } from '../../src/series/nearest-pool.ts';
+import { learnWindow, NearestPool, WarpingSearch } from '../../src/series/nearest.ts';
 
 interface Golden {
   readonly cases: readonly {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../src/ground/random.ts';
-import { type Loess, Smoother } from '../../src/series/loess.ts';
+import { type Loess, Smoother } from '../../src/series/decompose.ts';
 import { worst } from './golden.ts';
 
 const random = new Random(12, 'loess');

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
-import { matrixProfile } from '../../src/series/matrix-profile.ts';
-import { distanceProfile, topDiscords, topMotifs } from '../../src/series/motifs.ts';
+import { distanceProfile, matrixProfile, topDiscords, topMotifs } from '../../src/series/matrix-profile.ts';
 import { windowDistance } from './brute-force.ts';
 import { series, seriesOf, worst } from './golden.ts';
 

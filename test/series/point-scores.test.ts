@@ -6,10 +6,10 @@ import {
   smoothed,
   spectralScore,
   stlScore,
+  subPca,
   windowDiscords,
   windowIsolation,
 } from '../../src/series/point-scores.ts';
-import { subPca } from '../../src/series/sub-pca.ts';
 
 /** A season of 24 samples with a dropout at 310 … 317. */
 const season = Float64Array.from({ length: 600 }, (_, i) =>

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import { expectedDepth, isolationOfWindows, isolationScores } from '../../src/series/isolation-forest.ts';
+import { spectralResidual } from '../../src/series/point-scores.ts';
 import {
   hampel,
   hampelScore,
@@ -12,7 +13,6 @@ import {
   trimmedMean,
   winsorizedMean,
 } from '../../src/series/robust.ts';
-import { spectralResidual } from '../../src/series/spectral-residual.ts';
 import { analysis, series, seriesOf, worst } from './golden.ts';
 
 const random = new Random(31, 'outliers');

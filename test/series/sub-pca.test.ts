@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
-import { subPca } from '../../src/series/sub-pca.ts';
+import { subPca } from '../../src/series/point-scores.ts';
 
 const golden = JSON.parse(readFileSync(join(import.meta.dirname, '../golden/sub_pca.json'), 'utf8')) as {
   values: number[];

@@ -7,7 +7,7 @@ import type {
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { encodePng } from '../../src/plot/png.ts';
 import { generate } from '../../src/policy/generate.ts';
-import { readGenerationConfig } from '../../src/policy/generation-config.ts';
+import { readGenerationConfig } from '../../src/policy/model-config.ts';
 import {
   errorOf,
   openService,

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { torchPolicy } from '../../src/answer/local.ts';
 import { generate } from '../../src/policy/generate.ts';
-import { parseGenerationConfig } from '../../src/policy/generation-config.ts';
+import { parseGenerationConfig } from '../../src/policy/model-config.ts';
 import {
   type CompletionEvent,
   type CompletionJob,

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { encodePng } from '../../src/plot/png.ts';
-import { parseGenerationConfig } from '../../src/policy/generation-config.ts';
+import { parseGenerationConfig } from '../../src/policy/model-config.ts';
 import { Prompting } from '../../src/policy/policy.ts';
 import { type ChatLimits, readChatRequest } from '../../src/serve/chat-request.ts';
 import { type ExplainRequest, readExplainRequest } from '../../src/serve/explain-request.ts';

@@ -2,9 +2,9 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MetaEngine } from '../../src/engine/torch/meta.ts';
-import { trainBpe } from '../../src/policy/bpe.ts';
 import type { Layout } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { trainBpe } from '../../src/policy/tokenizer.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import type { AdvantageName } from '../../src/train/advantage.ts';
 import {

@@ -1,11 +1,11 @@
 /** Plans against what the engine then counts: the same stage, once without elements and once with them. */
 import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { trainBpe } from '../../src/policy/bpe.ts';
 import { type Layout, layoutOf } from '../../src/policy/layout.ts';
 import { createAdapter } from '../../src/policy/lora.ts';
 import { type Dims, parseDims, type SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { trainBpe } from '../../src/policy/tokenizer.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import { dryRun, type PlannedPolicy, type TrainingStage } from '../../src/train/dry-run.ts';
 import { Learner } from '../../src/train/learner.ts';

@@ -1,9 +1,9 @@
 /** What a training step takes beyond the buffers that outlive it, as the engine counts it. */
 import { expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { trainBpe } from '../../src/policy/bpe.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { trainBpe } from '../../src/policy/tokenizer.ts';
 import type { Learner } from '../../src/train/learner.ts';
 import { supervisedLoss } from '../../src/train/loss.ts';
 import { sequenceBatch } from '../../src/train/micro-batch.ts';

@@ -32,7 +32,7 @@ import { processor, processorIdentity } from './kernel.ts';
 const ADDON = 'timeseer_torch.node';
 const RECORD_FORMAT = 2;
 
-export interface AddonOptions extends FindOptions {
+interface AddonOptions extends FindOptions {
   /** The .cc files; the default are those of the package. */
   readonly sources?: readonly string[];
 }
@@ -57,14 +57,14 @@ function digest(parts: readonly (string | Uint8Array)[]): string {
 export function targetPath(libtorch: Libtorch, compiler: Compiler, options: AddonOptions): string {
   const node = `${process.platform}-${process.arch}-${process.versions.modules}`;
   const sources = options.sources ?? addonSources();
-  const own = [...new Set(sources.map((file) => dirname(file)))].flatMap((directory) =>
+  const headers = [...new Set(sources.map((file) => dirname(file)))].flatMap((directory) =>
     readdirSync(directory)
       .filter((name) => name.endsWith('.h'))
       .sort()
       .map((name) => join(directory, name)),
   );
   const key = digest([
-    ...[...sources, ...own].flatMap((file) => [basename(file), readFileSync(file)]),
+    ...[...sources, ...headers].flatMap((file) => [basename(file), readFileSync(file)]),
     JSON.stringify([libtorch, ownFlags(libtorch, compiler), headerVersions(), linkFlags(libtorch)]),
     JSON.stringify([compiler.command, compiler.version, node, NATIVE ? processorIdentity(processor()) : '']),
   ]);
@@ -235,7 +235,7 @@ function linkFlags(libtorch: Libtorch): string[] {
 /** Builds kept in the cache; the least recently made are removed first. */
 const KEPT_BUILDS = 16;
 
-export interface BuildOptions extends AddonOptions {
+interface BuildOptions extends AddonOptions {
   readonly log?: (line: string) => void;
 }
 

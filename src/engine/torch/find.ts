@@ -8,7 +8,7 @@ import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync 
 import { delimiter, join, resolve } from 'node:path';
 import { EngineError } from '../../ground/errors.ts';
 
-export type LibtorchOrigin = 'LIBTORCH' | 'python' | 'system';
+type LibtorchOrigin = 'LIBTORCH' | 'python' | 'system';
 
 /** Identity of a file at the time it was read; a change means that whatever was derived from it is stale. */
 export interface Stamp {
@@ -89,13 +89,13 @@ export function unchanged(stamps: readonly Stamp[]): boolean {
 export function findPython(env: NodeJS.ProcessEnv = process.env): string | null {
   const chosen = env['TIMESEER_PYTHON'];
   if (chosen !== undefined && chosen !== '') {
-    const found = findExecutable(chosen, env);
-    if (found === null) {
+    const path = findExecutable(chosen, env);
+    if (path === null) {
       throw new EngineError(
         `TIMESEER_PYTHON=${chosen}: no such program; give the path of a Python that has torch, or unset it`,
       );
     }
-    return found;
+    return path;
   }
   return findExecutable('python3', env) ?? findExecutable('python', env);
 }
@@ -174,14 +174,14 @@ function findCuda(root: string, version: string, options: FindOptions): string[]
     ...(options.cudaPrefixes ?? CUDA_PREFIXES).map((prefix) => join(prefix, 'include')),
   ];
   const built = /\+cu(\d+)\d$/.exec(version)?.[1]; // '2.6.0+cu124' is of CUDA 12.4
-  const found = directories.find((directory) => {
+  const headers = directories.find((directory) => {
     const major = cudaMajor(directory);
     return major !== null && (built === undefined || major === Number(built));
   });
-  if (found === undefined) return [];
-  const parts = [found, ...directories, join(root, '../triton/backends/nvidia/include')];
+  if (headers === undefined) return [];
+  const parts = [headers, ...directories, join(root, '../triton/backends/nvidia/include')];
   const rest = parts.find((directory) => existsSync(join(directory, 'crt/host_defines.h')));
-  return rest === undefined ? [] : [...new Set([found, rest])];
+  return rest === undefined ? [] : [...new Set([headers, rest])];
 }
 
 function inspect(root: string, origin: LibtorchOrigin, options: FindOptions): Libtorch | null {
@@ -237,22 +237,22 @@ export function findLibtorch(options: FindOptions = {}): Libtorch | null {
   const env = options.env ?? process.env;
   const wished = env['LIBTORCH'];
   if (wished !== undefined && wished !== '') {
-    const found = inspect(resolve(wished), 'LIBTORCH', options);
-    if (found === null) {
+    const libtorch = inspect(resolve(wished), 'LIBTORCH', options);
+    if (libtorch === null) {
       throw new EngineError(
         `LIBTORCH=${wished}: no libtorch there (looked for include/ATen/ATen.h and lib/libtorch${LIBRARY_SUFFIX}); ` +
           'give the directory of an unpacked libtorch or of the Python package torch, or unset it',
       );
     }
-    return found;
+    return libtorch;
   }
   const python = findPython(env);
   const directory = python === null ? null : pythonTorch(python, env);
   const ofPython = directory === null ? null : inspect(directory, 'python', options);
   if (ofPython !== null) return ofPython;
   for (const prefix of options.systemPrefixes ?? SYSTEM_PREFIXES) {
-    const found = inspect(prefix, 'system', options);
-    if (found !== null) return found;
+    const libtorch = inspect(prefix, 'system', options);
+    if (libtorch !== null) return libtorch;
   }
   return null;
 }

@@ -47,8 +47,8 @@ const KERNELS: Readonly<Record<Instructions, readonly string[]>> = {
 /** The instructions that a kernel of OpenBLAS uses; null for names that are not known. */
 export function instructionsOf(kernel: string): Instructions | null {
   const name = kernel.toLowerCase();
-  const found = Object.entries(KERNELS).find(([, names]) => names.includes(name));
-  return found === undefined ? null : (found[0] as Instructions);
+  const entry = Object.entries(KERNELS).find(([, names]) => names.includes(name));
+  return entry === undefined ? null : (entry[0] as Instructions);
 }
 
 /**
@@ -140,12 +140,12 @@ export function betterKernel(
   const used = instructionsOf(own.kernel);
   if (used === null) return null;
   const wider = candidates(cpu).filter((name) => narrower(used, instructionsOf(name)!));
-  const found = wider.find((name) => {
+  const better = wider.find((name) => {
     const result = attempt(name);
     // For a name that the library does not have it takes its own choice again.
     return result?.kernel.toLowerCase() === name.toLowerCase() && result.gflops >= WORTH_IT * own.gflops;
   });
-  return found ?? null;
+  return better ?? null;
 }
 
 interface KernelRecord {
@@ -179,15 +179,15 @@ function recall(addon: string): KernelRecord | null {
 export function chosenKernel(addon: string): string | null {
   const known = recall(addon);
   if (known !== null) return known.chosen;
-  const own = probe(addon, null);
-  if (own === null) return null;
+  const initial = probe(addon, null);
+  if (initial === null) return null;
   const cpu = processor();
   const record: KernelRecord = {
     format: FORMAT,
     processor: processorIdentity(cpu),
-    stamps: own.file === '' ? [] : [stamp(own.file)],
-    own: own.kernel,
-    chosen: betterKernel(cpu, own, (kernel) => probe(addon, kernel)),
+    stamps: initial.file === '' ? [] : [stamp(initial.file)],
+    own: initial.kernel,
+    chosen: betterKernel(cpu, initial, (kernel) => probe(addon, kernel)),
   };
   try {
     writeFileAtomic(recordFile(addon), `${JSON.stringify(record, null, 2)}\n`);
@@ -213,7 +213,7 @@ export function confirmKernel(addon: string, file: string): void {
 /** Widths of floating-point arithmetic, the narrowest first; an index compares two of the same architecture. */
 const X64 = ['SSE', 'AVX', 'AVX2', 'AVX-512'] as const;
 const ARM64 = ['NEON', 'SVE'] as const;
-export type Instructions = (typeof X64)[number] | (typeof ARM64)[number];
+type Instructions = (typeof X64)[number] | (typeof ARM64)[number];
 
 export interface Processor {
   /** Architecture, as in `process.arch`. */

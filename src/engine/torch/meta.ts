@@ -9,7 +9,7 @@ import { TorchEngine } from './torch.ts';
 const CUDA_BLOCK = 512;
 
 /** The largest that a phase held. */
-export interface PhasePeak {
+interface PhasePeak {
   readonly bytes: number;
   /** Bytes held at the peak by origin: operator name, or `gradient` inside a backward pass. */
   readonly kinds: Readonly<Record<string, number>>;
@@ -46,8 +46,8 @@ export class Ledger {
   #close(): void {
     const [, bytes, ...kinds] = this.#native.readLedger(this.#id, true) as [number, number, ...number[]];
     if (bytes <= (this.#phases.get(this.#phase)?.bytes ?? -1)) return;
-    const held = kinds.flatMap((of, kind) => (of > 0 ? [[this.#kinds[kind]!, of] as const] : []));
-    const sorted = Object.fromEntries(held.sort((a, b) => b[1] - a[1]));
+    const sizes = kinds.flatMap((of, kind) => (of > 0 ? [[this.#kinds[kind]!, of] as const] : []));
+    const sorted = Object.fromEntries(sizes.sort((a, b) => b[1] - a[1]));
     this.#phases.set(this.#phase, { bytes, kinds: sorted });
   }
 
@@ -102,9 +102,9 @@ function metaNative(native: Native, ledger: Ledger, host: boolean, answers: Answ
     op: (name, overload) => {
       const id = native.op(name, overload);
       if (id < 0) return id;
-      const own = name in REPLACED ? native.op(REPLACED[name]!, '') : id;
+      const replacement = name in REPLACED ? native.op(REPLACED[name]!, '') : id;
       const kind = ledger.kind(`${name}${overload && '.'}${overload}`.replace(/^\w+::/, ''));
-      return operators.push({ id, own, name, kind }) - 1;
+      return operators.push({ id, own: replacement, name, kind }) - 1;
     },
     takes: (operator, argument) => native.takes(operators[operator]!.id, argument),
     call: (operator, ...values: NativeValue[]) => {

@@ -6,7 +6,6 @@ import { EngineError } from '../../ground/errors.ts';
 import type { DType, EngineInfo, HostArray } from '../engine.ts';
 import { addonPath } from './build.ts';
 import { CORE_TYPE, chosenKernel, confirmKernel } from './kernel.ts';
-import type { Operators } from './operators.ts';
 
 /** Argument of an operator call: a tensor handle or a plain value, read by the operator's schema. */
 export type NativeValue =
@@ -143,13 +142,4 @@ export function describeEngine(native: Native, device: string, threads: number):
     deviceName: name === '' ? device : name,
     memoryTotal,
   };
-}
-
-/** Implements `Engine.synchronize`. */
-export function synchronize(ops: Operators): void {
-  try {
-    ops.native.synchronize(ops.device);
-  } catch (cause) {
-    throw ops.error('synchronize', [], cause);
-  }
 }

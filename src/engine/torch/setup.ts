@@ -9,7 +9,7 @@ import { buildAddon, findCompiler } from './build.ts';
 import { type FindOptions, findExecutable, findLibtorch, type Libtorch } from './find.ts';
 import { chosenKernel } from './kernel.ts';
 
-export interface SetupOptions extends FindOptions {
+interface SetupOptions extends FindOptions {
   /** True if packages may be installed; otherwise the command is only printed. */
   readonly install: boolean;
   readonly log: (line: string) => void;
@@ -17,7 +17,7 @@ export interface SetupOptions extends FindOptions {
   readonly host?: Host;
 }
 
-export interface SetupResult {
+interface SetupResult {
   readonly addon: string;
   readonly libtorch: Libtorch;
   /** First line of the compiler's `--version`. */

@@ -1,37 +1,28 @@
 /** The torch engine: the contract over libtorch, through the addon's generic operator call. */
-import type {
-  AdamWOptions,
-  AdamWState,
-  AttentionInput,
-  AttentionStepInput,
-  DType,
-  Engine,
-  EngineInfo,
-  HostArray,
-  LogProbOptions,
-  MemoryUse,
-  Recording,
-  SampleOptions,
-  SinkhornInput,
-  SinkhornResult,
-  Tensor,
-} from '../engine.ts';
-import { Arena, type TorchTensor } from './arena.ts';
-import { attention, attentionStep } from './attention.ts';
-import * as autograd from './autograd.ts';
+import { EngineError } from '../../ground/errors.ts';
 import {
-  checkDevice,
-  checkDeviceName,
-  describeEngine,
-  loadNative,
-  type Native,
-  synchronize,
-} from './native.ts';
+  type AdamWOptions,
+  type AdamWState,
+  type AttentionInput,
+  type AttentionStepInput,
+  type DType,
+  ELEMENT_BYTES,
+  type Engine,
+  type EngineInfo,
+  type HostArray,
+  type LogProbOptions,
+  type MemoryUse,
+  type Recording,
+  type SampleOptions,
+  type SinkhornInput,
+  type SinkhornResult,
+  type Tensor,
+} from '../engine.ts';
+import { checkDevice, checkDeviceName, describeEngine, loadNative, type Native } from './native.ts';
 import * as network from './network.ts';
-import { Operators } from './operators.ts';
-import * as data from './tensor-data.ts';
+import { Arena, isThenable, Operators, sameShape, shapeText, type TorchTensor } from './operators.ts';
 
-export interface TorchOptions {
+interface TorchOptions {
   /** 'cpu' (default), 'cuda' or 'cuda:N'. */
   readonly device?: string;
   /** Intra-op threads of the calling thread; the default is OMP_NUM_THREADS, or all cores. */
@@ -61,7 +52,13 @@ export class TorchEngine implements Engine {
   // ---- ownership and transfer ------------------------------------------------------------------------
 
   tensor(values: HostArray, shape: readonly number[]): Tensor {
-    return data.fromHost(this.#ops, values, shape);
+    const { native, device } = this.#ops;
+    return this.#adopt('tensor', [shape], () => native.fromHost(values, dtypeOf(values), shape, device));
+  }
+
+  /** Takes in the tensor whose handle `body` returns. */
+  #adopt(name: string, values: readonly unknown[], body: () => number): Tensor {
+    return this.#ops.attempt(name, values, () => this.#arena.adopt(body()));
   }
 
   zeros(shape: readonly number[], dtype: DType = 'float32'): Tensor {
@@ -69,27 +66,65 @@ export class TorchEngine implements Engine {
   }
 
   fromFile(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
-    return this.#arena.scope(() => data.fromFile(this.#ops, file, offset, shape, dtype));
+    const failed = (problem: string, cause?: unknown): EngineError => {
+      const what = `${dtype} [${shape.join(',')}] from byte ${offset}`;
+      return new EngineError(`${file}: cannot be read as ${what}: ${problem}`, { cause });
+    };
+    const width = ELEMENT_BYTES[dtype] ?? Number.NaN;
+    const bytes = shape.reduce((product, size) => product * size, width);
+    if (!(Number.isSafeInteger(bytes) && shape.every((size) => size >= 0) && offset >= 0)) {
+      throw failed('no such shape, dtype or place');
+    }
+    return this.#arena.scope(() => {
+      let part: Tensor;
+      try {
+        part = this.#arena.adopt(this.#ops.native.readFile(file, offset, bytes)); // uint8 [bytes]
+      } catch (cause) {
+        throw failed((cause as Error).message.trim(), cause);
+      }
+      return this.reshape(this.#ops.one('view.dtype', part, dtype), shape);
+    });
   }
 
   bytes(tensor: Tensor): Uint8Array {
-    return this.#arena.scope(() => data.bytes(this.#ops, tensor));
+    return this.#arena.scope(() => {
+      const dense = this.#ops.one('contiguous', this.detach(tensor));
+      const raw = this.#ops.one('view.dtype', this.reshape(dense, [-1]), 'uint8');
+      return this.#read(raw, (length) => new Uint8Array(length));
+    });
   }
 
   floats(tensor: Tensor): Float32Array {
-    return data.read(this.#ops, tensor, (length) => new Float32Array(length));
+    return this.#read(tensor, (length) => new Float32Array(length));
   }
 
   doubles(tensor: Tensor): Float64Array {
-    return data.read(this.#ops, tensor, (length) => new Float64Array(length));
+    return this.#read(tensor, (length) => new Float64Array(length));
   }
 
   ints(tensor: Tensor): Int32Array {
-    return data.ints(this.#ops, tensor);
+    this.#ops.check('ints', [tensor]);
+    if (tensor.dtype !== 'int64' && tensor.dtype !== 'bool') {
+      throw new EngineError(`ints: expected an int64 or bool tensor, got ${tensor.dtype}`);
+    }
+    return this.#read(tensor, (length) => new Int32Array(length));
+  }
+
+  /** Copies the values into an array that `make` gives, which decides what they are converted to. */
+  #read<A extends HostArray>(tensor: Tensor, make: (length: number) => A): A {
+    const handle = this.#ops.handle(tensor, 'read');
+    return this.#ops.attempt('read', [tensor], () => {
+      const into = make(tensor.shape.reduce((product, size) => product * size, 1));
+      this.#ops.native.toHost(handle, into);
+      return into;
+    });
   }
 
   item(tensor: Tensor): number {
-    return data.item(this.#ops, tensor);
+    const values = this.doubles(tensor);
+    if (values.length !== 1)
+      throw new EngineError(`item: expected one element, got shape ${shapeText(tensor)}`);
+    return values[0]!;
   }
 
   scope<T>(body: () => T): T {
@@ -110,7 +145,15 @@ export class TorchEngine implements Engine {
   }
 
   allFinite(tensor: Tensor): boolean {
-    return this.#arena.scope(() => data.allFinite(this.#ops, tensor));
+    this.#ops.check('allFinite', [tensor]);
+    if (tensor.shape.includes(0)) return true;
+    return this.#arena.scope(() => {
+      const values = tensor.dtype === 'float16' ? this.cast(tensor, 'float32') : this.detach(tensor);
+      // A finite sum has no NaN or infinity in it; one that overflows proves nothing. Then the extremes tell, without a copy.
+      if (Number.isFinite(this.item(this.sum(values)))) return true;
+      const ends = this.#ops.one('stack', this.#ops.many('aminmax', values), 0); // [2], NaN if there is one
+      return this.item(this.#ops.one('all', this.#ops.one('isfinite', ends))) === 1;
+    });
   }
 
   trackMemory(): void {
@@ -123,25 +166,27 @@ export class TorchEngine implements Engine {
   }
 
   synchronize(): void {
-    synchronize(this.#ops);
+    this.#ops.attempt('synchronize', [], () => this.#ops.native.synchronize(this.#ops.device));
   }
 
   share(tensor: Tensor): number {
-    return data.share(this.#ops, tensor);
+    const handle = this.#ops.handle(tensor, 'share');
+    return this.#ops.attempt('share', [tensor], () => this.#ops.native.share(handle));
   }
 
   attach(ticket: number): Tensor {
-    return data.attach(this.#ops, ticket);
+    return this.#adopt('attach', [ticket], () => this.#ops.native.attach(ticket));
   }
 
   unshare(ticket: number): void {
-    data.unshare(this.#ops, ticket);
+    this.#ops.attempt('unshare', [ticket], () => this.#ops.native.unshare(ticket));
   }
 
   // ---- autograd --------------------------------------------------------------------------------------
 
   parameter(tensor: Tensor): Tensor {
-    return autograd.parameter(this.#ops, tensor);
+    const handle = this.#ops.handle(tensor, 'parameter');
+    return this.#adopt('parameter', [tensor], () => this.#ops.native.parameter(handle));
   }
 
   detach(tensor: Tensor): Tensor {
@@ -149,7 +194,18 @@ export class TorchEngine implements Engine {
   }
 
   noGrad<T>(body: () => T): T {
-    return autograd.noGrad(this.#ops, body);
+    const { native } = this.#ops;
+    const before = native.gradMode(false);
+    try {
+      const result = body();
+      if (isThenable(result)) {
+        result.then(undefined, () => {});
+        throw new EngineError('noGrad: the body returned a Promise; noGrad is synchronous, await outside it');
+      }
+      return result;
+    } finally {
+      native.gradMode(before);
+    }
   }
 
   grad(
@@ -157,7 +213,13 @@ export class TorchEngine implements Engine {
     inputs: readonly Tensor[],
     outputGrad: Tensor | readonly Tensor[] = [],
   ): Tensor[] {
-    return autograd.grad(this.#ops, output, inputs, outputGrad);
+    const { native } = this.#ops;
+    const handles = (tensors: Tensor | readonly Tensor[]): number[] =>
+      [tensors].flat().map((tensor) => this.#ops.handle(tensor, 'grad'));
+    const [outputs, seeds] = [handles(output), handles(outputGrad)];
+    return this.#ops.attempt('grad', [output, outputGrad], () =>
+      native.grad(outputs, handles(inputs), seeds).map((handle) => this.#arena.adopt(handle)),
+    );
   }
 
   // ---- shape -----------------------------------------------------------------------------------------
@@ -191,15 +253,43 @@ export class TorchEngine implements Engine {
   }
 
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
-    autograd.write(this.#ops, tensor, axis, start, source);
-  }
-
-  indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
-    autograd.indexCopyInto(this.#ops, tensor, axis, index, source);
+    this.#onRange('write', 'copy_', tensor, axis, start, source);
   }
 
   addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void {
-    autograd.addInto(this.#ops, tensor, axis, start, source);
+    this.#onRange('addInto', 'add_.Tensor', tensor, axis, start, source);
+  }
+
+  /** Calls an operator in place on the range of `tensor` that `source` covers. */
+  #onRange(
+    where: string,
+    operator: string,
+    tensor: Tensor,
+    axis: number,
+    start: number,
+    source: Tensor,
+  ): void {
+    this.#ops.check(where, [tensor, source]);
+    this.#inScope(() => {
+      const target = this.narrow(tensor, axis, start, source.shape.at(axis) ?? 1);
+      if (!sameShape(target, source)) {
+        throw new EngineError(`${where}: target ${shapeText(target)} and source ${shapeText(source)} differ`);
+      }
+      this.#ops.inPlace(operator, target, source);
+    });
+  }
+
+  /** Runs `body` without a gradient, in a scope. */
+  #inScope<T>(body: () => T): T {
+    return this.noGrad(() => this.#arena.scope(body));
+  }
+
+  indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
+    this.#ops.check('indexCopyInto', [tensor, index, source]);
+    this.#inScope(() => {
+      const same = source.dtype === tensor.dtype ? source : this.cast(source, tensor.dtype);
+      this.#ops.inPlace('index_copy_', tensor, axis, index, same);
+    });
   }
 
   // ---- arithmetic ------------------------------------------------------------------------------------
@@ -271,11 +361,11 @@ export class TorchEngine implements Engine {
   }
 
   attention(input: AttentionInput): Tensor {
-    return this.#arena.scope(() => attention(this.#ops, input));
+    return this.#arena.scope(() => network.attention(this.#ops, input));
   }
 
   attentionStep(input: AttentionStepInput): Tensor {
-    return this.noGrad(() => this.#arena.scope(() => attentionStep(this.#ops, input)));
+    return this.#inScope(() => network.attentionStep(this.#ops, input));
   }
 
   swiglu(gateUp: Tensor): Tensor {
@@ -296,18 +386,51 @@ export class TorchEngine implements Engine {
   }
 
   sample(logits: Tensor, options: SampleOptions): { ids: Tensor; logProbs: Tensor } {
-    return this.noGrad(() => this.#arena.scope(() => network.sample(this.#ops, logits, options)));
+    return this.#inScope(() => network.sample(this.#ops, logits, options));
   }
 
   record(body: () => void): Recording | null {
-    return autograd.record(this.#ops, () => this.noGrad(() => this.#arena.scope(body)));
+    const { native, device } = this.#ops;
+    if (!native.canRecord(device)) return null;
+    const thrown: unknown[] = [];
+    const run = (): void => {
+      try {
+        this.#inScope(body);
+      } catch (error) {
+        thrown.push(error);
+        throw error;
+      }
+    };
+    let id: number;
+    try {
+      id = native.record(device, run);
+    } catch (cause) {
+      throw thrown.length > 0 ? thrown[0] : this.#ops.error('record', [], cause);
+    }
+    let disposed = false;
+    return {
+      replay: () => {
+        if (disposed) throw new EngineError('replay: the recording was already disposed of');
+        this.#ops.attempt('replay', [], () => native.replay(id));
+      },
+      dispose() {
+        if (!disposed) native.freeRecording(id);
+        disposed = true;
+      },
+    };
   }
 
   sinkhorn(input: SinkhornInput): SinkhornResult {
-    return this.noGrad(() => this.#arena.scope(() => network.sinkhorn(this.#ops, input)));
+    return this.#inScope(() => network.sinkhorn(this.#ops, input));
   }
 
   adamW(state: AdamWState, options: AdamWOptions): void {
-    this.noGrad(() => this.#arena.scope(() => network.adamW(this.#ops, state, options)));
+    this.#inScope(() => network.adamW(this.#ops, state, options));
   }
+}
+
+function dtypeOf(values: HostArray): DType {
+  if (values instanceof Float32Array) return 'float32';
+  if (values instanceof Float64Array) return 'float64';
+  return values instanceof Int32Array ? 'int64' : 'bool';
 }
