@@ -111,7 +111,7 @@ function meanReward(records: readonly EvalRecord[]): number {
 
 /**
  * Runs every detector over the validation examples, names the best, and runs every detector over the held-out examples.
- * About 70 ms a univariate series of 1000 points, all detectors together.
+ * All detectors take 46 ms of CPU time a univariate series of 1000 points, 33 ms of it `timeseer-detect`, which scores in Workers.
  *
  * @param training examples of the training split, which classifiers learn from; not looked at for other kinds
  * @param seed draws the training examples where there are too many to keep

@@ -1,19 +1,20 @@
-/** Policies and detectors of users' modules: their definitions, the thread they run in, and the checks of what they return. */
-
+/** Policies and detectors of users' modules: their definitions, the thread they run in, and how they answer. */
 import { ConfigError } from '../ground/errors.ts';
 import { checkKeys } from '../ground/json-record.ts';
 import { type ModuleAdapter, ModuleHost } from '../ground/module-host.ts';
-import type { Example, Gold, Interval, Picture, TokenUsage } from '../ground/types.ts';
-import type { ModuleAddress } from '../ground/user-module.ts';
+import type { Example, Gold, Interval, Json, Picture, TokenUsage } from '../ground/types.ts';
+import { type ModuleAddress, moduleHash } from '../ground/user-module.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Shot } from '../train/task.ts';
+import type { Answerer, Response } from './answerer.ts';
+import { answerEach, responseSeed } from './each.ts';
 
 /** An example without its answer. */
 export type Question = Pick<Example, 'id' | 'task' | 'channels' | 'names' | 'times'>;
 
 /** One response that is wanted. */
 export interface PolicyRequest {
-  /** What is asked, with the form of the answer; the numbers too where they are asked for instead of a picture. */
+  /** Question with the form of the answer; includes the numbers where they are asked for instead of a picture. */
   readonly instruction: string;
   /** RGB; null where numbers are asked for. */
   readonly picture: Picture | null;
@@ -23,9 +24,9 @@ export interface PolicyRequest {
   readonly series: Question;
   /** 0: greedy. */
   readonly temperature: number;
-  /** Which of several responses, 0-based. */
+  /** Index of the response among several, 0-based. */
   readonly sample: number;
-  /** Of this response: the same whenever the evaluation is run with the same seed. */
+  /** Seed of this response: equal whenever the evaluation is run with the same seed. */
   readonly seed: number;
   /** Longest response, in tokens. */
   readonly maxTokens: number;
@@ -40,7 +41,7 @@ export type PolicyOutcome =
   | { readonly text: string; readonly usage?: TokenUsage; readonly cost?: number };
 
 interface Common {
-  /** What it is called in tables: letters, digits, blanks and `_ . : -`. */
+  /** Name in tables: letters, digits, blanks and `_ . : -`. */
   readonly name: string;
   /** Calls at once; 1 when absent. */
   readonly concurrency?: number;
@@ -52,13 +53,13 @@ export interface PolicyDefinition extends Common {
   readonly answer: (request: PolicyRequest) => PolicyOutcome | Promise<PolicyOutcome>;
 }
 
-/** What a detector finds; the parts of the kind of answer that is asked for. */
+/** Result of a detector: the fields of the kind of answer that is asked for. */
 export interface DetectorOutcome {
-  /** Half-open [start, end) on the index, in any order; of anomalies. */
+  /** Intervals of anomalies: half-open [start, end) on the index, in any order. */
   readonly intervals?: readonly Interval[];
-  /** Of a classification; of anomalies their kind, `contextual point` when absent. */
+  /** Class of the series, or kind of the anomalies (`contextual point` when absent). */
   readonly class?: string;
-  /** Channels, 0-based; of questions for variates. */
+  /** Channels, 0-based, for questions about variates. */
   readonly variates?: readonly number[];
 }
 
@@ -72,21 +73,21 @@ export interface DetectorDefinition extends Common {
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u;
 
-function checkCommon(what: 'definePolicy' | 'defineDetector', definition: Partial<Common>): void {
+function checkCommon(definer: 'definePolicy' | 'defineDetector', definition: Partial<Common>): void {
   const { name, concurrency = 1, timeLimit = 1 } = definition;
-  const call = what === 'definePolicy' ? 'answer' : 'detect';
+  const call = definer === 'definePolicy' ? 'answer' : 'detect';
   if (typeof name !== 'string' || !NAME.test(name)) {
     throw new ConfigError(
-      `${what}: name: got ${JSON.stringify(name)}, expected letters, digits, blanks and _ . : -, at most 64 of them`,
+      `${definer}: name: got ${JSON.stringify(name)}, expected letters, digits, blanks and _ . : -, at most 64 of them`,
     );
   }
   if (!Number.isInteger(concurrency) || concurrency < 1) {
-    throw new ConfigError(`${what} ${name}: concurrency: got ${concurrency}, expected an integer ≥ 1`);
+    throw new ConfigError(`${definer} ${name}: concurrency: got ${concurrency}, expected an integer ≥ 1`);
   }
   if (!(timeLimit > 0 && timeLimit <= 86_400)) {
-    throw new ConfigError(`${what} ${name}: timeLimit: got ${timeLimit}, expected seconds, at most a day`);
+    throw new ConfigError(`${definer} ${name}: timeLimit: got ${timeLimit}, expected seconds, at most a day`);
   }
-  checkKeys(`${what} ${name}`, definition, ['name', 'concurrency', 'timeLimit', call]);
+  checkKeys(`${definer} ${name}`, definition, ['name', 'concurrency', 'timeLimit', call]);
 }
 
 /**
@@ -131,7 +132,7 @@ export function defineDetector(definition: DetectorDefinition): DetectorDefiniti
   throw new ConfigError(`defineDetector ${definition.name}: expected a function detect`);
 }
 
-/** What a module exports as something to evaluate. @throws ConfigError naming the file */
+/** Returns the policy or detector that a module exports. @throws ConfigError naming the file */
 export function answererOf(value: unknown, file: string): PolicyDefinition | DetectorDefinition {
   const given = (value ?? {}) as Partial<PolicyDefinition & DetectorDefinition>;
   try {
@@ -157,8 +158,8 @@ interface PolicyInfo {
   readonly detects: boolean;
 }
 
-/** Seconds that a call may take where the definition does not say. */
-export const TIME_LIMIT = 300;
+/** Default of seconds that a call may take. */
+const TIME_LIMIT = 300;
 
 export const adapter: ModuleAdapter<PolicyInfo, PolicyCall, unknown> = {
   wanted: 'a policy made with definePolicy',
@@ -183,9 +184,9 @@ export const adapter: ModuleAdapter<PolicyInfo, PolicyCall, unknown> = {
   },
 };
 
-/** A policy or detector in a thread of its own. */
-export interface HostedPolicy {
-  /** As the module declares it; its function runs in the thread. */
+/** A policy or detector in its thread. */
+interface HostedPolicy {
+  /** Definition in the module, whose function runs in the thread. */
   readonly definition: PolicyDefinition | DetectorDefinition;
   /** Waits until the thread can be called, which is started anew where it has ended. @throws ConfigError as `hostPolicy` */
   ready(): Promise<void>;
@@ -193,7 +194,7 @@ export interface HostedPolicy {
 }
 
 /**
- * Loads a policy or a detector in a thread of its own. A call whose signal is aborted is given up; where the function does not let its
+ * Loads a policy or a detector in its own thread. A call whose signal is aborted is given up; where the function does not let its
  * thread hear of that, the thread is ended, and what else waits for it fails.
  * @throws ConfigError for a module that cannot be loaded within a minute, or exports neither
  */
@@ -219,19 +220,19 @@ export async function hostPolicy(module: ModuleAddress): Promise<HostedPolicy> {
   return { definition, ready: () => host.ready(), close: () => host.close() };
 }
 
-/** The class of anomalies whose kind a detector does not say. */
+/** Class of anomalies for which a detector gives none. */
 const UNNAMED = 'contextual point';
 
 /**
- * What a detector found as an answer of a kind.
- * @throws DataError, TypeError where it is none
+ * Converts the result of a detector to an answer of a kind.
+ * @throws DataError, TypeError where it is no such answer
  */
 export function detectedAnswer(
-  found: DetectorOutcome,
+  outcome: DetectorOutcome,
   kind: Gold['kind'],
   shape: { readonly length: number; readonly channels: number },
 ): Gold {
-  const { intervals, class: label, variates } = found;
+  const { intervals, class: label, variates } = outcome;
   const { fields, read, check } = taskKind(kind);
   const sorted = intervals?.toSorted(([a], [b]) => a - b);
   const unnamed = fields.includes('intervals') ? UNNAMED : undefined;
@@ -242,4 +243,162 @@ export function detectedAnswer(
   const answer = read(Object.fromEntries(fields.map((field) => [field, parts[field]])), {});
   check(answer, shape, {});
   return answer;
+}
+
+/** Copies the values of a question: a call may change them, and the next one must not see that. */
+const copyOf = ({ id, task, channels, names, times }: Question): Question => ({
+  ...{ id, task, names },
+  channels: channels.map((channel) => channel.slice()),
+  times: times?.slice() ?? null,
+});
+
+/** Stands for the series where the question has words and pictures alone. */
+const NO_SERIES: Question = { id: '', task: '', channels: [], names: [], times: null };
+
+/** Runs a call within its time; the reason of whatever went wrong names the function. */
+async function call<T>(
+  where: string,
+  seconds: number,
+  signal: AbortSignal,
+  body: (signal: AbortSignal) => T | Promise<T>,
+): Promise<T> {
+  const late = new AbortController();
+  const over = AbortSignal.any([signal, late.signal]);
+  const timer = setTimeout(() => late.abort(new Error(`gave nothing within ${seconds} s`)), seconds * 1000);
+  try {
+    const ended = new Promise<never>((_, refuse) =>
+      over.addEventListener('abort', () => refuse(over.reason), { once: true }),
+    );
+    return await Promise.race([Promise.resolve().then(() => body(over)), ended]);
+  } catch (error) {
+    signal.throwIfAborted();
+    const { name = 'Error', message = String(error) } = (error ?? {}) as Error;
+    const plain = late.signal.aborted || name === 'Stalled';
+    const problem = plain ? message : `threw ${name}: ${message.split('\n')[0]}`;
+    throw new Error(`${where}: ${problem}`, { cause: error });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const shown = (value: unknown): string => (JSON.stringify(value) ?? typeof value).slice(0, 80);
+
+/** Checks what `answer` returned. @throws Error where it is no response */
+function responseOf(outcome: PolicyOutcome, where: string): Pick<Response, 'text' | 'usage' | 'cost'> {
+  if (outcome === null) throw new Error(`${where}: gave no response`);
+  const { text, usage, cost }: Partial<Exclude<PolicyOutcome, string | null>> =
+    typeof outcome === 'string' ? { text: outcome } : (outcome ?? {});
+  if (typeof text !== 'string') {
+    throw new Error(`${where}: returned ${shown(outcome)}; return a text, { text, usage, cost }, or null`);
+  }
+  const counts = usage === undefined ? [] : [usage.prompt, usage.completion];
+  if (counts.some((count) => !Number.isInteger(count) || count < 0)) {
+    throw new Error(
+      `${where}: returned usage ${shown(usage)}; expected { prompt, completion }, whole numbers`,
+    );
+  }
+  if (cost !== undefined && !(Number.isFinite(cost) && cost >= 0)) {
+    throw new Error(`${where}: returned cost ${shown(cost)}; expected a number from 0`);
+  }
+  return {
+    text,
+    ...(usage === undefined ? {} : { usage: { prompt: usage.prompt, completion: usage.completion } }),
+    ...(cost === undefined ? {} : { cost }),
+  };
+}
+
+const reasonOf = (error: unknown): string => (error as Error).message;
+
+/** A user's definition, and the thread in which it runs. */
+interface UserPolicy {
+  readonly given: string;
+  readonly definition: PolicyDefinition | DetectorDefinition;
+  /** Tells this version of the definition from others. */
+  readonly identity: Readonly<Record<string, Json>>;
+  /** Waited for before each call, outside of its time limit. */
+  readonly ready?: () => Promise<void>;
+  readonly close?: () => Promise<void>;
+}
+
+/**
+ * Answers by a definition of the user. A call that throws, hangs or returns no answer leaves a response missing, with the reason; many in a
+ * row end the call.
+ */
+export function userAnswerer({
+  given,
+  definition,
+  identity,
+  ready = async () => {},
+  close = async () => {},
+}: UserPolicy): Answerer {
+  const { name, concurrency = 1, timeLimit = TIME_LIMIT } = definition;
+  const common = { given, name, identity, local: null, dispose: close };
+  const queue = { concurrency, failure: reasonOf };
+  if ('detect' in definition) {
+    const where = `detect of ${name}`;
+    return {
+      ...{ ...common, reads: 'values' },
+      answer: (requests, { data, signal: outer }, report) => {
+        const { kind, classes } = data?.facts ?? { kind: 'anomaly' as const, classes: [] };
+        return answerEach(
+          {
+            ...queue,
+            async respond(request, _, stop) {
+              const series = request.series() ?? NO_SERIES;
+              const shape = { length: series.channels[0]?.length ?? 0, channels: series.channels.length };
+              await ready();
+              const outcome = await call(where, timeLimit, stop, (signal) =>
+                definition.detect(copyOf(series), { kind, classes, signal }),
+              );
+              if (outcome === null) return { text: '', answer: `${where} cannot say` };
+              try {
+                return { text: '', answer: detectedAnswer(outcome, kind, shape) };
+              } catch (error) {
+                throw new Error(`${where}: ${reasonOf(error)}`, { cause: error });
+              }
+            },
+          },
+          requests,
+          outer === undefined ? {} : { signal: outer },
+          report,
+        );
+      },
+    };
+  }
+  const where = `answer of ${name}`;
+  return {
+    ...{ ...common, reads: 'prompt' },
+    answer: (requests, { temperature, maxTokens, seed: base, signal: outer }, report) =>
+      answerEach(
+        {
+          ...queue,
+          async respond(request, sample, stop) {
+            const { system, shots, pictures, text } = await request.prompt();
+            const asked = {
+              instruction: system === undefined ? text : `${system}\n\n${text}`,
+              picture: pictures[0] ?? null,
+              shots,
+              series: copyOf(request.series() ?? NO_SERIES),
+              ...{ temperature, sample, maxTokens, seed: responseSeed(base, request.key, sample) },
+            };
+            await ready();
+            const began = performance.now();
+            const outcome = await call(where, timeLimit, stop, (signal) =>
+              definition.answer({ ...asked, signal }),
+            );
+            return { ...responseOf(outcome, where), seconds: (performance.now() - began) / 1000 };
+          },
+        },
+        requests,
+        outer === undefined ? {} : { signal: outer },
+        report,
+      ),
+  };
+}
+
+/** Opens a user's module in its own thread. @throws ConfigError for one that exports no policy and no detector */
+export async function moduleAnswerer(given: string, module: ModuleAddress): Promise<Answerer> {
+  const { definition, ready, close } = await hostPolicy(module);
+  const identity = { module: moduleHash(module.file), export: module.name };
+  return userAnswerer({ given, definition, identity, ready, close });
 }

@@ -1,15 +1,20 @@
 /** Answerers that take one request at a time: many requests at once, missing responses, and when to give up. */
 import { setMaxListeners } from 'node:events';
 import { EndpointError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 import type { AnswerOptions, AnswerRequest, Response } from './answerer.ts';
 
 /** Failures in a row that are no accident: nothing answers any more. */
 const GIVE_UP = 16;
 
-export interface OneByOne {
+/** Seed of one response: equal whenever the questions are asked with the same seed. */
+export const responseSeed = (seed: number, key: number, sample: number): number =>
+  new Random(seed, 'endpoint', key, sample).integer(0, 2 ** 31 - 1);
+
+interface OneByOne {
   /** Requests at once. */
   readonly concurrency: number;
-  /** Asks for one response. */
+  /** Requests one response. */
   respond(
     request: AnswerRequest,
     sample: number,

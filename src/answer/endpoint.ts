@@ -7,11 +7,10 @@ import {
   openEndpoint,
   pngPart,
 } from '../endpoint/chat.ts';
-import { Random } from '../ground/random.ts';
 import type { Picture } from '../ground/types.ts';
 import { encodePngAside } from '../plot/png.ts';
 import type { Answerer, Prompt } from './answerer.ts';
-import { answerEach } from './each.ts';
+import { answerEach, responseSeed } from './each.ts';
 
 /** Pictures as parts of messages, by picture: the samples of an example share one. */
 const encoded = new WeakMap<Picture, Promise<ChatPart>>();
@@ -39,10 +38,6 @@ async function messagesOf({ system, shots, pictures, text }: Prompt): Promise<Ch
   }
   return [...turns, await userTurn(pictures, text)];
 }
-
-/** Seed of one response: the same whenever the questions are asked with the same seed. */
-export const responseSeed = (seed: number, key: number, sample: number): number =>
-  new Random(seed, 'endpoint', key, sample).integer(0, 2 ** 31 - 1);
 
 /** @throws ConfigError for an address, key or option that no request can be made with */
 export function endpointAnswerer(given: string, options: EndpointOptions): Answerer {

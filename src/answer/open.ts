@@ -30,7 +30,7 @@ export async function openPolicy(reference: string, options: OpenOptions = {}): 
       return baselineAnswerer(reference, parsed.name, { quiet: options.quiet });
     }
     case 'module': {
-      const { moduleAnswerer } = await import('./module.ts');
+      const { moduleAnswerer } = await import('./define.ts');
       return moduleAnswerer(reference, parsed.module);
     }
     case 'directory': {

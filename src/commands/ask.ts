@@ -1,4 +1,4 @@
-/** `timeseer ask`: the answer of a policy to a prompt with pictures. */
+/** `timeseer ask`: answers of a policy to a prompt with pictures. */
 import type { Argv, CommandModule } from 'yargs';
 import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { DEFAULT_POLICY } from '../answer/reference.ts';
@@ -81,7 +81,7 @@ export const askCommand: CommandModule<object, AskArguments> = {
       })
       .example(
         '$0 ask --policy models/Qwen2.5-VL-3B-Instruct --image plot.png --prompt "Where is the anomaly?"',
-        'The answer of a checkpoint, as it is written',
+        'Answer of a checkpoint, streamed',
       )
       .example(
         '$0 ask --policy exports/mine --engine onnx --image plot.png --prompt "Where is the anomaly?"',
@@ -89,15 +89,15 @@ export const askCommand: CommandModule<object, AskArguments> = {
       )
       .example(
         '$0 ask --policy runs/mine --image a.png --image b.png --prompt - --samples 4 --json < question.txt',
-        'Two pictures, four answers, for programs',
+        'Two pictures, four answers, as JSON',
       )
       .example(
         '$0 ask --policy openai:qwen2.5vl:7b@http://localhost:11434/v1 --image plot.png --prompt "Where is the anomaly?"',
         'A model behind an endpoint',
       )
       .epilogue(
-        'Characters of an answer that a terminal would obey are shown, as \\x1b; --json has the text as it is.',
+        'Control characters in an answer are printed as escapes such as \\x1b; --json keeps them.',
       ) as Argv as Argv<AskArguments>,
-  // Loaded when it is wanted: help needs no engine.
+  // Loaded on demand: help needs no engine.
   handler: async (given) => (await import('../run/ask.ts')).runAsk(given),
 };

@@ -1,6 +1,7 @@
 import type { CommandModule } from 'yargs';
 import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
+import { quickNames } from '../answer/baselines.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
@@ -104,8 +105,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .option('classical', {
         type: 'boolean',
         default: true,
-        describe:
-          'Also evaluate the fast classical baselines of each task; --no-classical skips them. Anomalies: expcot-blind, zscore, clipped-zscore, iqr, gradient, sliding-period, discord, discords. Classes: majority, 1nn-euclid. Slower baselines run only by name, e.g. --policy baseline:1nn-dtw',
+        describe: `Also evaluate the fast classical baselines of each task; --no-classical skips them. Anomalies: ${quickNames('anomaly').join(', ')}. Classes: ${quickNames('classification').join(', ')}. Questions: ${quickNames('question').join(', ')}. Slower baselines run only by name, e.g. --policy baseline:1nn-dtw`,
       })
       .option('task', {
         alias: 'data',

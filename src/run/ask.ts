@@ -106,7 +106,7 @@ export async function readPrompt(prompt: string | undefined): Promise<string> {
 
 interface Measured {
   readonly seconds: { readonly load: number; readonly prefill: number; readonly decode: number };
-  /** Of the tokens after each answer's first, which comes with the prompt; null when there were none. */
+  /** Tokens per second after the first of each answer, which comes with the prompt; null when there were none. */
   readonly tokensPerSecond: number | null;
 }
 

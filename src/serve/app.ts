@@ -11,17 +11,17 @@ import { chatCompletion, chatStream, type PolicyThread } from './chat-answer.ts'
 import type { ChatRequest } from './chat-request.ts';
 import type { ExplainRequest } from './explain-request.ts';
 import type { ExplainAnswer } from './explain-worker.ts';
-import { answerOf, clientGone, invalid, type Outcome, type Refusal, Refused } from './refused.ts';
+import { answerOf, clientGone, invalid, type Outcome, type Refusal, Refused } from './request.ts';
 
 export interface AppLimits {
   readonly bodyBytes: number;
-  /** Requests of a kind that are under way or wait; more are refused. */
+  /** Maximum number of requests of a kind that run or wait; more are refused. */
   readonly queue: number;
-  /** Longest time for a request, from its arrival to the end of its answer. */
+  /** Timeout of a request, from its arrival to the end of its answer. */
   readonly seconds: number;
 }
 
-/** A policy that answers. */
+/** Policy of the service. */
 export interface ServedPolicy {
   readonly model: string;
   readonly created: number; // seconds since 1970
@@ -33,11 +33,11 @@ export interface Service {
   readonly explain: WorkerPool<ExplainRequest, Outcome<ExplainAnswer>>;
   readonly policy: ServedPolicy | null;
   readonly limits: AppLimits;
-  /** Null: whoever reaches the service may use it. */
+  /** Key that clients must send; null: none is needed. */
   readonly apiKey: string | null;
-  /** Whether only addresses of this machine are taken as the service's own name. */
+  /** True: requests must name this machine as the host. */
   readonly local: boolean;
-  /** Whether new requests are refused, because the service is about to end. */
+  /** Returns true once the service is about to end and refuses new requests. */
   readonly closing: () => boolean;
 }
 
@@ -47,7 +47,7 @@ interface Variables {
 }
 type Env = { Variables: Variables };
 
-/** How long a client that was turned away should wait before it asks again. */
+/** Seconds that a refused client should wait before it retries. */
 const RETRY_SECONDS = 5;
 
 function answerRefusal(c: Context, { status, error, headers = {} }: Refusal): Response {
@@ -60,13 +60,13 @@ const serverError = (message: string, status: 500 | 503 | 504, code: string): Re
 const timedOut = (seconds: number): Refused =>
   serverError(`the answer took more than ${seconds} s; ask for less`, 504, 'timeout');
 
-/** Name of the host in a `Host` header, without its port. */
+/** Returns true where a `Host` header names this machine. */
 export function isLocalName(host: string): boolean {
   const name = host.replace(/:\d+$/, '').toLowerCase();
   return name === 'localhost' || name === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(name);
 }
 
-/** A page of another site whose name points here is refused: to the browser, it would be the same origin. */
+/** Refuses other host names: a page of another site whose name points here would have the same origin to a browser. */
 const onlyLocalNames: MiddlewareHandler<Env> = async (c, next) => {
   if (isLocalName(c.req.header('host') ?? '')) return next();
   const message = 'Host: the service listens to this machine alone; address it as localhost or 127.0.0.1';
@@ -78,7 +78,7 @@ const onlyLocalNames: MiddlewareHandler<Env> = async (c, next) => {
 
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
-/** Whoever asks must have the key. Digests are compared, in a time that says nothing of how much of it was right. */
+/** Refuses requests without the key. Digests are compared in constant time. */
 function onlyWithKey(key: string): MiddlewareHandler<Env> {
   const wanted = digest(key);
   return async (c, next) => {
@@ -98,7 +98,7 @@ function onlyWithKey(key: string): MiddlewareHandler<Env> {
   };
 }
 
-/** Counts requests under way and refuses those beyond the limit, before their bodies are read. */
+/** Counts running requests and refuses those beyond the limit before their bodies are read. */
 class Places {
   taken = 0;
   readonly #most: number;
@@ -113,7 +113,7 @@ class Places {
         throw new Refused({
           status: 429,
           error: {
-            message: `${this.taken} requests are under way or wait, no more are taken; try again later`,
+            message: `${this.taken} requests run or wait, which is the limit; try again later`,
             type: 'rate_limit_error',
             param: null,
             code: 'queue_full',
@@ -135,7 +135,7 @@ class Places {
 }
 
 /**
- * A body of one of these media types. That browsers may not send them to other sites unasked is a reason to insist.
+ * Returns the media type of the body. Insisting on it protects against other sites: browsers may not send these types to them unasked.
  * @throws Refused (415)
  */
 function mediaType(c: Context, types: readonly string[]): string {
@@ -154,7 +154,7 @@ function mediaType(c: Context, types: readonly string[]): string {
   );
 }
 
-/** The bytes of the body. @throws Refused where the client goes before it has sent them */
+/** Reads the body. @throws Refused where the client disconnects before it has sent it */
 async function bytesOf(c: Context): Promise<Uint8Array> {
   try {
     return new Uint8Array(await c.req.arrayBuffer());
@@ -163,7 +163,7 @@ async function bytesOf(c: Context): Promise<Uint8Array> {
   }
 }
 
-/** Runs `body` with a signal that aborts when the client goes, or when `seconds` have passed since `began` (performance.now). */
+/** Runs `body` with a signal that aborts when the client disconnects, or when `seconds` have passed since `began` (performance.now). */
 async function within<T>(
   c: Context,
   { began, seconds }: { readonly began: number; readonly seconds: number },
@@ -184,7 +184,7 @@ async function within<T>(
   }
 }
 
-/** What went wrong, for the client; what is a fault of the service is told on standard error alone. */
+/** Converts an error to a refusal; a fault of the service is logged on standard error and not shown to the client. */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refused) return error.refusal;
   if (error instanceof DataError || error instanceof ConfigError) return invalid(error.message).refusal;
@@ -207,7 +207,7 @@ export function createApp(service: Service): Hono<Env> {
       throw new Refused({
         status: 413,
         error: {
-          message: `the body is larger than ${most}, the most that is taken`,
+          message: `the body is larger than the limit of ${most}`,
           type: 'invalid_request_error',
           param: null,
           code: 'body_too_large',
@@ -233,7 +233,7 @@ export function createApp(service: Service): Hono<Env> {
   app.use(async (c, next) => {
     if (service.closing()) {
       c.header('Connection', 'close');
-      throw serverError('the service is ending; ask another, or later', 503, 'closing');
+      throw serverError('the service is shutting down; retry later', 503, 'closing');
     }
     await next();
   });
@@ -308,15 +308,12 @@ export function createApp(service: Service): Hono<Env> {
   for (const [path, method] of Object.entries(methods)) {
     app.all(path, (c) => {
       c.header('Allow', method);
-      throw invalid(`${c.req.method} is not answered here; use ${method}`, null, 'method_not_allowed', 405);
+      throw invalid(`${c.req.method} is not supported here; use ${method}`, null, 'method_not_allowed', 405);
     });
   }
   app.notFound((c) => {
     const paths = Object.keys(methods).join(', ');
-    return answerRefusal(
-      c,
-      invalid(`there is nothing here; there are ${paths}`, null, 'not_found', 404).refusal,
-    );
+    return answerRefusal(c, invalid(`no such path; available: ${paths}`, null, 'not_found', 404).refusal);
   });
   return app;
 }

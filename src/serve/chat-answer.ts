@@ -1,7 +1,7 @@
 /** Completions in OpenAI's shapes: one object at the end, or a stream of server-sent events. */
 import type { WorkerThread } from '../ground/worker-thread.ts';
 import type { CompletionEvent, CompletionJob } from './completions.ts';
-import { clientGone } from './refused.ts';
+import { clientGone } from './request.ts';
 
 /** Worker that holds the policy. */
 export type PolicyThread = WorkerThread<CompletionJob, undefined, CompletionEvent>;

@@ -1,4 +1,4 @@
-/** The body of POST /v1/chat/completions: checked, and encoded for the policy. */
+/** Body of POST /v1/chat/completions: checked, and encoded for the policy. */
 import { roomFor } from '../answer/prompt.ts';
 import { DataError } from '../ground/errors.ts';
 import type { Picture } from '../ground/types.ts';
@@ -7,44 +7,43 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { GenerationConfig } from '../policy/model-config.ts';
 import type { Prompting } from '../policy/policy.ts';
-import { type Fields, isObject, parseBody, shown } from './json-body.ts';
-import { invalid, type Refused } from './refused.ts';
+import { type Fields, invalid, isObject, parseBody, type Refused, shown } from './request.ts';
 
 export interface ChatLimits {
-  /** Tokens of a prompt, those of its pictures included. */
+  /** Maximum tokens of a prompt, those of its pictures included. */
   readonly promptTokens: number;
-  /** Pixels of all pictures of a prompt together, as they come. */
+  /** Maximum pixels of all pictures of a prompt together, before resizing. */
   readonly pixels: number;
-  /** Answers to one prompt. */
+  /** Maximum number of answers to one prompt. */
   readonly samples: number;
 }
 
-/** What is generated for one request. */
+/** Generation that one request asks for. */
 export interface Completion {
   readonly prompt: EncodedPrompt;
   readonly samples: number;
   readonly temperature: number;
   readonly topP: number;
   readonly maxTokens: number;
-  /** Null: any. */
+  /** Null: any seed. */
   readonly seed: number | null;
-  /** Texts before which an answer ends. */
+  /** Stop texts: the answer ends before them. */
   readonly stop: readonly string[];
 }
 
 export interface ChatRequest {
   readonly completion: Completion;
   readonly stream: boolean;
-  /** Whether a stream ends with the numbers of tokens. */
+  /** True: the stream ends with the token counts. */
   readonly usage: boolean;
 }
 
 const MOST_STOPS = 4;
 const LONGEST_STOP = 1000;
-/** Characters of the messages for each token of the longest prompt: beyond, they are not even encoded. */
+/** Characters of messages per token of the longest prompt; more are refused without being encoded. */
 const CHARACTERS_PER_TOKEN = 16;
 
-/** Values that ask for what is done anyway. Of all other parameters, only null is taken. */
+/** Unsupported parameters with the values that change nothing, which are accepted as null is. */
 const NEUTRAL: Readonly<Record<string, (value: unknown) => boolean>> = {
   frequency_penalty: (value) => value === 0,
   presence_penalty: (value) => value === 0,
@@ -109,7 +108,7 @@ function flagOf(fields: Fields, name: string, param = name): boolean {
 function stopsOf({ stop }: Fields): string[] {
   if (stop === undefined || stop === null) return [];
   const list: unknown[] = Array.isArray(stop) ? stop : [stop];
-  const ok = list.every((one) => typeof one === 'string' && one !== '' && one.length <= LONGEST_STOP);
+  const ok = list.every((text) => typeof text === 'string' && text !== '' && text.length <= LONGEST_STOP);
   if (ok && list.length <= MOST_STOPS) return list as string[];
   throw invalid(
     `stop: expected a text or up to ${MOST_STOPS} of them, each of 1 to ${LONGEST_STOP} characters`,
@@ -120,7 +119,7 @@ function stopsOf({ stop }: Fields): string[] {
 const DATA_URI = /^data:image\/[\w.+-]+;base64,/i;
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
-/** Bytes of a picture. @throws Refused for any address but a data URI: nothing is fetched, and no file is read */
+/** Decodes the data URI of a picture. @throws Refused for any other address: nothing is fetched, and no file is read */
 function pictureBytes(part: Fields, param: string): Buffer {
   const { image_url: image } = part;
   if (!isObject(image) || typeof image['url'] !== 'string') {
@@ -152,13 +151,13 @@ function pictureBytes(part: Fields, param: string): Buffer {
   return Buffer.from(base64, 'base64');
 }
 
-/** A picture of a prompt, and the parameter that it came in. */
+/** Picture of a prompt, and the parameter that holds it. */
 interface Shown {
   readonly bytes: Buffer;
   readonly param: string;
 }
 
-/** Messages in the words of the chat template, and their pictures in order. */
+/** Reads messages for the chat template, and their pictures in order. */
 function messagesOf({ messages }: Fields): { messages: Message[]; pictures: Shown[] } {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw invalid(`messages: expected a list of at least one message, got ${shown(messages)}`, 'messages');
@@ -265,7 +264,7 @@ const tooLong = (tokens: number, most: number, where = 'in all'): Refused =>
     'context_length_exceeded',
   );
 
-/** A prompt as the policy reads it. */
+/** Encodes the prompt for the policy. */
 async function promptOf(fields: Fields, prompting: Prompting, limits: ChatLimits): Promise<EncodedPrompt> {
   const { messages, pictures } = messagesOf(fields);
   checkTexts(messages, prompting, limits.promptTokens);
@@ -274,7 +273,7 @@ async function promptOf(fields: Fields, prompting: Prompting, limits: ChatLimits
   try {
     text = prompting.chat.render(messages);
   } catch {
-    // What the template says of it names a file of this machine.
+    // The error of the template names a file of this machine, which clients must not see.
     throw invalid("messages: the checkpoint's chat template does not take them", 'messages');
   }
   let prompt: EncodedPrompt;
@@ -288,12 +287,12 @@ async function promptOf(fields: Fields, prompting: Prompting, limits: ChatLimits
   return prompt;
 }
 
-/** Name of the model that is asked for. @throws Refused (404) for another than `model` */
-export function checkModel(asked: unknown, model: string): void {
+/** Checks the name of the model. @throws Refused (404) for another than `model` */
+function checkModel(asked: unknown, model: string): void {
   if (typeof asked !== 'string') throw invalid(`model: expected a text, got ${shown(asked)}`, 'model');
   if (asked !== model) {
     throw invalid(
-      `the model '${asked.slice(0, 100)}' is not served here; there is '${model}'`,
+      `the model '${asked.slice(0, 100)}' is not served here; use '${model}'`,
       'model',
       'model_not_found',
       404,
@@ -302,7 +301,7 @@ export function checkModel(asked: unknown, model: string): void {
 }
 
 /**
- * Checks and encodes a request. What it does not say is as the checkpoint's `generation_config.json` has it.
+ * Checks and encodes a request; sampling defaults come from the checkpoint's `generation_config.json`.
  * @throws Refused (400, 404) naming the parameter
  */
 export async function readChatRequest(

@@ -8,7 +8,7 @@ import { answerRequests } from '../ground/worker-thread.ts';
 import { readGenerationConfig } from '../policy/model-config.ts';
 import type { ChatLimits, ChatRequest } from './chat-request.ts';
 import type { CompletionEvent, CompletionJob, Completions } from './completions.ts';
-import type { Outcome } from './refused.ts';
+import type { Outcome } from './request.ts';
 
 /** Policy to serve and how it is computed. */
 export interface PolicySettings {
@@ -34,7 +34,7 @@ export type ChatWorkerData =
 async function servePrompts({ directory, model, limits }: Extract<ChatWorkerData, { role: 'prompts' }>) {
   const { Prompting } = await import('../policy/policy.ts');
   const { readChatRequest } = await import('./chat-request.ts');
-  const { outcomeOf } = await import('./refused.ts');
+  const { outcomeOf } = await import('./request.ts');
   const prompting = Prompting.read(directory);
   const config = readGenerationConfig(directory);
   return (body: Uint8Array): Promise<Outcome<ChatRequest>> =>

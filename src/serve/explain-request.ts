@@ -3,8 +3,7 @@ import { type Recording, readRecording } from '../../datasets/readers/recording.
 import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
 import { csvRecord, type FORMATS } from '../explain/formats.ts';
 import { DataError, suggestion } from '../ground/errors.ts';
-import { type Fields, isObject, parseBody, shown } from './json-body.ts';
-import { invalid, type Refused } from './refused.ts';
+import { type Fields, invalid, isObject, parseBody, type Refused, shown } from './request.ts';
 
 export interface ExplainRequest {
   readonly body: Uint8Array;

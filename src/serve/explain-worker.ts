@@ -4,7 +4,7 @@ import { reportPage } from '../explain/report-page.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
 import { detectRecording } from '../run/detect.ts';
 import { type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
-import { invalid, type Outcome, outcomeOf } from './refused.ts';
+import { invalid, type Outcome, outcomeOf } from './request.ts';
 
 export interface ExplainAnswer {
   readonly type: string;

@@ -1,4 +1,4 @@
-/** The service as it runs: its Workers, its socket, its end. */
+/** The running service: Workers, socket, shutdown. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -13,13 +13,13 @@ import { WorkerThread } from '../ground/worker-thread.ts';
 import { type AppLimits, createApp, isLocalName, refusalOf, type ServedPolicy, type Service } from './app.ts';
 import type { ChatLimits } from './chat-request.ts';
 import type { ChatWorkerData, PolicySettings } from './chat-worker.ts';
-import { invalid } from './refused.ts';
+import { invalid } from './request.ts';
 
 export interface ServeOptions {
   readonly host: string;
-  /** 0: any that is free. */
+  /** 0: any free port. */
   readonly port: number;
-  /** Null: whoever reaches the service may use it. */
+  /** Key that clients must send; null: none is needed. */
   readonly apiKey: string | null;
   readonly policy: PolicySettings | null;
   readonly limits: AppLimits & Omit<ChatLimits, 'samples'>;
@@ -36,11 +36,11 @@ export interface RunningService {
   close(): Promise<void>;
 }
 
-/** Longest time until a request has come in whole, in seconds; until its header has. */
+/** Timeouts for receiving a whole request and its header. */
 const SECONDS_TO_SEND = 60;
 const SECONDS_TO_SEND_HEADER = 20;
 const HEADER_BYTES = 16_384;
-/** How often it is looked whether the last request has been answered, in ms. */
+/** Milliseconds between checks for idle connections while the service ends. */
 const LOOK = 20;
 
 const dead = (what: string) => (problem: string) => `${what} ended (${problem})`;
@@ -78,7 +78,7 @@ async function startPolicy(
   return { served: { model, thread, requests, created: Math.floor(Date.now() / 1000) }, failed };
 }
 
-/** Whether a host is this machine itself. */
+/** Returns true for a host that is this machine itself. */
 export const isLocalHost = (host: string): boolean => isLocalName(host.includes(':') ? `[${host}]` : host);
 
 /**

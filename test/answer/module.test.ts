@@ -13,8 +13,8 @@ import {
   hostPolicy,
   type PolicyDefinition,
   type PolicyRequest,
+  userAnswerer,
 } from '../../src/answer/define.ts';
-import { userAnswerer } from '../../src/answer/module.ts';
 import { type CellResult, evaluateCell } from '../../src/run/eval-cell.ts';
 import { foreignCard } from '../../src/run/task.ts';
 

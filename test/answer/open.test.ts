@@ -68,8 +68,11 @@ describe('a reference', () => {
     },
   );
 
-  test('that is empty, or an endpoint without a model, is refused', async () => {
+  test('that is empty, an unknown baseline, or an endpoint without a model is refused at opening', async () => {
     await expect(openAnswerer(' ')).rejects.toThrow(REFERENCE_SYNTAX);
+    await expect(openAnswerer('baseline:mini-rocket')).rejects.toThrow(
+      /--policy baseline:mini-rocket: no baseline is named 'mini-rocket'\. Did you mean minirocket\? Known: .*zscore/,
+    );
     await expect(openAnswerer('openai:@http://localhost:1/v1')).rejects.toThrow(/names no model/);
   });
 });

@@ -10,6 +10,7 @@ import { encodePng } from '../../src/plot/png.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { createAdapter, saveAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { ChatServer, json as reply, says } from '../helpers/chat-server.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
 import { Child } from '../helpers/tiny-run.ts';
@@ -384,5 +385,52 @@ describe('timeseer ask refuses', () => {
     expect((await inside('ask', '--policy', other, '--prompt', 'a')).err).toMatch(
       /tokenizer\.json: no such file/,
     );
+  });
+});
+
+describe('ask of a model behind an endpoint', () => {
+  const server = new ChatServer();
+  beforeAll(() => server.start());
+  afterAll(() => server.stop());
+  const elsewhere = (...args: string[]): ReturnType<typeof inside> =>
+    inside('ask', '--policy', `openai:qwen2.5vl:7b@${server.url}`, '--prompt', 'Where is it?', ...args);
+
+  it('sends words and pictures with the sampling, and prints the answer', async () => {
+    server.next.push(says('at 300'));
+    const options = ['--system', 'Be brief.', '--max-tokens', '9', '--temperature', '0.5'];
+    const { code, out, err } = await elsewhere('--image', small, '--image', wide, ...options);
+    expect([code, out.trimEnd(), err]).toEqual([0, 'at 300', '']);
+    const { path, body } = server.calls.at(-1)!;
+    expect(path).toBe('/v1/chat/completions');
+    expect(body).toMatchObject({ model: 'qwen2.5vl:7b', temperature: 0.5 });
+    expect(body.max_tokens ?? body.max_completion_tokens).toBe(9);
+    expect(body.messages[0]).toEqual({ role: 'system', content: 'Be brief.' });
+    const { role, content } = body.messages[1];
+    expect([role, content.map(({ type }: { type: string }) => type)]).toEqual([
+      'user',
+      ['image_url', 'image_url', 'text'],
+    ]);
+    expect(content[0].image_url.url).toMatch(/^data:image\/png;base64,/);
+    expect(content[2].text).toBe('Where is it?');
+  });
+
+  it('gives several answers with their seeds, as JSON with the usage of each', async () => {
+    server.next.push(says('here'), says('there'));
+    const { code, out } = await elsewhere('--samples', '2', '--temperature', '1', '--seed', '4', '--json');
+    expect(code).toBe(0);
+    const { policy, answers } = JSON.parse(out);
+    expect(policy).toBe(`openai:qwen2.5vl:7b@${server.url}`);
+    expect(answers.map(({ text }: Answer) => text).sort()).toEqual(['here', 'there']);
+    expect(answers[0].usage).toEqual({ prompt: 70, completion: 3 });
+    const seeds = server.calls.slice(-2).map(({ body }) => body.seed);
+    expect(new Set(seeds).size).toBe(2);
+  });
+
+  it('fails where the endpoint refuses, and names options that only policies on this machine have', async () => {
+    server.next.push(reply({ error: { message: 'no such model' } }, 404));
+    const refused = await elsewhere();
+    expect([refused.code, refused.out]).toEqual([1, '']);
+    expect(refused.err).toMatch(/no such model/);
+    expect((await elsewhere('--top-k', '4')).err).toMatch(/--top-k: is for policies on this machine/);
   });
 });

@@ -152,7 +152,7 @@ describe('places that cannot be written', () => {
   });
 });
 
-test.each([30, 45])('with room for only %i open files it says so, and how to get more', (limit) => {
+test.each([30, 40])('with room for only %i open files it says so, and how to get more', (limit) => {
   const { status, stdout, stderr } = spawnSync(
     'bash',
     [

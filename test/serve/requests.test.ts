@@ -7,7 +7,7 @@ import { parseGenerationConfig } from '../../src/policy/model-config.ts';
 import { Prompting } from '../../src/policy/policy.ts';
 import { type ChatLimits, readChatRequest } from '../../src/serve/chat-request.ts';
 import { type ExplainRequest, readExplainRequest } from '../../src/serve/explain-request.ts';
-import { Refused } from '../../src/serve/refused.ts';
+import { Refused } from '../../src/serve/request.ts';
 import { GOLDEN, picture } from '../policy/golden.ts';
 
 const encode = (value: unknown): Uint8Array => Buffer.from(JSON.stringify(value));

@@ -1,4 +1,4 @@
-/** `timeseer data generate NAME`: a data set of synthetic series. */
+/** `timeseer data generate NAME`: writes a data set of synthetic series. */
 import { existsSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { Argv, CommandModule } from 'yargs';
@@ -24,14 +24,14 @@ export interface GenerateArguments {
   readonly json: boolean;
 }
 
-/** @throws ConfigError for a name that is no generator's */
+/** Returns the generator of a name. @throws ConfigError for an unknown name */
 function generated(name: string): Benchmark {
   const generator = GENERATED.find((benchmark) => benchmark.name === name);
   if (generator !== undefined) return generator;
   const known = GENERATED.map((benchmark) => benchmark.name);
   throw new ConfigError(
     existsSync(name)
-      ? `${name}: is a path; data generate takes one of ${known.join(', ')}`
+      ? `${name}: is a path; expected the name of a generator: ${known.join(', ')}`
       : `no generator named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}`,
   );
 }
@@ -136,7 +136,7 @@ export const generateCommand: CommandModule<object, GenerateArguments> = {
       )
       .example(
         '$0 data generate wild --out data/wild --count 400 --length 4000',
-        'Series as in the field, with anomalies of ten kinds',
+        'Series as found in practice, with anomalies of ten kinds',
       )
       .epilogue(
         `Generators:\n${GENERATED.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join('\n')}`,

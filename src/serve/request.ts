@@ -1,4 +1,4 @@
-/** A request that is refused, with the HTTP status and the error object that OpenAI's interface answers with. */
+/** Requests: JSON bodies, and refusals with an HTTP status and the error object of OpenAI's interface. */
 import { TimeseerError } from '../ground/errors.ts';
 
 export interface ErrorObject {
@@ -14,7 +14,7 @@ export interface ErrorObject {
   readonly code: string | null;
 }
 
-/** As plain data, which survives the way between threads. */
+/** Plain data, which can be sent between threads. */
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 413 | 415 | 429 | 499 | 500 | 503 | 504;
   readonly error: ErrorObject;
@@ -30,7 +30,7 @@ export class Refused extends TimeseerError {
   }
 }
 
-/** The client has gone, so that nobody reads an answer. 499 is what proxies log for it. */
+/** Refusal for a client that has gone, so that nobody reads an answer; proxies log it as 499. */
 export function clientGone(): Refused {
   const error = {
     message: 'the client has gone',
@@ -41,7 +41,7 @@ export function clientGone(): Refused {
   return new Refused({ status: 499, error });
 }
 
-/** A request with a wrong parameter. */
+/** Refusal of a request with a wrong parameter. */
 export function invalid(
   message: string,
   param: string | null = null,
@@ -51,10 +51,10 @@ export function invalid(
   return new Refused({ status, error: { message, type: 'invalid_request_error', param, code } });
 }
 
-/** What a Worker replies: its answer, or why there is none. */
+/** Reply of a Worker: its answer, or the refusal. */
 export type Outcome<T> = { readonly answer: T } | { readonly refusal: Refusal };
 
-/** The outcome of `body`; errors other than `Refused` pass through. */
+/** Runs `body` and returns its outcome; errors other than `Refused` pass through. */
 export async function outcomeOf<T>(body: () => Promise<T>): Promise<Outcome<T>> {
   try {
     return { answer: await body() };
@@ -68,4 +68,30 @@ export async function outcomeOf<T>(body: () => Promise<T>): Promise<Outcome<T>> 
 export function answerOf<T>(outcome: Outcome<T>): T {
   if ('refusal' in outcome) throw new Refused(outcome.refusal);
   return outcome.answer;
+}
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+export const isObject = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Describes a value in messages. */
+export function shown(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'an array';
+  if (isObject(value)) return 'an object';
+  const text = typeof value === 'number' ? String(value) : JSON.stringify(value);
+  return text.length <= 60 ? text : `${text.slice(0, 57)}…`;
+}
+
+/** Parses a body. @throws Refused (400) for anything but a JSON object in UTF-8 */
+export function parseBody(body: Uint8Array): Fields {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+  } catch (cause) {
+    throw invalid(`the body is not JSON: ${(cause as Error).message}`, null, 'invalid_json');
+  }
+  if (!isObject(value)) throw invalid(`the body must be a JSON object, got ${shown(value)}`);
+  return value;
 }
