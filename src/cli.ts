@@ -37,7 +37,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/doctor.ts')).doctor,
   ),
   serve: lazy(
-    'Serve reports on recordings, and chat with a policy, over HTTP (OpenAI protocol, MCP)',
+    'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol)',
     async () => (await import('./commands/serve.ts')).serveCommand,
   ),
   pull: lazy(

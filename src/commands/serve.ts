@@ -120,7 +120,7 @@ async function runServe(args: ServeArguments): Promise<void> {
 
 export const serveCommand: CommandModule<object, ServeArguments> = {
   command: 'serve',
-  describe: 'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol, MCP)',
+  describe: 'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol)',
   builder: (yargs) =>
     yargs
       .option('policy', {
