@@ -8,7 +8,7 @@ import { defineConfig } from 'vitest/config';
 const SHARED = [
   'test/{commands,expcot,html,measures,policy,recipe,series,tasks,train}/**/*.test.ts',
   'test/cli/{eval,follow,interrupt,study,tasks,validation}.test.ts',
-  'test/engine/!(few|kernel|memory|tracking|workers).test.ts',
+  'test/engine/!(few|kernel|memory|misuse|tracking|workers).test.ts',
   'test/ground/!(files).test.ts',
 ];
 
