@@ -7,6 +7,7 @@ import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import { parseBytes, stageMemory } from '../../src/run/stage-memory.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import { inside } from '../helpers/command-line.ts';
+import { writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 import { QWEN_3B } from '../policy/published.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-plan-'));
@@ -37,20 +38,21 @@ beforeAll(() => {
   writeCard(large, { ...FOREIGN_CARD, figure: 'nano', length: 200 }); // a small picture
 });
 
-const SMALL = [
-  '--set',
-  'data.length=200',
-  '--set',
-  'rl.prompts=2',
-  '--set',
-  'rl.group=2',
-  '--set',
-  'rl.maxTokens=8',
-];
+/** A recipe over a tiny policy. */
+const tiny = join(directory, 'tiny.yaml');
+beforeAll(() => {
+  writeTinyPolicy(join(directory, 'policy'));
+  writeTinyRecipe(tiny, join(directory, 'policy'));
+});
+const SHORT = ['rl.prompts=2', 'rl.group=2', 'rl.maxTokens=8'].flatMap((value) => ['--set', value]);
+const NO_SFT = ['--set', 'sft.samples=0'];
+
+const adapters = [...NO_SFT, ...SHORT, '--set', 'policy.tune=adapter'];
+const cuda = ['--device', 'cuda', '--memory', '80GB', '--json', ...adapters];
 
 describe('plan', () => {
   test('prints what is held, what each phase adds, and whether it fits, for both stages', async () => {
-    const { code, out, err } = await inside('plan', ...SMALL, '--memory', '8GB');
+    const { code, out, err } = await inside('plan', '--recipe', tiny, ...SHORT, '--memory', '8GB');
     expect(err).toBe('');
     expect(code).toBe(0);
     for (const stage of ['sft', 'rl']) {
@@ -58,26 +60,19 @@ describe('plan', () => {
         new RegExp(`^${stage}: memory [\\d.]+ MB of 8\\.00 GB in [a-z ]+, activations kept, fits$`, 'm'),
       );
     }
-    expect(out).toMatch(/^ {2}weights +[\d.]+ MB$/m);
-    expect(out).toMatch(/^ {2}backward +[\d.]+ MB/m);
-    expect(out).toMatch(/^ {2}layers computed again +[\d.]+ MB +peak/m);
+    expect(out).toMatch(/^ {2}weights +[\d.]+ kB$/m);
+    expect(out).toMatch(/^ {2}backward +[\d.]+ [kM]B/m);
+    expect(out).toMatch(/^ {2}layers computed again +[\d.]+ [kM]B +peak/m);
     expect(out).toMatch(/^usable: 7\.36 GB, 92 % of the memory/m);
   });
 
   test('prints JSON with bytes, and fails with what comes closest where nothing fits', async () => {
-    const { code, out } = await inside(
-      'plan',
-      ...SMALL,
-      '--set',
-      'sft.samples=0',
-      '--memory',
-      '4MB',
-      '--json',
-    );
+    const given = ['--recipe', tiny, ...SHORT, ...NO_SFT, '--memory', '1MB', '--json'];
+    const { code, out } = await inside('plan', ...given);
     expect(code).toBe(1);
     const [plan, ...others] = JSON.parse(out);
     expect(others).toEqual([]);
-    expect(plan).toMatchObject({ stage: 'rl', fits: false, memory: 4e6, usable: 3.68e6, recompute: true });
+    expect(plan).toMatchObject({ stage: 'rl', fits: false, memory: 1e6, usable: 0.92e6, recompute: true });
     expect(plan.phases[plan.at]).toBe(plan.peak);
     expect(plan.held.moments).toBe(2 * plan.held.weights);
     expect(plan.remedy.fits).toBe(false);
@@ -86,18 +81,7 @@ describe('plan', () => {
   });
 
   test('plans a checkpoint of any size for another machine, without its weights', async () => {
-    const recipe = [
-      '--set',
-      'sft.samples=0',
-      '--set',
-      'rl.prompts=2',
-      '--set',
-      'rl.group=2',
-      '--set',
-      'rl.maxTokens=8',
-    ];
-    const given = ['--policy', large, '--device', 'cuda', '--memory', '80GB', '--json'];
-    const { code, out, err } = await inside('plan', ...given, ...recipe, '--set', 'policy.tune=adapter');
+    const { code, out, err } = await inside('plan', '--policy', large, ...cuda);
     expect(err).toBe('');
     expect(code).toBe(0);
     const [plan] = JSON.parse(out);
@@ -114,13 +98,11 @@ describe('plan', () => {
     mkdirSync(bare);
     copyFileSync(join(large, 'config.json'), join(bare, 'config.json'));
     writeCard(bare, { ...FOREIGN_CARD, figure: 'nano', length: 200 });
-    const set = ['sft.samples=0', 'rl.prompts=2', 'rl.group=2', 'rl.maxTokens=8', 'policy.tune=adapter'];
-    const given = ['--device', 'cuda', '--memory', '80GB', '--json', ...set.flatMap((one) => ['--set', one])];
-    const { code, out, err } = await inside('plan', '--policy', bare, ...given);
+    const { code, out, err } = await inside('plan', '--policy', bare, ...cuda);
     expect(code).toBe(0);
     expect(err).toMatch(/bare has no tokenizer\.json: the lengths of prompts and traces are estimated/);
     const [plan] = JSON.parse(out);
-    const [known] = JSON.parse((await inside('plan', '--policy', large, ...given)).out);
+    const [known] = JSON.parse((await inside('plan', '--policy', large, ...cuda)).out);
     expect(plan.held).toEqual(known.held);
     expect(plan.lengths.patches).toBe(known.lengths.patches);
     expect(plan.lengths.prompt).toBeGreaterThan(known.lengths.prompt / 3);
@@ -159,16 +141,8 @@ describe('a training stage', () => {
   };
 
   test('of a small policy on a CPU starts without a plan, and recomputes when it is told to', async () => {
-    const { code, err } = await inside(
-      'sft',
-      '--recipe',
-      'quickstart-short',
-      '--set',
-      'sft.samples=16',
-      '--out',
-      join(directory, 'run'),
-      '--quiet',
-    );
+    const run = ['--recipe', tiny, '--set', 'sft.samples=16', '--out', join(directory, 'run'), '--quiet'];
+    const { code, err } = await inside('sft', ...run);
     expect([code, err]).toEqual([0, '']);
     const initial = join(directory, 'run/initial');
     const options = { device: 'cpu', silent: true };

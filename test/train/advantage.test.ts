@@ -82,7 +82,14 @@ test('the time-series part of TimerPO never moves along the task part, whatever 
   );
 });
 
+/** Parts that differ in their last digits alone. */
+const nearlyEqual = record([0, 0, 0], {
+  parts: [0.9999999997, 0.9999999994, 0.9999999989].map((place) => ({ place })),
+});
+
 test('every estimator but REINFORCE++ sums to zero over a group, that one over the tokens of the batch', () => {
+  // GDPO divides twice, by at least 1e-6 and 1e-4: it takes the rounding of a mean, about 1e-16 per response, times up to 1e10.
+  const limit = (name: string): number => (name === 'gdpo' ? 1e-4 : 1e-6);
   fc.assert(
     fc.property(fc.array(group, { minLength: 1, maxLength: 4 }), (groups) => {
       for (const name of NAMES) {
@@ -91,9 +98,10 @@ test('every estimator but REINFORCE++ sums to zero over a group, that one over t
           name === 'reinforce_pp'
             ? [total(all.map(({ advantage }, p) => dot(advantage, groups[p]!.lengths)))]
             : all.map(({ advantage }) => total(advantage));
-        for (const sum of sums) expect(Math.abs(sum)).toBeLessThan(1e-6);
+        for (const sum of sums) expect(Math.abs(sum)).toBeLessThan(limit(name));
       }
     }),
+    { examples: [[[nearlyEqual]]] },
   );
 });
 

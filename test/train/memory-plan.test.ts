@@ -28,20 +28,20 @@ import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 const engine = openTorch({ threads: 1 });
 const tokenizer = trainBpe(TRACES, { vocabulary: 330 });
 
-/** About 12 million parameters, with what tiny sizes lack: grouped heads, several layers, windows beside full attention. */
+/** About 2 million parameters, with what tiny sizes lack: grouped heads, several layers, windows beside full attention. */
 function mediumDims(vocabulary: number, special: SpecialIds): Dims {
   const tiny = tinyDims(vocabulary, special);
   return {
     ...tiny,
-    vocabulary: 6000,
-    width: 320,
-    layers: 6,
-    heads: 10,
+    vocabulary: 3000,
+    width: 192,
+    layers: 3,
+    heads: 6,
     kvHeads: 2,
     headDim: 32,
-    inner: 864,
+    inner: 512,
     sections: [4, 6, 6],
-    vision: { ...tiny.vision, depth: 3, width: 128, heads: 4, inner: 340, fullAttention: [1] },
+    vision: { ...tiny.vision, depth: 3, width: 64, heads: 4, inner: 172, fullAttention: [1] },
   };
 }
 
@@ -204,6 +204,8 @@ test.each(named)('is what the engine then counts: %s', async (_, one) => {
   expect(plan.phases.get(plan.at)).toBe(plan.peak);
 });
 
+type Plan = ReturnType<typeof planStage>;
+
 describe('a plan', () => {
   const one: Case = { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: false };
   const given = {
@@ -213,6 +215,8 @@ describe('a plan', () => {
     task: taskOf(one),
   };
   const { size } = layoutOf(parseDims(given.subject.parts.config));
+  /** More memory than the stage takes, and less than anything makes it fit. */
+  const [roomy, hopeless] = [1e12, 3e6].map((memory) => planStage({ ...given, memory })) as [Plan, Plan];
 
   test('lists what is held: 16-bit weights and reference, float32 master copy, moments and gradients', async () => {
     const plan = await planStage({ ...given, memory: null });
@@ -234,7 +238,7 @@ describe('a plan', () => {
   });
 
   test('computes layers again where keeping them would fill the memory, and only then', async () => {
-    const kept = await planStage({ ...given, memory: 1e12 });
+    const kept = await roomy;
     expect([kept.recompute, kept.fits]).toEqual([false, true]);
     const again = await planStage({ ...given, memory: kept.peak / 0.85 });
     expect(again.recompute).toBe(true);
@@ -242,7 +246,7 @@ describe('a plan', () => {
   });
 
   test('names changes that make a stage fit together, each of them needed', async () => {
-    const fitting = await planStage({ ...given, memory: 1e12 });
+    const fitting = await roomy;
     const [peaks, memory] = [fitting.otherwise.phases, (0.7 * fitting.otherwise.peak) / USABLE];
     expect(peaks.size).toBeGreaterThan(4);
     const plan = await planStage({ ...given, memory });
@@ -270,7 +274,7 @@ describe('a plan', () => {
   });
 
   test('changes what costs speed before what is learnt', async () => {
-    const kept = await planStage({ ...given, memory: 1e12 });
+    const kept = await roomy;
     const memory = (kept.otherwise.peak - 1) / USABLE;
     const { remedy } = await planStage({ ...given, memory });
     expect(remedy!.fits).toBe(true);
@@ -278,7 +282,7 @@ describe('a plan', () => {
   });
 
   test('says so where nothing makes a stage fit', async () => {
-    const plan = await planStage({ ...given, memory: 10e6 });
+    const plan = await hopeless;
     expect(plan.remedy).toMatchObject({ fits: false, changes: { 'policy.tune': 'adapter' } });
     expect(remedyLine(plan)).toMatch(
       /^nothing in the recipe makes rl fit: --set .* still takes [\d.]+ MB; take a smaller policy/,
@@ -286,7 +290,7 @@ describe('a plan', () => {
   });
 
   test('stops the search in time, with the change that saves the most, and lists what was tried', async () => {
-    const plan = await planStage({ ...given, memory: 10e6, searchSeconds: 0 });
+    const plan = await planStage({ ...given, memory: 3e6, searchSeconds: 0 });
     expect(plan.search).toMatchObject({
       complete: false,
       tried: [{ changes: { 'policy.tune': 'adapter' } }],
@@ -297,7 +301,7 @@ describe('a plan', () => {
     expect(planLines(plan).join('\n')).toMatch(
       /^tried, until the time for the search was over\n {2}[\d.]+ MB {2}--set policy\.tune=adapter$/m,
     );
-    const whole = await planStage({ ...given, memory: 10e6 });
+    const whole = await hopeless;
     expect(whole.search!.complete).toBe(true);
     // What is held throughout does not fit: smaller micro-batches are not even tried first.
     expect(Object.keys(whole.search!.tried[0]!.changes)[0]).not.toMatch(/^memory\./);
