@@ -54,9 +54,9 @@ async function piped(
 }
 
 describe('timeseer detect --follow', () => {
-  test('the command of the README tells a finding, fails where it is severe, and does not repeat it', async () => {
+  test('the command of the guide tells a finding, fails where it is severe, and does not repeat it', async () => {
     const command = /^ +tail .*\| npx timeseer (detect --follow .*)$/m.exec(
-      readFileSync('README.md', 'utf8'),
+      readFileSync('src/README.md', 'utf8'),
     )![1]!;
     const args = [...command.split(' '), '--state', join(directory, 'seen.json'), '--fail-on', 'high'];
     const parts = [

@@ -119,7 +119,7 @@ describe('timeseer data generate', () => {
 
   it.each([
     [['nano6'], /no generator named 'nano6'. Did you mean nano5\?/],
-    [[root], /is a path; data generate takes one of nano5, /],
+    [[root], /is a path; expected the name of a generator: nano5, /],
     [['nano5', '--count', '0'], /count: got 0/],
     [['nano5', '--count', 'many'], /count: got NaN/],
     [['nano5', '--seed', '-1'], /seed: got -1/],
