@@ -152,7 +152,8 @@ describe('places that cannot be written', () => {
   });
 });
 
-test.each([30, 40])('with room for only %i open files it says so, and how to get more', (limit) => {
+// How many files Node keeps open for itself differs between machines; near 30 reading the modules fails on all that were tried.
+test.each([26, 30])('with room for only %i open files it says so, and how to get more', (limit) => {
   const { status, stdout, stderr } = spawnSync(
     'bash',
     [
