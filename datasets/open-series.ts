@@ -79,13 +79,13 @@ function choose(one: Drawable, column: readonly string[] | undefined): Drawable 
 }
 
 /** The series of a record, whose answer is the record's label or its anomalies. @throws DataError for channels of unequal lengths */
-function seriesOf({ id, channels, channelNames, times, label, anomalies, file }: RawRecord): Drawable {
+function seriesOf({ id, channels, channelNames, times, label, anomalies, path }: RawRecord): Drawable {
   const length = channels[0]!.length;
   const odd = channels.find((channel) => channel.length !== length);
   if (odd !== undefined) {
     throw new DataError(
       `series ${id}: channels of ${length} and ${odd.length} points; they must be equally long`,
-      { file: file.path },
+      { file: path },
     );
   }
   // Times that fall cannot be an axis.
@@ -117,7 +117,7 @@ function* recordsOf(path: string, column: readonly string[] | undefined): Genera
   const byColumn = format === 'csv' || (format === 'nab' && column !== undefined);
   if (byColumn) {
     const columns = column ?? numericColumns(path);
-    for (const record of readCsv(path, { columns, missing: true })) yield drawableOf(record);
+    for (const record of readCsv(path, { columns })) yield drawableOf(record);
     return;
   }
   for (const record of readRecords(path)) yield choose(drawableOf(record), column);
@@ -232,7 +232,7 @@ function* records(path: string, columns: readonly string[] | undefined): Generat
         `--column belongs to CSV files with a column per channel; ${path} is read as ${format}`,
       );
     }
-    yield* readCsv(path, { columns, missing: true });
+    yield* readCsv(path, { columns });
   }
 }
 
@@ -244,7 +244,7 @@ function analysed(record: RawRecord): Drawable {
     if (beyond >= 0) {
       throw new DataError(
         `series ${one.id}: point ${beyond} of channel ${one.names[c]} is ${channel[beyond]}, beyond ±${LARGEST_VALUE}; rescale the series`,
-        { file: record.file.path },
+        { file: record.path },
       );
     }
   }

@@ -3,12 +3,12 @@
 import { basename } from 'node:path';
 import { DataError } from '../../src/ground/errors.ts';
 import {
-  parseTsbAdName,
   readNab,
   readNabWindows,
   readTab,
   readTsbAd,
   readTsbUad,
+  tsbAdTrain,
 } from '../readers/anomaly-files.ts';
 import { formatOf } from '../readers/formats.ts';
 import { anomalyPrompt } from './benchmark.ts';
@@ -189,7 +189,7 @@ export const tsbAd = anomalyFilesBenchmark({
   needs: 'download',
   layout: 'csv files named ID_DATASET_id_N_DOMAIN_tr_TRAIN_1st_FIRST.csv',
   find: (files) => ({
-    series: files.filter((file) => /\.csv$/i.test(file) && parseTsbAdName(file) !== null),
+    series: files.filter((file) => /\.csv$/i.test(file) && tsbAdTrain(file) !== null),
     read: readTsbAd,
   }),
   statement:

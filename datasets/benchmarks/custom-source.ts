@@ -6,7 +6,7 @@ import { show } from '../../src/ground/json-record.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { checkChannelNames } from '../example.ts';
-import { parseTsbAdName } from '../readers/anomaly-files.ts';
+import { tsbAdTrain } from '../readers/anomaly-files.ts';
 import { numericColumns, readCsv } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
@@ -42,8 +42,8 @@ function oneRecord(path: string): RawRecord {
   if (columns !== undefined) checkChannelNames(columns, { file: path, line: 1 });
   const advice = 'channels need names: write them in the first line';
   const read = (): Iterable<RawRecord> => {
-    if (csv) return readCsv(path, { columns, missing: true, advice });
-    return format === 'parquet' ? readParquet(path, { label: null }) : readRecords(path);
+    if (csv) return readCsv(path, { columns, advice });
+    return format === 'parquet' ? readParquet(path, false) : readRecords(path);
   };
   const records = [...read()];
   if (records.length !== 1) {
@@ -351,7 +351,7 @@ function checkPoints(file: string): string[] {
       { file, line: 1 },
     );
   }
-  if (format !== 'tsb-ad' || parseTsbAdName(file) !== null) return [];
+  if (format !== 'tsb-ad' || tsbAdTrain(file) !== null) return [];
   const last = header.length - 1;
   let points = 0;
   for (const { cell, place } of rows()) {

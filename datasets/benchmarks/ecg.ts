@@ -130,7 +130,7 @@ export const ecg: Benchmark = {
       *load() {
         short = 0;
         for (const { name, label, file } of found) {
-          for (const record of readMatlab(file, { variable: 'val' })) {
+          for (const record of readMatlab(file, 'val')) {
             const values = record.channels[0]!;
             const windows = wholeWindows(values.length, size);
             if (windows.length === 0) short++;

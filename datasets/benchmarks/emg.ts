@@ -99,8 +99,7 @@ export const emg: Benchmark = {
           const text = file.toLowerCase().endsWith('.txt');
           for (const record of text ? readEmgdb(file) : readWfdb(file)) {
             const values = record.channels[0]!;
-            const { count } = record.faults;
-            if (count > 0) notes.push(`${basename(file)}: ${count} corrupt lines`);
+            if (record.faults > 0) notes.push(`${basename(file)}: ${record.faults} corrupt lines`);
             const windows = wholeWindows(values.length, size);
             if (windows.length === 0) {
               throw new DataError(

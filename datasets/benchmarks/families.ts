@@ -141,9 +141,9 @@ interface AnomalyFilesBenchmark
 
 /** The anomalous stretches of a record. @throws DataError where it has no labels */
 function intervalsOf(record: RawRecord): Interval[] {
-  const { anomalies, file } = record;
+  const { anomalies, path } = record;
   if (anomalies === null) {
-    throw new DataError('no labels; expected a label for every point', { file: file.path });
+    throw new DataError('no labels; expected a label for every point', { file: path });
   }
   return anomalies instanceof Uint8Array ? runsOf(anomalies) : [...anomalies];
 }
@@ -171,13 +171,13 @@ interface AnomalyExampleOptions {
  */
 export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptions): Iterable<Example> {
   const { task, id, window, note, recording = id } = options;
-  const { channels, channelNames, file } = record;
+  const { channels, channelNames, path } = record;
   const length = channels[0]!.length;
   if (channels.some((channel) => channel.length !== length)) {
-    throw new DataError(`${record.id}: channels of different lengths`, { file: file.path });
+    throw new DataError(`${record.id}: channels of different lengths`, { file: path });
   }
   const intervals = intervalsOf(record);
-  const name = basename(file.path);
+  const name = basename(path);
   let { times } = record;
   if (times !== null && !ascending(times)) {
     note(`${name}: times that fall are left out; points are in the order of the file`);

@@ -96,20 +96,20 @@ function plain(label: string): string {
  */
 export function labelReader(
   classes: Readonly<Record<string, string>>,
-): (label: string | null, record: Pick<RawRecord, 'id' | 'file'>) => string {
+): (label: string | null, record: Pick<RawRecord, 'id' | 'path'>) => string {
   const known = new Map<string, string>();
   for (const [label, name] of Object.entries(classes)) {
     known.set(plain(label), name);
     known.set(plain(name), name);
   }
-  return (label, { id, file }) => {
+  return (label, { id, path }) => {
     const name = label === null ? undefined : known.get(plain(label));
     if (name !== undefined) return name;
     const what = label === null ? 'no label' : `the unknown label ${JSON.stringify(label.slice(0, 40))}`;
     const expected = Object.entries(classes).map(([key, value]) =>
       key === value ? key : `${key} (${value})`,
     );
-    throw new DataError(`${id}: ${what}; known labels: ${expected.join(', ')}`, { file: file.path });
+    throw new DataError(`${id}: ${what}; known labels: ${expected.join(', ')}`, { file: path });
   };
 }
 

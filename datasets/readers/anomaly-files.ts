@@ -14,7 +14,6 @@ import { clipAndMerge } from '../../src/series/intervals.ts';
 import {
   Column,
   checkChannelCount,
-  fileFacts,
   pointLabel,
   pointLabels,
   type RawRecord,
@@ -25,14 +24,13 @@ import {
 import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
 
 const COMMA = 44;
-/** The anomaly archive of UCR states the training length, and where its one anomaly begins and ends, in the name. */
-const UCR_NAME = /^(\d+)_UCR_Anomaly_(.+)_(\d+)_(\d+)_(\d+)(?:\.(?:txt|out|csv))*$/i;
+/** Names of the anomaly archive of UCR: `ID_UCR_Anomaly_NAME_TRAIN_BEGIN_END`. */
+const UCR_NAME = /^\d+_UCR_Anomaly_.+_(\d+)_\d+_\d+(?:\.(?:txt|out|csv))*$/i;
 
 /**
  * Reads the one series of a `.out` file; its id is the file's name.
  *
- * `train` is stated only by names of the UCR anomaly archive (`ID_UCR_Anomaly_NAME_TRAIN_BEGIN_END`), with the
- * anomaly's begin and end. Tolerated: a byte-order mark; blank lines at the end; missing values (NaN).
+ * Tolerated: a byte-order mark; blank lines at the end; missing values (NaN).
  *
  * @throws DataError with line and column for a line that is not two fields, text, infinities, a label other than 0
  * and 1, a blank line inside; for an empty file, and a training length that the series does not have
@@ -44,11 +42,6 @@ export function readTsbUad(path: string): Generator<RawRecord> {
 function* uadSeries(scanner: Scanner): Generator<RawRecord> {
   const { path } = scanner;
   const name = stem(path);
-  const match = UCR_NAME.exec(name);
-  const stated: Record<string, string> =
-    match === null
-      ? {}
-      : { id: match[1]!, name: match[2]!, train: match[3]!, begin: match[4]!, end: match[5]! };
   const values = new Column();
   const labels = new Column();
   for (;;) {
@@ -68,47 +61,25 @@ function* uadSeries(scanner: Scanner): Generator<RawRecord> {
     if (end === END) break;
   }
   if (values.length === 0) throw new DataError('empty; expected lines of value,label', { file: path });
-  const train = match === null ? null : Number(match[3]);
-  if (train !== null && train > values.length) {
-    throw new DataError(`the name states ${train} points of training, the file has ${values.length}`, {
-      file: path,
-    });
-  }
-  yield rawRecord(fileFacts(path, 'tsb-uad', { stated }), name, [values.take()], {
+  checkTrain(Number(UCR_NAME.exec(name)?.[1] ?? 0), values.length, path);
+  yield rawRecord(path, name, [values.take()], {
     channelNames: ['value'],
     anomalies: Uint8Array.from(labels.take()),
-    train,
   });
 }
 
-const TSB_AD_NAME = /^(\d+)_(.+?)_id_(\d+)_(.+)_tr_(\d+)_1st_(\d+)$/;
-
-/** Parts of the name of a TSB-AD file. */
-interface TsbAdName {
-  readonly id: number;
-  readonly dataset: string;
-  /** Number of the series in its data set. */
-  readonly number: number;
-  readonly domain: string;
-  /** Length of the anomaly-free training prefix. */
-  readonly train: number;
-  /** Index of the first anomalous point. */
-  readonly first: number;
+/** @throws DataError for a file that is shorter than the training length in its name: it was cut off */
+function checkTrain(train: number, length: number, path: string): void {
+  if (train <= length) return;
+  throw new DataError(`the name states ${train} points of training, the file has ${length}`, { file: path });
 }
 
-/** Reads the grammar of a file name, with or without directory and `.csv`; null when it is another name. */
-export function parseTsbAdName(path: string): TsbAdName | null {
+const TSB_AD_NAME = /^\d+_.+?_id_\d+_.+_tr_(\d+)_1st_\d+$/;
+
+/** Training length in the name of a TSB-AD file, with or without directory and `.csv`; null for another name. */
+export function tsbAdTrain(path: string): number | null {
   const match = TSB_AD_NAME.exec(path.replace(/^.*[\\/]/, '').replace(/\.csv$/i, ''));
-  if (match === null) return null;
-  const [, id, dataset, number, domain, train, first] = match;
-  return {
-    id: Number(id),
-    dataset: dataset!,
-    number: Number(number),
-    domain: domain!,
-    train: Number(train),
-    first: Number(first),
-  };
+  return match === null ? null : Number(match[1]);
 }
 
 /** Most columns of a header: the points of a long series in one row. */
@@ -127,10 +98,9 @@ export function readHeaderRow(scanner: Scanner): string[] {
 }
 
 /**
- * Reads the one series of a TSB-AD file; its id is the file's name. `train` comes from the name, where it follows
- * the grammar; `stated` holds the name's parts.
+ * Reads the one series of a TSB-AD file; its id is the file's name.
  *
- * Tolerated: a byte-order mark; another name (`train` is then null); blank lines at the end; missing values (NaN).
+ * Tolerated: a byte-order mark; another name; blank lines at the end; missing values (NaN).
  *
  * @throws DataError with line and column for a last column that is not `Label`, a line with another number of
  * fields, text, infinities, a label other than 0 and 1; for a file without points, and a training length that the
@@ -173,22 +143,12 @@ function* adSeries(scanner: Scanner): Generator<RawRecord> {
   }
   const length = labels.length;
   if (length === 0) throw new DataError('only a header, no data below it', { file: path });
-  const parts = parseTsbAdName(path);
-  if (parts !== null && parts.train > length) {
-    throw new DataError(`the name states ${parts.train} points of training, the file has ${length}`, {
-      file: path,
-    });
-  }
-  const stated = Object.fromEntries(Object.entries(parts ?? {}).map(([key, value]) => [key, String(value)]));
+  checkTrain(tsbAdTrain(path) ?? 0, length, path);
   yield rawRecord(
-    fileFacts(path, 'tsb-ad', { stated }),
+    path,
     stem(path),
     columns.map((column) => column.take()),
-    {
-      channelNames: names.slice(0, width),
-      anomalies: Uint8Array.from(labels.take()),
-      train: parts?.train ?? null,
-    },
+    { channelNames: names.slice(0, width), anomalies: Uint8Array.from(labels.take()) },
   );
 }
 
@@ -286,7 +246,7 @@ function* tabSeries(scanner: Scanner): Generator<RawRecord> {
     }
   }
   yield rawRecord(
-    fileFacts(path, 'tab'),
+    path,
     stem(path),
     stacked.map((stack) => stack.values.take()),
     {
@@ -388,8 +348,7 @@ function interval(times: Float64Array, [first, last]: readonly [number, number],
 
 /**
  * Reads the one series of a NAB csv file; its id is the file's name. `anomalies` are its windows, which NAB counts
- * with both end points, as half-open index intervals; null without `windows`. NAB states no training prefix (its
- * scorer ignores the first 15 %), so `train` is null.
+ * with both end points, as half-open index intervals; null without `windows`.
  *
  * Tolerated: a byte-order mark; blank lines; missing values (NaN); dates that do not rise.
  *
@@ -426,7 +385,7 @@ function* nabSeries(scanner: Scanner, windows: NabWindows | null): Generator<Raw
           windowsOf(path, windows).map((window) => interval(instants, window, path)),
           instants.length,
         );
-  yield rawRecord(fileFacts(path, 'nab'), stem(path), [values.take()], {
+  yield rawRecord(path, stem(path), [values.take()], {
     channelNames: [header[1]!],
     times: instants,
     anomalies,

@@ -4,15 +4,7 @@
  * attribute.
  */
 import { DataError } from '../../src/ground/errors.ts';
-import {
-  Column,
-  checkChannelCount,
-  type FileFacts,
-  fileFacts,
-  type RawRecord,
-  rawRecord,
-  stem,
-} from './record.ts';
+import { Column, checkChannelCount, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
 
 const COMMA = 44;
@@ -34,7 +26,6 @@ const ATTRIBUTE = /^@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{'"]+)
 const CLASS_NAME = /^(?:class|classatt|target|label)$/i;
 
 interface Header {
-  readonly file: FileFacts;
   /** Number of fields of a line. */
   readonly width: number;
   /** Index of the class among them; −1 without one. */
@@ -44,18 +35,7 @@ interface Header {
 
 const bare = (name: string): string => name.replace(/^(['"])(.*)\1$/s, '$2').replace(/\\(.)/g, '$1');
 
-/** A value; a quote that never closes ends with the text, so that it is not looked at again. */
-const NOMINAL = /'(?:[^'\\]|\\.?)*(?:'|$)|"(?:[^"\\]|\\.?)*(?:"|$)|[^,'"]+/gs;
-
-/** The labels between braces, quoted or not. */
-function nominalValues(list: string): string[] {
-  const inside = list.slice(1, list.lastIndexOf('}') > 0 ? list.lastIndexOf('}') : undefined);
-  return (inside.match(NOMINAL) ?? []).map((value) => bare(value.trim())).filter((value) => value !== '');
-}
-
 function readHeader(scanner: Scanner): Header {
-  const stated: Record<string, string> = {};
-  let classes: string[] | null = null;
   let width = 0;
   let numeric = 0;
   let label = -1;
@@ -76,8 +56,8 @@ function readHeader(scanner: Scanner): Header {
     scanner.next(LINES);
     const text = scanner.text();
     if (/^@data\b/i.test(text)) break;
-    if (/^@relation\b/i.test(text)) stated['relation'] = bare(text.slice(9).trim());
-    else if (/^@end\b/i.test(text)) inside = false;
+    if (/^@relation\b/i.test(text)) continue;
+    if (/^@end\b/i.test(text)) inside = false;
     else if (/^@attribute\b/i.test(text)) {
       const match = ATTRIBUTE.exec(text);
       if (match === null) throw scanner.fail('expected @attribute NAME TYPE');
@@ -92,7 +72,6 @@ function readHeader(scanner: Scanner): Header {
       if (type.startsWith('{')) {
         if (label >= 0) throw scanner.fail(`a second nominal attribute, "${name}"; expected one class`);
         label = width;
-        classes = nominalValues(type);
       } else if (/^relational\b/i.test(type)) {
         if (relational >= 0) throw scanner.fail('a second relational attribute; expected one');
         relational = width;
@@ -113,8 +92,7 @@ function readHeader(scanner: Scanner): Header {
   if (relational < 0 ? numeric < 1 : numeric > 0) {
     throw scanner.fail('expected numeric attributes, or one relational attribute, and at most one class');
   }
-  const file = fileFacts(scanner.path, 'arff', { stated, classes });
-  return { file, width, label, relational: relational >= 0 };
+  return { width, label, relational: relational >= 0 };
 }
 
 /** A nominal value, quoted or not, and the byte that ends its field. */
@@ -185,13 +163,13 @@ export function readArff(path: string): Generator<RawRecord> {
 }
 
 function* readSeries(scanner: Scanner): Generator<RawRecord> {
-  const { file, width, label: labelAt, relational } = readHeader(scanner);
-  const name = stem(file.path);
+  const { width, label: labelAt, relational } = readHeader(scanner);
+  const name = stem(scanner.path);
   const values = new Column();
   for (let index = 0; ; ) {
     const code = scanner.peek();
     if (code === END) {
-      if (index === 0) throw new DataError('no series after @data', { file: file.path });
+      if (index === 0) throw new DataError('no series after @data', { file: scanner.path });
       return;
     }
     if (code === LINE) {
@@ -225,6 +203,6 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     }
     if (fields !== width) throw scanner.fail(`${fields} fields, there are ${width} attributes`);
     if (!relational) channels = [values.take()];
-    yield rawRecord(file, `${name}/${index++}`, channels, { label });
+    yield rawRecord(scanner.path, `${name}/${index++}`, channels, { label });
   }
 }

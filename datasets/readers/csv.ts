@@ -1,18 +1,18 @@
 /** CSV files of one series, as people have them: one row per point. */
-import { parse } from 'node:path';
 import { ConfigError, DataError, reasonOf, suggestion } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
-import { fileFacts, MOST_CHANNELS, pointLabels, type RawRecord, rawRecord, seconds, stem } from './record.ts';
+import { Column, MOST_CHANNELS, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 
 /** A line needs two points. */
 const MINIMUM_POINTS = 2;
 
-/** Records after the header by which columns are told apart. */
+/** Records after the header from which the kinds of the columns are inferred. */
 const SAMPLE = 100;
 
 /** A decimal number; each digit can be matched in one way only, so that a long cell takes no longer than its length. */
 export const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
+/** Cells that stand for a missing value. */
 const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
 const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a|\?)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
@@ -23,28 +23,7 @@ const TIME_NAME =
 /** Header that pandas gives to its row numbers. */
 const ROW_NUMBER_NAME = /^(?:unnamed: 0|index|idx)?$/i;
 
-/** A series as it stands in a file, without any label. */
-interface CsvSeries {
-  /** [N], N ≥ 2; finite, or NaN where a missing value was allowed. */
-  readonly values: Float64Array;
-  /** The time column as written [N]; null without one. */
-  readonly time: readonly string[] | null;
-  /** File name without its extension. */
-  readonly name: string;
-  /** Header of the value column, or `column 2` without a header. */
-  readonly column: string;
-}
-
-export interface CsvOptions {
-  /** Header of the value column, or its number from 1. */
-  readonly column?: string | number | undefined;
-  /** Reads an empty cell, NaN, NA, null and the like as missing (NaN). Default: they are refused. */
-  readonly missing?: boolean | undefined;
-  /** Advice in messages where several columns hold numbers. Default: name one with --column. */
-  readonly advice?: string | undefined;
-}
-
-interface Column {
+interface CsvColumn {
   readonly name: string;
   /** Header as written; null without one. */
   readonly header: string | null;
@@ -86,7 +65,7 @@ export function isHeader(cells: readonly string[]): boolean {
   return words > 0;
 }
 
-function describe(header: string | null, index: number, cells: readonly string[]): Column {
+function describe(header: string | null, index: number, cells: readonly string[]): CsvColumn {
   let numbers = 0;
   let words = 0;
   let clocks = 0;
@@ -132,12 +111,11 @@ export function chosenColumn(
   const same = (name: string, fold: boolean): boolean =>
     fold ? name.toLowerCase() === text.toLowerCase() : name === text;
   for (const fold of [false, true]) {
-    const found: number[] = [];
-    for (let i = 0; i < columns.length; i++) if (same(columns[i]!.name, fold)) found.push(i);
-    if (found.length === 1) return found[0]!;
-    if (found.length > 1) {
+    const matches = columns.flatMap(({ name }, i) => (same(name, fold) ? [i] : []));
+    if (matches.length === 1) return matches[0]!;
+    if (matches.length > 1) {
       throw new ConfigError(
-        `${option} ${text}: ${found.length} columns of ${path} have this name; give a number from 1 to ${columns.length}`,
+        `${option} ${text}: ${matches.length} columns of ${path} have this name; give a number from 1 to ${columns.length}`,
       );
     }
   }
@@ -150,7 +128,7 @@ export function chosenColumn(
 }
 
 /** The only column that can hold the values, or an error that says what to do. */
-function onlyNumeric(columns: readonly Column[], path: string, advice: string | undefined): number {
+function onlyNumeric(columns: readonly CsvColumn[], path: string, advice: string | undefined): number {
   const numeric = columns.flatMap((column, i) => (column.numeric ? [i] : []));
   const hasClock = columns.some((column) => column.time && !column.numeric);
   const isTime = (i: number): boolean => columns[i]!.rowNumbers || (!hasClock && columns[i]!.time);
@@ -176,7 +154,6 @@ function onlyNumeric(columns: readonly Column[], path: string, advice: string | 
 }
 
 function problem(cell: string, column: string): string {
-  if (cell === '') return `empty cell in column ${show(column)}; fill the gap or remove the row`;
   const value = `${show(cell)} in column ${show(column)}`;
   if (SPECIAL.test(cell) || NUMBER.test(cell)) {
     return `${value} is not a finite number; fill the gap or remove the row`;
@@ -185,7 +162,7 @@ function problem(cell: string, column: string): string {
   return `${value} is not a number${hint}`;
 }
 
-/** The first records, by which columns are told apart. @throws DataError for one of more fields than channels are allowed */
+/** The header and the first records. @throws DataError for one with more fields than a series may have channels */
 function readSample(records: CsvRecords): string[][] {
   const sample: string[][] = [];
   while (sample.length <= SAMPLE && records.next()) {
@@ -196,38 +173,33 @@ function readSample(records: CsvRecords): string[][] {
         records.place(0),
       );
     }
-    sample.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
+    sample.push(records.fields());
   }
   return sample;
 }
 
-/**
- * Reads one series from a CSV file: comma, semicolon or tab; UTF-8 with or without byte-order mark; any line ends;
- * quoted fields; blank lines before the first and after the last record.
- *
- * The values are the only numeric column that is not time. Time is the first column of dates or clock times, else a
- * numeric column with a name such as `timestamp`, else row numbers that count up from 0 or 1; columns of other text
- * are left out. With several numeric columns left, `column` must say which.
- *
- * @throws DataError with file, line and column for an empty cell or NaN among the values unless `missing` allows them, text or an
- * infinity, a record
- * with another number of fields, a blank line inside the data (of an only column, a missing value), a stray quote; with the file
- * for one that cannot be read, is empty, has no numeric column or several, no number in the column, or fewer than 2 points. ConfigError for a `column` that is not
- * there
- */
-export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries {
-  return readColumnsCsv(path, [options.column], options)[0]!;
+interface CsvOptions {
+  /** Columns of the channels: headers, or numbers from 1. Default: the only numeric column that is not time. */
+  readonly columns?: readonly (string | number)[] | undefined;
+  /** Advice in messages where several columns hold numbers. Default: name one with --column. */
+  readonly advice?: string | undefined;
 }
 
 /**
- * As `readSeriesCsv`, for several columns of one file, none of which is the time; undefined: the only one that can hold the values.
- * The file is gone through once.
+ * Reads the one series of a CSV file; its id is the file's name. Comma, semicolon or tab; UTF-8 with or without byte-order mark; any line
+ * ends; quoted fields; blank lines before the first and after the last record. An empty cell, NaN, NA, null and the like is a missing
+ * value (NaN).
+ *
+ * Time is the first column of dates or clock times, else a numeric column with a name such as `timestamp`, else row numbers that count
+ * up from 0 or 1; columns of other text are left out. With several numeric columns left, `columns` must say which.
+ *
+ * @throws DataError with file, line and column for text or an infinity among the values, a record with another number of fields, a blank
+ * line inside the data (of an only column, a missing value), a stray quote; with the file for one that cannot be read, is empty, has no
+ * numeric column or several, no number in a column, or fewer than 2 points. ConfigError for a column that is not there, and for no columns
  */
-function readColumnsCsv(
-  path: string,
-  wanted: readonly CsvOptions['column'][],
-  options: Omit<CsvOptions, 'column'> = {},
-): CsvSeries[] {
+export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawRecord> {
+  const { columns: wanted = [undefined], advice } = options;
+  if (wanted.length === 0) throw new ConfigError('columns: at least one is needed');
   const text = readText(path);
   const delimiter = detectDelimiter(text, path);
   const sample = readSample(new CsvRecords(text, delimiter, path));
@@ -247,20 +219,19 @@ function readColumnsCsv(
     ),
   );
   const chosen = wanted.map((column) =>
-    column === undefined ? onlyNumeric(columns, path, options.advice) : chosenColumn(columns, column, path),
+    column === undefined ? onlyNumeric(columns, path, advice) : chosenColumn(columns, column, path),
   );
-  const others: (Column | null)[] = [...columns];
+  const others: (CsvColumn | null)[] = [...columns];
   for (const index of chosen) others[index] = null;
   const clock = [
     others.findIndex((column) => column?.time === true && !column.numeric),
     others.findIndex((column) => column?.time),
     others.findIndex((column) => column?.rowNumbers),
   ].find((i) => i >= 0);
-  const time: string[] | null = clock === undefined ? null : [];
-  const values = chosen.map((): number[] => []);
+  const times = new Column();
+  const values = chosen.map(() => new Column());
 
   const records = new CsvRecords(text, delimiter, path);
-  const missing = options.missing ?? false;
   let blank: ReturnType<CsvRecords['place']> | undefined;
   let blanks = 0;
   let seen = 0;
@@ -272,8 +243,7 @@ function readColumnsCsv(
     }
     if (blank !== undefined) {
       // The empty cell of an only column is a blank line.
-      if (!missing || columns.length > 1)
-        throw new DataError('blank line inside the data; remove or fill it', blank);
+      if (columns.length > 1) throw new DataError('blank line inside the data; remove or fill it', blank);
       for (; blanks > 0; blanks--) for (const column of values) column.push(Number.NaN);
       blank = undefined;
     }
@@ -284,34 +254,44 @@ function readColumnsCsv(
       );
     }
     if (seen++ === 0 && header) continue;
-    for (let k = 0; k < chosen.length; k++) {
-      const cell = records.field(chosen[k]!);
+    for (const [k, index] of chosen.entries()) {
+      const cell = records.field(index);
       const number = NUMBER.test(cell) ? Number(cell) : Number.NaN;
-      if (!Number.isFinite(number) && !(missing && MISSING.test(cell))) {
-        throw new DataError(problem(cell, columns[chosen[k]!]!.name), records.place(chosen[k]!));
+      if (!Number.isFinite(number) && !MISSING.test(cell)) {
+        throw new DataError(problem(cell, columns[index]!.name), records.place(index));
       }
       values[k]!.push(number);
     }
-    if (time !== null) time.push(records.field(clock!));
+    if (clock !== undefined) times.push(instant(records.field(clock)));
   }
-  return chosen.map((index, k) => {
-    const { name } = columns[index]!;
-    const points = Float64Array.from(values[k]!);
+  const channels = values.map((column) => column.take());
+  for (const [k, points] of channels.entries()) {
     if (points.length < MINIMUM_POINTS) {
       throw new DataError(`${points.length} point; a series needs at least ${MINIMUM_POINTS}`, {
         file: path,
       });
     }
-    if (points.every((one) => Number.isNaN(one))) {
-      throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, { file: path });
+    if (points.every((value) => Number.isNaN(value))) {
+      const name = show(columns[chosen[k]!]!.name);
+      throw new DataError(`column ${name} holds no number; remove it, or fill it`, { file: path });
     }
-    return { values: points, time, name: parse(path).name, column: name };
+  }
+  const instants = times.take();
+  const timed = clock !== undefined && instants.every((time) => Number.isFinite(time));
+  yield rawRecord(path, stem(path), channels, {
+    channelNames: chosen.map((index) => columns[index]!.name),
+    times: timed ? instants : null,
   });
+}
+
+/** A time as a number: a date as seconds since 1970, else the number itself; NaN for anything else. */
+function instant(cell: string): number {
+  const date = seconds(cell);
+  return Number.isNaN(date) && cell !== '' ? Number(cell) : date;
 }
 
 /** Numbers, also with a decimal comma. */
 const NUMBERS = /^[+-]?[\d.,]+(?:e[+-]?\d+)?$/i;
-const MISSING_CELL = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
 
 /**
  * Columns of a csv file of points whose first value that is not missing is a number, and which are no time; undefined without a
@@ -326,52 +306,8 @@ export function numericColumns(path: string): string[] | undefined {
   const headed = names.every((name, i) => (name === '' ? i === 0 : !Number.isFinite(Number(name))));
   if (!headed) return undefined;
   const columns = names.filter((name, i) => {
-    const first = body.map((row) => row[i] ?? '').find((cell) => !MISSING_CELL.test(cell));
+    const first = body.map((row) => row[i] ?? '').find((cell) => !MISSING.test(cell));
     return name !== '' && !TIME_NAME.test(name) && (first === undefined || NUMBERS.test(first));
   });
   return columns.length > 1 ? columns : undefined;
-}
-
-interface CsvReadOptions {
-  /** Columns of the channels: headers, or numbers from 1. Without it, the only numeric column that is not time. */
-  readonly columns?: readonly (string | number)[] | undefined;
-  /** Column of point labels, 0 or 1. */
-  readonly label?: string | number | undefined;
-  /** See `CsvOptions`. */
-  readonly missing?: boolean | undefined;
-  readonly advice?: string | undefined;
-}
-
-/** The time column as numbers: dates as seconds since 1970, else numbers; null when some row is neither. */
-function instants(time: readonly string[] | null): Float64Array | null {
-  if (time === null) return null;
-  const values = Float64Array.from(time, (cell) => {
-    const date = seconds(cell);
-    return Number.isNaN(date) && cell !== '' ? Number(cell) : date;
-  });
-  return values.every((value) => Number.isFinite(value)) ? values : null;
-}
-
-/**
- * Reads the one series of a CSV file with `readSeriesCsv`, which says what is tolerated; its id is the file's name.
- * Unlike the other readers it refuses missing values unless they are allowed.
- *
- * @throws DataError as `readSeriesCsv`, and for a label other than 0 and 1; ConfigError for a column that is not
- * there, and for no columns at all
- */
-export function* readCsv(path: string, options: CsvReadOptions = {}): Generator<RawRecord> {
-  const { columns = [undefined], label, missing, advice } = options;
-  if (columns.length === 0) throw new ConfigError('columns: at least one is needed');
-  const channels = readColumnsCsv(path, columns, { missing, advice });
-  const marks = label === undefined ? null : readSeriesCsv(path, { column: label });
-  yield rawRecord(
-    fileFacts(path, 'csv'),
-    stem(path),
-    channels.map(({ values }) => values),
-    {
-      channelNames: channels.map(({ column }) => column),
-      times: instants(channels[0]!.time),
-      anomalies: marks === null ? null : pointLabels(marks.values, marks.column, path),
-    },
-  );
 }

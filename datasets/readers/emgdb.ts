@@ -1,6 +1,6 @@
 /** Text exports of PhysioNet's emgdb: `time value` per line, seconds and millivolts, no header. */
 import { DataError } from '../../src/ground/errors.ts';
-import { Column, FaultLog, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, type RawRecord, rawRecord, stem } from './record.ts';
 import { decimal, END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
 
 /** More corrupt lines than these make it another kind of file. */
@@ -11,8 +11,8 @@ const TOLERATED_COUNT = 10;
  * Reads the one recording of an emgdb text file; its id is the file's name.
  *
  * The published files have a few corrupt bytes. A line whose time can be read but whose value cannot keeps its place
- * on the time axis with a missing value (NaN); a line without a readable time is left out. Both are faults of the
- * record, counted, the first 20 with line and column. Times must rise, except that a line may repeat the time before
+ * on the time axis with a missing value (NaN); a line without a readable time is left out. Both are counted as faults of
+ * the record. Times must rise, except that a line may repeat the time before
  * it (they are rounded to six digits). The sampling rate is not in this file; its `.hea` states it.
  *
  * @throws DataError when more than 10 lines and more than 1 % of them are corrupt, for infinities, times that fall,
@@ -26,13 +26,13 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
   const { path } = scanner;
   const times = new Column();
   const values = new Column();
-  const faults = new FaultLog();
+  let faults = 0;
   let lines = 0;
   let last = Number.NEGATIVE_INFINITY;
-  const fault = (message: string): void => {
-    faults.add({ line: scanner.line, column: scanner.column, message });
-    if (faults.count > TOLERATED_COUNT && faults.count > TOLERATED_SHARE * Math.max(lines, 5000)) {
-      throw scanner.fail(`${faults.count} corrupt lines of ${lines}; expected lines of time and value`);
+  const fault = (): void => {
+    faults++;
+    if (faults > TOLERATED_COUNT && faults > TOLERATED_SHARE * Math.max(lines, 5000)) {
+      throw scanner.fail(`${faults} corrupt lines of ${lines}; expected lines of time and value`);
     }
   };
   while (scanner.atLine()) {
@@ -40,7 +40,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     let stop = scanner.next(WORDS);
     const time = decimal(scanner.bytes, scanner.from, scanner.to);
     if (!Number.isFinite(time) || stop === LINE || stop === END) {
-      fault(Number.isFinite(time) ? 'no value after the time; line left out' : 'not a time; line left out');
+      fault();
       if (stop !== LINE && stop !== END) scanner.skipLine();
       continue;
     }
@@ -51,25 +51,25 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
       throw scanner.fail('not a finite number');
     }
-    if (Number.isNaN(value)) fault('not a value; taken as missing');
+    if (Number.isNaN(value)) fault();
     while (stop !== LINE && stop !== END) {
       stop = scanner.next(WORDS);
       if (scanner.empty || Number.isNaN(value)) continue;
-      fault('more than time and value; value taken as missing');
+      fault();
       value = Number.NaN;
     }
     times.push(time);
     values.push(value);
   }
-  if (faults.count > TOLERATED_COUNT && faults.count > TOLERATED_SHARE * lines) {
-    throw new DataError(`${faults.count} corrupt lines of ${lines}; expected lines of time and value`, {
+  if (faults > TOLERATED_COUNT && faults > TOLERATED_SHARE * lines) {
+    throw new DataError(`${faults} corrupt lines of ${lines}; expected lines of time and value`, {
       file: path,
     });
   }
   if (values.length === 0) throw new DataError('no line of time and value', { file: path });
-  yield rawRecord(fileFacts(path, 'emgdb'), stem(path), [values.take()], {
+  yield rawRecord(path, stem(path), [values.take()], {
     channelNames: ['EMG'],
     times: times.take(),
-    faults: faults.faults(),
+    faults,
   });
 }

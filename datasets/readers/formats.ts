@@ -1,25 +1,23 @@
 /** The reader of a file by its name: extension first, then what tells formats of one extension apart. */
 import { ConfigError } from '../../src/ground/errors.ts';
-import { parseTsbAdName, readHeaderRow, readNab, readTab, readTsbAd, readTsbUad } from './anomaly-files.ts';
+import { readHeaderRow, readNab, readTab, readTsbAd, readTsbUad, tsbAdTrain } from './anomaly-files.ts';
 import { readArff } from './arff.ts';
 import { readCsv } from './csv.ts';
 import { readMatlab } from './matlab.ts';
 import { readNpy, readNpz } from './numpy.ts';
 import { readParquet } from './parquet.ts';
-import type { FormatName, RawRecord } from './record.ts';
+import type { RawRecord } from './record.ts';
 import { Scanner } from './scanner.ts';
 import { readTs } from './ts.ts';
 import { readUcrTsv } from './ucr-tsv.ts';
 import { readWfdb } from './wfdb.ts';
 
-/** Formats that one path is enough to read; emgdb and UCI HAR are told only by their data sets. */
-type FileFormat = Exclude<FormatName, 'emgdb' | 'uci-har'>;
-
-const READERS: Readonly<Record<FileFormat, (path: string) => Generator<RawRecord>>> = {
+/** Readers of the formats that one path is enough to read. */
+const READERS = {
   ts: readTs,
   arff: readArff,
   'ucr-tsv': readUcrTsv,
-  csv: (path) => readCsv(path, { missing: true }),
+  csv: (path) => readCsv(path),
   'tsb-uad': readTsbUad,
   'tsb-ad': readTsbAd,
   tab: readTab,
@@ -29,7 +27,8 @@ const READERS: Readonly<Record<FileFormat, (path: string) => Generator<RawRecord
   parquet: readParquet,
   matlab: readMatlab,
   wfdb: readWfdb,
-};
+} as const satisfies Readonly<Record<string, (path: string) => Generator<RawRecord>>>;
+type FileFormat = keyof typeof READERS;
 
 const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
   ts: 'ts',
@@ -53,7 +52,7 @@ export function isSeriesFile(path: string): boolean {
 
 /** csv files by their header, or by a TSB-AD name. */
 function csvFormat(path: string): FileFormat {
-  if (parseTsbAdName(path) !== null) return 'tsb-ad';
+  if (tsbAdTrain(path) !== null) return 'tsb-ad';
   const scanner = new Scanner(path);
   try {
     const names = readHeaderRow(scanner).map((name) => name.toLowerCase());

@@ -1,14 +1,7 @@
 /** MATLAB version 4 files (`save -v4`), such as the recordings of PhysioNet's 2017 challenge: `val`, one row per signal. */
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
-import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
-
-interface MatlabReadOptions {
-  /** Name of the variable to read; without it, every numeric one is a record. */
-  readonly variable?: string | undefined;
-  /** Axis of the channels of a matrix; a vector is one channel either way. Default: `rows`, as in PhysioNet. */
-  readonly channels?: 'rows' | 'columns' | undefined;
-}
+import { checkChannelCount, type RawRecord, rawRecord, stem } from './record.ts';
 
 /** A matrix in a file. */
 interface Variable {
@@ -37,8 +30,6 @@ const TYPES: readonly (readonly [bytes: number, element: Element])[] = [
 
 const HEADER = 20;
 const LONGEST_NAME = 1024;
-/** Texts up to this length are kept among the facts. */
-const LONGEST_TEXT = 4096;
 
 /** Reads the header at `offset`: type MOPT as decimal digits, rows, columns, imaginary flag, length of the name. */
 function readVariable(source: ByteSource, offset: number): { variable: Variable; next: number } {
@@ -104,22 +95,8 @@ function readVariables(source: ByteSource): Variable[] {
   return variables;
 }
 
-/** A character matrix as its rows, one after the other. */
-function text(source: ByteSource, variable: Variable): string {
-  const { rows, columns, type, littleEndian, offset } = variable;
-  const [size, element] = TYPES[type]!;
-  const bytes = source.read(offset, rows * columns * size);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let out = '';
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) {
-      out += String.fromCharCode(element(view, (column * rows + row) * size, littleEndian));
-    }
-  }
-  return out;
-}
-
-function channelsOf(source: ByteSource, variable: Variable, by: 'rows' | 'columns'): Float64Array[] {
+/** Channels of a matrix: its rows, as in PhysioNet; a vector is one channel either way. */
+function channelsOf(source: ByteSource, variable: Variable): Float64Array[] {
   const { name, rows, columns, type, littleEndian, offset } = variable;
   const fail = (message: string): DataError =>
     new DataError(`variable ${JSON.stringify(name)}: ${message}`, { file: source.path });
@@ -127,7 +104,7 @@ function channelsOf(source: ByteSource, variable: Variable, by: 'rows' | 'column
   if (variable.sparse) throw fail('is a sparse matrix; save full(...)');
   if (variable.complex) throw fail('is complex; save its real part or magnitude');
   if (rows * columns === 0) throw fail('is empty');
-  const byRows = columns === 1 ? false : rows === 1 || by === 'rows';
+  const byRows = columns !== 1;
   const count = byRows ? rows : columns;
   checkChannelCount(count, { file: source.path });
   const [size, element] = TYPES[type]!;
@@ -149,39 +126,29 @@ function channelsOf(source: ByteSource, variable: Variable, by: 'rows' | 'column
 /**
  * Reads the numeric variables of a MATLAB version 4 file, each a record: id `name` where there is one, else
  * `name/variable`. All element types (double, single, int32, int16, uint16, uint8) in either byte order. Text
- * variables are among the facts (`stated`), not records. NaN is a missing value; values are as stored (2017: divide
+ * variables are no records. NaN is a missing value; values are as stored (2017: divide
  * by the gain of the `.hea`, 1000 per mV).
  *
+ * @param only name of the variable to read; without it, every numeric one is a record
  * @throws DataError for a file of another version, a header that is none, fewer bytes than a header promises, VAX and
  * Cray numbers, infinities; for a sparse, complex or empty variable that is to be read, and none at all. ConfigError
  * for a variable that is not there
  */
-export function readMatlab(path: string, options: MatlabReadOptions = {}): Generator<RawRecord> {
-  return reading(path, (source) => records(source, options));
+export function readMatlab(path: string, only?: string): Generator<RawRecord> {
+  return reading(path, (source) => records(source, only));
 }
 
-function* records(source: ByteSource, options: MatlabReadOptions): Generator<RawRecord> {
+function* records(source: ByteSource, only: string | undefined): Generator<RawRecord> {
   const { path } = source;
   const variables = readVariables(source);
-  const stated: Record<string, string> = {};
-  for (const variable of variables) {
-    const { name, rows, columns } = variable;
-    if (variable.text && !variable.complex && rows * columns <= LONGEST_TEXT)
-      stated[name] = text(source, variable);
-  }
-  const numeric = variables.filter((variable) => !variable.text);
-  const chosen =
-    options.variable === undefined ? numeric : variables.filter(({ name }) => name === options.variable);
+  const chosen = variables.filter(({ name, text }) => (only === undefined ? !text : name === only));
   if (chosen.length === 0) {
+    if (only === undefined) throw new DataError('no numeric variable', { file: path });
     const names = variables.map(({ name }) => JSON.stringify(name)).join(', ');
-    if (options.variable === undefined) throw new DataError('no numeric variable', { file: path });
-    throw new ConfigError(
-      `${path} has no variable ${JSON.stringify(options.variable)}; its variables: ${names}`,
-    );
+    throw new ConfigError(`${path} has no variable ${JSON.stringify(only)}; its variables: ${names}`);
   }
-  const file = fileFacts(path, 'matlab', { stated });
   for (const variable of chosen) {
     const id = chosen.length === 1 ? stem(path) : `${stem(path)}/${variable.name}`;
-    yield rawRecord(file, id, channelsOf(source, variable, options.channels ?? 'rows'));
+    yield rawRecord(path, id, channelsOf(source, variable));
   }
 }

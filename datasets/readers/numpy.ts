@@ -1,16 +1,8 @@
 /** NumPy: `.npy` arrays (format versions 1 to 3), and `.npz` archives of series with labels. */
 import { endianness } from 'node:os';
-import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, partOf, reading } from './byte-source.ts';
-import {
-  checkChannelCount,
-  type FileFacts,
-  fileFacts,
-  pointLabels,
-  type RawRecord,
-  rawRecord,
-  stem,
-} from './record.ts';
+import { checkChannelCount, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 import { readZip } from './zip.ts';
 
 /** An array in a file: what its header says, and where its elements are. */
@@ -25,18 +17,9 @@ interface NpyArray {
   readonly data: ByteSource;
 }
 
-/** Meaning of an array's axes, one letter each: n cases, c channels, t time; t is required, n and c are optional. */
-export type Axes = 't' | 'nt' | 'tn' | 'ct' | 'tc' | 'nct' | 'ntc' | 'cnt' | 'ctn' | 'tnc' | 'tcn';
-
-interface NpyReadOptions {
-  /** Default by rank: `t`, `nt`, `nct`. */
-  readonly axes?: Axes | undefined;
-}
-
 const MAGIC = '\x93NUMPY';
 /** Longest header, in bytes; NumPy's own limit for trusted files is far below. */
 const LONGEST_HEADER = 1 << 20;
-const DEFAULT_AXES: readonly (Axes | undefined)[] = [undefined, 't', 'nt', 'nct'];
 
 const half = (bits: number): number => {
   const exponent = (bits >> 10) & 31;
@@ -139,19 +122,23 @@ function vector(array: NpyArray): Float64Array {
   );
 }
 
-/** The axes of an array of this rank, as asked for or by default. @throws DataError when they do not fit */
-function axesOf(array: NpyArray, axes: Axes | undefined): string {
-  const letters = axes ?? DEFAULT_AXES[array.shape.length];
-  if (letters !== undefined && letters.length === array.shape.length) return letters;
-  throw new DataError(
-    `an array of ${array.shape.length} axes${axes === undefined ? '; at most 3 are read' : `, axes "${axes}" names ${axes.length}`}`,
-    { file: array.data.path },
-  );
-}
-
-/** Cases of an array under `axes`: 1 without an axis n. */
-function caseCount(array: NpyArray, axes: string): number {
-  return axes.includes('n') ? array.shape[axes.indexOf('n')]! : 1;
+/**
+ * Size and stride of an array's axes: time of one axis; cases and time of two; cases, channels and time of three.
+ * @throws DataError for more than three
+ */
+function axesOf({
+  shape,
+  strides,
+  data,
+}: NpyArray): Record<'cases' | 'channels' | 'points', [number, number]> {
+  const rank = shape.length;
+  if (rank > 3) throw new DataError(`an array of ${rank} axes; at most 3 are read`, { file: data.path });
+  const along = (axis: number): [size: number, stride: number] => [shape[axis]!, strides[axis]!];
+  return {
+    cases: rank > 1 ? along(0) : [1, 0],
+    channels: rank > 2 ? along(1) : [1, 0],
+    points: along(rank - 1),
+  };
 }
 
 /**
@@ -161,16 +148,13 @@ function caseCount(array: NpyArray, axes: string): number {
  *
  * @throws DataError for infinities, and for an array too large to be held
  */
-function* casesOf(array: NpyArray, axes: string): Generator<Float64Array[]> {
-  const { data, itemSize, littleEndian, shape, strides } = array;
+function* casesOf(array: NpyArray): Generator<Float64Array[]> {
+  const { data, itemSize, littleEndian } = array;
   const element = ELEMENTS[array.type]!;
-  const along = (letter: string): readonly [size: number, stride: number] => {
-    const axis = axes.indexOf(letter);
-    return axis < 0 ? [1, 0] : [shape[axis]!, strides[axis]!];
-  };
-  const [cases, caseStride] = along('n');
-  const [channels, channelStride] = along('c');
-  const [points, pointStride] = along('t');
+  const axes = axesOf(array);
+  const [cases, caseStride] = axes.cases;
+  const [channels, channelStride] = axes.channels;
+  const [points, pointStride] = axes.points;
   checkChannelCount(channels, { file: data.path });
   const together = cases === 1 || caseStride === channels * points;
   const whole = together ? null : data.read(0, data.size);
@@ -206,48 +190,32 @@ function* casesOf(array: NpyArray, axes: string): Generator<Float64Array[]> {
  *
  * @throws DataError as `readNpyHeader` and `casesOf`, and for more than three axes
  */
-export function readNpy(path: string, options: NpyReadOptions = {}): Generator<RawRecord> {
-  return reading(path, (source) => records(fileFacts(path, 'npy'), readNpyHeader(source), options));
+export function readNpy(path: string): Generator<RawRecord> {
+  return reading(path, (source) => records(path, readNpyHeader(source)));
 }
 
-function* records(file: FileFacts, array: NpyArray, options: NpyReadOptions): Generator<RawRecord> {
-  const axes = axesOf(array, options.axes);
-  const name = stem(file.path);
+function* records(path: string, array: NpyArray): Generator<RawRecord> {
+  const name = stem(path);
   let index = 0;
-  for (const channels of casesOf(array, axes)) {
-    const id = axes.includes('n') ? `${name}/${index++}` : name;
-    yield rawRecord(file, id, channels);
+  for (const channels of casesOf(array)) {
+    yield rawRecord(path, array.shape.length > 1 ? `${name}/${index++}` : name, channels);
   }
-}
-
-interface NpzReadOptions {
-  /** Name of the array of series; by default the only array beside the labels, else `X`, `x`, `data` or `values`. */
-  readonly values?: string | undefined;
-  /** Name of the array of labels; by default `y`, `Y`, `label` or `labels` where there is one. */
-  readonly labels?: string | undefined;
-  /** Default by rank: `t`, `nt`, `nct`. */
-  readonly axes?: Axes | undefined;
 }
 
 const VALUES = ['X', 'x', 'data', 'values'];
 const LABELS = ['y', 'Y', 'label', 'labels'];
 
-/** Names of the arrays that hold the series and the labels. */
-function choose(names: readonly string[], options: NpzReadOptions, path: string): [string, string | null] {
-  const list = names.map((name) => JSON.stringify(name)).join(', ');
-  for (const wanted of [options.values, options.labels]) {
-    if (wanted !== undefined && !names.includes(wanted)) {
-      throw new ConfigError(`${path} has no array ${JSON.stringify(wanted)}; its arrays: ${list}`);
-    }
-  }
-  const labels =
-    options.labels ?? LABELS.find((name) => names.includes(name) && name !== options.values) ?? null;
+/** Names of the arrays that hold the series and the labels; of several, by the usual names. */
+function choose(names: readonly string[], path: string): [string, string | null] {
+  const labels = LABELS.find((name) => names.includes(name)) ?? null;
   const others = names.filter((name) => name !== labels);
-  const values =
-    options.values ?? (others.length === 1 ? others[0] : VALUES.find((name) => others.includes(name)));
+  const values = others.length === 1 ? others[0] : VALUES.find((name) => others.includes(name));
   if (values !== undefined) return [values, labels];
+  const list = names.map((name) => JSON.stringify(name)).join(', ');
   throw new DataError(
-    names.length === 0 ? 'no arrays' : `${names.length} arrays: ${list}; say which holds the series`,
+    names.length === 0
+      ? 'no arrays'
+      : `${names.length} arrays: ${list}; call the series X, and their labels y`,
     { file: path },
   );
 }
@@ -258,22 +226,21 @@ function choose(names: readonly string[], options: NpzReadOptions, path: string)
  * labels (0 or 1). Ids as in `readNpy`.
  *
  * @throws DataError as `readNpy` and `readZip`; for several arrays of which none is known by name; for labels of
- * another number than the cases, or that are text or objects. ConfigError for a name that is not there
+ * another number than the cases, or that are text or objects
  */
-export function readNpz(path: string, options: NpzReadOptions = {}): Generator<RawRecord> {
-  return reading(path, (source) => npzRecords(source, options));
+export function readNpz(path: string): Generator<RawRecord> {
+  return reading(path, npzRecords);
 }
 
-function* npzRecords(source: ByteSource, options: NpzReadOptions): Generator<RawRecord> {
+function* npzRecords(source: ByteSource): Generator<RawRecord> {
   const { path } = source;
   const entries = new Map(readZip(source).map((entry) => [entry.name.replace(/\.npy$/, ''), entry]));
-  const [valuesName, labelsName] = choose([...entries.keys()], options, path);
+  const [valuesName, labelsName] = choose([...entries.keys()], path);
   const array: NpyArray = readNpyHeader(entries.get(valuesName)!.open());
-  const axes = axesOf(array, options.axes);
   let labels: Float64Array | null = null;
   if (labelsName !== null) {
     const marks = readNpyHeader(entries.get(labelsName)!.open());
-    const expected = axes.includes('n') ? caseCount(array, axes) : array.shape[axes.indexOf('t')]!;
+    const expected = array.shape[0]!;
     const flat = marks.shape.reduce((product, size) => product * size, 1);
     if (flat !== expected || marks.shape[0] !== expected) {
       throw new DataError(`labels of shape (${marks.shape.join(', ')}); expected (${expected})`, {
@@ -284,16 +251,15 @@ function* npzRecords(source: ByteSource, options: NpzReadOptions): Generator<Raw
     const absent = labels.findIndex((label) => !Number.isFinite(label));
     if (absent >= 0) throw new DataError(`label ${absent} is ${labels[absent]}`, { file: marks.data.path });
   }
-  const file = fileFacts(path, 'npz');
   const name = stem(path);
-  if (!axes.includes('n')) {
+  if (array.shape.length === 1) {
     const anomalies = labels === null ? null : pointLabels(labels, labelsName!, path);
-    for (const channels of casesOf(array, axes)) yield rawRecord(file, name, channels, { anomalies });
+    for (const channels of casesOf(array)) yield rawRecord(path, name, channels, { anomalies });
     return;
   }
   let index = 0;
-  for (const channels of casesOf(array, axes)) {
+  for (const channels of casesOf(array)) {
     const label = labels === null ? null : String(labels[index]!);
-    yield rawRecord(file, `${name}/${index++}`, channels, { label });
+    yield rawRecord(path, `${name}/${index++}`, channels, { label });
   }
 }

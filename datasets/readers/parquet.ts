@@ -7,10 +7,10 @@ import {
   type SchemaElement,
   type SchemaTree,
 } from 'hyparquet';
-import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { type Chunk, type Leaf, readChunk, type Stored } from './parquet-pages.ts';
-import { type FileFacts, fileFacts, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
+import { pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
 /** A top-level column that can be read. */
 interface ParquetColumn {
@@ -85,23 +85,6 @@ function readable(top: SchemaTree): ParquetColumn | null {
   };
 }
 
-/** All top-level columns that can be read, in the file's order. @throws Error for a schema that is none */
-function readableColumns(footer: FileMetaData): ParquetColumn[] {
-  return parquetSchema(footer)
-    .children.map(readable)
-    .filter((column) => column !== null);
-}
-
-interface ParquetReadOptions {
-  /** Columns of the channels; by default all numeric (or all list) columns that are not time or label. */
-  readonly columns?: readonly string[] | undefined;
-  /**
-   * Column of the label, or null for none; by default one named label, class, target, is_anomaly or anomaly, in any case, or y, unless
-   * a column x or z says that it is an axis.
-   */
-  readonly label?: string | null | undefined;
-}
-
 const LABEL_NAME = /^(?:labels?|class|target|is_anomaly|anomaly)$/i;
 const AXIS_NAME = /^[xz]$/i;
 const TIME_NAME = /^(?:times?|timestamps?|dates?|date_?time|ds|t|index|epoch)$/i;
@@ -136,33 +119,26 @@ interface Plan {
   readonly lists: boolean;
 }
 
-/** The column that holds labels by its name; null for none. */
+/**
+ * The column that holds labels by its name: label, class, target, is_anomaly or anomaly, in any case; or y, unless a column x or z
+ * says that it is an axis. Null for none.
+ */
 function likelyLabel(flat: readonly ParquetColumn[]): ParquetColumn | null {
   const axes = flat.some(({ name }) => AXIS_NAME.test(name));
   const named = flat.find(({ name }) => LABEL_NAME.test(name));
   return named ?? (axes ? undefined : flat.find(({ name }) => /^y$/i.test(name))) ?? null;
 }
 
-function plan(tables: readonly ParquetColumn[], options: ParquetReadOptions, path: string): Plan {
-  const named = (name: string): ParquetColumn => {
-    const found = tables.find((column) => column.name === name);
-    if (found !== undefined) return found;
-    const names = tables.map((column) => JSON.stringify(column.name)).join(', ');
-    throw new ConfigError(
-      `${path} has no column ${JSON.stringify(name)} of numbers or text; it has ${names}`,
-    );
-  };
-  const flat = tables.filter(({ leaf }) => leaf.maximumRepetition === 0);
-  const asked = options.label;
-  const label = asked === undefined ? likelyLabel(flat) : asked === null ? null : named(asked);
+function plan(columns: readonly ParquetColumn[], labelled: boolean, path: string): Plan {
+  const flat = columns.filter(({ leaf }) => leaf.maximumRepetition === 0);
+  const label = labelled ? likelyLabel(flat) : null;
   const isNumber = ({ leaf }: ParquetColumn): boolean => leaf.stored !== 'TEXT';
-  const lists = tables.filter((column) => column.leaf.maximumRepetition === 1 && isNumber(column));
+  const lists = columns.filter((column) => column.leaf.maximumRepetition === 1 && isNumber(column));
   const time =
     flat.find((column) => column.instant) ??
     flat.find((column) => isNumber(column) && TIME_NAME.test(column.name));
   const channels =
-    options.columns?.map(named) ??
-    (lists.length > 0
+    lists.length > 0
       ? lists
       : flat.filter(
           (column) =>
@@ -171,14 +147,9 @@ function plan(tables: readonly ParquetColumn[], options: ParquetReadOptions, pat
             column !== time &&
             !column.instant &&
             !PANDAS_INDEX.test(column.name),
-        ));
-  const fail = (message: string): DataError => new DataError(message, { file: path });
-  if (channels.length === 0) throw fail('no column of numbers');
-  const kinds = new Set(channels.map(({ leaf }) => leaf.maximumRepetition));
-  if (!channels.every(isNumber) || kinds.size > 1)
-    throw fail('the channels are not all numbers, or all lists of them');
-  if (label !== null && label.leaf.maximumRepetition === 1) throw fail(`the label "${label.name}" is a list`);
-  return { channels, label, time: time ?? null, lists: kinds.has(1) };
+        );
+  if (channels.length === 0) throw new DataError('no column of numbers', { file: path });
+  return { channels, label, time: time ?? null, lists: lists.length > 0 };
 }
 
 /** Numbers of a column, converted. @throws DataError for infinities */
@@ -201,15 +172,16 @@ function numbers(chunk: Chunk, column: ParquetColumn, path: string): Float64Arra
  * columns, times the first column of dates or one named time, timestamp, date, …, and the label column holds point
  * labels (0 or 1). Nulls are missing values (NaN); columns of other kinds are left out.
  *
+ * @param labelled false: no column is taken for a label
+ *
  * Row groups are read one by one. Compression: none, Snappy, gzip, Brotli, LZ4, Zstandard; numbers of up to 64 bits
  * (rounded to float64), decimals and dates (seconds since 1970).
  *
  * @throws DataError for a file that is none, encrypted or damaged, has no column of numbers, infinities, a missing
- * label or time, an empty list, or row groups of more than 33 million values per column. ConfigError for a column that is
- * not there
+ * label or time, an empty list, or row groups of more than 33 million values per column
  */
-export function readParquet(path: string, options: ParquetReadOptions = {}): Generator<RawRecord> {
-  return reading(path, (source) => records(source, options));
+export function readParquet(path: string, labelled = true): Generator<RawRecord> {
+  return reading(path, (source) => records(source, labelled));
 }
 
 /** The columns of one row group that are asked for. */
@@ -240,47 +212,50 @@ function readGroup(
   return chunks;
 }
 
-function* records(source: ByteSource, options: ParquetReadOptions): Generator<RawRecord> {
-  const { path } = source;
-  const footer = readFooter(source);
-  let available: ParquetColumn[];
+/** All top-level columns that can be read, in the file's order. @throws DataError for a schema that is none */
+function readableColumns(footer: FileMetaData, path: string): ParquetColumn[] {
   try {
-    available = readableColumns(footer);
+    return parquetSchema(footer)
+      .children.map(readable)
+      .filter((column) => column !== null);
   } catch (cause) {
     throw new DataError(`damaged schema (${(cause as Error).message})`, { file: path, cause });
   }
-  const planned = plan(available, options, path);
-  const file = fileFacts(path, 'parquet');
+}
+
+function* records(source: ByteSource, labelled: boolean): Generator<RawRecord> {
+  const { path } = source;
+  const footer = readFooter(source);
+  const planned = plan(readableColumns(footer, path), labelled, path);
   const groups = footer.row_groups.filter((group) => Number(group.num_rows) > 0);
   if (groups.length === 0) throw new DataError('no rows', { file: path });
-  if (planned.lists) yield* rowRecords(source, groups, planned, file);
-  else yield pointRecord(source, groups, planned, file);
+  if (planned.lists) yield* rowRecords(source, groups, planned, path);
+  else yield pointRecord(source, groups, planned, path);
 }
 
 function* rowRecords(
   source: ByteSource,
   groups: FileMetaData['row_groups'],
   { channels, label }: Plan,
-  file: FileFacts,
+  path: string,
 ): Generator<RawRecord> {
-  const name = stem(file.path);
+  const name = stem(path);
   const channelNames = channels.map((column) => column.name);
   let index = 0;
   for (const group of groups) {
     const chunks = readGroup(source, group, label === null ? channels : [...channels, label]);
-    const values = channels.map((column) => numbers(chunks.get(column)!, column, file.path));
+    const values = channels.map((column) => numbers(chunks.get(column)!, column, path));
     const starts = channels.map((column) => chunks.get(column)!.starts!);
     const labels = label === null ? null : chunks.get(label)!.values;
     for (let row = 0; row < Number(group.num_rows); row++) {
-      const fail = (message: string): DataError =>
-        new DataError(`row ${index}: ${message}`, { file: file.path });
+      const fail = (message: string): DataError => new DataError(`row ${index}: ${message}`, { file: path });
       const series = values.map((all, c) => all.slice(starts[c]![row]!, starts[c]![row + 1]!));
       if (series.some((channel) => channel.length === 0)) throw fail('a series without values');
-      const found = labels === null ? null : labels[row]!;
-      if (labels !== null && (found === null || Number.isNaN(found))) throw fail('a missing label');
-      yield rawRecord(file, `${name}/${index++}`, series, {
+      const value = labels === null ? null : labels[row]!;
+      if (labels !== null && (value === null || Number.isNaN(value))) throw fail('a missing label');
+      yield rawRecord(path, `${name}/${index++}`, series, {
         channelNames,
-        label: found === null ? null : String(found),
+        label: value === null ? null : String(value),
       });
     }
   }
@@ -300,9 +275,8 @@ function pointRecord(
   source: ByteSource,
   groups: FileMetaData['row_groups'],
   { channels, label, time }: Plan,
-  file: FileFacts,
+  path: string,
 ): RawRecord {
-  const { path } = file;
   if (label !== null && label.leaf.stored === 'TEXT') {
     throw new DataError(`the label "${label.name}" of points is text; expected 0 or 1`, { file: path });
   }
@@ -316,7 +290,7 @@ function pointRecord(
   const times = time === null ? null : whole(time);
   const absent = times?.findIndex((value) => Number.isNaN(value)) ?? -1;
   if (absent >= 0) throw new DataError(`column "${time!.name}": no time in row ${absent}`, { file: path });
-  return rawRecord(file, stem(path), channels.map(whole), {
+  return rawRecord(path, stem(path), channels.map(whole), {
     channelNames: channels.map((column) => column.name),
     times,
     anomalies: label === null ? null : pointLabels(whole(label), label.name, path),
@@ -334,34 +308,27 @@ export function readParquetRows(path: string): Generator<Record<string, unknown>
 
 function* rows(source: ByteSource): Generator<Record<string, unknown>> {
   const footer = readFooter(source);
-  let columns: ParquetColumn[];
-  try {
-    columns = readableColumns(footer);
-  } catch (cause) {
-    throw new DataError(`damaged schema (${(cause as Error).message})`, { file: source.path, cause });
-  }
+  const columns = readableColumns(footer, source.path);
   for (const group of footer.row_groups) {
     const count = Number(group.num_rows);
     if (count === 0) continue;
     const chunks = readGroup(source, group, columns);
     for (let row = 0; row < count; row++) {
-      const one: Record<string, unknown> = {};
+      const fields: Record<string, unknown> = {};
       for (const column of columns) {
-        const { starts } = chunks.get(column)!;
-        const { values } = chunks.get(column)!;
+        const { starts, values } = chunks.get(column)!;
         const plain = (at: number): unknown => {
           const value = values[at] ?? null;
           return typeof value === 'number' && Number.isNaN(value) ? null : value;
         };
-        if (starts === null) one[column.name] = plain(row);
+        if (starts === null) fields[column.name] = plain(row);
         else {
-          const list = Array.from({ length: starts[row + 1]! - starts[row]! }, (_, i) =>
-            plain(starts[row]! + i),
-          );
-          one[column.name] = list.length === 0 ? null : list;
+          const length = starts[row + 1]! - starts[row]!;
+          const list = Array.from({ length }, (_, i) => plain(starts[row]! + i));
+          fields[column.name] = length === 0 ? null : list;
         }
       }
-      yield one;
+      yield fields;
     }
   }
 }

@@ -4,71 +4,6 @@ import { DataError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import type { Scanner } from './scanner.ts';
 
-export type FormatName =
-  | 'ts'
-  | 'arff'
-  | 'ucr-tsv'
-  | 'csv'
-  | 'tsb-uad'
-  | 'tsb-ad'
-  | 'tab'
-  | 'nab'
-  | 'npy'
-  | 'npz'
-  | 'parquet'
-  | 'matlab'
-  | 'emgdb'
-  | 'wfdb'
-  | 'uci-har';
-
-/** A place that could not be read, and was left out instead of refusing the file. */
-interface Fault {
-  readonly line: number;
-  readonly column: number;
-  readonly message: string;
-}
-
-/** All faults of a record: how many, and the first few of them. */
-interface Faults {
-  readonly count: number;
-  readonly first: readonly Fault[];
-}
-
-const NO_FAULTS: Faults = { count: 0, first: [] };
-
-/** Number of faults kept beside their count. */
-const KEPT = 20;
-
-/** Gathers faults while a file is read. */
-export class FaultLog {
-  #count = 0;
-  readonly #first: Fault[] = [];
-
-  add(fault: Fault): void {
-    if (this.#count++ < KEPT) this.#first.push(fault);
-  }
-
-  get count(): number {
-    return this.#count;
-  }
-
-  faults(): Faults {
-    return this.#count === 0 ? NO_FAULTS : { count: this.#count, first: [...this.#first] };
-  }
-}
-
-/** Facts that a file states about all its records; one shared object. */
-export interface FileFacts {
-  readonly path: string;
-  readonly format: FormatName;
-  /** Facts of the header or the file name, by the format's names; not checked against the data. */
-  readonly stated: Readonly<Record<string, string>>;
-  /** Sampling rate in Hz where the format states one. */
-  readonly rate: number | null;
-  /** Class labels that a header declares; null without one. The labels of the records are the truth. */
-  readonly classes: readonly string[] | null;
-}
-
 /** One series of one or several channels, with the labels that its file carries. */
 export interface RawRecord {
   /** The file's name without its extension, followed by `/index` where the format holds several records. */
@@ -83,14 +18,13 @@ export interface RawRecord {
   readonly times: Float64Array | null;
   /** Point labels [N] (1 is anomalous), or half-open windows; null where the format has none. */
   readonly anomalies: Uint8Array | readonly Interval[] | null;
-  /** Length of the anomaly-free training prefix, where the format states one. */
-  readonly train: number | null;
   /** Person or recording that the record was cut from, where the file states one: records of one group belong to
    * one side of a split. */
   readonly group: string | null;
-  /** Parts of this record that could not be read. */
-  readonly faults: Faults;
-  readonly file: FileFacts;
+  /** Number of places that could not be read and were left out. */
+  readonly faults: number;
+  /** File that holds it. */
+  readonly path: string;
 }
 
 /** The name of a file without directory and extension. */
@@ -107,36 +41,19 @@ export function checkChannelCount(count: number, at: { file: string; line?: numb
   throw new DataError(`${count} channels, more than the ${MOST_CHANNELS} that a series may have`, at);
 }
 
-/** `channel 1` … `channel count`. */
-function numberedChannels(count: number): string[] {
-  return Array.from({ length: count }, (_, i) => `channel ${i + 1}`);
-}
-
-/** Facts of a file that states nothing beside its values. */
-export function fileFacts(path: string, format: FormatName, more: Partial<FileFacts> = {}): FileFacts {
-  return { path, format, stated: {}, rate: null, classes: null, ...more };
-}
-
 /** A record of `channels`; what is not given is absent from the file. @throws DataError for too many channels */
 export function rawRecord(
-  file: FileFacts,
+  path: string,
   id: string,
   channels: readonly Float64Array[],
-  more: Partial<Omit<RawRecord, 'file' | 'id' | 'channels'>> = {},
+  more: Partial<Omit<RawRecord, 'path' | 'id' | 'channels'>> = {},
 ): RawRecord {
-  checkChannelCount(channels.length, { file: file.path });
+  checkChannelCount(channels.length, { file: path });
   return {
-    id,
-    channels,
-    channelNames: more.channelNames ?? numberedChannels(channels.length),
-    label: null,
-    times: null,
-    anomalies: null,
-    train: null,
-    group: null,
-    faults: NO_FAULTS,
+    ...{ id, channels, path },
+    channelNames: channels.map((_, i) => `channel ${i + 1}`),
+    ...{ label: null, times: null, anomalies: null, group: null, faults: 0 },
     ...more,
-    file,
   };
 }
 

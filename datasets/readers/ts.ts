@@ -4,16 +4,7 @@
  * `(time,value)` pairs.
  */
 import { DataError } from '../../src/ground/errors.ts';
-import {
-  Column,
-  checkChannelCount,
-  type FileFacts,
-  fileFacts,
-  type RawRecord,
-  rawRecord,
-  seconds,
-  stem,
-} from './record.ts';
+import { Column, checkChannelCount, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
 
 function sameTimes(a: Float64Array, b: Float64Array): boolean {
@@ -76,16 +67,11 @@ const OPEN = 40;
 const AT = 64;
 const COMMENTS = new Set([35, 37]); // # and %
 
-interface Header {
-  readonly file: FileFacts;
-  /** Value of `@classLabel` or `@targetLabel`; null without either. */
-  readonly labelled: boolean | null;
-}
-
-/** Reads up to the first data line. A header line may say anything, and none is needed. */
-function readHeader(scanner: Scanner): Header {
-  const stated: Record<string, string> = {};
-  let classes: string[] | null = null;
+/**
+ * Reads up to the first data line. A header line may say anything, and none is needed.
+ * @returns the value of `@classLabel` or `@targetLabel`; null without either
+ */
+function readHeader(scanner: Scanner): boolean | null {
   let labelled: boolean | null = null;
   for (;;) {
     const code = scanner.peek();
@@ -98,21 +84,11 @@ function readHeader(scanner: Scanner): Header {
       const [, key = '', value = ''] = /^@\s*([^\s]*)\s*(.*)$/s.exec(scanner.text()) ?? [];
       const name = key.toLowerCase();
       if (name === 'data') break;
-      if (name !== '') stated[key] = value.trim();
-      if (name === 'classlabel' || name === 'targetlabel') {
-        const [flag = '', ...labels] = value.trim().split(/[\s,]+/);
-        const off = /^false$/i.test(flag);
-        labelled = !off;
-        if (name === 'classlabel' && !off) {
-          const declared = (/^true$/i.test(flag) ? labels : [flag, ...labels]).filter(
-            (label) => label !== '',
-          );
-          if (declared.length > 0) classes = declared;
-        }
-      }
+      if (name === 'classlabel' || name === 'targetlabel')
+        labelled = !/^false(?:[\s,]|$)/i.test(value.trim());
     }
   }
-  return { file: fileFacts(scanner.path, 'ts', { stated, classes }), labelled };
+  return labelled;
 }
 
 interface Row {
@@ -216,8 +192,9 @@ export function readTs(path: string): Generator<RawRecord> {
 }
 
 function* readSeries(scanner: Scanner): Generator<RawRecord> {
-  const { file, labelled } = readHeader(scanner);
-  const name = stem(file.path);
+  const labelled = readHeader(scanner);
+  const { path } = scanner;
+  const name = stem(path);
   const values = new Column();
   const instants = new Column();
   let width = 0;
@@ -225,8 +202,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
   for (let index = 0; ; ) {
     const code = scanner.peek();
     if (code === END) {
-      if (index === 0)
-        throw new DataError('no series; expected lines of values after @data', { file: file.path });
+      if (index === 0) throw new DataError('no series; expected lines of values after @data', { file: path });
       return;
     }
     if (code === LINE) {
@@ -244,7 +220,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     const row =
       code === OPEN ? readPairs(scanner, values, instants, labelled) : readValues(scanner, values, labelled);
     const { channels, tail } = row;
-    const at = { file: file.path, line: scanner.line, column: 1 };
+    const at = { file: path, line: scanner.line, column: 1 };
     if (index === 0) withLabel = hasLabel(row, labelled);
     if (withLabel && tail === null) throw new DataError('no label at the end of this line', at);
     if (withLabel && tail!.text === '')
@@ -260,10 +236,10 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     if (channels.every((channel) => channel.length === 0)) throw new DataError('a series without values', at);
     const label = withLabel ? tail!.text : null;
     const id = `${name}/${index++}`;
-    if (row.times === null) yield rawRecord(file, id, channels, { label });
+    if (row.times === null) yield rawRecord(path, id, channels, { label });
     else {
       const joined = unionOfTimes(channels, row.times, at);
-      yield rawRecord(file, id, joined.channels, { label, times: joined.times });
+      yield rawRecord(path, id, joined.channels, { label, times: joined.times });
     }
   }
 }

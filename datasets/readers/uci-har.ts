@@ -1,6 +1,6 @@
 /** UCI HAR: one file of whitespace-separated windows per inertial signal, one of activities, one of volunteers. */
 import { DataError } from '../../src/ground/errors.ts';
-import { Column, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, type RawRecord, rawRecord, stem } from './record.ts';
 import { END, LINE, Scanner, WORDS } from './scanner.ts';
 
 interface UciHarFiles {
@@ -11,9 +11,6 @@ interface UciHarFiles {
   /** One volunteer per line (`subject_test.txt`); becomes the records' `group`. */
   readonly subjects?: string | undefined;
 }
-
-/** Rate of all signals, in Hz. */
-const RATE = 50;
 
 /** The values of a line. */
 function readRow(scanner: Scanner, row: Column): Float64Array {
@@ -37,7 +34,7 @@ function readWord(scanner: Scanner): string {
 
 /**
  * Reads windows line by line from all files at once; ids are `name/index` from 0 after the first signal's file.
- * Labels are spelled as in the file (1 to 6); `rate` is 50 Hz.
+ * Labels are spelled as in the file (1 to 6).
  *
  * Tolerated: a byte-order mark; blank lines; any blanks; `NaN` and `?` (missing, NaN).
  *
@@ -57,15 +54,15 @@ export function* readUciHar(files: UciHarFiles): Generator<RawRecord> {
     const channels = signals.map(([, path]) => scan(path));
     const label = labels === undefined ? null : scan(labels);
     const subject = subjects === undefined ? null : scan(subjects);
-    const facts = fileFacts(signals[0]![1], 'uci-har', { rate: RATE });
-    const name = stem(facts.path);
+    const path = signals[0]![1];
+    const name = stem(path);
     const channelNames = signals.map(([channel]) => channel);
     const row = new Column();
     let width = 0;
     for (let index = 0; ; index++) {
       const ended = open.filter((scanner) => !scanner.atLine());
       if (ended.length === open.length && index > 0) return;
-      if (ended.length === open.length) throw new DataError('no windows', { file: facts.path });
+      if (ended.length === open.length) throw new DataError('no windows', { file: path });
       if (ended.length > 0) {
         throw new DataError(`ends after ${index} lines, the other files do not`, { file: ended[0]!.path });
       }
@@ -75,7 +72,7 @@ export function* readUciHar(files: UciHarFiles): Generator<RawRecord> {
         if (values.length === width) return values;
         throw scanner.fail(`${values.length} values, the first line has ${width}`);
       });
-      yield rawRecord(facts, `${name}/${index}`, rows, {
+      yield rawRecord(path, `${name}/${index}`, rows, {
         channelNames,
         label: label === null ? null : readWord(label),
         group: subject === null ? null : readWord(subject),

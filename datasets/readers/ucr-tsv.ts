@@ -1,6 +1,6 @@
 /** `.tsv` files of the UCR archive (2018), and its older comma or blank separated ones: label first, then values. */
 import { DataError } from '../../src/ground/errors.ts';
-import { Column, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, type Scanner, scanning, stopsAt, WORDS } from './scanner.ts';
 
 const TABS = stopsAt('\t');
@@ -26,8 +26,8 @@ export function readUcrTsv(path: string): Generator<RawRecord> {
 }
 
 function* readSeries(scanner: Scanner): Generator<RawRecord> {
-  const file = fileFacts(scanner.path, 'ucr-tsv');
-  const name = stem(file.path);
+  const { path } = scanner;
+  const name = stem(path);
   const values = new Column();
   let stops: Uint8Array | null = null;
   for (let index = 0; ; ) {
@@ -51,7 +51,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
       if (!(ends && scanner.empty)) values.push(scanner.number()); // a separator may end the line
     } while (stop !== LINE && stop !== END);
     if (values.length === 0) throw scanner.fail('a label without values');
-    yield rawRecord(file, `${name}/${index++}`, [values.take()], { label });
+    yield rawRecord(path, `${name}/${index++}`, [values.take()], { label });
   }
-  if (stops === null) throw new DataError('empty; expected lines of a label and values', { file: file.path });
+  if (stops === null) throw new DataError('empty; expected lines of a label and values', { file: path });
 }

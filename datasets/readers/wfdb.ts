@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { DataError } from '../../src/ground/errors.ts';
 import { fileInside } from '../../src/ground/files.ts';
 import { type ByteSource, reading } from './byte-source.ts';
-import { fileFacts, type RawRecord, rawRecord } from './record.ts';
+import { type RawRecord, rawRecord } from './record.ts';
 import { END, LINE, LINES, type Scanner, scanning } from './scanner.ts';
 
 /** One line of a header. */
@@ -18,7 +18,6 @@ interface WfdbSignal {
   readonly gain: number;
   /** Value of the converter that means 0 physical units. */
   readonly baseline: number;
-  readonly units: string;
   /** Sum of all samples, of which 16 bits are kept; null where the header has none. */
   readonly checksum: number | null;
   readonly description: string;
@@ -26,13 +25,9 @@ interface WfdbSignal {
 
 interface WfdbHeader {
   readonly name: string;
-  /** Frames per second, in Hz. */
-  readonly rate: number;
   /** Frames of every signal; null where the header leaves it to the file's length. */
   readonly frames: number | null;
   readonly signals: readonly WfdbSignal[];
-  /** Lines of comment, without `#`. */
-  readonly comments: readonly string[];
 }
 
 const RECORD = /^([A-Za-z0-9_\-.]+)(\/\d+)?\s+(\d+)(?:\s+(\S+))?(?:\s+(\d+))?(?:\s|$)/;
@@ -41,7 +36,6 @@ const FORMAT = /^(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?$/;
 const GAIN = /^([+-]?\d*(?:\.\d*)?(?:e[+-]?\d+)?)(?:\(([+-]?\d+)\))?(?:\/(\S*))?$/i;
 const INTEGER = /^[+-]?\d+$/;
 
-const DEFAULT_RATE = 250;
 const DEFAULT_GAIN = 200;
 const MOST_PER_FRAME = 10_000;
 
@@ -74,7 +68,6 @@ function signalLine(text: string, scanner: Scanner): WfdbSignal {
     byteOffset: Number(format[4] ?? 0),
     gain: size === 0 ? DEFAULT_GAIN : size,
     baseline: Number(gain[2] ?? zeroText ?? 0),
-    units: gain[3] || 'mV',
     checksum: sumText === undefined ? null : Number(sumText),
     description: text.split(/\s+/).slice(8).join(' '),
   };
@@ -92,10 +85,8 @@ export function readWfdbHeader(path: string): WfdbHeader {
 }
 
 function* parse(scanner: Scanner): Generator<WfdbHeader> {
-  const comments: string[] = [];
   const signals: WfdbSignal[] = [];
   let record: RegExpExecArray | null = null;
-  let rate = DEFAULT_RATE;
   for (;;) {
     const code = scanner.peek();
     if (code === END) break;
@@ -105,15 +96,14 @@ function* parse(scanner: Scanner): Generator<WfdbHeader> {
     }
     scanner.next(LINES);
     const text = scanner.text();
-    if (text.startsWith('#')) comments.push(text.slice(1).trim());
-    else if (record === null) {
+    if (text.startsWith('#')) continue;
+    if (record === null) {
       record = RECORD.exec(text);
       if (record === null) throw scanner.fail('expected NAME SIGNALS [RATE [FRAMES]]');
       if (record[2] !== undefined)
         throw scanner.fail('a record of several segments; read its segments one by one');
-      const stated = record[4] === undefined ? DEFAULT_RATE : Number(RATE.exec(record[4])?.[1]);
-      if (!(stated > 0 && Number.isFinite(stated))) throw scanner.fail(`rate ${JSON.stringify(record[4])}`);
-      rate = stated;
+      const rate = Number(RATE.exec(record[4] ?? '1')?.[1]);
+      if (!(rate > 0 && Number.isFinite(rate))) throw scanner.fail(`rate ${JSON.stringify(record[4])}`);
     } else if (signals.length < Number(record[3])) signals.push(signalLine(text, scanner));
   }
   if (record === null) throw new DataError('no record line', { file: scanner.path });
@@ -123,12 +113,7 @@ function* parse(scanner: Scanner): Generator<WfdbHeader> {
     });
   }
   const frames = Number(record[5] ?? 0);
-  yield { name: record[1]!, rate, frames: frames === 0 ? null : frames, signals, comments };
-}
-
-interface WfdbReadOptions {
-  /** Handling of wrong checksums: `verify` (default) refuses the record, `ignore` reads it. */
-  readonly checksums?: 'verify' | 'ignore' | undefined;
+  yield { name: record[1]!, frames: frames === 0 ? null : frames, signals };
 }
 
 /** Packing of samples in a signal file. */
@@ -250,7 +235,6 @@ function* readGroup(
   source: ByteSource,
   { signals, format }: Group,
   stated: number | null,
-  verify: boolean,
 ): Generator<Float64Array[]> {
   const start = signals[0]!.byteOffset;
   const perFrame = signals.reduce((sum, signal) => sum + signal.samplesPerFrame, 0);
@@ -286,7 +270,7 @@ function* readGroup(
     }
   }
   signals.forEach(({ checksum, description }, s) => {
-    if (!verify || checksum === null || ((sums[s]! - checksum) & 0xffff) === 0) return;
+    if (checksum === null || ((sums[s]! - checksum) & 0xffff) === 0) return;
     throw new DataError(
       `signal ${s + 1} (${description}): checksum ${signed(sums[s]!, 16)}, the header says ${checksum}; damaged`,
       { file: source.path },
@@ -298,30 +282,23 @@ function* readGroup(
 /**
  * Reads the one record of a header; its id is the record's name, and its channels are physical values,
  * (sample − baseline) / gain, of lengths frames × samples per frame. Samples that the format marks as missing are
- * NaN. Formats 16, 24, 32, 61, 80, 160, 212, 310 and 311; several signals and files; `stated` holds units, comments
- * and the number of frames.
+ * NaN. Formats 16, 24, 32, 61, 80, 160, 212, 310 and 311; several signals and files.
  *
  * @throws DataError as `readWfdbHeader`; for another format, a signal file that is missing or too short, and a
  * checksum that does not fit
  */
-export function* readWfdb(path: string, options: WfdbReadOptions = {}): Generator<RawRecord> {
+export function* readWfdb(path: string): Generator<RawRecord> {
   const header = readWfdbHeader(path);
-  const { signals, rate, comments } = header;
+  const { signals } = header;
   if (signals.length === 0) throw new DataError('a record without signals', { file: path });
-  const verify = options.checksums !== 'ignore';
   const channels: Float64Array[] = [];
   for (const group of groups(header, path)) {
     const file = fileInside(dirname(path), group.file);
-    for (const read of reading(file, (source) => readGroup(source, group, header.frames, verify))) {
+    for (const read of reading(file, (source) => readGroup(source, group, header.frames))) {
       channels.push(...read);
     }
   }
-  const stated = {
-    units: signals.map(({ units }) => units).join(' '),
-    comments: comments.join('\n'),
-    frames: String(header.frames ?? ''),
-  };
-  yield rawRecord(fileFacts(path, 'wfdb', { stated, rate }), header.name, channels, {
+  yield rawRecord(path, header.name, channels, {
     channelNames: signals.map(({ description }, i) => description || `channel ${i + 1}`),
   });
 }

@@ -1,12 +1,12 @@
 /** TSB-UAD, TSB-AD, TAB, NAB and plain CSV. */
 import { describe, expect, test } from 'vitest';
 import {
-  parseTsbAdName,
   readNab,
   readNabWindows,
   readTab,
   readTsbAd,
   readTsbUad,
+  tsbAdTrain,
 } from '../../../datasets/readers/anomaly-files.ts';
 import { readCsv } from '../../../datasets/readers/csv.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
@@ -56,16 +56,10 @@ describe('UCR tsv', () => {
 });
 
 describe('TSB-UAD', () => {
-  test('values, point labels, and the training length of a UCR name', () => {
+  test('values and point labels', () => {
     const [plainRecord] = [...readTsbUad(files.write('yahoo_1.out', '1.5,0\n,1.0\n-3,1\n\n\n'))];
     expect([...plainRecord!.channels[0]!]).toEqual([1.5, NAN, -3]);
     expect(plainRecord!.anomalies).toEqual(Uint8Array.of(0, 1, 1));
-    expect(plainRecord!.train).toBeNull();
-    const [ucr] = [
-      ...readTsbUad(files.write('135_UCR_Anomaly_Internal_Bleeding16_2_3_3.out', '1,0\n2,0\n3,1')),
-    ];
-    expect(ucr!.train).toBe(2);
-    expect(ucr!.file.stated['name']).toBe('Internal_Bleeding16');
   });
 
   test.each([
@@ -88,20 +82,9 @@ describe('TSB-UAD', () => {
 
 describe('TSB-AD', () => {
   test('reads the grammar of its names', () => {
-    expect(parseTsbAdName('/d/001_NAB_id_1_Facility_tr_1007_1st_2014.csv')).toEqual({
-      id: 1,
-      dataset: 'NAB',
-      number: 1,
-      domain: 'Facility',
-      train: 1007,
-      first: 2014,
-    });
-    expect(parseTsbAdName('057_SMD_v2_id_12_Web_Service_tr_500_1st_900')).toMatchObject({
-      dataset: 'SMD_v2',
-      number: 12,
-      domain: 'Web_Service',
-    });
-    expect(parseTsbAdName('art_daily.csv')).toBeNull();
+    expect(tsbAdTrain('/d/001_NAB_id_1_Facility_tr_1007_1st_2014.csv')).toBe(1007);
+    expect(tsbAdTrain('057_SMD_v2_id_12_Web_Service_tr_500_1st_900')).toBe(500);
+    expect(tsbAdTrain('art_daily.csv')).toBeNull();
   });
 
   test('several columns, Label last, missing values', () => {
@@ -113,8 +96,6 @@ describe('TSB-AD', () => {
     ]);
     expect(record!.channelNames).toEqual(['cpu', 'mem']);
     expect(record!.anomalies).toEqual(Uint8Array.of(0, 1));
-    expect(record!.train).toBe(1);
-    expect(record!.file.stated).toMatchObject({ dataset: 'A', first: '1' });
   });
 
   test.each([
@@ -126,6 +107,12 @@ describe('TSB-AD', () => {
     ['only a header', 'a,Label\n', ': only a header, no data below it'],
   ])('refuses %s', (_, text, expected) => {
     expect(message(readTsbAd, text)).toBe(expected);
+  });
+
+  test('refuses a training length that the series does not have', () => {
+    expect(message(readTsbAd, 'a,Label\n1,0\n', '7_A_id_2_B_tr_5_1st_6.csv')).toContain(
+      'states 5 points of training, the file has 1',
+    );
   });
 });
 
@@ -228,16 +215,15 @@ describe('NAB', () => {
 });
 
 describe('CSV', () => {
-  test('several columns, times and point labels', () => {
-    const path = files.write('p.csv', 'day;a;b;mark\n2014-04-01;1;4;0\n2014-04-02;2;5;1\n');
-    const [record] = [...readCsv(path, { columns: ['b', 2], label: 'mark' })];
+  test('several columns and times', () => {
+    const path = files.write('p.csv', 'day;a;b\n2014-04-01;1;4\n2014-04-02;2;5\n');
+    const [record] = [...readCsv(path, { columns: ['b', 2] })];
     expect(record!.channelNames).toEqual(['b', 'a']);
     expect(record!.channels.map((c) => [...c])).toEqual([
       [4, 5],
       [1, 2],
     ]);
     expect([...record!.times!]).toEqual([1396310400, 1396396800]);
-    expect(record!.anomalies).toEqual(Uint8Array.of(0, 1));
   });
 
   test('times that are neither dates nor numbers are left out', () => {
@@ -245,11 +231,8 @@ describe('CSV', () => {
     expect(record!.times).toBeNull();
   });
 
-  test('refuses a label that is none, and no columns', () => {
+  test('refuses no columns', () => {
     const path = files.write('p.csv', 'a,mark\n1,0\n2,3\n');
-    expect(failure(() => readCsv(path, { columns: ['a'], label: 'mark' })).message).toContain(
-      '"mark", point 2 of 2: 3',
-    );
     expect(failure(() => readCsv(path, { columns: [] }))).toBeInstanceOf(ConfigError);
   });
 });

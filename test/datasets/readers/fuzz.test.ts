@@ -65,7 +65,6 @@ const CASES: readonly Case[] = [
   { format: 'arff', files: ['flat.arff', 'relational.arff'], read: readArff },
   { format: 'UCR tsv', files: ['ucr.tsv'], read: readUcrTsv },
   { format: 'csv', files: ['pump.csv'], read: (path) => readCsv(path) },
-  { format: 'csv with gaps', files: ['pump.csv'], read: (path) => readCsv(path, { missing: true }) },
   { format: 'TSB-UAD', files: ['001_UCR_Anomaly_tiny_20_25_25.out'], read: readTsbUad },
   {
     format: 'TSB-AD',
@@ -106,7 +105,7 @@ const CASES: readonly Case[] = [
       `rec${format}.hea`,
       `rec${format}.dat`,
     ]),
-    read: (path) => readWfdb(path.replace(/\.dat$/, '.hea'), { checksums: 'ignore' }),
+    read: (path) => readWfdb(path.replace(/\.dat$/, '.hea')),
   },
   {
     format: 'UCI HAR',

@@ -34,10 +34,7 @@ interface Expected {
   readonly records: readonly { readonly label: string | null; readonly channels: readonly Digest[] }[];
   readonly anomalies?: readonly number[];
   readonly times?: readonly number[];
-  readonly train?: number;
   readonly names?: readonly string[];
-  readonly rate?: number;
-  readonly stated?: string;
   readonly faults?: readonly (readonly [line: number, column: number])[];
 }
 const EXPECTED = JSON.parse(readFileSync(at('expected.json'), 'utf8')) as Record<string, Expected>;
@@ -67,7 +64,8 @@ function digest(values: Float64Array): Digest {
 const READ: Readonly<Record<string, () => Iterable<RawRecord>>> = {
   'nab_tiny.csv': () => readNab(at('nab_tiny.csv'), readNabWindows(at('nab_windows.json'))),
   'emg_tiny.txt': () => readEmgdb(at('emg_tiny.txt')),
-  'zip64.npz': () => readNpz(at('zip64.npz'), { axes: 'tc' }),
+  // Written with time along its first axis.
+  'zip64.npz': () => [transposed([...readNpz(at('zip64.npz'))])],
   'har_x.txt': () =>
     readUciHar({
       signals: [
@@ -78,6 +76,13 @@ const READ: Readonly<Record<string, () => Iterable<RawRecord>>> = {
       subjects: at('har_subject.txt'),
     }),
 };
+
+/** One record whose channels are the points of several, one after the other. */
+function transposed(records: readonly RawRecord[]): RawRecord {
+  const rows = records.map(({ channels }) => channels[0]!);
+  const channels = Array.from(rows[0]!, (_, c) => Float64Array.from(rows, (row) => row[c]!));
+  return { ...records[0]!, channels };
+}
 
 /** Indices of the anomalous points, from point labels or windows. */
 function anomalous(record: RawRecord): number[] | null {
@@ -114,13 +119,8 @@ describe('files of every format are read as independent programs read them', () 
       expect([...first.times!.subarray(0, expected.times.length)]).toEqual(expected.times);
       expect(first.times!.length).toBe(first.channels[0]!.length);
     }
-    expect(first.train).toBe(expected.train ?? null);
     if (expected.names !== undefined) expect(first.channelNames).toEqual(expected.names);
-    if (expected.rate !== undefined) expect(first.file.rate).toBe(expected.rate);
-    if (expected.stated !== undefined) expect(Object.values(first.file.stated)).toContain(expected.stated);
-    const faults = expected.faults ?? [];
-    expect(first.faults.count).toBe(faults.length);
-    expect(first.faults.first.map(({ line, column }) => [line, column])).toEqual(faults);
+    expect(first.faults).toBe(expected.faults?.length ?? 0);
   });
 });
 

@@ -11,7 +11,7 @@ import { isTable, readLabels, readTable } from '../../../datasets/benchmarks/cus
 import { ecg } from '../../../datasets/benchmarks/ecg.ts';
 import { parseSums } from '../../../datasets/fetch.ts';
 import { readNab, readNabWindows } from '../../../datasets/readers/anomaly-files.ts';
-import { numericColumns, readCsv, readSeriesCsv } from '../../../datasets/readers/csv.ts';
+import { numericColumns, readCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
 import { readRecordings } from '../../../datasets/readers/recording.ts';
@@ -131,7 +131,7 @@ const CASES: readonly Case[] = [
     what: 'numbers of a csv',
     name: 'n.csv',
     text: `v\n1\n${HERE}\n3\n`,
-    read: (path) => readSeriesCsv(path),
+    read: (path) => all(readCsv(path)),
   },
   {
     what: 'numbers of a table',
@@ -157,7 +157,7 @@ const CASES: readonly Case[] = [
     text: `@relation x\n@attribute a numeric\n@attribute c {${HERE}}\n@data\n1,a\n`,
     read: byFormat,
   },
-  { what: 'csv', name: 'pump.csv', text: golden('pump.csv'), read: (path) => readSeriesCsv(path) },
+  { what: 'csv', name: 'pump.csv', text: golden('pump.csv'), read: (path) => all(readCsv(path)) },
   {
     what: 'csv of channels',
     name: 'wide.csv',

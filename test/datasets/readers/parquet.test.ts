@@ -10,7 +10,7 @@ import {
   readRuns,
   readSplit,
 } from '../../../datasets/readers/parquet-pages.ts';
-import { ConfigError, DataError } from '../../../src/ground/errors.ts';
+import { DataError } from '../../../src/ground/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 
 const files = readerFiles();
@@ -23,13 +23,10 @@ describe('columns', () => {
     const path = golden('points_snappy_v1.parquet');
     const [record] = [...readParquet(path)];
     expect(record!.channelNames).toEqual(['flow', 'count', 'level']);
-    const [chosen] = [...readParquet(path, { columns: ['level'], label: 'is_anomaly' })];
-    expect(chosen!.channelNames).toEqual(['level']);
-    expect([...chosen!.channels[0]!.subarray(0, 3)]).toEqual([-500, -499, -492]);
-    expect([...chosen!.channels[0]!]).toEqual([...record!.channels[2]!]);
+    expect([...record!.channels[2]!.subarray(0, 3)]).toEqual([-500, -499, -492]);
   });
 
-  test('y is a label, but an axis beside x or z; null asks for no label at all', () => {
+  test('y is a label, but an axis beside x or z; false asks for no label at all', () => {
     const [axes] = [...readParquet(golden('axes.parquet'))];
     expect(axes!.channelNames).toEqual(['x', 'y', 'z']);
     expect(axes!.channels.map((channel) => [...channel])).toEqual([
@@ -41,20 +38,12 @@ describe('columns', () => {
     const [level] = [...readParquet(golden('level_y.parquet'))];
     expect(level!.channelNames).toEqual(['level']);
     expect([...(level!.anomalies as Uint8Array)]).toEqual([0, 1, 1, 0]);
-    const [both] = [...readParquet(golden('level_y.parquet'), { label: null })];
+    const [both] = [...readParquet(golden('level_y.parquet'), false)];
     expect([both!.channelNames, both!.anomalies]).toEqual([['level', 'y'], null]);
   });
 
-  test('a column that is not there, or cannot be a channel, is refused', () => {
-    const path = golden('points_none_v1.parquet');
-    expect(failure(() => readParquet(path, { columns: ['pressure'] }))).toBeInstanceOf(ConfigError);
-    expect(failure(() => readParquet(path, { columns: ['site'] })).message).toContain('not all numbers');
-    expect(failure(() => readParquet(path, { label: 'site' })).message).toContain('"site" of points is text');
-  });
-
-  test('lists: one of them as the channel, nulls missing', () => {
-    const [, , third] = plain(readParquet(golden('lists_v2.parquet'), { columns: ['x'] }));
-    expect(third!.channels.length).toBe(1);
+  test('lists: nulls are missing', () => {
+    const [, , third] = plain(readParquet(golden('lists_v2.parquet')));
     expect(third!.channels[0]![1]).toBeNaN();
     expect(third!.label).toBe('a');
   });

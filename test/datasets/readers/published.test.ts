@@ -36,8 +36,6 @@ describe.skipIf(!existsSync(at('timerbed', 'ctu')))('CTU', () => {
     const records = [...readTs(path)];
     expect(counts(records)).toEqual({ 1: 125, 2: 125 });
     expect(records.every(({ channels }) => channels.length === 1 && channels[0]!.length === 720)).toBe(true);
-    expect(records[0]!.file.classes).toEqual(['1', '2']);
-    expect(records[0]!.file.stated['problemName']).toBe('Computers');
     expect(records.at(-1)!.id).toBe(`Computers_${part}/249`);
     const lines = readFileSync(path, 'utf8').trim().split('\n').slice(9);
     expect([...records[37]!.channels[0]!]).toEqual(lines[37]!.split(':')[0]!.split(',').map(Number));
@@ -66,10 +64,8 @@ describe.skipIf(!existsSync(at('timerbed', 'emg')))('EMG', () => {
     const [record] = [...readEmgdb(path)];
     const header = readWfdbHeader(at('timerbed', 'emg', `emg_${kind}.hea`));
     expect(header.frames).toBe(length);
-    expect(header.rate).toBe(4000);
     expect(record!.channels[0]!.length).toBe(length);
-    expect(record!.faults.first.map(({ line }) => line)).toEqual(lines);
-    expect(record!.faults.count).toBe(lines.length);
+    expect(record!.faults).toBe(lines.length);
     for (const line of lines) expect(record!.channels[0]![line - 1]).toBeNaN();
     const words = readFileSync(path, 'latin1')
       .trim()

@@ -38,12 +38,10 @@ describe('headers as found in the wild', () => {
     expect(read(text)).toEqual(one);
   });
 
-  test('states what the header says, and its classes', () => {
+  test('counts the series of a file', () => {
     const [record] = [
       ...readTs(files.write('x.ts', '@problemName Two Words\n@classLabel true a b\n@data\n1,2:b')),
     ];
-    expect(record!.file.stated).toEqual({ problemName: 'Two Words', classLabel: 'true a b' });
-    expect(record!.file.classes).toEqual(['a', 'b']);
     expect(record!.id).toBe('x/0');
   });
 });
