@@ -8,6 +8,17 @@ export function sum(values: ArrayLike<number>): number {
   return total;
 }
 
+/** Joins vectors into one. */
+export function concatenate(parts: readonly Float32Array[]): Float32Array {
+  const joined = new Float32Array(sum(parts.map(({ length }) => length)));
+  let at = 0;
+  for (const part of parts) {
+    joined.set(part, at);
+    at += part.length;
+  }
+  return joined;
+}
+
 /** Arithmetic mean; NaN for no values. */
 export const mean = (values: ArrayLike<number>): number => sum(values) / values.length;
 

@@ -4,10 +4,13 @@
  */
 import { existsSync, rmSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { z } from 'zod';
 import { digest, download, partOf } from '../ground/download.ts';
-import { CheckpointError, ConfigError, EndpointError, reasonOf } from '../ground/errors.ts';
+import { CheckpointError, ConfigError, EndpointError } from '../ground/errors.ts';
 import { readUtf8, WriteError, writeFileAtomic } from '../ground/files.ts';
+import { readJson } from '../policy/json-file.ts';
 import { parseDims } from '../policy/model-config.ts';
+import { INDEX, readIndex, WEIGHTS } from '../policy/safetensors.ts';
 import type { Hub, RemoteFile, RepoListing } from './hub.ts';
 
 /** Files fetched at once. */
@@ -235,7 +238,7 @@ export async function pull(options: PullOptions): Promise<Pulled> {
   const work = new Pull(options, listing, files);
   const missing = await work.missing();
   await work.prepare(missing);
-  const first = missing.filter(({ path }) => path === CONFIG_FILE || path === INDEX_FILE);
+  const first = missing.filter(({ path }) => path === CONFIG_FILE || path === INDEX);
   await work.fetch(first);
   const complain = (lack: string | null): void => {
     if (lack !== null && !chosen) {
@@ -343,44 +346,24 @@ function choose(listing: RepoListing, by: string, { include = [], exclude = [] }
 /** State of a pull, kept beside its files: verified content, and the file that each part belongs to. */
 const PULL_RECORD = '.timeseer-pull.json';
 
-/** A file as it was when its hash was checked. */
-interface Verified {
-  readonly hash: string;
-  readonly size: number;
-  /** Last change, ms. */
-  readonly mtime: number;
-}
+/** File as it was when its hash was checked; `mtime`: last change, ms. */
+const verifiedSchema = z.object({ hash: z.string(), size: z.number(), mtime: z.number() });
+type Verified = z.infer<typeof verifiedSchema>;
 
-interface PullRecord {
-  repo: string;
-  commit: string;
-  /** By path. */
-  files: Record<string, Verified>;
-  /** Content that the part of each path is of. */
-  parts: Record<string, string>;
-}
+const recordSchema = z.object({
+  repo: z.string(),
+  commit: z.string(),
+  /** Verified files by path. */
+  files: z.record(z.string(), verifiedSchema),
+  /** Hash of the content that the partial file of each path belongs to. */
+  parts: z.record(z.string(), z.string()),
+});
+type PullRecord = z.infer<typeof recordSchema>;
 
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** The record of an earlier pull; whatever of it cannot be read is forgotten, and the files are hashed again. */
+/** Reads the record of an earlier pull; undefined where it is absent or damaged: all files are then hashed again. */
 function readRecord(out: string): PullRecord | undefined {
   try {
-    const raw: unknown = JSON.parse(readUtf8(join(out, PULL_RECORD)));
-    if (!isRecord(raw) || typeof raw['repo'] !== 'string' || typeof raw['commit'] !== 'string')
-      return undefined;
-    const files: Record<string, Verified> = {};
-    for (const [path, entry] of Object.entries(isRecord(raw['files']) ? raw['files'] : {})) {
-      if (!isRecord(entry)) continue;
-      const { hash, size, mtime } = entry;
-      if (typeof hash === 'string' && typeof size === 'number' && typeof mtime === 'number') {
-        files[path] = { hash, size, mtime };
-      }
-    }
-    const parts = Object.entries(isRecord(raw['parts']) ? raw['parts'] : {}).filter(
-      (entry): entry is [string, string] => typeof entry[1] === 'string',
-    );
-    return { repo: raw['repo'], commit: raw['commit'], files, parts: Object.fromEntries(parts) };
+    return recordSchema.parse(JSON.parse(readUtf8(join(out, PULL_RECORD))));
   } catch {
     return undefined;
   }
@@ -401,27 +384,6 @@ const untouched = (stats: Stats | undefined, known: Verified | undefined): boole
   stats !== undefined && known !== undefined && stats.size === known.size && stats.mtimeMs === known.mtime;
 
 const CONFIG_FILE = 'config.json';
-const INDEX_FILE = 'model.safetensors.index.json';
-
-function readJson(file: string): unknown {
-  try {
-    return JSON.parse(readUtf8(file));
-  } catch (error) {
-    const why = error instanceof SyntaxError ? 'is not JSON' : `cannot be read (${reasonOf(error)})`;
-    throw new CheckpointError(`${file}: ${why}`, { cause: error });
-  }
-}
-
-/** The shards that an index names. @throws CheckpointError when it names none, or what is no plain file name */
-function shardsOf(file: string): string[] {
-  const raw = readJson(file);
-  const map = typeof raw === 'object' && raw !== null && 'weight_map' in raw ? raw.weight_map : null;
-  const names = [...new Set(typeof map === 'object' && map !== null ? Object.values(map) : [])];
-  if (names.length === 0 || !names.every((name) => typeof name === 'string' && /^[^/\\]+$/.test(name))) {
-    throw new CheckpointError(`${file}: 'weight_map' must give a file name for each tensor`);
-  }
-  return names as string[];
-}
 
 /**
  * Returns the reason why `directory` cannot be loaded as a policy, or null: config.json, weights, tokenizer. `has` says
@@ -430,8 +392,8 @@ function shardsOf(file: string): string[] {
 function lacking(directory: string, has: (name: string) => boolean): string | null {
   if (!existsSync(join(directory, CONFIG_FILE))) return `no ${CONFIG_FILE}`;
   parseDims(readJson(join(directory, CONFIG_FILE)), join(directory, CONFIG_FILE));
-  const index = join(directory, INDEX_FILE);
-  const shards = existsSync(index) ? shardsOf(index) : ['model.safetensors'];
+  const index = join(directory, INDEX);
+  const shards = existsSync(index) ? [...new Set(readIndex(index).values())] : [WEIGHTS];
   const absent = shards.filter((name) => !has(name));
   if (absent.length > 0) {
     return `no ${absent.slice(0, 3).join(', ')}${absent.length > 3 ? ` and ${absent.length - 3} more` : ''}`;

@@ -23,13 +23,15 @@ interface GraphConstant {
   readonly bytes: Uint8Array;
 }
 
-type Attribute = number | { readonly float: number } | readonly number[];
+/** Attributes of a node by name: an integer, a float, or a list of integers. */
+type Attributes = Readonly<Record<string, number | { readonly float: number } | readonly number[]>>;
 
-function attributeMessage(name: string, value: Attribute): AttributeMessage {
-  if (typeof value === 'number') return { name, type: ATTRIBUTE_TYPE.int, i: value };
-  if ('float' in value) return { name, type: ATTRIBUTE_TYPE.float, f: value.float };
-  return { name, type: ATTRIBUTE_TYPE.ints, ints: value };
-}
+const messagesOf = (attributes: Attributes): AttributeMessage[] =>
+  Object.entries(attributes).map(([name, value]) => {
+    if (typeof value === 'number') return { name, type: ATTRIBUTE_TYPE.int, i: value };
+    if ('float' in value) return { name, type: ATTRIBUTE_TYPE.float, f: value.float };
+    return { name, type: ATTRIBUTE_TYPE.ints, ints: value };
+  });
 
 export class GraphBuilder {
   readonly name: string;
@@ -52,13 +54,8 @@ export class GraphBuilder {
 
   /** Gives a value another name. */
   rename(name: string, value: string): void {
-    this.nodes.push({
-      opType: 'Identity',
-      name: `output/${name}`,
-      input: [value],
-      output: [name],
-      attribute: [],
-    });
+    const node = { opType: 'Identity', name: `output/${name}`, input: [value], output: [name] };
+    this.nodes.push({ ...node, attribute: [] });
   }
 
   /** Makes a value an output of that name. */
@@ -75,22 +72,16 @@ export class GraphBuilder {
     return tensor;
   }
 
-  op(type: string, inputs: readonly string[], attributes: Readonly<Record<string, Attribute>> = {}): string {
+  op(type: string, inputs: readonly string[], attributes: Attributes = {}): string {
     return this.ops(type, inputs, 1, attributes)[0]!;
   }
 
-  ops(
-    type: string,
-    inputs: readonly string[],
-    outputs: number,
-    attributes: Readonly<Record<string, Attribute>> = {},
-  ): string[] {
+  ops(type: string, inputs: readonly string[], outputs: number, attributes: Attributes = {}): string[] {
     const count = this.#counts.get(type) ?? 0;
     this.#counts.set(type, count + 1);
     const name = `${type}_${count}`;
     const output = Array.from({ length: outputs }, (_, i) => (outputs === 1 ? name : `${name}.${i}`));
-    const attribute = Object.entries(attributes).map(([key, value]) => attributeMessage(key, value));
-    this.nodes.push({ opType: type, name, input: inputs, output, attribute });
+    this.nodes.push({ opType: type, name, input: inputs, output, attribute: messagesOf(attributes) });
     return output;
   }
 
@@ -99,12 +90,12 @@ export class GraphBuilder {
     type: string,
     inputs: readonly string[],
     output: readonly string[],
-    attributes: Readonly<Record<string, Attribute>>,
+    attributes: Attributes,
   ): void {
-    const attribute = Object.entries(attributes).map(([key, value]) => attributeMessage(key, value));
+    const name = `${type}/${output[0]!}`;
     this.nodes.push({
-      ...{ opType: type, name: `${type}/${output[0]!}`, domain: MICROSOFT },
-      ...{ input: inputs, output, attribute },
+      ...{ opType: type, name, domain: MICROSOFT, input: inputs, output },
+      attribute: messagesOf(attributes),
     });
   }
 
@@ -119,12 +110,12 @@ export class GraphBuilder {
     return name;
   }
 
-  /** Whole numbers: of no dimension for one, else [n]. */
+  /** Integers: [n]. */
   ints(...values: number[]): string {
     return this.#constant('int64', [values.length], BigInt64Array.from(values.map(BigInt)));
   }
 
-  /** One whole number without dimensions. */
+  /** Integer without dimensions: []. */
   int(value: number): string {
     return this.#constant('int64', [], BigInt64Array.of(BigInt(value)));
   }
@@ -218,7 +209,7 @@ export const DATA_BYTES: Readonly<Record<DataType, number>> = {
 };
 
 /** `AttributeProto.AttributeType`. */
-export const ATTRIBUTE_TYPE = { float: 1, int: 2, string: 3, tensor: 4, floats: 6, ints: 7 } as const;
+export const ATTRIBUTE_TYPE = { float: 1, int: 2, ints: 7 } as const;
 
 /** `TensorProto.DataLocation`. */
 export const EXTERNAL = 1;
@@ -227,12 +218,9 @@ const OPSET = 17;
 /** Operators of onnxruntime beside those of ONNX, which every build of it has. */
 const MICROSOFT = 'com.microsoft';
 
-const field = (id: number, type: string, rule?: 'repeated') => ({
-  id,
-  type,
-  ...(rule === undefined ? {} : { rule }),
-});
+const field = (id: number, type: string, rule?: 'repeated') => ({ id, type, ...(rule && { rule }) });
 
+/** Messages of `onnx.proto3` that a graph needs. */
 const root = protobuf.Root.fromJSON({
   nested: {
     ModelProto: {
@@ -269,8 +257,6 @@ const root = protobuf.Root.fromJSON({
         name: field(1, 'string'),
         f: field(2, 'float'),
         i: field(3, 'int64'),
-        s: field(4, 'bytes'),
-        floats: field(7, 'float', 'repeated'),
         ints: field(8, 'int64', 'repeated'),
         type: field(20, 'int32'),
       },
@@ -299,8 +285,6 @@ interface AttributeMessage {
   readonly type: number;
   readonly f?: number;
   readonly i?: number;
-  readonly s?: Uint8Array;
-  readonly floats?: readonly number[];
   readonly ints?: readonly number[];
 }
 
@@ -324,9 +308,9 @@ export interface TensorMessage {
 }
 
 /** A number, or the name of a size that is not fixed. */
-type Dimension = number | string;
+export type Dimension = number | string;
 
-interface ValueMessage {
+export interface ValueMessage {
   readonly name: string;
   readonly type: {
     readonly tensorType: {
@@ -356,73 +340,21 @@ interface GraphMessage {
   readonly output: readonly ValueMessage[];
 }
 
-/** The bytes of a model file. */
+/** Message type of a model file. */
+export const MODEL = root.lookupType('ModelProto');
+
+/** Encodes a model file. */
 export function encodeModel(graph: GraphMessage, version: string): Uint8Array {
-  const type = root.lookupType('ModelProto');
-  return type
-    .encode(
-      type.fromObject({
-        irVersion: IR_VERSION,
-        producerName: 'timeseer',
-        producerVersion: version,
-        opsetImport: [
-          { domain: '', version: OPSET },
-          ...(graph.node.some(({ domain }) => domain === MICROSOFT)
-            ? [{ domain: MICROSOFT, version: 1 }]
-            : []),
-        ],
-        graph,
-      }),
-    )
-    .finish();
-}
-
-/** A model file, read. */
-interface DecodedModel {
-  readonly nodes: readonly NodeMessage[];
-  readonly initializers: readonly {
-    readonly name: string;
-    readonly dims: readonly number[];
-    readonly dataType: number;
-    readonly rawData: Uint8Array;
-    readonly external: Readonly<Record<string, string>> | null;
-  }[];
-  readonly inputs: { readonly name: string; readonly shape: readonly Dimension[] }[];
-  readonly outputs: { readonly name: string; readonly shape: readonly Dimension[] }[];
-  readonly opset: number;
-}
-
-/** Parses a model file. @throws Error for bytes that are not a model */
-export function decodeModel(bytes: Uint8Array): DecodedModel {
-  const type = root.lookupType('ModelProto');
-  const { graph, opsetImport = [] } = type.toObject(type.decode(bytes), { longs: Number, arrays: true }) as {
-    graph: {
-      node: NodeMessage[];
-      initializer: TensorMessage[];
-      input: ValueMessage[];
-      output: ValueMessage[];
-    };
-    opsetImport?: { domain?: string; version?: number }[];
-  };
-  const shaped = ({ name, type: { tensorType } }: ValueMessage) => ({
-    name,
-    shape: tensorType.shape.dim.map(
-      (size): Dimension => ('dimParam' in size ? size.dimParam : size.dimValue),
-    ),
-  });
-  return {
-    nodes: graph.node,
-    initializers: graph.initializer.map(
-      ({ name, dims, dataType, rawData = new Uint8Array(), externalData = [] }) => ({
-        ...{ name, dims, dataType, rawData },
-        external:
-          externalData.length === 0
-            ? null
-            : Object.fromEntries(externalData.map(({ key, value }) => [key, value])),
-      }),
-    ),
-    inputs: graph.input.map(shaped),
-    outputs: graph.output.map(shaped),
-    opset: opsetImport.find(({ domain = '' }) => domain === '')?.version ?? 0,
-  };
+  return MODEL.encode(
+    MODEL.fromObject({
+      irVersion: IR_VERSION,
+      producerName: 'timeseer',
+      producerVersion: version,
+      opsetImport: [
+        { domain: '', version: OPSET },
+        ...(graph.node.some(({ domain }) => domain === MICROSOFT) ? [{ domain: MICROSOFT, version: 1 }] : []),
+      ],
+      graph,
+    }),
+  ).finish();
 }

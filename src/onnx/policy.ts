@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { CheckpointError, EngineError } from '../ground/errors.ts';
 import { checkFiles } from '../ground/manifest.ts';
+import { concatenate } from '../ground/numbers.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { CHANNELS } from '../policy/model-config.ts';
 import { Prompting, readParts } from '../policy/policy.ts';
@@ -218,14 +219,7 @@ export class OnnxPolicy extends Prompting {
       parts.push(await this.#encodePictures(images.slice(first, end)));
       first = end;
     }
-    if (parts.length === 1) return parts[0]!;
-    const tokens = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
-    let to = 0;
-    for (const part of parts) {
-      tokens.set(part, to);
-      to += part.length;
-    }
-    return tokens;
+    return parts.length === 1 ? parts[0]! : concatenate(parts);
   }
 
   async #encodePictures(images: EncodedPrompt['images']): Promise<Float32Array> {

@@ -231,9 +231,9 @@ export function writeSafetensors(file: string, tensors: readonly WrittenTensor[]
   writeFileAtomic(file, chunks());
 }
 
-/** The tensors of a checkpoint directory: one file, or several with an index that says where each tensor is. */
-const WEIGHTS = 'model.safetensors';
-const INDEX = 'model.safetensors.index.json';
+/** Weights of a checkpoint directory: one file, or shards with an index that gives the shard of each tensor. */
+export const WEIGHTS = 'model.safetensors';
+export const INDEX = 'model.safetensors.index.json';
 const SHARD = /^model-\d{5}-of-\d{5}\.safetensors$/;
 
 /** Largest shard, bytes, unless told otherwise: the 5 GB of huggingface_hub. */
@@ -245,10 +245,10 @@ export function listed(names: readonly string[]): string {
   return `${names.slice(0, 8).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
-function readIndex(file: string): Map<string, string> {
-  const json = readJson(file);
-  const map: unknown = Object(json).weight_map;
-  if (!isObject(map)) {
+/** Reads the shard of each tensor from an index. @throws CheckpointError when it is damaged, or names no tensor */
+export function readIndex(file: string): Map<string, string> {
+  const map: unknown = Object(readJson(file)).weight_map;
+  if (!isObject(map) || Object.keys(map).length === 0) {
     throw new CheckpointError(`${file}: 'weight_map' is missing; the file is damaged, copy it again`);
   }
   const entries = new Map<string, string>();

@@ -6,6 +6,7 @@ import { type Choice, choiceNames } from '../ground/choice.ts';
 import { AdvantageError, ConfigError } from '../ground/errors.ts';
 import { checkKeys } from '../ground/json-record.ts';
 import type { ModuleAdapter } from '../ground/module-host.ts';
+import { mean } from '../ground/numbers.ts';
 import { hash32 } from '../ground/random.ts';
 import { thrownText } from '../ground/user-code.ts';
 import type { ModuleAddress } from '../ground/user-module.ts';
@@ -41,8 +42,8 @@ const VARIANCE_EPSILON = 1e-8;
 function centred(values: readonly number[]): number[] {
   // Equal values centre to exactly zero; rounding of their mean must not become an advantage.
   if (values.every((value) => value === values[0])) return values.map(() => 0);
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  return values.map((value) => value - mean);
+  const centre = mean(values);
+  return values.map((value) => value - centre);
 }
 
 function dot(a: readonly number[], b: readonly number[]): number {
@@ -347,21 +348,11 @@ function timerpoAdvantages(
   ranks: Ranks,
 ): GroupAdvantage[] {
   const { base, scale, alpha } = options.timerpo;
-  const mains = rewardAdvantages(base, groups, options, (values) => ranks.gather(values));
+  const mains = ADVANTAGES[base].estimate(groups, options, (values) => ranks.gather(values));
   const plain = mains.map((main, p) => timerpo(main, groups[p]!.similarity, options.timerpo));
   return scale === 'spread' && alpha > 0
     ? withEqualSpread(plain, alpha, (values) => ranks.allReduce(values))
     : plain;
-}
-
-/** Computes advantages by an estimator without traces: [P][G]. Collective. */
-export function rewardAdvantages(
-  name: RewardAdvantage,
-  groups: readonly GroupRecord[],
-  options: RewardAdvantageOptions,
-  gather: Gather,
-): number[][] {
-  return ADVANTAGES[name].estimate(groups, options, gather);
 }
 
 /** Group in which some responses may have no reward (null). */
@@ -535,7 +526,7 @@ function checked(value: unknown, groups: readonly GroupRecord[], where: string):
 }
 
 /** Gathers one line of text from each rank, in rank order. Collective. */
-function gatherLines(line: string, ranks: Ranks): string[] {
+export function gatherLines(line: string, ranks: Pick<Ranks, 'gather'>): string[] {
   const codes = ranks.gather(Array.from(`${line}\n`, (letter) => letter.charCodeAt(0)));
   const text = Array.from(codes, (code) => String.fromCharCode(code)).join('');
   return text.split('\n').slice(0, -1);

@@ -5,6 +5,7 @@
  */
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import { type Ledger, MetaEngine } from '../engine/torch/meta.ts';
+import { sum } from '../ground/numbers.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Tape } from '../policy/gradient-checkpointing.ts';
@@ -193,12 +194,10 @@ export interface Lengths {
 }
 
 const patchesOf = ({ images }: EncodedPrompt): number =>
-  images.reduce((sum, { rows, columns }) => sum + rows * columns, 0);
+  sum(images.map(({ rows, columns }) => rows * columns));
 
 const largest = (values: readonly number[]): number =>
   values.reduce((most, value) => Math.max(most, value), 0);
-
-const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
 export function lengthsOf(examples: readonly PlannedExample[]): Lengths {
   return {
@@ -241,9 +240,9 @@ export function supervisedMicroBatches(
   return undominated(found, (one) => [
     one.length,
     largest(one.map(length)),
-    total(one.map(length)),
-    total(one.map(({ trace }) => trace.length)),
-    total(one.map(({ prompt }) => patchesOf(prompt))),
+    sum(one.map(length)),
+    sum(one.map(({ trace }) => trace.length)),
+    sum(one.map(({ prompt }) => patchesOf(prompt))),
   ]);
 }
 
@@ -297,12 +296,12 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
   );
   const telling = undominated(groupMicroBatches(parts, tokens), (one) => [
     one.length,
-    total(one.map((part) => part.responses.length)),
+    sum(one.map((part) => part.responses.length)),
     largest(one.map(({ prompt }) => prompt.ids.length)),
-    total(one.map(({ prompt }) => prompt.ids.length)),
-    total(one.map(({ prompt }) => patchesOf(prompt))),
+    sum(one.map(({ prompt }) => prompt.ids.length)),
+    sum(one.map(({ prompt }) => patchesOf(prompt))),
     one.length * largest(one.map(({ told }) => told)),
-    total(one.map(({ told }) => told)),
+    sum(one.map(({ told }) => told)),
   ]);
   const taught = 1 + largest(telling.flat().map(({ place }) => place));
   const shortest = sorted.reduce((least, { trace }) => Math.min(least, trace.length), TRACE_TOKENS);
@@ -314,7 +313,7 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
           one.length,
           largest(one.map(([, { prompt }]) => prompt.ids.length)),
           largest(one.map(([, { trace }]) => trace.length)),
-          total(one.map(([, { prompt }]) => patchesOf(prompt))),
+          sum(one.map(([, { prompt }]) => patchesOf(prompt))),
         ],
       )
     : [];
@@ -545,7 +544,7 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     reference: reference === null ? 0 : size(reference.flat),
     adapter: policy.adapter === null ? 0 : size(policy.adapter.flat),
     master: master === undefined ? 0 : size(master),
-    moments: Object.values(moments).reduce((sum, buffer) => sum + size(buffer), 0),
+    moments: sum(Object.values(moments).map(size)),
     gradients: 4 * policy.trainable.flat.shape[0]!,
   };
   const shared = held.weights + held.reference + held.adapter + held.master + held.moments;

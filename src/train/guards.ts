@@ -3,6 +3,7 @@
  * which has them in its log, reacts like an uninterrupted one, and all ranks agree.
  */
 import { TimeseerError } from '../ground/errors.ts';
+import { mean } from '../ground/numbers.ts';
 
 /** Definition of each guard; w = `rl.guards.window` steps. The metrics of a step list tripped guards by name, under `guards`. */
 export const GUARDS = {
@@ -49,7 +50,6 @@ export interface Alarm {
 }
 
 const finite = (value: number | null | undefined): number => value ?? Number.NaN;
-const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
 
 /** Mean of the reward's parts but the format and what those of a user are made of (`name.part`); NaN where there is no other. */
 const accuracyOf = ({ parts }: GuardedStep): number =>
@@ -87,8 +87,7 @@ function hackingOf(steps: readonly GuardedStep[], window: number): number | null
 
 /** Counts the last steps in which all groups have equal rewards. */
 function equalInARow(steps: readonly GuardedStep[]): number {
-  const other = steps.findLastIndex(({ equalRewards }) => equalRewards !== 1);
-  return steps.length - 1 - other;
+  return steps.length - 1 - steps.findLastIndex(({ equalRewards }) => equalRewards !== 1);
 }
 
 /** Returns the guards that trip at the last step, in the order of `GUARDS`, without ignored ones. */

@@ -2,9 +2,10 @@
 import { existsSync } from 'node:fs';
 import { DataError, TimeseerError } from '../ground/errors.ts';
 import { appendText, readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { mean } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import type { Score } from '../ground/types.ts';
-import { type GroupAdvantage, isZeroVariance } from './advantage.ts';
+import { type GroupAdvantage, gatherLines, isZeroVariance } from './advantage.ts';
 import type { GuardName } from './guards.ts';
 import type { PolicyLoss } from './loss.ts';
 import { PaddingMeter } from './micro-batch.ts';
@@ -14,109 +15,74 @@ import type { SimilarityResult } from './similarity.ts';
 import type { MarkedShare, Task } from './task.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
-/** One line of the supervised stage's metrics, over all ranks; `glossary.ts` has the definition and other names of every key. */
+// Definitions of all logged quantities: `glossary.ts`, `timeseer runs --glossary`. Notes here say when a value is null.
+
+/** Metrics line of a supervised step, over all ranks. */
 export interface SftMetrics {
   readonly step: number;
-  /** Examples seen so far. */
   readonly samples: number;
-  /** Mean −log π per response token. */
   readonly loss: number;
   readonly learningRate: number;
-  /** Global gradient norm before clipping. */
   readonly gradNorm: number;
-  /** Response tokens of this batch. */
   readonly tokens: number;
-  /** Share of padding in this step's forward passes. */
   readonly padding: number;
-  /** Updates left out because loss or gradient was not finite, so far. */
   readonly skipped: number;
-  /** Milliseconds of this step on rank 0: data and pictures, forward and backward, reduction and update. */
   readonly ms: { readonly data: number; readonly gradient: number; readonly update: number };
 }
 
 /** Measures of the information that the similarity to the expert traces carries beyond the rewards. */
 export interface GroundingMetrics {
-  /** Root mean square of the orthogonal part, α included, over that of the main part; null where that is zero. */
   readonly ratio: number | null;
-  /** Correlation of similarity and reward within groups, over all groups whose rewards differ; null where there is none. */
   readonly correlation: number | null;
-  /** Mean effective number of response tokens that carry mass (`TransportResult.tokens`); null without transport. */
+  /** Null without transport, like the next one. */
   readonly tokens: number | null;
-  /** Mean effective number of trace tokens that a response token's mass goes to (`TransportResult.partners`); null without transport. */
   readonly partners: number | null;
   /**
-   * Mean similarity of the gold response (the expert trace with the gold answer, behind the prompt) to the anchor; null, like the next two,
-   * in steps that do not measure it. An anchor behind the prompt is nearly the same text, and the gold response first by construction.
+   * Null in steps that do not measure it, like the next two. An anchor encoded behind the prompt is nearly the same text as the gold
+   * response, which is then the nearest by construction.
    */
   readonly goldSimilarity: number | null;
-  /** Share of groups in which no response is nearer than the gold one; chance: 1 / (G + 1). */
   readonly goldFirst: number | null;
-  /** Mean share of responses farther than the gold one, ties by half; chance: 1/2. */
   readonly goldNearer: number | null;
 }
 
-/** One line of the reinforcement stage's metrics, over all ranks; `glossary.ts` has the definition and other names of every key. */
+/** Metrics line of a reinforcement step, over all ranks. */
 export interface RlMetrics {
   readonly step: number;
-  /** Mean task reward of the sampled responses that have one. */
   readonly reward: number;
-  /** Responses without a reward, since no part of it applies to them. */
   readonly unrewarded: number;
-  /** Standard deviation (n − 1) of the rewards of all responses; 0 of a single one. */
   readonly rewardStd: number;
-  /** Means of the reward's parts. */
   readonly parts: Readonly<Record<string, number>>;
-  /** Mean similarity to the expert traces; null where no trace is read. */
+  /** Null where no trace is read, like `grounding`. */
   readonly similarity: number | null;
-  /** Largest |row sum − marginal| of any plan: convergence of Sinkhorn; null without transport. */
+  /** Null without transport. */
   readonly transportError: number | null;
-  /** Root mean square of the advantages. */
   readonly advantage: number;
-  /** Root mean square of their orthogonal time-series part. */
   readonly orthogonal: number;
-  /** Mean divergence per token from the teacher that sees the expert trace, `rl.distillation.divergence` or its estimate; null without one. */
+  /** Null without a teacher. */
   readonly distillation: number | null;
-  /** Null where no trace is read. */
   readonly grounding: GroundingMetrics | null;
-  /** Share of groups whose rewards are all equal, before any is replaced; of them those that are all 0, and all 1. */
   readonly equalRewards: number;
   readonly allZero: number;
   readonly allFull: number;
-  /** Groups that were replaced (`rl.resample`), as often as they were. */
   readonly resampled: number;
-  /** Share of zero-variance groups, which are skipped: every advantage is zero. */
   readonly zeroVariance: number;
-  /** Mean loss, as `rl.aggregation` takes it. */
   readonly loss: number;
-  /**
-   * Mean k3 estimate of the KL divergence from the reference policy per token, after temperature and vocabulary mask; null where it was not
-   * computed (`rl.kl: 0`, or every group of the step skipped). With rl.topP < 1 the tokens are those of the nucleus, and the mean is biased.
-   */
+  /** Null where it was not computed: `rl.kl: 0`, or every group of the step skipped. */
   readonly kl: number | null;
-  /** Mean entropy per token of the same distribution. */
   readonly entropy: number;
-  /** Share of tokens with a clipped ratio. */
   readonly clipped: number;
-  /** Mean |log π of the trainer − log π of the sampler| per token in the first pass, neither within a nucleus: 0 up to rounding. */
   readonly samplerGap: number;
-  /** Mean response length in tokens, and the share that was cut off. */
   readonly tokens: number;
   readonly unfinished: number;
-  /** Share of padding in the updates' forward passes. */
   readonly padding: number;
-  /** Global gradient norm before clipping, of the last update; null when nothing was updated. */
+  /** Null when nothing was updated. */
   readonly gradNorm: number | null;
   readonly learningRate: number;
-  /** Skipped updates of this step: loss or gradient was not finite. */
   readonly skipped: number;
-  /**
-   * Mean share of the series that parsed answers mark, and that gold answers of the same examples mark: points, or channels where answers
-   * name channels. Null without any parsed answer.
-   */
+  /** Null if no answer could be parsed, or the answer kind marks nothing. */
   readonly marked: MarkedShare | null;
-  /** Guards that tripped in this step, by name. */
   readonly guards: readonly GuardName[];
-  /** Mean milliseconds of this step over ranks. */
   readonly ms: Readonly<Record<Phase, number>>;
 }
 
@@ -163,8 +129,14 @@ export function completionsOf(
 }
 
 /** Returns the rewards of the responses that have one. */
-export const rewardsOf = (scores: readonly (Score | null)[]): number[] =>
+const rewardsOf = (scores: readonly (Score | null)[]): number[] =>
   scores.flatMap((score) => (score === null ? [] : [score.total]));
+
+/** Returns true for a group whose rewards are all equal: it has no policy gradient from rewards. */
+export function hasEqualRewards({ scores }: RolloutGroup): boolean {
+  const rewards = rewardsOf(scores);
+  return rewards.every((reward) => reward === rewards[0]);
+}
 
 const PHASES = ['data', 'rollout', 'transport', 'reference', 'update'] as const;
 type Phase = (typeof PHASES)[number];
@@ -226,9 +198,6 @@ function standardDeviation(sum: number, squares: number, n: number): number {
 /** Tolerance of equal similarities: rounding between sampled and encoded states of the same tokens. */
 const SAME = 1e-6;
 
-const mean = (values: ArrayLike<number>): number =>
-  Array.from(values).reduce((sum, value) => sum + value, 0) / values.length;
-
 function groundingOf(sum: Sums): GroundingMetrics | null {
   if (sum.compared === 0) return null;
   const varying = Math.sqrt(sum.similarityVariance * sum.rewardVariance);
@@ -246,16 +215,6 @@ function groundingOf(sum: Sums): GroundingMetrics | null {
   };
 }
 
-/** Returns the union of the ranks' names, sorted, on every rank. Collective. */
-function namesOf(workers: WorkerGroup, names: readonly string[]): string[] {
-  const text = names.map((name) => `${name}\n`).join('');
-  const codes = workers.gather(Array.from(text, (letter) => letter.charCodeAt(0)));
-  const all = Array.from(codes, (code) => String.fromCharCode(code))
-    .join('')
-    .split('\n');
-  return [...new Set(all.filter((name) => name !== ''))].sort();
-}
-
 export class StepMeter {
   readonly #step: number;
   readonly #learningRate: number;
@@ -270,11 +229,9 @@ export class StepMeter {
   #firstPass = true;
   /** Padding of the updates' forward passes. */
   readonly padding = new PaddingMeter();
-
-  /** True where rewards may have parts beside the named ones. */
   readonly #open: boolean;
 
-  /** `parts`: names of the reward parts, the same on every rank; with `open` rewards may have others. */
+  /** `parts`: names of the reward parts, the same on every rank; `open`: rewards may have further parts. */
   constructor(step: number, learningRate: number, parts: readonly string[] = [], open = false) {
     this.#open = open;
     this.#step = step;
@@ -294,9 +251,8 @@ export class StepMeter {
     const sums = this.#sums;
     for (const group of groups) {
       sums.groups++;
-      const rewards = rewardsOf(group.scores);
-      const [first] = rewards;
-      if (rewards.every((reward) => reward === first)) {
+      if (hasEqualRewards(group)) {
+        const [first] = rewardsOf(group.scores);
         sums.equal++;
         if (first === 0) sums.allZero++;
         if (first === 1) sums.allFull++;
@@ -343,13 +299,13 @@ export class StepMeter {
   similarity(groups: readonly RolloutGroup[], { similarity, gold, transport }: SimilarityResult): void {
     const sums = this.#sums;
     let start = 0;
-    groups.forEach(({ scores }, p) => {
+    groups.forEach((group, p) => {
+      const { scores } = group;
       const values = similarity.subarray(start, start + scores.length);
       start += scores.length;
       const center = mean(values);
-      const rewards = rewardsOf(scores);
-      const reward = mean(rewards);
-      const alike = rewards.every((each) => each === rewards[0]);
+      const reward = mean(rewardsOf(scores));
+      const alike = hasEqualRewards(group);
       values.forEach((value, g) => {
         sums.compared++;
         sums.similarity += value;
@@ -420,7 +376,7 @@ export class StepMeter {
     this.#sums.distilled++;
   }
 
-  /** Adds an update. @param denominator this rank's share of the divisor of the update's loss */
+  /** Adds an update; `denominator`: this rank's share of the divisor of its loss. */
   update(report: StepReport, denominator: number): void {
     this.#sums.denominator += denominator;
     this.#firstPass = false;
@@ -430,7 +386,11 @@ export class StepMeter {
 
   /** Sums over ranks; a part is a mean over the responses that have it. Collective. */
   reduce(workers: WorkerGroup): Omit<RlMetrics, 'guards'> {
-    const names = this.#open ? namesOf(workers, [...this.#parts.keys()]) : [...this.#parts.keys()];
+    const own = [...this.#parts.keys()];
+    const lines = this.#open ? gatherLines(JSON.stringify(own), workers) : [];
+    const names = this.#open
+      ? [...new Set(lines.flatMap((line) => JSON.parse(line) as string[]))].sort()
+      : own;
     this.#sums.filled = this.padding.tokens;
     this.#sums.places = this.padding.places;
     const sent = [
@@ -494,7 +454,7 @@ export class StepMeter {
   }
 }
 
-/** Every line has the number of its step, from 1. */
+/** Line of a log, with the number of its step from 1. */
 export interface LogLine {
   readonly step: number;
 }
@@ -505,7 +465,7 @@ function isLogLine(value: unknown): value is LogLine {
   return typeof value === 'object' && value !== null && 'step' in value && Number.isInteger(value.step);
 }
 
-/** Parses the whole lines of a log; `torn` is true where a killed process left its last line half-written. */
+/** Parses the whole lines of a log; `torn`: the last line is incomplete, because the process was killed. */
 function parseLog(file: string): { readonly lines: LogLine[]; readonly torn: boolean } {
   if (!existsSync(file)) return { lines: [], torn: false };
   const lines = readUtf8(file).split('\n');
@@ -528,8 +488,8 @@ function parseLog(file: string): { readonly lines: LogLine[]; readonly torn: boo
 }
 
 /**
- * Reads whole lines; a line that a killed process left half-written at the end is dropped.
- * @throws DataError naming file and line when another line is not JSON or has no step.
+ * Reads whole lines and drops an incomplete last line of a killed process.
+ * @throws DataError naming file and line when another line is not JSON or has no step
  */
 export const readLog = (file: string): LogLine[] => parseLog(file).lines;
 
@@ -541,7 +501,7 @@ export function checkSteps(file: string, lines: readonly LogLine[], last: number
   const [first, end] = [missing[0]!, missing.at(-1)!];
   throw new DataError(
     `the ${missing.length === 1 ? `line of step ${first} is` : `lines of ${missing.length} steps from ${first} to ${end} are`} missing, ` +
-      `but the checkpoint is of step ${last}: put back the whole file, or start the stage over with --force`,
+      `but the checkpoint is of step ${last}: restore the whole file, or start the stage over with --force`,
     { file },
   );
 }

@@ -4,6 +4,7 @@
  * of one micro-batch: whole sequences, or prompts once and every response behind its prompt's keys and values.
  */
 import type { Tensor } from '../engine/engine.ts';
+import { sum } from '../ground/numbers.ts';
 import { collate, type EncodedPrompt, joined, responseSequence, type Sequence } from '../policy/batch.ts';
 import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -12,8 +13,6 @@ import { chunkTokens } from './loss.ts';
 
 /** Tokens of one micro-batch, padding included, where a recipe does not say. */
 export const MICRO_BATCH_TOKENS = 1 << 15;
-
-const total = (parts: readonly number[]): number => parts.reduce((sum, length) => sum + length, 0);
 
 const longest = (a: readonly number[], b: readonly number[]): readonly number[] =>
   b.map((length, i) => Math.max(length, a[i] ?? 0));
@@ -31,13 +30,13 @@ export function microBatches<T>(
 ): T[][] {
   const sized = items.map((item) => ({ item, parts: extents(item) }));
   const whole = sized.reduce<readonly number[]>((most, { parts }) => longest(most, parts), []);
-  if (items.length > 0 && items.length * total(whole) <= budget) return [[...items]];
+  if (items.length > 0 && items.length * sum(whole) <= budget) return [[...items]];
   const out: T[][] = [];
   let most: readonly number[] = [];
-  for (const { item, parts } of sized.sort((a, b) => total(b.parts) - total(a.parts))) {
+  for (const { item, parts } of sized.sort((a, b) => sum(b.parts) - sum(a.parts))) {
     const last = out.at(-1);
     const grown = longest(most, parts);
-    if (last !== undefined && (last.length + 1) * total(grown) <= budget) {
+    if (last !== undefined && (last.length + 1) * sum(grown) <= budget) {
       last.push(item);
       most = grown;
     } else {
@@ -109,7 +108,7 @@ export class PaddingMeter {
 
   add({ batch, length, lengths }: Pick<ForwardInput, 'batch' | 'length' | 'lengths'>): void {
     this.places += batch * length;
-    this.tokens += lengths.reduce((sum, n) => sum + n, 0);
+    this.tokens += sum(lengths);
   }
 }
 
@@ -290,20 +289,10 @@ export function groupLogProbs(
     const all = responseLogProbs(policy, prompts, responses, options.temperature, wanted);
     let at = 0;
     for (const group of microBatch) {
-      const count = total(group.responses.map(({ ids }) => ids.length));
+      const count = sum(group.responses.map(({ ids }) => ids.length));
       found.set(group, all.slice(at, at + count));
       at += count;
     }
   }
   return groups.map((group) => found.get(group)!);
-}
-
-export function concatenate(parts: readonly Float32Array[]): Float32Array {
-  const out = new Float32Array(total(parts.map(({ length }) => length)));
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
 }

@@ -41,6 +41,7 @@
  */
 import type { Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../ground/errors.ts';
+import { concatenate } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -60,9 +61,8 @@ import {
   type RatioOptions,
   type TokenLoss,
 } from './loss.ts';
-import { type Completion, completionsOf, type RlMetrics, rewardsOf, StepMeter } from './metrics.ts';
+import { type Completion, completionsOf, hasEqualRewards, type RlMetrics, StepMeter } from './metrics.ts';
 import {
-  concatenate,
   groupLogProbs,
   groupMicroBatches,
   type ResponseStates,
@@ -160,12 +160,6 @@ export function cautions(
   }
   return out;
 }
-
-/** Returns true for a group whose rewards are all equal: it has no policy gradient from rewards. */
-const hasEqualRewards = ({ scores }: RolloutGroup): boolean => {
-  const rewards = rewardsOf(scores);
-  return rewards.every((reward) => reward === rewards[0]);
-};
 
 /**
  * Returns the index of the example that replaces prompt `place` of a step in a round of resampling. Replacements come after the examples

@@ -1,13 +1,14 @@
 /**
  * TensorBoard event files, written without TensorFlow: scalars of a stage's metrics lines under the tags of the glossary.
  *
- * The file is a sequence of TFRecords (length, masked CRC-32C of it, data, masked CRC-32C of that), each an `Event` message of
- * tensorboard/compat/proto/event.proto; the first has the file's version, the second the start of the session, at which TensorBoard
- * forgets what it showed of these steps before. It is made of metrics.jsonl, which is the truth: a stage that begins or resumes
- * writes it anew from the lines that it keeps, under a new name, so that no step stands in it twice whatever happened before.
+ * A file is a sequence of TFRecords (length, masked CRC-32C of it, data, masked CRC-32C of that), each an `Event` message of
+ * tensorboard/compat/proto/event.proto. The first holds the file's version, the second the start of the session, which
+ * makes TensorBoard discard earlier values of these steps. metrics.jsonl is authoritative: a stage that begins or resumes
+ * rewrites the events from the lines that it keeps, under a new file name, so that no step appears twice.
  */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import protobuf from 'protobufjs/minimal.js';
 import { appendText, writeFileAtomic } from '../ground/files.ts';
 import { type LogName, tensorBoardTag } from './glossary.ts';
 import { checkSteps, type LogLine, RunLog, readLog } from './metrics.ts';
@@ -28,7 +29,7 @@ export function crc32c(data: Uint8Array): number {
 /** TFRecord's masking: a CRC over data that holds CRCs is weak. */
 const masked = (crc: number): number => (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
 
-/** One TFRecord. */
+/** Frames data as a TFRecord. */
 function record(data: Buffer): Buffer {
   const framed = Buffer.alloc(12 + data.length + 4);
   framed.writeBigUInt64LE(BigInt(data.length), 0);
@@ -39,70 +40,53 @@ function record(data: Buffer): Buffer {
 }
 
 // Protocol buffers: a field is its number and wire type, then its value; numeric fields that are 0 are left out.
-
-function varint(value: number | bigint): Buffer {
-  const bytes: number[] = [];
-  let rest = BigInt.asUintN(64, BigInt(value));
-  for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) | 128);
-  return Buffer.from([...bytes, Number(rest)]);
-}
-
 const VARINT = 0;
 const FIXED64 = 1;
 const BYTES = 2;
 const FIXED32 = 5;
-const key = (field: number, wire: number): Buffer => varint((field << 3) | wire);
+const key = (field: number, wire: number): number => (field << 3) | wire;
 
-function bytesField(field: number, content: Buffer): Buffer {
-  return Buffer.concat([key(field, BYTES), varint(content.length), content]);
+/** Encodes an `Event` as a record: wall time in seconds since 1970, step, and the content that `write` adds. */
+function event(time: number, step: number, write: (writer: protobuf.Writer) => unknown): Buffer {
+  const writer = protobuf.Writer.create();
+  if (time !== 0) writer.uint32(key(1, FIXED64)).double(time);
+  if (step !== 0) writer.uint32(key(2, VARINT)).int64(step);
+  write(writer);
+  return record(Buffer.from(writer.finish()));
 }
 
-function doubleField(field: number, value: number): Buffer {
-  const content = Buffer.alloc(8);
-  content.writeDoubleLE(value);
-  return Buffer.concat([key(field, FIXED64), content]);
-}
-
-function floatField(field: number, value: number): Buffer {
-  const content = Buffer.alloc(4);
-  content.writeFloatLE(value);
-  return Buffer.concat([key(field, FIXED32), content]);
-}
-
-const integerField = (field: number, value: number): Buffer =>
-  value === 0 ? Buffer.alloc(0) : Buffer.concat([key(field, VARINT), varint(value)]);
-
-/** An `Event` in its record: wall time in seconds since 1970, step, and one of its contents. */
-function event(time: number, step: number, content: Buffer): Buffer {
-  const when = time === 0 ? Buffer.alloc(0) : doubleField(1, time);
-  return record(Buffer.concat([when, integerField(2, step), content]));
-}
-
-/** The two events that a file begins with: `Event.file_version` and `SessionLog.START` at step 0. */
+/** Encodes the two events that a file begins with: `Event.file_version` and `SessionLog.START` at step 0. */
 export function fileHead(time: number): Buffer {
-  const start = bytesField(7, integerField(1, 1));
-  return Buffer.concat([event(time, 0, bytesField(3, Buffer.from('brain.Event:2'))), event(time, 0, start)]);
+  const version = event(time, 0, (writer) => writer.uint32(key(3, BYTES)).string('brain.Event:2'));
+  const start = event(time, 0, (writer) =>
+    writer.uint32(key(7, BYTES)).fork().uint32(key(1, VARINT)).int32(1).ldelim(),
+  );
+  return Buffer.concat([version, start]);
 }
 
-/** An event with scalars (`Summary.Value.simple_value`, float32) of one step. */
+/** Encodes an event with scalars (`Summary.Value.simple_value`, float32) of one step. */
 export function scalarEvent(
   time: number,
   step: number,
   scalars: readonly (readonly [string, number])[],
 ): Buffer {
-  const values = scalars.map(([tag, value]) =>
-    bytesField(1, Buffer.concat([bytesField(1, Buffer.from(tag)), floatField(2, value)])),
-  );
-  return event(time, step, bytesField(5, Buffer.concat(values)));
+  return event(time, step, (writer) => {
+    writer.uint32(key(5, BYTES)).fork();
+    for (const [tag, value] of scalars) {
+      writer.uint32(key(1, BYTES)).fork();
+      writer.uint32(key(1, BYTES)).string(tag).uint32(key(2, FIXED32)).float(value).ldelim();
+    }
+    writer.ldelim();
+  });
 }
 
-/** A metrics line with when it was written. */
+/** Metrics line with the time it was written. */
 export interface TimedLine extends LogLine {
-  /** Seconds since 1970; absent of lines of earlier versions. */
+  /** Seconds since 1970; absent in lines of earlier versions. */
   readonly time?: number;
 }
 
-/** The numbers of a line by key, with dots between levels: `parts.format`; of a list, how long it is. */
+/** Yields the numbers of a line by key, with dots between levels (`parts.format`); for a list, its length. */
 export function* numbersOf(line: object, prefix = ''): Generator<readonly [key: string, value: number]> {
   for (const [name, value] of Object.entries(line) as [string, unknown][]) {
     if (typeof value === 'number') yield [`${prefix}${name}`, value];
@@ -111,7 +95,7 @@ export function* numbersOf(line: object, prefix = ''): Generator<readonly [key: 
   }
 }
 
-/** The event of a line; empty where none of its numbers has a curve. */
+/** Encodes the event of a line; empty if none of its numbers has a curve. */
 export function lineEvent(log: LogName, line: TimedLine): Buffer {
   const { time = 0, step, ...rest } = line;
   const scalars = [...numbersOf(rest)].flatMap(([name, value]): [string, number][] => {
@@ -126,12 +110,12 @@ export class MetricsLog {
   readonly #stage: 'sft' | 'rl';
   readonly #log: RunLog;
   readonly #events: string;
-  /** The lines that were there when it was opened. */
+  /** Lines kept when the log was opened. */
   readonly kept: readonly TimedLine[];
 
   /**
-   * Opens the log of a stage in its directory; as `RunLog`, keeps the lines up to step `keep`, that of its checkpoint.
-   * @throws DataError where a line before the checkpoint is missing; nothing is written then. WriteError
+   * Opens the log of a stage in its directory and keeps the lines up to step `keep`, the step of its checkpoint.
+   * @throws DataError if a line before the checkpoint is missing, before anything is written; WriteError
    */
   constructor(stage: 'sft' | 'rl', path: string, keep: number) {
     this.#stage = stage;
@@ -151,8 +135,9 @@ export class MetricsLog {
       ...this.kept.map((line) => lineEvent(stage, line)),
       ...validated.map((line) => lineEvent('validation', { ...line, time: times.get(line.step) ?? now })),
     ]);
-    for (const other of readdirSync(directory))
-      if (other !== name) rmSync(join(directory, other), { force: true });
+    for (const file of readdirSync(directory)) {
+      if (file !== name) rmSync(join(directory, file), { force: true });
+    }
   }
 
   /** @throws WriteError when the disk is full. */
@@ -162,7 +147,7 @@ export class MetricsLog {
     appendText(this.#events, lineEvent(this.#stage, line));
   }
 
-  /** Draws a line that was added to validation.jsonl. @throws WriteError when the disk is full. */
+  /** Adds a line of validation.jsonl. @throws WriteError when the disk is full. */
   validated(line: LogLine): void {
     appendText(this.#events, lineEvent('validation', { ...line, time: Date.now() / 1000 }));
   }

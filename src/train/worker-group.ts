@@ -114,13 +114,7 @@ export class WorkerGroup {
         if (at < part.length) part.set(of.subarray(0, Math.min(SLOT, part.length - at)), at);
       });
     }
-    const out = new Float64Array(counts.reduce((sum, count) => sum + count, 0));
-    let at = 0;
-    for (const part of parts) {
-      out.set(part, at);
-      at += part.length;
-    }
-    return out;
+    return Float64Array.from(parts.flatMap((part) => [...part]));
   }
 
   /** Element-wise sum over ranks, in rank order. */

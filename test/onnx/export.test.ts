@@ -15,9 +15,10 @@ import { main } from '../../src/cli.ts';
 import { CheckpointError, ConfigError } from '../../src/ground/errors.ts';
 import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
-import { DATA_BYTES, DATA_TYPE, decodeModel } from '../../src/onnx/graph.ts';
+import { DATA_BYTES, DATA_TYPE } from '../../src/onnx/graph.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
 import { openCheckpoint } from '../../src/policy/safetensors.ts';
+import { decodeModel } from '../helpers/onnx-model.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-onnx-'));

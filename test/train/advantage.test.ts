@@ -14,7 +14,6 @@ import {
   isZeroVariance,
   REWARD_ADVANTAGES,
   type RewardAdvantage,
-  rewardAdvantages,
   rloo,
   SPREAD_FLOOR,
   timerpo,
@@ -159,10 +158,10 @@ test.each(['reinforce_pp', 'gdpo'] as const)(
     const a = [record([0, 1, 0.2]), record([0.5, 0.25], { lengths: [3, 8] })];
     const b = record([100, 700, 3], { task: 'b', parts: [{ class: 1 }, { class: 0 }, { class: 0 }] });
     const task = (groups: readonly GroupRecord[]) =>
-      rewardAdvantages(name, groups, { ...OPTIONS, normalise: 'task' }, ALONE.gather);
+      ADVANTAGES[name].estimate(groups, { ...OPTIONS, normalise: 'task' }, ALONE.gather);
     const [first, , last] = task([a[0]!, b, a[1]!]);
     expect([first, last]).toEqual(task(a));
-    const [mixed] = rewardAdvantages(name, [a[0]!, b, a[1]!], OPTIONS, ALONE.gather);
+    const [mixed] = ADVANTAGES[name].estimate([a[0]!, b, a[1]!], OPTIONS, ALONE.gather);
     expect(mixed).not.toEqual(first);
   },
 );
@@ -174,15 +173,15 @@ test('what is normalised over the batch is the same however the prompts are divi
         const shares = [groups.slice(0, cut), groups.slice(cut)];
         const sent: number[][] = [];
         for (const share of shares) {
-          rewardAdvantages(name, share, OPTIONS, (values) => {
+          ADVANTAGES[name].estimate(share, OPTIONS, (values) => {
             sent.push([...values]);
             return Float64Array.from(values);
           });
         }
         const apart = shares.flatMap((share) =>
-          rewardAdvantages(name, share, OPTIONS, () => Float64Array.from(sent.flat())),
+          ADVANTAGES[name].estimate(share, OPTIONS, () => Float64Array.from(sent.flat())),
         );
-        expect(apart).toEqual(rewardAdvantages(name, groups, OPTIONS, ALONE.gather));
+        expect(apart).toEqual(ADVANTAGES[name].estimate(groups, OPTIONS, ALONE.gather));
       }
     }),
   );
@@ -216,7 +215,7 @@ describe.each(['verl', 'trl'] as const)('%s', (by) => {
     );
     const weights = Object.fromEntries(golden.weights.map((weight, k) => [`part${k}`, weight]));
     const own = name.replace('_absent', '') as RewardAdvantage;
-    const got = rewardAdvantages(own, groups, { weights, normalise: 'batch' }, ALONE.gather).flat();
+    const got = ADVANTAGES[own].estimate(groups, { weights, normalise: 'batch' }, ALONE.gather).flat();
     got.forEach((value, i) => {
       expect(value).toBeCloseTo(want[i]!, 4);
     });

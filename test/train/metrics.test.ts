@@ -77,7 +77,7 @@ describe('RunLog', () => {
     const resume = () => new MetricsLog('sft', join(directory, 'sft'), 4);
     expect(resume).toThrow(DataError);
     expect(resume).toThrow(message);
-    expect(resume).toThrow('put back the whole file, or start the stage over with --force');
+    expect(resume).toThrow('restore the whole file, or start the stage over with --force');
     expect(readFileSync(file, 'utf8')).toBe(before);
   });
 

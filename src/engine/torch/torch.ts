@@ -1,21 +1,14 @@
 /** The torch engine: the contract over libtorch, through the addon's generic operator call. */
 import { EngineError } from '../../ground/errors.ts';
 import {
-  type AdamWOptions,
-  type AdamWState,
-  type AttentionInput,
-  type AttentionStepInput,
   type DType,
   ELEMENT_BYTES,
   type Engine,
   type EngineInfo,
   type HostArray,
-  type LogProbOptions,
   type MemoryUse,
   type Recording,
   type SampleOptions,
-  type SinkhornInput,
-  type SinkhornResult,
   type Tensor,
 } from '../engine.ts';
 import { checkDevice, checkDeviceName, describeEngine, loadNative, type Native } from './native.ts';
@@ -61,9 +54,8 @@ export class TorchEngine implements Engine {
     return this.#ops.attempt(name, values, () => this.#arena.adopt(body()));
   }
 
-  zeros(shape: readonly number[], dtype: DType = 'float32'): Tensor {
-    return this.#ops.one('zeros', shape, dtype, null, this.info.device);
-  }
+  readonly zeros: Engine['zeros'] = (shape, dtype = 'float32') =>
+    this.#ops.one('zeros', shape, dtype, null, this.info.device);
 
   fromFile(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
     const failed = (problem: string, cause?: unknown): EngineError => {
@@ -94,13 +86,8 @@ export class TorchEngine implements Engine {
     });
   }
 
-  floats(tensor: Tensor): Float32Array {
-    return this.#read(tensor, (length) => new Float32Array(length));
-  }
-
-  doubles(tensor: Tensor): Float64Array {
-    return this.#read(tensor, (length) => new Float64Array(length));
-  }
+  readonly floats: Engine['floats'] = (tensor) => this.#read(tensor, (length) => new Float32Array(length));
+  readonly doubles: Engine['doubles'] = (tensor) => this.#read(tensor, (length) => new Float64Array(length));
 
   ints(tensor: Tensor): Int32Array {
     this.#ops.check('ints', [tensor]);
@@ -127,22 +114,15 @@ export class TorchEngine implements Engine {
     return values[0]!;
   }
 
-  scope<T>(body: () => T): T {
-    return this.#arena.scope(body);
-  }
+  readonly scope: Engine['scope'] = (body) => this.#arena.scope(body);
 
   dispose(...tensors: readonly Tensor[]): void {
     for (const tensor of tensors) this.#ops.handle(tensor, 'dispose');
     this.#arena.dispose(tensors as readonly TorchTensor[]);
   }
 
-  live(): number {
-    return this.#arena.live;
-  }
-
-  cast(tensor: Tensor, dtype: DType): Tensor {
-    return this.#ops.one('to.dtype', tensor, dtype);
-  }
+  readonly live: Engine['live'] = () => this.#arena.live;
+  readonly cast: Engine['cast'] = (tensor, dtype) => this.#ops.one('to.dtype', tensor, dtype);
 
   allFinite(tensor: Tensor): boolean {
     this.#ops.check('allFinite', [tensor]);
@@ -156,31 +136,25 @@ export class TorchEngine implements Engine {
     });
   }
 
-  trackMemory(): void {
-    this.#ops.native.trackMemory(this.info.device);
-  }
+  readonly trackMemory: Engine['trackMemory'] = () => this.#ops.native.trackMemory(this.info.device);
 
   memory(): MemoryUse | null {
     const use = this.#ops.native.memory(this.info.device);
     return use === null ? null : { now: use[0], peak: use[1] };
   }
 
-  synchronize(): void {
+  readonly synchronize: Engine['synchronize'] = () =>
     this.#ops.attempt('synchronize', [], () => this.#ops.native.synchronize(this.#ops.device));
-  }
 
   share(tensor: Tensor): number {
     const handle = this.#ops.handle(tensor, 'share');
     return this.#ops.attempt('share', [tensor], () => this.#ops.native.share(handle));
   }
 
-  attach(ticket: number): Tensor {
-    return this.#adopt('attach', [ticket], () => this.#ops.native.attach(ticket));
-  }
-
-  unshare(ticket: number): void {
+  readonly attach: Engine['attach'] = (ticket) =>
+    this.#adopt('attach', [ticket], () => this.#ops.native.attach(ticket));
+  readonly unshare: Engine['unshare'] = (ticket) =>
     this.#ops.attempt('unshare', [ticket], () => this.#ops.native.unshare(ticket));
-  }
 
   // ---- autograd --------------------------------------------------------------------------------------
 
@@ -189,9 +163,7 @@ export class TorchEngine implements Engine {
     return this.#adopt('parameter', [tensor], () => this.#ops.native.parameter(handle));
   }
 
-  detach(tensor: Tensor): Tensor {
-    return this.#ops.one('detach', tensor);
-  }
+  readonly detach: Engine['detach'] = (tensor) => this.#ops.one('detach', tensor);
 
   noGrad<T>(body: () => T): T {
     const { native } = this.#ops;
@@ -224,41 +196,21 @@ export class TorchEngine implements Engine {
 
   // ---- shape -----------------------------------------------------------------------------------------
 
-  reshape(tensor: Tensor, shape: readonly number[]): Tensor {
-    return this.#ops.one('reshape', tensor, shape);
-  }
-
-  permute(tensor: Tensor, order: readonly number[]): Tensor {
-    return this.#ops.one('permute', tensor, order);
-  }
-
-  concat(tensors: readonly Tensor[], axis: number): Tensor {
-    return this.#ops.one('cat', tensors, axis);
-  }
-
-  narrow(tensor: Tensor, axis: number, start: number, length: number): Tensor {
-    return this.#ops.one('narrow', tensor, axis, start, length);
-  }
-
-  split(tensor: Tensor, sizes: readonly number[], axis: number): Tensor[] {
-    return this.#ops.many('split_with_sizes', tensor, sizes, axis);
-  }
-
-  indexSelect(tensor: Tensor, index: Tensor): Tensor {
-    return this.#ops.one('index_select', tensor, 0, index);
-  }
-
-  indexCopy(tensor: Tensor, index: Tensor, source: Tensor): Tensor {
-    return this.#ops.one('index_copy', tensor, 0, index, source);
-  }
-
-  write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
+  readonly reshape: Engine['reshape'] = (tensor, shape) => this.#ops.one('reshape', tensor, shape);
+  readonly permute: Engine['permute'] = (tensor, order) => this.#ops.one('permute', tensor, order);
+  readonly concat: Engine['concat'] = (tensors, axis) => this.#ops.one('cat', tensors, axis);
+  readonly narrow: Engine['narrow'] = (tensor, axis, start, length) =>
+    this.#ops.one('narrow', tensor, axis, start, length);
+  readonly split: Engine['split'] = (tensor, sizes, axis) =>
+    this.#ops.many('split_with_sizes', tensor, sizes, axis);
+  readonly indexSelect: Engine['indexSelect'] = (tensor, index) =>
+    this.#ops.one('index_select', tensor, 0, index);
+  readonly indexCopy: Engine['indexCopy'] = (tensor, index, source) =>
+    this.#ops.one('index_copy', tensor, 0, index, source);
+  readonly write: Engine['write'] = (tensor, axis, start, source) =>
     this.#onRange('write', 'copy_', tensor, axis, start, source);
-  }
-
-  addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void {
+  readonly addInto: Engine['addInto'] = (tensor, axis, start, source) =>
     this.#onRange('addInto', 'add_.Tensor', tensor, axis, start, source);
-  }
 
   /** Calls an operator in place on the range of `tensor` that `source` covers. */
   #onRange(
@@ -298,92 +250,36 @@ export class TorchEngine implements Engine {
     return this.#ops.one(typeof b === 'number' ? `${name}.Scalar` : `${name}.Tensor`, a, b);
   }
 
-  add(a: Tensor, b: Tensor | number): Tensor {
-    return this.#binary('add', a, b);
-  }
-
-  sub(a: Tensor, b: Tensor | number): Tensor {
-    return this.#binary('sub', a, b);
-  }
-
-  mul(a: Tensor, b: Tensor | number): Tensor {
-    return this.#binary('mul', a, b);
-  }
-
-  div(a: Tensor, b: Tensor | number): Tensor {
-    return this.#binary('div', a, b);
-  }
-
-  minimum(a: Tensor, b: Tensor): Tensor {
-    return this.#ops.one('minimum', a, b);
-  }
-
-  clamp(a: Tensor, lo: number, hi: number): Tensor {
-    return this.#ops.one('clamp', a, lo, hi);
-  }
-
-  exp(a: Tensor): Tensor {
-    return this.#ops.one('exp', a);
-  }
-
-  sum(a: Tensor, axis?: number): Tensor {
-    return axis === undefined ? this.#ops.one('sum', a) : this.#ops.one('sum.dim_IntList', a, [axis]);
-  }
-
-  norm(a: Tensor): Tensor {
-    return this.#ops.one('linalg_vector_norm', a, 2, [-1]);
-  }
-
-  matmul(a: Tensor, b: Tensor): Tensor {
-    return this.#ops.one('matmul', a, b);
-  }
-
-  logSoftmax(a: Tensor): Tensor {
-    return this.#ops.one('log_softmax.int', a, -1);
-  }
-
-  logSumExp(a: Tensor, axis: number): Tensor {
-    return this.#ops.one('logsumexp', a, [axis]);
-  }
+  readonly add: Engine['add'] = (a, b) => this.#binary('add', a, b);
+  readonly sub: Engine['sub'] = (a, b) => this.#binary('sub', a, b);
+  readonly mul: Engine['mul'] = (a, b) => this.#binary('mul', a, b);
+  readonly div: Engine['div'] = (a, b) => this.#binary('div', a, b);
+  readonly minimum: Engine['minimum'] = (a, b) => this.#ops.one('minimum', a, b);
+  readonly clamp: Engine['clamp'] = (a, lo, hi) => this.#ops.one('clamp', a, lo, hi);
+  readonly exp: Engine['exp'] = (a) => this.#ops.one('exp', a);
+  readonly sum: Engine['sum'] = (a, axis) =>
+    axis === undefined ? this.#ops.one('sum', a) : this.#ops.one('sum.dim_IntList', a, [axis]);
+  readonly norm: Engine['norm'] = (a) => this.#ops.one('linalg_vector_norm', a, 2, [-1]);
+  readonly matmul: Engine['matmul'] = (a, b) => this.#ops.one('matmul', a, b);
+  readonly logSoftmax: Engine['logSoftmax'] = (a) => this.#ops.one('log_softmax.int', a, -1);
+  readonly logSumExp: Engine['logSumExp'] = (a, axis) => this.#ops.one('logsumexp', a, [axis]);
 
   // ---- neural network --------------------------------------------------------------------------------
 
-  linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
-    return this.#ops.one('timeseer::linear', x, weight, bias ?? null);
-  }
-
-  rmsNorm(x: Tensor, weight: Tensor, epsilon: number): Tensor {
-    return this.#arena.scope(() => network.rmsNorm(this.#ops, x, weight, epsilon));
-  }
-
-  rotary(x: Tensor, cos: Tensor, sin: Tensor): Tensor {
-    return this.#arena.scope(() => network.rotary(this.#ops, x, cos, sin));
-  }
-
-  attention(input: AttentionInput): Tensor {
-    return this.#arena.scope(() => network.attention(this.#ops, input));
-  }
-
-  attentionStep(input: AttentionStepInput): Tensor {
-    return this.#inScope(() => network.attentionStep(this.#ops, input));
-  }
-
-  swiglu(gateUp: Tensor): Tensor {
-    return this.#arena.scope(() => network.swiglu(this.#ops, gateUp));
-  }
-
-  gelu(x: Tensor): Tensor {
-    return this.#ops.one('gelu', x);
-  }
-
-  logProbs(
-    hidden: Tensor,
-    head: Tensor,
-    targets: Tensor,
-    options: LogProbOptions = {},
-  ): { logProb: Tensor; entropy: Tensor | null } {
-    return this.#arena.scope(() => network.logProbs(this.#ops, hidden, head, targets, options));
-  }
+  readonly linear: Engine['linear'] = (x, weight, bias) =>
+    this.#ops.one('timeseer::linear', x, weight, bias ?? null);
+  readonly rmsNorm: Engine['rmsNorm'] = (x, weight, epsilon) =>
+    this.#arena.scope(() => network.rmsNorm(this.#ops, x, weight, epsilon));
+  readonly rotary: Engine['rotary'] = (x, cos, sin) =>
+    this.#arena.scope(() => network.rotary(this.#ops, x, cos, sin));
+  readonly attention: Engine['attention'] = (input) =>
+    this.#arena.scope(() => network.attention(this.#ops, input));
+  readonly attentionStep: Engine['attentionStep'] = (input) =>
+    this.#inScope(() => network.attentionStep(this.#ops, input));
+  readonly swiglu: Engine['swiglu'] = (gateUp) => this.#arena.scope(() => network.swiglu(this.#ops, gateUp));
+  readonly gelu: Engine['gelu'] = (x) => this.#ops.one('gelu', x);
+  readonly logProbs: Engine['logProbs'] = (hidden, head, targets, options = {}) =>
+    this.#arena.scope(() => network.logProbs(this.#ops, hidden, head, targets, options));
 
   sample(logits: Tensor, options: SampleOptions): { ids: Tensor; logProbs: Tensor } {
     return this.#inScope(() => network.sample(this.#ops, logits, options));
@@ -420,13 +316,9 @@ export class TorchEngine implements Engine {
     };
   }
 
-  sinkhorn(input: SinkhornInput): SinkhornResult {
-    return this.#inScope(() => network.sinkhorn(this.#ops, input));
-  }
-
-  adamW(state: AdamWState, options: AdamWOptions): void {
+  readonly sinkhorn: Engine['sinkhorn'] = (input) => this.#inScope(() => network.sinkhorn(this.#ops, input));
+  readonly adamW: Engine['adamW'] = (state, options) =>
     this.#inScope(() => network.adamW(this.#ops, state, options));
-  }
 }
 
 function dtypeOf(values: HostArray): DType {
