@@ -32,6 +32,8 @@ export interface EvalTask {
   score(response: string, example: Example): Score;
   /** Classes that answers may name; those of the kind of answer where absent or none. */
   readonly classes?: readonly string[];
+  /** Expert trace with the gold answer, whose facts reasonings are compared with; null where the example allows none. */
+  factTrace?(example: Example): string | null;
 }
 
 /** Solved examples that stand before the question about an example, by its place in the held-out set. */
@@ -89,13 +91,14 @@ export type ResponseFacts = Pick<
 
 /** A response beside the gold answer, parsed and scored. */
 export function recordOf(
-  task: Pick<EvalTask, 'parse' | 'score' | 'classes'>,
+  task: Pick<EvalTask, 'parse' | 'score' | 'classes' | 'factTrace'>,
   example: Example,
   response: string,
   facts: ResponseFacts = {},
 ): EvalRecord {
   const answer = task.parse(response, example);
-  const reasoning = checkReasoning(answer, example, { classes: task.classes ?? [] });
+  const trace = (answer.think === null ? null : task.factTrace?.(example)) ?? null;
+  const reasoning = checkReasoning(answer, example, { classes: task.classes ?? [], trace });
   return {
     seriesId: example.id,
     task: example.task,

@@ -362,9 +362,11 @@ function metricValues(record: EvalRecord, details = false): MetricValues {
 /** Of what its reasoning is worth; of parts that could not be checked none. */
 function reasoningValues(reasoning: ReasoningCheck | undefined): MetricValues {
   if (reasoning === undefined) return {};
-  const { truth, coverage, agreement, contradictions } = reasoning;
+  const { truth, facts, recalled, f1, coverage, agreement, contradictions } = reasoning;
   return {
-    ...(truth === null ? {} : { claim_truth: truth }),
+    ...(truth === null ? {} : { claim_precision: truth }),
+    ...(facts === undefined || recalled === undefined ? {} : { claim_recall: recalled / facts }),
+    ...(f1 === undefined ? {} : { claim_f1: f1 }),
     ...(coverage === null ? {} : { claim_coverage: coverage }),
     ...(agreement === null ? {} : { reasoning_agreement: agreement ? 1 : 0 }),
     reasoning_consistency: contradictions === 0 ? 1 : 0,

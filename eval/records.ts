@@ -135,6 +135,8 @@ const part = z.number().min(0).max(1).nullable();
 const reasoning = z
   .strictObject({
     ...{ claims: count, true: count, false: count, unchecked: count, truth: part, coverage: part },
+    ...{ facts: z.exactOptional(count), recalled: z.exactOptional(count) },
+    f1: z.exactOptional(z.number().min(0).max(1)),
     agreement: z.boolean().nullable(),
     contradictions: count,
     wrong: z

@@ -62,11 +62,17 @@ const metrics = z.object({
   /** Absent when no response was sampled. */
   reward_sampled: some,
   unparsable: some,
+  claim_precision: some,
+  claim_recall: some,
+  claim_f1: some,
+  reasoning_agreement: some,
   point_f1_anomalous: some,
   affiliation_f1_anomalous: some,
   per_class: z.exactOptional(z.record(z.string(), typeMetrics)),
   per_task: z.exactOptional(z.record(z.string(), typeMetrics)),
 });
+
+const REASONING = ['claim_precision', 'claim_recall', 'claim_f1', 'reasoning_agreement'] as const;
 
 /** Names in a block of metrics. */
 export const SUMMARY_METRICS: readonly string[] = Object.keys(metrics.shape);
@@ -151,6 +157,7 @@ export function summaryMetrics(all: Metrics, rewardSampled: Estimate | null): Su
     reward_greedy: overall.reward,
     ...(rewardSampled === null ? {} : { reward_sampled: rewardSampled }),
     unparsable: overall.unparsable,
+    ...only(overall, REASONING),
     ...(point_f1 === undefined ? {} : { point_f1_anomalous: point_f1 }),
     ...(affiliation_f1 === undefined ? {} : { affiliation_f1_anomalous: affiliation_f1 }),
     per_class: byType(all.byClass, Object.keys(groupMetrics)),
@@ -240,6 +247,8 @@ const RESULTS = [
   ['exact set', 'variate_exact'],
   ['greedy', 'reward_greedy'],
   ['sampled', 'reward_sampled'],
+  ['claim F1', 'claim_f1'],
+  ['agreement', 'reasoning_agreement'],
 ] as const satisfies readonly (readonly [string, keyof SummaryMetrics])[];
 
 const LABEL = 21;

@@ -56,12 +56,6 @@ export interface Subject {
   readonly facts?: SeriesFacts;
 }
 
-/** Returns the verdict on each claim. */
-export function checkClaims(claims: readonly Claim[], subject: Subject): Verdict[] {
-  const checker = new ClaimChecker(subject);
-  return claims.map((claim) => checker.check(claim));
-}
-
 const PART = 0.01;
 const HEDGED = 0.1;
 /** Tolerance of a hedged level, as a part of the range of the values. */
@@ -213,7 +207,7 @@ const judged = (holds: boolean, actual: Verdict['actual'], why: string): Verdict
 const round = (value: number): string => String(Number(value.toPrecision(4)));
 
 /** Checks claims against one series, whose evidence is computed once. */
-class ClaimChecker {
+export class ClaimChecker {
   readonly subject: Subject;
   readonly length: number;
   readonly #channels: Channel[];
@@ -629,7 +623,9 @@ class ClaimChecker {
       const truth = truths[k]!;
       const content = contents[k]!;
       if (typeof content === 'string') {
-        const same = truth === null || String(truth).trim().toLowerCase() === content.toLowerCase();
+        if (truth === null) continue;
+        known = true;
+        const same = String(truth).trim().toLowerCase() === content.toLowerCase();
         if (!same) wrong ??= `the ${quantity} is ${String(truth).trim()}`;
         continue;
       }

@@ -11,7 +11,7 @@ import {
   type ParsedAnswer,
   type ReasoningCheck,
 } from '../ground/types.ts';
-import { checkClaims, SAME_STRETCH, type Subject, unionOverlap } from './check.ts';
+import { ClaimChecker, SAME_STRETCH, type Subject, unionOverlap, type Verdict } from './check.ts';
 import { type Claim, claimsOf } from './read.ts';
 
 interface CheckOptions {
@@ -19,37 +19,155 @@ interface CheckOptions {
   readonly profile?: ClassProfile | null;
   /** Classes that an answer may name, for data sets that bring their own. */
   readonly classes?: readonly string[];
+  /** Expert trace of the series, whose facts a reasoning can recall; null where there is none. */
+  readonly trace?: string | null;
 }
 
 /** Maximum number of false claims kept with a record, and of characters of each. */
 const MOST_KEPT = 20;
 const LONGEST_KEPT = 200;
 
-/** Returns what claims about an example are checked against: its series and its annotation. */
-export function subjectOf({ channels, names, gold }: Pick<Example, 'channels' | 'names' | 'gold'>): Subject {
+type Described = Pick<Example, 'channels' | 'names' | 'gold' | 'facts'>;
+
+/** Returns what claims about an example are checked against: its series, its annotation and the facts of its generator. */
+export function subjectOf({ channels, names, gold, facts }: Described): Subject {
   return {
     channels,
     names,
     intervals: 'intervals' in gold ? gold.intervals : null,
     variates: 'variates' in gold ? gold.variates : null,
+    ...(facts === undefined ? {} : { facts }),
   };
 }
 
-/** Checks the numeric claims of a reasoning, and what it concludes; null without any reasoning. */
+/** A claim of a reasoning with its verdict. */
+export interface GradedClaim {
+  readonly claim: Claim;
+  readonly verdict: Verdict;
+  /** Kind of fact: what is stated of which channel, without its numbers. */
+  readonly fact: string;
+  /** True for a claim that repeats an earlier one, or hedges, denies or bounds where the expert trace states a number. */
+  readonly void: boolean;
+}
+
+/** Claims of one reasoning, and how many facts of the expert trace are among them. */
+export interface ReasoningGrade {
+  readonly claims: readonly GradedClaim[];
+  /** Count of the numbers that the reasoning holds. */
+  readonly numbers: number;
+  /** Facts of the trace; 0 without a trace. */
+  readonly facts: number;
+  /** Facts stated truly, each counted once. */
+  readonly recalled: number;
+  /** False claims, each counted once. */
+  readonly false: number;
+  /**
+   * 2·recalled / (recalled + false + facts): F1 of recalled facts, false claims and missed facts, in [0, 1]; null without facts. True
+   * claims beyond the facts of the trace count nowhere, so trivial ones earn nothing.
+   */
+  readonly f1: number | null;
+}
+
+const factOf = ({ quantity, channel, statement }: Claim): string =>
+  `${quantity} ${statement?.phrase.literals.join('_') ?? ''} ${channel}`;
+
+/** Text of a claim's contents: two claims of one fact with the same contents are the same claim. */
+const contentsOf = ({ numbers, statement, at, within }: Claim): string =>
+  JSON.stringify([numbers.map(({ value }) => value), statement?.contents, at?.value, within]);
+
+const isVague = ({ hedged, negated, relation, range }: Claim): boolean =>
+  hedged || negated || relation !== 'is' || range;
+
+const isChecked = ({ numbers, statement, scan }: Claim): boolean =>
+  scan === undefined && (numbers.length > 0 || statement !== undefined);
+
+/**
+ * Grades reasonings about one series by their claims: those that are true, and the facts of the expert trace that they state. What the
+ * series cannot decide is not a fact. Analyses of the series are computed once for all its reasonings.
+ */
+export class ReasoningGrader {
+  readonly #names: readonly string[];
+  readonly #checker: ClaimChecker;
+  /** Occurrences of each fact in the trace, and of each fact with its contents. */
+  readonly #facts = new Map<string, number>();
+  readonly #stated = new Map<string, number>();
+  /** Facts that the trace itself states as bounds. */
+  readonly #vague = new Set<string>();
+
+  constructor(example: Described, { profile = null, trace = null }: CheckOptions = {}) {
+    this.#names = example.names;
+    this.#checker = new ClaimChecker({ ...subjectOf(example), profile });
+    for (const claim of trace === null ? [] : claimsOf(thinkOf(trace), this.#names).claims) {
+      if (!isChecked(claim) || this.#checker.check(claim).verdict !== 'true') continue;
+      const fact = factOf(claim);
+      const same = fact + contentsOf(claim);
+      this.#facts.set(fact, (this.#facts.get(fact) ?? 0) + 1);
+      this.#stated.set(same, (this.#stated.get(same) ?? 0) + 1);
+      if (isVague(claim)) this.#vague.add(fact);
+    }
+  }
+
+  grade(think: string): ReasoningGrade {
+    const seen = new Map<string, number>();
+    const reading = claimsOf(think, this.#names);
+    const claims = reading.claims.filter(isChecked).map((claim): GradedClaim => {
+      const fact = factOf(claim);
+      const same = fact + contentsOf(claim);
+      const times = (seen.get(same) ?? 0) + 1;
+      seen.set(same, times);
+      const repeats = times > Math.max(1, this.#stated.get(same) ?? 0);
+      const vague = isVague(claim) && !this.#vague.has(fact);
+      return { claim, verdict: this.#checker.check(claim), fact, void: repeats || vague };
+    });
+    const count = (verdict: Verdict['verdict'], fact?: string): number =>
+      claims.filter(
+        (graded) =>
+          !graded.void && graded.verdict.verdict === verdict && (fact === undefined || graded.fact === fact),
+      ).length;
+    let [facts, recalled] = [0, 0];
+    for (const [fact, times] of this.#facts) {
+      facts += times;
+      recalled += Math.min(times, count('true', fact));
+    }
+    const wrong = count('false');
+    const f1 = facts === 0 ? null : (2 * recalled) / (recalled + wrong + facts);
+    return { claims, numbers: reading.numbers, facts, recalled, false: wrong, f1 };
+  }
+}
+
+const graders = new WeakMap<object, { readonly trace: string | null; readonly grader: ReasoningGrader }>();
+
+/** Returns the grader of an example, made once for all responses to it. */
+export function graderOf(
+  example: Described,
+  { profile = null, trace = null }: CheckOptions = {},
+): ReasoningGrader {
+  const kept = graders.get(example);
+  if (kept !== undefined && kept.trace === trace) return kept.grader;
+  const grader = new ReasoningGrader(example, { profile, trace });
+  graders.set(example, { trace, grader });
+  return grader;
+}
+
+/** Returns the reasoning of a response or trace: the text between its think tags, or all of it without any. */
+const thinkOf = (text: string): string => /<think>([\s\S]*?)<\/think>/.exec(text)?.[1] ?? text;
+
+/** Checks the claims of a reasoning, and what it concludes; null without any reasoning. */
 export function checkReasoning(
   answer: ParsedAnswer,
-  example: Pick<Example, 'channels' | 'names' | 'gold'>,
-  { profile = null, classes = [] }: CheckOptions = {},
+  example: Described,
+  { classes = [], ...options }: CheckOptions = {},
 ): ReasoningCheck | null {
   const { think } = answer;
   if (think === null || think.trim() === '') return null;
-  const reading = claimsOf(think, example.names);
-  const claims = reading.claims.filter(({ numbers }) => numbers.length > 0);
+  const { claims: graded, numbers, facts, recalled, f1 } = graderOf(example, options).grade(think);
+  const claims = graded.map(({ claim }) => claim);
   const counts = { true: 0, false: 0, unchecked: 0 };
   const checked = new Set<number>();
   const wrong: { text: string; quantity: string; why: string }[] = [];
-  for (const [c, { verdict, why }] of checkClaims(claims, { ...subjectOf(example), profile }).entries()) {
-    const { uses, span, quantity } = claims[c]!;
+  for (const { claim, verdict: judged } of graded) {
+    const { verdict, why } = judged;
+    const { uses, span, quantity } = claim;
     counts[verdict]++;
     if (verdict === 'unchecked') continue;
     for (const [start] of uses) checked.add(start);
@@ -63,7 +181,8 @@ export function checkReasoning(
     claims: claims.length,
     ...counts,
     truth: decided === 0 ? null : counts.true / decided,
-    coverage: reading.numbers === 0 ? null : Math.min(1, checked.size / reading.numbers),
+    ...(f1 === null ? {} : { facts, recalled, f1 }),
+    coverage: numbers === 0 ? null : Math.min(1, checked.size / numbers),
     agreement: agreementOf(think, claims, answer, known, example.channels[0]!.length),
     contradictions: contradictionsOf(claims).length,
     wrong,

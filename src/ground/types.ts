@@ -195,8 +195,14 @@ export interface ReasoningCheck {
   readonly true: number;
   readonly false: number;
   readonly unchecked: number;
-  /** true / (true + false); null where nothing could be checked. */
+  /** true / (true + false), the precision of the claims; null where nothing could be checked. */
   readonly truth: number | null;
+  /** Facts that the expert trace of the series states; absent without a trace to compare with, or one that states nothing. */
+  readonly facts?: number;
+  /** Facts among them that the reasoning states truly. */
+  readonly recalled?: number;
+  /** Agreement with the facts: 2·recalled / (recalled + false + facts). */
+  readonly f1?: number;
   /** Share of the numbers in the text that are part of a claim that could be checked; null for a text without numbers. */
   readonly coverage: number | null;
   /** True if the answer is what the reasoning concludes; null where it concludes nothing comparable. */

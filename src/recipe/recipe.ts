@@ -331,6 +331,13 @@ const guards = z
           'Widening answers: maximum ratio of the share of the series that answers mark to that of gold answers.',
         ),
     ),
+    reasoning: guard(
+      ratio
+        .default(0.1)
+        .describe(
+          'Worse reasoning: maximum fall of claim F1 or of the agreement of reasoning and answer, from the first window to the last, while the reward rises.',
+        ),
+    ),
     equalRewards: guard(
       count(1).default(1).describe('Number of steps in a row in which all groups have equal rewards.'),
     ),

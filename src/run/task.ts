@@ -23,6 +23,7 @@ import type { EvalTask } from '../../eval/harness.ts';
 import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
+import { checkReasoning } from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import type { Example, Picture } from '../ground/types.ts';
@@ -334,6 +335,24 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     if (!extension || name === null) return text;
     return `${text}<extension>${extensionTrace({ channels, names }, name, prompt, style)}</extension>`;
   };
+  const expertTrace = (example: Example): string =>
+    style === 'nano'
+      ? nanoTrace(example, profile(), { ...coordinates, levels: parts.levels?.(example) ?? false })
+      : teacherTrace(example, profile()).text;
+  const traces = new WeakMap<Example, string | null>();
+  const factTrace = (example: Example): string | null => {
+    if (!traces.has(example)) traces.set(example, reasoning ? explained(example) : null);
+    return traces.get(example)!;
+  };
+  const explained = (example: Example): string | null => {
+    try {
+      return expertTrace(example);
+    } catch (error) {
+      // A series that the analyses cannot explain has no facts to compare with.
+      if (error instanceof DataError || error instanceof ConfigError) return null;
+      throw error;
+    }
+  };
   const question = (example: Example): string =>
     instruction(style, prompt, {
       length: lengthOf(example),
@@ -352,13 +371,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     picture: numbers === null ? painter(card.figure, parts) : () => null,
     instruction: question,
     teacherInstruction: (example, trace) => teacherInstruction(style, question(example), trace),
-    trace: (example) => {
-      const own =
-        style === 'nano'
-          ? nanoTrace(example, profile(), { ...coordinates, levels: parts.levels?.(example) ?? false })
-          : teacherTrace(example, profile()).text;
-      return traced(own, example);
-    },
+    trace: (example) => traced(expertTrace(example), example),
     traced,
     genericTrace: genericTrace(facts.kind, style),
     reasoning: reasoningRange,
@@ -373,6 +386,11 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       return { text, asked: advice ?? '', context, class: name, classes: facts.classes, example };
     },
     classes: facts.classes,
+    factTrace,
+    reasoned: (response, example) => {
+      const options = { classes: facts.classes, trace: factTrace(example) };
+      return checkReasoning(parse(response, example), example, options);
+    },
     marked: (response, example) => {
       const shape = { length: lengthOf(example), channels: example.channels.length };
       const predicted = markedShare(parse(response, example), shape);

@@ -123,10 +123,20 @@ export const SUCCESS_RATE: Metric = {
 
 /** Metrics of claims, over responses with reasoning. */
 export const REASONING_METRICS: Metrics = {
-  claim_truth: {
+  claim_precision: {
     label: 'True claims',
     definition:
-      'Share of the checkable numeric claims of the reasoning that are true of the series, within the tolerance of their kind; mean over responses with such a claim.',
+      'Claim precision: share of the checkable claims of the reasoning that are true of the series, within the tolerance of their kind; mean over responses with such a claim.',
+  },
+  claim_recall: {
+    label: 'Facts stated',
+    definition:
+      'Claim recall: share of the facts of the expert trace that the reasoning states truly. Facts are the claims of the trace that the series confirms.',
+  },
+  claim_f1: {
+    label: 'Claim F1',
+    definition:
+      'F1 of facts: 2·stated truly / (stated truly + false claims + facts of the expert trace). Repeated and vague claims count nowhere, nor do true claims beyond those facts.',
   },
   claim_coverage: {
     label: 'Checked numbers',

@@ -178,6 +178,11 @@ export const RL_NAMES: Readonly<
       'Mean share of the series that readable answers mark (predicted), and that gold answers do (gold).',
     tag: 'train/marked_share/*',
   },
+  reasoning: {
+    definition:
+      'Mean F1 of claims (claimF1) and share of reasonings that conclude their answer (agreement), over the responses to the first prompt of every worker.',
+    tag: 'train/reasoning/*',
+  },
   guards: {
     definition: 'Names of the guards that tripped; as a curve, how many.',
     tag: 'train/guards_tripped',

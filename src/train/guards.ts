@@ -16,6 +16,9 @@ export const GUARDS = {
     'over the w earlier steps at which it was highest, and the format higher than there',
   width:
     'answers widen: over the last w steps they mark more than limit × as much of the series as the gold answers do',
+  reasoning:
+    'reasoning worsens: over the last w steps the claim F1 or the agreement of reasoning and answer is lower by more than the limit ' +
+    'than over the first w steps, and the reward higher',
   equalRewards: 'all groups had equal rewards in as many steps in a row as the limit says',
 } as const;
 export type GuardName = keyof typeof GUARDS;
@@ -40,6 +43,9 @@ export interface GuardedStep {
   /** Mean shares of the series that answers and gold answers mark; null where answers mark nothing. */
   readonly marked: { readonly predicted: number; readonly gold: number } | null;
   readonly equalRewards: number | null;
+  /** Absent in logs of earlier versions. */
+  readonly reward?: number | null;
+  readonly reasoning?: { readonly claimF1: number | null; readonly agreement: number | null } | null;
 }
 
 /** A guard that tripped. */
@@ -85,6 +91,19 @@ function hackingOf(steps: readonly GuardedStep[], window: number): number | null
   return accuracy[best]! - accuracy.at(-1)!;
 }
 
+/** Computes the larger fall of claim F1 and agreement from the first window to the last, if the reward rose; null otherwise. */
+function reasoningFall(steps: readonly GuardedStep[], window: number): number | null {
+  const [first, last] = [steps.slice(0, window), steps.slice(-window)];
+  const rise = (of: (step: GuardedStep) => number | null | undefined): number =>
+    mean(last.map((step) => finite(of(step)))) - mean(first.map((step) => finite(of(step))));
+  if (!(rise(({ reward }) => reward) > ROUNDING)) return null;
+  const falls = [
+    -rise(({ reasoning }) => reasoning?.claimF1),
+    -rise(({ reasoning }) => reasoning?.agreement),
+  ].filter((fall) => !Number.isNaN(fall));
+  return falls.length === 0 ? null : Math.max(...falls);
+}
+
 /** Counts the last steps in which all groups have equal rewards. */
 function equalInARow(steps: readonly GuardedStep[]): number {
   return steps.length - 1 - steps.findLastIndex(({ equalRewards }) => equalRewards !== 1);
@@ -109,6 +128,8 @@ export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): 
     add('entropy', share < options.entropy.limit, share);
     const fall = hackingOf(steps, window);
     add('hacking', fall !== null && fall > options.hacking.limit, fall);
+    const worse = reasoningFall(steps, window);
+    add('reasoning', worse !== null && worse > options.reasoning.limit, worse);
   }
   if (steps.length >= window && recent.every(({ marked }) => marked !== null)) {
     const predicted = mean(recent.map(({ marked }) => marked!.predicted));

@@ -82,6 +82,8 @@ export interface RlMetrics {
   readonly skipped: number;
   /** Null if no answer could be parsed, or the answer kind marks nothing. */
   readonly marked: MarkedShare | null;
+  /** Null if no reasoning was checked; each null without one that could be compared. */
+  readonly reasoning: { readonly claimF1: number | null; readonly agreement: number | null } | null;
   readonly guards: readonly GuardName[];
   readonly ms: Readonly<Record<Phase, number>>;
 }
@@ -181,6 +183,10 @@ const SUMS = [
   'gapTokens',
   'tokens',
   'unfinished',
+  'graded',
+  'claimF1',
+  'concluded',
+  'agreed',
   'readable',
   'predicted',
   'gold',
@@ -291,6 +297,21 @@ export class StepMeter {
         this.#sums.readable++;
         this.#sums.predicted += share.predicted;
         this.#sums.gold += share.gold;
+      }
+    }
+  }
+
+  /** Adds what the reasonings of the responses to one prompt are worth. */
+  reasoning({ example, responses }: RolloutGroup, reasoned: NonNullable<Task['reasoned']>): void {
+    for (const { text } of responses) {
+      const { f1, agreement } = reasoned(text, example) ?? { agreement: null };
+      if (f1 !== undefined) {
+        this.#sums.graded++;
+        this.#sums.claimF1 += f1;
+      }
+      if (agreement !== null) {
+        this.#sums.concluded++;
+        if (agreement) this.#sums.agreed++;
       }
     }
   }
@@ -446,6 +467,13 @@ export class StepMeter {
         sum.readable === 0
           ? null
           : { predicted: sum.predicted / sum.readable, gold: sum.gold / sum.readable },
+      reasoning:
+        sum.graded + sum.concluded === 0
+          ? null
+          : {
+              claimF1: sum.graded === 0 ? null : sum.claimF1 / sum.graded,
+              agreement: sum.concluded === 0 ? null : sum.agreed / sum.concluded,
+            },
       ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
         Phase,
         number

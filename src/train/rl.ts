@@ -235,6 +235,7 @@ export async function rl(
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
+    if (groups[0] !== undefined && task.reasoned !== undefined) meter.reasoning(groups[0], task.reasoned);
     for (let round = 1; round <= options.resample; round++) {
       const places = groups.flatMap((group, i) => (hasEqualRewards(group) ? [i] : []));
       if (places.length === 0) break;

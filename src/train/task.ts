@@ -30,8 +30,16 @@ export interface Task {
    * parts that `weights` does not name; those are only logged. Default: false.
    */
   readonly hosted?: boolean;
+  /** Checks the reasoning of a response against the series and the expert trace; null without reasoning. Default: not measured. */
+  reasoned?(response: string, example: Example): ReasonedResponse | null;
   /** Measures the share of the series that response and gold answer mark; null where the answer kind marks nothing, or parsing fails. */
   marked(response: string, example: Example): MarkedShare | null;
+}
+
+/** Truth of a reasoning: F1 of its claims, absent where no fact can be compared, and agreement with the answer, null where it concludes none. */
+export interface ReasonedResponse {
+  readonly f1?: number;
+  readonly agreement: boolean | null;
 }
 
 /** Shares in [0, 1] of the points of a series, or of its channels where answers name channels. */

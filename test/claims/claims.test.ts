@@ -7,7 +7,7 @@ import { VTA_TYPES } from '../../datasets/generators/vta.ts';
 import { recordOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { readRecords, writeRecords } from '../../eval/records.ts';
-import { checkClaims, type Subject, type Verdict } from '../../src/claims/check.ts';
+import { ClaimChecker, type Subject, type Verdict } from '../../src/claims/check.ts';
 import { claimsOf } from '../../src/claims/read.ts';
 import { checkReasoning } from '../../src/claims/reasoning.ts';
 import { CYCLE_PHRASES } from '../../src/expcot/anomaly.ts';
@@ -26,7 +26,8 @@ import { anomllm, nano5, vta, vtaIrregular, vtaMultivariate } from '../helpers/s
 /** Claims of a text: quantity, numbers, verdict. */
 function checked(text: string, subject: Subject): [string, number[], Verdict['verdict']][] {
   const { claims } = claimsOf(text, subject.names);
-  const verdicts = checkClaims(claims, subject);
+  const checker = new ClaimChecker(subject);
+  const verdicts = claims.map((claim) => checker.check(claim));
   return claims.flatMap((claim, c) =>
     claim.quantity === 'place'
       ? []
@@ -407,7 +408,7 @@ describe('agreement of reasoning and answer', () => {
       records.map(({ reasoning }) => reasoning),
     );
     const { overall } = metricsOf(records, { resamples: 50 });
-    expect(overall.claim_truth).toMatchObject({ mean: (2 / 3 + 0) / 2, n: 2 });
+    expect(overall.claim_precision).toMatchObject({ mean: (2 / 3 + 0) / 2, n: 2 });
     expect(overall.reasoning_agreement).toMatchObject({ mean: 0.5, n: 2 });
   });
 

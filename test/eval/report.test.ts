@@ -156,7 +156,7 @@ test('what reinforcement changed lists losses of the reasoning beside gains, the
   };
   const gains = gainsOf(answers, defaultRecipe(), false, bootstrap);
   const changes = Object.fromEntries(gains.map(({ key, estimate }) => [key, estimate.mean]));
-  expect(changes).toMatchObject({ claim_truth: expect.closeTo(-0.5), reasoning_agreement: -1 });
+  expect(changes).toMatchObject({ claim_precision: expect.closeTo(-0.5), reasoning_agreement: -1 });
   expect(gainsSentence(gains)).toMatch(
     /^Significant losses: reasoning agrees, greedy −1\.000; true claims, greedy −0\.500\. \d+ of \d+ metrics did not change significantly\.$/,
   );

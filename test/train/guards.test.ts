@@ -43,6 +43,19 @@ describe('guards', () => {
     expect(names([...steps(3), step(), ...steps(2, low)])).toEqual([]);
   });
 
+  test('reasoning: claim F1 or agreement falls while the reward rises', () => {
+    const at = (reward: number, claimF1: number | null, agreement: number | null) =>
+      steps(3, { reward, reasoning: { claimF1, agreement } });
+    expect(alarmsOf([...at(0.7, 0.4, 0.6), ...at(0.8, 0.25, 0.6)], SMALL)).toEqual([
+      { name: 'reasoning', value: expect.closeTo(0.15) },
+    ]);
+    expect(names([...at(0.7, 0.4, 0.6), ...at(0.8, null, 0.4)])).toEqual(['reasoning']);
+    expect(names([...at(0.7, 0.4, 0.6), ...at(0.8, 0.35, 0.55)])).toEqual([]);
+    // A policy that unlearns altogether is another guard's business.
+    expect(names([...at(0.7, 0.4, 0.6), ...at(0.6, 0.2, 0.2)])).toEqual([]);
+    expect(names([...steps(3), ...steps(3)])).toEqual([]);
+  });
+
   test('hacking: the format up while the accuracy falls from its best', () => {
     const parts = (accuracy: number, format: number) => ({
       parts: { class: accuracy + 0.1, localisation: accuracy - 0.1, format },

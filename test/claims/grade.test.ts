@@ -1,0 +1,101 @@
+/** Grades of reasonings: precision, recall and F1 of claims, and what does not raise them. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { ReasoningGrader } from '../../src/claims/reasoning.ts';
+
+const N = 600;
+/** A sine of 40 samples around 2 with a slow rise: asymmetric in value and time. */
+const values = Float64Array.from({ length: N }, (_, i) => 2 + Math.sin((2 * Math.PI * i) / 40) + i / 900);
+const example = {
+  channels: [values],
+  names: ['value'],
+  gold: { kind: 'anomaly', class: 'normal', intervals: [] },
+} as const;
+const mean = values.reduce((sum, value) => sum + value, 0) / N;
+const TRACE = `<think>The mean is ${mean.toFixed(2)}. The maximum is ${Math.max(...values).toFixed(2)}. The period is 40.</think><answer>[]</answer><class>normal</class>`;
+const grader = new ReasoningGrader(example, { trace: TRACE });
+const [MEAN, MAXIMUM, PERIOD] = [
+  `The mean is ${mean.toFixed(2)}.`,
+  `The maximum is ${Math.max(...values).toFixed(2)}.`,
+  'The period is 40.',
+];
+const f1 = (think: string): number => grader.grade(think).f1!;
+
+describe('a reasoning', () => {
+  test.each([
+    ['all three facts', `${MEAN} ${MAXIMUM} ${PERIOD}`, 3, 0, 1],
+    ['two of three', `${MEAN} ${PERIOD}`, 2, 0, 4 / 5],
+    ['one, and one wrong', `${MEAN} The period is 66.`, 1, 1, 2 / 5],
+    ['nothing', 'It looks like waves.', 0, 0, 0],
+    ['only a wrong one', 'The period is 66.', 0, 1, 0],
+  ])('of %s', (_, think, recalled, wrong, score) => {
+    expect(grader.grade(think)).toMatchObject({ facts: 3, recalled, false: wrong });
+    expect(f1(think)).toBeCloseTo(score, 12);
+  });
+
+  test.each([
+    ['repeats a fact', `${PERIOD} ${PERIOD} ${PERIOD}`, PERIOD],
+    [
+      'states trivial facts',
+      `${PERIOD} The series has ${N} samples. The minimum is ${Math.min(...values).toFixed(2)}.`,
+      PERIOD,
+    ],
+    ['hedges', `About ${mean.toFixed(1)} is the mean, roughly. The mean is about 2.3.`, 'nothing'],
+    ['bounds', 'The mean is above -1000. The maximum is below 1000.', 'nothing'],
+    ['gives a range', 'The period is between 2 and 500.', 'nothing'],
+    ['denies', 'The period is not 66. The mean is not 77.', 'nothing'],
+  ])('that %s earns no more than without', (_, think, plain) => {
+    expect(f1(think)).toBeLessThanOrEqual(f1(plain));
+  });
+
+  test('that tries many numbers for one fact loses by each wrong one', () => {
+    const shotgun = Array.from({ length: 20 }, (_, i) => `The period is ${30 + i}.`).join(' ');
+    expect(grader.grade(shotgun).recalled).toBe(1);
+    expect(f1(shotgun)).toBeLessThan(0.2);
+  });
+
+  test('never exceeds 1 nor falls below 0, in whatever order and however often facts are stated', () => {
+    const sentence = fc.constantFrom(
+      MEAN!,
+      MAXIMUM!,
+      PERIOD!,
+      'The period is 66.',
+      'The mean is 9.',
+      '<think>',
+    );
+    fc.assert(
+      fc.property(fc.array(sentence, { maxLength: 12 }), (said) => {
+        const grade = grader.grade(said.join(' '));
+        expect(grade.f1).toBeGreaterThanOrEqual(0);
+        expect(grade.f1).toBeLessThanOrEqual(1);
+        const once = grader.grade([...new Set(said)].join(' '));
+        expect(grade.f1).toBe(once.f1);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test('of 100 000 characters is graded in time in proportion to it', () => {
+    const long = `${PERIOD} The period is 66. `.repeat(3500);
+    expect(f1(long)).toBeLessThanOrEqual(0.5);
+  });
+});
+
+describe('facts', () => {
+  test('are claims of the trace that the series confirms: none without a trace', () => {
+    expect(new ReasoningGrader(example).grade(MEAN!)).toMatchObject({ facts: 0, f1: null });
+    const doubtful = '<think>The mean is 99. The period is 40. Sales rose by 3 euros.</think>';
+    expect(new ReasoningGrader(example, { trace: doubtful }).grade(PERIOD!)).toMatchObject({
+      facts: 1,
+      f1: 1,
+    });
+  });
+
+  test('of another series are false here', () => {
+    const other = values.map((value) => 10 + 3 * value);
+    const grade = new ReasoningGrader({ ...example, channels: [other] }, { trace: TRACE }).grade(
+      `${MEAN} ${PERIOD}`,
+    );
+    expect(grade).toMatchObject({ facts: 1, recalled: 1, false: 1 });
+  });
+});
