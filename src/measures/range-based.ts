@@ -4,28 +4,11 @@
  * TSB-AD computes them.
  */
 
-import { DataError } from '../ground/errors.ts';
 import type { Interval } from '../ground/types.ts';
 import { clipAndMerge, coverage, overlap } from '../series/intervals.ts';
 
-const POSITIONAL_BIASES = ['flat', 'front', 'middle', 'back'] as const;
-/** Positional bias within an interval: flat, front, middle or back. */
-export type PositionalBias = (typeof POSITIONAL_BIASES)[number];
-
-/**
- * Share of its overlap that an interval keeps when several others overlap it: all (`one`), 1 / count (`reciprocal`), or what a function of the
- * count says, in [0, 1] (the `udf_gamma` of the reference implementation).
- */
-type Cardinality = 'one' | 'reciprocal' | ((count: number) => number);
-
-interface RangeBasedOptions {
-  /** Share of the recall that being touched at all earns, in [0, 1]; precision has none. Default 0.2, as in TSB-AD. */
-  readonly alpha?: number;
-  /** Default `reciprocal`. */
-  readonly cardinality?: Cardinality;
-  /** Default `flat`. */
-  readonly bias?: PositionalBias;
-}
+/** Share of the recall that being touched at all earns, as in TSB-AD; precision has none. */
+const TOUCHED = 0.2;
 
 /** Precision, recall and F1, each in [0, 1]. */
 export interface PrecisionRecall {
@@ -54,85 +37,43 @@ export function trivially(
   return predicted.length === 0 || gold.length === 0 ? NOTHING_RIGHT : null;
 }
 
-/** Σ of the weights of the first t points of an interval of `size` points. */
-function weightOfFirst(t: number, size: number, bias: PositionalBias): number {
-  switch (bias) {
-    case 'flat':
-      return t;
-    case 'back':
-      return (t * (t + 1)) / 2;
-    case 'front':
-      return t * size - (t * (t - 1)) / 2;
-    case 'middle': {
-      const half = Math.floor(size / 2);
-      if (t <= half) return (t * (t + 1)) / 2;
-      return (half * (half + 1)) / 2 + weightOfFirst(t, size, 'front') - weightOfFirst(half, size, 'front');
-    }
-  }
-}
-
-/** Mean reward of the `intervals` by those of `other`; both sorted and disjoint, `intervals` not empty. */
-function meanReward(
-  intervals: readonly Interval[],
-  other: readonly Interval[],
-  alpha: number,
-  cardinality: Cardinality,
-  bias: PositionalBias,
-): number {
+/** Mean reward of the `intervals` by those of `others`; both sorted and disjoint, `intervals` not empty. */
+function meanReward(intervals: readonly Interval[], others: readonly Interval[], alpha: number): number {
   let sum = 0;
-  let first = 0; // those before it end before the current interval
+  let first = 0; // the ones before it end before the current interval
   for (const [start, end] of intervals) {
-    while (first < other.length && other[first]![1] <= start) first++;
-    const size = end - start;
-    const upTo = (index: number): number => weightOfFirst(index - start, size, bias);
+    while (first < others.length && others[first]![1] <= start) first++;
     let covered = 0;
     let count = 0;
-    for (let i = first; i < other.length && other[i]![0] < end; i++) {
-      covered += upTo(Math.min(end, other[i]![1])) - upTo(Math.max(start, other[i]![0]));
+    for (let i = first; i < others.length && others[i]![0] < end; i++) {
+      covered += Math.min(end, others[i]![1]) - Math.max(start, others[i]![0]);
       count++;
     }
-    if (count === 0) continue;
-    const kept =
-      count === 1 || cardinality === 'one'
-        ? 1
-        : cardinality === 'reciprocal'
-          ? 1 / count
-          : cardinality(count);
-    if (!(kept >= 0 && kept <= 1)) {
-      throw new DataError(`cardinality: got ${kept} for ${count} intervals, expected a number from 0 to 1`);
-    }
-    sum += alpha + ((1 - alpha) * kept * covered) / upTo(end);
+    if (count > 0) sum += alpha + ((1 - alpha) * (1 / count) * covered) / (end - start);
   }
   return sum / intervals.length;
 }
 
 /**
- * Formula: recall = mean over the gold intervals of α·[touched] + (1 − α)·γ(x)·ω, with x the number of predicted intervals that touch
- * it and ω its covered share, points weighed by `bias`; γ(1) = 1. Precision = the same mean over the predicted intervals with α = 0. F1
- * their harmonic mean.
+ * Formula: recall = mean over the gold intervals of α·[touched] + (1 − α)·ω/x, with x the number of predicted intervals that touch it, ω
+ * its covered share, and α = 0.2. Precision = the same mean over the predicted intervals with α = 0. F1 their harmonic mean.
  * Range: [0, 1]. Edge cases: intervals are clipped to [0, length) and merged first; null (unreadable) is 0; two empty lists are 1, one
  * empty list 0. Time and memory do not depend on the length of the intervals.
- * Example: predicted [[4, 8], [9, 20]], gold [[5, 15]], length 30, defaults → precision .602, recall .56.
- * Source: Tatbul et al. 2018; agrees with `prts` and, with the defaults, with TSB-AD's R-based-F1.
- * @throws DataError for an α outside [0, 1] and for a cardinality function that leaves it
+ * Example: predicted [[4, 8], [9, 20]], gold [[5, 15]], length 30 → precision .602, recall .56.
+ * Source: Tatbul et al. 2018, with reciprocal cardinality and flat bias; agrees with `prts` and with TSB-AD's R-based-F1.
  */
 export function rangeBased(
   predicted: readonly Interval[] | null,
   gold: readonly Interval[],
   length: number,
-  options: RangeBasedOptions = {},
 ): PrecisionRecall {
-  const { alpha = 0.2, cardinality = 'reciprocal', bias = 'flat' } = options;
-  if (!(alpha >= 0 && alpha <= 1)) {
-    throw new DataError(`rangeBased: alpha is ${alpha}, expected a number from 0 to 1`);
-  }
   const flagged = predicted === null ? null : clipAndMerge(predicted, length);
   if (flagged?.length === 0 && predicted!.length > 0) return NOTHING_RIGHT;
   const truth = clipAndMerge(gold, length);
-  const known = trivially(flagged, truth);
-  if (known !== null) return known;
-  const precision = meanReward(flagged!, truth, 0, cardinality, bias);
-  const recall = meanReward(truth, flagged!, alpha, cardinality, bias);
+  const decided = trivially(flagged, truth);
+  if (decided !== null) return decided;
+  const precision = meanReward(flagged!, truth, 0);
+  const recall = meanReward(truth, flagged!, TOUCHED);
   return { precision, recall, f1: harmonicMean(precision, recall) };
 }
 

@@ -20,7 +20,7 @@ type Measure = (
 ) => PrecisionRecall;
 
 const MEASURES: Readonly<Record<string, Measure>> = {
-  rangeBased: (predicted, gold, n) => rangeBased(predicted, gold, n, { bias: 'middle' }),
+  rangeBased,
   eventBased,
   pointAdjusted,
   intervalVus: (predicted, gold, n) => intervalVus(predicted, gold, n, 15),
