@@ -23,7 +23,8 @@ import { DataError } from '../src/ground/errors.ts';
 import { writeFileAtomic } from '../src/ground/files.ts';
 import type { EvalRecord, Example, Gold } from '../src/ground/types.ts';
 import { mapAhead } from '../src/ground/worker-pool.ts';
-import { evalRecordShape, jsonLines, readJson, readJsonLines } from './records.ts';
+import { jsonLines, readJson, readJsonLines } from './json-files.ts';
+import { evalRecordShape } from './records.ts';
 
 /** Training examples of classifiers. */
 export interface Learned {

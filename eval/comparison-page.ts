@@ -2,19 +2,11 @@
 import type { ExampleSource } from '../datasets/source.ts';
 import { change, fixed, grouped, pText } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
-import {
-  bullets,
-  estimateCell,
-  FOOTER,
-  type Html,
-  html,
-  page,
-  plotFigure,
-  scrolling,
-} from '../src/html/html.ts';
+import { bullets, estimateCell, FOOTER, type Html, html, page, plotFigure } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
+import { loggedName } from '../src/train/glossary.ts';
 import {
   type ComparedRun,
   type Flip,
@@ -24,34 +16,20 @@ import {
 } from './comparison.ts';
 import type { CurvePanel } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
+import { type Cell, NOTHING, pageTable } from './table.ts';
 
 /** Flips listed, and those of them with a picture. */
 const LISTED = 200;
 const PICTURES = 24;
 /** Channels drawn of a series. */
 const MOST_CHANNELS = 3;
-const NOTHING = html`<td class="none">\u2013</td>`;
 
 /** Cell of a difference, coloured where its interval excludes 0. */
-function differenceCell(value: Estimate | null, metric: string): Html {
+function differenceCell(value: Estimate | null, metric: string): Cell {
   if (value === null) return NOTHING;
   const [higher, lower] = metric === 'unparsable' ? ['missed', 'met'] : ['met', 'missed'];
-  const look = value.ci95[0] > 0 ? higher : value.ci95[1] < 0 ? lower : 'none';
-  return html`<td class="${look}">${change(value)}</td>`;
+  return { text: change(value), look: value.ci95[0] > 0 ? higher! : value.ci95[1] < 0 ? lower! : 'none' };
 }
-
-/** A table that scrolls in narrow windows; the first cell of each row is its head. */
-function table(caption: string, heads: readonly (string | Html)[], rows: readonly (readonly Html[])[]): Html {
-  return scrolling(
-    caption,
-    html`<table><thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead><tbody>${rows.map(
-      (cells) => html`<tr>${cells}</tr>\n`,
-    )}</tbody></table>`,
-  );
-}
-
-const rowHead = (text: string | Html): Html => html`<th scope="row">${text}</th>`;
-const cell = (text: string): Html => html`<td>${text}</td>`;
 
 // ---- two sets of answers -------------------------------------------------------------------------------------------
 
@@ -95,7 +73,7 @@ ${drawn}
 `;
 }
 
-/** Examples by id, of those that pictures need. */
+/** Returns the examples with these ids. */
 function examplesOf(source: ExampleSource | null, ids: ReadonlySet<string>): Map<string, Example> {
   const examples = new Map<string, Example>();
   for (const example of ids.size > 0 ? (source ?? []) : []) {
@@ -105,7 +83,7 @@ function examplesOf(source: ExampleSource | null, ids: ReadonlySet<string>): Map
   return examples;
 }
 
-/** Page of two sets of answers. @param source the examples, for pictures; null when unknown */
+/** Writes the page of two sets of answers. @param source the examples, for pictures; null when unknown */
 export async function answersPage(
   comparison: PairedComparison,
   source: ExampleSource | null,
@@ -120,7 +98,7 @@ export async function answersPage(
   const more = flips.length > LISTED ? `; the ${LISTED} with the largest difference follow` : '';
   const drawn =
     examples.size === 0 && flips.length > 0
-      ? '. The data set is not recorded: name it with --data for pictures'
+      ? '. The data set is not recorded; name it with --data to see pictures'
       : flips.length > PICTURES
         ? `, the first ${PICTURES} with pictures`
         : '';
@@ -131,30 +109,25 @@ export async function answersPage(
 <main>
 <section><h2>Metrics</h2>
 <p>Means over the series, and B − A paired by series with its bootstrap 95\u202f% interval. p is two-sided: McNemar’s exact test where every value is 0 or 1, else a paired permutation test; not corrected for several comparisons.</p>
-${table(
-  'Metrics',
-  ['Metric', 'A', 'B', 'B − A', 'p', 'Test', 'Won', 'Lost', 'Same'],
-  metrics.map((row) => [
-    ...[
-      rowHead(row.label),
-      cell(fixed(row.a)),
-      cell(fixed(row.b)),
-      differenceCell(row.difference, row.metric),
-    ],
-    ...[pText(row.p), row.test, grouped(row.won), grouped(row.lost), grouped(row.same)].map(cell),
+${pageTable({
+  label: 'Metrics',
+  head: ['Metric', 'A', 'B', 'B − A', 'p', 'Test', 'Won', 'Lost', 'Same'],
+  rows: metrics.map((row) => [
+    ...[row.label, fixed(row.a), fixed(row.b), differenceCell(row.difference, row.metric), pText(row.p)],
+    ...[row.test, grouped(row.won), grouped(row.lost), grouped(row.same)],
   ]),
-)}
+})}
 ${onlyA + onlyB === 0 ? null : bullets([`Left out: ${onlyA} series in A only and ${onlyB} in B only.`])}
 </section>
 <section><h2>${label} by type</h2>
-${table(
-  'By type',
-  ['Type', 'A', 'B', 'B − A', 'Series'],
-  Object.entries(byType).map(([type, { a, b, difference }]) => [
-    ...[rowHead(html`<bdi>${type}</bdi>`), cell(fixed(a)), cell(fixed(b))],
-    ...[differenceCell(difference, metric), cell(grouped(difference.n))],
+${pageTable({
+  label: 'By type',
+  head: ['Type', 'A', 'B', 'B − A', 'Series'],
+  rows: Object.entries(byType).map(([type, { a, b, difference }]) => [
+    ...[html`<bdi>${type}</bdi>`, fixed(a), fixed(b)],
+    ...[differenceCell(difference, metric), grouped(difference.n)],
   ]),
-)}
+})}
 </section>
 <section><h2>Series that differ</h2>
 <p>${label} differs on ${grouped(flips.length)} series${more}${drawn}.</p>
@@ -169,58 +142,28 @@ ${FOOTER}`;
 
 type Line = ComparedRun['rl'][number];
 
-const REINFORCEMENT_CURVES: readonly {
-  readonly title: string;
-  readonly definition: string;
-  readonly value: (line: Line) => number | null | undefined;
-}[] = [
-  {
-    title: 'KL to the reference',
-    definition: 'k3 estimate, nats per token, each at most 10; small is close.',
-    value: (line) => line.kl,
-  },
-  {
-    title: 'Entropy',
-    definition: 'Entropy of the next-token distribution, nats per token.',
-    value: (line) => line.entropy,
-  },
-  {
-    title: 'Groups of equal reward',
-    definition: 'Share of prompt groups whose rewards are all equal.',
-    value: (line) => line.equalRewards,
-  },
-];
-
 function panelsOf(runs: readonly ComparedRun[]): CurvePanel[] {
   const parts = [...new Set(runs.flatMap(({ rl }) => rl.flatMap((line) => Object.keys(line.parts))))];
   const most = Math.max(0, ...runs.map(({ rl }) => rl.length));
-  const panels = [
-    {
-      title: 'Reward',
-      definition: 'Mean over the sampled responses of a step; up is better.',
-      value: (line: Line) => line.reward,
-    },
-    ...parts.map((part) => ({
-      title: `Reward: ${part}`,
-      definition: 'Mean of this part of the reward over the responses that have it.',
-      value: (line: Line) => line.parts[part],
-    })),
-    ...REINFORCEMENT_CURVES,
-  ].map(({ title, definition, value }): CurvePanel => {
-    const curves = runs.map(({ path, rl }) => ({
-      name: path,
-      x: rl.map(({ step }) => step),
-      y: rl.map((line) => value(line) ?? null),
-    }));
-    return {
-      ...{ title, definition, xLabel: 'step of reinforcement', smooth: 2 * Math.floor(most / 20) + 1 },
-      curves: curves.filter(({ y }) => y.some((point) => point !== null)),
-    };
+  const panel = (
+    title: string,
+    name: string,
+    value: (line: Line) => number | null | undefined,
+  ): CurvePanel => ({
+    ...{ title, xLabel: 'step of reinforcement', smooth: 2 * Math.floor(most / 20) + 1 },
+    definition: loggedName('rl', name)!.definition,
+    curves: runs
+      .map(({ path, rl }) => ({
+        name: path,
+        x: rl.map(({ step }) => step),
+        y: rl.map((line) => value(line) ?? null),
+      }))
+      .filter(({ y }) => y.some((point) => point !== null)),
   });
   const steps = Math.max(0, ...runs.map(({ sft }) => sft.length));
   const supervised: CurvePanel = {
     title: 'Supervised loss',
-    definition: 'Mean negative log-likelihood of the expert trace, in nats per token; down is better.',
+    definition: loggedName('sft', 'loss')!.definition,
     xLabel: 'examples seen',
     curves: runs
       .filter(({ sft }) => sft.length > 0)
@@ -232,10 +175,17 @@ function panelsOf(runs: readonly ComparedRun[]): CurvePanel[] {
     smooth: 2 * Math.floor(steps / 80) + 1,
     log: true,
   };
-  return [supervised, ...panels].filter(({ curves }) => curves.length > 0);
+  return [
+    supervised,
+    panel('Reward', 'reward', (line) => line.reward),
+    ...parts.map((part) => panel(`Reward: ${part}`, `parts.${part}`, (line) => line.parts[part])),
+    panel('KL to the reference', 'kl', (line) => line.kl),
+    panel('Entropy', 'entropy', (line) => line.entropy),
+    panel('Groups of equal reward', 'equalRewards', (line) => line.equalRewards),
+  ].filter(({ curves }) => curves.length > 0);
 }
 
-/** Page of runs: the keys that differ, metrics with paired intervals, learning curves in shared panels. */
+/** Writes the page of runs: the keys that differ, metrics with paired intervals, learning curves in shared panels. */
 export function runsPage({ runs, keys, metrics, notes }: RunComparison): string {
   const [first, ...others] = runs.map(({ path }) => html`<bdi>${path}</bdi>`);
   const panels = panelsOf(runs);
@@ -248,30 +198,30 @@ export function runsPage({ runs, keys, metrics, notes }: RunComparison): string 
 ${
   keys.length === 0
     ? html`<p>None: the recipes are the same.</p>`
-    : table(
-        'Keys that differ',
-        ['Key', first!, ...others],
-        keys.map(({ key, values }) => [
-          rowHead(key),
-          ...values.map((value) => cell(typeof value === 'string' ? value : JSON.stringify(value))),
+    : pageTable({
+        label: 'Keys that differ',
+        head: ['Key', first!, ...others],
+        rows: keys.map(({ key, values }) => [
+          key,
+          ...values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value))),
         ]),
-      )
+      })
 }
 </section>
 <section><h2>Metrics</h2>
-<p>Last evaluated policy of each run: means over its series with bootstrap 95\u202f% intervals, of greedy answers unless a row says sampled. Differences are paired by series; they do not cover the spread between training seeds.</p>
+<p>Last evaluated policy of each run: means over its series with bootstrap 95\u202f% intervals, of greedy answers unless a row says sampled. Differences are paired by series; their intervals do not cover the spread between training seeds.</p>
 ${
   metrics.length === 0
     ? html`<p>No policy was evaluated.</p>`
-    : table(
-        'Metrics',
-        ['Metric', first!, ...others, ...others.map((path) => html`${path}, difference`)],
-        metrics.map(({ metric, label, values, differences }) => [
-          rowHead(label),
-          ...values.map((value) => (value === null ? NOTHING : html`<td>${estimateCell(value)}</td>`)),
+    : pageTable({
+        label: 'Metrics',
+        head: ['Metric', first!, ...others, ...others.map((path) => html`${path}, difference`)],
+        rows: metrics.map(({ metric, label, values, differences }) => [
+          label,
+          ...values.map((value) => (value === null ? NOTHING : estimateCell(value))),
           ...differences.slice(1).map((value) => differenceCell(value, metric)),
         ]),
-      )
+      })
 }
 ${bullets([...notes])}
 </section>

@@ -20,9 +20,10 @@ import {
 } from '../src/measures/bootstrap.ts';
 import { recipeLeaves } from '../src/recipe/config.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
+import { readJson } from './json-files.ts';
 import { type AnsweredSeries, answeredSeries, kindOf, metricOf, overallOf, pairedGains } from './metrics.ts';
 import { type PredictionFiles, readPredictions } from './predictions.ts';
-import { readJson, readRecords, sameGold } from './records.ts';
+import { readRecords, sameGold } from './records.ts';
 import { POLICIES, type PolicyName, type RlLine, RunDirectory, type SftLine } from './run-directory.ts';
 
 /** Answers of one contender. */

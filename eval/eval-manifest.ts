@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { ConfigError } from '../src/ground/errors.ts';
 import { tidyUp, writeFileAtomic } from '../src/ground/files.ts';
 import type { Json } from '../src/ground/types.ts';
-import { readJson } from './records.ts';
+import { readJson } from './json-files.ts';
 
 const EVAL_FILE = 'eval.json';
 const ADVICE = 'choose another directory with --out, or start over with --force';

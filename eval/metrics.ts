@@ -531,7 +531,7 @@ interface ClassStatistics {
 }
 
 /** Metrics of whole sets of series. */
-const SET_METRICS: ReadonlySet<string> = new Set(['balanced_accuracy', 'macro_f1', 'weighted_f1']);
+export const SET_METRICS: ReadonlySet<string> = new Set(['balanced_accuracy', 'macro_f1', 'weighted_f1']);
 const CLASS_METRICS = ['class_recall', 'class_precision', 'class_f1'] as const;
 
 /** Name of a number of class k. */

@@ -24,7 +24,7 @@ import { clipAndMerge } from '../src/series/intervals.ts';
 import { checkIntervals, intervalsOf } from '../src/tasks/anomaly.ts';
 import { goldParts, labelOf, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
 import { nameClass, type Reading, readLabel } from '../src/tasks/response.ts';
-import { readJsonValues } from './json-lines.ts';
+import { readJsonValues } from './json-files.ts';
 
 export interface PredictionFiles {
   readonly gold: string;
@@ -52,6 +52,8 @@ export interface Predictions {
   /** Whether predictions have scores and nothing else. */
   readonly scoresAlone: boolean;
 }
+
+const LINES = { advice: 'write one JSON object per line' };
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -147,7 +149,7 @@ function goldOf(fields: Fields, length: number, classes: readonly string[] | und
 function readGoldLines(file: string, classes: readonly string[] | undefined): Map<string, GoldLine> {
   const found = new Map<string, GoldLine>();
   let first: GoldLine | undefined;
-  for (const { value, line } of readJsonValues(file)) {
+  for (const { value, line } of readJsonValues(file, LINES)) {
     const at = { file, line };
     const fields = fieldsOf(value, at);
     const id = idOf(fields, at);
@@ -369,7 +371,7 @@ export function readPredictions({
   const labels = new Set([...golds.values()].map(({ gold }) => labelOf(gold)));
   const classes = named ?? (own === 'data' ? [...labels].sort() : own);
   const found = new Collected();
-  for (const { value, line } of readJsonValues(pred)) {
+  for (const { value, line } of readJsonValues(pred, LINES)) {
     const at = { file: pred, line };
     const fields = fieldsOf(value, at);
     const id = idOf(fields, at);

@@ -1,21 +1,22 @@
 /**
- * The records of an evaluation under way: a line is appended for every response as it comes, and at the end the file is rewritten in
- * the order of the examples. A process may be killed at any instant: what it leaves is read again, but for a last line that is torn.
+ * Records of an evaluation in progress: a line is appended for every response as it comes, and at the end the file is rewritten in the
+ * order of the examples. A process may be killed at any instant: its records are read again, except for a torn last line.
  */
 import { closeSync, existsSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DataError } from '../src/ground/errors.ts';
 import { makeDirectory, notWritten, writeFileAtomic } from '../src/ground/files.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
-import { checked, evalRecordShape, readText } from './records.ts';
+import { checked, readJsonValues } from './json-files.ts';
+import { evalRecordShape } from './records.ts';
 
-/** Records are on the disk to stay this often, in ms. */
+/** Milliseconds between two syncs to the disk. */
 const SYNC_MS = 2_000;
 
-const ADVICE = 'begin the evaluation anew with --force';
+const ADVICE = 'start the evaluation over with --force';
 
 interface Kept {
-  /** As it stands in the file, without its line feed. */
+  /** Line in the file, without its line feed. */
   readonly line: string;
   readonly record: EvalRecord;
 }
@@ -25,7 +26,7 @@ export class RecordLog {
   readonly file: string | null;
   /** Responses of an example. */
   readonly samples: number;
-  /** By number · samples + sample. */
+  /** Records by number · samples + sample. */
   readonly #kept = new Map<number, Kept>();
   #handle: number | null = null;
   #synced = 0;
@@ -41,38 +42,26 @@ export class RecordLog {
   }
 
   #read(file: string, numberOf: (id: string) => number | undefined): void {
-    const lines = readText(file, ADVICE).split('\n');
-    for (const [i, line] of lines.entries()) {
-      // What follows the last line feed was being written when the process was killed.
-      if (i === lines.length - 1) break;
-      if (line.trim() === '') continue;
-      let value: unknown;
-      try {
-        value = JSON.parse(line);
-      } catch (cause) {
-        throw new DataError(`not a JSON line (${(cause as Error).message}); ${ADVICE}`, {
-          ...{ file, line: i + 1, cause },
-        });
-      }
-      const record = checked(value, evalRecordShape, file, ADVICE, i + 1);
+    for (const { value, text, line } of readJsonValues(file, { advice: ADVICE, tornEnd: true })) {
+      const record = checked(value, evalRecordShape, file, ADVICE, line);
       const number = numberOf(record.seriesId);
       const { sample = 0 } = record;
       if (number === undefined || sample >= this.samples) {
-        const what = `answers sample ${sample} of ${record.seriesId}, which was not asked for`;
-        throw new DataError(`${what}; ${ADVICE}`, { file, line: i + 1 });
+        const problem = `answers sample ${sample} of ${record.seriesId}, which was not asked for`;
+        throw new DataError(`${problem}; ${ADVICE}`, { file, line });
       }
-      // Of a response that failed and was asked for again, the last line.
-      this.#kept.set(number * this.samples + sample, { line, record });
+      // A response that failed and was requested again has several lines; the last one counts.
+      this.#kept.set(number * this.samples + sample, { line: text, record });
     }
   }
 
-  /** Whether there is a response, which need not be asked for again. */
+  /** Returns true where a response is there, which need not be requested again. */
   has(number: number, sample: number): boolean {
     const kept = this.#kept.get(number * this.samples + sample);
     return kept !== undefined && kept.record.failure === undefined;
   }
 
-  /** What is there, in the order of the examples, with the place of each. */
+  /** Returns the records that are there, in the order of the examples, with the place of each. */
   kept(): { readonly number: number; readonly record: EvalRecord }[] {
     return this.#sorted().map(([place, { record }]) => ({
       number: Math.floor(place / this.samples),
@@ -91,7 +80,7 @@ export class RecordLog {
     try {
       if (this.#handle === null) {
         makeDirectory(dirname(file));
-        // Without a torn line at its end, which the next one would continue.
+        // Drops a torn line at the end, which the next one would continue.
         if (existsSync(file)) this.#rewrite(file);
         this.#handle = openSync(file, 'a');
         this.#synced = performance.now();

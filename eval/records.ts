@@ -1,99 +1,12 @@
-/** Evaluated responses on disk: one `EvalRecord` a line, written whole or not at all; files of JSON are read strictly. */
+/** Evaluated responses on disk: one `EvalRecord` a line, written whole or not at all. */
 
 import { z } from 'zod';
-import { DataError, reasonOf } from '../src/ground/errors.ts';
-import { readUtf8, writeFileAtomic } from '../src/ground/files.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { writeFileAtomic } from '../src/ground/files.ts';
 import type { EvalRecord, Example, Gold, Interval } from '../src/ground/types.ts';
 import type { Asked } from '../src/tasks/kind.ts';
 import { goldParts, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
-
-/** Text of a file that must be there; `advice` says how to get it. @throws DataError */
-export function readText(file: string, advice: string): string {
-  try {
-    return readUtf8(file);
-  } catch (cause) {
-    const code = (cause as NodeJS.ErrnoException).code;
-    throw new DataError(
-      `${code === 'ENOENT' ? 'no such file' : `not readable (${reasonOf(cause)})`}; ${advice}`,
-      {
-        file,
-        cause,
-      },
-    );
-  }
-}
-
-/** A value against its shape. @throws DataError naming the file and the key that is wrong */
-export function checked<Shape extends z.ZodType>(
-  value: unknown,
-  shape: Shape,
-  file: string,
-  advice: string,
-  line?: number,
-): z.infer<Shape> {
-  const { success, data, error } = shape.safeParse(value);
-  if (success) return data;
-  const issue = error.issues[0];
-  const key = issue?.path.join('.') ?? '';
-  throw new DataError(`${key === '' ? '' : `"${key}": `}${issue?.message ?? 'wrong shape'}; ${advice}`, {
-    file,
-    ...(line === undefined ? {} : { line }),
-  });
-}
-
-/** One JSON file against its shape. @throws DataError when it is missing, not JSON, or of another shape. */
-export function readJson<Shape extends z.ZodType>(
-  file: string,
-  shape: Shape,
-  advice: string,
-): z.infer<Shape> {
-  const text = readText(file, advice);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new DataError(`not JSON (${(cause as Error).message}); ${advice}`, { file, cause });
-  }
-  return checked(value, shape, file, advice);
-}
-
-export interface JsonLinesOptions {
-  /** How to get a good file, at the end of every complaint. */
-  readonly advice: string;
-  /** Drop a last line without its line feed: a process that was killed while it appended left it. */
-  readonly tornEnd?: boolean;
-}
-
-/**
- * All lines of a file. Blank lines are passed over.
- * @throws DataError naming file and line when a line is not JSON or of another shape, or the file is missing.
- */
-export function readJsonLines<Shape extends z.ZodType>(
-  file: string,
-  shape: Shape,
-  { advice, tornEnd = false }: JsonLinesOptions,
-): z.infer<Shape>[] {
-  const lines = readText(file, advice).split('\n');
-  const out: z.infer<Shape>[] = [];
-  lines.forEach((line, i) => {
-    if (line.trim() === '') return;
-    const at = { file, line: i + 1 };
-    let value: unknown;
-    try {
-      value = JSON.parse(line);
-    } catch (cause) {
-      if (tornEnd && i === lines.length - 1) return;
-      throw new DataError(`not a JSON line (${(cause as Error).message}); ${advice}`, { ...at, cause });
-    }
-    out.push(checked(value, shape, file, advice, i + 1));
-  });
-  return out;
-}
-
-/** One line for each value. */
-export function* jsonLines(values: Iterable<unknown>): Generator<string> {
-  for (const value of values) yield `${JSON.stringify(value)}\n`;
-}
+import { jsonLines, readJsonLines } from './json-files.ts';
 
 const ADVICE = 'evaluate the policy again';
 

@@ -1,14 +1,15 @@
-/** The tables of a report: results by stage, by type, confusion, gains, environment. */
+/** Tables of a report: results by stage, by type, confusion, gains, environment. */
 
-import { fixed, grouped, interval, lowerFirst, signed } from '../src/ground/numbers.ts';
+import { fixed, grouped, interval, lowerFirst, signed, sum } from '../src/ground/numbers.ts';
 import type { Estimate, Gold } from '../src/ground/types.ts';
-import { estimateCell, type Html, html, scrolling, whisker } from '../src/html/html.ts';
+import { estimateCell, type Html, html, whisker } from '../src/html/html.ts';
 import { isSignificant } from '../src/measures/bootstrap.ts';
-import { type Metric, type MetricSet, REASONING_METRICS } from '../src/tasks/evaluation.ts';
+import { type Metric, REASONING_METRICS } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { type Confusion, UNREADABLE } from './metrics.ts';
 import type { ReportGain, ReportStage, ReportTransfer } from './report.ts';
 import type { Requirement } from './results.ts';
+import { type Cell, NOTHING, pageTable } from './table.ts';
 
 interface Row {
   readonly label: string;
@@ -35,12 +36,12 @@ const rowOf = (kind: Gold['kind'], metric: string): Row => ({
 
 const anomalousOnly = (kind: Gold['kind'], metric: string): Row => ({
   label: `${metricOf(kind, metric).label}, anomalous series`,
-  note: 'The same over the series that have an anomaly: a policy that always says \u201cnormal\u201d gets 0 here.',
+  note: 'Over the series with an anomaly alone: a policy that always answers \u201cnormal\u201d gets 0.',
   metric: null,
   value: (stage) => stage.metrics.anomalous?.[metric],
 });
 
-const UNNAMED_REWARD = 'Where the data do not name the class: (0.7 · mean of six + 0.1 · format) / 0.8.';
+const UNNAMED_REWARD = 'Without a gold class: (0.7 · mean of six + 0.1 · format) / 0.8.';
 
 function resultRows(kind: Gold['kind'], named: boolean, temperature: number | undefined): Row[] {
   const { rows } = taskKind(kind).evaluation;
@@ -52,7 +53,7 @@ function resultRows(kind: Gold['kind'], named: boolean, temperature: number | un
     named ? reward : { ...reward, note: `${reward.note} ${UNNAMED_REWARD}` },
     {
       label: `Reward, sampled${temperature === undefined ? '' : ` at temperature ${temperature}`}`,
-      note: 'Mean reward of sampled responses; a lower temperature may suit a policy better: timeseer eval compares several.',
+      note: 'Mean reward of sampled responses. Compare temperatures with timeseer eval --temperature.',
       metric: null,
       value: (stage) => stage.rewardSampled ?? undefined,
     },
@@ -64,29 +65,25 @@ function verdict({ met }: Requirement): Html {
   return html`<span class="${met ? 'met' : 'missed'}">${met ? 'met' : 'missed'}</span>`;
 }
 
-function resultCell(row: Row, stage: ReportStage, required: readonly Requirement[], most: number): Html {
+function resultCell(row: Row, stage: ReportStage, required: readonly Requirement[], most: number): Cell {
   const estimate = row.value(stage);
-  if (estimate === undefined) return html`<td class="none">\u2013</td>`;
+  if (estimate === undefined) return NOTHING;
   const floor = required.find(({ name }) => name === `${stage.key}.${row.metric}`);
   const wanted =
     floor === undefined
       ? null
       : html`<span class="required">\u2265\u202f${floor.limit} ${verdict(floor)}</span>`;
-  return html`<td>${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null, most)}${wanted}</td>`;
+  return html`${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null, most)}${wanted}`;
 }
 
-/** Where the bars of a row end: rewards with judged advice reach 1.5. */
-const mostOf = (row: Row, stages: readonly ReportStage[]): number =>
-  stages.some((stage) => (row.value(stage)?.ci95[1] ?? 0) > 1) ? 1.5 : 1;
-
-/** Says over how many series a mean is, where that is not all. */
-function fewer(row: Row, stages: readonly ReportStage[], all: number): string | null {
+/** Number of series behind a class accuracy, as a sentence, where it is not that of all. */
+function seriesNote(row: Row, stages: readonly ReportStage[], all: number): string | null {
   const [n] = stages.flatMap((stage) => row.value(stage)?.n ?? []);
-  const told = row.metric !== 'class_accuracy' || n === undefined || n === all;
-  return told ? null : ` Over the ${grouped(n)} series whose class the data name.`;
+  if (row.metric !== 'class_accuracy' || n === undefined || n === all) return null;
+  return ` Measured on the ${grouped(n)} series whose class the data name.`;
 }
 
-/** Stages as columns, metrics as rows; `temperature`: of the sampled responses, where it is known. */
+/** Stages as columns, metrics as rows. @param temperature of the sampled responses, where it is known */
 export function resultsTable(
   stages: readonly ReportStage[],
   required: readonly Requirement[],
@@ -99,16 +96,19 @@ export function resultsTable(
   const rows = resultRows(kind, named, temperature).filter((row) =>
     stages.some((stage) => row.value(stage) !== undefined),
   );
-  return scrolling(
-    'Results by stage',
-    html`<table class="results">
-<thead><tr><th scope="col">Metric</th>${stages.map((stage) => html`<th scope="col">${stage.label}</th>`)}</tr></thead>
-<tbody>${rows.map(
-      (row) =>
-        html`<tr><th scope="row">${row.label}<span class="note">${row.note}${fewer(row, stages, n)}</span></th>${stages.map((stage) => resultCell(row, stage, required, mostOf(row, stages)))}</tr>\n`,
-    )}</tbody></table>`,
-    `Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1, those of a reward that passes 1 to 1.5; the tick is the required value.`,
-  );
+  return pageTable({
+    ...{ label: 'Results by stage', look: 'results' },
+    caption: `Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1 (to 1.5 for rewards above 1); a tick marks the required value.`,
+    head: ['Metric', ...stages.map(({ label }) => label)],
+    rows: rows.map((row) => {
+      // Rewards with judged advice reach 1.5.
+      const most = stages.some((stage) => (row.value(stage)?.ci95[1] ?? 0) > 1) ? 1.5 : 1;
+      return [
+        html`${row.label}<span class="note">${row.note}${seriesNote(row, stages, n)}</span>`,
+        ...stages.map((stage) => resultCell(row, stage, required, most)),
+      ];
+    }),
+  });
 }
 
 /** Background of a value in [0, 1]; the text keeps its contrast in both colour schemes. */
@@ -116,83 +116,76 @@ function shade(share: number): string {
   return `--share:${Math.round(100 * Math.min(1, Math.max(0, share)))}%`;
 }
 
-function shadedCell(estimate: Estimate | undefined): Html {
-  return estimate === undefined
-    ? html`<td class="none">\u2013</td>`
-    : html`<td class="shaded" style="${shade(estimate.mean)}">${estimateCell(estimate)}</td>`;
+function shadedCell(estimate: Estimate | undefined): Cell {
+  if (estimate === undefined) return NOTHING;
+  return { text: '', look: 'shaded', style: shade(estimate.mean), shown: estimateCell(estimate) };
 }
 
-function typeTable(
-  metric: string,
-  label: string,
-  keys: readonly string[],
-  head: string,
-  columns: readonly { readonly label: string; readonly sets: Readonly<Record<string, MetricSet>> }[],
-): Html {
-  return scrolling(
-    `${label} by ${head}`,
-    html`<table class="types">
-<caption>${label}</caption>
-<thead><tr><th scope="col">${head}</th><th scope="col">Series</th>${columns.map((column) => html`<th scope="col">${column.label}</th>`)}</tr></thead>
-<tbody>${keys.map((key) => {
-      const n = columns.flatMap((column) => column.sets[key]?.reward.n ?? [])[0] ?? 0;
-      const cells = columns.map((column) => shadedCell(column.sets[key]?.[metric]));
-      return html`<tr><th scope="row">${key}</th><td class="count">${grouped(n)}</td>${cells}</tr>\n`;
-    })}</tbody></table>`,
-  );
-}
+const countCell = (text: string): Cell => ({ text, look: 'count' });
 
-/** One table per metric: gold classes (of variates, how many are anomalous) as rows, stages as columns. */
+/** One table per metric: gold classes (of variates, numbers of anomalous ones) as rows, stages as columns. */
 export function perTypeTables(stages: readonly ReportStage[]): Html {
-  const { kind } = stages[0]!.metrics;
-  const columns = stages.map((stage) => ({ label: stage.label, sets: stage.metrics.byClass }));
-  const keys = [...new Set(columns.flatMap((column) => Object.keys(column.sets)))];
-  const { groups, groupMetrics } = taskKind(kind).evaluation;
-  const measured = Object.entries(groupMetrics).filter(([metric]) =>
-    columns.some(({ sets }) => Object.values(sets).some((set) => set[metric] !== undefined)),
-  );
-  return html`${measured.map(([metric, { label }]) => typeTable(metric, label, keys, groups.head, columns))}`;
+  const sets = stages.map(({ metrics }) => metrics.byClass);
+  const keys = [...new Set(sets.flatMap((byClass) => Object.keys(byClass)))];
+  const { groups, groupMetrics } = taskKind(stages[0]!.metrics.kind).evaluation;
+  const tables = Object.entries(groupMetrics).flatMap(([metric, { label }]) => {
+    if (!sets.some((byClass) => Object.values(byClass).some((set) => set[metric] !== undefined))) return [];
+    return pageTable({
+      ...{ label: `${label} by ${groups.head}`, look: 'types', title: label },
+      head: [groups.head, 'Series', ...stages.map((stage) => stage.label)],
+      rows: keys.map((key) => [
+        key,
+        countCell(grouped(sets.flatMap((byClass) => byClass[key]?.reward.n ?? [])[0] ?? 0)),
+        ...sets.map((byClass) => shadedCell(byClass[key]?.[metric])),
+      ]),
+    });
+  });
+  return html`${tables}`;
 }
 
 /** Tasks or answerers as rows, metrics as columns. */
 export function transferTable(transfer: ReportTransfer): Html {
-  const { byTask } = transfer.metrics;
-  const { main, metrics: known } = taskKind(transfer.metrics.kind).evaluation;
+  const { kind, byTask } = transfer.metrics;
+  const { main, metrics: known } = taskKind(kind).evaluation;
   const metrics = transfer.columns ?? ['format', ...main, 'reward'];
-  const { normalShare: shares } = transfer;
-  return html`<h3>${transfer.title}</h3><p>${transfer.note}</p>${scrolling(
-    transfer.title,
-    html`<table class="types">
-<thead><tr><th scope="col">${transfer.head ?? 'Task'}</th><th scope="col">Series</th>${shares === undefined ? null : html`<th scope="col">Normal series</th>`}${metrics.map((name) => html`<th scope="col">${known[name]!.label}</th>`)}</tr></thead>
-<tbody>${Object.entries(byTask).map(
-      ([task, set]) =>
-        html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${shares === undefined ? null : html`<td class="count">${shares[task] === undefined ? '\u2013' : fixed(shares[task])}</td>`}${metrics.map(
-          (name) =>
-            shadedCell(TEXTUAL.has(name) && transfer.detectors?.includes(task) ? undefined : set[name]),
-        )}</tr>\n`,
-    )}</tbody></table>`,
-  )}`;
+  const { title, note, normalShare: shares, detectors = [] } = transfer;
+  const table = pageTable({
+    ...{ label: title, look: 'types' },
+    head: [
+      ...[transfer.head ?? 'Task', 'Series', ...(shares === undefined ? [] : ['Normal series'])],
+      ...metrics.map((name) => known[name]!.label),
+    ],
+    rows: Object.entries(byTask).map(([task, set]) => [
+      ...[task, countCell(grouped(set.reward.n))],
+      ...(shares === undefined
+        ? []
+        : [countCell(shares[task] === undefined ? '\u2013' : fixed(shares[task]))]),
+      ...metrics.map((name) =>
+        shadedCell(TEXTUAL.has(name) && detectors.includes(task) ? undefined : set[name]),
+      ),
+    ]),
+  });
+  return html`<h3>${title}</h3><p>${note}</p>${table}`;
 }
 
 /** Counts, shaded by the share of their row. */
-export function confusionTable(label: string, confusion: Confusion): Html {
-  return scrolling(
-    `Confusion, ${label}`,
-    html`<table class="confusion">
-<caption>${label}</caption>
-<thead><tr><th scope="col">Gold \u2193 &ensp;said \u2192</th>${confusion.columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
-<tbody>${confusion.rows.map((name, r) => {
-      const counts = confusion.counts[r]!;
-      const total = counts.reduce((sum, count) => sum + count, 0);
-      // Anomalies whose kind the data do not name are neither right nor wrong, but what cannot be read is wrong.
-      const graded = confusion.columns.includes(name);
-      return html`<tr><th scope="row">${name}</th>${counts.map((count, c) => {
-        const right = confusion.columns[c] === name;
-        const tone = right ? 'right' : graded || confusion.columns[c] === UNREADABLE ? 'wrong' : 'ungraded';
-        return html`<td class="shaded ${tone}" style="${shade(total === 0 ? 0 : count / total)}">${count === 0 ? html`<span class="zero">0</span>` : grouped(count)}</td>`;
-      })}</tr>\n`;
-    })}</tbody></table>`,
-  );
+export function confusionTable(label: string, { rows, columns, counts }: Confusion): Html {
+  return pageTable({
+    ...{ label: `Confusion, ${label}`, look: 'confusion', title: label },
+    head: [html`Gold \u2193 &ensp;predicted \u2192`, ...columns],
+    rows: rows.map((name, r) => {
+      const total = sum(counts[r]!);
+      // Anomalies whose kind the data do not name are neither right nor wrong; unreadable answers are wrong.
+      const graded = columns.includes(name);
+      const cells = counts[r]!.map((count, c): Cell => {
+        const tone =
+          columns[c] === name ? 'right' : graded || columns[c] === UNREADABLE ? 'wrong' : 'ungraded';
+        const shown = count === 0 ? html`<span class="zero">0</span>` : html`${grouped(count)}`;
+        return { text: '', shown, look: `shaded ${tone}`, style: shade(total === 0 ? 0 : count / total) };
+      });
+      return [name, ...cells];
+    }),
+  });
 }
 
 const IN_ORDER = (a: ReportGain, b: ReportGain): number =>
@@ -226,15 +219,19 @@ export function gainsTable(gains: readonly ReportGain[], required: readonly Requ
     ];
     const gain = estimate.mean > 0;
     const mark = isSignificant(estimate)
-      ? html`<td><span class="${gain ? 'met' : 'missed'}">${gain ? 'gain' : 'loss'}</span></td>`
-      : html`<td>not significant</td>`;
-    return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td>${mark}<td class="count">${grouped(estimate.n)}</td><td>${wanted.length === 0 ? '\u2013' : wanted.map((requirement, i) => html`${i === 0 ? '' : html`<br>`}${requirement}`)}</td></tr>\n`;
+      ? html`<span class="${gain ? 'met' : 'missed'}">${gain ? 'gain' : 'loss'}</span>`
+      : 'not significant';
+    return [
+      ...[label, signed(estimate.mean), interval(estimate, signed), mark, countCell(grouped(estimate.n))],
+      wanted.length === 0
+        ? '\u2013'
+        : html`${wanted.map((text, i) => html`${i === 0 ? null : html`<br>`}${text}`)}`,
+    ];
   });
-  return scrolling(
-    'Paired changes',
-    html`<table class="gains">
-<thead><tr><th scope="col">Metric</th><th scope="col">Mean change</th><th scope="col">Interval</th><th scope="col">Significance</th><th scope="col">Series</th><th scope="col">Required</th></tr></thead>
-<tbody>${rows}</tbody></table>`,
-    'All measured metrics, the largest change first: differences on the same series with paired bootstrap 95\u202f% intervals. A change is significant when its interval excludes 0.',
-  );
+  return pageTable({
+    ...{ label: 'Paired changes', look: 'gains', rows },
+    head: ['Metric', 'Mean change', 'Interval', 'Significance', 'Series', 'Required'],
+    caption:
+      'All measured metrics, the largest change first: differences on the same series with paired bootstrap 95\u202f% intervals. A change is significant when its interval excludes 0.',
+  });
 }

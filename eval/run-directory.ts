@@ -20,7 +20,8 @@ import { layoutOf } from '../src/policy/layout.ts';
 import { type Dims, parseDims } from '../src/policy/model-config.ts';
 import { type Recipe, recipeSchema } from '../src/recipe/recipe.ts';
 import { type BaselineFiles, type Baselines, readBaselines } from './baselines.ts';
-import { readJson, readJsonLines, readRecords } from './records.ts';
+import { readJson, readJsonLines } from './json-files.ts';
+import { readRecords } from './records.ts';
 
 /** Policies of a run, in the order in which they come about. */
 export const POLICIES = ['initial', 'sft', 'rl'] as const;

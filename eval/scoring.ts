@@ -1,5 +1,6 @@
-/** Scores of predictions that were made elsewhere: the metrics of an evaluation, without a policy. */
+/** Scores of predictions made elsewhere: the metrics of an evaluation, without a policy. */
 import { DataError } from '../src/ground/errors.ts';
+import { columns } from '../src/ground/terminal.ts';
 import type { Estimate, EvalRecord } from '../src/ground/types.ts';
 import { type BootstrapOptions, estimate, setEstimates } from '../src/measures/bootstrap.ts';
 import { brierScore, calibrationError, logLoss } from '../src/measures/calibration.ts';
@@ -7,9 +8,10 @@ import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { type Metrics, metricsOf, valuesOf } from './metrics.ts';
 import type { Predictions } from './predictions.ts';
+import { estimateText } from './table.ts';
 
-/** Of stated probabilities; smaller is better. */
-export interface Calibration {
+/** Scores of stated probabilities; smaller is better. */
+interface Calibration {
   /** In [0, 2]. */
   readonly brier: Estimate;
   /** In nats. */
@@ -18,36 +20,34 @@ export interface Calibration {
   readonly ece: Estimate;
 }
 
-export interface Scored extends Metrics {
-  /** Gold answers, those with a prediction, and those without, which count as answers that cannot be read. */
+interface Scored extends Metrics {
+  /** Number of gold answers. */
   readonly n: number;
+  /** Gold answers with a prediction, and without one; a missing prediction counts as an unreadable answer. */
   readonly answered: number;
   readonly missing: number;
-  /** The first ten of them. */
+  /** First ten ids without a prediction. */
   readonly missingIds: readonly string[];
-  /** Predictions whose class is none of the classes. */
+  /** Number of predictions whose class is none of the classes. */
   readonly otherLabels: number;
   /** Null where no prediction states probabilities. */
   readonly calibration: Calibration | null;
 }
 
-export interface ExampleScore {
+interface ExampleScore {
   readonly id: string;
   readonly sample?: number;
-  /** The reward of the kind of answer, and its parts. */
+  /** Reward of the answer kind, and its parts. */
   readonly total: number;
   readonly parts: Readonly<Record<string, number>>;
   /** All metrics of the prediction. */
   readonly metrics: Readonly<Record<string, number>>;
-  /** What is wrong with the prediction; null: nothing. */
+  /** Reason why the prediction is not well formed; null where it is. */
   readonly problem: string | null;
 }
 
-/** Resampled series over all resamples: more would take longer than reading the file. */
-const RESAMPLED = 20_000_000;
-
-/** 2000 resamples, fewer of more than 10 000 series, whose intervals are narrow, and at least 200. */
-const resamplesOf = (series: number): number => Math.max(200, Math.min(2000, Math.floor(RESAMPLED / series)));
+/** 2000 resamples; from 10 000 series on, whose intervals are narrow, fewer and at least 200, or it takes longer than reading the file. */
+const resamplesOf = (series: number): number => Math.max(200, Math.min(2000, Math.floor(2e7 / series)));
 
 function calibrationOf(stated: Predictions['stated'], options: BootstrapOptions): Calibration | null {
   if (stated.length === 0) return null;
@@ -63,16 +63,14 @@ function calibrationOf(stated: Predictions['stated'], options: BootstrapOptions)
   };
 }
 
-/** Of predictions with scores alone, what is said of scores. */
+/** Keeps the measures of scores, for predictions without answers. */
 function measuresOf(set: MetricSet): MetricSet {
   const names = ['auc_pr', 'auc_roc', 'vus_pr', 'vus_roc'];
-  const found = Object.fromEntries(
+  const measures = Object.fromEntries(
     names.flatMap((name) => (set[name] === undefined ? [] : [[name, set[name]]])),
   );
-  if (Object.keys(found).length > 0) return found as MetricSet;
-  throw new DataError(
-    'scores: no series has both anomalous and normal points, so that none can be judged by them',
-  );
+  if (Object.keys(measures).length > 0) return measures as MetricSet;
+  throw new DataError('scores: cannot be judged, since no series has both anomalous and normal points');
 }
 
 function withoutAnswers(metrics: Metrics): Metrics {
@@ -94,26 +92,21 @@ function withoutAnswers(metrics: Metrics): Metrics {
   };
 }
 
-/** Metrics of predictions that were read. @throws DataError where scores alone say nothing of any series */
+/** Computes the metrics of predictions. @throws DataError for scores alone that cannot be judged on any series */
 export function scored(predictions: Predictions): Scored {
   const { records, stated, classes, missing, otherLabels, scoresAlone } = predictions;
   const n = new Set(records.map(({ seriesId }) => seriesId)).size;
   const options = { resamples: resamplesOf(n) };
   const metrics = metricsOf(records, { ...options, classes });
   return {
-    ...{
-      n,
-      answered: n - missing.length,
-      missing: missing.length,
-      missingIds: missing.slice(0, 10),
-      otherLabels,
-    },
+    ...{ n, answered: n - missing.length, missing: missing.length },
+    ...{ missingIds: missing.slice(0, 10), otherLabels },
     ...(scoresAlone ? withoutAnswers(metrics) : metrics),
     calibration: calibrationOf(stated, options),
   };
 }
 
-/** What one prediction is worth. */
+/** Scores one prediction. */
 export function exampleScore(record: EvalRecord): ExampleScore {
   const { seriesId, sample, score, answer } = record;
   return {
@@ -123,15 +116,15 @@ export function exampleScore(record: EvalRecord): ExampleScore {
   };
 }
 
-/** Further metrics as lines for a terminal: those of `overall` that tables leave out. */
+/** Writes the metrics of `overall` that tables leave out as lines for a terminal. */
 export function detailLines({ kind, overall, samples, calibration }: Scored): string[] {
-  const { metrics, details, columns } = taskKind(kind).evaluation;
-  const shown = new Set(['unparsable', ...columns.map(([metric]) => metric)]);
+  const { metrics, details, columns: tabled } = taskKind(kind).evaluation;
+  const shown = new Set(['unparsable', ...tabled.map(([metric]) => metric)]);
   const lines: (readonly [string, Estimate])[] = Object.entries({ ...metrics, ...details }).flatMap(
     ([name, { label }]) => (shown.has(name) || overall[name] === undefined ? [] : [[label, overall[name]]]),
   );
   if (samples !== null) {
-    for (const [k, found] of Object.entries(samples.passAtK)) lines.push([`pass@${k}`, found]);
+    for (const [k, estimate] of Object.entries(samples.passAtK)) lines.push([`pass@${k}`, estimate]);
     const [main] = taskKind(kind).evaluation.main.filter((name) => samples.consensus[name] !== undefined);
     if (main !== undefined)
       lines.push([`${metrics[main]!.label} of the consensus`, samples.consensus[main]!]);
@@ -143,9 +136,8 @@ export function detailLines({ kind, overall, samples, calibration }: Scored): st
       ['ECE', calibration.ece],
     );
   }
-  const width = Math.max(0, ...lines.map(([label]) => label.length)) + 2;
-  return lines.map(
-    ([label, { mean, ci95, n }]) =>
-      `${label.padEnd(width)}${mean.toFixed(3)} [${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]  n ${n}`,
+  if (lines.length === 0) return [];
+  return columns(lines.map(([label, estimate]) => [label, estimateText(estimate), `n ${estimate.n}`])).split(
+    '\n',
   );
 }

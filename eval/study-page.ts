@@ -1,9 +1,8 @@
-/** The results of a study as a page and as Markdown. */
+/** Results of a study as a page and as Markdown. */
 
-import { duration, fixed, grouped, lowerFirst, signed } from '../src/ground/numbers.ts';
-import { bullets, FOOTER, type Html, html, page, scrolling } from '../src/html/html.ts';
+import { fixed, grouped, interval, lowerFirst, signed } from '../src/ground/numbers.ts';
+import { bullets, FOOTER, type Html, html, page } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
-import type { MeanInterval } from '../src/measures/bootstrap.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import {
   type ArmResult,
@@ -14,19 +13,16 @@ import {
   type StudyDifference,
   type StudyResults,
 } from './study-results.ts';
+import { type Cell, markdownTable, NOTHING, pageTable, type Table } from './table.ts';
 
-/** ".724", "−.021", "1.250": without the zero that all numbers below 1 begin with. */
-const tight = (value: number, format: (value: number) => string = fixed): string =>
-  format(value).replace(/^([+\u2212]?)0\./, '$1.');
-
-const ends = ({ ci95 }: MeanInterval, format?: (value: number) => string): string =>
-  `[${ci95.map((value) => tight(value, format)).join(', ')}]`;
+/** Without the zero that all numbers below 1 begin with: ".724", "−.021", "1.250". */
+const tight = (value: number): string => fixed(value).replace(/^(\u2212?)0\./, '$1.');
+/** The same with a sign: "+.015". */
+const tightSigned = (value: number): string => signed(value).replace(/^([+\u2212]?)0\./, '$1.');
 
 /** `*`: the interval excludes 0; `**`: also after Holm's correction; dagger: one seed. */
 const mark = ({ significant, holm, seeds }: StudyDifference): string =>
   seeds === 1 ? '\u2020' : holm ? '**' : significant ? '*' : '';
-
-const seedsOf = ({ seeds }: ArmResult): string => String(seeds.length);
 
 function trainedWith({ training: { samples, steps } }: ArmResult): string {
   const parts = [
@@ -50,187 +46,143 @@ function notes(results: StudyResults): string[] {
   const { settings, baseTitle, bootstrap } = results;
   const single = settings.some(({ arms }) => arms.some(({ seeds }) => seeds.length === 1));
   return [
-    `Intervals are 95\u202f% percentile intervals of ${grouped(bootstrap)} bootstrap resamples over seeds and series, crossed: each resample draws one seed fewer than there are (Rao & Wu) and, for all of them, the same series. All arms have the same draws, so that differences are paired by seed and series.`,
+    `Intervals are 95\u202f% percentile intervals from ${grouped(bootstrap)} crossed bootstrap resamples: each draws all seeds but one (Rao & Wu), and the same series for each of them. All arms share the draws, so differences are paired by seed and series.`,
     ...(single
       ? [
-          'The interval of an arm with one seed covers the series alone, not the spread between trainings. A difference of one seed (\u2020) is never marked as significant.',
+          'The interval of an arm with one seed covers the series alone, not the spread between training seeds. A difference of one seed (\u2020) is never marked as significant.',
         ]
       : []),
-    'With five seeds the intervals may be too short where most of the spread is between seeds: in simulations they then cover the truth in 88\u202f% of the cases, not in 95.',
-    `* the interval of the difference excludes 0, not corrected for the number of comparisons; ** significant also after Holm\u2019s correction over the arms of the setting, for that column alone. Differences are arm \u2212 ${baseTitle}, or arm \u2212 start.`,
-    'KL and entropy are measured on answers to the same series, at the temperature named above the column, without the cap of the training log.',
+    'With five seeds the intervals are too short where most of the spread is between seeds: in simulations they cover the true value in 88\u202f% of the cases instead of 95.',
+    `* the interval of the difference excludes 0, not corrected for the number of comparisons; ** still significant after Holm\u2019s correction over the arms of the setting, column by column. Differences are arm \u2212 ${baseTitle}, or arm \u2212 start.`,
+    'KL and entropy are measured on sampled answers to the same series, without the cap of the training log.',
     'Seconds are training time on this machine, without the shared start; they depend on its load.',
   ];
 }
 
-// Markdown.
+// ---- tables ---------------------------------------------------------------------------------------------------------
 
-const row = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+const headsOf = (keys: readonly ResultKey[]): Cell[] =>
+  keys.map(({ label, definition }) => ({
+    text: label,
+    shown: html`<span title="${definition}">${label}</span>`,
+  }));
 
-function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  return [row(head), row(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(row)].join('\n');
-}
-
-const escaped = (text: string): string => text.replaceAll('|', '\\|').replaceAll('*', '\\*');
-
-function markdownDifferences(
-  { keys, arms }: SettingResult,
-  which: 'toBase' | 'toStart',
-  title: string,
-): string[] {
-  const shown = arms.filter((one) => one[which] !== null);
-  if (shown.length === 0) return [];
-  const rows = shown.map((one) => [
-    escaped(one.title),
-    ...keys.map(({ key }) => {
-      const found = one[which]![key];
-      return found === undefined
-        ? '\u2013'
-        : `${tight(found.mean, signed)}${escaped(mark(found))} ${ends(found, signed)}`;
+function valuesTable({ keys, arms }: SettingResult): Table {
+  const rows = arms.map((arm): Cell[] => [
+    arm.title,
+    ...keys.map(({ key }): Cell => {
+      const value = arm.values[key];
+      if (value === undefined) return NOTHING;
+      const [mean, ends] = [tight(value.mean), interval(value, tight)];
+      const shown = html`<span class="mean">${mean}</span><span class="ci">${ends}</span>`;
+      return { text: `${mean} ${ends}`, shown };
     }),
+    ...[trainedWith(arm), arm.seconds.training.toFixed(0), String(arm.seeds.length)],
   ]);
-  return [`\n**${title}**\n`, markdownTable(['', ...keys.map(({ label }) => escaped(label))], rows)];
+  return { head: ['Arm', ...headsOf(keys), 'Training', 'Seconds', 'Seeds'], rows };
 }
 
-function markdownGates(setting: SettingResult): string[] {
-  const shown = gatesOf(setting);
-  if (shown.length === 0) return [];
-  const rows = setting.arms
-    .filter(({ gates }) => gates !== null)
-    .map((one) => [escaped(one.title), ...shown.map(({ name }) => gateCell(one, name))]);
-  return [
-    '\n**Gates**: means over the steps of the reinforcement\n',
-    markdownTable(['', ...shown.map(({ label }) => label)], rows),
-    `\n${shown.map(({ label, definition }) => `${label}: ${lowerFirst(definition)}`).join(' ')}`,
-  ];
-}
-
-/** The tables of a study in Markdown. */
-export function studyMarkdown(results: StudyResults): string {
-  const { title, command, finished, cells, failed, settings, baseTitle } = results;
-  const lines = [
-    `# ${title}`,
-    '',
-    `\`${command}\`: ${finished} of ${cells} cells are finished.`,
-    ...failed.map(({ cell, reason }) => `\nFailed: ${cell}: ${escaped(reason)}`),
-  ];
-  for (const setting of settings) {
-    const { keys, arms } = setting;
-    const rows = arms.map((one) => [
-      escaped(one.title),
-      ...keys.map(({ key }) => {
-        const found = one.values[key];
-        return found === undefined ? '\u2013' : `${tight(found.mean)} ${ends(found)}`;
-      }),
-      trainedWith(one),
-      one.seconds.training.toFixed(0),
-      seedsOf(one),
-    ]);
-    lines.push(
-      `\n## ${setting.title}\n`,
-      about(setting),
-      '',
-      markdownTable(['', ...keys.map(({ label }) => escaped(label)), 'Training', 'Seconds', 'Seeds'], rows),
-      ...markdownDifferences(setting, 'toBase', `Difference to ${escaped(baseTitle)}`),
-      ...markdownDifferences(setting, 'toStart', 'Difference to the start'),
-      ...markdownGates(setting),
-    );
-  }
-  lines.push('\n## How to read these numbers\n', ...notes(results).map((text) => `- ${escaped(text)}`));
-  return `${lines.join('\n')}\n`;
-}
-
-// The page.
-
-const heads = (keys: readonly ResultKey[]): Html[] =>
-  keys.map(({ label, definition }) => html`<th scope="col" title="${definition}">${label}</th>`);
-
-function valuesTable({ title, keys, arms }: SettingResult): Html {
-  const rows = arms.map(
-    (one) =>
-      html`<tr><th scope="row">${one.title}<span class="note">${trainedWith(one)}, ${duration(one.seconds.training)}; ${seedsOf(one)} ${one.seeds.length === 1 ? 'seed' : 'seeds'}</span></th>${keys.map(
-        ({ key }) => {
-          const found = one.values[key];
-          return found === undefined
-            ? html`<td class="none">\u2013</td>`
-            : html`<td><span class="mean">${tight(found.mean)}</span><span class="ci">${ends(found)}</span></td>`;
-        },
-      )}</tr>\n`,
-  );
-  return scrolling(
-    `Results: ${title}`,
-    html`<table class="study"><thead><tr><th scope="col">Arm</th>${heads(keys)}</tr></thead><tbody>${rows}</tbody></table>`,
-  );
-}
-
-/** Where a difference lies between −most and most, 0 in the middle. Decorative: the numbers stand beside it. */
+/** Draws a difference between −most and most, 0 in the middle. Decorative: the numbers stand beside it. */
 function line({ mean, ci95, significant }: StudyDifference, most: number): Html {
   const x = (value: number): string => (50 + (50 * Math.max(-most, Math.min(most, value))) / most).toFixed(1);
   return html`<svg class="whisker${significant ? ' sure' : ''}" viewBox="-2 0 104 10" preserveAspectRatio="none" aria-hidden="true" focusable="false"><line class="axis" x1="0" x2="100" y1="5" y2="5"/><line class="floor" x1="50" x2="50" y1="0" y2="10"/><line class="range" x1="${x(ci95[0])}" x2="${x(ci95[1])}" y1="5" y2="5"/><line class="dot" x1="${x(mean)}" x2="${x(mean)}" y1="1.5" y2="8.5"/></svg>`;
 }
 
-function differenceCell(found: StudyDifference | undefined, up: boolean | null, most: number): Html {
-  if (found === undefined) return html`<td class="none">\u2013</td>`;
-  const sign = found.mean > 0 === up ? 'met' : 'missed';
-  const look = found.significant && up !== null ? `mean ${sign}` : 'mean';
-  return html`<td><span class="${look}">${tight(found.mean, signed)}${mark(found)}</span><span class="ci">${ends(found, signed)}</span>${line(found, most)}</td>`;
+const changeText = (difference: StudyDifference): string =>
+  `${tightSigned(difference.mean)}${mark(difference)}`;
+
+function differenceCell(difference: StudyDifference | undefined, up: boolean | null, most: number): Cell {
+  if (difference === undefined) return NOTHING;
+  const { mean, significant } = difference;
+  const look = significant && up !== null ? (mean > 0 === up ? ' met' : ' missed') : '';
+  const [text, ends] = [changeText(difference), interval(difference, tightSigned)];
+  const shown = html`<span class="mean${look}">${text}</span><span class="ci">${ends}</span>${line(difference, most)}`;
+  return { text: `${text} ${ends}`, shown };
 }
 
-function differencesTable(
-  { title, keys, arms }: SettingResult,
-  which: 'toBase' | 'toStart',
-  what: string,
-): Html | null {
-  const shown = arms.filter((one) => one[which] !== null);
-  if (shown.length === 0) return null;
-  const most = keys.map(({ key }) =>
-    Math.max(1e-9, ...shown.flatMap((one) => (one[which]![key]?.ci95 ?? []).map(Math.abs))),
+/** Table of the differences of all arms that have one; null where none has. */
+function differencesTable({ keys, arms }: SettingResult, which: 'toBase' | 'toStart'): Table | null {
+  const compared = arms.flatMap(({ title, [which]: differences }) =>
+    differences === null ? [] : [{ title, differences }],
   );
-  const rows = shown.map(
-    (one) =>
-      html`<tr><th scope="row">${one.title}</th>${keys.map(({ key, up }, k) => differenceCell(one[which]![key], up, most[k]!))}</tr>\n`,
-  );
-  const table = scrolling(
-    `${what}: ${title}`,
-    html`<table class="study"><thead><tr><th scope="col">Arm</th>${heads(keys)}</tr></thead><tbody>${rows}</tbody></table>`,
-  );
-  return which === 'toBase'
-    ? html`<h3>${what}</h3>${table}`
-    : html`<details><summary>${what}</summary>${table}</details>`;
+  if (compared.length === 0) return null;
+  const columns = keys.map(({ key, up }) => {
+    const column = compared.map(({ differences }) => differences[key]);
+    const most = Math.max(1e-9, ...column.flatMap((difference) => (difference?.ci95 ?? []).map(Math.abs)));
+    return column.map((difference) => differenceCell(difference, up, most));
+  });
+  return {
+    head: ['Arm', ...headsOf(keys)],
+    rows: compared.map(({ title }, r) => [title, ...columns.map((column) => column[r]!)]),
+  };
 }
 
-/** The gates that any arm has. */
-function gatesOf({ arms }: SettingResult): typeof GATES {
-  return GATES.filter(({ name }) => arms.some(({ gates }) => gates?.[name] !== undefined));
-}
+/** Gates that any arm has. */
+const gatesOf = ({ arms }: SettingResult): typeof GATES =>
+  GATES.filter(({ name }) => arms.some(({ gates }) => gates?.[name] !== undefined));
 
-const gateCell = ({ gates }: ArmResult, name: string): string => {
-  const value = gates?.[name];
-  return value === undefined ? '\u2013' : Math.abs(value) < 10 ? tight(value) : value.toFixed(1);
-};
-
-function gatesTable(setting: SettingResult): Html | null {
+/** Table of the gates; null where no arm has any. */
+function gatesTable(setting: SettingResult): Table | null {
   const shown = gatesOf(setting);
   if (shown.length === 0) return null;
-  const rows = setting.arms
-    .filter(({ gates }) => gates !== null)
-    .map(
-      (one) =>
-        html`<tr><th scope="row">${one.title}</th>${shown.map(({ name }) => html`<td>${gateCell(one, name)}</td>`)}</tr>\n`,
-    );
-  return html`<h3>Gates</h3><p>Whether there was anything to learn from, and whether the traces said more than the rewards did: means over the steps of the reinforcement.</p>${scrolling(
-    `Gates: ${setting.title}`,
-    html`<table class="study"><thead><tr><th scope="col">Arm</th>${shown.map(
-      ({ label, definition }) => html`<th scope="col">${label}<span class="note">${definition}</span></th>`,
-    )}</tr></thead><tbody>${rows}</tbody></table>`,
-  )}`;
+  const rows = setting.arms.flatMap(({ title, gates }) => {
+    if (gates === null) return [];
+    const cells = shown.map(({ name }): Cell => {
+      const value = gates[name];
+      return value === undefined ? NOTHING : Math.abs(value) < 10 ? tight(value) : value.toFixed(1);
+    });
+    return [[title, ...cells]];
+  });
+  const heads = shown.map(({ title, definition }) => ({
+    text: title,
+    shown: html`${title}<span class="note">${definition}</span>`,
+  }));
+  return { head: ['Arm', ...heads], rows };
 }
 
-function curves({ setting, curves: all }: SettingResult): Html | null {
+const GATES_NOTE =
+  'Mean over the reinforcement steps: did rewards differ within groups, and did the traces add information to the rewards?';
+
+// ---- Markdown -------------------------------------------------------------------------------------------------------
+
+const escaped = (text: string): string => text.replaceAll('|', '\\|').replaceAll('*', '\\*');
+
+/** Writes the tables of a study in Markdown. */
+export function studyMarkdown(results: StudyResults): string {
+  const { title, command, finished, cells, failed, settings, baseTitle } = results;
+  const titled = (name: string, table: Table | null): string[] =>
+    table === null ? [] : [`**${name}**`, markdownTable(table)];
+  const blocks = [
+    `# ${title}`,
+    `\`${command}\`: ${finished} of ${cells} cells are finished.`,
+    ...failed.map(({ cell, reason }) => `Failed: ${cell}: ${escaped(reason)}`),
+    ...settings.flatMap((setting) => {
+      const gates = gatesOf(setting).map((gate) => `${gate.title}: ${lowerFirst(gate.definition)}`);
+      return [
+        `## ${setting.title}`,
+        about(setting),
+        markdownTable(valuesTable(setting)),
+        ...titled(`Difference from ${escaped(baseTitle)}`, differencesTable(setting, 'toBase')),
+        ...titled('Difference from the start', differencesTable(setting, 'toStart')),
+        ...titled('Gates', gatesTable(setting)),
+        ...(gates.length === 0 ? [] : [`${GATES_NOTE} ${gates.join(' ')}`]),
+      ];
+    }),
+    '## How to read these numbers',
+    notes(results)
+      .map((text) => `- ${escaped(text)}`)
+      .join('\n'),
+  ];
+  return `${blocks.join('\n\n')}\n`;
+}
+
+// ---- the page -------------------------------------------------------------------------------------------------------
+
+function curves({ setting, curves: logged }: SettingResult): Html | null {
   const panels = CURVES.flatMap(({ name, title, definition }) => {
-    const found = all.find((one) => one.name === name);
-    if (found === undefined) return [];
-    const drawn = found.arms.map(({ title: arm, step, mean, low, high }) => ({
+    const curve = logged.find((candidate) => candidate.name === name);
+    if (curve === undefined) return [];
+    const drawn = curve.arms.map(({ title: arm, step, mean, low, high }) => ({
       ...{ name: arm, x: step, y: mean },
       band: { low, high },
     }));
@@ -238,47 +190,60 @@ function curves({ setting, curves: all }: SettingResult): Html | null {
   });
   if (panels.length === 0) return null;
   const names = [...new Set(panels.flatMap((panel) => panel.curves.map(({ name }) => name)))];
-  return html`<h3>Learning curves</h3><p>Of the reinforcement, on training series: the mean over the seeds, smoothed over an eighth of the steps; the bands reach from the lowest to the highest seed. A name switches its curves off and on.</p>${curvesBlock(panels, `${setting}-curve`, names)}`;
+  return html`<h3>Learning curves</h3><p>Reinforcement on training series: mean over the seeds, smoothed over an eighth of the steps. Bands span the lowest to the highest seed. Click a name to hide or show its curves.</p>${curvesBlock(panels, `${setting}-curve`, names)}`;
 }
 
-/** The arms whose greedy reward differs from the base's, in words; the first temperature's where nothing is greedy. */
+/** Names the arms whose greedy reward (or reward at the first temperature) differs from that of the base. */
 function verdict({ keys, arms }: SettingResult, baseTitle: string): string {
-  const [key] = keys;
-  const compared = arms.filter((one) => one.toBase?.[key!.key] !== undefined);
+  const { key, label } = keys[0]!;
+  const compared = arms.flatMap(({ title, toBase }) => {
+    const difference = toBase?.[key];
+    return difference === undefined ? [] : [{ title, difference }];
+  });
   if (compared.length === 0) return `Nothing can be compared with ${baseTitle} yet.`;
-  const better = compared.filter(({ toBase }) => {
-    const found = toBase![key!.key]!;
-    return found.significant && found.mean > 0;
-  });
-  const worse = compared.filter(({ toBase }) => {
-    const found = toBase![key!.key]!;
-    return found.significant && found.mean < 0;
-  });
-  const list = (some: readonly ArmResult[]): string =>
-    some
-      .toSorted((a, b) => b.toBase![key!.key]!.mean - a.toBase![key!.key]!.mean)
-      .map(
-        (one) => `${one.title} ${tight(one.toBase![key!.key]!.mean, signed)}${mark(one.toBase![key!.key]!)}`,
-      )
+  const sure = compared
+    .filter(({ difference }) => difference.significant)
+    .sort((a, b) => b.difference.mean - a.difference.mean);
+  const list = (sign: 1 | -1): string =>
+    sure
+      .filter(({ difference }) => Math.sign(difference.mean) === sign)
+      .map(({ title, difference }) => `${title} ${changeText(difference)}`)
       .join(', ');
-  const rest = compared.length - better.length - worse.length;
+  const [better, worse, rest] = [list(1), list(-1), compared.length - sure.length];
   const parts = [
-    ...(better.length > 0 ? [`above ${baseTitle}: ${list(better)}`] : []),
-    ...(worse.length > 0 ? [`below: ${list(worse)}`] : []),
-    ...(rest > 0 ? [`${rest === compared.length ? 'no arm' : `${rest} not`} told apart from it`] : []),
+    ...(better === '' ? [] : [`above ${baseTitle}: ${better}`]),
+    ...(worse === '' ? [] : [`below: ${worse}`]),
+    ...(rest === 0 ? [] : [`not significantly different: ${rest} of ${compared.length} arms`]),
   ];
-  return `${key!.label}, ${parts.join('; ')}.`;
+  return `${label}, ${parts.join('; ')}.`;
 }
 
-/** The page of a study; `text` is the study file. */
+function settingBody(setting: SettingResult, baseTitle: string): Html {
+  const { title } = setting;
+  const table = (name: string, content: Table): Html =>
+    pageTable({ label: `${name}: ${title}`, look: 'study', ...content });
+  const [toBase, toStart] = [`Difference from ${baseTitle}`, 'Difference from the start'];
+  const [base, start, gates] = [
+    differencesTable(setting, 'toBase'),
+    differencesTable(setting, 'toStart'),
+    gatesTable(setting),
+  ];
+  return html`<p>${verdict(setting, baseTitle)}</p><p class="byline">${about(setting)}</p>${table('Results', valuesTable(setting))}${
+    base === null ? null : html`<h3>${toBase}</h3>${table(toBase, base)}`
+  }${
+    start === null ? null : html`<details><summary>${toStart}</summary>${table(toStart, start)}</details>`
+  }${gates === null ? null : html`<h3>Gates</h3><p>${GATES_NOTE}</p>${table('Gates', gates)}`}${curves(setting)}`;
+}
+
+/** Writes the page of a study. @param text the study file */
 export function studyPage(results: StudyResults, text: string): string {
   const { title, command, name, finished, cells, failed, settings, baseTitle } = results;
   const missing = cells - finished - failed.length;
   const sections = [
-    ...settings.map((one) => ({
-      id: one.setting,
-      title: one.title,
-      body: html`<p>${verdict(one, baseTitle)}</p><p class="byline">${about(one)}</p>${valuesTable(one)}${differencesTable(one, 'toBase', `Difference to ${baseTitle}`)}${differencesTable(one, 'toStart', 'Difference to the start')}${gatesTable(one)}${curves(one)}`,
+    ...settings.map((setting) => ({
+      id: setting.setting,
+      title: setting.title,
+      body: settingBody(setting, baseTitle),
     })),
     { id: 'notes', title: 'How to read these numbers', body: bullets(notes(results)) },
     {
@@ -290,12 +255,12 @@ export function studyPage(results: StudyResults, text: string): string {
   const body = html`<header class="top">
 <h1>${title}</h1>
 <p class="byline">Study ${name}: ${finished} of ${cells} runs are finished${missing > 0 ? `, ${missing} are still to come` : ''}.</p>
-<nav aria-label="Sections"><ul>${sections.map((one) => html`<li><a href="#${one.id}">${one.title}</a></li>`)}</ul></nav>
+<nav aria-label="Sections"><ul>${sections.map(({ id, title: name }) => html`<li><a href="#${id}">${name}</a></li>`)}</ul></nav>
 ${failed.map(({ cell, reason }) => html`<p class="failure">${cell} failed: <bdi>${reason}</bdi></p>`)}
 </header>
 <main>
-${sections.map((one) => html`<section id="${one.id}" aria-labelledby="${one.id}-title"><h2 id="${one.id}-title">${one.title}</h2>${one.body}</section>\n`)}</main>
+${sections.map(({ id, title: name, body: content }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${name}</h2>${content}</section>\n`)}</main>
 ${FOOTER}`;
-  const drawn = settings.some((one) => one.curves.length > 0);
+  const drawn = settings.some(({ curves: logged }) => logged.length > 0);
   return page({ title, style: STYLE, body, scripts: drawn ? curveScripts() : [] });
 }

@@ -16,6 +16,7 @@ import {
   SeedBootstrap,
 } from '../src/measures/bootstrap.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
+import { loggedName } from '../src/train/glossary.ts';
 import { seriesValues } from './metrics.ts';
 
 /** Version of the cell results and of study.json. */
@@ -61,57 +62,29 @@ export interface FinishedCell {
   readonly steps: readonly StepLine[];
 }
 
-/** Numbers of rl/metrics.jsonl drawn as curves; a dot leads into a record. */
-export const CURVES: readonly {
+/** A logged number with its title and definition. */
+export interface LoggedCurve {
   readonly name: string;
   readonly title: string;
   readonly definition: string;
-}[] = [
-  {
-    name: 'reward',
-    title: 'Reward of rollouts',
-    definition: 'Mean over the sampled responses of a step; up is better.',
-  },
-  {
-    name: 'parts.format',
-    title: 'Format of rollouts',
-    definition: 'Share of the sampled responses that are well formed; up is better.',
-  },
-  {
-    name: 'kl',
-    title: 'KL to the start',
-    definition: 'k3 estimate, nats per token, each at most 10; small is close.',
-  },
-  {
-    name: 'entropy',
-    title: 'Entropy',
-    definition: 'Entropy of the next-token distribution, nats per token; a collapse to 0 ends exploration.',
-  },
-  {
-    name: 'marked.predicted',
-    title: 'Predicted share',
-    definition: 'Mean share of the series inside predicted intervals; it rises when answers widen.',
-  },
-  {
-    name: 'tokens',
-    title: 'Length of responses',
-    definition: 'Mean number of tokens.',
-  },
-  {
-    name: 'equalRewards',
-    title: 'Groups of equal rewards',
-    definition: 'Share of prompt groups whose rewards are all equal, which give no gradient.',
-  },
-  {
-    name: 'similarity',
-    title: 'Similarity to the anchors',
-    definition: 'Mean similarity of responses to the expert traces; it is not an objective.',
-  },
-  {
-    name: 'grounding.ratio',
-    title: 'Size of the grounded part',
-    definition: 'Root mean square of the trace-grounded part of the advantages, over that of the main part.',
-  },
+}
+
+const loggedCurve = (name: string, title: string): LoggedCurve => ({
+  ...{ name, title },
+  definition: loggedName('rl', name)!.definition,
+});
+
+/** Numbers of rl/metrics.jsonl drawn as curves; a dot leads into a record. */
+export const CURVES: readonly LoggedCurve[] = [
+  loggedCurve('reward', 'Reward of rollouts'),
+  loggedCurve('parts.format', 'Format of rollouts'),
+  loggedCurve('kl', 'KL to the start'),
+  loggedCurve('entropy', 'Entropy'),
+  loggedCurve('marked.predicted', 'Predicted share'),
+  loggedCurve('tokens', 'Length of responses'),
+  loggedCurve('equalRewards', 'Groups of equal rewards'),
+  loggedCurve('similarity', 'Similarity to the expert traces'),
+  loggedCurve('grounding.ratio', 'Size of the grounded part'),
   ...(
     [
       ['reward', 'Reward'],
@@ -131,50 +104,14 @@ export const CURVES: readonly {
  * Checks on the training signal, as means over the steps of the same log: whether rewards vary within groups, and whether the
  * similarity to the traces adds to the rewards.
  */
-export const GATES: readonly {
-  readonly name: string;
-  readonly label: string;
-  readonly definition: string;
-}[] = [
-  {
-    name: 'equalRewards',
-    label: 'Equal rewards',
-    definition: 'Share of groups whose rewards are all equal, which give no gradient.',
-  },
-  {
-    name: 'grounding.ratio',
-    label: 'Grounded part',
-    definition: 'Root mean square of the trace-grounded part of the advantages, over that of the main part.',
-  },
-  {
-    name: 'grounding.correlation',
-    label: 'Correlation',
-    definition:
-      'Correlation of similarity and reward within groups; near 1 the similarity repeats the reward.',
-  },
-  {
-    name: 'grounding.tokens',
-    label: 'Tokens with mass',
-    definition: 'Effective number of response tokens with mass in the transport.',
-  },
-  {
-    name: 'grounding.partners',
-    label: 'Partners of a token',
-    definition:
-      "Effective number of trace tokens that receive a response token's mass; a large number means weak alignment.",
-  },
-  {
-    name: 'grounding.goldFirst',
-    label: 'Gold first',
-    definition:
-      'Share of groups in which no sampled response is nearer to the trace than the gold one; chance is 1 / (G + 1).',
-  },
-  {
-    name: 'grounding.goldNearer',
-    label: 'Gold nearer',
-    definition:
-      'Share of sampled responses that are farther from the trace than the gold one; chance is 1/2.',
-  },
+export const GATES: readonly LoggedCurve[] = [
+  loggedCurve('equalRewards', 'Equal rewards'),
+  loggedCurve('grounding.ratio', 'Grounded part'),
+  loggedCurve('grounding.correlation', 'Correlation'),
+  loggedCurve('grounding.tokens', 'Tokens with mass'),
+  loggedCurve('grounding.partners', 'Partners of a token'),
+  loggedCurve('grounding.goldFirst', 'Gold first'),
+  loggedCurve('grounding.goldNearer', 'Gold nearer'),
 ];
 
 /** Numbers of a step, by name. */
@@ -199,9 +136,9 @@ export interface ResultKey {
 }
 
 export interface StudyDifference extends MeanInterval {
-  /** Whether the interval excludes 0. Never for one seed, whose interval covers the series alone. */
+  /** True where the interval excludes 0. Never for one seed, whose interval covers the series alone. */
   readonly significant: boolean;
-  /** Whether it stays significant after Holm's correction over the arms. */
+  /** True where it stays significant after Holm's correction over the arms. */
   readonly holm: boolean;
   readonly p: number;
   /** Seeds that both arms have. */
@@ -238,7 +175,7 @@ export interface SettingResult {
 }
 
 /** A logged number by step: for each arm the mean over its seeds, the lowest and the highest. */
-export interface StudyCurves {
+interface StudyCurves {
   readonly name: string;
   readonly arms: readonly {
     readonly title: string;
@@ -272,42 +209,42 @@ const LEFT_OUT = ['reward', 'format', 'unparsable', 'affiliation_precision', 'af
 /** Columns of the table, in order. */
 function keysOf({ kind, answers, tokens }: StudyCellResult): ResultKey[] {
   const { metrics } = taskKind(kind).evaluation;
-  const [first] = answers;
-  const known = Object.keys(metrics).filter((name) => name in first!.values);
-  const at = (temperature: number): string => (temperature === 0 ? 'greedy' : `T ${temperature}`);
+  const [{ temperature: first, values }] = answers as [StudyCellResult['answers'][number]];
+  const keyAt = (name: string, temperature: number): string =>
+    temperature === 0 ? name : `${name}@${temperature}`;
+  const answersAt = (temperature: number): string =>
+    temperature === 0 ? 'greedy answers' : `answers sampled at temperature ${temperature}`;
   const rewards = answers.map(({ temperature }) => ({
-    key: temperature === 0 ? 'reward' : `reward@${temperature}`,
-    label: `Reward, ${at(temperature)}`,
-    definition:
-      temperature === 0
-        ? 'Mean reward of greedy answers.'
-        : `Mean reward of answers sampled at temperature ${temperature}.`,
+    key: keyAt('reward', temperature),
+    label: `Reward, ${temperature === 0 ? 'greedy' : `T ${temperature}`}`,
+    definition: `Mean reward of ${answersAt(temperature)}.`,
     up: true,
   }));
-  const others = ['format', ...known.filter((name) => !LEFT_OUT.includes(name))].map((name) => ({
-    key: first!.temperature === 0 ? name : `${name}@${first!.temperature}`,
+  const names = Object.keys(metrics).filter((name) => name in values && !LEFT_OUT.includes(name));
+  const others = ['format', ...names].map((name) => ({
+    key: keyAt(name, first),
     label: metrics[name]!.label,
-    definition: `${metrics[name]!.definition} ${first!.temperature === 0 ? 'Of greedy answers.' : `At temperature ${first!.temperature}.`}`,
+    definition: `${metrics[name]!.definition} Measured on ${answersAt(first)}.`,
     up: true,
   }));
-  const measured =
-    tokens === null
-      ? []
-      : [
-          {
-            key: 'kl',
-            label: 'KL to the start',
-            definition: `Mean of log \u03c0 \u2212 log \u03c0_start over the tokens of answers sampled at temperature ${tokens.temperature}, in nats per token: unbiased.`,
-            up: null,
-          },
-          {
-            key: 'entropy',
-            label: 'Entropy',
-            definition: `Mean of \u2212log \u03c0 over the same tokens, in nats per token.`,
-            up: null,
-          },
-        ];
-  return [...rewards, ...others, ...measured];
+  if (tokens === null) return [...rewards, ...others];
+  const sampled = answersAt(tokens.temperature);
+  return [
+    ...rewards,
+    ...others,
+    {
+      key: 'kl',
+      label: 'KL to the start',
+      definition: `Mean of log \u03c0 \u2212 log \u03c0_start over the tokens of ${sampled}, in nats per token: unbiased.`,
+      up: null,
+    },
+    {
+      key: 'entropy',
+      label: 'Entropy',
+      definition: `Mean of \u2212log \u03c0 over the tokens of ${sampled}, in nats per token.`,
+      up: null,
+    },
+  ];
 }
 
 /** Values of a key by series; null where the cell has none. */
@@ -319,51 +256,44 @@ function columnOf({ answers, tokens }: StudyCellResult, key: string): ScoreColum
   return column?.some((value) => value !== null) ? column : null;
 }
 
-export interface SettingInput {
-  readonly setting: string;
-  readonly title: string;
-  readonly split: string;
-  readonly samples: number;
+interface SettingInput extends Pick<SettingResult, 'setting' | 'title' | 'split' | 'samples'> {
   /** In the order of the table, the start first where there is one. */
-  readonly arms: readonly { readonly arm: string; readonly title: string }[];
+  readonly arms: readonly Pick<ArmResult, 'arm' | 'title'>[];
   readonly base: string;
   readonly start: string | null;
   readonly cells: readonly FinishedCell[];
 }
 
 /**
- * The table of a setting; arms without a finished cell are left out. Null where nothing is finished.
+ * Computes the results of a setting; arms without a finished cell are left out. Null where nothing is finished.
  * @throws DataError when two cells answer other series
  */
 export function settingResult(input: SettingInput, resamples: number): SettingResult | null {
-  const { cells, base, start, ...about } = input;
+  const { cells, base, start, setting: name, title, split, samples } = input;
   const [first] = cells;
   if (first === undefined) return null;
   const { series } = first.result;
   for (const { setting, arm, seed, result } of cells) {
     if (result.series.length === series.length && result.series.every((id, i) => id === series[i])) continue;
     throw new DataError(
-      `${setting}/${arm}/seed-${seed}: its answers are to other series than those of ${first.arm}/seed-${first.seed}; ` +
-        'remove the directory of the older one and run the study again',
+      `${setting}/${arm}/seed-${seed}: answers other series than ${first.arm}/seed-${first.seed}; ` +
+        'remove the directory of the older cell and run the study again',
     );
   }
   const bootstrap = new SeedBootstrap(series.length, { resamples });
   const keys = keysOf(first.result);
   const cellsOf = (arm: string): readonly FinishedCell[] => cells.filter((cell) => cell.arm === arm);
   const over = (group: readonly FinishedCell[], key: string) => {
-    const columns = group.flatMap(({ result }) => {
-      const column = columnOf(result, key);
-      return column === null ? [] : [column];
-    });
+    const columns = group.map(({ result }) => columnOf(result, key)).filter((column) => column !== null);
     return columns.length === 0 || columns.length < group.length ? null : bootstrap.overSeeds(columns);
   };
   /** Differences over the seeds of both arms; Holm's correction needs those of all arms and comes later. */
-  const against = (arm: string, other: string | null): By<StudyDifference> | null => {
-    if (other === null || arm === other) return null;
-    const theirs = new Map(cellsOf(other).map((cell) => [cell.seed, cell]));
-    const shared = cellsOf(arm).filter(({ seed }) => theirs.has(seed));
+  const against = (arm: string, reference: string | null): By<StudyDifference> | null => {
+    if (reference === null || arm === reference) return null;
+    const bySeed = new Map(cellsOf(reference).map((cell) => [cell.seed, cell]));
+    const shared = cellsOf(arm).filter(({ seed }) => bySeed.has(seed));
     if (shared.length === 0) return null;
-    const partners = shared.map(({ seed }) => theirs.get(seed)!);
+    const partners = shared.map(({ seed }) => bySeed.get(seed)!);
     const entries = keys.flatMap(({ key }): [string, StudyDifference][] => {
       const [a, b] = [over(shared, key), over(partners, key)];
       if (a === null || b === null) return [];
@@ -374,7 +304,7 @@ export function settingResult(input: SettingInput, resamples: number): SettingRe
     return Object.fromEntries(entries);
   };
   const arms = input.arms.filter(({ arm }) => cellsOf(arm).length > 0);
-  const results = arms.map(({ arm, title }): ArmResult => {
+  const results = arms.map(({ arm, title: armTitle }): ArmResult => {
     const group = cellsOf(arm);
     const values = keys.flatMap(({ key }) => {
       const value = over(group, key);
@@ -383,7 +313,7 @@ export function settingResult(input: SettingInput, resamples: number): SettingRe
     const seconds = (stage: 'training' | 'evaluation'): number =>
       Number(mean(group.map(({ result }) => result.seconds[stage])).toFixed(1));
     return {
-      ...{ arm, title, seeds: group.map(({ seed }) => seed), values: Object.fromEntries(values) },
+      ...{ arm, title: armTitle, seeds: group.map(({ seed }) => seed), values: Object.fromEntries(values) },
       toBase: arm === start ? null : against(arm, base),
       toStart: against(arm, start),
       gates: gatesOf(group),
@@ -392,7 +322,7 @@ export function settingResult(input: SettingInput, resamples: number): SettingRe
     };
   });
   return {
-    ...{ setting: about.setting, title: about.title, split: about.split, samples: about.samples },
+    ...{ setting: name, title, split, samples },
     series: series.length,
     keys: keys.filter(({ key }) => results.some(({ values }) => key in values)),
     arms: corrected(corrected(results, keys, 'toBase'), keys, 'toStart'),
@@ -455,7 +385,7 @@ function curvesOf(
       });
       const at = (combine: (present: number[]) => number): (number | null)[] =>
         step.map((_, i) => {
-          const present = values.flatMap((one) => one[i] ?? []);
+          const present = values.flatMap((curve) => curve[i] ?? []);
           return present.length === 0 ? null : Number(combine(present).toPrecision(5));
         });
       return {

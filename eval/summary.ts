@@ -2,12 +2,13 @@
 
 import { z } from 'zod';
 import { writeFileAtomic } from '../src/ground/files.ts';
+import { columns } from '../src/ground/terminal.ts';
 import type { Estimate } from '../src/ground/types.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Baselines } from './baselines.ts';
+import { checked, readJson } from './json-files.ts';
 import type { Metrics } from './metrics.ts';
-import { checked, readJson } from './records.ts';
 import type { ReportInput } from './report.ts';
 import { requirementsOf } from './results.ts';
 import type { RunDirectory } from './run-directory.ts';
@@ -251,10 +252,7 @@ const RESULTS = [
   ['agreement', 'reasoning_agreement'],
 ] as const satisfies readonly (readonly [string, keyof SummaryMetrics])[];
 
-const LABEL = 21;
-const WIDTH = 10;
-
-/** The results of a run as lines of a table: its policies and the best classical detector, by the metrics of its kind. */
+/** Writes the results of a run as lines of a table: its policies and the best classical detector, by the metrics of their kind. */
 export function summaryTable(summary: RunSummary): string[] {
   const all: [string, SummaryMetrics | null | undefined][] = [
     ['before training', summary.sft?.metrics_before],
@@ -262,21 +260,19 @@ export function summaryTable(summary: RunSummary): string[] {
     ['after reinforcement', summary.rl?.metrics_after],
     [summary.classical?.detector ?? '', summary.classical?.metrics],
   ];
-  const rows = all.flatMap(([name, metrics]) =>
-    metrics === null || metrics === undefined ? [] : [[name, metrics] as const],
+  const rows = all.flatMap(([name, block]) =>
+    block === null || block === undefined ? [] : [[name, block] as const],
   );
-  const shown = RESULTS.filter(([, key]) => rows.some(([, metrics]) => metrics[key] !== undefined));
-  const head = `${''.padEnd(LABEL)}${shown.map(([name]) => name.padStart(WIDTH)).join('')}`;
-  const lines = rows.map(
-    ([name, metrics]) =>
-      `${name.padEnd(LABEL)}${shown.map(([, key]) => (metrics[key]?.mean.toFixed(3) ?? '–').padStart(WIDTH)).join('')}`,
-  );
+  const shown = RESULTS.filter(([, key]) => rows.some(([, block]) => block[key] !== undefined));
+  const cells = rows.map(([name, block]) => [
+    name,
+    ...shown.map(([, key]) => block[key]?.mean.toFixed(3) ?? '–'),
+  ]);
+  const lines = columns([['', ...shown.map(([name]) => name)], ...cells]).split('\n');
   const { sampled } = summary;
-  const how =
-    sampled === undefined || shown.every(([, key]) => key !== 'reward_sampled')
-      ? []
-      : [
-          `greedy and sampled: mean reward; sampled at temperature ${sampled.temperature}, all others are of greedy answers`,
-        ];
-  return [head, ...lines, ...how];
+  if (sampled === undefined || shown.every(([, key]) => key !== 'reward_sampled')) return lines;
+  return [
+    ...lines,
+    `greedy, sampled: mean reward; sampled at temperature ${sampled.temperature}, all others from greedy answers`,
+  ];
 }

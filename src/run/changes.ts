@@ -1,7 +1,7 @@
 /** Changes to a resumed run: keys of its recipe, or its data set, each allowed with --allow-change. */
 
 import { z } from 'zod';
-import { readJson } from '../../eval/records.ts';
+import { readJson } from '../../eval/json-files.ts';
 import type { RecipeChange } from '../../eval/run-directory.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';

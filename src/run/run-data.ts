@@ -13,7 +13,7 @@ import { type CheckedLine, ExampleSet } from '../../datasets/example-set.ts';
 import { checkTraces, storedClasses } from '../../datasets/materials.ts';
 import { type DataFacts, hasSplits, isGenerator } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
-import { readJson } from '../../eval/records.ts';
+import { readJson } from '../../eval/json-files.ts';
 import { DataError, TimeseerError } from '../ground/errors.ts';
 import type { Place } from '../ground/json-record.ts';
 import type { Example } from '../ground/types.ts';

@@ -11,7 +11,8 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, openExamples, validationExamples } from '../../datasets/source.ts';
-import { readJson, writeRecords } from '../../eval/records.ts';
+import { readJson } from '../../eval/json-files.ts';
+import { writeRecords } from '../../eval/records.ts';
 import { POLICIES, type PolicyName } from '../../eval/run-directory.ts';
 import { studyMarkdown, studyPage } from '../../eval/study-page.ts';
 import {

@@ -119,7 +119,7 @@ describe('the page', () => {
     expect(text.includes('Class accuracy differs on 2 series')).toBe(true);
     const unknown = await answersPage(compareAnswers(a, b), null);
     expect(unknown.includes('<svg')).toBe(false);
-    expect(unknown.includes('name it with --data for pictures')).toBe(true);
+    expect(unknown.includes('name it with --data to see pictures')).toBe(true);
   });
 });
 

@@ -152,7 +152,7 @@ describe('a report', () => {
     const named = runs.get('anomaly')!.examples.filter(({ gold }) => labelOf(gold) === 'normal').length;
     const page = runReportPage(input);
     expect(page).toMatch(/<p class="lead">[^<]*marks the anomalous points of 24 held-out series/);
-    expect(page).toContain(`Over the ${named} series whose class the data name.`);
+    expect(page).toContain(`Measured on the ${named} series whose class the data name.`);
     expect(input.caveats.join(' ')).toContain(`of ${24 - named} of the 24 held-out series`);
     expect(page).toContain('The data do not name the class; the policy says');
     expect(page).toContain('class="shaded ungraded"');

@@ -322,7 +322,7 @@ describe('what is wrong with the files is told with file and line', () => {
     [
       'no JSON',
       [{ id: 'a', intervals: [] }, '{"id": "a", intervals}'],
-      ':2:13: not JSON: expected one JSON object a line',
+      ':2:13: not a JSON line; write one JSON object per line',
     ],
     ['a list', ['[1, 2]'], ':1: got [1,2], expected an object with "id"'],
     ['no id', [{ intervals: [] }], ':1: id: got undefined, expected text'],
@@ -398,7 +398,7 @@ describe('what is wrong with the files is told with file and line', () => {
 
   test('a file that is not there', () => {
     expect(() => scored(readPredictions({ gold: join(folder, 'none.jsonl'), pred: file([]) }))).toThrow(
-      /none\.jsonl: cannot be read/,
+      /none\.jsonl: no such file; write one/,
     );
   });
 });

@@ -107,7 +107,7 @@ describe('records on disk', () => {
   ])('%s is refused by file, line and key', (_, text, reason) => {
     writeFileSync(file, `${JSON.stringify(good)}\n${text}\n`);
     expect(() => readRecords(file)).toThrow(DataError);
-    expect(() => readRecords(file)).toThrow(`${file}:2: `);
+    expect(() => readRecords(file)).toThrow(`${file}:2:`);
     expect(() => readRecords(file)).toThrow(reason);
   });
 

@@ -94,7 +94,7 @@ describe('the results of a setting', () => {
     const about = { setting: 'a', title: 'A', split: 'test', samples: 1, base: 'x', start: null };
     const arms = [{ arm: 'x', title: 'X' }];
     const of = (other: string) => settingResult({ ...about, arms, cells: [at(1, 'p'), at(2, other)] }, 100);
-    expect(() => of('q')).toThrow(/a\/x\/seed-2: its answers are to other series than those of x\/seed-1/);
+    expect(() => of('q')).toThrow(/a\/x\/seed-2: answers other series than x\/seed-1/);
     expect(of('p')!.arms[0]!.values).toEqual({
       reward: { mean: 1, ci95: [1, 1] },
       format: { mean: 1, ci95: [1, 1] },
@@ -128,7 +128,9 @@ describe('the page of a study', () => {
 
   test('escapes what it shows, and says what is above and below the base', () => {
     expect(page).not.toContain('<script>alert');
-    expect(page).toMatch(/above MORE: GRPO \+\.1\d\d\*\*; below: LESS .*; 2 not told apart from it/);
+    expect(page).toMatch(
+      /above MORE: GRPO \+\.1\d\d\*\*; below: LESS .*; not significantly different: 2 of 4 arms/,
+    );
     expect(page).toContain('2 are still to come');
   });
 
