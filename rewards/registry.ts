@@ -1,4 +1,5 @@
 /** The table of rewards that a recipe can name. A reward is its file and one line here; `define.ts` makes users' own. */
+import type { ReasoningGrader } from '../src/claims/reasoning.ts';
 import { type Choice, choiceNames } from '../src/ground/choice.ts';
 import { ConfigError, suggestion } from '../src/ground/errors.ts';
 import type { Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
@@ -6,14 +7,18 @@ import { anomseer, intervalReward } from './anomseer.ts';
 import { question } from './question.ts';
 import { accuracyReward, formatReward, type Reward, type RewardOptions } from './reward.ts';
 import { timemaster } from './timemaster.ts';
+import { truthReward } from './truth.ts';
 import { variates } from './variates.ts';
 
-/** Computes a reward of one part; null where it does not apply to the gold answer. */
+/** Options of the answer kinds' rewards, and the grader of reasonings about the example, where it has facts. */
+type RewardContext = RewardOptions & { readonly reasoning?: ReasoningGrader };
+
+/** Computes a reward of one part; null where it does not apply. */
 type PartReward = (
   answer: ParsedAnswer,
   gold: Gold,
   length: number,
-  options?: RewardOptions,
+  options?: RewardContext,
 ) => number | null;
 
 /** One row: the reward of an answer kind, a part that applies to any kind, or neither, for the kind's own. */
@@ -63,6 +68,13 @@ export const REWARDS = {
     part: (answer, gold) =>
       'class' in gold && gold.class !== null ? accuracyReward(answer.class, gold.class) : null,
   },
+  truth: {
+    label: 'Truth',
+    summary:
+      'F1 of the facts that the reasoning states, against those of the expert trace; does not apply without such facts',
+    part: (answer, _gold, _length, options) =>
+      options?.reasoning === undefined ? null : truthReward(answer, options.reasoning),
+  },
   localisation: {
     label: 'Localisation',
     summary: 'agreement of intervals (rl.reward.localisation); does not apply without gold intervals',
@@ -82,7 +94,7 @@ export interface NamedReward {
   readonly name: string;
   readonly weights: Readonly<Record<string, number>>;
   /** Null where it does not apply. */
-  score(answer: ParsedAnswer, gold: Gold, length: number, options?: RewardOptions): Score | null;
+  score(answer: ParsedAnswer, gold: Gold, length: number, options?: RewardContext): Score | null;
 }
 
 /**

@@ -246,7 +246,9 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     const shotsOf = form.shots === null ? undefined : fewShot(address, card, parts, form.shots);
     const data: EvalData = { address, source, task, shotsOf };
     const scorer =
-      rewards.length === 0 ? null : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward);
+      rewards.length === 0
+        ? null
+        : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward, undefined, task.factTrace);
     const total = logs.reduce((sum, log) => sum + log.samples * source.count, 0);
     const progress = new Progress({
       ...{ label, total, done: total - requests.length - unjudged.length, unit: 'responses', silent },

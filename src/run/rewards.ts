@@ -2,12 +2,13 @@
 import { RewardHost } from '../../rewards/define.ts';
 import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import { type CombinedReward, combine, combinedWeights, type RewardOptions } from '../../rewards/reward.ts';
+import { graderOf } from '../claims/reasoning.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../ground/types.ts';
 import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/user-module.ts';
 import type { Recipe, RewardRecipe } from '../recipe/recipe.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import type { TrainingTask } from './task.ts';
+import type { ExampleTask, TrainingTask } from './task.ts';
 
 interface Member {
   readonly weight: number;
@@ -77,6 +78,7 @@ export interface OpenRewards {
 /**
  * Opens rewards for answers of a kind.
  * @param task its weights and score stand for the kind's own reward, where they are given: that may be judged
+ * @param factTrace expert traces, whose facts the reward `truth` compares reasonings with; without it that reward does not apply
  * @throws ConfigError as `checkRewards`
  */
 export async function openRewards(
@@ -84,6 +86,7 @@ export async function openRewards(
   kind: Gold['kind'],
   options: RewardOptions,
   task?: Pick<Task, 'weights' | 'score'>,
+  factTrace?: ExampleTask['factTrace'],
 ): Promise<OpenRewards> {
   const plan = planOf(rewards, kind);
   const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
@@ -97,7 +100,9 @@ export async function openRewards(
     const scores = plan.members.map(async ({ of }) => {
       if (typeof of === 'number') return (await custom)[of]!;
       if (of === own && task !== undefined) return task.score(text, example);
-      return of.score(answer, example.gold, example.channels[0]!.length, options);
+      const trace = factTrace?.(example) ?? null;
+      const context = trace === null ? options : { ...options, reasoning: graderOf(example, { trace }) };
+      return of.score(answer, example.gold, example.channels[0]!.length, context);
     });
     return Promise.all(scores);
   };
@@ -122,12 +127,12 @@ export async function openRewards(
  * be judged. @throws ConfigError as `checkRewards`
  */
 export async function rewardedTask(
-  task: Task & Pick<TrainingTask, 'parse'>,
+  task: Task & Pick<TrainingTask, 'parse' | 'factTrace'>,
   kind: Gold['kind'],
   { reward, rl }: Recipe,
 ): Promise<RewardedTask> {
   if (reward === null) return { task, close: async () => {} };
-  const opened = await openRewards(reward, kind, rl.reward, task);
+  const opened = await openRewards(reward, kind, rl.reward, task, task.factTrace);
   const score: Task['score'] = (text, example) => opened.score(text, task.parse(text, example), example);
   const hosted = opened.hosted ? { hosted: true } : {};
   return { task: { ...task, weights: opened.weights, score, ...hosted }, close: () => opened.close() };

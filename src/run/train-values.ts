@@ -24,6 +24,7 @@ import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import { combine, combinedWeights } from '../../rewards/reward.ts';
 import { openEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
+import { graderOf } from '../claims/reasoning.ts';
 import { learnClasses } from '../expcot/class-profile.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
@@ -304,7 +305,11 @@ function rewardedBy(
   ): Promise<Score | null> => {
     const answer = task.parse(text, example);
     const { gold, channels } = example;
-    if ('weights' in reward) return reward.score(answer, gold, channels[0]!.length, recipe.rl.reward);
+    if ('weights' in reward) {
+      const trace = task.factTrace?.(example) ?? null;
+      const reasoning = trace === null ? {} : { reasoning: graderOf(example, { trace }) };
+      return reward.score(answer, gold, channels[0]!.length, { ...recipe.rl.reward, ...reasoning });
+    }
     const [score] = await scoresBy(reward, [{ text, answer, example, gold }], { file: 'rl()' });
     if (score instanceof Error) throw score;
     return score ?? null;
