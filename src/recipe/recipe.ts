@@ -196,10 +196,16 @@ const timerpo = z
     iterations: count(1, 100_000).default(50).describe('Number of Sinkhorn iterations.'),
     tau: scale.default(0.5).describe('Temperature of the similarity exp(−cost / tau).'),
     similarity: z
-      .enum(['ot', 'clip'])
+      .enum(['ot', 'clip', 'truth'])
       .default('ot')
       .describe(
-        'Similarity of response and trace: optimal transport between their tokens (ot), or cosine of their mean hidden states (clip).',
+        'Similarity of response and trace: optimal transport between their tokens (ot), cosine of their mean hidden states (clip), or F1 of the facts of the trace that the response states truly (truth).',
+      ),
+    credit: z
+      .enum(['response', 'claim', 'both'])
+      .default('response')
+      .describe(
+        'Tokens that the similarity goes to: all of a response; with similarity truth also each claim by its own verdict (claim), or both.',
       ),
     marginals: z
       .enum(['norm', 'uniform'])
@@ -646,6 +652,13 @@ export const recipeSchema = z
         code: 'custom',
         path: ['rl', 'distillation', 'estimator'],
         message: `full: sampled tokens estimate ${SAMPLED_DIVERGENCES.join(', ')} alone, not ${distillation.divergence}`,
+      });
+    }
+    if (timerpo.credit !== 'response' && timerpo.similarity !== 'truth') {
+      context.addIssue({
+        code: 'custom',
+        path: ['rl', 'timerpo', 'credit'],
+        message: `response with similarity ${timerpo.similarity}: verdicts on claims come from similarity truth alone`,
       });
     }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {

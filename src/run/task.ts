@@ -23,7 +23,7 @@ import type { EvalTask } from '../../eval/harness.ts';
 import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
-import { checkReasoning } from '../claims/reasoning.ts';
+import { checkReasoning, graderOf } from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import type { Example, Picture } from '../ground/types.ts';
@@ -387,6 +387,19 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     },
     classes: facts.classes,
     factTrace,
+    claims: (response, example) => {
+      const [start, end] = reasoningRange(response) ?? [0, 0];
+      const grader = graderOf(example, { trace: factTrace(example) });
+      const { claims, f1 } = grader.grade(response.slice(start, end));
+      return {
+        f1,
+        claims: claims.flatMap(({ claim, fact, verdict: { verdict }, void: isVoid }) => {
+          if (isVoid || verdict === 'unchecked') return [];
+          const [from, to] = claim.span;
+          return [{ fact, span: [start + from, start + to], holds: verdict === 'true' } as const];
+        }),
+      };
+    },
     reasoned: (response, example) => {
       const options = { classes: facts.classes, trace: factTrace(example) };
       return checkReasoning(parse(response, example), example, options);

@@ -76,7 +76,8 @@ export interface TrainingGroup {
   /** The prompt of the teacher of self-distillation; null without one. */
   readonly teacherPrompt: EncodedPrompt | null;
   readonly responses: readonly Sampled[]; // [G], or fewer of a group too long for one forward pass
-  readonly advantage: readonly number[]; // [G]
+  /** One number for all tokens of a response, or one for each [T]: [G]. */
+  readonly advantage: readonly (number | Float32Array)[];
   /** Log-probabilities of the reference, and of the policy before the step's updates; null where they are not needed. */
   readonly referenceLogProbs: Float32Array | null;
   readonly oldLogProbs: Float32Array | null;
@@ -156,9 +157,7 @@ export interface ResponseBatch {
    * states [B·T]: [K].
    */
   readonly select: Int32Array;
-  readonly targets: Int32Array; // [K]
-  /** Response that each target belongs to: [K]. */
-  readonly owner: Int32Array;
+  readonly targets: Int32Array; // [K], one response after the other
 }
 
 export function responseBatch(
@@ -169,12 +168,10 @@ export function responseBatch(
   const group = responses.length / prompts.length;
   const length = responses.reduce((most, response) => Math.max(most, response.length), 0) - 1;
   const select: number[] = [];
-  const owner: number[] = [];
   const sequences: Sequence[] = responses.map((response, b) => {
     const p = Math.floor(b / group);
     for (let t = 0; t < response.length; t++) {
       select.push(t === 0 ? p : prompts.length + b * length + t - 1);
-      owner.push(b);
     }
     // A response of the end token alone still fills its row, so that rows and groups stay in step.
     return responseSequence(prompts[p]!, response.length > 1 ? withoutLast(response) : response);
@@ -183,16 +180,13 @@ export function responseBatch(
     input: length < 1 ? null : collate(sequences, pad),
     select: Int32Array.from(select),
     targets: flat(responses),
-    owner: Int32Array.from(owner),
   };
 }
 
 export interface ResponseStates {
   /** State that predicts target k, with gradient where it is enabled: [K, D]. */
   readonly states: Tensor;
-  readonly targets: Int32Array; // [K]
-  /** Response that target k belongs to: [K]. */
-  readonly owner: Int32Array;
+  readonly targets: Int32Array; // [K], one response after the other
 }
 
 /**
@@ -211,7 +205,7 @@ export function responseStates(
   const traced = (input: ForwardInput): ForwardInput => (tape === undefined ? input : { ...input, tape });
   return taped(engine, tape, () => {
     const asked = promptBatch(prompts, pad);
-    const { input, select, targets, owner } = responseBatch(prompts, responses, pad);
+    const { input, select, targets } = responseBatch(prompts, responses, pad);
     padding?.add(asked);
     if (input !== null) padding?.add(input);
     const before = forward(policy, traced({ ...asked, useCache: input !== null })); // [P, D]
@@ -223,7 +217,7 @@ export function responseStates(
       constants: index,
       body: (parts) => [engine.indexSelect(parts.length === 1 ? parts[0]! : engine.concat(parts, 0), index)],
     });
-    return { states: states!, targets, owner }; // [K, D]
+    return { states: states!, targets }; // [K, D]
   });
 }
 

@@ -40,12 +40,19 @@
  * The quickstart's sizes (16 prompts × 16 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
 import type { Tensor } from '../engine/engine.ts';
-import { TimeseerError } from '../ground/errors.ts';
+import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { concatenate } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import { type AdvantageOptions, advantagesOf, isZeroVariance, readsTraces } from './advantage.ts';
+import {
+  type AdvantageOptions,
+  advantagesOf,
+  type GroupAdvantage,
+  isZeroVariance,
+  readsTraces,
+} from './advantage.ts';
+import { claimAdvantages, tokenCredit } from './claim-credit.ts';
 import { type DistillationOptions, divergenceTo, type Teacher } from './distillation.ts';
 import { alarmsOf, checkAlarms, type GuardedStep, type GuardOptions } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
@@ -80,7 +87,13 @@ import {
   type SampledGroup,
   startRollout,
 } from './rollout.ts';
-import { anchorsOf, type SimilarityOptions, type SimilarityResult, similarityTo } from './similarity.ts';
+import {
+  anchorsOf,
+  type SimilarityOptions,
+  type SimilarityResult,
+  similarityTo,
+  truthOf,
+} from './similarity.ts';
 import { PromptEncoder, type Task } from './task.ts';
 import type { Validation } from './validation.ts';
 
@@ -192,6 +205,10 @@ export async function rl(
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
   const grounded = readsTraces(options);
+  const gradesClaims = grounded && options.timerpo.similarity === 'truth';
+  if (gradesClaims && task.claims === undefined) {
+    throw new ConfigError(`rl.timerpo.similarity: ot: ${task.name} has no claims that could be checked`);
+  }
   // In float32, sampler and trainer compute the same log-probabilities. In bfloat16 they round differently, and the sampler's would give
   // a ratio other than 1 on policy: there the trainer's own log-probabilities are the old ones.
   const trainerIsOld = policy.flat.dtype === 'bfloat16';
@@ -225,7 +242,7 @@ export async function rl(
     if (step === start.step && engine.info.device !== 'cpu')
       rehearse(prompts, await teacherPromptsOf(examples));
     // 2. and 3. rollouts [P][G] and their scores
-    const rolloutOptions = { ...options, seed, hidden: grounded };
+    const rolloutOptions = { ...options, seed, hidden: grounded && !gradesClaims };
     const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions);
     meter.lap('rollout');
     // A slow (hosted) reward is computed during the transport, unless resampling needs the scores first.
@@ -277,9 +294,11 @@ export async function rl(
     }));
     const advantages = advantagesOf(records, { ...options, weights: task.weights }, workers);
     meter.advantages(advantages);
-    const kept = groups.flatMap(({ prompt, responses }, p) => {
-      if (isZeroVariance(advantages[p]!) && teacher === null) return [];
-      const { advantage } = advantages[p]!;
+    const kept = groups.flatMap((group, p) => {
+      const { prompt, responses } = group;
+      const advantage = withClaims(group, advantages[p]!);
+      const isEqual = isZeroVariance(advantages[p]!) && advantage.every((value) => value === 0);
+      if (isEqual && teacher === null) return [];
       const teacherPrompt = teacherPrompts[p] ?? null;
       return splitGroup({ index: from + p, prompt, teacherPrompt, responses, advantage }, options.tokens);
     });
@@ -339,6 +358,21 @@ export async function rl(
   save(options.steps);
   return options.steps;
 
+  /** Adds the advantages of claims to those of their response, at the tokens that state them: [G]. */
+  function withClaims(
+    { example, responses }: RolloutGroup,
+    { advantage, main }: GroupAdvantage,
+  ): (number | Float32Array)[] {
+    const { credit, alpha, projection } = options.timerpo;
+    if (!gradesClaims || credit === 'response') return [...advantage];
+    const claims = responses.map(({ text }) => task.claims!(text, example).claims);
+    const ofClaims = claimAdvantages(claims, projection ? main : null);
+    return responses.map(({ ids }, g) => {
+      const perToken = tokenCredit(policy.tokenizer, ids, claims[g]!, ofClaims[g]!, alpha);
+      return perToken?.map((value) => value + advantage[g]!) ?? advantage[g]!;
+    });
+  }
+
   /** Encodes the prompt of each example: [P]. */
   async function promptsOf(examples: readonly Example[]): Promise<EncodedPrompt[]> {
     const out = [];
@@ -351,6 +385,12 @@ export async function rl(
   /** Computes the similarity of responses to the expert traces; null for estimators that do not read traces. */
   function compare(groups: readonly SampledGroup[], step: number, meter: StepMeter): SimilarityResult | null {
     if (!grounded || groups.length === 0) return null;
+    if (gradesClaims) {
+      const { credit } = options.timerpo;
+      return credit === 'claim'
+        ? null
+        : truthOf(groups, (response, example) => task.claims!(response, example));
+    }
     const { gatesEvery } = options.timerpo;
     const gated = gatesEvery > 0 && step % gatesEvery === 0;
     const anchors = anchorsOf(policy, task, groups, options.timerpo, gated);
@@ -410,7 +450,6 @@ export async function rl(
     const old = trainerIsOld ? recomputed : sampled; // [K]
     const ofReference =
       lossReference === null ? null : concatenate(microBatch.map((group) => group.referenceLogProbs!)); // [K]
-    const perResponse = microBatch.flatMap(({ advantage }) => advantage); // [B]
     const lengths = responses.map(({ ids }) => ids.length); // [B]
     const weight = AGGREGATIONS[options.aggregation].weights?.(lengths) ?? null; // [K]
     const active =
@@ -422,14 +461,19 @@ export async function rl(
     engine.scope(() => {
       const taught = teacher === null ? null : teacherStates(teacher, microBatch);
       const tape = learner.tape();
-      const { states, targets, owner } = responseStates(
+      const { states, targets } = responseStates(
         policy,
         microBatch.map(({ prompt }) => prompt),
         responses.map(({ ids }) => ids),
         tape,
         meter.padding,
       ); // [K, D]
-      const advantage = Float32Array.from(owner, (b) => perResponse[b]!); // [K]
+      const perResponse = microBatch.flatMap((group) => group.advantage); // [B]
+      const advantage = concatenate(
+        perResponse.map((value, b) =>
+          typeof value === 'number' ? new Float32Array(lengths[b]!).fill(value) : value,
+        ),
+      ); // [K]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
       const logRatio = old === null ? null : levelLogRatio(old, { states, targets }, lengths); // [K]
       const { temperature } = options;

@@ -2,7 +2,10 @@
  * Similarity of responses to expert traces, the grounding part of TimerPO, from hidden states after the final norm. Options of `rl.timerpo`:
  *
  *   similarity  ot: exp(−W/τ) of the optimal transport between the tokens of both (AnomSeer); clip: cosine of their mean states, clamped
- *               to [0, 1] (AnomSeer's CLIP-style variant)
+ *               to [0, 1] (AnomSeer's CLIP-style variant); truth: F1 of the facts of the trace that the response states, 0 for a series
+ *               without facts (ours): no hidden states are compared
+ *   credit      response: the similarity of a response goes to all its tokens (AnomSeer); claim: with similarity truth, the verdict on
+ *               each claim goes to the tokens of that claim alone (`claim-credit.ts`); both: both
  *   anchor      trace: whole texts, the answer included; reasoning: on both sides the tokens between the think tags alone. A text in
  *               which no reasoning is found, because a tag is missing or nothing stands between them, takes part as a whole.
  *   context     none: the trace is encoded by itself, from position 0, as in the release; prompt: as a response to the prompt
@@ -19,7 +22,8 @@ import type { Task } from './task.ts';
 import { type HiddenStates, type TransportOptions, transport } from './transport.ts';
 
 export interface SimilarityOptions extends TransportOptions {
-  readonly similarity: 'ot' | 'clip';
+  readonly similarity: 'ot' | 'clip' | 'truth';
+  readonly credit: 'response' | 'claim' | 'both';
   readonly anchor: 'trace' | 'reasoning';
   readonly context: 'none' | 'prompt';
   readonly trace: 'expert' | 'generic';
@@ -152,6 +156,17 @@ function gathered(
 
 /** Empty prompt: a text alone begins at position 0. */
 const NOTHING = { ids: new Int32Array(0), positions: new Int32Array(0), images: [], next: 0 };
+
+/** Grades the claims of all responses against the expert traces: [P·G]. */
+export function truthOf(
+  groups: readonly SampledGroup[],
+  claims: NonNullable<Task['claims']>,
+): SimilarityResult {
+  const similarity = Float64Array.from(
+    groups.flatMap(({ example, responses }) => responses.map(({ text }) => claims(text, example).f1 ?? 0)),
+  );
+  return { similarity, gold: null, transport: null };
+}
 
 /** Computes the hidden states of texts, alone or behind prompts: [P, S, D]. Run inside a scope, without gradient. */
 function textStates(

@@ -32,8 +32,25 @@ export interface Task {
   readonly hosted?: boolean;
   /** Checks the reasoning of a response against the series and the expert trace; null without reasoning. Default: not measured. */
   reasoned?(response: string, example: Example): ReasonedResponse | null;
+  /** Finds the checkable claims of a response; needed where `rl.timerpo.similarity` is truth. */
+  claims?(response: string, example: Example): StatedClaims;
   /** Measures the share of the series that response and gold answer mark; null where the answer kind marks nothing, or parsing fails. */
   marked(response: string, example: Example): MarkedShare | null;
+}
+
+/** Claim of a response that the series confirms or refutes, stated plainly and for the first time. */
+export interface StatedClaim {
+  /** Kind of fact: claims of one group that state the same fact are compared. */
+  readonly fact: string;
+  /** Place in the response, in characters. */
+  readonly span: readonly [start: number, end: number];
+  readonly holds: boolean;
+}
+
+export interface StatedClaims {
+  readonly claims: readonly StatedClaim[];
+  /** F1 of the facts of the expert trace; null where it states none. */
+  readonly f1: number | null;
 }
 
 /** Truth of a reasoning: F1 of its claims, absent where no fact can be compared, and agreement with the answer, null where it concludes none. */

@@ -171,14 +171,17 @@ export class LargeContender implements Contender<LargeAnswer> {
     for (const microBatch of groupMicroBatches(groups, this.#tokens)) {
       engine.scope(() => {
         const tape = learner.tape();
-        const { states, targets, owner } = responseStates(
+        const { states, targets } = responseStates(
           policy,
           microBatch.map(({ prompt }) => prompt),
           microBatch.flatMap((group) => group.responses.map(({ ids }) => ids)),
           tape,
         ); // [K, D]
-        const perResponse = microBatch.flatMap(({ advantage }) => advantage);
-        const advantage = Float32Array.from(owner, (b) => perResponse[b]!); // [K]
+        const advantage = Float32Array.from(
+          microBatch.flatMap((group) =>
+            group.responses.flatMap(({ ids }, g) => Array.from(ids, () => group.advantage[g]!)),
+          ),
+        ); // [K]
         learner.backward(
           states,
           targets,

@@ -411,6 +411,7 @@ describe('several rewards', () => {
     const answer = { ...asked('x').answer, variates: [2] };
     expect(namedReward('localisation', own).score(answer, gold, 9)).toBeNull();
     expect(namedReward('accuracy', own).score(answer, gold, 9)).toBeNull();
+    expect(namedReward('truth', own).score(answer, gold, 9)).toBeNull();
     expect(namedReward('format', own).score(answer, gold, 9)).toEqual({ total: 0, parts: { format: 0 } });
     expect(() => namedReward('anomseer', own)).toThrow(
       /no reward called anomseer for this data; known are task, variates/,
