@@ -58,20 +58,16 @@ function standardised(values: readonly number[]): number[] {
 }
 
 /**
- * GRPO (Shao et al. 2024, arXiv 2402.03300): (r − mean) / (std + 1e-6), sample standard deviation, as in verl (TRL adds 1e-4); 0 for a
- * group of equal rewards.
+ * GRPO: (r − mean) / (std + 1e-6), sample standard deviation as in verl (TRL adds 1e-4); 0 for equal rewards.
  */
 export const grpo = ({ rewards }: Pick<GroupRecord, 'rewards'>): number[] => standardised(rewards);
 
-/**
- * Dr. GRPO (Liu et al. 2025, arXiv 2503.20783): r − mean, not divided by the standard deviation. Their constant denominator of the loss
- * is `rl.aggregation: constant`.
- */
+/** Dr. GRPO: r − mean. Its constant denominator of the loss is `rl.aggregation: constant`. */
 export const drGrpo = ({ rewards }: Pick<GroupRecord, 'rewards'>): number[] => centred(rewards);
 
 /**
- * RLOO (Ahmadian et al. 2024, arXiv 2402.14740): r minus the mean of the others' rewards, which is (r − mean)·G / (G − 1), as in TRL and
- * verl. 0 for a group of equal rewards, and for a single response.
+ * RLOO: r minus the mean of the others' rewards, (r − mean)·G / (G − 1), as in TRL and verl; 0 for a single
+ * response.
  */
 export function rloo({ rewards }: Pick<GroupRecord, 'rewards'>): number[] {
   const size = rewards.length;
@@ -489,8 +485,8 @@ export const adapter: ModuleAdapter<Pick<AdvantageDefinition, 'name'>, never, ne
 };
 
 /**
- * Loads a module in a thread of its own, to find its faults before anything is written. Training loads it in each Worker, where a call blocks
- * the step.
+ * Loads a module in a thread of its own, to find faults before anything is written; training loads it in each
+ * Worker.
  * @throws ConfigError for a module that cannot be loaded, or exports no estimator
  */
 export async function checkAdvantage(module: ModuleAddress): Promise<void> {
@@ -533,8 +529,8 @@ export function gatherLines(line: string, ranks: Pick<Ranks, 'gather'>): string[
 }
 
 /**
- * Computes the advantages of this rank's groups by a user's estimator, which receives the groups of all ranks: [P][G]. Collective.
- * @throws AdvantageError where the function throws or returns anything but one finite number per response
+ * Computes advantages by a user's estimator, which receives the groups of all ranks: [P][G]. Collective.
+ * @throws AdvantageError if the function throws or returns anything but one finite number per response
  */
 function userAdvantages(
   definition: AdvantageDefinition,

@@ -1,8 +1,8 @@
 /**
- * A training checkpoint: the policy's Hugging Face directory, or the adapter's PEFT files where that alone is trained; the state
- * of the optimiser; and where the run stands. Random numbers have no state (they are counted), so step number and weights are all
- * it takes to resume bit for bit. It appears whole or not at all, and one of them survives a process that is killed while it
- * replaces the other. Its manifest has the SHA-256 of every file, which is compared before anything resumes from it.
+ * Training checkpoint: the policy's Hugging Face directory (or the adapter's PEFT files, if only that is
+ * trained), the optimiser state, and the position in the run. Random numbers are counter-based and have no
+ * state, so resuming is bit for bit. A checkpoint appears whole or not at all; one survives a process killed
+ * during a replacement. Its manifest has the SHA-256 of every file, which is compared before a run resumes.
  */
 import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -21,13 +21,13 @@ const OPTIMIZER_FILE = 'optimizer.safetensors';
 
 const VERSION = 3;
 
-/** What a stage began with: a checkpoint is resumed with that alone. */
+/** Inputs of a stage; a checkpoint is only resumed with the same. */
 const originSchema = z.strictObject({
   /** Keys of the recipe that the stage depends on. */
   recipe: z.record(z.string(), z.json()),
   /** Record of the data set. */
   data: z.json(),
-  /** Where the stage began, and what the KL term refers to: SHA-256 of the policy's files. */
+  /** SHA-256 of the files of the initial policy, which is also the reference policy. */
   policy: z.record(z.string(), z.string()),
 });
 export type StageOrigin = z.infer<typeof originSchema>;
@@ -70,7 +70,9 @@ export function olderCheckpoints(directory: string): { readonly step: number; re
     .sort((a, b) => b.step - a.step);
 }
 
-/** Where the checkpoint in `directory` goes when one of step `next` takes its place; undefined where it is not kept. */
+/**
+ * Path that the checkpoint in `directory` moves to when one of step `next` replaces it; undefined: not kept.
+ */
 function retirementOf(directory: string, next: number, keep: number): string | undefined {
   if (keep === 1 || !existsSync(directory)) return undefined;
   const step = readState(directory)?.step;
@@ -111,7 +113,7 @@ export function saveCheckpoint(
   }
 }
 
-/** Where a checkpoint stands; null when there is none. @throws CheckpointError when it is damaged. */
+/** Reads the state of a checkpoint; null if there is none. @throws CheckpointError when it is damaged */
 export function readState(directory: string): TrainingState | null {
   if (!existsSync(directory)) return null;
   const file = join(directory, STATE_FILE);
@@ -136,7 +138,7 @@ export function readState(directory: string): TrainingState | null {
   }
 }
 
-/** How the files of a checkpoint differ from those that were saved, by the first one concerned; null when they do not. */
+/** Describes the first file that differs from what was saved; null if none does. */
 export function checkpointDamage(directory: string): string | null {
   const manifest = join(directory, MANIFEST_FILE);
   return existsSync(manifest) ? damageOf(directory) : `${manifest}: no such file`;
@@ -152,9 +154,8 @@ function stepOf(directory: string): number {
 }
 
 /**
- * Tidies up after processes that were killed while they saved: when one of them had moved the older checkpoint away and
- * not yet the newer one into its place, the newest complete one is put there; what else they left is removed. Call it
- * only while nothing trains there.
+ * Recovers from processes killed while saving: if the checkpoint was moved away and its successor not yet put
+ * in place, the newest complete one is restored; other remains are deleted. Only while nothing trains there.
  */
 export function recoverCheckpoint(directory: string): void {
   const parent = dirname(directory);
@@ -173,8 +174,8 @@ export function recoverCheckpoint(directory: string): void {
 }
 
 /**
- * Puts the newest older checkpoint that is whole into the place of a damaged one, which is set aside as `checkpoint.damaged`.
- * Null where there is none: then everything stays as it is. Call it only while nothing trains there.
+ * Replaces a damaged checkpoint by the newest intact older one and sets it aside as `checkpoint.damaged`;
+ * null, and no change, if there is none. Only while nothing trains there.
  */
 export function fallBack(
   directory: string,

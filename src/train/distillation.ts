@@ -112,8 +112,8 @@ interface StudentTokens {
 }
 
 /**
- * Computes the divergence of tokens `first` up to `last` from the teacher: `cost` [k] to differentiate, and `value` [k] for the log (the
- * divergence or its estimate). Run inside a scope.
+ * Divergence of tokens `first` … `last` from the teacher: `cost` [k] to differentiate, `value` [k] to log.
+ * Run inside a scope.
  */
 export function divergenceTo(
   engine: Engine,

@@ -1,7 +1,7 @@
 /**
- * What a training stage takes, found by running its first steps on libtorch's meta device, which allocates nothing: the code
- * that trains is the code that plans. Of the data that it would begin with the stage sees what can make a peak; responses are
- * as long as they may be.
+ * Memory of a training stage, measured by running its first steps on libtorch's meta device, which allocates
+ * nothing: the code that trains is the code that plans. The stage sees only examples that can make a peak;
+ * responses have maximum length.
  */
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import { type Ledger, MetaEngine } from '../engine/torch/meta.ts';
@@ -37,7 +37,7 @@ export type Phase =
   | 'backward'
   | 'optimizer step';
 
-/** What is trained, and where. */
+/** Policy to train, and its device. */
 export interface PlannedPolicy {
   readonly parts: PolicyParts;
   /** Directory that the parts come from, for messages. */
@@ -91,7 +91,7 @@ export interface Held {
   readonly adapter: number;
   readonly master: number;
   readonly moments: number;
-  /** One for each worker; all else that is held is shared by them. */
+  /** Per worker; everything else is shared by the workers. */
   readonly gradients: number;
 }
 
@@ -102,7 +102,7 @@ export interface StageMeasure {
   readonly held: Held;
   /** Largest of each phase, bytes: what is held included, of all workers together. */
   readonly phases: ReadonlyMap<Phase, number>;
-  /** Of them: what made the storage, bytes, of one worker. */
+  /** Bytes by origin at the peak of each phase, for one worker. */
   readonly kinds: ReadonlyMap<Phase, Readonly<Record<string, number>>>;
   /** Activations that a worker keeps for the backward pass of its longest micro-batch, bytes. */
   readonly activations: number;
@@ -122,13 +122,11 @@ export interface PlannedExample {
   readonly picture: Picture | null;
   readonly prompt: EncodedPrompt;
   readonly text: string;
-  /** Of that text, its end token included. */
+  /** Tokens of `text`, end token included. */
   readonly trace: Int32Array;
 }
 
-/**
- * Encodes every text once: of pictures it looks at their sizes alone, so that prompts which differ in pixels only are one.
- */
+/** Encodes each text once. Pictures count by size alone: prompts that differ only in pixels are one. */
 export class RememberingPrompting extends Prompting {
   readonly prompts = new Map<string, EncodedPrompt>();
   readonly responses = new Map<string, Int32Array>();
@@ -246,11 +244,11 @@ export function supervisedMicroBatches(
   ]);
 }
 
-/** What a step of reinforcement learning is planned with. */
+/** Prompts of a planned reinforcement step. */
 export interface PlannedGroups {
   /** The longest prompts first: as many as are sampled, or transported, at once, or make its micro-batches. */
   readonly examples: readonly PlannedExample[];
-  /** How many of them, from the first, the update is run with. */
+  /** Number of examples, from the first, that take part in the update. */
   readonly taught: number;
 }
 
@@ -261,11 +259,11 @@ export interface GroupSizes {
   readonly rows: number;
   /** Tokens of a micro-batch. */
   readonly tokens: number;
-  /** Whether responses are held against traces. */
+  /** True if responses are compared with traces. */
   readonly grounded: boolean;
-  /** Whether traces are encoded behind their prompts. */
+  /** True if traces are encoded behind their prompts. */
   readonly behind: boolean;
-  /** Whether a teacher is shown the traces. */
+  /** True if a teacher sees the traces. */
   readonly distilled: boolean;
 }
 
@@ -371,7 +369,7 @@ class OneOfMany extends WorkerGroup {
 /** A learner that says which part of a step begins. */
 export class WatchedLearner extends Learner {
   readonly #ledger: Ledger;
-  /** What is held from beginning to end, bytes. */
+  /** Bytes held throughout. */
   readonly held: number;
   /** Largest that was kept for a backward pass, bytes. */
   activations = 0;
@@ -454,7 +452,7 @@ async function runSft({ learner, reader, recipe, ledger, workers }: DryRun): Pro
   }
 }
 
-/** One step; its later ones are alike. */
+/** Runs one step; later ones are alike. */
 async function runRl(
   { learner, reader, recipe, ledger, workers }: DryRun,
   reference: Scorer | null,

@@ -1,7 +1,7 @@
 /**
- * Every name that training logs, in one table: what it means, what TRL calls it, and its tag in TensorBoard. Metrics lines,
- * `timeseer runs --glossary` and the event files take names and meanings from here; `eval/glossary.ts` adds those of evaluation.
- * A key that `metrics.ts` logs and that is missing here does not compile.
+ * All logged quantities in one table: definition, name in TRL, tag in TensorBoard. Metrics lines, `timeseer
+ * runs --glossary` and event files use it; `eval/glossary.ts` adds evaluation. A missing key of `metrics.ts`
+ * does not compile.
  */
 import type { Completion, GroundingMetrics, RlMetrics, SftMetrics } from './metrics.ts';
 import type { ValidationLine } from './validation.ts';
@@ -221,7 +221,7 @@ export const VALIDATION_NAMES: Readonly<Record<keyof ValidationLine, LoggedName>
 /** Files of a stage that are drawn as curves. */
 export type LogName = 'sft' | 'rl' | 'validation';
 
-/** By file, the names in its lines. */
+/** Logged names by file. */
 export const LOG_NAMES: Readonly<Record<LogName, Readonly<Record<string, LoggedName>>>> = {
   sft: SFT_NAMES,
   rl: RL_NAMES,

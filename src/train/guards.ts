@@ -1,6 +1,6 @@
 /**
- * Guards: detectors of known failures of a reinforcement run. They are pure functions of the metrics of the steps so far, so a resumed run,
- * which has them in its log, reacts like an uninterrupted one, and all ranks agree.
+ * Guards: detectors of known failures of a reinforcement run. They are pure functions of the metrics so far,
+ * so all ranks agree and a resumed run, which reads them from its log, reacts like an uninterrupted one.
  */
 import { TimeseerError } from '../ground/errors.ts';
 import { mean } from '../ground/numbers.ts';
@@ -144,8 +144,8 @@ export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): 
 }
 
 /**
- * Stops the run when a guard whose reaction is `stop` has tripped in step `step`. Updates that are not finite are counted in a row
- * instead, by `checkSkipped`.
+ * Stops the run if a guard with reaction `stop` tripped in step `step`; non-finite updates are counted by
+ * `checkSkipped`.
  * @throws TimeseerError that names the guard, its value and limit, and what to do
  */
 export function checkAlarms(alarms: readonly Alarm[], options: GuardOptions, step: number): void {

@@ -36,8 +36,8 @@ export class Learner {
   readonly #recompute: boolean;
 
   /**
-   * `policy` must use storage that all ranks share. `recompute` turns on gradient checkpointing: the forward pass keeps only the input of
-   * each layer, and the backward pass recomputes the layer. Collective: all ranks construct it together.
+   * `policy` uses storage shared by all ranks. `recompute`: gradient checkpointing, which keeps only the
+   * input of each layer. Collective.
    */
   constructor(policy: Policy, workers: WorkerGroup, options: OptimizerOptions, recompute = false) {
     this.policy = policy;
@@ -56,8 +56,8 @@ export class Learner {
   }
 
   /**
-   * Adds the gradient of Σ loss over K tokens to this rank's gradient buffer: the head's chunk by chunk, then that of everything before
-   * it. `states` [K, D], recorded on `tape` if given, predict `targets` [K].
+   * Adds the gradient of Σ loss over K tokens to this rank's buffer: that of the head in chunks, then the
+   * rest. `states` [K, D], recorded on `tape` if given, predict `targets` [K].
    */
   backward(states: Tensor, targets: Int32Array, options: LogProbOptions, loss: TokenLoss, tape?: Tape): void {
     const { engine, weights, trainable } = this.policy;

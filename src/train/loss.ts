@@ -39,8 +39,8 @@ export function vocabularyLogProbs(
 }
 
 /**
- * Computes the loss [] of tokens start … end from their log-probabilities [k] (and entropies [k], if requested). `vocabulary` computes log π
- * over the whole vocabulary [k, V], with gradient, for a loss that needs it.
+ * Computes the loss [] of tokens start … end from log-probabilities [k] and entropies [k]. `vocabulary`: log
+ * π over the vocabulary [k, V], with gradient.
  */
 export type TokenLoss = (
   logProb: Tensor,
@@ -285,8 +285,8 @@ export const KL_ESTIMATORS = {
 export type KlEstimator = keyof typeof KL_ESTIMATORS;
 
 /**
- * Sums the estimate over the tokens of a response [T]. Times β it is subtracted from the reward, as in verl's `apply_kl_penalty` and TRL's
- * RLOO (k1).
+ * Sums the estimate over the tokens of a response [T]; subtracted from the reward as in verl and TRL's RLOO
+ * (k1).
  */
 export function klSum(
   estimator: KlEstimator,

@@ -1,6 +1,6 @@
 /**
- * Memory plan of a training: bytes that each stage holds throughout, bytes that its phases add, whether it fits, and recipe changes
- * that make it fit. Nothing is allocated for it.
+ * Memory plan of a training: bytes held throughout by each stage, bytes added by its phases, whether it fits,
+ * and recipe changes that make it fit.
  */
 import {
   dryRun,
@@ -17,9 +17,8 @@ import {
 import type { Task } from './task.ts';
 
 /**
- * Share of the memory that a plan counts with. The rest is the device's own (the context of CUDA and the workspaces of its
- * libraries, which count as no tensor, take about 1 GB; on a CPU the system and this process), and what an allocator cannot
- * join.
+ * Share of the device memory that a plan uses. The rest is for fragmentation, the CUDA context and library
+ * workspaces (about 1 GB), or on a CPU for the system and this process.
  */
 export const USABLE = 0.92;
 
@@ -36,17 +35,17 @@ export interface Remedy {
 
 export interface StagePlan extends StageMeasure {
   readonly lengths: Lengths;
-  /** The same stage the other way: with layers computed again, or with all of them kept. */
+  /** The same stage with the other choice of gradient checkpointing. */
   readonly otherwise: StageMeasure;
   /** Memory of the device, bytes; null where it is not known. */
   readonly memory: number | null;
-  /** How much of it the plan counts with, bytes. */
+  /** Part of the memory that the plan uses, bytes. */
   readonly usable: number | null;
-  /** Whether it fits; null where the memory is not known. */
+  /** True if it fits; null if the memory is unknown. */
   readonly fits: boolean | null;
   /**
-   * Changes that make the stage fit at the least cost to speed; where none do (`fits` is false), those that come closest. Null
-   * where the stage fits, or no change helps.
+   * Changes that make the stage fit at the least cost in speed, or come closest (`fits: false`); null if none
+   * is needed or helps.
    */
   readonly remedy: Remedy | null;
   /** Search for the remedy; null where the stage fits. */
@@ -75,7 +74,7 @@ export function trainingStages({ sft, rl }: PlannedTraining): TrainingStage[] {
   return [...(sft.samples > 0 ? (['sft'] as const) : []), ...(rl.steps > 0 ? (['rl'] as const) : [])];
 }
 
-/** What `memory.recompute=auto` decides by. */
+/** Inputs of the decision `memory.recompute=auto`. */
 export interface KeptMemory {
   /** Peak of the stage when every activation is kept, bytes: from its plan. */
   readonly kept: number;
@@ -87,13 +86,13 @@ export interface KeptMemory {
 
 /** Share of the memory that kept activations may fill: what a longer example, kernels and fragments need is left. */
 const COMFORTABLE = 0.8;
-/** Where the memory is not known: a policy from this size on is large. */
+/** Parameters from which a policy counts as large where the memory is unknown. */
 const LARGE = 100e6;
 
 /**
- * Whether the layers of a training pass are computed again for their gradients. `auto` does so when keeping everything would
- * fill more than 80 % of the memory; where that is not known, when the policy has more than 100 million parameters. It costs
- * about a third more computation and gives the same gradients.
+ * Returns true if layers are recomputed in the backward pass, about a third more computation for the same
+ * gradients. `auto`: if keeping all activations would fill more than 80 % of the memory; with unknown memory,
+ * from 100 million parameters.
  */
 export function recomputes(
   recompute: PlannedTraining['memory']['recompute'],
@@ -156,9 +155,9 @@ const heldBytes = ({ held, workers }: StageMeasure): number => {
 };
 
 /**
- * Changes that may lower a peak, those that cost the least speed first: smaller micro-batches, fewer responses side by side, layers
- * computed again, fewer workers; then those that change what is learnt. Where what is held throughout does not fit, only those that
- * reduce it.
+ * Changes that may lower the peak, cheapest in speed first: smaller micro-batches, fewer rows, recomputation,
+ * fewer workers; then those that change what is learnt. If the bytes held throughout do not fit, only changes
+ * that reduce them.
  */
 function candidates(
   recipe: PlannedTraining,
@@ -191,9 +190,9 @@ function candidates(
 const SEARCH_SECONDS = 20;
 
 /**
- * Takes one change after the other until the stage fits, each against the phase of the peak; then drops those that the later ones
- * made needless. No change is measured that would probably end after the time for the search, but the first; with time for one more,
- * the one that saves the most.
+ * Adds changes one by one until the stage fits, then drops those made needless by later ones. Beyond the
+ * first, nothing is measured that would probably exceed the search time; with time for one more, the largest
+ * saving is tried.
  * @param took milliseconds of one dry run
  */
 async function searchRemedy(

@@ -1,7 +1,7 @@
 /**
- * A step in micro-batches that go through the policy one at a time, so that memory is bounded by tokens and not by the batch.
- * Losses are sums over tokens, so the gradients of the micro-batches add up to that of the whole. Then the training forward
- * of one micro-batch: whole sequences, or prompts once and every response behind its prompt's keys and values.
+ * Micro-batches, which go through the policy one at a time, so that tokens and not the batch bound the
+ * memory. Losses are sums over tokens, so gradients of micro-batches add up. Also their training forward
+ * pass: whole sequences, or each prompt once with all its responses behind its keys and values.
  */
 import type { Tensor } from '../engine/engine.ts';
 import { sum } from '../ground/numbers.ts';
@@ -18,10 +18,10 @@ const longest = (a: readonly number[], b: readonly number[]): readonly number[] 
   b.map((length, i) => Math.max(length, a[i] ?? 0));
 
 /**
- * Divides items into micro-batches of at most `budget` tokens, or of one item. `extents` gives the lengths of an item's parts;
- * within a micro-batch each part is padded to its longest, so n items take n · Σ longest. All in one micro-batch stay in
- * their order; else items of like length come together, the longest first, so that memory that does not suffice shows at
- * once and little is padded.
+ * Divides items into micro-batches of at most `budget` tokens, or of one item. `extents`: lengths of an
+ * item's parts; each part is padded to the longest of its micro-batch, so n items take n · Σ longest. A
+ * single micro-batch keeps the order; otherwise items of similar length stand together, longest first, so
+ * that an out-of-memory happens at once.
  */
 export function microBatches<T>(
   items: readonly T[],
@@ -153,8 +153,8 @@ export interface ResponseBatch {
   /** Null when every response is a single token: nothing to feed. */
   readonly input: ForwardInput | null;
   /**
-   * Which state predicts each target, counted over the prompts' last hidden states [P] followed by the response
-   * states [B·T]: [K].
+   * Index of the state that predicts each target, over last states of prompts [P], then response states
+   * [B·T]: [K].
    */
   readonly select: Int32Array;
   readonly targets: Int32Array; // [K], one response after the other
@@ -190,8 +190,8 @@ export interface ResponseStates {
 }
 
 /**
- * P prompts and B = P·G responses, G consecutive ones to each. Run inside an engine scope; with a tape, one that has it.
- * `padding` counts what was padded.
+ * Computes the states of P prompts and B = P·G responses, G consecutive ones each. Run inside an engine
+ * scope.
  */
 export function responseStates(
   policy: Network,
@@ -221,7 +221,7 @@ export function responseStates(
   });
 }
 
-/** What log-probabilities need of a policy. */
+/** Policy as log-probabilities need it. */
 export interface Scorer extends Network {
   /** Additive vocabulary mask [V]. */
   readonly forbidden: Float32Array;
@@ -255,7 +255,7 @@ export function tokenValues(
   );
 }
 
-/** The same of every response token under a policy, by a forward pass: [K]. */
+/** Log-probabilities (or entropies) of every response token, by a forward pass: [K]. */
 export function responseLogProbs(
   policy: Scorer,
   prompts: readonly EncodedPrompt[],

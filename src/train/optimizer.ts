@@ -1,10 +1,9 @@
 /**
- * AdamW over a flat parameter buffer [T] of any size, sharded over ranks: each rank reduces, clips and updates its own
- * range, so the optimiser's work is split and every sum is taken in rank order. It goes through its range in chunks, so
- * that nothing beside the buffers themselves (gradient, two moments, master copy) grows with T.
- *
- * Parameters in bfloat16 have a float32 master copy: it is what is updated, and the parameters are its rounding. Without
- * one an update below half a unit in the last place, 0.2 % of a weight, would be lost.
+ * AdamW over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its own
+ * range in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
+ * are taken in rank order.
+ * bfloat16 parameters are the rounding of a float32 master copy, which is updated: without one, updates below
+ * half a unit in the last place (0.2 % of a weight) would be lost.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../ground/errors.ts';
@@ -29,7 +28,7 @@ export interface StepReport {
   readonly skipped: boolean;
 }
 
-/** What the optimiser keeps per parameter number, each [T] float32; the master copy only where parameters are bfloat16. */
+/** Optimiser state per parameter, each [T] float32; a master copy only for bfloat16 parameters. */
 export type Buffers = Readonly<Record<string, Tensor>>;
 
 /** Elements whose squares are summed at once in such a chunk. */
@@ -39,7 +38,7 @@ const ROW = 1 << 12;
 export interface Range {
   readonly offset: number;
   readonly size: number;
-  /** Whether weight decay applies. */
+  /** True if weight decay applies. */
   readonly decay: boolean;
 }
 
@@ -100,13 +99,13 @@ export class ShardedAdamW {
   readonly #first: Tensor; // [T], shared
   readonly #second: Tensor; // [T], shared
   readonly #master: Tensor | null; // [T], shared
-  /** Whether the own buffer holds this step's gradient of a parameter; what it holds otherwise is stale. */
+  /** 1 where `#own` holds this step's gradient of a parameter; 0 where its content is stale. */
   readonly #filled: Uint8Array;
   #step = 0;
 
   /**
-   * `parameters` [T], float32 or bfloat16, must be the same storage on every rank; `ranges` cover it in order. Collective:
-   * all ranks construct it together. `chunk`: most elements that one operation handles.
+   * `parameters` [T], float32 or bfloat16, share storage on every rank; `ranges` cover them in order.
+   * `chunk`: maximum elements per operation. Collective.
    */
   constructor(
     engine: Engine,
@@ -151,7 +150,7 @@ export class ShardedAdamW {
     }));
   }
 
-  /** One factor where it is the same for the whole chunk, else one per element. */
+  /** Returns one factor if it is the same for the whole chunk, else one per element. */
   #decayOf(chunk: Span): Tensor | number {
     const { weightDecay } = this.#options;
     const decays = (range: Range): boolean => range.decay && weightDecay > 0;
@@ -191,8 +190,8 @@ export class ShardedAdamW {
   }
 
   /**
-   * Σ over ranks / `count`, clipped to the global norm, then one update of every shard. A gradient that is not
-   * finite skips the update on every rank. Collective.
+   * Sums gradients over ranks, divides by `count`, clips to the global norm and updates every shard. A
+   * non-finite gradient skips the update on every rank. Collective.
    */
   step(count: number, learningRate: number): StepReport {
     const { clip } = this.#options;
@@ -271,7 +270,7 @@ export class ShardedAdamW {
     );
   }
 
-  /** What a checkpoint must keep, all ranks' parts: [T] each. Read and written between barriers, by rank 0. */
+  /** State for a checkpoint, of all ranks: [T] each. Rank 0 reads and writes it between barriers. */
   get buffers(): Buffers {
     return {
       first_moment: this.#first,

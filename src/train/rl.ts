@@ -175,8 +175,8 @@ export function cautions(
 }
 
 /**
- * Returns the index of the example that replaces prompt `place` of a step in a round of resampling. Replacements come after the examples
- * of all steps, so they do not shift them. The index depends on the step alone, so a resumed run draws the same examples.
+ * Index of the example that replaces prompt `place` in a round of resampling. It lies behind the examples of
+ * all steps and depends on the step alone, so a resumed run draws the same.
  */
 export function replacement(
   { steps, prompts, resample }: Pick<RlOptions, 'steps' | 'prompts' | 'resample'>,
@@ -188,8 +188,9 @@ export function replacement(
 }
 
 /**
- * Trains from `start` and returns the number of completed steps. `history` holds the metrics of the steps before `start`. `reference` is the
- * policy at the beginning of the stage: reference of the KL penalty and initial teacher; null where neither is used. Collective.
+ * Trains from `start`; returns the number of completed steps. `history`: metrics of earlier steps.
+ * `reference`: policy at the beginning of the stage, for the KL penalty and the initial teacher; null if
+ * neither is used. Collective.
  */
 export async function rl(
   learner: Learner,
@@ -438,7 +439,7 @@ export async function rl(
   }
 
   /**
-   * Adds the gradient of the loss over a micro-batch and returns its number of tokens K. Tokens of an entropy below `minEntropy` have no
+   * Adds the gradient of the loss over a micro-batch; returns its tokens K. Below `minEntropy` a token has no
    * policy gradient.
    */
   function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): number {

@@ -21,7 +21,7 @@ export interface RolloutOptions {
   readonly schedule?: Partial<GenerateSchedule>;
 }
 
-/** One prompt and its G responses. */
+/** Prompt with its G responses. */
 export interface SampledGroup {
   readonly example: Example;
   readonly prompt: EncodedPrompt;
@@ -42,8 +42,9 @@ export interface Rollout {
 }
 
 /**
- * Samples G responses to each prompt and starts to score them: all at the end, or each on arrival where the reward is `hosted`. The
- * examples' `indices` key the random streams, so a response depends on its example and not on its rank or batch.
+ * Samples G responses to each prompt and starts to score them: at the end, or on arrival if the reward is
+ * `hosted`. `indices` of the examples key the random streams, so a response depends on neither rank nor
+ * batch.
  */
 export async function startRollout(
   policy: Policy,

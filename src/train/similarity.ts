@@ -40,8 +40,8 @@ interface Passage {
 type Range = readonly [start: number, end: number];
 
 /**
- * Finds the tokens that hold characters of a range, wholly or in part, because a byte-level token may join the end of a tag with the text
- * behind it. Null without any.
+ * Finds the tokens that overlap a range of characters (a token may join the end of a tag with the text behind
+ * it); null without any.
  */
 export function tokensOf(tokenizer: Tokenizer, ids: Int32Array, [start, end]: Range): Range | null {
   const streamer = new TextStreamer(tokenizer);
@@ -247,8 +247,8 @@ export interface SimilarityResult {
 }
 
 /**
- * Computes the similarity of all responses of a step, at least one group, to the anchors of their groups.
- * @param tokens maximum per micro-batch where texts are encoded behind prompts. Default: `MICRO_BATCH_TOKENS`
+ * Computes the similarity of all responses of a step (at least one group) to their anchors. `tokens`: maximum
+ * per micro-batch.
  */
 export function similarityTo(
   policy: Policy,

@@ -19,15 +19,15 @@ export interface Task {
   trace(example: Example): string;
   /** Writes the instruction of a teacher that reads the expert trace beside the question. Training split only. */
   teacherInstruction(example: Example, trace: string): string;
-  /** One text in the style of the traces for all examples: it depends on no series and no label, and gives no answer. */
+  /** Text in the style of the traces, the same for all examples, without an answer. */
   readonly genericTrace: string;
   /** Finds the reasoning in a response or trace: character range, or null without one. */
   reasoning(text: string): readonly [start: number, end: number] | null;
   /** Scores a response; null where no reward part applies. */
   score(response: string, example: Example): Score | null | Promise<Score | null>;
   /**
-   * True where scores are slow, from a Worker or an endpoint: responses are then scored while others are sampled. Such scores may have
-   * parts that `weights` does not name; those are only logged. Default: false.
+   * True for slow scores (Worker, endpoint): responses are scored while others are sampled, and scores may
+   * have parts missing in `weights`, which are only logged. Default: false.
    */
   readonly hosted?: boolean;
   /** Checks the reasoning of a response against the series and the expert trace; null without reasoning. Default: not measured. */
@@ -89,7 +89,8 @@ export class PromptEncoder {
   }
 
   /**
-   * Encodes one user turn: the picture, if any, then the instruction. Each shot precedes it as a turn of the same form with its response.
+   * Encodes a user turn: picture, if any, then instruction; each shot precedes it as a turn with its
+   * response.
    */
   encode(picture: Picture | null, instruction: string, shots: readonly Shot[] = []): EncodedPrompt {
     const { chat } = this.#policy;

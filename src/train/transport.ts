@@ -49,8 +49,8 @@ const NORM_EPSILON = 1e-6;
 const SCALING_LIMIT = 500;
 
 /**
- * softmax(‖h_t‖) over the valid positions, floored at 1e-12 and renormalised; 0 at padding: [B, T] float64.
- * The logs stay finite because the floor is applied to the softmax, not to an underflowed exponential.
+ * softmax(‖h_t‖) over valid positions, floored at 1e-12 (so that logs stay finite) and renormalised; 0 at
+ * padding: [B, T] float64.
  */
 export function marginals(norms: Float64Array, lengths: Int32Array, width: number): Float64Array {
   const out = new Float64Array(norms.length);

@@ -1,8 +1,8 @@
 /**
- * Evaluation while a stage trains: what is due when, which policy is the best, and when training ends early. The policy after every
- * `evalEvery` steps, and after the last one, is evaluated beside the training that goes on. What follows from an evaluation follows
- * at the next step that one is due, and training waits there for it: so a run does the same on a fast machine and on a slow one,
- * and resumed as unbroken.
+ * Evaluation during a stage: schedule, choice of the best policy, early stopping. The policy is evaluated
+ * every `evalEvery` steps and after the last one, concurrently with training. A result takes effect when the
+ * next evaluation is due, and training waits there for it: a run does the same on fast and slow machines, and
+ * when resumed.
  */
 import { TimeseerError } from '../ground/errors.ts';
 import type { WorkerGroup } from './worker-group.ts';
@@ -36,7 +36,7 @@ export function bestOf(lines: readonly ValidationLine[], metric: string): Valida
   );
 }
 
-/** Whether the last `patience` evaluations were none better than one before them. */
+/** Returns true if none of the last `patience` evaluations was better than an earlier one. */
 export function isExhausted(
   lines: readonly ValidationLine[],
   { patience, best: metric }: ValidationOptions,
@@ -45,11 +45,11 @@ export function isExhausted(
   return patience > 0 && best !== null && lines.length - 1 - lines.indexOf(best) >= patience;
 }
 
-/** Whether the policy after `step` of `total` steps is evaluated. */
+/** Returns true if the policy after `step` of `total` steps is evaluated. */
 export const isDue = (step: number, total: number, evalEvery: number): boolean =>
   step > 0 && evalEvery > 0 && (step % evalEvery === 0 || step === total);
 
-/** What training and the evaluator share: the step of the last evaluation on record, and whether the evaluator failed. */
+/** State shared by training and evaluator: step of the last recorded evaluation, and a failure flag. */
 export class EvaluatorState {
   readonly memory: SharedArrayBuffer;
   readonly #words: Int32Array;
@@ -74,8 +74,8 @@ export class EvaluatorState {
   }
 
   /**
-   * Waits until the evaluation of `step` is on record; false when `stopped` came first.
-   * @throws TimeseerError when the evaluator failed, which says itself why
+   * Waits until the evaluation of `step` is recorded; false if `stopped` came first. @throws TimeseerError if
+   * the evaluator failed
    */
   wait(step: number, stopped: () => boolean): boolean {
     for (;;) {
@@ -91,7 +91,7 @@ export class EvaluatorState {
 export interface ValidationPlan extends ValidationOptions {
   /** Steps of the stage. */
   readonly total: number;
-  /** What the evaluator has recorded so far. */
+  /** Evaluations recorded so far. */
   readonly lines: () => readonly ValidationLine[];
   /** Called on rank 0 while the others wait: writes the policy for the evaluator, unless it is there. */
   readonly take: (step: number) => void;
@@ -111,14 +111,14 @@ export class Validation {
     this.#plan = plan;
   }
 
-  /** Whether training ended early, as no evaluation was better for too long. */
+  /** True if early stopping ended training. */
   get exhausted(): boolean {
     return this.#exhausted;
   }
 
   /**
-   * Whether training ends before its next step, `step` being done: where an evaluation is due, it waits for the one before, and a stop
-   * that is asked for meanwhile ends it too. Collective.
+   * Returns true if training ends after `step`: early stopping, or a stop requested while it waits for the
+   * previous evaluation. Collective.
    */
   ends(step: number): boolean {
     const { evalEvery } = this.#plan;

@@ -1,6 +1,7 @@
 /**
- * Data parallelism inside one process: R Workers, one per core, run the same program on their share of a batch and
- * meet at barriers. Sums are taken in rank order, so a run repeats bit for bit with the same number of ranks.
+ * Data parallelism in one process: R Workers, one per core, run the same program on their share of a batch
+ * and meet at barriers. Sums are taken in rank order, so runs with the same number of ranks repeat bit for
+ * bit.
  */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
 import type { Engine, Tensor } from '../engine/engine.ts';
@@ -43,7 +44,7 @@ export function markFailed(memory: SharedArrayBuffer): void {
   Atomics.notify(header, BARRIER_TURN);
 }
 
-/** One rank's side: collective operations, which all ranks call in the same order. */
+/** Collective operations of one rank; all ranks call them in the same order. */
 export class WorkerGroup {
   readonly rank: number;
   readonly size: number;
@@ -86,8 +87,8 @@ export class WorkerGroup {
   }
 
   /**
-   * Every rank's values, in rank order: K values each → [R, K]. Two banks take turns, so one barrier is enough: a
-   * rank that writes bank b again has passed a barrier that the others reached after reading it.
+   * Gathers K values of every rank in rank order: [R, K]. Two banks alternate, so one barrier is enough: a
+   * rank that reuses a bank has passed a barrier that the others reached after reading it.
    */
   allGather(values: readonly number[]): Float64Array[] {
     if (values.length > SLOT) throw new RangeError(`allGather: at most ${SLOT} values, got ${values.length}`);
@@ -129,7 +130,7 @@ export class WorkerGroup {
   }
 
   /**
-   * What rank 0 makes, on every rank: the others attach to the storage of its `flat` by a ticket of the engine. Collective.
+   * Gives every rank the value that rank 0 makes; the others attach to the storage of its `flat`. Collective.
    */
   share<T extends { readonly flat: Tensor }>(
     engine: Engine,
@@ -165,12 +166,12 @@ export class WorkerGroup {
     }
   }
 
-  /** Whether a stop was requested, as this rank sees it now. */
+  /** Returns true once a stop was requested, as this rank sees it now. */
   stopFlag(): boolean {
     return Atomics.load(this.#header, STOP) === 1;
   }
 
-  /** Whether a stop was requested: the same answer on every rank. Collective. */
+  /** Returns true once a stop was requested, with the same answer on every rank. Collective. */
   stopRequested(): boolean {
     return this.broadcast([this.stopFlag() ? 1 : 0])[0] === 1;
   }
@@ -181,7 +182,7 @@ export class WorkerGroup {
   }
 }
 
-/** One policy's weights, loaded once and used by all ranks. Collective. */
+/** Loads a policy whose weights all ranks share. Collective. */
 export function loadShared(
   engine: Engine,
   workers: WorkerGroup,
@@ -195,7 +196,7 @@ export function loadShared(
   );
 }
 
-/** What every Worker of a group finds in its workerData. */
+/** Data of a Worker of the group (workerData). */
 export interface WorkerContext<Job> {
   readonly memory: SharedArrayBuffer;
   readonly rank: number;
@@ -203,7 +204,7 @@ export interface WorkerContext<Job> {
   readonly job: Job;
 }
 
-/** What a rank posts: progress for whoever listens, and at the end its result. */
+/** Message of a rank: progress, and at the end its result. */
 export type WorkerMessage<Note, Result> =
   | { readonly kind: 'note'; readonly note: Note }
   | { readonly kind: 'result'; readonly result: Result }
@@ -250,8 +251,8 @@ export interface WorkerGroupOptions<Job, Note> {
 }
 
 /**
- * Runs a job on `size` Workers and returns their results in rank order. When one fails the others are ended and
- * its error is thrown; so is an error of `onNote`.
+ * Runs a job on `size` Workers; results in rank order. If a Worker or `onNote` fails, the others are ended
+ * and its error is thrown.
  */
 export async function runWorkers<Job, Note, Result>(
   options: WorkerGroupOptions<Job, Note>,
