@@ -7,7 +7,7 @@ export interface Place {
   readonly line?: number;
 }
 
-/** A value of unknown kind for a message. */
+/** Formats a value for a message: JSON, cut off at 60 characters. */
 export function show(value: unknown): string {
   let text: string;
   try {

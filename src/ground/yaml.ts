@@ -1,6 +1,7 @@
 /** YAML that people write, as plain values: where each key stands, and what is wrong with it in words that fit one line. */
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument, visit } from 'yaml';
 import type { z } from 'zod';
+import { show } from './json-record.ts';
 
 /** Most bytes of a file: the time of the parser can grow with the square of its length. */
 export const MOST_YAML_BYTES = 32 << 10;
@@ -104,12 +105,8 @@ function valueAt(tree: unknown, path: readonly PropertyKey[]): unknown {
   return value;
 }
 
-/** A value as messages repeat it: JSON, cut off where it is long. */
-export function shown(value: unknown): string {
-  if (value === undefined) return 'nothing';
-  const text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
-}
+/** Formats a value of a tree for a message. */
+export const shown = (value: unknown): string => (value === undefined ? 'nothing' : show(value));
 
 /**
  * The first thing that is wrong with `tree`: `splits.train.count: got null, expected a number`.

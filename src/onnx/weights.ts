@@ -1,8 +1,8 @@
 /** Stored tensors as they stand in a model file: float32, float16, or 8 bits a weight with a scale for each row; read and converted in pieces. */
-import { closeSync, readSync } from 'node:fs';
+import { closeSync } from 'node:fs';
 import { CheckpointError } from '../ground/errors.ts';
 import { openRegular } from '../ground/files.ts';
-import { elements, STORED_BYTES, type StoredTensor } from '../policy/safetensors.ts';
+import { elements, readAt, STORED_BYTES, type StoredTensor } from '../policy/safetensors.ts';
 import type { DataType } from './graph.ts';
 
 export const WEIGHT_TYPES = ['float32', 'float16', 'int8'] as const;
@@ -70,14 +70,7 @@ export function* pieces(
   try {
     for (let at = 0; at < total; at += step) {
       const count = Math.min(step, total - at);
-      const bytes = new Uint8Array(count * size);
-      for (let done = 0; done < bytes.length; ) {
-        const read = readSync(handle, bytes, done, bytes.length - done, offset + at * size + done);
-        if (read === 0)
-          throw new CheckpointError(`${file}: tensor ${name} ends too early; copy the file again`);
-        done += read;
-      }
-      const values = float32Of(bytes, dtype, count);
+      const values = float32Of(readAt(handle, file, offset + at * size, count * size), dtype, count);
       if (!values.every(Number.isFinite)) {
         throw new CheckpointError(`${file}: tensor ${name} holds NaN or Infinity; take another checkpoint`);
       }

@@ -16,7 +16,7 @@ export interface Packing {
   readonly spread: Tensor; // [B·T] which token a place holds; 0 at padding, where nothing reads it
 }
 
-interface DecoderInput {
+export interface DecoderInput {
   readonly x: Tensor; // [B·T, D] embeddings, or [N, D] when packed
   readonly batch: number;
   readonly length: number;

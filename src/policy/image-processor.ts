@@ -255,7 +255,6 @@ export function readPreprocessor(directory: string): { json: unknown; file: stri
   return { json: existsSync(file) ? readJson(file) : {}, file };
 }
 
-/** Resizing of RGB rasters as the image processor of Qwen2.5-VL does it. */
 /** Rounds halves to even, as Python's `round`. */
 function roundEven(x: number): number {
   const floor = Math.floor(x);

@@ -304,8 +304,6 @@ export function mergeAdapter({ engine, dims, layout, flat, adapter }: Policy): v
   });
 }
 
-/** Modules that can have low-rank pairs: products of the decoder layers, the vision blocks and the merger. */
-
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
 
@@ -376,28 +374,11 @@ export function saveAdapter(policy: Adapted, directory: string, base?: string): 
 }
 
 /** Options of PEFT that do not change what an adapter computes, and those that are read. */
-const IGNORED: ReadonlySet<string> = new Set([
-  'auto_mapping',
-  'base_model_name_or_path',
-  'corda_config',
-  'ensure_weight_tying',
-  'eva_config',
-  'exclude_modules',
-  'inference_mode',
-  'lora_alpha',
-  'lora_dropout',
-  'lora_ga_config',
-  'megatron_core',
-  'peft_type',
-  'peft_version',
-  'qalora_group_size',
-  'r',
-  'revision',
-  'runtime_config',
-  'target_modules',
-  'task_type',
-  'use_rslora',
-]);
+const IGNORED =
+  'auto_mapping base_model_name_or_path corda_config ensure_weight_tying eva_config ' +
+  'exclude_modules inference_mode lora_alpha lora_dropout lora_ga_config megatron_core ' +
+  'peft_type peft_version qalora_group_size r revision runtime_config target_modules task_type ' +
+  'use_rslora';
 
 /** Values that leave plain low-rank pairs; those of any other option are null, false or empty. */
 const PLAIN: Readonly<Record<string, readonly unknown[]>> = {
@@ -407,7 +388,7 @@ const PLAIN: Readonly<Record<string, readonly unknown[]>> = {
 };
 
 function isPlain(key: string, value: unknown): boolean {
-  if (IGNORED.has(key) || value === null || value === false) return true;
+  if (IGNORED.split(' ').includes(key) || value === null || value === false) return true;
   if (PLAIN[key]?.includes(value)) return true;
   return typeof value === 'object' && Object.keys(value as object).length === 0;
 }

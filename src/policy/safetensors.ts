@@ -36,7 +36,8 @@ export interface WrittenTensor {
 
 export const elements = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
 
-function readAt(handle: number, file: string, offset: number, length: number): Uint8Array {
+/** Reads `length` bytes of an open file from `offset` on. @throws CheckpointError when it ends before */
+export function readAt(handle: number, file: string, offset: number, length: number): Uint8Array {
   const bytes = new Uint8Array(length);
   for (let done = 0; done < length; ) {
     const got = readSync(handle, bytes, done, length - done, offset + done);

@@ -4,7 +4,7 @@
  */
 import type { Recording, Tensor } from '../engine/engine.ts';
 import { collate, type EncodedPrompt } from './batch.ts';
-import { decode } from './decoder.ts';
+import { type DecoderInput, decode } from './decoder.ts';
 import { forward } from './forward.ts';
 import type { BatchState, LayerCache } from './kv-cache.ts';
 import type { Weights } from './layout.ts';
@@ -141,27 +141,38 @@ export function runSteps(
 
 /** Feeds one token per slot, at the column behind `used`: [B] → hidden [B, D]. */
 function feed(policy: Policy, input: StepInput, tokens: Tensor, used: number): Tensor {
-  const { engine, dims } = policy;
+  const { engine } = policy;
   const { weights, rope, shift } = input;
-  const { prefix, layers, mask } = input.state;
+  const { layers, mask } = input.state;
   const places = ropeRowsAt(rope, shift, used);
   const index = places.every((place) => place === places[0]) ? null : engine.tensor(places, [places.length]);
-  const turn = (table: Tensor): Tensor => {
-    const rows = index === null ? engine.narrow(table, 0, places[0]!, 1) : engine.indexSelect(table, index);
-    return engine.reshape(rows, [-1, 1, dims.headDim]); // [1 or B, 1, d]
-  };
-  const done = decode(engine, weights, dims, {
-    x: engine.indexSelect(weights.embed, tokens), // [B, D]
-    batch: shift.length,
-    length: 1,
-    cos: turn(rope.cos),
-    sin: turn(rope.sin),
+  return decodeTokens(policy, weights, input, tokens, {
+    rows: (table) =>
+      index === null ? engine.narrow(table, 0, places[0]!, 1) : engine.indexSelect(table, index),
     kvCache: { layers, used },
     useCache: false,
-    prefix: prefix ?? undefined,
     mask: mask === null ? undefined : engine.narrow(mask, 3, 0, used + 1),
   });
-  return done.hidden;
+}
+
+/** Decodes one token per slot: [B] → hidden [B, D]. `rows`: rows of a rotary table for the slots, [1 or B, d]. */
+function decodeTokens(
+  { engine, dims }: Policy,
+  weights: Weights,
+  { state, rope, shift }: StepInput,
+  tokens: Tensor,
+  {
+    rows,
+    ...step
+  }: Pick<DecoderInput, 'kvCache' | 'useCache' | 'mask'> & { rows: (table: Tensor) => Tensor },
+): Tensor {
+  const turn = (table: Tensor): Tensor => engine.reshape(rows(table), [-1, 1, dims.headDim]);
+  return decode(engine, weights, dims, {
+    x: engine.indexSelect(weights.embed, tokens), // [B, D]
+    ...{ batch: shift.length, length: 1, cos: turn(rope.cos), sin: turn(rope.sin) },
+    prefix: state.prefix ?? undefined,
+    ...step,
+  }).hidden;
 }
 
 /** Floats of the widest vectors of a processor: columns are padded to whole ones. */
@@ -263,25 +274,18 @@ export class StaticSteps {
   /** All that it reads and writes outlives it; nothing is copied to or from the host. */
   #body(): void {
     const { engine, dims, weights } = this.#policy;
-    const { state, sampler, rope, shift } = this.#input;
+    const { state, sampler, shift } = this.#input;
     const { column, places, step, one, ones } = this.#counters;
     const { visible, shown, uniforms, ids, logProbs } = this.#buffers;
-    const { tokens, layers, prefix } = state;
+    const { tokens, layers } = state;
     const batch = shift.length;
     engine.scope(() => {
       engine.indexCopyInto(visible, 3, column, shown);
-      const turn = (table: Tensor): Tensor =>
-        engine.reshape(engine.indexSelect(table, places), [batch, 1, dims.headDim]);
-      const { hidden } = decode(engine, weights, dims, {
-        x: engine.indexSelect(weights.embed, tokens), // [B, D]
-        batch,
-        length: 1,
-        cos: turn(rope.cos),
-        sin: turn(rope.sin),
+      const hidden = decodeTokens(this.#policy, weights, this.#input, tokens, {
+        rows: (table) => engine.indexSelect(table, places),
         kvCache: { layers, used: 0, at: column },
         mask: visible,
-        prefix: prefix ?? undefined,
-      }); // [B, D]
+      });
       const now = engine.reshape(engine.indexSelect(uniforms, step), [batch]);
       const drawn = sampler.draw(this.#policy.logits(hidden), now, state.seen);
       engine.indexCopyInto(ids, 0, step, engine.reshape(drawn.ids, [1, batch]));

@@ -63,7 +63,7 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
   const there = reportFiles(run.path);
   const whole = existsSync(there.report) && existsSync(there.summary);
   const files = worked || !whole ? (await buildReport(run.path)).files : there;
-  const explains = taskKind(openExamples(run.heldOutExamples).facts.kind).localises;
+  const explains = taskKind(openExamples(run.heldOutExamples).facts.kind).localises === true;
   return { out: run.path, files, summary: readSummary(files.summary), explains };
 }
 

@@ -469,13 +469,10 @@ export const anomaly: TaskKind<AnomalyGold> = {
   answers: 'intervals of anomalies',
   column: 'intervals',
   classes: ANOMALY_CLASSES,
-  learnsClasses: false,
   countsPoints: true,
-  countsChannels: false,
   nanoFigure: 'nano-channels',
   localises: true,
   measuresF1: true,
-  readsWords: false,
 
   fields: ['kind', 'class', 'intervals'],
   fieldsFrom({ class: name, intervals }) {

@@ -215,12 +215,7 @@ export const classification: TaskKind<ClassificationGold> = {
   column: 'classes',
   classes: 'data',
   learnsClasses: true,
-  countsPoints: false,
-  countsChannels: false,
   nanoFigure: 'nano-channels',
-  localises: false,
-  measuresF1: false,
-  readsWords: false,
 
   fields: ['kind', 'class'],
   read: (record, at) => ({ kind: 'classification', class: stringField(record, 'class', at) }),

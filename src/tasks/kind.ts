@@ -126,20 +126,21 @@ export interface TaskKind<G extends Gold = Gold> {
   readonly column: string;
   /** Classes to choose from: those of the kind, those of the data set (`data`), or none. */
   readonly classes: readonly string[] | 'data';
+  // Flags, false by default.
   /** True if traces need class profiles learned from a training split. */
-  readonly learnsClasses: boolean;
+  readonly learnsClasses?: boolean;
   /** True if answers count points, so that pictures need a point axis. */
-  readonly countsPoints: boolean;
+  readonly countsPoints?: boolean;
   /** True if answers count channels, of which there may be any number. */
-  readonly countsChannels: boolean;
+  readonly countsChannels?: boolean;
   /** Figure in which a small policy is shown several channels. */
   readonly nanoFigure: string;
   /** True if answers are intervals of a series, as `explain` needs. */
-  readonly localises: boolean;
+  readonly localises?: boolean;
   /** True if answers are compared with gold by F1. */
-  readonly measuresF1: boolean;
+  readonly measuresF1?: boolean;
   /** True if each example brings its own question in words, which neither small policies nor analyses can read. */
-  readonly readsWords: boolean;
+  readonly readsWords?: boolean;
 
   // The gold answer.
   /** Fields of the gold answer in a file, `kind` first. */

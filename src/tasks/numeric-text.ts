@@ -9,41 +9,19 @@ import { ConfigError, DataError } from '../ground/errors.ts';
 interface NumericTextOptions {
   /** Significant digits of each value, 1 … 17; default 3. Trailing zeros are not written. */
   readonly digits?: number;
-  /** Between two values; default `, `. */
-  readonly separator?: string;
-  /** Names of the channels, each written before its line; default: none for one channel, 0, 1 … for several. */
+  /** Channel names, written before each line. Default: none for one channel, 0, 1 … for several. */
   readonly names?: readonly string[];
-  /** Written for a missing value (NaN, ±Infinity); default `nan`. */
-  readonly missing?: string;
-  /** Most values per channel; more samples are reduced to the means of equally long blocks. Default: all. */
+  /** Maximum values per channel; longer series are reduced to the means of equally long blocks. Default: all. */
   readonly points?: number;
-  /** Most units that the text may measure: the longest text is taken that fits, by reducing points. Default: no limit. */
-  readonly limit?: number;
-  /** Length of a text in units of `limit`; default: characters. Pass a tokenizer's count for a budget of tokens. */
-  readonly measure?: (text: string) => number;
 }
 
 interface NumericText {
   readonly text: string;
-  /** Values per channel that the text holds. */
+  /** Values per channel in the text. */
   readonly points: number;
-  /** Quantity that the text measures. */
-  readonly size: number;
 }
 
-/** Unicode characters of a text; a pair of surrogates counts once. */
-export function countCharacters(text: string): number {
-  let count = 0;
-  for (let i = 0; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    // A low surrogate belongs to the high one before it.
-    const follows = i > 0 && unit >= 0xdc00 && unit <= 0xdfff && (text.charCodeAt(i - 1) & 0xfc00) === 0xd800;
-    if (!follows) count++;
-  }
-  return count;
-}
-
-/** Means of `points` blocks that differ by at most one sample in length; of the finite values, NaN where there is none. */
+/** Means of the finite values of `points` blocks, which differ by at most one sample in length; NaN where there is none. */
 function blockMeans(values: Float64Array, points: number): Float64Array {
   if (points >= values.length) return values;
   return Float64Array.from({ length: points }, (_, block) => {
@@ -62,74 +40,43 @@ function blockMeans(values: Float64Array, points: number): Float64Array {
   });
 }
 
-function write(value: number, digits: number, missing: string): string {
-  if (!Number.isFinite(value)) return missing;
+/** Writes a value with its significant digits; `nan` for a missing one (NaN, ±Infinity). */
+function write(value: number, digits: number): string {
+  if (!Number.isFinite(value)) return 'nan';
   const rounded = Number(value.toPrecision(digits));
   // Rounding up the largest doubles gives Infinity.
   return String(Number.isFinite(rounded) ? rounded + 0 : value);
 }
 
-function check(channels: readonly Float64Array[], options: NumericTextOptions): void {
-  const length = channels[0]?.length ?? 0;
-  if (length === 0) throw new DataError('a series without samples has no text; give at least one');
-  for (const channel of channels) {
-    if (channel.length !== length) {
-      throw new DataError(`channels of one series must be equally long, got ${length} and ${channel.length}`);
-    }
-  }
-  const { digits = 3, points = length, limit = 1, names = channels, separator = ',' } = options;
-  const fail = (key: string, expected: string, got: unknown): never => {
-    throw new ConfigError(`numeric text: ${key}: expected ${expected}, got ${String(got)}`);
-  };
-  if (!Number.isInteger(digits) || digits < 1 || digits > 17)
-    fail('digits', 'an integer from 1 to 17', digits);
-  if (!Number.isInteger(points) || points < 1) fail('points', 'an integer of at least 1', points);
-  if (!(limit > 0)) fail('limit', 'a length above 0', limit);
-  if (names.length !== channels.length)
-    fail('names', `one for each of ${channels.length} channels`, names.length);
-  if (/^[\w.+-]*$/.test(separator))
-    fail('separator', 'something that no number holds', JSON.stringify(separator));
-}
-
 /**
- * The channels [C][N] of a series as text.
- *
- * With a limit, the number of points is found by bisection: the text measures at most the limit, and about the most that
- * fits (measures need not grow with every point).
- *
- * @throws DataError for no samples or channels of different lengths; ConfigError for an option out of range, or a limit
- * that not even one point per channel keeps
+ * Writes the channels [C][N] of a series as text.
+ * @throws DataError for no samples or channels of different lengths; ConfigError for an option out of range
  */
 export function numericText(
   channels: readonly Float64Array[],
   options: NumericTextOptions = {},
 ): NumericText {
-  check(channels, options);
-  const { digits = 3, separator = ', ', missing = 'nan', limit = Number.POSITIVE_INFINITY } = options;
-  const { measure = countCharacters } = options;
-  const names = options.names ?? (channels.length === 1 ? undefined : channels.map((_, c) => String(c)));
-  const most = Math.min(options.points ?? channels[0]!.length, channels[0]!.length);
-  const textOf = (points: number): NumericText => {
-    const lines = channels.map((channel, c) => {
-      const written = Array.from(blockMeans(channel, points), (value) => write(value, digits, missing));
-      return `${names === undefined ? '' : `${names[c]}: `}${written.join(separator)}`;
-    });
-    const text = lines.join('\n');
-    return { text, points, size: measure(text) };
+  const length = channels[0]?.length ?? 0;
+  if (length === 0) throw new DataError('a series without samples has no text; give at least one');
+  for (const channel of channels) {
+    if (channel.length === length) continue;
+    throw new DataError(`channels of one series must be equally long, got ${length} and ${channel.length}`);
+  }
+  const { digits = 3, points: most = length } = options;
+  const names = options.names ?? (channels.length === 1 ? null : channels.map((_, c) => String(c)));
+  const fail = (key: string, expected: string, got: number): never => {
+    throw new ConfigError(`numeric text: ${key}: expected ${expected}, got ${got}`);
   };
-  const full = textOf(most);
-  if (full.size <= limit) return full;
-  let best = textOf(1);
-  if (best.size > limit) {
-    throw new ConfigError(
-      `numeric text: limit: one value per channel measures ${best.size}, more than ${limit}; raise the limit, or write fewer digits`,
-    );
+  if (!Number.isInteger(digits) || digits < 1 || digits > 17)
+    fail('digits', 'an integer from 1 to 17', digits);
+  if (!Number.isInteger(most) || most < 1) fail('points', 'an integer of at least 1', most);
+  if (names !== null && names.length !== channels.length) {
+    fail('names', `one for each of ${channels.length} channels`, names.length);
   }
-  let over = most;
-  while (over - best.points > 1) {
-    const tried = textOf(Math.floor((best.points + over) / 2));
-    if (tried.size <= limit) best = tried;
-    else over = tried.points;
-  }
-  return best;
+  const points = Math.min(most, length);
+  const lines = channels.map((channel, c) => {
+    const written = Array.from(blockMeans(channel, points), (value) => write(value, digits));
+    return `${names === null ? '' : `${names[c]}: `}${written.join(', ')}`;
+  });
+  return { text: lines.join('\n'), points };
 }

@@ -213,12 +213,9 @@ export const question: TaskKind<QuestionGold> = {
   answers: 'answers to questions',
   column: 'answers',
   classes: [],
-  learnsClasses: false,
   countsPoints: true,
   countsChannels: true,
   nanoFigure: 'nano-variates',
-  localises: false,
-  measuresF1: false,
   readsWords: true,
 
   fields: ['kind', 'question', 'options', 'answer', 'category', 'thought'],

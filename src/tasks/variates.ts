@@ -219,13 +219,10 @@ export const variates: TaskKind<VariatesGold> = {
   answers: 'numbers of variates',
   column: 'which variates',
   classes: [],
-  learnsClasses: false,
   countsPoints: true,
   countsChannels: true,
   nanoFigure: 'nano-variates',
-  localises: false,
   measuresF1: true,
-  readsWords: false,
 
   fields: ['kind', 'variates'],
   read: (record, at) => ({ kind: 'variates', variates: listField(record, 'variates', at) as number[] }),

@@ -153,10 +153,9 @@ export function transport(
         const p = Math.floor(b / group);
         spread.set(to.marginal.subarray(p * traceLength, (p + 1) * traceLength), b * traceLength);
       }
-      const { distance, rowSums, logU, logV } =
-        2 / epsilon <= SCALING_LIMIT
-          ? byScaling(engine, cost, from.marginal, spread, epsilon, iterations)
-          : inLogDomain(engine, cost, from.marginal, spread, epsilon, iterations);
+      const problem = { cost, rowMass: from.marginal, columnMass: spread, epsilon, iterations };
+      const solve = 2 / epsilon <= SCALING_LIMIT ? byScaling : inLogDomain;
+      const { distance, rowSums, logU, logV } = solve(engine, problem);
       const tokens = new Float64Array(rows);
       const partners = new Float64Array(rows);
       const rowError = new Float64Array(rows);
@@ -179,6 +178,12 @@ export function transport(
   );
 }
 
+interface Problem extends Pick<TransportOptions, 'epsilon' | 'iterations'> {
+  readonly cost: Tensor; // [B, T, S]
+  readonly rowMass: Float64Array; // [B·T]
+  readonly columnMass: Float64Array; // [B·S]
+}
+
 /** Summary of a transport plan, with the logarithms of its scalings (undefined at padding). */
 interface Scaled {
   readonly distance: Float64Array; // [B]
@@ -188,14 +193,8 @@ interface Scaled {
 }
 
 /** Plans diag(u)·exp(−C/ε)·diag(v); padding has zero mass and stays zero. */
-function byScaling(
-  engine: Engine,
-  cost: Tensor, // [B, T, S]
-  rowMass: Float64Array, // [B·T]
-  columnMass: Float64Array, // [B·S]
-  epsilon: number,
-  iterations: number,
-): Scaled {
+function byScaling(engine: Engine, problem: Problem): Scaled {
+  const { cost, rowMass, columnMass, epsilon, iterations } = problem;
   const [count, length, width] = cost.shape as [number, number, number];
   const rows = engine.tensor(rowMass, [count, length]);
   const columns = engine.tensor(columnMass, [count, width]);
@@ -209,14 +208,8 @@ function byScaling(
 }
 
 /** Computes the same iterates in the log domain, f = log u and g = log v; padding is −Infinity. */
-function inLogDomain(
-  engine: Engine,
-  cost: Tensor, // [B, T, S]
-  rowMass: Float64Array, // [B·T]
-  columnMass: Float64Array, // [B·S]
-  epsilon: number,
-  iterations: number,
-): Scaled {
+function inLogDomain(engine: Engine, problem: Problem): Scaled {
+  const { cost, rowMass, columnMass, epsilon, iterations } = problem;
   const [rows, length, traceLength] = cost.shape as [number, number, number];
   const logKernel = engine.mul(cost, -1 / epsilon); // [B, T, S]
   const logR = engine.tensor(rowMass.map(Math.log), [rows, length, 1]);

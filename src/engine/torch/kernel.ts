@@ -19,35 +19,23 @@ const FORMAT = 1;
 const WORTH_IT = 1.2;
 
 /** Instruction sets of OpenBLAS kernels, by kernel name in lower case. Unlisted kernels are left alone. */
-const KERNELS: Readonly<Record<Instructions, readonly string[]>> = {
-  SSE: [
-    ...[
-      'generic',
-      'katmai',
-      'coppermine',
-      'northwood',
-      'prescott',
-      'banias',
-      'core2',
-      'penryn',
-      'dunnington',
-    ],
-    ...['nehalem', 'athlon', 'opteron', 'opteron_sse3', 'barcelona', 'bobcat', 'atom', 'nano'],
-  ],
-  AVX: ['sandybridge', 'bulldozer', 'piledriver', 'steamroller', 'excavator'],
-  AVX2: ['haswell', 'zen'],
-  'AVX-512': ['skylakex', 'cooperlake', 'sapphirerapids'],
-  NEON: [
-    ...['armv8', 'cortexa53', 'cortexa55', 'cortexa57', 'cortexa72', 'cortexa73', 'cortexa76', 'falkor'],
-    ...['thunderx', 'thunderx2t99', 'thunderx3t110', 'tsv110', 'emag8180', 'neoversen1', 'ft2000'],
-  ],
-  SVE: ['armv8sve', 'neoversev1', 'neoversen2', 'a64fx'],
+const KERNELS: Readonly<Record<Instructions, string>> = {
+  SSE:
+    'generic katmai coppermine northwood prescott banias core2 penryn dunnington nehalem ' +
+    'athlon opteron opteron_sse3 barcelona bobcat atom nano',
+  AVX: 'sandybridge bulldozer piledriver steamroller excavator',
+  AVX2: 'haswell zen',
+  'AVX-512': 'skylakex cooperlake sapphirerapids',
+  NEON:
+    'armv8 cortexa53 cortexa55 cortexa57 cortexa72 cortexa73 cortexa76 falkor thunderx ' +
+    'thunderx2t99 thunderx3t110 tsv110 emag8180 neoversen1 ft2000',
+  SVE: 'armv8sve neoversev1 neoversen2 a64fx',
 };
 
 /** The instructions that a kernel of OpenBLAS uses; null for names that are not known. */
 export function instructionsOf(kernel: string): Instructions | null {
   const name = kernel.toLowerCase();
-  const entry = Object.entries(KERNELS).find(([, names]) => names.includes(name));
+  const entry = Object.entries(KERNELS).find(([, names]) => names.split(' ').includes(name));
   return entry === undefined ? null : (entry[0] as Instructions);
 }
 

@@ -14,13 +14,18 @@ import type {
 } from '../engine.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';
 
+/** Error for tensors of shapes that do not fit together. */
+function misfit(where: string, tensors: Readonly<Record<string, Tensor>>, wanted: string): EngineError {
+  const shapes = Object.entries(tensors).map(([name, tensor]) => `${name} ${shapeText(tensor)}`);
+  const listed = `${shapes.slice(0, -1).join(', ')} and ${shapes.at(-1)}`;
+  return new EngineError(`${where}: ${listed} do not fit: want ${wanted}`);
+}
+
 export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
   ops.check('rmsNorm', [x, weight]);
   const width = x.shape.at(-1)!;
   if (weight.shape.length !== 1 || weight.shape[0] !== width) {
-    throw new EngineError(
-      `rmsNorm: x [${x.shape.join(',')}] needs a weight [${width}], got [${weight.shape.join(',')}]`,
-    );
+    throw new EngineError(`rmsNorm: x ${shapeText(x)} needs a weight [${width}], got ${shapeText(weight)}`);
   }
   return ops.one('timeseer::rms_norm', x, weight, epsilon); // [..., D]
 }
@@ -34,10 +39,7 @@ export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Ten
     angle.shape[1] === length &&
     angle.shape[2] === width;
   if (x.shape.length !== 4 || width % 2 !== 0 || !fits(cos) || !fits(sin)) {
-    throw new EngineError(
-      `rotary: x ${shapeText(x)}, cos ${shapeText(cos)} and sin ${shapeText(sin)} do not fit: ` +
-        'want [B, T, H, D] with an even D, and [B or 1, T, D] twice',
-    );
+    throw misfit('rotary', { x, cos, sin }, '[B, T, H, D] with an even D, and [B or 1, T, D] twice');
   }
   return ops.one('timeseer::rotary', x, cos, sin);
 }
@@ -73,10 +75,7 @@ export function logProbs(
   const temperature = options.temperature ?? 1;
   const [rows, width] = hidden.shape;
   if (hidden.shape.length !== 2 || head.shape[1] !== width || targets.shape.join() !== `${rows}`) {
-    throw new EngineError(
-      `logProbs: hidden ${shapeText(hidden)}, head ${shapeText(head)} and targets ${shapeText(targets)} do not fit: ` +
-        'want [N, D], [V, D] and [N]',
-    );
+    throw misfit('logProbs', { hidden, head, targets }, '[N, D], [V, D] and [N]');
   }
   checkMask('logProbs', options.mask, head.shape[0]!);
   if (!(temperature > 0)) throw new EngineError(`logProbs: temperature must be > 0, got ${temperature}`);
@@ -122,9 +121,7 @@ export function sample(
   ops.check('sample', [logits, uniforms], [mask]);
   const [rows, vocabulary] = logits.shape as [number, number];
   if (logits.shape.length !== 2 || vocabulary === 0 || uniforms.shape.join() !== `${rows}`) {
-    throw new EngineError(
-      `sample: logits ${shapeText(logits)} and uniforms ${shapeText(uniforms)} do not fit: want [B, V] and [B]`,
-    );
+    throw misfit('sample', { logits, uniforms }, '[B, V] and [B]');
   }
   checkMask('sample', mask, vocabulary);
   if (!(temperature >= 0) || !(topP > 0 && topP <= 1)) {
@@ -182,10 +179,7 @@ export function sinkhorn(ops: Operators, input: SinkhornInput): SinkhornResult {
   const [count, length, width] = cost.shape as [number, number, number]; // B, T, S
   const fits = rows.shape.join() === `${count},${length}` && columns.shape.join() === `${count},${width}`;
   if (cost.shape.length !== 3 || !fits || [cost, rows, columns].some(({ dtype }) => dtype !== 'float64')) {
-    throw new EngineError(
-      `sinkhorn: cost ${shapeText(cost)}, rows ${shapeText(rows)} and columns ${shapeText(columns)} do not fit: ` +
-        'want [B, T, S], [B, T] and [B, S], all of float64',
-    );
+    throw misfit('sinkhorn', { cost, rows, columns }, '[B, T, S], [B, T] and [B, S], all of float64');
   }
   if (!(epsilon > 0) || !(Number.isInteger(iterations) && iterations > 0)) {
     throw new EngineError(`sinkhorn: ε > 0 and iterations ≥ 1 wanted, got ${epsilon} and ${iterations}`);
@@ -287,10 +281,8 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
     queryHeads % heads !== 0 ||
     !sameShape(key, value)
   ) {
-    throw new EngineError(
-      `attention: query ${shapeText(query)}, key ${shapeText(key)} and value ${shapeText(value)} do not fit: ` +
-        'want [B, Hq, T, D] and twice [B, Hkv, S, D] with Hq a multiple of Hkv',
-    );
+    const wanted = '[B, Hq, T, D] and twice [B, Hkv, S, D] with Hq a multiple of Hkv';
+    throw misfit('attention', { query, key, value }, wanted);
   }
   checkAttentionMask(mask, [batch, 1, length, keys]);
   const repeat = queryHeads / heads; // R query heads read one key head
@@ -420,10 +412,8 @@ function checkPrefix(key: Tensor, prefix: AttentionPrefix): number {
     prefix.key.shape[3] !== width ||
     !sameShape(prefix.key, prefix.value)
   ) {
-    throw new EngineError(
-      `attention: key ${shapeText(key)}, prefix key ${shapeText(prefix.key)} and prefix value ` +
-        `${shapeText(prefix.value)} do not fit: want twice [P, Hkv, S₀, D] with B a multiple of P`,
-    );
+    const tensors = { key, 'prefix key': prefix.key, 'prefix value': prefix.value };
+    throw misfit('attention', tensors, 'twice [P, Hkv, S₀, D] with B a multiple of P');
   }
   checkAttentionMask(prefix.mask, [prompts, 1, 1, prefixKeys]);
   return prefixKeys;
