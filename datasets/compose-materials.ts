@@ -59,7 +59,6 @@ export function wordsFor(example: Example, origin: ExampleOrigin): string {
   });
 }
 
-/** Version of these words for all examples of a data set. */
 export const wordsVersion = (origin: ExampleOrigin): string => promptVersion(promptOf(origin));
 
 /** Parts to compose; prompts always are. */
@@ -76,7 +75,6 @@ export interface Spent {
   tracing: number;
 }
 
-/** A part that an example does not have, and why. */
 interface Lack {
   readonly part: 'figure' | 'blind' | 'teacher';
   readonly id: string;
@@ -87,7 +85,6 @@ export interface Composed {
   readonly material: Omit<Material, 'image'>;
   readonly png: Uint8Array | null;
   readonly gold: Gold;
-  /** Agreement of the blind answer with the gold answer; null without a blind trace. */
   readonly agreement: Agreement | null;
   readonly lacks: readonly Lack[];
   readonly spent: Spent;
@@ -98,10 +95,9 @@ export type Learned =
   | { readonly profile: string; readonly heldOut: number | null; readonly reason: null }
   | { readonly profile: null; readonly reason: string };
 
-/** Examples between two reports of progress. */
 const REPORT = 64;
 
-/** The classes of training examples, or why they cannot be learned. @throws DataError for a file that is wrong */
+/** Learns the classes of training examples, or says why they cannot be learned. @throws DataError for a file that is wrong */
 export function learnProfile(
   training: Iterable<Example>,
 ):
@@ -131,7 +127,6 @@ export class MaterialComposer {
   readonly #parts: MaterialParts;
   #profile: ClassProfile | null | undefined;
 
-  /** @throws DataError as `ExampleSet` */
   constructor(directory: string, parts: MaterialParts) {
     this.#set = new ExampleSet(directory);
     this.#parts = parts;
@@ -153,7 +148,7 @@ export class MaterialComposer {
     return { profile: profileToJson(profile), heldOut: profile.rule.heldOutAccuracy, reason };
   }
 
-  /** The profile beside the examples; null where there is none, and where none is needed. */
+  /** Profile stored beside the examples; null where there is none or none is needed. */
   #classes(): ClassProfile | null {
     if (this.#profile === undefined) {
       const file = join(this.#set.directory, CLASSES_FILE);
@@ -246,23 +241,23 @@ export class MaterialComposer {
 
 interface MaterialOptions extends MaterialParts {
   readonly signal: AbortSignal;
-  /** Threads beside this one; 0: none. Default: one per core where there is enough to do, few for very long series. */
+  /** Number of Workers; 0: this thread alone. Default: one per core, fewer for small data sets and very long series. */
   readonly workers?: number | undefined;
-  /** Called now and then: with training examples that classes were learned from, then with examples that are done. */
+  /** Reports training examples read for the classes, then examples composed. */
   readonly onProgress?: (phase: 'classes' | 'materials', done: number, total: number) => void;
 }
 
 interface AddedMaterials {
   readonly manifest: ExampleManifest;
-  /** Milliseconds that went into each part, of all threads together. */
+  /** Milliseconds spent on each part, summed over all threads. */
   readonly spent: Readonly<Spent>;
   readonly workers: number;
 }
 
-/** A Worker loads the programs and compiles the figure anew: below these a single thread is done before. */
+/** A Worker loads the programs and compiles the figure anew; smaller data sets finish sooner on one thread. */
 const FEW_EXAMPLES = 60;
 const FEW_BYTES = 4e6;
-/** Memory for all Workers together, and for one: that much, and some forty times the line of an example. Bytes. */
+/** Bytes: memory of all Workers together, base memory of one, and how many times the line of an example it needs beside. */
 const MOST_BYTES = 8e8;
 const WORKER_BYTES = 1e8;
 const LINES_HELD = 40;
@@ -284,7 +279,6 @@ const WHAT = {
   teacher: ['has no trace with the right answer', 'have no traces with the right answer'],
 } as const;
 
-/** Missing parts, counted, with the first case of each kind. */
 class Lacks {
   readonly #first = new Map<Lack['part'], Lack>();
   readonly #counts = new Map<Lack['part'], number>();
@@ -306,7 +300,7 @@ class Lacks {
   }
 }
 
-/** Results, per Worker, that may wait for a slower one before them. */
+/** Results per Worker that may wait for a slower one before them. */
 const AHEAD = 8;
 
 interface MaterialJob {
@@ -314,7 +308,7 @@ interface MaterialJob {
   readonly index: number;
 }
 
-/** Composes in Workers, or, with none of them, in this thread. Results do not depend on how many there are. */
+/** Composes in Workers, or in this thread where there are none. Results do not depend on the number of Workers. */
 export class MaterialPool {
   readonly #signal: AbortSignal;
   readonly #workers: number;
@@ -370,7 +364,6 @@ export class MaterialPool {
     }
   }
 
-  /** Ends all Workers, whatever they do. */
   close(): Promise<void> {
     this.#signal.removeEventListener('abort', this.#onAbort);
     this.#pool.fail(new Error('closed'));
@@ -380,7 +373,7 @@ export class MaterialPool {
 
 type Classes = MaterialFacts['classes'];
 
-/** Learns classes where they are needed. @returns what the manifest says of them, and why there are none */
+/** Learns classes where they are needed. @returns their manifest entry, or a note why there are none */
 async function learn(
   directory: string,
   manifest: ExampleManifest,

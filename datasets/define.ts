@@ -1,4 +1,4 @@
-/** Tasks of users' modules: a function that makes examples becomes a benchmark that `timeseer data prepare FILE.ts` writes as a data set. */
+/** User-defined tasks: a function that makes examples becomes a benchmark that `timeseer data prepare FILE.ts` writes as a data set. */
 import { ConfigError, DataError } from '../src/ground/errors.ts';
 import { checkFields, checkKeys, show } from '../src/ground/json-record.ts';
 import { memory } from '../src/ground/machine.ts';
@@ -16,21 +16,21 @@ import { checkExample, VALUE_CHANNEL } from './example.ts';
 import { type DataFacts, type ExampleSource, exampleValues } from './source.ts';
 import { SPLITS, type Split } from './split.ts';
 
-/** Series of an example, with what is known of it beside the answer. */
+/** Series of an example, and facts about it beside the answer. */
 type TaskSeries = {
-  /** Different for every example, one line; its number when absent. */
+  /** Unique ID, one line. Default: the number of the example. */
   readonly id?: string;
-  /** Names of the channels; `value`, or `channel 0` and so on, when absent: [C]. */
+  /** Names of the channels [C]. Default: `value`, or `channel 0` and so on. */
   readonly names?: readonly string[];
-  /** x of each point, ascending: [N]. */
+  /** x values of the points, ascending [N]. */
   readonly times?: ArrayLike<number> | null;
-  /** Split of the example; given for all examples or for none. Without it splits are drawn (`--shares`). */
+  /** Split of the example, given for all examples or for none. Without it splits are drawn (`--shares`). */
   readonly split?: Split;
-  /** Name of the recording that it was cut from: examples of one recording stay in one split. */
+  /** Name of the source recording: examples of one recording stay in one split. */
   readonly recording?: string | null;
 } & (
   | {
-      /** Points of a series of one channel, at least 2; NaN is a missing one. */
+      /** Points of a single channel, at least 2; NaN where missing. */
       readonly values: ArrayLike<number>;
       readonly channels?: never;
     }
@@ -57,25 +57,25 @@ export interface TaskDefinition<K extends Gold['kind'] = Gold['kind']> {
   readonly name: string;
   /** Answer kind: `classification`, `anomaly`, `variates` or `question`. */
   readonly kind: K;
-  /** Title for people, one line; the name when absent. */
+  /** Title for people, one line. Default: the name. */
   readonly title?: string;
-  /** Origin of the series and meaning of a point: prompts contain it. */
+  /** Origin of the series and meaning of a point; part of prompts. */
   readonly description?: string;
-  /** Classes of a classification, in the order of prompts; those that occur, by name, when absent. */
+  /** Classes in the order of prompts, for a classification. Default: those that occur, sorted by name. */
   readonly classes?: readonly string[];
-  /** Appearance of a class in words, by its name. */
+  /** Description of each class's appearance, by name. */
   readonly hints?: Readonly<Record<string, string>>;
-  /** Advice that is asked for after the class, as a clause. */
+  /** Advice requested after the class, as a clause. */
   readonly advice?: string;
   /** Samples per second. */
   readonly rate?: number;
-  /** Preset of a figure; `line` when absent. */
+  /** Figure preset. Default: `line`. */
   readonly figure?: string;
   readonly licence?: string;
   readonly citation?: string;
-  /** Seconds that one example may take, the first included; 300 when absent. */
+  /** Time limit per example in seconds, the first included. Default: 300. */
   readonly timeLimit?: number;
-  /** All examples, at most a million: a list, a generator, or an asynchronous one. The same for the same request. */
+  /** All examples, at most a million: a list, a generator or an async generator. The same request gives the same examples. */
   readonly examples: (
     request: TaskRequest,
   ) => Iterable<TaskExample<K>> | AsyncIterable<TaskExample<K>> | Promise<Iterable<TaskExample<K>>>;
@@ -85,15 +85,13 @@ const NAME = /^[A-Za-z][\w-]{0,63}$/u;
 const TITLE = /^[^\n\r]{1,100}$/u;
 const LINE = /^[^\n\r]{1,200}$/u;
 const MOST_EXAMPLES = 1_000_000;
-/** Default time limit of an example, seconds. */
 const TIME_LIMIT = 300;
-/** Points of one channel. */
+/** Maximum points of one channel. */
 const MOST_POINTS = 100_000_000;
 const KEYS = [
   ...['name', 'kind', 'title', 'description', 'classes', 'hints', 'advice', 'rate', 'figure'],
   ...['licence', 'citation', 'timeLimit', 'examples'],
 ];
-/** Fields of an example beside the parts of its answer. */
 const SERIES_FIELDS = ['id', 'values', 'channels', 'names', 'times', 'split', 'recording'];
 
 const isHint = (text: unknown): boolean => typeof text === 'string' && !RESERVED.test(text);
@@ -165,7 +163,7 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
   return definition;
 }
 
-/** Reads a module's export as a task. @throws ConfigError naming the file */
+/** Validates a module's export as a task. @throws ConfigError naming the file */
 function taskOf(value: unknown, file: string): TaskDefinition {
   try {
     return defineTask(value as TaskDefinition);
@@ -187,14 +185,14 @@ function numbersFrom(list: unknown, name: string): Float64Array {
   });
 }
 
-/** A text of one line, where one is given. @throws DataError */
+/** Reads an optional text of one line. @throws DataError */
 function lineFrom(value: unknown, name: string): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value === 'string' && LINE.test(value)) return value;
   throw new DataError(`${name}: got ${show(value)}, expected one line of 1 to 200 characters`);
 }
 
-/** An example of the function, checked whole. @throws DataError naming the field */
+/** Validates an example of the user's function. @throws DataError naming the field */
 function loadedFrom({ name, kind }: TaskDefinition, value: unknown, index: number): Loaded {
   const known = [...SERIES_FIELDS, ...taskKind(kind).fields.filter((field) => field !== 'kind')];
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -229,10 +227,10 @@ function loadedFrom({ name, kind }: TaskDefinition, value: unknown, index: numbe
   return { split: split as Split | null, example };
 }
 
-/** A definition without its function: what is sent between threads. */
+/** A definition without its function; it can be sent between threads. */
 type TaskFacts = Omit<TaskDefinition, 'examples'>;
 
-/** Examples that are sent at a time: those of this many milliseconds, or with this many points. */
+/** Examples are sent in batches: after this many milliseconds, or this many points. */
 const SEND_MS = 200;
 const SEND_POINTS = 1e6;
 
@@ -243,7 +241,7 @@ const pointsOf = ({ example: { channels } }: Loaded): number =>
 class TaskRun {
   readonly #task: TaskDefinition;
   readonly #file: string;
-  /** Runs for one example; does not hide from the event loop that nothing is under way. */
+  /** Time limit of the current example; it does not keep the process alive. */
   readonly #timer: NodeJS.Timeout;
   /** Number of the next example. */
   #index = 0;
@@ -322,7 +320,7 @@ class TaskRun {
     }
   }
 
-  /** Waits for code of the user, as long as an example may take. */
+  /** Awaits user code within the time limit. */
   #within<T>(work: () => T | Promise<T>): Promise<T> {
     this.#timer.refresh();
     return new Promise((resolve, reject) => {

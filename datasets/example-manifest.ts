@@ -9,12 +9,10 @@ import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { KIND_NAMES } from '../src/tasks/kinds.ts';
 import { SPLITS, type Split } from './split.ts';
 
-/** Prompts and traces of a split. */
 export const materialFile = (split: Split): string => `${split}.prompts.jsonl`;
 /** File of the class profiles, learned from the training split alone. */
 export const CLASSES_FILE = 'classes.json';
 
-/** Folder of a split's figures, relative to the data set. */
 export const figureFolder = (split: Split): string => `figures/${split}`;
 /** Figure of example number `index` (0-based), relative to the data set; with '/' on every system. */
 export const figureFile = (split: Split, index: number): string =>
@@ -63,7 +61,6 @@ const materialFacts = z.strictObject({
 });
 
 export type MaterialFacts = z.infer<typeof materialFacts>;
-/** Materials of one split. */
 export type SplitMaterials = z.infer<typeof splitMaterials>;
 
 export const EXAMPLES_FORMAT = 'timeseer-examples';
@@ -72,14 +69,12 @@ export const EXAMPLES_VERSION = 1;
 const FORMER_FORMAT = 'timeseer-series';
 export const EXAMPLES_MANIFEST = 'manifest.json';
 
-/** The file of a split. */
 export const splitFile = (split: Split): string => `${split}.jsonl`;
 
 const text = z.string().min(1);
 
 const part = z.strictObject({
   file: z.enum(SPLITS.map(splitFile)),
-  /** Number of examples. */
   count: count.min(1),
   bytes: count,
   sha256,
@@ -91,7 +86,7 @@ const part = z.strictObject({
   recordings: count.nullable(),
 });
 
-/** Words of a user, which prompts contain. */
+/** The user's words, which prompts contain. */
 const promptFacts = z.strictObject({
   /** Description of the measurement: quantity, method, rate; may be empty. */
   description: z.string(),
@@ -104,7 +99,6 @@ const promptFacts = z.strictObject({
 const schema = z.strictObject({
   format: z.literal(EXAMPLES_FORMAT),
   version: z.literal(EXAMPLES_VERSION),
-  /** Name in the registry. */
   task: text,
   title: text,
   kind: z.enum(KIND_NAMES),
@@ -116,10 +110,9 @@ const schema = z.strictObject({
     /** Files that it was made from, with paths relative to the folder that was read; none for generated series. */
     files: z.array(z.strictObject({ path: text, bytes: count, sha256 })),
   }),
-  /** Options of the preparation. */
   parameters: z.record(z.string(), z.unknown()),
   split: z.strictObject({
-    /** Whose split it is, and what that means for results; printed and repeated wherever results are. */
+    /** Origin of the split and its meaning for results; shown beside every result. */
     statement: text,
     /** True if each recording is in one split only; null where recordings are not known. */
     recordingsApart: z.boolean().nullable(),
@@ -137,9 +130,8 @@ const schema = z.strictObject({
   /** Samples per second; null where it is not known or has no meaning. */
   rate: z.number().positive().nullable(),
   figure: z.strictObject({
-    /** Name of a figure preset. */
     preset: text,
-    /** Drawing of missing points: the line breaks, or joins their neighbours. */
+    /** Missing points: the line breaks, or joins their neighbours. */
     missing: z.enum(['break', 'join']),
   }),
   /** Notes of the readers: faults tolerated, parts left out. */
@@ -151,7 +143,6 @@ const schema = z.strictObject({
 
 export type PromptFacts = z.infer<typeof promptFacts>;
 export type ExampleManifest = z.infer<typeof schema>;
-/** Facts about one split. */
 export type SplitFacts = z.infer<typeof part>;
 
 /** Splits that a data set has, in their order. */

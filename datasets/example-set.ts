@@ -23,14 +23,13 @@ import { SPLITS, type Split } from './split.ts';
 const CHUNK = 1 << 20;
 const NEWLINE = 10;
 
-/** Entry of such a file in a manifest. */
 interface LineFileFacts {
   readonly count: number;
   readonly bytes: number;
   readonly sha256: string;
 }
 
-/** A file that grows line by line, and what a manifest will say of it. */
+/** Writes a file line by line and collects its manifest entry. */
 export class LineWriter {
   readonly #handle: number;
   readonly #hash = createHash('sha256');
@@ -40,7 +39,6 @@ export class LineWriter {
   #count = 0;
   #closed = false;
 
-  /** Makes a new file. @throws as `openSync` */
   constructor(path: string) {
     this.#handle = openSync(path, 'wx');
   }
@@ -49,7 +47,7 @@ export class LineWriter {
     return this.#count;
   }
 
-  /** Adds a line, given without its newline. @returns whether about a megabyte went to the disk now */
+  /** Adds a line, given without its newline. @returns true where about a megabyte was written to disk */
   add(line: string): boolean {
     this.#pending.push(line, '\n');
     this.#size += line.length;
@@ -69,7 +67,7 @@ export class LineWriter {
     this.#size = 0;
   }
 
-  /** Writes what is left, and waits for the disk. */
+  /** Writes the rest and syncs it to disk. */
   finish(): LineFileFacts {
     this.#flush();
     fsyncSync(this.#handle);
@@ -77,7 +75,7 @@ export class LineWriter {
     return { count: this.#count, bytes: this.#bytes, sha256: this.#hash.digest('hex') };
   }
 
-  /** Lets go of the file without finishing it. */
+  /** Closes the file without finishing it. */
   close(): void {
     if (!this.#closed) closeSync(this.#handle);
     this.#closed = true;
@@ -90,11 +88,11 @@ export interface Line {
   readonly number: number;
 }
 
-/** A file of lines beside what its manifest says of it. */
+/** A file of lines, checked against its manifest entry. */
 export class LineFile {
   readonly path: string;
   readonly facts: LineFileFacts;
-  /** Content of a line, for messages. */
+  /** Plural noun for the lines, for messages. */
   readonly #unit: string;
   #ends: Float64Array | undefined;
 
@@ -189,7 +187,7 @@ export class LineFile {
     return ends;
   }
 
-  /** Lines without their newline, valid until the next one is asked for. */
+  /** Lines without their newline; each is valid until the next one is requested. */
   *#lines(hash: Hash | undefined): Generator<Buffer> {
     const handle = this.#open();
     try {
@@ -239,9 +237,9 @@ export class LineFile {
 export type ExampleOrigin = Omit<ExampleManifest, 'format' | 'version' | 'splits' | 'materials'>;
 
 export interface WriteExamplesOptions {
-  /** Called now and then with the number of examples written so far, and at the end. */
+  /** Reports the number of examples written, now and then and at the end. */
   readonly onProgress?: (written: number) => void;
-  /** Stops the writing; nothing is left behind, and the returned promise rejects with the signal's reason. */
+  /** Aborts the writing; nothing is left behind, and the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal;
   /**
    * Adds to the whole directory, at a temporary place, before it appears under its name; what it resolves with becomes the
@@ -250,7 +248,6 @@ export interface WriteExamplesOptions {
   readonly complete?: (temporary: string, manifest: ExampleManifest) => Promise<ExampleManifest>;
 }
 
-/** One split that grows. */
 class Part {
   readonly #writer: LineWriter;
   readonly #split: Split;
@@ -297,7 +294,7 @@ class Part {
   }
 }
 
-/** @throws DataError where the manifest would promise that recordings are apart, and they are not */
+/** @throws DataError for a recording in two splits */
 function checkApart(parts: ReadonlyMap<Split, Part>, file: string): void {
   const home = new Map<string, Split>();
   for (const [split, { recordings }] of parts) {
@@ -388,10 +385,10 @@ export async function writeExamples(
   return holder.manifest!;
 }
 
-/** The id that leads a line as `exampleLine` writes it. */
+/** ID at the beginning of a line, as `exampleLine` writes it. */
 const LEADING_ID = /^\{"id":("(?:[^"\\]|\\.)*"),/;
 
-/** An example or what is wrong with its line. */
+/** A line's example, or its problem. */
 export interface CheckedLine {
   readonly line: number;
   readonly example: Example | null;
@@ -414,12 +411,11 @@ export class ExampleSet {
     }
   }
 
-  /** Splits that it has, in their order. */
   get splits(): Split[] {
     return splitsOf(this.manifest);
   }
 
-  /** Number of examples of a split; 0 of one that it does not have. */
+  /** Number of examples of a split; 0 for an absent one. */
   count(split: Split): number {
     return this.manifest.splits[split]?.count ?? 0;
   }
@@ -456,7 +452,7 @@ export class ExampleSet {
     for (const line of this.#file(split).read(offset, count)) yield this.#parse(split, line);
   }
 
-  /** Every line of a split with its example, or with what is wrong with it. @throws DataError for the file itself */
+  /** All lines of a split, each with its example or its problem. @throws DataError for the file itself */
   *check(split: Split): Generator<CheckedLine> {
     for (const line of this.#file(split).read()) {
       let example: Example | null = null;
@@ -481,12 +477,12 @@ export class ExampleSet {
     return id === undefined ? this.#parse(split, line).id : (JSON.parse(id) as string);
   }
 
-  /** Id of example number `index` of a split, without reading its values. @throws as `at` */
+  /** ID of example number `index` of a split, without parsing its values. @throws as `at` */
   idAt(split: Split, index: number): string {
     return this.#id(split, this.#file(split).at(index));
   }
 
-  /** Ids of a split, without reading values; null where a line cannot be read. @throws DataError for the file itself */
+  /** IDs of a split, without parsing values; null where a line cannot be read. @throws DataError for the file itself */
   *ids(split: Split): Generator<string | null> {
     for (const line of this.#file(split).read()) {
       try {

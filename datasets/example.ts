@@ -29,15 +29,13 @@ import { RESERVED } from '../src/tasks/prompt.ts';
 
 const FIELDS = ['id', 'task', 'recording', 'gold', 'names', 'times', 'channels'] as const;
 
-/** Name of the only channel of a univariate series. */
 export const VALUE_CHANNEL = 'value';
 
-/** Number of points N of an example. */
 export function lengthOf(example: Example): number {
   return example.channels[0]?.length ?? 0;
 }
 
-/** An example of one channel with its anomalies. */
+/** A univariate example with anomalies. */
 export function anomalyExample(
   id: string,
   task: string,

@@ -23,7 +23,7 @@ import type { Split } from './split.ts';
 /** Blind answer of the expert, from the values alone. */
 interface BlindWords {
   readonly text: string;
-  /** Its own answer. */
+  /** The expert's answer in words. */
   readonly says: string;
   /** True if its class or set of variates is right; null where the data do not name the class. */
   readonly right: boolean | null;
@@ -31,36 +31,32 @@ interface BlindWords {
   readonly f1: number | null;
 }
 
-/** Prompt of the policy and answers of the expert. */
 interface ExampleDetails {
   readonly prompt: string;
-  /** The figure as it is stored, with its path in the data set; null: it is drawn. */
+  /** Stored figure with its path in the data set; null: it is drawn. */
   readonly image: { readonly path: string; readonly picture: Picture } | null;
-  /** A response that argues for the right answer; null where there is none. */
+  /** Expert trace for the right answer; null where there is none. */
   readonly teacher: string | null;
   readonly blind: BlindWords | null;
-  /** Missing parts, with reasons. */
   readonly notes: readonly string[];
 }
 
-/** @throws as reading, drawing and analysing do, for what no page can do without */
 type Describe = (shown: ShownExample, origin: ExampleOrigin) => Promise<ExampleDetails>;
 
 export interface ShownExample {
   readonly split: Split;
-  /** Its place in the split, 0-based. */
+  /** 0-based place in the split. */
   readonly index: number;
   readonly example: Example;
 }
 
 interface PageOptions {
-  /** Adds figure, prompt and traces to each. */
   readonly describe?: Describe;
   /** True if the figure differs from the task's. */
   readonly redrawn?: boolean;
 }
 
-/** The blind trace with its own answer, compared with the right one. */
+/** Compares the answer of the blind trace with the right one. */
 function blindWords(text: string, example: Example): BlindWords {
   const { gold, channels, names } = example;
   const length = lengthOf(example);
@@ -73,7 +69,7 @@ function blindWords(text: string, example: Example): BlindWords {
 
 type Traces = Pick<ExampleDetails, 'teacher' | 'notes'> & { readonly blind: string | null };
 
-/** Both traces as they are told now; what cannot be told is said instead. */
+/** Generates both traces; notes name what cannot be traced. */
 function toldNow(example: Example, profile: ClassProfile | null): Traces {
   const because = (error: unknown): string => {
     if (!(error instanceof TimeseerError)) throw error;
@@ -93,9 +89,9 @@ function toldNow(example: Example, profile: ClassProfile | null): Traces {
 }
 
 interface DescribeOptions {
-  /** All examples that classes may be learned from; those of other splits are passed over. */
+  /** All examples; classes are learned from the training split among them. */
   readonly training: () => Iterable<readonly [split: Split, example: Example]>;
-  /** The prepared data set that the examples are of; null where they come from a task. */
+  /** Prepared data set of the examples; null where they come from a task. */
   readonly set: ExampleSet | null;
   /** True if the figure differs from the data set's; its stored figures and prompts are then not used. */
   readonly redrawn: boolean;
@@ -185,10 +181,9 @@ function missingText({ channels }: Example): string {
   return missing === 0 ? '' : `, ${formatValue((100 * missing) / points)} % missing`;
 }
 
-/** `1 example`, `6 examples`. */
 export const counted = (n: number): string => `${n} ${n === 1 ? 'example' : 'examples'}`;
 
-/** Pictures taller than this stand beside each other where there is room. */
+/** Pictures above this height in px are laid out side by side where there is room. */
 const TALL = 400;
 
 /** Intervals of few points are marked wider than they are. */
@@ -197,13 +192,12 @@ const truthCaption = ({ kind }: Gold): string =>
     ? `The right answer, in green; the strip along the top is at least ${LEAST_STRIP} px wide.`
     : 'The right answer, in green.';
 
-/** Rates below one per second are told by their period. */
+/** Rates below one per second are shown as a period. */
 const sampling = (rate: number): Html =>
   rate >= 1
     ? html`<dt>Samples per second</dt><dd>${formatValue(rate)}</dd>`
     : html`<dt>Seconds per sample</dt><dd>${formatValue(1 / rate)}</dd>`;
 
-/** Text that can be folded away. */
 function fold(title: string | Html, text: Html, open: boolean): Html {
   return html`<details${open ? new Html(' open') : null}><summary>${title}</summary>${text}</details>`;
 }
@@ -212,7 +206,7 @@ function pictureBlock(picture: Picture, alt: string, caption: string): Html {
   return html`<figure class="drawn"><img src="${pngSource(uriOf(picture))}" width="${picture.width}" height="${picture.height}" alt="${alt}"><figcaption>${caption}</figcaption></figure>`;
 }
 
-/** The blind trace, folded, with its own answer marked; open where it is the only one. */
+/** Blind trace, folded, with its verdict; open where it is the only one. */
 function blindBlock({ text, says, right, f1 }: BlindWords, kind: Gold['kind'], open: boolean): Html {
   const both = choosesClass(kind) && taskKind(kind).measuresF1;
   const [good, bad] = both ? ['class right', 'class wrong'] : ['right', 'wrong'];
@@ -223,7 +217,6 @@ function blindBlock({ text, says, right, f1 }: BlindWords, kind: Gold['kind'], o
   return fold(title, verbatim(text, 'prose'), open);
 }
 
-/** Words under the figure. */
 function figureCaption(
   preset: string,
   { width, height }: Picture,
@@ -247,7 +240,6 @@ async function card(
   { figure }: ExampleOrigin,
   details: ExampleDetails | undefined,
   look: {
-    /** True if the prompt repeats that of the previous example. */
     readonly repeated: boolean;
     readonly redrawn: boolean;
   },

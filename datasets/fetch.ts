@@ -19,9 +19,9 @@ interface FetchOptions {
   readonly retries?: Pick<Retries, 'attempts' | 'pause'>;
 }
 
-/** Most bytes of one file; the largest published archive has a few gigabytes. */
+/** Maximum bytes of a file; the largest published archive has a few gigabytes. */
 const MOST = 50e9;
-/** Most bytes of a list of SHA-256. */
+/** Maximum bytes of a list of SHA-256. */
 const MOST_LIST = 16e6;
 
 /**
@@ -43,13 +43,12 @@ function mirrored(url: string): string {
   return `${base}/${host}${pathname}`;
 }
 
-/** A file's name from its address. */
 function nameOf({ url }: Address): string {
   const name = decodeURIComponent(basename(new URL(url).pathname));
   return name.replaceAll(/[^\w.+-]+/g, '_') || 'download';
 }
 
-/** Megabytes, or kilobytes of what is small, over a total that the server may not tell. */
+/** Progress in MB, or in kB for small files; none where the server states no size. */
 class Meter {
   readonly #label: string;
   readonly #silent: boolean;
@@ -93,7 +92,7 @@ function readRecord(file: string): Record<string, string> {
   }
 }
 
-/** SHA-256 by path, from lines as sha256sum writes them, also with a single blank; others are passed over. */
+/** Parses lines of sha256sum into hashes by path; other lines are ignored. */
 export function parseSums(text: string): Map<string, string> {
   const sums = new Map<string, string>();
   for (const row of text.split(/\r?\n/)) {
@@ -103,10 +102,9 @@ export function parseSums(text: string): Map<string, string> {
   return sums;
 }
 
-/** Reference that a download was compared with. */
+/** Source of the hash that a download was compared with. */
 type Witness = 'known' | 'published' | 'recorded' | 'nothing';
 
-/** One call of `fetchTask`. */
 class Fetch {
   readonly #waiting: string;
   readonly #recordFile: string;
@@ -195,7 +193,7 @@ class Fetch {
     );
   }
 
-  /** Keeps what nobody else vouches for, once all is in place. */
+  /** Records hashes that no owner publishes, once all files are in place. */
   remember(came: readonly (UrlDownload & { readonly url: string; readonly comparedWith: Witness })[]): void {
     const first = came.filter(({ comparedWith }) => comparedWith === 'nothing');
     if (first.length === 0) return;
@@ -230,7 +228,6 @@ export async function fetchTask(spec: Benchmark, folder: string, options: FetchO
   rmSync(waiting, { recursive: true, force: true });
 }
 
-/** The folder of a task's downloads. */
 export function cachedFolder(spec: Benchmark): string {
   return join(cacheRoot(), 'datasets', spec.name);
 }

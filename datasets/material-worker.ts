@@ -9,7 +9,6 @@ export interface MaterialWork {
   readonly parts: MaterialParts;
 }
 
-/** An example to compose, or the classes to learn. */
 export type MaterialRequest = { readonly split: Split; readonly index: number } | 'classes';
 
 const { directory, parts } = workerData as MaterialWork;

@@ -30,21 +30,20 @@ import { type Line, LineFile, LineWriter } from './example-set.ts';
 import type { Split } from './split.ts';
 
 export interface Material {
-  /** The example's. */
   readonly id: string;
-  /** Path of the PNG of what a policy is shown, relative to the data set; null where it was not drawn. */
+  /** Path of the policy's picture (PNG), relative to the data set; null where it was not drawn. */
   readonly image: string | null;
-  /** Text of the prompt, beside the picture. */
+  /** Prompt text, beside the picture. */
   readonly prompt: string;
-  /** The parts of the right answer, as a response gives them. */
+  /** Parts of the right answer, in response format. */
   readonly gold: string;
-  /** A whole response with the right answer; null in the test split, and where there is no trace. */
+  /** Full response with the right answer; null in the test split, and where there is no trace. */
   readonly teacher: string | null;
-  /** A whole response from values alone; null where there is no trace. */
+  /** Full response from values alone; null where there is no trace. */
   readonly blind: string | null;
 }
 
-/** Figures that wait for the disk together. */
+/** Figures that are synced to disk at the same time. */
 const SYNCED_AT_ONCE = 16;
 
 const FIELDS = ['id', 'image', 'prompt', 'gold', 'teacher', 'blind'] as const;
@@ -61,7 +60,6 @@ export class MaterialWriter {
   #teacher = 0;
   #blind = 0;
 
-  /** `figures` says whether there will be any. @throws as `openSync` */
   constructor(directory: string, split: Split, figures: boolean) {
     this.#directory = directory;
     this.#split = split;
@@ -70,7 +68,7 @@ export class MaterialWriter {
     if (figures) mkdirSync(join(directory, figureFolder(split)), { recursive: true });
   }
 
-  /** Adds the next example's, and its figure as a PNG file where there is one. @throws RangeError for a test split's teacher */
+  /** Adds the materials of the next example, and its figure as a PNG file. @throws RangeError for a test split's teacher */
   add(material: Omit<Material, 'image'>, png: Uint8Array | null): void {
     const { id, prompt, gold, teacher, blind } = material;
     if (this.#split === 'test' && teacher !== null)
@@ -87,7 +85,7 @@ export class MaterialWriter {
     this.#lines.add(JSON.stringify({ id, image, prompt, gold, teacher, blind } satisfies Material));
   }
 
-  /** Writes what is left, and waits for the disk. */
+  /** Writes the rest and syncs it to disk. */
   async finish(): Promise<Omit<SplitMaterials, 'score'>> {
     const waiting = this.#figures.values();
     const sync = async (): Promise<void> => {
@@ -117,13 +115,13 @@ export class MaterialWriter {
     };
   }
 
-  /** Lets go of the file without finishing it. */
+  /** Closes the file without finishing it. */
   close(): void {
     this.#lines.close();
   }
 }
 
-/** A line's materials, or what is wrong with them. */
+/** A line's materials, or their problem. */
 export interface CheckedMaterial {
   readonly line: number;
   readonly material: Material | null;
@@ -136,7 +134,7 @@ export class Materials {
   readonly #set: ExampleSet;
   readonly #files = new Map<Split, LineFile>();
 
-  /** Those of a data set; null where it has none. @throws DataError when a file is missing or of another size */
+  /** Opens the materials of a data set; null where it has none. @throws DataError when a file is missing or of another size */
   static of(set: ExampleSet): Materials | null {
     const { materials } = set.manifest;
     return materials === undefined ? null : new Materials(set, materials);
@@ -154,7 +152,6 @@ export class Materials {
     }
   }
 
-  /** File of a split's prompts and traces. @throws DataError for a split that is not there */
   file(split: Split): string {
     return this.#file(split).path;
   }
@@ -167,7 +164,7 @@ export class Materials {
     });
   }
 
-  /** `id` is the example's; null where its line cannot be read, so that nothing can be compared. */
+  /** @param id the example's; null where its line cannot be read, so that nothing can be compared */
   #parse(split: Split, { text, number }: Line, id: string | null): Material {
     const at = { file: this.#file(split).path, line: number };
     const material = parseMaterial(text, at);
@@ -202,7 +199,7 @@ export class Materials {
     }
   }
 
-  /** Every line of a split with its materials, or with what is wrong with it. @throws DataError for the file itself */
+  /** All lines of a split, each with its materials or their problem. @throws DataError for the file itself */
   *check(split: Split): Generator<CheckedMaterial> {
     const ids = this.#set.ids(split);
     for (const line of this.#file(split).read()) {
@@ -292,18 +289,18 @@ export function classesOf(set: ExampleSet | null): () => ClassProfile | null {
   };
 }
 
-/** The stored traces of a set that training can use: none in the words of another version. */
+/** Stored traces that training can use: those of this program's trace version. */
 function usableTraces(set: ExampleSet | null): Materials | null {
   const materials = set === null ? null : Materials.of(set);
   return materials?.facts.traces === TRACE_VERSION ? materials : null;
 }
 
-/** Reads the stored traces of the training split once. @throws DataError where they are not whole, or not those of the manifest */
+/** Reads the stored traces of the training split once, as a check. @throws DataError for damaged or changed files */
 export function checkTraces(set: ExampleSet): void {
   for (const _ of usableTraces(set)?.read('train') ?? []);
 }
 
-/** The full trace of a training example by its place in the split; null where none is stored in the words of this version. */
+/** Stored teacher trace of a training example by its place in the split; null where there is none of this version. */
 export function storedTraces(set: ExampleSet | null): (index: number) => string | null {
   const materials = usableTraces(set);
   return materials === null ? () => null : (index) => materials.at('train', index).teacher;

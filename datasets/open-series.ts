@@ -22,7 +22,7 @@ import { SPLITS, type Split } from './split.ts';
 /** Series to draw, as named on the command line. */
 interface SourceOptions {
   readonly source: string;
-  /** Index of the first series, and most of them. */
+  /** Index of the first series, and the maximum number of them. */
   readonly offset: number;
   readonly limit: number;
   readonly split: Split | undefined;
@@ -33,12 +33,11 @@ interface SourceOptions {
 }
 
 export interface RenderSource {
-  /** Most series that will come; fewer where a file turns out to hold fewer. */
+  /** Maximum number of series; a file may hold fewer. */
   readonly count: number;
   readonly series: Iterable<Drawable>;
-  /** Default figure. */
   readonly figure: FigureChoice;
-  /** Samples per second where they are known. */
+  /** Samples per second; null where unknown. */
   readonly rate: number | null;
   /** Kind of the right answers; null where a file decides it, series by series. */
   readonly kind: Gold['kind'] | null;
@@ -60,7 +59,7 @@ function* range<T>(items: Iterable<T>, offset: number, limit: number): Generator
   }
 }
 
-/** Chosen channels in the order in which they are named. @throws ConfigError for one that is not there */
+/** Selects channels in the order in which they are named. @throws ConfigError for one that is not there */
 function choose(one: Drawable, column: readonly string[] | undefined): Drawable {
   if (column === undefined) return one;
   const places = column.map((name) => {
@@ -78,7 +77,7 @@ function choose(one: Drawable, column: readonly string[] | undefined): Drawable 
   };
 }
 
-/** The series of a record, whose answer is the record's label or its anomalies. @throws DataError for channels of unequal lengths */
+/** Series of a record, with its label or its anomalies as the answer. @throws DataError for channels of unequal lengths */
 function seriesOf({ id, channels, channelNames, times, label, anomalies, path }: RawRecord): Drawable {
   const length = channels[0]!.length;
   const odd = channels.find((channel) => channel.length !== length);
@@ -105,7 +104,7 @@ function seriesOf({ id, channels, channelNames, times, label, anomalies, path }:
   return { id, channels, names: channelNames, times: rising ? times : null, gold };
 }
 
-/** Returns the series of `seriesOf`; a picture of one channel does not name it. */
+/** Series of a record to draw; the picture of a single channel does not name it. */
 function drawableOf(record: RawRecord): Drawable {
   const one = seriesOf(record);
   return one.channels.length === 1 ? { ...one, names: [VALUE_CHANNEL] } : one;
@@ -165,7 +164,6 @@ function renderedSet(options: SourceOptions): RenderSource {
   return { count, series: series(), figure, rate, kind };
 }
 
-/** Series of a generated benchmark. */
 function openGenerated(options: SourceOptions): RenderSource {
   const { source, offset, limit, split = 'train', length } = options;
   refuse(options, ['column'], 'files and prepared data sets');
@@ -212,7 +210,7 @@ function isDirectory(path: string): boolean {
   }
 }
 
-/** The prepared data set at a path; null for a file. @throws DataError for a directory that is not one */
+/** Opens the prepared data set at a path; null for a file. @throws DataError for a directory that is not one */
 export function openSet(path: string): ExampleSet | null {
   if (!isDirectory(path)) return null;
   if (!isExampleSet(path)) {
@@ -236,7 +234,7 @@ function* records(path: string, columns: readonly string[] | undefined): Generat
   }
 }
 
-/** Returns the series of `seriesOf`. @throws DataError also for values that analyses cannot handle */
+/** Series of a record to analyse. @throws DataError also for values beyond ±LARGEST_VALUE */
 function analysed(record: RawRecord): Drawable {
   const one = seriesOf(record);
   for (const [c, channel] of one.channels.entries()) {
@@ -271,12 +269,12 @@ export function readFromSet(set: ExampleSet, split: Split, index: number): Drawa
   return set.at(split, index);
 }
 
-/** The split to look at: the given one, else the last that is there. */
+/** Requested split, or the last one that has examples. */
 export function splitOf(set: ExampleSet, split: Split | undefined): Split {
   return split ?? SPLITS.filter((own) => set.count(own) > 0).at(-1)!;
 }
 
-/** Labelled series of a file as the training split that the user says it is. */
+/** Labelled series of a file as training examples. */
 function* labelled(path: string): Generator<Example> {
   const task = stem(path);
   let index = 0;

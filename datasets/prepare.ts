@@ -1,4 +1,4 @@
-/** From a task to a prepared data set: which examples it has, in which splits, and what is said of them. */
+/** Prepares a data set from a task: chooses its examples and their splits, and states them in a manifest. */
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, relative } from 'node:path';
@@ -16,7 +16,7 @@ import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './
 import { SPLITS, type Split } from './split.ts';
 import { type DrawOptions, digestOf, drawSplits, duplicatesText, type Item, subset } from './split-plan.ts';
 
-/** Files that a manifest names one by one; more are summed up. */
+/** Maximum number of files that a manifest names; more are summed up. */
 const NAMED_FILES = 200;
 
 async function fileDigest(
@@ -71,9 +71,9 @@ async function sourceFiles(
 export interface SelectOptions extends DrawOptions {
   /** Folder, or file, of the data; null for generated tasks. */
   readonly directory: string | null;
-  /** Splits that are wanted; default: all that there are. */
+  /** Splits to prepare. Default: all. */
   readonly splits?: readonly Split[] | undefined;
-  /** Seed of draws, default 0; of generated series, default: those of the splits. */
+  /** Seed of draws (default 0) and of generated series (default: those of the splits). */
   readonly seed?: number | undefined;
   readonly window?: number | null | undefined;
   readonly length?: number | undefined;
@@ -81,11 +81,11 @@ export interface SelectOptions extends DrawOptions {
   readonly offset?: number | undefined;
   readonly figure?: BenchmarkFigure | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Called now and then with the number of examples read so far, where all must be read before any is chosen. */
+  /** Reports the examples read so far, where all must be read before any is chosen. */
   readonly onRead?: ((read: number) => void) | undefined;
 }
 
-/** Examples that were chosen, and what a manifest will say of them. */
+/** Chosen examples and what the manifest states about them. */
 export interface Selection {
   readonly total: number;
   readonly origin: ExampleOrigin;
@@ -93,15 +93,15 @@ export interface Selection {
   readonly examples: () => Generator<readonly [split: Split, example: Example]>;
 }
 
-/** Examples between two chances for signals. */
+/** Examples between two yields to the event loop. */
 const BREATH = 256;
 
-/** Beyond it, powers and sums that analyses take of values leave float64, and pictures leave float32. */
+/** Largest magnitude that analyses (sums of powers in float64) and pictures (float32) can take. */
 export const LARGEST_VALUE = 1e30;
-/** Characters of a channel's name: prompts list all of them. */
+/** Maximum characters of a channel name: prompts list all names. */
 const LONGEST_NAME = 60;
 
-/** Checks an example, and that prompts and analyses can handle it. @throws DataError */
+/** Checks an example, also against the limits of prompts and analyses. @throws DataError */
 function checkEntering(example: Example, place: Place): void {
   checkExample(example, place);
   const { id, channels, names } = example;
@@ -172,7 +172,7 @@ function checkOptions({ validation, shares, splits, seed }: SelectOptions): void
   }
 }
 
-/** Note for a training split without a validation split that the user did not ask for. */
+/** Advice for a data set without a validation split, unless the user chose that. */
 function withoutValidation(
   plan: OpenBenchmark['plan'],
   splits: readonly (Split | null)[],
@@ -189,7 +189,7 @@ function withoutValidation(
   return [`there is no validation split to choose settings on: ${advice}`];
 }
 
-/** For generated tasks: the number of examples per split, none of those that are not wanted. */
+/** Examples per split of a generated task; 0 for splits that are not requested. */
 function generatedCounts(options: SelectOptions): Partial<Record<Split, number>> {
   const { counts = {}, splits = SPLITS } = options;
   const idle = SPLITS.find((split) => !splits.includes(split) && counts[split] !== undefined);
@@ -288,7 +288,6 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
   };
 }
 
-/** Returns the parameters that the user gave. */
 function parametersOf(options: SelectOptions, seed: number, generated: boolean): Record<string, unknown> {
   const { counts, shots, shares, validation, splits, allowSharedRecordings } = options;
   const given = { counts, shots, shares, validation, splits, allowSharedRecordings };
@@ -297,7 +296,7 @@ function parametersOf(options: SelectOptions, seed: number, generated: boolean):
 }
 
 interface PrepareOptions extends SelectOptions, Pick<WriteExamplesOptions, 'complete'> {
-  /** Called now and then with the number of examples written, and how many there will be. */
+  /** Reports the number of examples written, and their total. */
   readonly onProgress?: (written: number, total: number) => void;
 }
 
@@ -336,7 +335,7 @@ export function checkTarget(out: string, force: boolean): void {
   throw new ConfigError(`--out ${out}: holds other files, which are never replaced; choose a new directory`);
 }
 
-/** Writes examples that were chosen, whole or not at all. @returns the manifest @throws as `writeExamples` */
+/** Writes chosen examples, whole or not at all. @returns the manifest @throws as `writeExamples` */
 export async function writeSelection(
   selection: Selection,
   out: string,

@@ -1,4 +1,4 @@
-/** Examples by name, of a generator or of a prepared data set: what is known of them, and which a run trains and is judged on. */
+/** Examples by name, of a generator or a prepared data set: facts, and the subsets that a run trains and is evaluated on. */
 import { existsSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ConfigError, DataError, suggestion } from '../src/ground/errors.ts';
@@ -13,18 +13,18 @@ import { isExampleSet, type PromptFacts, readExampleManifest, splitsOf } from '.
 import { ExampleSet } from './example-set.ts';
 import { checkAddress, MAXIMUM_INDEX, type Split, stratifiedSubset } from './split.ts';
 
-/** A range of examples, as plain data: what a Worker needs to open them itself. */
+/** A range of examples as plain data, from which a Worker can open them itself. */
 export interface ExampleAddress {
   /** Generator preset or data set directory. */
   readonly name: string;
   readonly split: Split;
-  /** Seed of generated series; for a prepared data set, seed of the selection where not all examples are taken. */
+  /** Seed of generated series, or of the random subset of a prepared data set. */
   readonly seed: number;
   /** Points of a generator's series. */
   readonly length: number;
-  /** Index of the first example; then `count` follow it in order. */
+  /** Index of the first example; `count` examples follow in order. */
   readonly offset?: number;
-  /** Most examples. Of a prepared data set with more, as many are drawn at random. */
+  /** Maximum number of examples; a larger prepared data set is sampled at random. */
   readonly count?: number;
   /** Restricts a prepared data set to the examples that have an expert trace, or to the others. */
   readonly traced?: { readonly count: number; readonly part: 'with' | 'without' };
@@ -39,7 +39,7 @@ export interface DataFacts {
   readonly kind: Gold['kind'];
   /** Classes of the answers in the order of prompts; empty for variates. */
   readonly classes: readonly string[];
-  /** Names of the channels, those of the first example. */
+  /** Names of the channels of the first example. */
   readonly channels: readonly string[];
   /** Points of every example; null where they differ. */
   readonly length: number | null;
@@ -57,7 +57,6 @@ export interface DataFacts {
 export interface ExampleSource extends Iterable<Example> {
   readonly facts: DataFacts;
   readonly count: number;
-  /** The prepared data set behind it, or null. */
   readonly set: ExampleSet | null;
   /**
    * Example number `index` of this source, in [0, count).
@@ -72,7 +71,7 @@ export interface ExampleSource extends Iterable<Example> {
  */
 export const isGenerator = (name: string): boolean => generatorOf(name) !== null;
 
-/** The only split of a data set of generated series, which `timeseer data generate` writes; null for all other data. */
+/** The split of a data set with a single split of generated series (`timeseer data generate`); null for all other data. */
 function onlySplit(name: string): Split | null {
   if (!isExampleSet(name)) return null;
   const manifest = readExampleManifest(name);
@@ -243,11 +242,8 @@ export function exampleValues(examples: readonly Example[]): ExampleSource {
   return source(facts, examples.length, null, (index) => examples[index]!);
 }
 
-/** Section `data` of a recipe. */
 export interface DataRecipe {
-  /** Generator preset or data set directory. */
   readonly name: string;
-  /** Points of a generator's series. */
   readonly length: number;
   /** Series kept for evaluation where the data set has no splits. */
   readonly heldOut: number;
@@ -255,10 +251,10 @@ export interface DataRecipe {
   readonly traces: number | null;
 }
 
-/** Reinforcement starts this far into a generator's training split: no supervised stage gets there. */
+/** Offset of reinforcement in a generator's training split, beyond the reach of any supervised stage. */
 const REINFORCEMENT_OFFSET = 2 ** 31;
 
-/** The training split of a recipe's data. @throws DataError when a data set of one split has none left beside the held-out ones */
+/** Training split of a recipe's data. @throws DataError when a data set of one split has none left beside the held-out ones */
 function trainable({ name, length, heldOut }: DataRecipe, seed: number): ExampleAddress {
   const split = onlySplit(name);
   if (split === null) return { name, split: 'train', seed, length };
@@ -274,7 +270,7 @@ export function trainingExamples(data: DataRecipe, seed: number): ExampleAddress
   return { ...all, traced: { count: traces, part: 'with' } };
 }
 
-/** Examples of the reinforcement stage: of a generator, and where not all have a trace, others than those of the supervised stage. */
+/** Examples of the reinforcement stage; other ones than the supervised stage's for a generator, and where not all have a trace. */
 export function reinforcementExamples(data: DataRecipe, seed: number): ExampleAddress {
   const all = trainable(data, seed);
   const { name, traces } = data;
@@ -282,7 +278,7 @@ export function reinforcementExamples(data: DataRecipe, seed: number): ExampleAd
   return traces === null ? all : { ...all, traced: { count: traces, part: 'without' } };
 }
 
-/** `count` held-out examples: a generator's first ones; of a prepared data set a draw from its test split, or its last ones. */
+/** Addresses `count` held-out examples: a generator's first ones; a draw from a data set's test split, or its last ones. */
 export function heldOutExamples(
   { name, length, heldOut }: Omit<DataRecipe, 'traces'>,
   seed: number,
@@ -294,7 +290,7 @@ export function heldOutExamples(
   return { name, split, seed, length, offset, count: Math.min(count, heldOut) };
 }
 
-/** Examples on which choices may be made, or null: a data set without a validation split has none to spare. */
+/** Examples for choosing settings; null for a data set without a validation split. */
 export function validationExamples(
   { name, length }: Pick<DataRecipe, 'name' | 'length'>,
   seed: number,
@@ -306,7 +302,7 @@ export function validationExamples(
   return spare ? { name, split: 'validation', seed, length, count } : null;
 }
 
-/** The training split of a prepared data set, from front to back; null where there is none to learn classes from. */
+/** Training split of a prepared data set in order; null where there is none to learn classes from. */
 export function trainingSplit(name: string): Iterable<Example> | null {
   if (!isExampleSet(name) || !hasSplits(name)) return null;
   const set = new ExampleSet(name);

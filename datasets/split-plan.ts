@@ -17,7 +17,7 @@ import {
   stratifiedSubset,
 } from './split.ts';
 
-/** Equal for examples whose channels have the same values, whatever they are called: SHA-1 in base64. */
+/** SHA-1 in base64 of the values of all channels; their names do not matter. */
 export function digestOf({ channels }: Pick<Example, 'channels'>): string {
   const hash = createHash('sha1');
   for (const { buffer, byteOffset, byteLength } of channels) {
@@ -27,10 +27,8 @@ export function digestOf({ channels }: Pick<Example, 'channels'>): string {
   return hash.digest('base64');
 }
 
-/** Facts about an example for the search for leaks. */
 interface Traceable extends Entry {
   readonly id: string;
-  /** Digest of its values, by `digestOf`. */
   readonly digest: string;
 }
 
@@ -79,7 +77,7 @@ export function duplicatesText(
 }
 
 export interface DrawOptions {
-  /** Most examples of a split; of generated ones, how many. */
+  /** Maximum number of examples per split; the exact number for generated tasks. */
   readonly counts?: Readonly<Partial<Record<Split, number>>> | undefined;
   /** Training examples of each class. */
   readonly shots?: number | undefined;
@@ -91,9 +89,8 @@ export interface DrawOptions {
   readonly allowSharedRecordings?: boolean | undefined;
 }
 
-/** Facts about an example for drawing splits. */
 export interface Item extends Traceable {
-  /** The split that the data give it; null where they give none. */
+  /** Split given by the data; null without one. */
   readonly split: Split | null;
 }
 
@@ -105,10 +102,9 @@ function sizesText(splits: readonly (Split | null)[]): string {
     .join(', ');
 }
 
-/** Names that a statement lists. */
 const LISTED = 5;
 
-/** Returns a sentence about the classes that drawn splits lack, after a blank; empty where all are complete. */
+/** Names the classes that drawn splits lack, after a blank; empty where all are complete. */
 function lacksText(
   items: readonly Item[],
   splits: readonly (Split | null)[],
@@ -131,14 +127,14 @@ function lacksText(
   return parts.length === 0 ? '' : ` Too few examples for every split: ${parts.join('; ')}.`;
 }
 
-/** Splits of items, and what to say of them. */
+/** Splits of items, with a statement about them. */
 interface Drawn {
   readonly splits: (Split | null)[];
   readonly statement: string;
   readonly recordingsApart: boolean | null;
 }
 
-/** A share of training as validation, by recordings where they are known to be needed. */
+/** Draws a validation split from training, by recordings where the plan requires it. */
 function takeValidation(
   items: readonly Item[],
   plan: SplitPlan & { by: 'given' },

@@ -1,8 +1,8 @@
-/** Splits and how examples are drawn into them: seeded, stratified by class, by single examples or by recordings. The same seed, the same draw. */
+/** Splits, and the seeded, stratified draws into them, by single examples or by recordings. */
 import { ConfigError, DataError } from '../src/ground/errors.ts';
 import { Random } from '../src/ground/random.ts';
 
-/** Splits draw from random streams of different names, so that they never overlap, whatever the seeds. */
+/** Each split draws from a random stream of its own name, so that splits never overlap, whatever the seeds. */
 export const SPLITS = ['train', 'validation', 'test'] as const;
 export type Split = (typeof SPLITS)[number];
 
@@ -12,7 +12,7 @@ export const DEFAULT_SEED: Readonly<Record<Split, number>> = { train: 3407, vali
 /** Indices are 32-bit words of the random counter. */
 export const MAXIMUM_INDEX = 0xffffffff;
 
-/** Points of a generated series: what its analyses and pictures are made for, with room. */
+/** Maximum points of a generated series. */
 const MAXIMUM_LENGTH = 10_000_000;
 
 /**
@@ -96,17 +96,16 @@ export function roundedTable(rows: readonly number[], columns: readonly number[]
   return table.map((row, r) => row.map((entry, c) => entry + Number(raised[r]![c]!)));
 }
 
-/** Facts about an example for a draw. */
 export interface Entry {
   readonly class: string;
-  /** Examples of one recording stay together where a split is drawn by recordings. */
+  /** Null without one. Examples of one recording stay together where a split is drawn by recordings. */
   readonly recording: string | null;
 }
 
 /** Shares or sizes of the three splits; only their proportions count where they do not sum to what there is. */
 export type SplitSizes = Readonly<Record<Split, number>>;
 
-/** Positions of the items of each class, classes in the order of their names. */
+/** Positions of the items of each class, sorted by class name. */
 function byClass(classes: readonly string[]): [name: string, at: number[]][] {
   const groups = new Map<string, number[]>();
   for (const [i, name] of classes.entries()) {
@@ -117,12 +116,11 @@ function byClass(classes: readonly string[]): [name: string, at: number[]][] {
   return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** `items` in random order. */
 function shuffled(items: readonly number[], seed: number, name: string): number[] {
   return Array.from(new Random(seed, name).permutation(items.length), (i) => items[i]!);
 }
 
-/** Below as many items, a split that lacks a class is given one: a single example more or less decides what can be measured. */
+/** Below this number of items every split gets at least one of each class: single examples decide what can be measured. */
 const FEW_ITEMS = 100;
 
 /**
@@ -195,7 +193,7 @@ export function splitByExample(entries: readonly Entry[], sizes: SplitSizes, see
   );
 }
 
-/** The classes of a recording, as one name to stratify by. */
+/** Positions and classes of each recording; an example without one counts as a recording of its own. */
 function recordings(entries: readonly Entry[]): Map<string, { at: number[]; classes: Set<string> }> {
   const found = new Map<string, { at: number[]; classes: Set<string> }>();
   for (const [i, { recording, class: name }] of entries.entries()) {

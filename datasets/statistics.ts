@@ -12,9 +12,8 @@ import type { ExampleManifest } from './example-manifest.ts';
 import type { ExampleSet } from './example-set.ts';
 import type { Split } from './split.ts';
 
-/** Shares of the values at or below a quantile. */
 export const QUANTILES = [0, 0.05, 0.5, 0.95, 1] as const;
-/** Values that quantiles are taken of: all, or a random sample of this size; extremes are always exact. */
+/** Maximum number of values for quantiles, sampled at random; extremes are always exact. */
 const SAMPLE = 200_000;
 
 export interface ClassStats {
@@ -23,7 +22,6 @@ export interface ClassStats {
   readonly count: number;
   /** Points per example: shortest, mean, longest. */
   readonly length: readonly [shortest: number, mean: number, longest: number];
-  /** Share of points that are missing. */
   readonly missing: number;
   /** Values at `QUANTILES`, of all channels together. */
   readonly quantiles: readonly number[];
@@ -31,7 +29,7 @@ export interface ClassStats {
   readonly anomalous: number | null;
 }
 
-/** Numbers of one class in one split; memory does not grow with the data. */
+/** Running statistics of one class in one split, in constant memory. */
 class Gatherer {
   readonly #random: Random;
   readonly #sample: number[] = [];
@@ -101,7 +99,6 @@ class Gatherer {
   }
 }
 
-/** Statistics of every split and class, in the order of the manifest. @throws DataError as reading */
 export function setStats(set: ExampleSet): ClassStats[] {
   const list: ClassStats[] = [];
   for (const split of set.splits) {
@@ -119,11 +116,11 @@ export function setStats(set: ExampleSet): ClassStats[] {
   return list;
 }
 
-/** Returns the reference accuracy: that of always naming the most frequent class. */
+/** Reference accuracy: always naming the most frequent class. */
 const always = (chance: number | null): string =>
   chance === 1 ? 'all of one class' : `most frequent ${percent(chance ?? 0, 1, ' ')}`;
 
-/** Returns the accuracy of the blind expert by split; null where it was not scored. */
+/** Accuracy of the blind expert by split; null where it was not scored. */
 export function blindScores({ materials }: ExampleManifest): Record<string, unknown> | null {
   const scored = Object.entries(materials?.splits ?? {}).filter(([, { score }]) => score !== null);
   return scored.length === 0 ? null : Object.fromEntries(scored.map(([split, { score }]) => [split, score]));

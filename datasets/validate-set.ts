@@ -1,4 +1,4 @@
-/** Checks what stands beside the examples of a data set: prompts, answers, expert traces and figures. */
+/** Validates a prepared data set: its examples, and the prompts, answers, expert traces and figures beside them. */
 import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -36,18 +36,17 @@ import { ExampleSet } from './example-set.ts';
 import { type CheckedMaterial, type Material, Materials } from './materials.ts';
 import type { Split } from './split.ts';
 
-/** Problem with its file and line. */
 interface MaterialProblem {
   readonly split: Split;
-  /** Line of the split's prompts, from 1; null where the file itself, or all figures together, are meant. */
+  /** 1-based line of the split's prompts; null for the file as a whole, or for all figures. */
   readonly line: number | null;
   readonly id: string | null;
   readonly problem: string;
-  /** Another file of the data set than the split's prompts. */
+  /** File in the data set, where it is not that of the split's prompts. */
   readonly file?: string;
 }
 
-/** Rewards are sums of binary fractions of decimal weights. */
+/** Tolerance for rewards, which are sums of decimal weights. */
 const EXACT = 1e-12;
 
 /** Checks the materials of one data set beside its examples, split by split, row by row. */
@@ -58,10 +57,10 @@ class MaterialCheck {
   readonly #report: (problem: MaterialProblem) => void;
   #rows: Iterator<CheckedMaterial> | undefined;
   #hash = createHash('sha256');
-  /** True while all figures were read, so that their hash is meaningful. */
+  /** True while every figure could be read, so that their common hash is meaningful. */
   #allRead = true;
 
-  /** The check of a data set, or null where it has no materials. @throws DataError as `Materials.of` */
+  /** Opens the check of a data set; null where it has no materials. @throws DataError as `Materials.of` */
   static of(set: ExampleSet, report: (problem: MaterialProblem) => void): MaterialCheck | null {
     const materials = Materials.of(set);
     return materials === null ? null : new MaterialCheck(set, materials, report);
@@ -74,7 +73,7 @@ class MaterialCheck {
     this.#sameWords = materials.facts.prompt === wordsVersion(set.manifest);
   }
 
-  /** Remarks on other versions than this program writes, and on missing parts. */
+  /** Version mismatches and missing parts. */
   get remarks(): string[] {
     const { prompt, traces, notes } = this.#materials.facts;
     const own = wordsVersion(this.#set.manifest);
@@ -89,7 +88,7 @@ class MaterialCheck {
     ];
   }
 
-  /** Compares the learned classes with what the manifest says of them, and of the training split that they were learned from. */
+  /** Compares the learned classes with the manifest and with the training split. */
   checkClasses(): void {
     const { classes } = this.#materials.facts;
     if (classes === null) return;
@@ -124,7 +123,6 @@ class MaterialCheck {
     }
   }
 
-  /** Begins a split. */
   open(split: Split): void {
     this.#hash = createHash('sha256');
     this.#allRead = true;
@@ -197,7 +195,7 @@ class MaterialCheck {
     }
   }
 
-  /** The figure of a line that cannot be read is where it would be, if there is one: nothing is known to be wrong with it. */
+  /** Adds the figure of an unreadable line to the hash, from its usual place; nothing is known to be wrong with it. */
   #unnamed(split: Split, line: number): void {
     try {
       const file = fileInside(this.#set.directory, figureFile(split, line - 1));
@@ -208,7 +206,7 @@ class MaterialCheck {
     }
   }
 
-  /** Compares a figure with what its example is drawn as now. */
+  /** Compares a stored figure with a new drawing of its example. */
   compare(split: Split, line: number, id: string, png: Buffer, picture: Picture): void {
     const fail = (problem: string): void => this.#report({ split, line, id, problem: `image: ${problem}` });
     try {
@@ -224,7 +222,7 @@ class MaterialCheck {
     }
   }
 
-  /** Ends a split: nothing may be left, and all figures together are as the manifest says. */
+  /** Ends a split: no rows may be left, and the hash of the figures must match. */
   close(split: Split): void {
     if (this.#rows !== undefined) this.#next(split); // only now the file as a whole is compared
     const figures = this.#materials.facts.splits[split]?.figures ?? null;
@@ -286,12 +284,11 @@ export function checkSetFigure(
   throw new DataError(`figure.preset: ${problem}`, { file: join(directory, EXAMPLES_MANIFEST) });
 }
 
-/** A row that cannot be used. */
 interface BrokenRow {
   readonly split: Split;
-  /** File of the split that is meant, relative to the data set. */
+  /** File relative to the data set. */
   readonly file: string;
-  /** Its line, from 1; null where the file itself is wrong. */
+  /** 1-based line; null for the file as a whole. */
   readonly line: number | null;
   readonly id: string | null;
   readonly problem: string;
@@ -303,29 +300,27 @@ export interface Verdict {
   readonly rows: number;
   readonly drawn: number;
   readonly graded: number;
-  /** Figures whose pixels were compared with what their examples are drawn as now. */
+  /** Number of figures compared pixel by pixel with new drawings. */
   readonly compared: number;
   readonly broken: readonly BrokenRow[];
-  /** Parts that were not checked, with reasons. */
+  /** Skipped checks, with reasons. */
   readonly remarks: readonly string[];
 }
 
-/** Figures that are compared pixel by pixel unless all are. */
+/** Default number of figures compared pixel by pixel. */
 export const COMPARED = 50;
-/** A Worker compiles the figure anew: it pays from about this many pictures on. */
+/** A Worker compiles the figure anew, which pays from about this many pictures on. */
 const PICTURES_PER_WORKER = 50;
-/** Rows between two chances for the progress to be shown where nothing is drawn. */
+/** Rows between two yields to the event loop. */
 const BREATH = 64;
 
 interface ValidateOptions {
-  /** Draws the examples. */
   readonly render: boolean;
-  /** Compares every figure pixel by pixel; otherwise about 50 of the data set, evenly spread. */
+  /** Compares every figure pixel by pixel. Default: about `COMPARED` of them, evenly spread. */
   readonly all?: boolean;
   readonly onProgress?: (rows: number, broken: number) => void;
 }
 
-/** Checks across examples: ids, recordings, classes. */
 class Neighbours {
   readonly #ids = new Set<string>();
   readonly #homes = new Map<string, Split>();

@@ -6,37 +6,32 @@ import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import type { PromptFacts } from '../example-manifest.ts';
 import type { Split, SplitSizes } from '../split.ts';
 
-/** A file to download. */
 export interface Address {
   readonly url: string;
   /** Hexadecimal SHA-256 that a download must have, where it is known. */
   readonly sha256: string | null;
-  /** Address of the owners' list of SHA-256 hashes, in the format of sha256sum, with paths relative to the list. */
+  /** Address of the owners' list of SHA-256 hashes (sha256sum format, paths relative to the list). */
   readonly sums?: string;
   /** True for a zip archive to unpack. */
   readonly unpack: boolean;
 }
 
 interface BenchmarkSource {
-  /** Description of the recordings or of the generator. */
   readonly description: string;
-  /** Terms of use as their owners state them. */
   readonly licence: string;
   readonly citation: string | null;
   /** Downloads; empty where there are none, or where the owners must be asked. */
   readonly addresses: readonly Address[];
 }
 
-/** Options for opening a task. */
 export interface BenchmarkOptions {
   /** Folder (or, for `custom`, file) that holds the data; null for generated ones. */
   readonly directory: string | null;
-  /** Most points of an example: longer series are cut. Null: never cut. Undefined: as the task has it. */
+  /** Maximum points of an example; longer series are cut, null: never. Default: the task's window. */
   readonly window?: number | null | undefined;
-  /** Examples per split; tasks that are generated make as many, others choose among those that there are. */
+  /** Examples per split: made by generated tasks, selected by others. */
   readonly counts?: Readonly<Partial<Record<Split, number>>> | undefined;
   readonly seed?: number | undefined;
-  /** Points of generated series. */
   readonly length?: number | undefined;
   /** Index of the first generated series of each split; default 0. */
   readonly offset?: number | undefined;
@@ -44,10 +39,8 @@ export interface BenchmarkOptions {
   readonly allowSharedRecordings?: boolean | undefined;
 }
 
-/** Assignment of examples to splits. */
 export type SplitPlan =
   | {
-      /** The split is given with each example. */
       readonly by: 'given';
       readonly statement: string;
       readonly recordingsApart: boolean | null;
@@ -64,11 +57,11 @@ export type SplitPlan =
       readonly recordingsApart: boolean | null;
     };
 
-/** An example with the split that the data give it; null where they give none. */
+/** An example with its split; null where the data give none. */
 export interface Loaded {
   readonly split: Split | null;
   readonly example: Example;
-  /** Place where the user named it, for messages. */
+  /** Place in the user's files, for messages. */
   readonly place?: { readonly file: string; readonly line?: number; readonly column?: number };
 }
 
@@ -80,11 +73,9 @@ export interface UserFacts {
   readonly rate?: number | undefined;
   readonly figure?: BenchmarkFigure | undefined;
   readonly prompt?: PromptFacts | undefined;
-  /** Returns the place of a field, for messages. */
   readonly place: (field: string) => { readonly file: string; readonly line?: number };
 }
 
-/** A task whose files were found. */
 export interface OpenBenchmark {
   /** Files that `load` reads, in order. */
   readonly files: readonly string[];
@@ -93,13 +84,13 @@ export interface OpenBenchmark {
   /** Classes of the answers in the order of prompts; empty for variates. May be known only after `load`. */
   readonly classes: () => readonly string[];
   readonly plan: SplitPlan;
-  /** Options it was opened with, for the manifest. */
+  /** Options to record in the manifest. */
   readonly parameters: Readonly<Record<string, unknown>>;
   /** User's description of the data, in place of the task's. */
   readonly own?: UserFacts;
-  /** Examples that `load` yields, where that is known before; then counts per split are kept already. */
+  /** Number of examples, where it is known before `load`; counts per split are then applied already. */
   readonly total: number | null;
-  /** Notes on faults tolerated and parts left out; complete once `load` has finished. */
+  /** Tolerated faults and parts left out; complete once `load` has finished. */
   readonly notes: () => readonly string[];
   /**
    * All examples, the same in the same order at every call; memory holds one file's record at most.
@@ -109,16 +100,15 @@ export interface OpenBenchmark {
 }
 
 export interface BenchmarkFigure {
-  /** Name of a figure preset. */
   readonly preset: string;
-  /** Drawing of missing points: the line breaks, or joins their neighbours. */
+  /** Missing points: the line breaks, or joins their neighbours. */
   readonly missing: 'break' | 'join';
 }
 
-/** Words of the prompt; every change needs a new version. */
+/** Text of a prompt; every change needs a new version. */
 type BenchmarkPrompt = Omit<TaskPrompt, 'name' | 'kind'>;
 
-/** The prompt of a benchmark of anomalies: they all ask the same. */
+/** Prompt of an anomaly benchmark; only the context differs between them. */
 export const anomalyPrompt = (context: string): BenchmarkPrompt => ({
   version: 1,
   context,
@@ -127,41 +117,38 @@ export const anomalyPrompt = (context: string): BenchmarkPrompt => ({
   advice: null,
 });
 
-/** Generator of any series of a benchmark by its address. */
 export interface Generator {
-  /** Points of an example unless asked otherwise, and the least that make one. */
+  /** Default and minimum points of an example. */
   readonly length: number;
   readonly minimumLength: number;
-  /** Numbers of the generator, for the record. */
+  /** Settings of the generator, for the record. */
   readonly parameters: Readonly<Record<string, unknown>>;
   readonly at: (seed: number, split: Split, index: number, length: number) => Example;
 }
 
 export interface Benchmark {
-  /** Name on the command line. */
   readonly name: string;
-  /** Title for people. */
   readonly title: string;
   readonly kind: Gold['kind'];
   readonly source: BenchmarkSource;
   /** Classes in the order of prompts; null where the data decide. Empty for variates. */
   readonly classes: readonly string[] | null;
-  /** Samples per second; null where there is no one rate. */
+  /** Samples per second; null where there is no single rate. */
   readonly rate: number | null;
-  /** Points per example and channels as the benchmark has them, in words. */
+  /** Points per example and number of channels, in words. */
   readonly shape: string;
   readonly figure: BenchmarkFigure;
-  /** Preset in which a small policy is shown several channels; absent: that of the kind of answer. */
+  /** Preset in which a small policy sees several channels. Default: that of the answer kind. */
   readonly nanoFigure?: string;
-  /** Limitations of policies trained on it from random weights, one sentence each; they go into the card. */
+  /** Limitations of policies trained on it from random weights, one sentence each; part of the model card. */
   readonly limitations?: readonly string[];
-  /** Words of the prompt; null where those of the family (the name before '/') or of the user hold. */
+  /** Text of the prompt; null where the family's (the name before '/') or the user's applies. */
   readonly prompt: BenchmarkPrompt | null;
   /** Null where examples are read from files. */
   readonly generator: Generator | null;
   /** Requirement for preparing it: nothing, an automatic download, or files of the user. */
   readonly needs: 'nothing' | 'download' | 'files';
-  /** Files that are read, in words, for messages and help. */
+  /** Required files, in words, for messages and help. */
   readonly layout: string;
   /**
    * Finds the files and looks at what is needed to say what will come.

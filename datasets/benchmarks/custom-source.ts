@@ -1,4 +1,4 @@
-/** The user's own files, in the layouts that are understood: what they hold, and their examples. */
+/** The user's own files in any accepted layout, and their examples. */
 import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
@@ -27,7 +27,7 @@ import {
 import { ANOMALY_WINDOW, anomalyExamples } from './families.ts';
 import { filesBelow, pick, wholeWindows } from './source-files.ts';
 
-/** The one series of a file, labelled elsewhere: all columns of numbers but the time are channels; gaps of a csv file are missing values. */
+/** Series of a file that is labelled elsewhere: all numeric columns but the time are channels; gaps of a csv file are missing values. */
 function oneRecord(path: string): RawRecord {
   const format = formatOf(path);
   const csv = format === 'csv';
@@ -62,7 +62,7 @@ interface WholeOptions {
   readonly short: ShortSeries;
 }
 
-/** Series that are shorter than a window, of which nothing is cut. */
+/** Series shorter than a window, which give no example. */
 class ShortSeries {
   readonly #ids: string[] = [];
   #records = 0;
@@ -106,13 +106,12 @@ function* whole(
   }
 }
 
-/** Accepted layouts, for help and messages. */
 export const CUSTOM_LAYOUT =
   `a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), or files that carry their ` +
   'labels (.ts, .arff, .tsv, .npz, .parquet, or csv with a row for each point and a column "Label" of 0 and 1), or a csv table with one ' +
   'series a row, whose header names a column "class" (perhaps also id, recording and split; all others are the points)';
 
-/** Files of one layout, and the examples that they hold. */
+/** Files of one layout. */
 export interface Source {
   readonly files: readonly string[];
   readonly kind: Gold['kind'];
@@ -120,20 +119,18 @@ export interface Source {
   readonly split: boolean;
   /** True if examples name the recordings that they are cut from. */
   readonly recordings: boolean;
-  /** Folder that may hold words of the user. */
+  /** Folder that may hold `task.yaml`. */
   readonly folder: string;
-  /** Notes on what was left out. */
   readonly notes: readonly string[];
   readonly load: (note: (text: string) => void) => Generator<Loaded>;
 }
 
-/** Options that say how files are read. */
 interface SourceOptions {
   readonly window?: number | null | undefined;
   readonly allowSharedRecordings?: boolean | undefined;
 }
 
-/** Files of series that are not read, as a note. */
+/** Notes the files of series that are not read. */
 function leftOut(files: readonly string[], folder: string, why: string): string[] {
   const data = files.filter((file) => isSeriesFile(file));
   if (data.length === 0) return [];
@@ -142,7 +139,7 @@ function leftOut(files: readonly string[], folder: string, why: string): string[
   return [`left out (${why}): ${names.join(', ')}${more}`];
 }
 
-/** Minimum channels: with two that differ, neither is the odd one. */
+/** Minimum number of channels: with two that differ, neither is the odd one. */
 const FEWEST_CHANNELS = 3;
 
 function fromLabels(folder: string, file: string, all: readonly string[], options: SourceOptions): Source {
@@ -325,7 +322,6 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
   return [];
 }
 
-/** Columns that a message names. */
 const NAMED = 8;
 
 /**
@@ -373,7 +369,7 @@ function checkPoints(file: string): string[] {
   ];
 }
 
-/** Files that carry their labels: a label per series, or one per point. */
+/** Reads files that carry their labels: one per series, or one per point. */
 function fromFiles(
   files: readonly string[],
   folder: string,

@@ -7,36 +7,35 @@ import { show } from '../../src/ground/json-record.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/ground/types.ts';
 import { isAnomalyClass } from '../../src/tasks/anomaly.ts';
 import { checkClass } from '../../src/tasks/classification.ts';
-import { NUMBER, readText } from '../readers/csv.ts';
+import { readText } from '../readers/csv.ts';
 import { CsvRecords, detectDelimiter } from '../readers/csv-records.ts';
+import { NUMBER } from '../readers/record.ts';
 import { END, LINE, Scanner, stopsAt } from '../readers/scanner.ts';
 import { SPLITS, type Split } from '../split.ts';
 
-/** Name of the file that says what the files beside it are. */
 export const LABELS = 'labels.csv';
 
 /** One line of `labels.csv`. */
 export interface LabelRow {
   readonly path: string;
-  /** Null for an anomaly of unnamed kind. */
+  /** Null for an anomaly of unknown kind. */
   readonly class: string | null;
-  /** Null where the table has no column of them. */
+  /** Null without such a column. */
   readonly intervals: readonly Interval[] | null;
-  /** Channels that are anomalous, ascending from 0; null where the table has no column of them. */
+  /** Numbers of the anomalous channels, ascending from 0; null without such a column. */
   readonly variates: readonly number[] | null;
   readonly recording: string | null;
   readonly split: Split | null;
-  /** Places of the file's name and of its answer. */
   readonly place: Place;
   readonly answer: Place;
 }
 
-/** One series of a table with a row for each. */
+/** One series of a table with a row per series. */
 export interface TableRow {
   readonly id: string | null;
   readonly class: string;
   readonly values: Float64Array;
-  /** Empty cells at the end of the row, which are no points. */
+  /** Number of empty cells at the end of the row, which are no points. */
   readonly empty: number;
   readonly recording: string | null;
   readonly split: Split | null;
@@ -51,7 +50,7 @@ interface Sheet {
   readonly rows: () => Generator<{ cell: (column: number) => string; place: (column: number) => Place }>;
 }
 
-/** A table by its header. @throws DataError for one that is empty or cannot be read */
+/** Opens a table. @throws DataError for one that is empty or cannot be read */
 export function openSheet(path: string): Sheet {
   const text = readText(path);
   const delimiter = detectDelimiter(text, path);
@@ -100,7 +99,7 @@ function readSplit(cell: string, place: Place): Split | null {
   if (cell === '') return null;
   const split = splitNamed(cell);
   if (split !== undefined) return split;
-  throw new DataError(`got ${JSON.stringify(cell)}, expected ${SPLITS.join(', ')} or nothing`, place);
+  throw new DataError(`got ${show(cell)}, expected ${SPLITS.join(', ')} or nothing`, place);
 }
 
 function readIntervals(cell: string, place: Place): Interval[] {
@@ -111,7 +110,7 @@ function readIntervals(cell: string, place: Place): Interval[] {
       const match = /^(\d{1,12})-(\d{1,12})$/.exec(word);
       if (match !== null && Number(match[1]) < Number(match[2])) return [Number(match[1]), Number(match[2])];
       throw new DataError(
-        `got ${JSON.stringify(word.slice(0, 40))}, expected start-end with start below end (half-open), such as 120-180`,
+        `got ${show(word)}, expected start-end with start below end (half-open), such as 120-180`,
         place,
       );
     })
@@ -127,7 +126,6 @@ function readIntervals(cell: string, place: Place): Interval[] {
   return list;
 }
 
-/** Channels by their numbers, ascending. */
 function readVariates(cell: string, place: Place): number[] {
   const words = cell.split(/[\s;]+/).filter((word) => word !== '');
   const numbers = words.map((word) => {
@@ -157,7 +155,7 @@ function anomalyClass(name: string, intervals: readonly Interval[], place: Place
   );
 }
 
-/** A file below the folder, which may not be there. @throws DataError for a path, or a link, that leaves it, and for no regular file */
+/** Path of a file below the folder, whether or not it exists. @throws DataError for a path or link that leaves it, and for no regular file */
 function below(folder: string, name: string, place: Place): string {
   const path = resolve(folder, name);
   const way = relative(resolve(folder), path);
@@ -266,7 +264,6 @@ export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'spl
 const MISSING = /^(?:nan|na|n\/a|null|none|\?)?$/i;
 const NAMED = new Set(['id', 'class', 'recording', 'split']);
 
-/** Characters that end a cell of a header. */
 const DELIMITERS = stopsAt(',;\t|');
 
 /** True for a csv file of one series a row: its header has a column `class`. Only the header is read. */
@@ -307,7 +304,7 @@ export function* readTable(path: string): Generator<TableRow> {
       const text = cell(column);
       const number = NUMBER.test(text) ? Number(text) : Number.NaN;
       if (Number.isFinite(number) || MISSING.test(text)) return number;
-      throw new DataError(`${JSON.stringify(text.slice(0, 40))} is not a finite number`, place(column));
+      throw new DataError(`${show(text)} is not a finite number`, place(column));
     });
     const label = cell(at('class'));
     if (label === '') throw new DataError('no class', place(at('class')));

@@ -24,7 +24,6 @@ import type {
 import { CUSTOM_LAYOUT, openSource, type Source } from './custom-source.ts';
 import { checkWindow } from './source-files.ts';
 
-/** Names of the file, of which a folder may have one. */
 export const TASK_FILES = ['task.yaml', 'task.yml', 'task.json'] as const;
 
 const words = z
@@ -41,19 +40,16 @@ const schema = z.strictObject({
   /** Description of the measurement: quantity, method, rate. */
   description: words.optional(),
   kind: z.enum(['classification', 'anomaly', 'variates']).optional(),
-  /** Samples per second. */
   rate: z.number().positive().optional(),
   /** Appearance of each class, by name. */
   hints: z.record(z.string().min(1), words).optional(),
   /** Advice requested after the class, as a clause, where a recipe or command asks for one; classification only. */
   advice: words.optional(),
-  /** Name of a figure preset. */
   figure: z.string().min(1).optional(),
   licence: z.string().min(1).optional(),
   citation: z.string().min(1).optional(),
 });
 
-/** An example, for help. */
 export const TASK_FILE_EXAMPLE = `title: Pumps of one plant
 description: Vibration of a pump bearing in g, two seconds at 100 Hz.
 kind: classification        # or anomaly, variates: checked against the labels
@@ -67,7 +63,7 @@ licence: internal           # citation: where the data were published`;
 
 const FIELDS = Object.keys(schema.shape);
 
-/** Words of a user, and where they stand. */
+/** The user's words, with their places in the file. */
 interface CustomWords extends z.infer<typeof schema> {
   readonly file: string;
   /** Returns the place of a field such as `hints.worn`. */
@@ -88,7 +84,6 @@ export function readWords(folder: string): CustomWords | null {
     return new DataError(`not YAML: ${complaint}`, { file, line, column });
   });
   const tree = yaml.content;
-  /** Returns the place of the field, or of its nearest parent. */
   const place = (...path: readonly PropertyKey[]): { file: string; line?: number } => ({
     file,
     line: yaml.line(path) ?? 1,
@@ -162,7 +157,7 @@ function factsOf(words: CustomWords, kind: Source['kind']): UserFacts {
   };
 }
 
-/** Counts missing points, to say so once. */
+/** Counts missing points for a single note. */
 class Gaps {
   #first: { readonly id: string; readonly points: number } | null = null;
   #examples = 0;

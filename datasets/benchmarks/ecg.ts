@@ -29,7 +29,7 @@ const SUMS = `${ADDRESS}/SHA256SUMS.txt`;
 
 const read = labelReader(LABELS);
 
-/** Recordings and their labels, in the order of the file. @throws DataError with file and line */
+/** Recordings and their labels in file order. @throws DataError with file and line */
 function readReference(file: string): { name: string; label: string; line: number }[] {
   let text: string;
   try {

@@ -1,4 +1,4 @@
-/** Benchmarks of one family share how they are opened: data sets of the classification archive, folders of labelled series, generated ones. */
+/** Families of benchmarks that are opened alike: data sets of the classification archive, folders of labelled series, generated ones. */
 import { basename, relative } from 'node:path';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/ground/types.ts';
@@ -20,26 +20,22 @@ import {
   runsOf,
 } from './source-files.ts';
 
-/** Properties that differ between the data sets of the archive. */
 interface ArchiveBenchmark
   extends Pick<Benchmark, 'name' | 'title' | 'rate' | 'shape' | 'figure' | 'prompt'> {
-  /** Its name in the archive. */
   readonly archive: string;
   readonly description: string;
   readonly licence: string;
   readonly citation: string | null;
   /** Class by label, in the order of prompts. */
   readonly labels: Readonly<Record<string, string>>;
-  /** Statement about the archive's split. */
   readonly split: string;
 }
 
 /** Extensions in order of preference; `.txt` has the values of `.tsv` between blanks. */
 const EXTENSIONS = ['ts', 'tsv', 'arff', 'txt'];
-/** Download address of the archive. */
 const ADDRESS = 'https://timeseriesclassification.com/aeon-toolkit';
 
-/** The points that short series are filled up with at the end are no points. */
+/** Cuts off the NaN with which the archive pads short series. */
 function withoutFill(channels: readonly Float64Array[]): Float64Array[] {
   let length = Math.max(...channels.map((channel) => channel.length));
   while (length > 0 && channels.every((channel) => !Number.isFinite(channel[length - 1]))) length--;
@@ -54,7 +50,6 @@ function withoutFill(channels: readonly Float64Array[]): Float64Array[] {
 const channelNames = (count: number, names: readonly string[]): readonly string[] =>
   count === 1 ? ['value'] : names;
 
-/** A task of the archive, from its facts. */
 export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
   const { archive, name, title, rate, shape, figure, prompt, labels } = facts;
   const classes = classesOf(labels);
@@ -118,15 +113,13 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
   return spec;
 }
 
-/** Points of an example unless asked otherwise: those of AnomSeer's series. */
+/** Default points of an example: those of AnomSeer's series. */
 export const ANOMALY_WINDOW = 1000;
 
-/** The series of a task in a folder. */
 interface SeriesFiles {
   readonly series: readonly string[];
-  /** Files beside them that are read. */
+  /** Other files that are read. */
   readonly others?: readonly string[];
-  /** Notes on what was left out. */
   readonly notes?: readonly string[];
   readonly read: (file: string) => Iterable<RawRecord>;
 }
@@ -135,11 +128,10 @@ interface AnomalyFilesBenchmark
   extends Pick<Benchmark, 'name' | 'title' | 'source' | 'shape' | 'prompt' | 'layout' | 'needs'> {
   /** Finds its series among the files of a folder. @throws DataError where something else is missing */
   readonly find: (files: readonly string[], folder: string) => SeriesFiles;
-  /** Statement about its splits. */
   readonly statement: string;
 }
 
-/** The anomalous stretches of a record. @throws DataError where it has no labels */
+/** Anomalous intervals of a record. @throws DataError where it has no labels */
 function intervalsOf(record: RawRecord): Interval[] {
   const { anomalies, path } = record;
   if (anomalies === null) {
@@ -152,15 +144,15 @@ const ascending = (times: Float64Array): boolean => times.every((t, i) => i === 
 
 interface AnomalyExampleOptions {
   readonly task: string;
-  /** Id of the record; its windows get `/0`, `/1` … */
+  /** ID of the record; its windows get `/0`, `/1` … */
   readonly id: string;
-  /** Most points of an example; null: never cut. */
+  /** Maximum points of an example; null: never cut. */
   readonly window: number | null;
-  /** Kind of its anomalies; null where it is not named. */
+  /** Kind of its anomalies; null where it is unknown. */
   readonly class?: AnomalyClass | null;
   /** Default: the id. */
   readonly recording?: string | undefined;
-  /** Takes what was tolerated or left out. */
+  /** Receives notes on tolerated faults and parts left out. */
   readonly note: (text: string) => void;
 }
 
@@ -210,7 +202,7 @@ export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptio
   if (blank > 0) note(`${name}: ${blank} of ${windows.length} windows without a value are left out`);
 }
 
-/** The plan of data sets that are made for evaluation: everything is test, unless a split by series is asked for. */
+/** Split plan of evaluation sets: all test, unless a split by series is requested. */
 function evaluationPlan(statement: string): OpenBenchmark['plan'] {
   return {
     by: 'recording',
@@ -220,7 +212,6 @@ function evaluationPlan(statement: string): OpenBenchmark['plan'] {
   };
 }
 
-/** A task of labelled series, from its facts. */
 export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
   const { find, statement, ...rest } = facts;
   const spec: Benchmark = {
@@ -273,7 +264,7 @@ export interface GeneratedBenchmark
   readonly citation: string | null;
   /** Note on the relation between examples of one split. */
   readonly pairing?: string;
-  /** Examples per split unless asked otherwise. */
+  /** Default number of examples per split. */
   readonly counts: Readonly<Record<Split, number>>;
 }
 
@@ -282,7 +273,6 @@ const STATEMENT =
 
 const SYNTHETIC = 'It learned to look and to describe from synthetic series alone.';
 
-/** A generated benchmark, from its facts. */
 export function generatedBenchmark(facts: GeneratedBenchmark): Benchmark {
   const { name, title, kind, shape, figure, prompt, classes, description, citation } = facts;
   const { minimumLength, parameters, at } = facts;

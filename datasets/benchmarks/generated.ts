@@ -87,7 +87,6 @@ export const anomllmAll = generatedBenchmark({
   at: anomllmMixed,
 });
 
-/** One task for each kind. */
 export const anomllmKinds = ANOMLLM_TASKS.map((kind) =>
   generatedBenchmark({
     ...SHARED,

@@ -18,7 +18,6 @@ const CLASSES = classesOf(LABELS);
 
 const read = labelReader(LABELS);
 
-/** Files of one split. */
 interface Part {
   readonly split: Split;
   readonly signals: readonly (readonly [name: string, path: string])[];

@@ -22,7 +22,6 @@ import { filesBelow } from './source-files.ts';
 
 type Layout = 'any' | 'TimeSeriesExam' | 'RATs40K';
 
-/** Accepted column names, by content. */
 const NAMES = {
   question: ['question', 'prompt', 'query'],
   options: ['options', 'choices', 'candidates'],
@@ -48,7 +47,6 @@ const WHICH_KIND = 'Which kind of anomaly does the series show?';
 
 const LAYOUT = `a file of ${QUESTION_ENDINGS.join(', ')}, or a folder of them, with question, answer, series and, where there are some, options, names, category, thought, id and split; or the files of TimeSeriesExam or RATs40K`;
 
-/** Fields by their names in lower case. */
 const lowered = (fields: QuestionRow['fields']): Map<string, unknown> =>
   new Map(Object.entries(fields).map(([name, value]) => [name.trim().toLowerCase(), value]));
 
@@ -59,7 +57,6 @@ function layoutOf(fields: ReadonlyMap<string, unknown>): Layout {
   return fields.has('ts1') && fields.has('tid') ? 'TimeSeriesExam' : 'any';
 }
 
-/** One row, read. */
 interface Asked {
   readonly id: string;
   readonly gold: QuestionGold;
@@ -87,7 +84,7 @@ class RowReader {
     return new DataError(`${place.line === undefined ? `item ${number}: ` : ''}${message}`, place);
   }
 
-  /** The column of a part that has a value, and the value. */
+  /** First column of a part that has a value, with the value. */
   value(part: Part): { readonly name: string; readonly value: unknown } | null {
     for (const name of NAMES[part]) {
       const value = this.#fields.get(name) ?? null;
@@ -105,7 +102,7 @@ class RowReader {
     throw this.fail(`${name}: got ${show(value)}, expected text`);
   }
 
-  /** Texts of a list, or of an object with letters. */
+  /** Option texts, from a list or from an object with letters. */
   options(): string[] {
     const found = this.value('options');
     if (found === null) return [];
@@ -132,7 +129,7 @@ class RowReader {
     });
   }
 
-  /** The letter of the right option: its text, or a letter. @throws DataError for none of them */
+  /** Letter of the right option, from its text or letter. @throws DataError for neither */
   letter(said: string, options: readonly string[]): string {
     const letter = optionNamed(said, options);
     if (letter !== null) return letter;
@@ -156,7 +153,7 @@ class RowReader {
     });
   }
 
-  /** Series of one column by name: a list of numbers, a list of such lists (nested in lists of one item), or an object of lists. */
+  /** Series of one column by name: from a list of numbers, a list of such lists (nested in lists of one item), or an object of lists. */
   #lists(value: unknown, name: string): [name: string, values: unknown][] {
     if (Array.isArray(value) && Array.isArray(value[0])) {
       if (value.length === 1) return this.#lists(value[0], name);
@@ -166,7 +163,7 @@ class RowReader {
     return [[name, value]];
   }
 
-  /** The series by name, in order: of one list, of a list or an object of lists, or of numbered columns. */
+  /** Series by name, in order, from one column or from numbered columns. */
   series(): [name: string, values: Float64Array][] {
     const numbered = [...this.#fields]
       .flatMap(([name, value]) => {
@@ -217,7 +214,7 @@ class RowReader {
   }
 }
 
-/** Kinds of anomalies that occur in a set of them, by name. */
+/** Anomaly kinds that occur (RATs40K), sorted. */
 function actionsOf(files: readonly string[]): string[] {
   const actions = new Set<string>();
   for (const file of files) {
@@ -233,9 +230,8 @@ class QuestionFiles {
   readonly files: readonly string[];
   readonly layout: Layout;
   readonly hasSplits: boolean;
-  /** Kinds that occur (RATs40K). */
   readonly #kinds: readonly string[];
-  /** Series that were padded. */
+  /** Number of series padded with missing points. */
   padded = 0;
 
   constructor(files: readonly string[]) {

@@ -23,7 +23,7 @@ export const BENCHMARKS: readonly Benchmark[] = [
   custom,
 ];
 
-/** The generator of a benchmark of anomalies, which training may draw from without a data set on disk; null for other names. */
+/** Finds the generator of an anomaly benchmark, from which training may draw without a data set on disk; null for other names. */
 export function generatorOf(name: string): (Benchmark & { readonly generator: Generator }) | null {
   const found = GENERATORS.find((one) => one.name === name);
   return found === undefined ? null : { ...found, generator: found.generator! };
@@ -37,11 +37,10 @@ export function limitationsOf(task: string): readonly string[] {
   return BENCHMARKS.find(({ name }) => name === task)?.limitations ?? [];
 }
 
-/** Generated benchmarks. */
 export const GENERATED: readonly Benchmark[] = BENCHMARKS.filter(({ generator }) => generator !== null);
 const GENERATORS = GENERATED.filter(({ kind }) => taskKind(kind).localises);
 
-/** A benchmark by its name, in any case. @throws ConfigError with the known names and the closest */
+/** Finds a benchmark by name, in any case. @throws ConfigError with the known names and the closest */
 export function benchmarkNamed(name: string): Benchmark {
   const wanted = name.toLowerCase();
   const task = BENCHMARKS.find((one) => one.name === wanted);
@@ -52,7 +51,7 @@ export function benchmarkNamed(name: string): Benchmark {
   );
 }
 
-/** Returns the default figure of nano policies: one channel as a bare line, several in a row each. */
+/** Default figure of nano policies: a bare line for one channel, a row each for several. */
 export function nanoFigure(data: {
   readonly task: string;
   readonly kind: Gold['kind'];
@@ -62,7 +61,7 @@ export function nanoFigure(data: {
   return BENCHMARKS.find(({ name }) => name === data.task)?.nanoFigure ?? taskKind(data.kind).nanoFigure;
 }
 
-/** Prompts of the benchmarks that have words of their own, in the order of lists. */
+/** Prompts of the benchmarks that have their own, in list order. */
 export const BENCHMARK_PROMPTS: readonly TaskPrompt[] = BENCHMARKS.flatMap(({ name, kind, prompt }) =>
   prompt === null ? [] : [{ name, kind, ...prompt }],
 );

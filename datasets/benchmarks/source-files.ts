@@ -1,4 +1,4 @@
-/** Files of a benchmark: where they lie below a folder, what their labels mean, and how long series are cut into windows. */
+/** Files of a benchmark: their places below a folder, the meaning of labels, and windows of long series. */
 import { readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
@@ -6,7 +6,7 @@ import type { Interval } from '../../src/ground/types.ts';
 import type { RawRecord } from '../readers/record.ts';
 import type { Benchmark } from './benchmark.ts';
 
-/** Folders below the given one that are looked into. */
+/** Maximum depth of the folders that are searched. */
 const DEPTH = 5;
 
 /**
@@ -56,7 +56,7 @@ export function folderOf(spec: Pick<Benchmark, 'name' | 'layout'>, directory: st
   return directory;
 }
 
-/** The first of `names` that occurs among `files`, in any case; undefined without one. */
+/** First of `names` that occurs among `files`, in any case; undefined without one. */
 export function pick(files: readonly string[], names: readonly string[]): string | undefined {
   for (const name of names) {
     const wanted = name.toLowerCase();
@@ -66,7 +66,7 @@ export function pick(files: readonly string[], names: readonly string[]): string
   return undefined;
 }
 
-/** Returns the file that `pick` finds. @throws DataError naming the missing file and the folder */
+/** Finds a required file with `pick`. @throws DataError naming the missing file and the folder */
 export function need(
   files: readonly string[],
   names: readonly string[],
@@ -118,7 +118,6 @@ export function classesOf(labels: Readonly<Record<string, string>>): string[] {
   return [...new Set(Object.values(labels))];
 }
 
-/** Shortest window that can be asked for. */
 const MINIMUM_WINDOW = 16;
 
 /** @throws ConfigError unless it is a whole number of at least `MINIMUM_WINDOW`, or null */
@@ -129,7 +128,7 @@ export function checkWindow(window: number | null): void {
   );
 }
 
-/** Points of the windows of a benchmark that has `usual`. @throws ConfigError unless it is a whole number of at least 100 */
+/** Window length of a benchmark with the default `usual`. @throws ConfigError unless it is a whole number of at least 100 */
 export function fixedWindow(window: number | null | undefined, usual: number): number {
   const size = window === undefined ? usual : window;
   if (size !== null && Number.isInteger(size) && size >= 100) return size;
@@ -168,7 +167,7 @@ export function inside(intervals: readonly Interval[], [from, to]: Interval): In
   });
 }
 
-/** Runs of 1 as intervals. */
+/** Half-open intervals of the ones. */
 export function runsOf(labels: Uint8Array): Interval[] {
   const runs: Interval[] = [];
   for (let at = 0; at < labels.length; at++) {

@@ -21,7 +21,7 @@ const CITATION = 'Xu et al.: Can multimodal LLMs perform time series anomaly det
 const CLASSES = VTA_TYPES.map(vtaClass);
 const UNIVARIATE = Object.fromEntries(VTA_TYPES.map((type) => [type, vtaParameters(type)]));
 
-/** Place of an index in a grid of choices that turn one after the other, and how often it was there before. */
+/** Digits of an index in a mixed radix, lowest first; the last one is how often the combination came before. */
 function turn(index: number, ...sizes: readonly number[]): number[] {
   let rest = index;
   const places = sizes.map((size) => {
@@ -54,7 +54,6 @@ export const vtaUnivariate = generatedBenchmark({
   },
 });
 
-/** One benchmark for each kind. */
 export const vtaKinds = VTA_TYPES.map((type) =>
   generatedBenchmark({
     name: `vta/${type}`,

@@ -26,7 +26,6 @@ export const ANOMLLM_TASKS = [
 ] as const;
 export type AnomLLMTask = (typeof ANOMLLM_TASKS)[number];
 
-/** Points per series in the publication. */
 export const ANOMLLM_LENGTH = 1000;
 
 /** A stretch of samples: exponential with `mean`, at least `minimum`. */
@@ -157,7 +156,7 @@ const RECIPES: Readonly<Record<AnomLLMTask, Recipe>> = {
   'noisy-trend': { ...TREND, noise: NOISE },
 };
 
-/** The numbers behind a task, for the manifest of a data set. */
+/** Settings of a task, for the manifest of a data set. */
 export function anomllmParameters(task: AnomLLMTask): Readonly<Record<string, unknown>> {
   const { normal, anomalous, maximumIntervals, noise } = RECIPES[task];
   return {
@@ -168,7 +167,6 @@ export function anomllmParameters(task: AnomLLMTask): Readonly<Record<string, un
   };
 }
 
-/** The class of a task's anomalous series. */
 export function anomllmClass(task: AnomLLMTask): AnomalyClass {
   return RECIPES[task].class;
 }

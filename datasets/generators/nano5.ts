@@ -37,7 +37,7 @@ export const NANO5_MINIMUM_LENGTH = 200;
 
 type Range = readonly [low: number, high: number];
 
-/** The preset's numbers, durations in samples at N = 1000; recorded in the manifest of a data set. */
+/** Settings of the preset, durations in samples at N = 1000; recorded in the manifest of a data set. */
 export const NANO5_PARAMETERS = {
   interval_weights: [0.5, 0.3, 0.2],
   gap: 30,
@@ -91,7 +91,7 @@ function fillGlobalPoint(random: Random, values: Float64Array, intervals: readon
   }
 }
 
-/** Sine, with a line under it for trend, and what happens to it in the intervals. */
+/** Sine, on a line for class trend, with the changes of its class in the intervals. */
 function fillSine(
   random: Random,
   base: Exclude<AnomalousClass, 'global point'>,
@@ -133,7 +133,7 @@ function fillSine(
   }
 }
 
-/** The class at an index: each block of five indices is a permutation of the classes. */
+/** Class at an index: each block of five indices is a permutation of the classes. */
 export function nano5Class(seed: number, split: Split, index: number): (typeof NANO5_CLASSES)[number] {
   const size = NANO5_CLASSES.length;
   const order = new Random(seed, `nano5/${split}/classes`, Math.floor(index / size)).permutation(size);

@@ -25,19 +25,17 @@ import { checkAddress, type Split } from '../split.ts';
 export const VTA_TYPES = ['global', 'contextual', 'seasonal', 'trend', 'shapelet'] as const;
 export type VtaType = (typeof VTA_TYPES)[number];
 
-/** Points per univariate series in the publication. */
 export const VTA_LENGTH = 400;
 /** Room for one segment and its surroundings. */
 export const VTA_MINIMUM_LENGTH = 20;
 
-/** Waveform that replaces a variate of a multivariate series. */
+/** Waveforms that replace a variate of a multivariate series. */
 export const VTA_WAVES = ['triangle', 'square', 'sawtooth', 'random walk'] as const;
 export type VtaWave = (typeof VTA_WAVES)[number];
 
-/** Shares of missing points in the publication. */
 export const VTA_MISSING = [0.05, 0.1, 0.15, 0.2, 0.25] as const;
 
-/** @throws ConfigError for a share outside [0, 0.5], of which too little would be left to see */
+/** @throws ConfigError for a share outside [0, 0.5]: above it, too little is left to see */
 export function checkMissing(missing: number): void {
   if (!(missing >= 0 && missing <= 0.5)) {
     throw new ConfigError(`missing: got ${missing}, expected a share of points from 0 to 0.5`);
@@ -71,12 +69,11 @@ const KINDS = {
   shapelet: { class: 'shapelet', parameters: { terms: 20, noise: 0.03 } },
 } as const satisfies Record<VtaType, Kind>;
 
-/** The class of a type's series; none is normal. */
 export function vtaClass(type: VtaType): AnomalyClass {
   return KINDS[type].class;
 }
 
-/** The numbers behind a type, for the manifest of a data set. */
+/** Settings of a type, for the manifest of a data set. */
 export function vtaParameters(type: VtaType): Readonly<Record<string, unknown>> {
   return { ...P, ...KINDS[type].parameters };
 }
@@ -88,7 +85,6 @@ function drawPositions(random: Random, count: number, length: number): Int32Arra
   return random.permutation(length).subarray(0, count).sort();
 }
 
-/** Runs of consecutive positions as intervals. */
 function runsOf(positions: ArrayLike<number>): Interval[] {
   const runs: [number, number][] = [];
   for (let i = 0; i < positions.length; i++) {
@@ -272,12 +268,10 @@ const range = (from: number, to: number): number[] => Array.from({ length: to - 
  * waves [−1, 1].
  */
 
-/** Points per multivariate series in the publication. */
 export const VTA_VARIATE_LENGTH = 200;
-/** Numbers of variates in the publication. */
 export const VTA_VARIATES = [4, 9, 16, 25, 36] as const;
 
-/** Ranges of the waves' parameters, for the record. */
+/** Ranges of the parameters of the waves, for the record. */
 export const VTA_WAVE_PARAMETERS = {
   frequency: [0.03, 0.05],
   amplitude: [0.5, 2],

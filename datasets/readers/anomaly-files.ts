@@ -82,10 +82,10 @@ export function tsbAdTrain(path: string): number | null {
   return match === null ? null : Number(match[1]);
 }
 
-/** Most columns of a header: the points of a long series in one row. */
+/** Maximum columns of a header: the points of a long series in one row. */
 const MOST_COLUMNS = 1_000_000;
 
-/** The fields of the first line that is not blank. @throws DataError for too many */
+/** Reads the fields of the first line that is not blank. @throws DataError for too many */
 export function readHeaderRow(scanner: Scanner): string[] {
   scanner.atLine();
   const names: string[] = [];
@@ -152,7 +152,7 @@ function* adSeries(scanner: Scanner): Generator<RawRecord> {
   );
 }
 
-/** One name of `cols` with its rows. */
+/** Rows of one name in `cols`. */
 interface Stack {
   readonly name: string;
   readonly bytes: Buffer;
@@ -160,7 +160,7 @@ interface Stack {
   readonly times: Column;
 }
 
-/** An instant: a date as seconds since 1970, else the number that stands there. */
+/** Current field as an instant: a date as seconds since 1970, else its number. */
 function instant(scanner: Scanner): number {
   const date = seconds(scanner.unquoted());
   const value = Number.isNaN(date) ? scanner.number() : date;
@@ -256,10 +256,10 @@ function* tabSeries(scanner: Scanner): Generator<RawRecord> {
     },
   );
 }
-/** Largest file of windows, in bytes; the published one has 11 kB. */
+/** Maximum bytes of a file of windows; the published one has 11 kB. */
 const MAXIMUM_WINDOWS = 1 << 20;
 
-/** Windows of every series by its name in the file (`directory/name.csv`): first and last instant, both inside. */
+/** Windows of every series by its name in the file (`directory/name.csv`): first and last instant, both included. */
 type NabWindows = ReadonlyMap<string, readonly (readonly [first: number, last: number])[]>;
 
 function readJson(path: string): unknown {
@@ -317,7 +317,7 @@ export function readNabWindows(path: string): NabWindows {
   return windows;
 }
 
-/** The windows of a csv file: by `directory/name`, else by its name where only one entry has it. */
+/** Windows of a csv file: by `directory/name`, else by its name where only one entry has it. */
 function windowsOf(path: string, windows: NabWindows): readonly (readonly [number, number])[] {
   const name = basename(path);
   const exact = windows.get(`${basename(dirname(path))}/${name}`) ?? windows.get(name);
@@ -332,7 +332,7 @@ function windowsOf(path: string, windows: NabWindows): readonly (readonly [numbe
   );
 }
 
-/** Returns the half-open indices of the points whose instants lie in the window, both ends included. */
+/** Half-open indices of the points whose instants lie in the window, both ends included. */
 function interval(times: Float64Array, [first, last]: readonly [number, number], path: string): Interval {
   let start = -1;
   let end = -1;

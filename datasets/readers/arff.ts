@@ -26,7 +26,6 @@ const ATTRIBUTE = /^@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{'"]+)
 const CLASS_NAME = /^(?:class|classatt|target|label)$/i;
 
 interface Header {
-  /** Number of fields of a line. */
   readonly width: number;
   /** Index of the class among them; −1 without one. */
   readonly label: number;

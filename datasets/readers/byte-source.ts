@@ -3,7 +3,7 @@ import { closeSync, readSync } from 'node:fs';
 import { DataError, reasonOf } from '../../src/ground/errors.ts';
 import { openFile } from '../../src/ground/files.ts';
 
-/** Most bytes that are held at once; larger arrays are read only in parts. */
+/** Maximum bytes held at once; larger arrays are read only in parts. */
 export const MAXIMUM_HELD = 1 << 30;
 
 export interface ByteSource {
@@ -60,7 +60,6 @@ class FileSource implements ByteSource {
   }
 }
 
-/** A part of another source. */
 export function partOf(source: ByteSource, start: number, size: number): ByteSource {
   const part: ByteSource = {
     path: source.path,
@@ -73,7 +72,6 @@ export function partOf(source: ByteSource, start: number, size: number): ByteSou
   return part;
 }
 
-/** Bytes in memory, named `path` in messages. */
 export function inMemory(path: string, bytes: Buffer): ByteSource {
   const source: ByteSource = {
     path,

@@ -1,4 +1,4 @@
-/** Time stamps as programs and people write them, time zones, and times as a person reads them. */
+/** Time stamps as programs and people write them, time zones, and times in readable form. */
 import { ConfigError } from '../../src/ground/errors.ts';
 
 export const SECOND = 1000;
@@ -6,9 +6,8 @@ export const MINUTE = 60 * SECOND;
 export const HOUR = 60 * MINUTE;
 export const DAY = 24 * HOUR;
 
-/** A time stamp as it is written. */
 interface Stamp {
-  /** The date and clock that are written, in ms since 1970-01-01 00:00 of the same clock; NaN for a date that no calendar has. */
+  /** Written date and clock in ms since 1970-01-01 00:00 of the same clock; NaN for a date that no calendar has. */
   readonly wall: number;
   /**
    * Time where `03/04/2024` is read with the month first; NaN where that is no date. Equal to `wall` for
@@ -22,7 +21,7 @@ interface Stamp {
   readonly clock: boolean;
 }
 
-/** No time stamp is longer. */
+/** Maximum length of a time stamp. */
 const LONGEST = 64;
 
 const MONTHS: ReadonlyMap<string, number> = new Map(
@@ -67,7 +66,7 @@ const WEEKDAY = /(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? +/iy;
 const BETWEEN = /[T_:-]|,? +(?:@ +|at +)?/iy;
 const CLOCK = /(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,:](\d{1,9})\d*)?)?(?: ?([ap])\.?m\b\.?)?/iy;
 const COMPACT_CLOCK = /(\d{2})(\d{2})(?:(\d{2})(?:[.,](\d{1,9})\d*)?)?(?!\d)/y;
-/** The groups of a clock, of which only the first and the last are there. */
+/** Groups of a clock with only the first and the last present. */
 const HOUR_ALONE = /(\d{1,2})()()()(?: ?([ap])\.?m\b\.?|$)/iy;
 const ZONE = / ?(?:(?:UTC|GMT)?([+-])(\d{2})(?::?(\d{2}))?(?!\d)|([A-Z]{1,4})(?![A-Z]))(?: [A-Z]{3,4}$)?/iy;
 const ZONE_ALONE = /^ ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)$/i;
@@ -273,7 +272,7 @@ type OffsetAt = (ms: number) => number;
 
 const offsets = new Map<string, OffsetAt>();
 
-/** Within this time of day a zone changes its clock at most once, and at its beginning. */
+/** Resolution of offset changes: within this time a zone changes its clock at most once, and at its beginning. */
 const CHANGE = 15 * MINUTE;
 
 function offsetOfZone(zone: string): OffsetAt {
@@ -438,7 +437,7 @@ export function formatTime(ms: number, { zone, step, origin = 'calendar' }: Time
   return `${day} ${clockText(ofDay, fine, milliseconds)}${offset}`;
 }
 
-/** Units from the longest on; two of them tell a duration. */
+/** Units, longest first; a duration is written in two of them. */
 const UNITS = [
   [DAY, 'd'],
   [HOUR, 'h'],
@@ -447,7 +446,7 @@ const UNITS = [
   [1, 'ms'],
 ] as const;
 
-/** A length of time as a person writes it, in its two largest units: `2 h 30 min`, `45 s`, `250 ms`, `1.5 ms`. */
+/** Formats a duration in its two largest units: `2 h 30 min`, `45 s`, `250 ms`, `1.5 ms`. */
 export function formatDuration(ms: number): string {
   const length = Math.abs(ms);
   if (length < 10) return `${Number(ms.toPrecision(3))} ms`;

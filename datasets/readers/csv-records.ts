@@ -15,10 +15,10 @@ const PLUS = 43;
 const DASH = 45;
 const BAR = 124;
 
-/** The delimiter of columns that are set apart by blanks and tabs, however many. */
+/** Delimiter for columns separated by any number of blanks and tabs. */
 export const BLANKS = ' ';
 
-/** Most fields of a record: the points of a long series in one row. */
+/** Maximum fields of a record: the points of a long series in one row. */
 const MAXIMUM_FIELDS = 1_000_000;
 
 const isBlank = (code: number): boolean => code === 32 || code === 9;
@@ -29,7 +29,7 @@ const SHORTEST_RULER = 4;
 /** Error values of spreadsheets; they begin like comments but are none. */
 const SPREADSHEET_ERROR = /#(?:N\/A|DIV\/0!|REF!|VALUE!|NUM!|NAME\?|NULL!)/iy;
 
-/** A walk over the records; the fields of the current one are read with `field`. */
+/** Iterates over the records of a text; `field` reads the fields of the current one. */
 export class CsvRecords {
   /** Number of fields of the current record; a blank line has one empty field. */
   width = 0;
@@ -40,16 +40,16 @@ export class CsvRecords {
   readonly #text: string;
   readonly #file: string;
   readonly #delimiter: number;
-  /** Tabs beside blanks; else the delimiter once more. */
+  /** Tabs beside blanks; otherwise the delimiter again. */
   readonly #second: number;
   readonly #skipsComments: boolean;
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
   #position = 0;
-  /** The line of the last place that was asked for, and its offset. */
+  /** Line and offset of the last place that was computed. */
   #counted = { line: 1, start: 0 };
 
-  /** `skipComments`: lines that begin with `#`, `//` or `%` and words are no records, nor are rulers such as `----+----`. */
+  /** @param skipComments skips lines that begin with `#`, `//` or `%` and words, and rulers such as `----+----` */
   constructor(text: string, delimiter: string, file: string, skipComments = false) {
     this.#text = text;
     this.#file = file;
@@ -112,12 +112,11 @@ export class CsvRecords {
     return this.#text.slice(start, end);
   }
 
-  /** True when the current record is a line of blanks, or nothing at all. */
+  /** True when the current record is a blank line. */
   get blank(): boolean {
     return this.width === 1 && this.#starts[0] === this.#ends[0];
   }
 
-  /** Content of all fields of the current record. */
   fields(): string[] {
     return Array.from({ length: this.width }, (_, i) => this.field(i));
   }
@@ -127,12 +126,12 @@ export class CsvRecords {
     return this.#place(this.#starts[0]!).line;
   }
 
-  /** Returns the start of a field of the current record: file, 1-based line and column. */
+  /** Place of a field of the current record: file, 1-based line and column. */
   place(index: number): { file: string; line: number; column: number } {
     return this.#place(this.#starts[index]!);
   }
 
-  /** Counted only when asked, so that the walk itself need not count; from the last place on, so that asking for all is quick. */
+  /** Counts lines only on request, and from the last place on, so that asking for all places is quick. */
   #place(offset: number): { file: string; line: number; column: number } {
     let { line, start } = this.#counted.start <= offset ? this.#counted : { line: 1, start: 0 };
     for (let i = start; i < offset; i++) {
@@ -181,7 +180,7 @@ export class CsvRecords {
     return dashes >= SHORTEST_RULER && (text.charCodeAt(end) === LF || text.charCodeAt(end) === CR);
   }
 
-  /** From an opening quote to what follows its closing one, blanks skipped. */
+  /** Skips a quoted field and the blanks behind it. */
   #skipQuoted(open: number): number {
     const text = this.#text;
     let at = open + 1;

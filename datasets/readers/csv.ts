@@ -1,23 +1,21 @@
-/** CSV files of one series, as people have them: one row per point. */
+/** CSV files of one series, one row per point. */
 import { ConfigError, DataError, reasonOf, suggestion } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
+import { show } from '../../src/ground/json-record.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
-import { Column, MOST_CHANNELS, type RawRecord, rawRecord, seconds, stem } from './record.ts';
+import { Column, MOST_CHANNELS, NUMBER, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 
-/** A line needs two points. */
 const MINIMUM_POINTS = 2;
 
 /** Records after the header from which the kinds of the columns are inferred. */
 const SAMPLE = 100;
 
-/** A decimal number; each digit can be matched in one way only, so that a long cell takes no longer than its length. */
-export const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 /** Cells that stand for a missing value. */
 const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
 const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a|\?)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
 const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
-/** Headers of columns that hold the time, in any case. */
+/** Headers of time columns, in any case. */
 const TIME_NAME =
   /^(?:times?|timestamps?|dates?|date[_ ]?time|ds|t|index|idx|steps?|epoch|unix(?:[_ ]?time)?|seconds?)$/i;
 /** Header that pandas gives to its row numbers. */
@@ -35,9 +33,6 @@ interface CsvColumn {
   readonly time: boolean;
 }
 
-export const show = (text: string): string =>
-  JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
-
 /** The text of a file. @throws DataError for one of more than `maximum` bytes, unreadable or not UTF-8 */
 export function readText(path: string, maximum?: number): string {
   try {
@@ -52,7 +47,7 @@ export function readText(path: string, maximum?: number): string {
   }
 }
 
-/** A header has words, and neither numbers nor dates. */
+/** Returns true if a row has words, and neither numbers nor dates. */
 export function isHeader(cells: readonly string[]): boolean {
   let words = 0;
   for (const cell of cells) {
@@ -91,7 +86,7 @@ function describe(header: string | null, index: number, cells: readonly string[]
   return { name, header, cells, numeric, blank: numbers + marks + words === 0, rowNumbers, time };
 }
 
-/** Columns that a message names; a file may have thousands. */
+/** Maximum number of columns in a message; a file may have thousands. */
 const NAMED = 10;
 
 export function listed(columns: readonly { readonly name: string }[]): string {
@@ -100,7 +95,7 @@ export function listed(columns: readonly { readonly name: string }[]): string {
   return names.join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
-/** The column of a name, in any case where it is not ambiguous, or of a number from 1. @throws ConfigError for none */
+/** Finds a column by name, in any case where that is unambiguous, or by number from 1. @throws ConfigError for none */
 export function chosenColumn(
   columns: readonly { readonly name: string }[],
   wanted: string | number,
@@ -127,7 +122,7 @@ export function chosenColumn(
   );
 }
 
-/** The only column that can hold the values, or an error that says what to do. */
+/** Index of the only column that can hold the values. @throws DataError that says what to do */
 function onlyNumeric(columns: readonly CsvColumn[], path: string, advice: string | undefined): number {
   const numeric = columns.flatMap((column, i) => (column.numeric ? [i] : []));
   const hasClock = columns.some((column) => column.time && !column.numeric);

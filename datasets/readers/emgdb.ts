@@ -3,7 +3,7 @@ import { DataError } from '../../src/ground/errors.ts';
 import { Column, type RawRecord, rawRecord, stem } from './record.ts';
 import { decimal, END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
 
-/** More corrupt lines than these make it another kind of file. */
+/** Corrupt lines, as a share and a number, above which a file is of another kind. */
 const TOLERATED_SHARE = 0.01;
 const TOLERATED_COUNT = 10;
 
@@ -38,7 +38,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
   while (scanner.atLine()) {
     lines++;
     let stop = scanner.next(WORDS);
-    const time = decimal(scanner.bytes, scanner.from, scanner.to);
+    const time = decimal(scanner.latin1());
     if (!Number.isFinite(time) || stop === LINE || stop === END) {
       fault();
       if (stop !== LINE && stop !== END) scanner.skipLine();
@@ -47,7 +47,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     if (time < last) throw scanner.fail(`time ${time} after ${last}`);
     last = time;
     stop = scanner.next(WORDS);
-    let value = decimal(scanner.bytes, scanner.from, scanner.to);
+    let value = decimal(scanner.latin1());
     if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
       throw scanner.fail('not a finite number');
     }

@@ -1,4 +1,4 @@
-/** The reader of a file by its name: extension first, then what tells formats of one extension apart. */
+/** Reader of a file by its name: extension first, then the properties that separate formats of one extension. */
 import { ConfigError } from '../../src/ground/errors.ts';
 import { readHeaderRow, readNab, readTab, readTsbAd, readTsbUad, tsbAdTrain } from './anomaly-files.ts';
 import { readArff } from './arff.ts';
@@ -44,13 +44,13 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
 
 const extensionOf = (path: string): string => /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
 
-/** Returns true if a file is named like one of series; nothing of it is read. */
+/** Returns true if a file is named like a file of series; it is not opened. */
 export function isSeriesFile(path: string): boolean {
   const extension = extensionOf(path);
   return extension === 'csv' || Object.hasOwn(EXTENSIONS, extension);
 }
 
-/** csv files by their header, or by a TSB-AD name. */
+/** Format of a csv file, by its header or a TSB-AD name. */
 function csvFormat(path: string): FileFormat {
   if (tsbAdTrain(path) !== null) return 'tsb-ad';
   const scanner = new Scanner(path);

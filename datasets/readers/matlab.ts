@@ -3,7 +3,6 @@ import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { checkChannelCount, type RawRecord, rawRecord, stem } from './record.ts';
 
-/** A matrix in a file. */
 interface Variable {
   readonly name: string;
   readonly rows: number;

@@ -1,7 +1,6 @@
-/** Numbers as people and spreadsheets write them: decimal commas, thousands separators, units; told by a whole column. */
-import { NUMBER } from './csv.ts';
+/** Numbers as people and spreadsheets write them: decimal commas, thousands separators, units; inferred from a whole column. */
+import { NUMBER } from './record.ts';
 
-/** Number format of a column. */
 export interface NumberFormat {
   readonly decimal: '.' | ',';
   /** True if `1.234` in a column with decimal commas (`1,234` with decimal points) is a thousand. */
@@ -10,16 +9,15 @@ export interface NumberFormat {
   readonly unit: string;
 }
 
-/** Kinds of cells. */
 type CellKind = 'number' | 'missing' | 'infinite' | 'truth' | 'word';
 
 const MISSING =
   /^(?:[+-]?nan|-nan\(ind\)|n\/?a|n\.a\.?|null|nil|none|undefined|n\/d|no ?data|missing|\?|-+|–|—|\.|\*|\\n|#(?:n\/a|div\/0!|ref!|value!|num!|name\?|null!))$/i;
 const INFINITE = /^[+-]?(?:inf|infinity|∞)$/i;
 const TRUTH = /^(?:true|false)$/i;
-/** No number is longer, with its unit. */
+/** Maximum length of a number with its unit. */
 const LONGEST = 64;
-/** A sign, a currency, a sign, digits with separators, an exponent, and a unit. Cells are short, so that it takes no time. */
+/** Sign, currency, sign, digits with separators, exponent and unit. Cells are short, so backtracking costs no time. */
 const PARTS =
   /^([+-]?)\s?([$€£¥]|[A-Z]{3}(?= ))?\s?([+-]?)((?:\d|[.,]\d)(?:[\d.,'’]|[ \u00a0\u2009\u202f](?=\d))*(?:e[+-]?\d+)?)\s*(.*)$/iu;
 /** A unit begins with a letter or a sign of its own, and has no blanks. */
@@ -29,12 +27,12 @@ const SEPARATOR = /[ '’\u00a0\u2009\u202f]/g;
 const POINT_GROUPS = /^\d{1,3}(?:\.\d{3})+$/;
 const COMMA_GROUPS = /^\d{1,3}(?:,\d{3})+$/;
 
-/** Two separators of one kind, which only set thousands apart. */
+/** Two separators of one kind, which can only group thousands. */
 const TWO_GROUPS = /,[^,]*,|\.[^.]*\./;
 const GROUPS = /^[+-]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d*)?|(?:\.\d{3}){2,}(?:,\d*)?)(?:e[+-]?\d+)?$/i;
 
 interface Parts {
-  /** With its sign, and without blanks and apostrophes between thousands. */
+  /** Digits with sign, without blanks and apostrophes between thousands. */
   readonly body: string;
   readonly unit: string;
   readonly spaced: boolean;
@@ -53,10 +51,10 @@ function partsOf(cell: string): Parts | null {
   return { body: before + after + body, unit: currency + suffix, spaced };
 }
 
-/** Returns the unit beside a number, empty for none; null where the cell is no number. */
+/** Unit beside a number, empty for none; null where the cell is no number. */
 export const unitOf = (cell: string): string | null => partsOf(cell)?.unit ?? null;
 
-/** Units of a column that are counted. */
+/** Maximum number of different units that are counted. */
 const UNITS = 20;
 
 /**
@@ -64,7 +62,6 @@ const UNITS = 20;
  * `1.234` alone may be either.
  */
 export class ColumnSurvey {
-  /** Cells that are empty. */
   empty = 0;
   /** Marks of missing values, such as `NaN`, `-` and `#N/A`. */
   missing = 0;
@@ -78,7 +75,7 @@ export class ColumnSurvey {
   plain = 0;
   /** Numbers with a unit or with separators. */
   written = 0;
-  /** Numbers whose comma is the decimal one for certain, whose comma sets thousands apart for certain, and which may be either. */
+  /** Numbers by the role of their comma: certainly decimal, certainly grouping thousands, or either. */
   readonly commas = { decimal: 0, thousands: 0, either: 0 };
   readonly points = { decimal: 0, thousands: 0, either: 0 };
   spaced = 0;
@@ -119,7 +116,7 @@ export class ColumnSurvey {
     }
   }
 
-  /** Counts of numbers by what their only kind of separator can mean. */
+  /** Counts a number by the possible roles of its only kind of separator. */
   #judge(text: string, last: number, counts: { decimal: number; thousands: number; either: number }): void {
     const signed = text.charCodeAt(0) === 43 || text.charCodeAt(0) === 45 ? 1 : 0;
     const first = text.indexOf(text[last]!);
@@ -134,14 +131,14 @@ export class ColumnSurvey {
     else counts.decimal++;
   }
 
-  /** Numbers with one unit, or none. */
+  /** Numbers with the usual unit, or none. */
   get numbers(): number {
     const unit = this.#unit();
     if (unit === '') return this.plain + (this.#units.get('') ?? 0);
     return this.plain + (this.#units.get('') ?? 0) + (this.#units.get(unit) ?? 0);
   }
 
-  /** Cells that are there. */
+  /** Non-empty cells. */
   get filled(): number {
     return this.plain + this.written + this.words + this.odd + this.truths + this.infinite + this.missing;
   }
@@ -151,7 +148,7 @@ export class ColumnSurvey {
     return this.plain + this.written + this.words + this.odd + this.truths - this.numbers;
   }
 
-  /** The unit of most numbers; none where most have none. */
+  /** Unit of most numbers; empty where most have none. */
   #unit(): string {
     let best = '';
     let most = this.plain;
@@ -159,7 +156,7 @@ export class ColumnSurvey {
     return best;
   }
 
-  /** Commas that are decimal for certain, so that those of other columns of the file are, too. */
+  /** True if decimal commas are certain; they then hold for the other columns of the file. */
   get hasDecimalComma(): boolean {
     return this.commas.decimal > 0 && this.commas.decimal > this.points.decimal;
   }
@@ -180,7 +177,7 @@ export class ColumnSurvey {
   }
 }
 
-/** Returns the kind of a cell that is not empty, independent of the number format of its column. */
+/** Kind of a non-empty cell, independent of the number format of its column. */
 export function kindOf(cell: string): CellKind {
   if (cell.length > LONGEST) return NUMBER.test(cell) ? 'number' : 'word';
   if (MISSING.test(cell)) return 'missing';
@@ -189,7 +186,7 @@ export function kindOf(cell: string): CellKind {
   return /\d/.test(cell) ? 'number' : 'word';
 }
 
-/** The number of a cell in a column of this format, possibly infinite; NaN for a cell that is none. */
+/** Number of a cell in a column of this format, possibly infinite; NaN for a cell that is none. */
 export function readNumber(cell: string, format: NumberFormat): number {
   const comma = format.decimal === ',';
   if (NUMBER.test(cell) && !(comma && cell.includes('.'))) return Number(cell);

@@ -5,7 +5,6 @@ import { type ByteSource, partOf, reading } from './byte-source.ts';
 import { checkChannelCount, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 import { readZip } from './zip.ts';
 
-/** An array in a file: what its header says, and where its elements are. */
 interface NpyArray {
   /** Kind and size as NumPy writes it, without the byte order: `f8`, `i2`, `b1`, … */
   readonly type: string;
@@ -18,7 +17,7 @@ interface NpyArray {
 }
 
 const MAGIC = '\x93NUMPY';
-/** Longest header, in bytes; NumPy's own limit for trusted files is far below. */
+/** Maximum bytes of a header; NumPy's own limit for trusted files is far below. */
 const LONGEST_HEADER = 1 << 20;
 
 const half = (bits: number): number => {
@@ -112,7 +111,6 @@ function readNpyHeader(source: ByteSource): NpyArray {
   return { type, shape, strides, itemSize, littleEndian, data: partOf(source, start + length, bytes) };
 }
 
-/** All elements of an array of one axis. */
 function vector(array: NpyArray): Float64Array {
   const element = ELEMENTS[array.type]!;
   const bytes = array.data.read(0, array.data.size);

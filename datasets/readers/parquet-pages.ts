@@ -13,13 +13,12 @@ import { compressors, decompressZstd } from 'hyparquet-compressors';
 /** Damaged content; the reader of the column says where. */
 class PageError extends Error {}
 
-/** Values of a page or a dictionary. */
 type Values = Float64Array | readonly string[];
 
-/** Physical types, with the unsigned ones apart; TEXT is BYTE_ARRAY. */
+/** Physical types, unsigned ones listed separately; TEXT is BYTE_ARRAY. */
 export type Stored = 'BOOLEAN' | 'INT32' | 'UINT32' | 'INT64' | 'UINT64' | 'FLOAT' | 'DOUBLE' | 'TEXT';
 
-/** A walk over the bytes of a page. */
+/** Cursor over the bytes of a page. */
 export class PageReader {
   readonly bytes: Buffer;
   at = 0;
@@ -28,7 +27,7 @@ export class PageReader {
     this.bytes = bytes;
   }
 
-  /** Moves past `count` bytes. @returns where they begin */
+  /** Moves past `count` bytes. @returns their start */
   take(count: number): number {
     const start = this.at;
     if (!(count >= 0 && start + count <= this.bytes.length)) {
@@ -57,7 +56,6 @@ export class PageReader {
     throw new PageError('a number of more than 64 bits');
   }
 
-  /** Reads a `varint` that is a size or a count. */
   count(): number {
     const value = this.varint();
     if (value > 0x7fffffffn) throw new PageError(`a count of ${value}`);
@@ -83,7 +81,7 @@ function unpack(bytes: Buffer, start: number, position: number, bits: number): n
   return value;
 }
 
-/** `count` numbers of `width` bits in the hybrid of run lengths and bit packing. */
+/** Decodes `count` numbers of `width` bits in the hybrid of run lengths and bit packing. */
 export function readRuns(reader: PageReader, width: number, count: number): Uint32Array {
   if (width > 32) throw new PageError(`numbers of ${width} bits`);
   const out = new Uint32Array(count);
@@ -109,7 +107,7 @@ export function readRuns(reader: PageReader, width: number, count: number): Uint
   return out;
 }
 
-/** Differences between integers, in blocks of bit-packed miniblocks; they wrap around at their number of bits. */
+/** Decodes integers from differences, in blocks of bit-packed miniblocks; they wrap around at their number of bits. */
 export function readDeltas(reader: PageReader, count: number, stored: Stored): Float64Array {
   const bits = stored === 'INT32' || stored === 'UINT32' ? 32 : 64;
   const wrap = stored === 'UINT32' || stored === 'UINT64' ? BigInt.asUintN : BigInt.asIntN;
@@ -157,7 +155,7 @@ const FIXED: Readonly<Record<string, readonly [size: number, element: Element]>>
 
 const DECODER = new TextDecoder();
 
-/** `count` values one after the other. */
+/** Decodes `count` consecutive values. */
 export function readPlain(reader: PageReader, stored: Stored, count: number): Values {
   if (stored === 'TEXT') {
     if (count * 4 > reader.bytes.length - reader.at) throw new PageError(`${count} texts do not fit`);
@@ -178,7 +176,7 @@ export function readPlain(reader: PageReader, stored: Stored, count: number): Va
   return out;
 }
 
-/** `count` numbers whose first bytes come first, then their second bytes, and so on. */
+/** Decodes `count` numbers stored by byte position: all first bytes, then all second bytes, and so on. */
 export function readSplit(reader: PageReader, stored: Stored, count: number): Float64Array {
   const fixed = FIXED[stored];
   if (fixed === undefined) throw new PageError(`split bytes of ${stored}`);
@@ -193,7 +191,6 @@ export function readSplit(reader: PageReader, stored: Stored, count: number): Fl
   return out;
 }
 
-/** The values that indices name. */
 function lookUp(dictionary: Values, indices: Uint32Array): Values {
   for (const index of indices) {
     if (index >= dictionary.length)
@@ -203,26 +200,24 @@ function lookUp(dictionary: Values, indices: Uint32Array): Values {
   return Array.from(indices, (index) => dictionary[index]!);
 }
 
-/** Most values of a column chunk and of a page, and most bytes of a page: what can be held beside the series. */
+/** Maximum values of a column chunk and of a page, and maximum bytes of a page, given the memory of the series. */
 const MOST_VALUES = 1 << 25;
 const MOST_PER_PAGE = 1 << 23;
 const MOST_BYTES = 1 << 29;
 const EMPTY = Buffer.alloc(0);
 
-/** Storage of a column. */
 export interface Leaf {
   readonly stored: Stored;
-  /** Level of a value that is there. */
+  /** Definition level of a value that is present. */
   readonly maximumDefinition: number;
   /** 1 for a list column, 0 for a flat one. */
   readonly maximumRepetition: 0 | 1;
-  /** Lists: level from which an element is there, be it null. */
+  /** Definition level from which a list element exists, possibly as null. */
   readonly elementDefinition: number;
 }
 
 /** One chunk of a column. Flat: one value per row. List: the elements of row r are `[starts[r], starts[r+1])`. */
 export interface Chunk {
-  /** Numbers, NaN for null; or texts, null for null. */
   readonly values: Float64Array | readonly (string | null)[];
   readonly starts: readonly number[] | null;
 }
@@ -306,7 +301,7 @@ class Rows {
 
 const bitsFor = (level: number): number => 32 - Math.clz32(level);
 
-/** Levels of a version 1 page: their length in bytes, then runs. */
+/** Reads the levels of a version 1 page: their length in bytes, then runs. */
 function readLevels(reader: PageReader, level: number, count: number): Uint32Array | null {
   if (level === 0) return null;
   const length = reader.uint32();

@@ -12,7 +12,6 @@ import { type ByteSource, reading } from './byte-source.ts';
 import { type Chunk, type Leaf, readChunk, type Stored } from './parquet-pages.ts';
 import { pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
-/** A top-level column that can be read. */
 interface ParquetColumn {
   readonly name: string;
   readonly path: string;
@@ -23,7 +22,7 @@ interface ParquetColumn {
 
 const UNITS: Readonly<Record<string, number>> = { MILLIS: 1e3, MICROS: 1e6, NANOS: 1e9 };
 
-/** Returns the storage of a leaf and the meaning of its numbers; null where it is neither a number nor a text. */
+/** Storage of a leaf and the meaning of its numbers; null where it is neither a number nor a text. */
 function storedAs(
   element: SchemaElement,
 ): { stored: Stored; convert: ((value: number) => number) | null; instant: boolean } | null {
@@ -184,7 +183,7 @@ export function readParquet(path: string, labelled = true): Generator<RawRecord>
   return reading(path, (source) => records(source, labelled));
 }
 
-/** The columns of one row group that are asked for. */
+/** Reads the requested columns of one row group. */
 function readGroup(
   source: ByteSource,
   group: FileMetaData['row_groups'][number],

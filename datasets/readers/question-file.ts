@@ -1,4 +1,4 @@
-/** Files of questions: rows of JSON, JSON lines, CSV (each perhaps in gzip) or Parquet, with the place of each. */
+/** Question files: rows of JSON, JSON lines, CSV (each optionally gzipped) or Parquet, with their places. */
 import { gunzipSync } from 'node:zlib';
 import { DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
@@ -7,7 +7,6 @@ import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { readParquetRows } from './parquet.ts';
 import { decodeText } from './text-encoding.ts';
 
-/** A row by its column names, as they are written. */
 export interface QuestionRow {
   readonly fields: Readonly<Record<string, unknown>>;
   readonly place: Place;
@@ -16,7 +15,6 @@ export interface QuestionRow {
 }
 
 const TEXT_ENDINGS = ['.json', '.jsonl', '.ndjson', '.csv'] as const;
-/** Endings of the files that are read. */
 export const QUESTION_ENDINGS = [
   ...TEXT_ENDINGS,
   ...TEXT_ENDINGS.map((ending) => `${ending}.gz`),
@@ -119,7 +117,7 @@ function* parquetRows(file: string): Generator<Row> {
   for (const fields of readParquetRows(file)) yield { fields, place: { file } };
 }
 
-/** The rows of a file, by its ending. @throws DataError for a file that is none, with file, line and column where they are known */
+/** Rows of a file, by its extension. @throws DataError for a damaged file, with file, line and column where they are known */
 export function* readQuestionRows(file: string): Generator<QuestionRow> {
   const name = file.toLowerCase().replace(/\.gz$/, '');
   const rows = name.endsWith('.parquet')

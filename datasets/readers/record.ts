@@ -1,10 +1,13 @@
-/** Raw records, which every reader yields: one series as it stands in a file, before any task gives it a meaning. */
+/** Raw records, the output of every reader: one series as stored in a file, before any task gives it a meaning. */
 import { parse } from 'node:path';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import type { Scanner } from './scanner.ts';
 
-/** One series of one or several channels, with the labels that its file carries. */
+/** Decimal numbers; each digit matches in one way only, so that long cells take linear time. */
+export const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
+
+/** A series of one or several channels, with the labels in its file. */
 export interface RawRecord {
   /** The file's name without its extension, followed by `/index` where the format holds several records. */
   readonly id: string;
@@ -23,19 +26,16 @@ export interface RawRecord {
   readonly group: string | null;
   /** Number of places that could not be read and were left out. */
   readonly faults: number;
-  /** File that holds it. */
   readonly path: string;
 }
 
-/** The name of a file without directory and extension. */
 export function stem(path: string): string {
   return parse(path).name;
 }
 
-/** Most channels of one series: each takes memory of its own, and a file with more is a table of another kind. */
+/** Maximum channels of a series: each takes its own memory, and a file with more is another kind of table. */
 export const MOST_CHANNELS = 10_000;
 
-/** @throws DataError for more than MOST_CHANNELS */
 export function checkChannelCount(count: number, at: { file: string; line?: number; column?: number }): void {
   if (count <= MOST_CHANNELS) return;
   throw new DataError(`${count} channels, more than the ${MOST_CHANNELS} that a series may have`, at);
@@ -82,7 +82,7 @@ export class Column {
     return index < this.#length ? this.#values[index] : undefined;
   }
 
-  /** A copy of what was pushed [N]; the column is empty afterwards and keeps its capacity. */
+  /** Copy of the pushed values [N]; empties the column but keeps its capacity. */
   take(): Float64Array {
     const values = this.#values.slice(0, this.#length);
     this.#length = 0;

@@ -1,8 +1,10 @@
-/** Columns of values and of keys in the table of a recording. */
+/** Value and key columns in the table of a recording. */
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
-import { chosenColumn, listed, NUMBER, show } from './csv.ts';
+import { show } from '../../src/ground/json-record.ts';
+import { chosenColumn, listed } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
 import { kindOf, type NumberFormat, readNumber } from './number-format.ts';
+import { NUMBER } from './record.ts';
 import {
   isNumeric,
   isTruth,
@@ -15,14 +17,14 @@ import {
 import { mergeRows, type Rows, runsOf, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { countsTime, type Note } from './time-column.ts';
 
-/** Maximum columns of values unless they are named. */
+/** Maximum number of value columns unless they are named. */
 const MOST_COLUMNS = 64;
-/** Share of words among numbers up to which they are missing values. */
+/** Share of words among numbers up to which they count as missing values. */
 const FEW = 0.01;
-/** Units that multiply: with and without them are numbers of another size. */
+/** Units that multiply; numbers with and without them differ in magnitude. */
 const MAGNITUDE = /^(?:[kmgtb]|mn|bn|mio|mrd|[kmgt]i?b)$/i;
 
-/** Columns of values, from 0. */
+/** Indices of the value columns. */
 export function valueColumns(
   table: Table,
   wanted: readonly (string | number)[] | undefined,
@@ -62,7 +64,7 @@ export function valueColumns(
   return chosen;
 }
 
-/** The values of columns in order of the file, and notes on how they are written. */
+/** Reads columns in file order, with notes on their number formats. */
 export function readValues(table: Table, chosen: readonly number[], notes: Note[]): Float64Array[] {
   const { columns, file, layout, text, lines } = table;
   const commaFile = columns.some(({ survey }) => survey.hasDecimalComma);
@@ -167,7 +169,7 @@ function adviceFor(cell: string, { survey, cells }: TableColumn, format: NumberF
 
 /** Maximum distinct values of a key column. */
 const MOST_KEYS = 1000;
-/** Share of times with several rows above which the rows belong to several series. */
+/** Share of times with several rows above which rows belong to several series. */
 const MIXED = 0.1;
 
 /** Key of each row, as a number in order of appearance. */
@@ -207,7 +209,7 @@ export function readKeys(table: Table, sets: readonly (readonly number[])[], mos
   );
 }
 
-/** Returns the columns of a key: one, or several as `host,metric`. */
+/** Columns of a key: one, or several as `host,metric`. */
 export function keyColumns(columns: readonly TableColumn[], wanted: string | number, file: string): number[] {
   const whole = columns.some(({ name }) => name.toLowerCase() === String(wanted).toLowerCase());
   const parts = whole ? [String(wanted)] : String(wanted).split(',');
@@ -277,7 +279,7 @@ function splitsEvenly({ names, ids }: Keys, all: Rows): boolean {
   });
 }
 
-/** The sampling of rows whose times are even as they are; null for others. */
+/** Sampling of rows whose times are even without interpolation; null for others. */
 function sampleEvenlyOrNull({ time, lines }: Rows): Sampled | null {
   const { rows } = mergeRows({ time, values: [], lines });
   if (rows.time.length < MINIMUM_SAMPLES) return null;

@@ -1,8 +1,9 @@
-/** The table of a recording: its layout, its column of time, and a walk over its rows. */
+/** Table of a recording: its layout, its time column, and its rows. */
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
+import { show } from '../../src/ground/json-record.ts';
 import { checkZone, parseStamp } from './clock.ts';
-import { chosenColumn, isHeader, listed, show } from './csv.ts';
+import { chosenColumn, isHeader, listed } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
 import { ColumnSurvey, unitOf } from './number-format.ts';
 import { Column, MOST_CHANNELS, stem } from './record.ts';
@@ -18,13 +19,12 @@ import {
   type TimePlan,
 } from './time-column.ts';
 
-/** Options of a table: its columns of time, and their zone. */
 export interface TableOptions {
-  /** The column of time, or two of them as `date,clock`. */
+  /** Time column, or two of them as `date,clock`. */
   readonly time?: string | number | undefined;
-  /** The zone that stamps without one are of, and in which times are shown: an IANA name, `UTC`, or `+02:00`. */
+  /** Zone of stamps without one, in which times are also shown: an IANA name, `UTC`, or `+02:00`. */
   readonly tz?: string | undefined;
-  /** Name of what is given as bytes. */
+  /** Name of a recording given as bytes. */
   readonly name?: string | undefined;
 }
 
@@ -41,22 +41,22 @@ export interface Table {
   readonly text: string;
   readonly layout: TableLayout;
   readonly columns: readonly TableColumn[];
-  /** Columns of time, from 0. */
+  /** Indices of the time columns. */
   readonly timeColumns: readonly number[];
   readonly times: ReadTimes | null;
   readonly plan: TimePlan | null;
-  /** [rows] line of each row. */
+  /** Line of each row [rows]. */
   readonly lines: Int32Array;
   readonly tz: string | null;
   readonly notes: Note[];
 }
 
-/** Walks over the rows of a table, without header, comments, blank lines, and repetitions of the header. */
+/** Iterates over the rows of a table, without header, comments, blank lines, and repetitions of the header. */
 export class TableRows {
   repeatedHeaders = 0;
   firstRepeated = 0;
   comments = 0;
-  /** The line of a last row that ends early; 0 for none. */
+  /** Line of an incomplete last row; 0 for none. */
   cut = 0;
   /** Blank lines at the end of an only column, which were visited as empty cells. */
   blankEnd = 0;
@@ -130,7 +130,7 @@ export class TableRows {
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`;
 
-/** "load (column 3)" for a column whose name another has, too. */
+/** Makes a name such as "load (column 3)" for a column whose name is taken. */
 function freeName(names: readonly string[], index: number): string {
   let name = `${names[index]} (column ${index + 1})`;
   while (names.includes(name)) name += ' again';
@@ -252,7 +252,7 @@ export function laterRows(table: Table, text: string): Table {
   return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes: [] };
 }
 
-/** The column of time that was named, or two of them as `date,clock`. */
+/** Indices of the named time column, or of two as `date,clock`. */
 function timeColumns(
   columns: readonly TableColumn[],
   wanted: string | number,
@@ -274,33 +274,31 @@ export const isNumeric = (column: TableColumn): boolean =>
 
 export interface TableLayout {
   readonly delimiter: string;
-  /** Records before the first row of data that are not blank. */
+  /** Number of non-blank records before the first row of data. */
   readonly skipped: number;
-  /** Names of the columns; null without a header. */
+  /** Column names; null without a header. */
   readonly header: readonly string[] | null;
-  /** Fields of a row. */
   readonly width: number;
-  /** The first rows. */
   readonly sample: readonly (readonly string[])[];
-  /** Lines above the header that belong to no table, and the row of units below it; for notes. */
+  /** For notes: number of lines above the header that belong to no table, and the row of units below it. */
   readonly preamble: number;
   readonly units: readonly string[] | null;
 }
 
 /** Delimiters in order of preference: a comma inside files of the others is most likely a decimal comma. */
 const DELIMITERS = ['\t', ';', '|', ',', BLANKS] as const;
-/** Records by which the delimiter is told, and rows by which the columns are. */
+/** Records for detecting the delimiter, and rows for detecting the columns. */
 const PROBE = 50;
 const SAMPLE = 100;
-/** The share of records that must have the same number of fields. */
+/** Minimum share of records with the same number of fields. */
 const EVEN = 0.9;
 /** First line `sep=;`, which names the delimiter to spreadsheets. */
 const STATED = /^\ufeff?"?sep=(.)"?[ \t]*(?:\r\n|\n|\r)/i;
-/** Numbers with a blank between that are no thousands, as a comma leaves them where it is a decimal one: `5 2` of `1,5 2,5`. */
+/** Two numbers separated by a blank that does not group thousands: `5 2` in `1,5 2,5`, split at decimal commas. */
 const TWO_NUMBERS = /^(?:.{0,40}[\d:]) +[+-]?\d+$/;
 const THOUSANDS = /^[+-]?\d{1,3}(?: \d{3})+$/;
 
-/** The number of fields that most records have, and the share of them that do. */
+/** Most frequent number of fields, and the share of records that have it. */
 function usual(widths: readonly number[]): { width: number; share: number } {
   const counts = new Map<number, number>();
   for (const width of widths) counts.set(width, (counts.get(width) ?? 0) + 1);

@@ -1,7 +1,7 @@
 /** Recordings: tables of measurements with their time, read as they come from the field, and what had to be assumed to read them. */
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
+import { show } from '../../src/ground/json-record.ts';
 import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
-import { show } from './csv.ts';
 import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
 import {
   laterRows,

@@ -83,16 +83,16 @@ const same = (a: number, b: number): boolean => a === b || (Number.isNaN(a) && N
 
 interface Merged {
   readonly rows: Rows;
-  /** Rows dropped because they say the same once more, and the first of them, by row. */
+  /** Number of dropped rows that repeat another, and the first of them. */
   readonly repeated: number;
   readonly firstRepeated: number;
-  /** Times with several values, of which the mean was taken, the first row of the first of them, and that of the last. */
+  /** Number of times with several values, which were averaged, the first row of the first, and that of the last. */
   readonly averaged: number;
   readonly firstAveraged: number;
   readonly lastAveraged: number;
 }
 
-/** One row for each time: equal rows once, the mean of others, without their missing values. Rows are sorted. */
+/** Merges rows of one time: equal rows become one, others their mean without missing values. Rows are sorted. */
 export function mergeRows(rows: Rows): Merged {
   const ends = runsOf(rows.time);
   if (ends.length === rows.time.length)
@@ -131,14 +131,14 @@ export function mergeRows(rows: Rows): Merged {
 
 /** A grid on which samples lie, as whole numbers that count its positions. */
 interface Grid {
-  /** Step in ms: of a calendar, the median one. */
+  /** Step in ms; the median one of a calendar. */
   readonly step: number;
   readonly calendar: 'month' | 'quarter' | 'year' | 'weekday' | null;
 }
 
-/** By how much of a step a sample may be off its place. */
+/** Maximum distance of a sample from its place, in steps. */
 const JITTER = 0.1;
-/** The share of steps that a grid must explain. */
+/** Minimum share of steps that a grid must explain. */
 const EXPLAINED = 0.9;
 
 function medianOf(sorted: Float64Array): number {
@@ -146,7 +146,7 @@ function medianOf(sorted: Float64Array): number {
   return sorted.length % 2 === 1 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2;
 }
 
-/** Months since 1970; days of work since 1970; of the clock's time. */
+/** Months, or working days, since 1970, by the clock's time. */
 function calendarPosition(wall: number, calendar: Grid['calendar']): number {
   if (calendar === 'weekday') {
     const day = Math.floor(wall / DAY) + 3; // since Monday, 29 December 1969
@@ -157,7 +157,7 @@ function calendarPosition(wall: number, calendar: Grid['calendar']): number {
   return Math.floor(months / (calendar === 'year' ? 12 : calendar === 'quarter' ? 3 : 1));
 }
 
-/** The calendar by which steps of a median length are even though they differ, or null. */
+/** Calendar in which unequal steps of a median length are even, or null. */
 function calendarOf(time: Float64Array, zone: string | null, median: number): Grid['calendar'] {
   const days = median / DAY;
   const calendar =
@@ -188,7 +188,7 @@ function calendarOf(time: Float64Array, zone: string | null, median: number): Gr
   return fits >= EXPLAINED * time.length ? calendar : null;
 }
 
-/** The grid on which nearly all samples lie, or null where no step explains the differences. Times ascend strictly. */
+/** Grid that holds nearly all samples; null where no step explains the differences. Times ascend strictly. */
 function gridOf(
   time: Float64Array,
   zone: string | null,
@@ -226,7 +226,7 @@ function gridOf(
   return null;
 }
 
-/** A step that is not a whole number of ms by the mean of the steps near it: the median of jittered ones is one of them. */
+/** Refines a step that is no whole number of ms: the mean of the steps near it, since the median of jittered steps is one of them. */
 function refined(step: number, differences: Float64Array): number {
   let [sum, count, exact] = [0, 0, 0];
   for (const one of differences) {
@@ -249,18 +249,18 @@ export interface Sampled {
   readonly step: number;
   readonly gaps: readonly Gap[];
   readonly calendar: Grid['calendar'];
-  /** Samples off their place by more than 1 ‰ of the step, and by how much of it at most. */
+  /** Number of samples off their place by more than 1 ‰ of the step, and the maximum share of it. */
   readonly jittered: number;
   readonly jitter: number;
   /** True if values were interpolated because no step explains the times; with the shortest and longest step. */
   readonly resampled: boolean;
   readonly shortest: number;
   readonly longest: number;
-  /** Places of the grid that were left without a row, because there would be too many of them. */
+  /** True if places without a sample were left out, because there would be too many of them. */
   readonly jumps: boolean;
 }
 
-/** Rows that a file may grow to by the places without a sample. */
+/** Maximum rows after places without a sample are added. */
 const mostPlaces = (samples: number): number => 2 * samples + 1000;
 
 /**
@@ -320,7 +320,7 @@ export function sampleEvenly(rows: Rows, zone: string | null): Sampled {
   return { ...found, rows: filled, jumps: false };
 }
 
-/** The time of the `k`th of `steps` steps from one sample to the next. */
+/** Time of the `k`th of `steps` steps between two samples. */
 function between(from: number, to: number, k: number, steps: number, { calendar }: Grid): number {
   const even = from + ((to - from) * k) / steps;
   if (calendar === null) return even;
@@ -340,7 +340,7 @@ function between(from: number, to: number, k: number, steps: number, { calendar 
   return placed > from && placed < to ? placed : even;
 }
 
-/** Gaps of more steps than this are not interpolated. */
+/** Maximum length of an interpolated gap, in steps. */
 const BRIDGED = 5;
 
 function resample(rows: Rows, median: number): Omit<Sampled, 'shortest' | 'longest'> {

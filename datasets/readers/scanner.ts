@@ -1,106 +1,15 @@
-/** A walk over the fields of a text file, read in chunks: no string is made of what the caller does not ask for. */
+/** Scanner over the fields of a text file, read in chunks. */
 import { closeSync, readSync } from 'node:fs';
 import { DataError, reasonOf } from '../../src/ground/errors.ts';
 import { openFile } from '../../src/ground/files.ts';
+import { show } from '../../src/ground/json-record.ts';
+import { NUMBER } from './record.ts';
 
-const ZERO = 48;
-const NINE = 57;
-const PLUS = 43;
-const MINUS = 45;
-const POINT = 46;
-
-/** Powers of ten that float64 holds exactly. */
-const POWERS = Array.from({ length: 23 }, (_, i) => Number(`1e${i}`));
-
-/** Digits whose integers float64 holds exactly, whatever they are. */
-const EXACT_DIGITS = 15;
-
-/**
- * The number written in `bytes[from, to)`: digits with an optional sign, point and exponent. NaN for anything else;
- * an infinity where the number is too large for float64.
- *
- * With at most 15 digits and a power of ten up to 22, one multiplication or division of exact values rounds
- * correctly (W. D. Clinger, How to read floating point numbers accurately, 1990); the rest is left to `Number`.
- */
-export function decimal(bytes: Buffer, from: number, to: number): number {
-  let at = from;
-  const negative = bytes[at] === MINUS;
-  if (negative || bytes[at] === PLUS) at++;
-  let mantissa = 0;
-  let digits = 0;
-  let significant = 0;
-  let scale = 0;
-  let code = at < to ? bytes[at]! : 0;
-  while (code >= ZERO && code <= NINE) {
-    if (significant > 0 || code !== ZERO) significant++;
-    mantissa = mantissa * 10 + (code - ZERO);
-    digits++;
-    code = ++at < to ? bytes[at]! : 0;
-  }
-  if (code === POINT) {
-    code = ++at < to ? bytes[at]! : 0;
-    while (code >= ZERO && code <= NINE) {
-      if (significant > 0 || code !== ZERO) significant++;
-      mantissa = mantissa * 10 + (code - ZERO);
-      digits++;
-      scale--;
-      code = ++at < to ? bytes[at]! : 0;
-    }
-  }
-  if (digits === 0) return Number.NaN;
-  if (at < to && (code | 32) === 101) {
-    code = ++at < to ? bytes[at]! : 0;
-    const down = code === MINUS;
-    if (down || code === PLUS) code = ++at < to ? bytes[at]! : 0;
-    if (code < ZERO || code > NINE) return Number.NaN;
-    let exponent = 0;
-    while (code >= ZERO && code <= NINE) {
-      if (exponent < 100_000) exponent = exponent * 10 + (code - ZERO);
-      code = ++at < to ? bytes[at]! : 0;
-    }
-    scale += down ? -exponent : exponent;
-  }
-  if (at < to) return Number.NaN;
-  if (significant > EXACT_DIGITS || scale > 22 || scale < -22)
-    return Number(bytes.toString('latin1', from, to));
-  const size = scale < 0 ? mantissa / POWERS[-scale]! : mantissa * POWERS[scale]!;
-  return negative ? -size : size;
-}
+/** Number written in a text; NaN for any other text, an infinity where it is too large for float64. */
+export const decimal = (text: string): number => (NUMBER.test(text) ? Number(text) : Number.NaN);
 
 const MISSING = /^(?:\?|[+-]?nan|na|n\/a|#n\/a|null|none)?$/i;
 const INFINITE = /^[+-]?inf(?:inity)?$/i;
-
-const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
-
-/** A field of a file: `bytes[from, to)`, and the error to throw where it is wrong. */
-interface Field {
-  readonly bytes: Buffer;
-  readonly from: number;
-  readonly to: number;
-  fail(reason: string): Error;
-}
-
-/**
- * The number of a field of which `decimal` gave no finite `value`; NaN when it is missing. Quotes around it do not count.
- *
- * @throws what the field's `fail` makes of the reason, for other text and for infinities
- */
-function specialNumber(field: Field, value: number): number {
-  const { bytes, from, to } = field;
-  const raw = bytes.toString('latin1', from, Math.min(to, from + 64));
-  const quoted = /^"(.*)"$/.exec(raw)?.[1]?.trim();
-  if (quoted !== undefined && quoted !== '') {
-    const own = Buffer.from(quoted, 'latin1');
-    const inside = decimal(own, 0, own.length);
-    if (Number.isFinite(inside)) return inside;
-  }
-  const text = quoted ?? raw;
-  if (MISSING.test(text)) return Number.NaN;
-  if (INFINITE.test(text) || !Number.isNaN(value)) {
-    throw field.fail(`${show(text)} is not a finite number; write ? or NaN for a missing value`);
-  }
-  throw field.fail(`${show(text)} is not a number`);
-}
 
 const LF = 10;
 const CR = 13;
@@ -112,19 +21,17 @@ export const END = -1;
 /** Return value of `next` at the end of a line, whatever its line ending. */
 export const LINE = LF;
 
-/** Bytes that are read at once. */
 const CHUNK = 1 << 16;
-/** Longest field, in bytes: longer ones are no data, but a file of another kind. */
+/** Maximum bytes of a field: a longer one is a file of another kind. */
 const LONGEST = 1 << 20;
 
-/** The bytes that end a field: those of `characters`, and line ends. */
+/** Table of the bytes that end a field: those of `characters`, and line ends. */
 export function stopsAt(characters: string): Uint8Array {
   const stops = new Uint8Array(256);
   for (const byte of [...Buffer.from(characters, 'latin1'), LF, CR]) stops[byte] = 1;
   return stops;
 }
 
-/** Fields are whole lines. */
 export const LINES = stopsAt('');
 /** Fields are separated by blanks; empty fields appear where blanks end a line. */
 export const WORDS = stopsAt(' \t');
@@ -143,10 +50,9 @@ export class Scanner {
   bytes: Buffer = Buffer.allocUnsafe(CHUNK);
   from = 0;
   to = 0;
-  /** Line of the current field, from 1. */
   line = 1;
   readonly #handle: number;
-  /** Line of the next byte, and where in the file it begins. */
+  /** Line of the next byte, and its offset in the file. */
   #nextLine = 1;
   #nextStart = 0;
   #lineStart = 0;
@@ -218,7 +124,7 @@ export class Scanner {
     return code === CR ? LINE : code;
   }
 
-  /** Moves past blank lines. @returns false at the end of the file */
+  /** Skips blank lines. @returns false at the end of the file */
   atLine(): boolean {
     let code = this.peek();
     while (code === LINE) {
@@ -228,13 +134,13 @@ export class Scanner {
     return code !== END;
   }
 
-  /** Moves past the byte that `peek` showed. */
+  /** Skips the byte that `peek` returned. */
   skip(): void {
     const code = this.bytes[this.#at++]!;
     if (code === LF || code === CR) this.#endLine(code);
   }
 
-  /** Moves to the beginning of the next line, however long this one is. @returns LINE, or END after the last */
+  /** Skips the rest of the line, however long it is. @returns LINE, or END after the last */
   skipLine(): number {
     for (;;) {
       const { bytes } = this;
@@ -250,7 +156,7 @@ export class Scanner {
     }
   }
 
-  /** The rest of the current line, as far as it lies in memory; nothing is consumed. */
+  /** Rest of the current line, as far as it lies in memory; nothing is consumed. */
   ahead(): string {
     const { bytes } = this;
     let end = this.#at;
@@ -279,8 +185,22 @@ export class Scanner {
    * @throws DataError with line and column for other text and for infinities
    */
   number(): number {
-    const value = decimal(this.bytes, this.from, this.to);
-    return Number.isFinite(value) ? value : specialNumber(this, value);
+    const raw = this.latin1();
+    const value = decimal(raw);
+    if (Number.isFinite(value)) return value;
+    const text = /^"(.*)"$/.exec(raw)?.[1]?.trim() ?? raw;
+    const inside = decimal(text);
+    if (Number.isFinite(inside)) return inside;
+    if (MISSING.test(text)) return Number.NaN;
+    if (INFINITE.test(text) || !Number.isNaN(inside)) {
+      throw this.fail(`${show(text)} is not a finite number; write ? or NaN for a missing value`);
+    }
+    throw this.fail(`${show(text)} is not a number`);
+  }
+
+  /** The current field with a character for each byte. */
+  latin1(): string {
+    return this.bytes.toString('latin1', this.from, this.to);
   }
 
   /** The current field as text. @throws DataError with line and column when it is not UTF-8 */
@@ -292,7 +212,7 @@ export class Scanner {
     }
   }
 
-  /** Returns the current field as text, without one pair of quotes around it. */
+  /** Current field as text, without one pair of quotes around it. */
   unquoted(): string {
     const text = this.text();
     const quote = text[0];
@@ -300,7 +220,6 @@ export class Scanner {
     return text.slice(1, -1).trim();
   }
 
-  /** A DataError at the current field. */
   fail(message: string): DataError {
     return new DataError(message, this.place);
   }
@@ -312,7 +231,7 @@ export class Scanner {
     return LINE;
   }
 
-  /** Past blanks, and past the LF of a CRLF whose CR ended the last field. */
+  /** Skips blanks, and the LF of a CRLF whose CR ended the last field. */
   #skipBlanks(tabs: boolean): void {
     for (;;) {
       if (this.#at >= this.#end) {
@@ -334,7 +253,7 @@ export class Scanner {
     }
   }
 
-  /** Reads on, keeping the bytes from `keep`, which move to the front. */
+  /** Reads more bytes, keeping those from `keep`, which move to the front. */
   #fill(keep: number): void {
     const kept = this.#end - keep;
     if (kept > LONGEST) {

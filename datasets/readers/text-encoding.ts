@@ -1,4 +1,4 @@
-/** Text out of bytes in the encodings that programs save tables in. */
+/** Text decoding for the encodings in which programs save tables. */
 import { DataError } from '../../src/ground/errors.ts';
 
 interface DecodedText {
@@ -7,7 +7,7 @@ interface DecodedText {
   readonly assumed: readonly string[];
 }
 
-/** First bytes of files that people take for tables, and what to do with them. */
+/** First bytes of files that are mistaken for tables, with advice. */
 const NO_TEXT: readonly (readonly [bytes: readonly number[], advice: string])[] = [
   [[0x1f, 0x8b], 'a gzip archive; unpack it first (gunzip)'],
   [[0x50, 0x4b, 0x03, 0x04], 'a zip archive or an Excel workbook; save the sheet as CSV, or unpack it first'],
@@ -16,10 +16,10 @@ const NO_TEXT: readonly (readonly [bytes: readonly number[], advice: string])[] 
   [[0x28, 0xb5, 0x2f, 0xfd], 'a Zstandard archive; unpack it first (unzstd)'],
 ];
 
-/** Bytes by which UTF-16 without a byte-order mark is told from other text. */
+/** Number of bytes inspected for UTF-16 without a byte-order mark. */
 const PROBE = 4096;
 
-/** `le` or `be` where nearly every other byte of the beginning is zero, as in UTF-16 of Latin text. */
+/** Detects UTF-16 of Latin text, in which nearly every other byte is zero. */
 function wide(bytes: Uint8Array): 'utf-16le' | 'utf-16be' | null {
   const length = Math.min(bytes.length, PROBE) & ~1;
   if (length < 8) return null;

@@ -1,5 +1,6 @@
-/** The column or columns of a table that hold the time: which they are, how they are written, and the instants they name. */
+/** Time columns of a table: detection, formats, and the instants they name. */
 import { DataError } from '../../src/ground/errors.ts';
+import { show } from '../../src/ground/json-record.ts';
 import {
   DAY,
   HOUR,
@@ -11,24 +12,22 @@ import {
   SECOND,
   type TimeOrigin,
 } from './clock.ts';
-import { NUMBER, show } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
-import { Column } from './record.ts';
+import { Column, NUMBER } from './record.ts';
 
 /** Unit and origin of the numbers of a time column. */
 interface NumberForm {
   readonly what: 'epoch' | 'compact' | 'excel' | 'year' | 'elapsed' | 'index';
-  /** Ms of one. */
+  /** Milliseconds per unit. */
   readonly unit: number;
   readonly name: string;
 }
 
-/** Columns of time and their format. */
 export interface TimePlan {
-  /** Columns from 0: one, or one of dates and one of clocks. */
+  /** Indices of one column, or of one of dates and one of clocks. */
   readonly columns: readonly [number] | readonly [number, number];
   readonly names: readonly string[];
-  /** Null for time stamps in words and figures. */
+  /** Null for time stamps in text form. */
   readonly number: NumberForm | null;
 }
 
@@ -44,7 +43,7 @@ const NAMES =
 const INDEX = /^(?:index|idx|steps?|t|n|no|nr|#|row|id|sample|unnamed: 0)?$/i;
 const DATE = /(?:^|[^a-z])(?:date|datum|fecha|day|tag)(?:[^a-z]|$)/i;
 const YEAR = /(?:^|[^a-z])(?:years?|yr|jahr|ann[eé]e|date|time|period)(?:[^a-z]|$)/i;
-/** Whole hours beside dates. */
+/** Headers of whole hours beside dates. */
 const HOURS = /^(?:hr|hours?|h|stunde|time|uhrzeit)$/i;
 const UNIT_OF_HEADER: readonly (readonly [RegExp, number, string])[] = [
   [/(?:^|[^a-z])(?:ns|nanoseconds?)[^a-z]*$/i, 1e-6, 'nanoseconds'],
@@ -62,7 +61,7 @@ const EPOCHS: readonly (readonly [number, string])[] = [
 ];
 const EARLIEST = Date.UTC(1980, 0, 1);
 const LATEST = Date.UTC(2100, 0, 1);
-/** 1 January 1970 as spreadsheets count days. */
+/** 1 January 1970 in the day count of spreadsheets. */
 const EXCEL_EPOCH = 25_569;
 
 /** Returns true if nearly all numbers rise, or nearly all fall, as row numbers and times do. */
@@ -147,7 +146,6 @@ function holdsHours({ header, cells }: SampledColumn, dates: SampledColumn): boo
 const hourOf = (cell: string): number =>
   /^\d{1,2}$/.test(cell) && Number(cell) <= 24 ? Number(cell) * HOUR : Number.NaN;
 
-/** Returns true if the header of a column names the time. */
 export const isTimeName = (header: string | null): boolean =>
   header !== null && header !== '' && (NAMES.test(header) || WORDS.test(header));
 
@@ -174,7 +172,7 @@ export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   return byRank === undefined || columns.length === 1 ? null : planOf(columns, [byRank]);
 }
 
-/** Returns the format of columns of time; `meant`: the user named them. */
+/** Format of time columns. @param meant true where the user named them */
 export function planOf(
   columns: readonly SampledColumn[],
   chosen: readonly [number] | readonly [number, number],
@@ -185,7 +183,7 @@ export function planOf(
   return { columns: chosen, names: chosen.map((i) => columns[i]!.name), number };
 }
 
-/** Numbers that may be time are no series of values beside a column of time. */
+/** Returns true for numbers that may be time; beside a time column they are no values. */
 export function countsTime(column: SampledColumn, index: number): boolean {
   const form = numberForm(column, index);
   return form !== null && (form.what !== 'year' || /year|jahr/i.test(column.header ?? ''));
@@ -200,32 +198,31 @@ export interface Note {
 interface TimeDecisions {
   /** True for stamps with a date. */
   readonly dated: boolean;
-  /** Order of day and month; null where no stamp so far can be read in two ways. */
+  /** Order of day and month; null where no stamp so far is ambiguous. */
   readonly monthFirst: boolean | null;
-  /** Last instant so far, after which the second turn of an hour that is there twice begins. */
+  /** Last instant so far; after it, the second pass of a repeated hour begins. */
   readonly last: number;
 }
 
 export interface ReadTimes {
   readonly decided: TimeDecisions;
-  /** [N] in the order of the file. */
+  /** Instants in file order [N]. */
   readonly time: Float64Array;
   readonly zone: string | null;
   readonly origin: TimeOrigin;
-  /** Row numbers: they order the rows, and name no time. */
+  /** True for row numbers, which order the rows but name no time. */
   readonly ordinal: boolean;
   readonly notes: readonly Note[];
 }
 
-/** A step back by this much is the next day of a clock without a date. */
+/** Step back that means the next day, for a clock without a date. */
 const NEXT_DAY = 6 * HOUR;
 
-/** Reads the time of one row after another. */
 export class TimeColumn {
   readonly #plan: TimePlan;
   #lines: Int32Array = new Int32Array(0);
   readonly #wall = new Column();
-  /** The other reading of `03/04/2024`; null as long as none was seen. */
+  /** Month-first reading of `03/04/2024`; null until a stamp is ambiguous. */
   #monthFirst: Column | null = null;
   readonly #offset = new Column();
   readonly #decided: TimeDecisions | null;
@@ -233,7 +230,7 @@ export class TimeColumn {
   #dated: boolean;
   #example: { cell: string; line: number } | null = null;
 
-  /** @param decided decisions of earlier rows of the table, which hold for these */
+  /** @param decided decisions about earlier rows of the table, which apply to these */
   constructor(plan: TimePlan, decided: TimeDecisions | null = null) {
     this.#plan = plan;
     this.#decided = decided;
@@ -438,7 +435,7 @@ export class TimeColumn {
     return difference > 0 ? dayFirst : monthFirst;
   }
 
-  /** Local times without an offset become instants. */
+  /** Converts local times without an offset to instants, in place. */
   #localize(time: Float64Array, offset: Float64Array, tz: string, notes: Note[]): void {
     let back = 0;
     for (let i = 1; i < time.length; i++) back += Math.sign(time[i]! - time[i - 1]!);
@@ -476,7 +473,7 @@ export class TimeColumn {
   }
 }
 
-/** Shares of differences near the median one and equal to it, and steps back in the order of the file. */
+/** Number of differences near the median and equal to it, and steps back in file order. */
 function regularity(time: Float64Array): { even: number; exact: number; backward: number } {
   let backward = 0;
   for (let i = 1; i < time.length; i++) if (time[i]! < time[i - 1]!) backward++;
@@ -492,7 +489,7 @@ function regularity(time: Float64Array): { even: number; exact: number; backward
   return { even: near, exact: equal, backward: Math.min(backward, time.length - 1 - backward) };
 }
 
-/** Adds a day wherever the clock goes back by hours; gives the number of days added. Rows may be in descending order. */
+/** Adds a day wherever the clock goes back by hours. @returns the number of days added. Rows may be in descending order. */
 function rollOver(time: Float64Array): number {
   let forward = 0;
   for (let i = 1; i < time.length; i++) forward += Math.sign(time[i]! - time[i - 1]!);

@@ -94,7 +94,7 @@ function readHeader(scanner: Scanner): boolean | null {
 interface Row {
   readonly channels: Float64Array[];
   readonly times: Float64Array[] | null;
-  /** The last part, when it may be a label: a single field. */
+  /** Last part, when it may be a label: a single field. */
   readonly tail: { readonly text: string; readonly line: number; readonly column: number } | null;
 }
 

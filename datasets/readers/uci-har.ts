@@ -4,7 +4,7 @@ import { Column, type RawRecord, rawRecord, stem } from './record.ts';
 import { END, LINE, Scanner, WORDS } from './scanner.ts';
 
 interface UciHarFiles {
-  /** Files of the channels, in their order: `[name, path]`, such as `['total_acc_x', '…/total_acc_x_test.txt']`. */
+  /** Channel files in order: `[name, path]`, such as `['total_acc_x', '…/total_acc_x_test.txt']`. */
   readonly signals: readonly (readonly [name: string, path: string])[];
   /** One activity per line (`y_test.txt`). */
   readonly labels?: string | undefined;
@@ -12,7 +12,6 @@ interface UciHarFiles {
   readonly subjects?: string | undefined;
 }
 
-/** The values of a line. */
 function readRow(scanner: Scanner, row: Column): Float64Array {
   for (let stop = 0; stop !== LINE && stop !== END; ) {
     stop = scanner.next(WORDS);
@@ -21,7 +20,6 @@ function readRow(scanner: Scanner, row: Column): Float64Array {
   return row.take();
 }
 
-/** The one word of a line. */
 function readWord(scanner: Scanner): string {
   let stop = scanner.next(WORDS);
   const word = scanner.text();

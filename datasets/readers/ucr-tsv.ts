@@ -5,7 +5,7 @@ import { COMMAS, END, LINE, type Scanner, scanning, stopsAt, WORDS } from './sca
 
 const TABS = stopsAt('\t');
 
-/** Separators in order of preference, and how to tell from the first bytes of a line that one is used. */
+/** Detects the separator in the first bytes of a line: tab, else comma, else blanks. */
 function detect(head: string): Uint8Array {
   if (head.includes('\t')) return TABS;
   return head.includes(',') ? COMMAS : WORDS;

@@ -6,7 +6,6 @@ import { type ByteSource, reading } from './byte-source.ts';
 import { type RawRecord, rawRecord } from './record.ts';
 import { END, LINE, LINES, type Scanner, scanning } from './scanner.ts';
 
-/** One line of a header. */
 interface WfdbSignal {
   /** Name of the signal file, beside the header. */
   readonly file: string;
@@ -14,18 +13,18 @@ interface WfdbSignal {
   readonly samplesPerFrame: number;
   /** Bytes before the first sample. */
   readonly byteOffset: number;
-  /** Units of the converter per physical unit; 200 where the header says 0 or nothing. */
+  /** Converter units per physical unit; 200 where the header says 0 or nothing. */
   readonly gain: number;
-  /** Value of the converter that means 0 physical units. */
+  /** Converter value of 0 physical units. */
   readonly baseline: number;
-  /** Sum of all samples, of which 16 bits are kept; null where the header has none. */
+  /** Lowest 16 bits of the sum of all samples; null where the header has none. */
   readonly checksum: number | null;
   readonly description: string;
 }
 
 interface WfdbHeader {
   readonly name: string;
-  /** Frames of every signal; null where the header leaves it to the file's length. */
+  /** Frames per signal; null where the header leaves it to the file's length. */
   readonly frames: number | null;
   readonly signals: readonly WfdbSignal[];
 }
@@ -116,12 +115,11 @@ function* parse(scanner: Scanner): Generator<WfdbHeader> {
   yield { name: record[1]!, frames: frames === 0 ? null : frames, signals };
 }
 
-/** Packing of samples in a signal file. */
 interface Format {
-  /** Samples that are packed together, and into how many bytes. */
+  /** Samples per pack, and its bytes. */
   readonly samples: number;
   readonly bytes: number;
-  /** Bytes of a last pack that is not full, by its number of samples. */
+  /** Bytes of an incomplete last pack, by its number of samples. */
   readonly part: readonly number[];
   /** The value that marks a missing sample. */
   readonly missing: number;
@@ -139,7 +137,6 @@ const single = (bytes: number, missing: number, sample: (from: Buffer, at: numbe
   },
 });
 
-/** The lowest `bits` of a value as a signed number. */
 const signed = (value: number, bits: number): number => (value << (32 - bits)) >> (32 - bits);
 
 /** Formats by their number in the WFDB manual (signal(5)). */
@@ -196,7 +193,7 @@ const FORMATS: ReadonlyMap<number, Format> = new Map([
   ],
 ]);
 
-/** Samples that are unpacked at once, about. */
+/** Approximate number of samples unpacked at once. */
 const CHUNK = 1 << 16;
 
 /** Signals of one file, which are interleaved frame by frame. */
@@ -224,7 +221,6 @@ function groups(header: WfdbHeader, path: string): Group[] {
   return list;
 }
 
-/** Frames that `bytes` hold. */
 function framesIn(bytes: number, format: Format, perFrame: number): number {
   const rest = bytes % format.bytes;
   const partial = format.part.reduce((most, need, samples) => (need <= rest ? samples : most), 0);

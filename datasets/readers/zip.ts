@@ -25,7 +25,7 @@ const STORED = 0;
 const DEFLATED = 8;
 const SATURATED_16 = 0xffff;
 const SATURATED_32 = 0xffffffff;
-/** Deflate packs at most 1032 bytes into one. */
+/** Maximum compression ratio of Deflate. */
 const MOST_PACKED = 1032;
 const CHUNK = 1 << 20;
 
@@ -68,7 +68,7 @@ function readDirectory(source: ByteSource): Directory {
   };
 }
 
-/** Replaces saturated 32-bit sizes by those of the zip64 extra field, which holds only the ones that are needed. */
+/** Replaces saturated 32-bit sizes by those of the zip64 extra field, which holds only the saturated ones. */
 function widen(sizes: Sizes, extra: Buffer): void {
   for (let at = 0; at + 4 <= extra.length; ) {
     const id = extra.readUInt16LE(at);
@@ -162,7 +162,6 @@ export function readZip(source: ByteSource): ZipEntry[] {
   return list;
 }
 
-/** Maximum bytes that an archive may unpack to. */
 const MOST = 200e9;
 
 interface UnpackOptions {

@@ -1,4 +1,4 @@
-/** Pictures by content: the same figure and values are drawn once. */
+/** Picture cache by content: the same figure and values are drawn once. */
 import { createHash } from 'node:crypto';
 import type { Picture } from '../ground/types.ts';
 import type { FigureValues } from './data.ts';
@@ -18,11 +18,10 @@ export function pictureKey(figure: Figure, values: FigureValues, times?: Float64
   return hash.digest('hex');
 }
 
-/** The most recently used pictures, in memory. */
 export class PictureCache {
   readonly #maxBytes: number;
   readonly #draw: typeof render;
-  /** Drawn or being drawn, the least recently used first. */
+  /** Pictures drawn or being drawn, the least recently used first. */
   readonly #pictures = new Map<string, { readonly picture: Promise<Picture>; readonly bytes: number }>();
   #bytes = 0;
 

@@ -1,4 +1,4 @@
-/** The data of a figure: values checked, extents of the axes, M4 downsampling, and the rows of the table that vega draws. */
+/** Data of a figure: checked values, axis extents, M4 downsampling, and the rows of vega's table. */
 import { DataError } from '../ground/errors.ts';
 import { type Figure, needsTimes, panels, plotSize } from './figure.ts';
 
@@ -124,7 +124,7 @@ export function m4(values: Float64Array, column: (index: number) => number): Int
   return kept.slice(0, count);
 }
 
-/** Above this many samples per pixel column, downsampling pays. */
+/** Samples per pixel column above which downsampling pays. */
 const SAMPLES_PER_COLUMN = 4;
 
 export interface Row {
@@ -157,7 +157,6 @@ export function checkTimes(figure: Figure, times: Float64Array | undefined, leng
   }
 }
 
-/** Indices of the finite values. */
 function present(values: Float64Array): Int32Array {
   const indices = new Int32Array(values.length);
   let count = 0;
@@ -165,7 +164,7 @@ function present(values: Float64Array): Int32Array {
   return indices.subarray(0, count);
 }
 
-/** Adds the samples of one channel that show in `columns` pixel columns. */
+/** Adds the samples of one channel that are visible in `columns` pixel columns. */
 function addSamples(
   rows: Row[],
   figure: Figure,

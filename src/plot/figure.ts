@@ -38,9 +38,9 @@ export interface Figure {
   readonly time: boolean;
   /** Units of the x axis from one sample to the next; `null`: each series brings its own x values. */
   readonly step: number | null;
-  /** Missing samples (NaN, ±Infinity) break the line, or the line joins the samples beside them. */
+  /** Missing samples (NaN, ±Infinity): the line breaks, or joins their neighbours. */
   readonly missing: 'break' | 'join';
-  /** The legend of several channels: in the upper right corner of the plot area, or above it, clear of the lines. */
+  /** Legend of several channels: in the upper right corner of the plot area, or above it. */
   readonly legend: 'inside' | 'above';
   /**
    * One panel per channel, each with a y axis of its own and the channel's name above it, row by row in a grid of
@@ -144,12 +144,10 @@ export function isBare(figure: Figure): boolean {
   return plain && !axes && title === '' && lines;
 }
 
-/** Returns true if each series brings its x values. */
 export function needsTimes(figure: Figure): boolean {
   return figure.time || figure.step === null;
 }
 
-/** Plot area in pixels. */
 export function plotSize(figure: Figure): { readonly width: number; readonly height: number } {
   const { left, right, top, bottom } = figure.padding;
   return { width: figure.width - left - right, height: figure.height - top - bottom };

@@ -1,4 +1,4 @@
-/** Pictures from files: PNG, JPEG and WebP, as the image processors of transformers take them in. */
+/** Pictures from PNG, JPEG and WebP files, decoded as the image processors of transformers do. */
 import { statSync } from 'node:fs';
 import { crc32, inflateSync } from 'node:zlib';
 import { DataError, reasonOf } from '../ground/errors.ts';
@@ -35,7 +35,7 @@ function pngFault(bytes: Buffer): string | null {
   return 'is truncated';
 }
 
-/** The decoder fills in what is missing; so what the file says of its own end is checked first. */
+/** First fault of a file, or null. The decoder fills in missing data, so the file's own end marks are checked first. */
 function fault(bytes: Buffer, format: ImageFormat): string | null {
   if (format === 'PNG') return pngFault(bytes);
   const whole =
@@ -47,7 +47,6 @@ function fault(bytes: Buffer, format: ImageFormat): string | null {
 
 type Size = readonly [width: number, height: number];
 
-/** Size in the frame header of a JPEG; null when there is none. */
 function jpegSize(bytes: Buffer): Size | null {
   for (let at = 2; at + 9 <= bytes.length; ) {
     const marker = bytes[at + 1]!;
@@ -73,7 +72,7 @@ function webpSize(bytes: Buffer): Size | null {
   }
 }
 
-/** Size that the header gives: decoding takes memory for all of it. */
+/** Size in the header, checked before decoding allocates memory for it. */
 function sizeOf(bytes: Buffer, format: ImageFormat): Size | null {
   if (format === 'PNG') return [bytes.readUInt32BE(16), bytes.readUInt32BE(20)];
   return format === 'JPEG' ? jpegSize(bytes) : webpSize(bytes);
@@ -164,9 +163,8 @@ interface BarePicture {
   readonly orientation: number;
 }
 
-/** Texts and records of a file that may hold an orientation. */
 interface Metadata {
-  /** TIFF structures, in the order in which Pillow would prefer them. */
+  /** TIFF structures in Pillow's order of preference. */
   readonly exif: (Buffer | null)[];
   readonly xmp: string[];
 }
@@ -174,7 +172,7 @@ interface Metadata {
 const ORIENTATION = 0x0112;
 const EXIF_MARK = Buffer.from('Exif\0\0', 'latin1');
 const XMP_MARK = Buffer.from('http://ns.adobe.com/xap/1.0/\0', 'latin1');
-/** Most bytes of an EXIF record that is stored compressed; a JPEG's segment holds 65 533. */
+/** Maximum bytes of an EXIF record that is stored compressed; a JPEG's segment holds 65 533. */
 const MOST_EXIF = 2 ** 20;
 
 /** Value of the orientation in a TIFF structure's first directory; null when there is none. */
@@ -197,7 +195,7 @@ function tiffOrientation(bytes: Buffer): number | null {
   return null;
 }
 
-/** ImageMagick's older way: hexadecimal text under a name and a length. */
+/** Decodes ImageMagick's older format: hexadecimal text under a name and a length. */
 function rawProfile(text: string): Buffer {
   return Buffer.from(text.split('\n').slice(3).join(''), 'hex');
 }
@@ -298,7 +296,7 @@ function bareWebp(bytes: Buffer, { exif, xmp }: Metadata): Buffer {
   return Buffer.concat([head, body]);
 }
 
-/** Takes everything but the pixels out of a whole file of this format. What is damaged stays for the decoder to refuse. */
+/** Strips everything but the pixels from a file. Damaged parts stay for the decoder to refuse. */
 function barePicture(bytes: Buffer, format: ImageFormat): BarePicture {
   const metadata: Metadata = { exif: [], xmp: [] };
   const take = { PNG: barePng, JPEG: bareJpeg, WebP: bareWebp }[format];
@@ -309,7 +307,7 @@ function barePicture(bytes: Buffer, format: ImageFormat): BarePicture {
   return { bytes: bare, orientation: code >= 1 && code <= 8 ? code : 1 };
 }
 
-/** Turns a picture upright that is stored with this EXIF orientation. */
+/** Turns a picture with this EXIF orientation upright. */
 function upright(picture: Picture, orientation: number): Picture {
   if (orientation === 1) return picture;
   const { width, height, data } = picture;

@@ -4,9 +4,8 @@ import { crc32, deflate, deflateSync, inflateSync } from 'node:zlib';
 import { DataError } from '../ground/errors.ts';
 import type { Picture } from '../ground/types.ts';
 
-/** Most pixels of a picture that is read; Pillow refuses more, too, as an attempt to fill the memory. */
+/** Maximum pixels of a picture to read; Pillow refuses more, too, as an attempt to fill the memory. */
 export const MOST_PIXELS = 178_956_970;
-/** Most bytes of its file. */
 export const MOST_BYTES = 256 << 20;
 
 export const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
@@ -20,11 +19,9 @@ function chunk(type: string, data: Uint8Array): Buffer {
   return result;
 }
 
-/** Compression of the rows. */
 const DEFLATE = { level: 4 } as const;
 const deflateAside = promisify(deflate);
 
-/** The rows as they are compressed. */
 function filteredRows({ width, height, data }: Picture): Buffer {
   const stride = width * 3;
   const rows = Buffer.alloc(height * (stride + 1));
@@ -48,7 +45,6 @@ function pngFile({ width, height }: Picture, compressed: Uint8Array): Buffer {
   ]);
 }
 
-/** Bytes of a PNG file that shows `picture`. */
 export function encodePng(picture: Picture): Buffer {
   return pngFile(picture, deflateSync(filteredRows(picture), DEFLATE));
 }

@@ -1,4 +1,4 @@
-/** Renders on several cores: each Worker holds its own compiled figures. Pixels do not depend on which one drew. */
+/** Renders on several cores: each Worker compiles its own figures. Pixels do not depend on the Worker. */
 import { availableParallelism } from 'node:os';
 import { ConfigError } from '../ground/errors.ts';
 import { type WorkerProgram, workerUrl } from '../ground/paths.ts';
@@ -32,7 +32,7 @@ export class RenderPool {
     this.#pool = new WorkerPool({ size: workers, program, failure });
   }
 
-  /** Most pictures that `renderAll` has under way. */
+  /** Maximum pictures that `renderAll` renders at a time. */
   get capacity(): number {
     return this.#pool.capacity;
   }
@@ -42,12 +42,11 @@ export class RenderPool {
     return this.#pool.ask({ figure, values, times });
   }
 
-  /** Pictures of all jobs, as `WorkerPool.askAll`. */
   async *renderAll(jobs: Iterable<RenderJob> | AsyncIterable<RenderJob>): AsyncGenerator<Picture, void> {
     yield* this.#pool.askAll(jobs);
   }
 
-  /** Draws what was asked for, then ends all Workers. Later calls of `render` reject. */
+  /** Draws pending requests, then ends all Workers. Later calls of `render` reject. */
   close(): Promise<void> {
     return this.#pool.close();
   }

@@ -1,7 +1,7 @@
-/** Figures by name: what the papers' plots look like, and ours. Sizes are px; points are those of 100 dots per inch. */
+/** Figure presets: those of the papers' plots, and ours. Sizes are px; points are those of 100 dots per inch. */
 import type { Figure } from './figure.ts';
 
-/** matplotlib's default cycle, which the figures of the papers were drawn with. */
+/** Default colour cycle of matplotlib, as in the papers' figures. */
 const CHANNEL_COLORS = [
   '#1f77b4',
   '#ff7f0e',
@@ -66,13 +66,12 @@ const nano: Figure = {
   xMargin: null,
 };
 
-/** A figure: its shape, and one clause for help. */
 interface FigureRecord {
   readonly summary: string;
   readonly figure: Figure;
 }
 
-/** Figures by name. Adding one takes a record here. */
+/** Figures by name; add a record to add a figure. */
 export const FIGURES = {
   line: {
     summary: 'any series, with axes',
@@ -244,12 +243,10 @@ export const FIGURES = {
 export type FigureName = keyof typeof FIGURES;
 export const FIGURE_NAMES = Object.keys(FIGURES) as FigureName[];
 
-/** The shapes by name. */
 export const PRESETS = Object.fromEntries(
   FIGURE_NAMES.map((name) => [name, { ...FIGURES[name].figure, name }]),
 ) as Readonly<Record<FigureName, Figure>>;
 
-/** True for the name of a figure; narrows a flag or a recipe's string. */
 export function isFigureName(name: string): name is FigureName {
   return Object.hasOwn(FIGURES, name);
 }

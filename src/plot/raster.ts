@@ -27,7 +27,7 @@ export async function render(figure: Figure, values: FigureValues, times?: Float
 
 const SUBCOLUMNS = 4;
 
-/** Reused between calls; all calls of a thread are synchronous, so no two overlap. */
+/** Buffers reused between calls; all calls of a thread are synchronous, so no two overlap. */
 interface Scratch {
   readonly lowest: Float64Array; // [W · SUBCOLUMNS] top edge of the stroke, px from the top
   readonly highest: Float64Array; // [W · SUBCOLUMNS] bottom edge
@@ -147,7 +147,7 @@ function addRun(
   flush(s, first, Math.min(columns - 1, Math.ceil((x0 + radius) * SUBCOLUMNS)), width, height);
 }
 
-/** The y domain of a row with an axis of its own; `otherwise` for a channel without a single sample, whose row stays empty. */
+/** y domain of a row with its own axis; `otherwise` for a channel without samples, whose row stays empty. */
 function ownDomain(
   figure: Figure,
   series: Float64Array,
@@ -156,7 +156,6 @@ function ownDomain(
   return series.some((value) => Number.isFinite(value)) ? yDomain(figure, [series]) : otherwise;
 }
 
-/** Traces every run of finite samples of one channel. */
 function addChannel(
   s: Scratch,
   series: Float64Array,
@@ -233,7 +232,7 @@ export function renderColumns(figure: Figure, values: FigureValues, into?: Uint8
   return { width, height, data };
 }
 
-/** Sums the coverage down each column, hands on how much of each pixel is covered, and leaves the scratch clean. */
+/** Sums the coverage down each column, passes the coverage of each pixel to `draw`, and clears the scratch. */
 function eachPixel(
   { change, coverage }: Scratch,
   width: number,
@@ -255,7 +254,6 @@ function eachPixel(
   change.fill(0);
 }
 
-/** Blends a line over a background. */
 function paint(
   s: Scratch,
   [r, g, b]: readonly [number, number, number],
@@ -271,7 +269,7 @@ function paint(
   });
 }
 
-/** Adds the light of a line to what is there: 255 − (255 − a)·(255 − b)/255 of each colour, the blend mode `screen`. */
+/** Adds the light of a line to the picture: 255 − (255 − a)·(255 − b)/255 per colour, the blend mode `screen`. */
 function paintLight(
   s: Scratch,
   colour: readonly [number, number, number],
@@ -297,17 +295,17 @@ function fillWith(data: Uint8Array, [r, g, b]: readonly [number, number, number]
 
 const GREEN = [0x2c, 0xa0, 0x2c] as const;
 const BAND = 0.18;
-/** The strip is at least this wide in px: a single point of many would be a hairline. */
+/** Minimum width of the strip in px: a single point of many would be a hairline. */
 export const LEAST_STRIP = 4;
 
 interface ShadeOptions {
-  /** The x values [N] that the series brought, where it did. */
+  /** x values [N] of the series, where it has some. */
   readonly times?: Float64Array;
-  /** Panels of a grid, or rows, to shade; default: all. */
+  /** Panels of a grid, or rows, to shade. Default: all. */
   readonly channels?: readonly number[];
 }
 
-/** Half-way from sample i − 1 to sample i, as far beyond the first and the last one as to their neighbours. */
+/** Mid-point between samples i − 1 and i; extrapolated before the first and after the last. */
 function boundary(times: Float64Array, i: number): number {
   const last = times.length - 1;
   if (last === 0) return times[0]! + i - 0.5;

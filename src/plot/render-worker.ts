@@ -1,4 +1,4 @@
-/** A render pool's Worker: draws what it is sent. */
+/** Worker of a render pool. */
 import type { Picture } from '../ground/types.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
 import type { RenderJob } from './pool.ts';

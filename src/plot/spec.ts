@@ -1,4 +1,4 @@
-/** The vega-lite specification that a figure stands for: compiled once, with everything that data change as a parameter. */
+/** vega-lite specification of a figure: compiled once, with everything that depends on the data as a parameter. */
 import type { TopLevelSpec } from 'vega-lite';
 import { textWidth } from './canvas.ts';
 import { type Figure, FONT_FAMILY, panels, plotSize } from './figure.ts';
@@ -18,12 +18,12 @@ export const DATA = {
 const TICK_SIZE = 4.5; // px
 const LABEL_PADDING = 2;
 
-/** Distance of the y axis title from the plot area, in px: it ends at the picture's edge, so that nothing is cut. */
+/** Distance of the y axis title from the plot area in px: it ends at the picture's edge, so that nothing is cut. */
 function yTitleEdge(figure: Figure): number {
   return figure.padding.left - (figure.yLabel === '' ? 1 : 1.25 * figure.labelSize + 2);
 }
 
-/** About how many ticks the y axis has, and how many px their labels may take. */
+/** Approximate number of y ticks, and the px available to their labels. */
 export function yTickSpace(figure: Figure): { readonly ticks: number; readonly room: number } {
   return {
     ticks: Math.max(2, Math.round(plotSize(figure).height / 36)),
@@ -31,13 +31,12 @@ export function yTickSpace(figure: Figure): { readonly ticks: number; readonly r
   };
 }
 
-/** The figure in vega-lite. Domains are parameters, so one compiled view serves every series of this shape. */
+/** vega-lite specification; domains are parameters, so one compiled view serves every series of this shape. */
 export function vegaLite(figure: Figure): TopLevelSpec {
   if (figure.grid || figure.rows !== null) return gridSpec(figure);
   return lineSpec(figure);
 }
 
-/** Settings shared by all figures. */
 function frame(figure: Figure) {
   return {
     $schema: 'https://vega.github.io/schema/vega-lite/v6.json',
@@ -84,7 +83,7 @@ const LINE = {
   invalid: 'break-paths-show-domains',
 } as const;
 
-/** Samples come in order; sorting them again costs time. The types leave out the documented null. */
+/** Keeps the order of the samples; sorting them again costs time. The types lack the documented null. */
 const IN_ORDER = { value: null as unknown as number };
 
 const titled = (title: string) => (title === '' ? null : title);
@@ -161,7 +160,7 @@ function lineSpec(figure: Figure): TopLevelSpec {
   };
 }
 
-/** Frames and names, of a grid alone, stand still; the table comes in px, so that one line mark draws all panels. */
+/** Specification of a grid or of rows: frames and names are static; the table is in px, so that one line mark draws all panels. */
 function gridSpec(figure: Figure): TopLevelSpec {
   const { width, height } = plotSize(figure);
   const places = panels(figure);
@@ -224,9 +223,7 @@ function gridSpec(figure: Figure): TopLevelSpec {
 }
 
 interface TickLabels {
-  /** d3-format specifier. */
   readonly format: string;
-  /** Font size in px, at most the one wished for. */
   readonly size: number;
 }
 

@@ -12,7 +12,7 @@ interface SvgOptions {
   readonly gold?: readonly Interval[];
   /** Predicted intervals: a strip along the bottom edge and a light band with dashed sides. */
   readonly predicted?: readonly Interval[];
-  /** Legend labels, where they are not true and predicted intervals; up to about 10 characters each. */
+  /** Legend labels instead of true and predicted; up to about 10 characters each. */
   readonly names?: { readonly gold: string; readonly predicted: string };
   readonly width?: number; // px, 640
   readonly height?: number; // px, 150
@@ -23,7 +23,7 @@ interface SvgOptions {
 
 type Kind = 'true' | 'predicted';
 
-/** True and predicted differ in position, side lines and hue, for readers who do not tell red from green. */
+/** Bands that differ in position, side lines and hue, for readers who do not tell red from green. */
 const BANDS = {
   true: { color: '#2ca02c', opacity: 0.18 },
   predicted: { color: '#d62728', opacity: 0.1 },
@@ -32,7 +32,7 @@ const COLORS = { line: '#1f4e79', text: '#333333', frame: '#bbbbbb' };
 const FONT = 'DejaVu Sans, sans-serif';
 const STRIP = 5; // px
 
-/** Room of a legend entry in px: symbol, gaps, and its name. */
+/** Width of a legend entry in px: symbol, gaps and name. */
 function legendWidth(name: string): number {
   return 26 + Math.ceil(6.5 * name.length);
 }
@@ -94,7 +94,7 @@ function bandLayers(
   return [...layers, ...sides];
 }
 
-/** Coordinates with one decimal are sharper than the eye and a third of the size. */
+/** Rounds coordinates to one decimal: sharper than the eye, and a third of the size. */
 function shorten(svg: string): string {
   return svg.replace(/-?\d+\.\d{2,}(?:e-?\d+)?/g, (number) => String(Math.round(Number(number) * 10) / 10));
 }
@@ -231,7 +231,7 @@ function titleLayers(text: string, limit: number): Layer[] {
   return [{ data: { values: [{}] }, mark: { ...mark, fontSize: 12, color: COLORS.text } }];
 }
 
-/** Pixel columns beyond which M4 keeps no more: bounds the size of the file. */
+/** Maximum pixel columns for M4, which bounds the size of the file. */
 const MAX_COLUMNS = 560;
 
 /** Samples to draw: all, or their M4 selection where there are more than two per pixel column. */

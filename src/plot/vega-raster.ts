@@ -22,11 +22,11 @@ import {
 import { type Figure, FONT_FAMILY } from './figure.ts';
 import { DATA, tickLabels, vegaLite, yTickSpace } from './spec.ts';
 
-/** One compiled figure: its view, and the canvas that it draws on. */
+/** A compiled figure: its view and its canvas. */
 class Raster {
   readonly #figure: Figure;
   readonly #view: View;
-  /** Data that the view shows now, by reference. */
+  /** Data in the view, by reference. */
   #rows: readonly Row[] = [];
   readonly #context: ReturnType<ReturnType<typeof canvas.createCanvas>['getContext']>;
 
@@ -114,7 +114,7 @@ const LITTLE_ENDIAN = endianness() === 'LE';
 const rasters = new Map<string, Raster>();
 const MAX_RASTERS = 16;
 
-/** The end of the line of drawings: a view draws one series at a time. */
+/** End of the queue of drawings: a view draws one series at a time. */
 let turn: Promise<unknown> = Promise.resolve();
 
 function rasterOf(figure: Figure): Raster {

@@ -1,4 +1,4 @@
-/** Kinds of anomalies: each changes one part of a series, or its readings, over an interval. */
+/** Anomaly kinds: each changes one part of a series, or its readings, over an interval. */
 import type { Random } from '../../../src/ground/random.ts';
 import type { DepartureKind, Interval } from '../../../src/ground/types.ts';
 import { anyWave } from './components.ts';
@@ -17,37 +17,37 @@ export interface Sizes {
   readonly high: number;
 }
 
-/** An anomaly about to be made. */
+/** An anomaly to be made. */
 interface Change extends Sizes {
   readonly random: Random;
   readonly draft: Draft;
   readonly start: number;
   readonly end: number;
-  /** Samples of the cycle that is changed; 0 where there is none. */
+  /** Samples per cycle to change; 0 for none. */
   readonly period: number;
 }
 
 export interface AnomalyKind {
-  /** Samples, between 1 and `most`; null where the series has nothing of what is to be changed. */
+  /** Draws a length in samples, between 1 and `most`; null where the series lacks the part to change. */
   readonly length: (draft: Draft, sizes: Sizes, most: number, period: number) => number | null;
   /** Changes the sum of the parts in [start, end). */
   readonly parts?: (change: Change, latent: Float64Array) => void;
-  /** Changes the readings in [start, end); `given` rounds and cuts as the device does. */
+  /** Changes the readings in [start, end); `given` rounds and clips as the device does. */
   readonly readings?: (change: Change, readings: Float64Array, given: (value: number) => number) => void;
-  /** Components with which the change would be a usual one. */
+  /** Components that make the change a usual one. */
   readonly usualWith: readonly Component[];
-  /** By what it is judged. */
+  /** Criterion of visibility. */
   readonly judgedBy: Judged;
 }
 
 const spanned = (random: Random, low: number, most: number): number | null =>
   low > most ? null : Math.round(logBetween(random, low, most));
 
-/** Sizes from hardly more than the noise to well beyond the range. */
+/** Draws a size, from hardly above the noise to well beyond the range. */
 const sizeOf = ({ random, grain, reach }: Change, low: number, high: number): number =>
   logBetween(random, Math.max(low * grain, 0.05 * reach), Math.max(3 * low * grain, high * reach));
 
-/** Most samples of a spike: a hundredth of the series, or three. */
+/** Draws the samples of a spike: one, or at most N/80 or three. */
 const spikeLength = ({ random, n }: Draft): number =>
   chance(random, 0.5) ? 1 : Math.round(logBetween(random, 2, Math.max(3, n / 80)));
 
@@ -154,7 +154,7 @@ const cutoff: AnomalyKind = {
   judgedBy: 'values',
 };
 
-/** Whole cycles, at least one and at most three, that fit. */
+/** Draws one to three whole cycles that fit. */
 function cycles({ random }: Draft, { swing, grain }: Sizes, most: number, period: number): number | null {
   if (period === 0 || period > most || swing < 2 * grain) return null;
   return Math.round(period * random.integer(1, Math.min(3, Math.floor(most / period))));
@@ -253,7 +253,7 @@ export function sizesOf({ n, level, pattern, events, noise }: Draft): Sizes {
   return { grain: Math.sqrt(square / n), reach: most - least, swing: high - low, low, high };
 }
 
-/** The hull of what differs in [start, end) (missing points never do); null where nothing does. */
+/** Hull of the differing samples in [start, end), missing points aside; null where none differs. */
 export function changedHull(
   before: Float64Array,
   after: Float64Array,

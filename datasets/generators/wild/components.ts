@@ -2,14 +2,14 @@
 import { type Random, standardNormal } from '../../../src/ground/random.ts';
 import { chance, DAY, type Draft, logBetween, samplesOf, sign } from './draft.ts';
 
-/** A value for each phase in [0, 1). */
+/** A curve over the phase in [0, 1). */
 type Profile = (phase: number) => number;
 
-/** Places of a tabulated curve; a power of two, so that phases wrap by a mask. */
+/** Entries of a tabulated curve; a power of two, so that phases wrap by a mask. */
 const PLACES = 128;
 const TAU = 2 * Math.PI;
 
-/** A periodic curve through a table of values, rescaled to [0, 1]. */
+/** Tabulates a periodic curve and rescales it to [0, 1]. */
 function tabulated(curve: Profile): Profile {
   const table = new Float64Array(PLACES);
   let low = Number.POSITIVE_INFINITY;
@@ -46,7 +46,7 @@ function harmonics(random: Random): Profile {
     terms.reduce((sum, { size, at }, k) => sum + size * Math.sin(TAU * ((k + 1) * phase + at)), 0);
 }
 
-/** One to three peaks of their own widths over a quiet floor. */
+/** One to three peaks of different widths over a quiet floor. */
 function peaks(random: Random): Profile {
   const bumps = Array.from({ length: random.integer(1, 3) }, (_, k) => ({
     at: random.uniform(),
@@ -57,7 +57,7 @@ function peaks(random: Random): Profile {
     bumps.reduce((sum, { at, width, size }) => sum + size * Math.exp(-((around(phase, at) / width) ** 2)), 0);
 }
 
-/** A plateau with slopes, and often a dent in it: office hours. */
+/** A plateau with slopes, and often a dent in it, like office hours. */
 function plateau(random: Random): Profile {
   const [from, to] = [random.between(0.2, 0.4), random.between(0.6, 0.9)];
   const [rise, fall] = [random.between(0.01, 0.12), random.between(0.01, 0.15)];
@@ -70,7 +70,7 @@ function plateau(random: Random): Profile {
     (1 - dent * Math.exp(-(((phase - noon) / 0.05) ** 2)));
 }
 
-/** A curve that follows no formula: a smooth random one, its heights bent so that it is low, or high, most of the time. */
+/** A smooth random curve without a formula, bent so that it is low, or high, most of the time. */
 function wandering(random: Random): Profile {
   const terms = Array.from({ length: 7 }, (_, k) => ({
     size: random.normal() * Math.exp(-k / 3),
@@ -88,10 +88,8 @@ function wandering(random: Random): Profile {
 
 const KINDS = [harmonics, peaks, plateau, wandering] as const;
 
-/** A cycle of any of the kinds. */
 export const anyProfile = (random: Random): Profile => tabulated(random.pick(KINDS)(random));
 
-/** A cycle of a working day. */
 const dayProfile = (random: Random): Profile =>
   tabulated(random.pick([plateau, plateau, peaks, wandering, harmonics] as const)(random));
 
@@ -102,11 +100,10 @@ interface Season {
   readonly phase: number;
   readonly amplitude: number;
   readonly profile: Profile;
-  /** Standard deviation of the size of cycles, relative to their mean; they differ in what cannot be foretold. */
+  /** Standard deviation of the size of cycles, relative to their mean; unpredictable. */
   readonly jitter: number;
 }
 
-/** Adds a season to the pattern. */
 export function addSeason(draft: Draft, { period, phase, amplitude, profile, jitter }: Season): void {
   const { random, n, pattern, events } = draft;
   let cycle = Number.NaN;
@@ -125,7 +122,7 @@ export function addSeason(draft: Draft, { period, phase, amplitude, profile, jit
   draft.periods.add(period);
 }
 
-/** Lets the size of the pattern change slowly: up or down over the whole, or to and fro. */
+/** Varies the amplitude of the pattern slowly: up or down over the whole, or back and forth. */
 export function changeAmplitude(draft: Draft): void {
   const { random, n, pattern } = draft;
   const size = random.between(0.25, 0.6) * (chance(random, 0.5) ? -1 : 1);
@@ -186,7 +183,7 @@ export function addCalendar(draft: Draft, amplitude: number, jitter: number): vo
   if (weekly && 2 * 7 * day <= n) draft.periods.add(7 * day);
 }
 
-/** Adds a line, a bent line, growth that slows down, or growth that speeds up; `size` is the whole rise or fall. */
+/** Adds a line, a bent line, growth that slows down, or growth that speeds up; `size` is the total rise or fall. */
 export function addTrend(draft: Draft, size: number): void {
   const { random, n, level } = draft;
   const rise = sign(random) * size;
@@ -273,10 +270,9 @@ const WAVES: Readonly<Record<string, (random: Random) => Profile>> = {
 
 const WAVE_KINDS = Object.values(WAVES);
 
-/** A wave of any kind. */
 export const anyWave = (random: Random): Profile => random.pick(WAVE_KINDS)(random);
 
-/** Adds pulses of one height to the pattern, one a period, that end at once or die away. */
+/** Adds one pulse per period to the pattern, all of one height, that end at once or decay. */
 export function addPulses(draft: Draft, period: number, height: number): void {
   const { random, n, pattern } = draft;
   const width = Math.max(1, Math.round(period * random.between(0.01, 0.12)));
@@ -296,7 +292,7 @@ type Draw = (random: Random) => number;
 
 const exponential: Draw = (random) => -Math.log(1 - random.uniform());
 const laplace: Draw = (random) => (chance(random, 0.5) ? -1 : 1) * exponential(random) * Math.SQRT1_2;
-/** Student's t with three degrees of freedom over its standard deviation: now and then a value far out is usual. */
+/** Student's t with three degrees of freedom over its standard deviation: outliers are usual. */
 const student: Draw = (random) => {
   let squares = 0;
   for (let i = 0; i < 3; i++) squares += standardNormal(random) ** 2;
@@ -305,7 +301,7 @@ const student: Draw = (random) => {
 /** Exponential with mean 0: a sharp lower edge, a long upper tail. */
 const skewed: Draw = (random) => exponential(random) - 1;
 
-/** Factor on the noise. */
+/** Factor on the noise over time, by the pattern or by a slow cycle. */
 function loudness({ random, n, pattern, components }: Draft): (t: number) => number {
   components.add('heteroscedastic noise');
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
@@ -323,7 +319,7 @@ function loudness({ random, n, pattern, components }: Draft): (t: number) => num
   return (t) => least + (1.3 - least) * (0.5 + 0.5 * Math.sin(2 * Math.PI * (cycles * (t / n) + at)));
 }
 
-/** Adds noise of this standard deviation, about. */
+/** Adds noise of about this standard deviation. */
 export function addNoise(draft: Draft, std: number, { even = false, light = false } = {}): void {
   const { random, n, noise, deviation, components } = draft;
   const draw = light || chance(random, 0.7) ? standardNormal : random.pick([laplace, student, skewed]);
@@ -369,7 +365,7 @@ export function addJobs(
   draft.components.add('jobs');
 }
 
-/** Adds a job that is rare but regular: three to six times in the series. */
+/** Adds a rare but regular job: three to six times in the series. */
 export function addRareJobs(draft: Draft, height: number): void {
   const { random, n } = draft;
   const period = Math.floor(n / random.between(3.2, 6.5));
@@ -377,7 +373,7 @@ export function addRareJobs(draft: Draft, height: number): void {
   draft.components.add('rare jobs');
 }
 
-/** Adds a device that is on and off for times that vary; at least six switches are likely. */
+/** Adds a device that switches on and off at varying times; at least six switches are likely. */
 export function addSwitching(draft: Draft, height: number): void {
   const { random, n, events } = draft;
   const [on, off] = [logBetween(random, 3, n / 10), logBetween(random, 3, n / 10)];
@@ -396,7 +392,7 @@ export function addSwitching(draft: Draft, height: number): void {
   draft.components.add('on-off');
 }
 
-/** Lets the level go between two or three that all come again: four to nine stretches. */
+/** Switches the level between two or three recurring ones: four to nine stretches. */
 export function addRegimes(draft: Draft, height: number): void {
   const { random, n, events } = draft;
   const levels = chance(random, 0.7) ? [0, 1] : [0, 0.5, 1];
@@ -436,7 +432,7 @@ export function addBursts(draft: Draft, height: number): void {
   draft.components.add('bursts');
 }
 
-/** Adds single values far out, at random times, one in 12 to 150 samples: where they are usual, one more is no anomaly. */
+/** Adds single outliers at random times, one in 12 to 150 samples: where they are usual, one more is no anomaly. */
 export function addOutliers(draft: Draft, height: number): void {
   const { random, n, events } = draft;
   const share = Math.max(8 / n, logBetween(random, 0.007, 0.08));

@@ -13,22 +13,19 @@ export interface Clock {
 
 export const DAY = 86_400;
 
-/** Steps of recordings, in seconds. */
 const STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 86_400] as const;
 
-/** Samples in so many seconds. */
 export const samplesOf = ({ step }: Clock, seconds: number): number => seconds / step;
 
 const startOf = (random: Random, step: number): number =>
   step * random.integer(0, Math.ceil((7 * DAY) / step) - 1);
 
-/** Any step. */
 export function anyClock(random: Random): Clock {
   const step = random.pick(STEPS);
   return { step, start: startOf(random, step) };
 }
 
-/** A step by which n points cover at least three days of at least eight samples; of a short series days are samples. */
+/** Draws a step at which n points cover at least three days of at least eight samples each; a day for short series. */
 export function calendarClock(random: Random, n: number): Clock {
   const fitting = STEPS.filter((step) => {
     const samples = DAY / step;
@@ -38,7 +35,7 @@ export function calendarClock(random: Random, n: number): Clock {
   return { step, start: startOf(random, step) };
 }
 
-/** Names of the parts that a series may have. */
+/** Parts that a series may have. */
 export const COMPONENTS = [
   'season',
   'second season',
@@ -76,14 +73,13 @@ export interface Draft {
   readonly level: Float64Array;
   /** Predictable part: seasons, waves, regular jobs [N]. */
   readonly pattern: Float64Array;
-  /** Usual, but not to be foretold: switches, bursts, outliers, walks, cycles that differ [N]. */
+  /** Usual but unpredictable part: switches, bursts, outliers, walks, cycles that differ [N]. */
   readonly events: Float64Array;
-  /** The grain of the series [N]. */
   readonly noise: Float64Array;
-  /** Standard deviation of the noise at each sample, known beforehand [N]. */
+  /** Known standard deviation of the noise at each sample [N]. */
   readonly deviation: Float64Array;
   readonly components: Set<Component>;
-  /** Samples of the cycles of the pattern. */
+  /** Samples per cycle of the pattern. */
   readonly periods: Set<number>;
 }
 
@@ -97,23 +93,21 @@ export function emptyDraft(random: Random, n: number, clock: Clock): Draft {
   };
 }
 
-/** One draw whose logarithm is evenly distributed over [low, high]. */
+/** Draws a number whose logarithm is uniform over [low, high]. */
 export const logBetween = (random: Random, low: number, high: number): number =>
   low * (high / low) ** random.uniform();
 
-/** True with this probability. */
 export const chance = (random: Random, share: number): boolean => random.uniform() < share;
 
-/** −1 or 1. */
 export const sign = (random: Random): number => (chance(random, 0.5) ? -1 : 1);
 
-/** Samples of a cycle that a series of n points holds at least four times; half of them whole numbers. */
+/** Draws a cycle in samples that fits at least four times into n points; half of the draws are whole numbers. */
 export function anyPeriod(random: Random, n: number): number {
   const period = logBetween(random, Math.min(8, n / 12), n / 4);
   return chance(random, 0.5) ? Math.max(4, Math.round(period)) : Math.max(4, period);
 }
 
-/** Samples of a day and of a week, where the series holds at least two of them. */
+/** Samples per day and per week, where the series holds at least two of them. */
 export function calendarPeriods({ clock, n }: Pick<Draft, 'clock' | 'n'>): number[] {
   return [samplesOf(clock, 86_400), samplesOf(clock, 7 * 86_400)].filter(
     (period) => period >= 4 && 2 * period <= n,

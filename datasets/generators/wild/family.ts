@@ -32,13 +32,12 @@ import {
 import { makeSensor, type Sensor } from './sensor.ts';
 
 interface Family {
-  /** Relative frequency. */
   readonly weight: number;
   readonly clock: (random: Random, n: number) => Clock;
   readonly fill: (draft: Draft) => Sensor;
 }
 
-/** A trend or a drift, in some of the series. */
+/** Adds a trend or a drift to some of the series. */
 function maybeSlow(draft: Draft, share: number, size = 1): void {
   const { random } = draft;
   if (!chance(random, share)) return;
@@ -284,7 +283,7 @@ export type FamilyName = keyof typeof FAMILIES;
 const NAMES = Object.keys(FAMILIES) as FamilyName[];
 const WEIGHTS = NAMES.map((name) => FAMILIES[name].weight);
 
-/** A series of a random family: its parts, and the device that reads it. */
+/** Draws the parts of a series of a random family, and the device that reads it. */
 export function makeDraft(random: Random, n: number): { family: FamilyName; draft: Draft; sensor: Sensor } {
   const family = NAMES[random.weighted(WEIGHTS)]!;
   const { clock, fill } = FAMILIES[family];

@@ -1,16 +1,15 @@
-/** From the sum of the parts to readings: units, counts, rounding, limits, and points that are missing. */
+/** Readings from the sum of the parts: units, counts, rounding, limits, and missing points. */
 import { type Random, standardNormal } from '../../../src/ground/random.ts';
 import type { Interval } from '../../../src/ground/types.ts';
 import { chance, type Draft, logBetween } from './draft.ts';
 
 interface SensorOptions {
-  /** Sizes multiply instead of adding: exp(gain · x). Default: they add. */
+  /** Makes sizes multiply instead of add: exp(gain · x). */
   readonly gain?: number;
-  /** Readings are counts with the sum as their rate; of a variance that is larger than the rate where `clumped`. */
+  /** Makes readings counts with the sum as their rate; overdispersed where `clumped`. */
   readonly counts?: { readonly rate: number; readonly clumped: boolean };
-  /** Readings are shares of a full scale of 100, and end there. */
+  /** Makes readings percentages that end at 100. */
   readonly percent?: boolean;
-  /** Readings cannot be negative. */
   readonly positive?: boolean;
   /** Probability that readings are visibly rounded. Default: 0.25. */
   readonly coarse?: number;
@@ -19,16 +18,16 @@ interface SensorOptions {
 export interface Sensor {
   /** Readings of latent values [N] → [N]; the same latent value at the same sample is always the same reading. */
   readonly read: (latent: Float64Array) => Float64Array;
-  /** Returns mean and standard deviation of a reading, given its latent value and the deviation of the latent noise. */
+  /** Mean and standard deviation of a reading, given its latent value and the deviation of the latent noise. */
   readonly expected: (latent: number) => number;
   readonly spread: (latent: number, deviation: number) => number;
-  /** A reading as the device gives it: rounded, within its limits. */
+  /** Rounds a value and clips it to the device's limits. */
   readonly given: (value: number) => number;
   /** Distance between neighbouring readings; 0 where they are not rounded. */
   readonly quantum: number;
 }
 
-/** The count that a uniform number falls on: inverse distribution of Poisson below 40, rounded normal above. */
+/** Count at a quantile: inverse Poisson distribution below 40, rounded normal above. */
 function poisson(rate: number, uniform: number, normal: number): number {
   if (!(rate > 0)) return 0;
   if (rate >= 40) return Math.max(0, Math.round(rate + Math.sqrt(rate) * normal));
@@ -55,10 +54,9 @@ function gamma(random: Random, shape: number): number {
   }
 }
 
-/** Powers of ten that units are made of; those of everyday are more frequent. */
+/** Powers of ten of units; everyday ones are more frequent. */
 const POWERS = [-6, -4, -3, -2, -1, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 6, 8] as const;
 
-/** Least and largest sum of the parts. */
 function extent({ level, pattern, events, noise, n }: Draft): readonly [low: number, high: number] {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (let t = 0; t < n; t++) {
@@ -102,7 +100,6 @@ function countSensor(draft: Draft, { rate, clumped }: NonNullable<SensorOptions[
   };
 }
 
-/** Draws a device for the finished parts. */
 export function makeSensor(draft: Draft, options: SensorOptions = {}): Sensor {
   if (options.counts !== undefined) return countSensor(draft, options.counts);
   const { random, components } = draft;
@@ -185,7 +182,7 @@ export function makeSensor(draft: Draft, options: SensorOptions = {}): Sensor {
   };
 }
 
-/** Draws stretches of missing points: a few, or single points here and there. At least nine of ten points are left. */
+/** Draws missing points: a few stretches, or scattered single points. At least nine of ten points are left. */
 export function drawGaps({ random, n, components }: Draft): Interval[] {
   const sizes = chance(random, 0.5)
     ? Array.from({ length: random.integer(1, 4) }, () =>

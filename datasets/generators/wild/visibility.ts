@@ -17,28 +17,27 @@
 import type { Draft } from './draft.ts';
 import type { Sensor } from './sensor.ts';
 
-/** From this signal-to-noise ratio on, a change is labelled. */
+/** Signal-to-noise ratio from which a change is labelled. */
 export const VISIBLE = 6;
-/** Values that stand still are seen from half of it on: nothing else in a series that moves looks like them. */
+/** The same ratio for values that stand still: nothing else in a moving series looks like them. */
 export const VISIBLE_STILL = VISIBLE / 2;
-/** A change of less than so many deviations is not labelled, however long it lasts, unless values stand still. */
+/** Minimum severity in standard deviations, however long a change lasts, unless values stand still. */
 const LEAST_SEVERITY = 0.7;
-/** A lone departure is labelled where it is so many times as far as the third largest to the same side of the unmodified series. */
+/** Minimum size of a labelled lone departure, relative to the third largest to the same side in the unmodified series. */
 export const BEYOND_USUAL = 1.3;
-/** Values that stand still are labelled where they do so for this many times as long as the longest time before, and two samples more. */
+/** Minimum length of a labelled standstill, relative to the longest one before; two samples are added. */
 const LONGER_THAN_USUAL = 1.5;
 /** Changes of fewer samples are lone departures. */
 const LONE = 5;
-/** Parts of the usual and of the whole range below which nothing shows. */
+/** Shares of the usual and of the whole range below which nothing shows. */
 const RESOLUTION = 0.01;
 const RESOLUTION_OF_ALL = 0.006;
 
 /** Target of a change: values, single outliers, the size of the noise, or movement itself. */
 export type Judged = 'values' | 'spike' | 'noise' | 'still';
 
-/** Size of a change. */
 interface Judgement {
-  /** Root mean square of the change over its samples, in standard deviations of what cannot be foretold from one sample to the next there. */
+  /** Root mean square of the change, in standard deviations of the unpredictable part of each sample. */
   readonly severity: number;
   readonly visibility: number;
   readonly visible: boolean;
@@ -62,7 +61,7 @@ export function longestStill(values: Float64Array, start: number, end: number): 
 const quantile = (sorted: Float64Array, share: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
 
-/** Samples that quantiles are taken of: every one, or every so many of a longer series. */
+/** Maximum number of samples for quantiles, taken at even distances. */
 const SAMPLE = 512;
 
 function sortedSample(values: Float64Array): Float64Array {
@@ -72,7 +71,7 @@ function sortedSample(values: Float64Array): Float64Array {
   return sample.sort();
 }
 
-/** Keeps the three largest values, falling. */
+/** Keeps the three largest values in descending order. */
 function keepLargest(top: number[], value: number): void {
   if (value <= top[2]!) return;
   if (value <= top[1]!) top[2] = value;
@@ -86,13 +85,13 @@ function keepLargest(top: number[], value: number): void {
   }
 }
 
-/** Values between which 98 % of a series without missing points lies. */
+/** Range of the middle 98 % of a series without missing points. */
 export function usualRange(clean: Float64Array): readonly [low: number, high: number] {
   const sorted = sortedSample(clean);
   return [quantile(sorted, 0.01), quantile(sorted, 0.99)];
 }
 
-/** Usual figures of an unmodified series. */
+/** Statistics of an unmodified series. */
 export class Usual {
   readonly #clean: Float64Array;
   readonly #expected: Float64Array;
@@ -101,11 +100,9 @@ export class Usual {
   readonly #memory: number;
   readonly #sigma: number;
   readonly #kurtosis: number;
-  /** Third largest step down and up. */
   readonly #third: readonly [down: number, up: number];
   readonly #still: number;
   readonly #floor: number;
-  /** Least and largest reading. */
   readonly extremes: readonly [low: number, high: number];
 
   /**
@@ -172,7 +169,7 @@ export class Usual {
     this.#floor = floor;
   }
 
-  /** Standard deviation, at a sample, of what the samples before it do not foretell, at least a hundredth of the range; in the units of the readings. */
+  /** Standard deviation at a sample given the samples before it, in units of the readings; at least a hundredth of the range. */
   spreadAt(t: number): number {
     return Math.max(this.#floor, this.#scale[t]! * this.#sigma);
   }

@@ -31,22 +31,22 @@ import { Usual, usualRange, VISIBLE } from './visibility.ts';
 export const WILD_LENGTH = 1000;
 export const WILD_MINIMUM_LENGTH = 100;
 
-/** The numbers of the generator; recorded in the manifest of a data set. */
+/** Settings of the generator; recorded in the manifest of a data set. */
 export const WILD_PARAMETERS = {
   /** Probabilities of none, one … four changes; some are too small to be labelled. */
   change_weights: [0.33, 0.37, 0.16, 0.09, 0.05],
-  /** Longest change, as a part of the series. */
+  /** Longest change, as a share of the series. */
   longest: 0.2,
-  /** Least distance of two changes, as a part of the series. */
+  /** Minimum distance of two changes, as a share of the series. */
   gap: 0.01,
-  /** Times that changes are drawn anew where none of them can be seen, unless, with this chance, they are left as they are. */
+  /** Maximum draws until a change is visible, and the chance of keeping invisible ones. */
   tries: 4,
   left_unseen: 0.3,
   missing_share: 0.1,
   visible_from: VISIBLE,
 } as const;
 const P = WILD_PARAMETERS;
-/** Weights of the kinds; higher for those that few series have room for or that are often too small. */
+/** Weights of the kinds; higher for kinds that fit few series or are often too small. */
 const KIND_WEIGHTS: Readonly<Record<DepartureKind, number>> = {
   spike: 1.2,
   dip: 1.2,
@@ -60,17 +60,17 @@ const KIND_WEIGHTS: Readonly<Record<DepartureKind, number>> = {
   'frequency change': 1.4,
 };
 const WEIGHTS = DEPARTURE_KINDS.map((kind) => KIND_WEIGHTS[kind]);
-/** Least distance of two changes in samples. */
+/** Minimum distance of two changes in samples. */
 const LEAST_GAP = 3;
-/** Places that are tried for a change. */
+/** Attempts per wanted change. */
 const PLACES = 12;
 
 export interface WildSeries {
   readonly example: Example;
   readonly family: FamilyName;
-  /** Readings without the anomalies [N]; they differ from the example's in its intervals alone. */
+  /** Readings without the anomalies [N]; they differ from the example's only in its intervals. */
   readonly unmodified: Float64Array;
-  /** Changes that cannot be seen; they are in both. */
+  /** Invisible changes, present in both. */
   readonly unseen: readonly {
     readonly kind: DepartureKind;
     readonly interval: Interval;
@@ -82,7 +82,7 @@ interface Placed {
   readonly kind: DepartureKind;
   readonly start: number;
   readonly end: number;
-  /** Samples of the cycle that is changed; 0 where there is none. */
+  /** Samples per changed cycle; 0 for none. */
   readonly period: number;
 }
 
@@ -97,11 +97,11 @@ const CLASS: Readonly<Record<Exclude<DepartureKind, 'spike' | 'dip'>, AnomalyCla
   'frequency change': 'seasonal',
 };
 
-/** The cycles that anomalies may change: those that a series has five of. */
+/** Cycles that anomalies may change: those that occur at least five times. */
 const cyclesOf = ({ periods, n }: Draft): number[] =>
   [...periods].filter((period) => period >= 4 && period <= P.longest * n);
 
-/** Draws this many changes that fit the series, or fewer, each at a place of its own, ascending. */
+/** Draws up to `wanted` changes that fit the series without overlap, in ascending order. */
 function placeChanges(random: Random, { draft, sizes, cycles }: Base, wanted: number): Placed[] {
   const { n, components } = draft;
   const own = { ...draft, random };
@@ -158,26 +158,25 @@ function classOf(
   return least < low || largest > high ? 'global point' : 'contextual point';
 }
 
-/** A series that is finished but for its anomalies. */
+/** A finished series before its anomalies are added. */
 interface Base {
   readonly draft: Draft;
   readonly sensor: Sensor;
   readonly sizes: Sizes;
   readonly cycles: readonly number[];
   readonly latent: Float64Array;
-  /** Readings, before points are made missing. */
+  /** Readings before points are removed. */
   readonly clean: Float64Array;
   readonly range: readonly [low: number, high: number];
   readonly gaps: readonly Interval[];
 }
 
-/** Readings with points missing. */
 function withGaps(readings: Float64Array, gaps: readonly Interval[]): Float64Array {
   for (const [start, end] of gaps) readings.fill(Number.NaN, start, end);
   return readings;
 }
 
-/** The readings with all changes made. */
+/** Readings with all changes made. */
 function changedReadings(random: Random, base: Base, placed: readonly Placed[]): Float64Array {
   const { draft, sensor, sizes } = base;
   const latent = base.latent.slice();
@@ -195,7 +194,7 @@ interface Outcome {
   readonly unseen: WildSeries['unseen'];
 }
 
-/** The series with changes, and which of them can be seen. */
+/** Applies changes and judges which of them are visible. */
 function outcomeOf(random: Random, base: Base, usual: Usual, placed: readonly Placed[]): Outcome {
   const { clean, gaps } = base;
   const values = withGaps(changedReadings(random, base, placed), gaps);
@@ -219,7 +218,7 @@ function outcomeOf(random: Random, base: Base, usual: Usual, placed: readonly Pl
   return { values, unmodified, seen, unseen };
 }
 
-/** Draws changes until one can be seen; now and then it is left at changes that cannot. */
+/** Draws changes until one is visible, or now and then keeps invisible ones. */
 function change(random: Random, base: Base): Outcome {
   const { clean, range, draft, sensor, gaps } = base;
   const wanted = random.weighted(P.change_weights);
@@ -277,6 +276,5 @@ export function wildSeries(
   return { example: { ...example, facts }, family, unmodified, unseen };
 }
 
-/** Returns the example of `wildSeries`. */
 export const wild = (seed: number, split: Split, index: number, length?: number): Example =>
   wildSeries(seed, split, index, length).example;
