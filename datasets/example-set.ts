@@ -105,9 +105,7 @@ export class LineFile {
     if (facts.count > facts.bytes) {
       throw new DataError(
         `${facts.count} ${unit} in ${facts.bytes} bytes, says the manifest; generate it again`,
-        {
-          file: path,
-        },
+        { file: path },
       );
     }
   }
@@ -303,9 +301,7 @@ function checkApart(parts: ReadonlyMap<Split, Part>, file: string): void {
       if (other !== undefined) {
         throw new DataError(
           `recording '${recording}' is in ${other} and ${split}, which must not share any`,
-          {
-            file,
-          },
+          { file },
         );
       }
       home.set(recording, split);

@@ -261,9 +261,7 @@ export function readFromSet(set: ExampleSet, split: Split, index: number): Drawa
   if (index >= set.count(split)) {
     throw new DataError(
       `--split ${split} --record ${index}: not there; examples by split: ${countsOf(set)}`,
-      {
-        file: set.directory,
-      },
+      { file: set.directory },
     );
   }
   return set.at(split, index);

@@ -314,9 +314,7 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
     if (same.length === 1) continue;
     throw new DataError(
       `${same.join(' and ')} are the same split in several files; keep one of them, next to ${file}`,
-      {
-        file: folder,
-      },
+      { file: folder },
     );
   }
   return [];

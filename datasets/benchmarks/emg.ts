@@ -104,9 +104,7 @@ export const emg: Benchmark = {
             if (windows.length === 0) {
               throw new DataError(
                 `${values.length} points, and a window has ${size}; choose a smaller --window`,
-                {
-                  file,
-                },
+                { file },
               );
             }
             for (const [index, [start, end]] of windows.entries()) {

@@ -9,6 +9,7 @@
  * The distribution is the reference's; the numbers are not: it draws every series from one sequential generator, here
  * each is a pure function of (seed, task, split, index).
  */
+import { extent } from '../../src/ground/numbers.ts';
 import { addNoise, Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
@@ -100,12 +101,7 @@ function fillTrend(low: number, high: number): Fill {
       run(end, random.between(low, high));
     }
     run(length, 3);
-    let minimum = Number.POSITIVE_INFINITY;
-    let maximum = Number.NEGATIVE_INFINITY;
-    for (const value of values) {
-      if (value < minimum) minimum = value;
-      if (value > maximum) maximum = value;
-    }
+    const [minimum, maximum] = extent(values);
     const scale = 2 / (maximum - minimum);
     for (let i = 0; i < length; i++) values[i] = (values[i]! - minimum) * scale - 1;
   };

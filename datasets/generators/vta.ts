@@ -17,6 +17,7 @@
  * inside the series and do not touch; the second trend segment starts from the level that the first one left.
  */
 import { ConfigError } from '../../src/ground/errors.ts';
+import { extent } from '../../src/ground/numbers.ts';
 import { Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Gold, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
@@ -126,12 +127,7 @@ function changePoints(
 ): Change {
   return (random, values, base) => {
     const positions = drawPositions(random, Math.max(1, Math.round(P.ratio * base.length)), base.length);
-    let lo = Infinity;
-    let hi = -Infinity;
-    for (const value of base) {
-      if (value < lo) lo = value;
-      if (value > hi) hi = value;
-    }
+    const [lo, hi] = extent(base);
     for (const i of positions) values[i] = place(base[i]! * factor * localDeviation(base, i), lo, hi, random);
     return runsOf(positions);
   };

@@ -16,10 +16,7 @@ const SINGLE = 39;
 const DOUBLE = 34;
 const N = 110;
 
-const MATRIX: Readonly<Record<number, Uint8Array>> = {
-  [SINGLE]: stopsAt(",\\'"),
-  [DOUBLE]: stopsAt(',\\"'),
-};
+const MATRIX: Readonly<Record<number, Uint8Array>> = { [SINGLE]: stopsAt(",\\'"), [DOUBLE]: stopsAt(',\\"') };
 const QUOTED: Readonly<Record<number, Uint8Array>> = { [SINGLE]: stopsAt("'"), [DOUBLE]: stopsAt('"') };
 
 const ATTRIBUTE = /^@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s{'"]+)\s*(.*)$/is;

@@ -67,9 +67,5 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     });
   }
   if (values.length === 0) throw new DataError('no line of time and value', { file: path });
-  yield rawRecord(path, stem(path), [values.take()], {
-    channelNames: ['EMG'],
-    times: times.take(),
-    faults,
-  });
+  yield rawRecord(path, stem(path), [values.take()], { channelNames: ['EMG'], times: times.take(), faults });
 }

@@ -168,9 +168,7 @@ function* casesOf(array: NpyArray): Generator<Float64Array[]> {
         if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
           throw new DataError(
             `infinite value in case ${n}, channel ${c}, point ${t}; use NaN for a missing one`,
-            {
-              file: data.path,
-            },
+            { file: data.path },
           );
         }
         channel[t] = value;

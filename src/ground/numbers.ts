@@ -26,6 +26,17 @@ export const mean = (values: ArrayLike<number>): number => sum(values) / values.
 export const meanOrNull = (values: ArrayLike<number>): number | null =>
   values.length === 0 ? null : mean(values);
 
+/** Least and largest value, missing ones (NaN) aside; [∞, −∞] for none. */
+export function extent(values: ArrayLike<number>): [low: number, high: number] {
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i]!;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}
+
 /** Quantile `q` in [0, 1] of sorted values, linear between neighbours (Hyndman & Fan type 7). */
 export function quantile(sorted: ArrayLike<number>, q: number): number {
   const position = q * (sorted.length - 1);

@@ -73,15 +73,9 @@ interface FigureRecord {
 
 /** Figures by name; add a record to add a figure. */
 export const FIGURES = {
-  line: {
-    summary: 'any series, with axes',
-    figure: line,
-  },
+  line: { summary: 'any series, with axes', figure: line },
   // 40 × 2 patches of 14 px: 20 visual tokens of N/20 samples each.
-  nano: {
-    summary: 'small and bare, one channel',
-    figure: nano,
-  },
+  nano: { summary: 'small and bare, one channel', figure: nano },
   // 20 × 2 tokens, for series whose levels matter.
   'nano-tall': {
     summary: 'nano, twice as tall',

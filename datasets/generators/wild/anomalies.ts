@@ -1,4 +1,5 @@
 /** Anomaly kinds: each changes one part of a series, or its readings, over an interval. */
+import { extent } from '../../../src/ground/numbers.ts';
 import type { Random } from '../../../src/ground/random.ts';
 import type { DepartureKind, Interval } from '../../../src/ground/types.ts';
 import { anyWave } from './components.ts';
@@ -122,11 +123,7 @@ const variance: AnomalyKind = {
 const flat: AnomalyKind = {
   length: ({ random, n }, _, most) => spanned(random, Math.max(6, n / 100), most),
   readings({ random, start, end }, readings) {
-    let [low, high] = [readings[0]!, readings[0]!];
-    for (const value of readings) {
-      if (value < low) low = value;
-      if (value > high) high = value;
-    }
+    const [low, high] = extent(readings);
     const stuck = readings[Math.max(0, start - 1)]!;
     const held = [stuck, low, Math.min(0, low), high][random.weighted([0.68, 0.1, 0.14, 0.08])]!;
     readings.fill(held, start, end);
@@ -138,11 +135,7 @@ const flat: AnomalyKind = {
 const cutoff: AnomalyKind = {
   length: ({ random, n }, _, most, period) => spanned(random, Math.max(10, n / 60, period), most),
   readings({ random, start, end }, readings, given) {
-    let [low, high] = [readings[start]!, readings[start]!];
-    for (let t = start; t < end; t++) {
-      if (readings[t]! < low) low = readings[t]!;
-      if (readings[t]! > high) high = readings[t]!;
-    }
+    const [low, high] = extent(readings.subarray(start, end));
     const above = chance(random, 0.7);
     const depth = random.between(0.15, 0.7) * (high - low);
     const bound = given(above ? high - depth : low + depth);
@@ -175,13 +168,9 @@ const missingCycle: AnomalyKind = {
 const shape: AnomalyKind = {
   length: cycles,
   parts({ random, draft: { pattern, n }, start, end, period }, latent) {
-    let [low, high] = [pattern[start]!, pattern[start]!];
+    const [low, high] = extent(pattern.subarray(start, end));
     let mean = 0;
-    for (let t = start; t < end; t++) {
-      if (pattern[t]! < low) low = pattern[t]!;
-      if (pattern[t]! > high) high = pattern[t]!;
-      mean += pattern[t]! / (end - start);
-    }
+    for (let t = start; t < end; t++) mean += pattern[t]! / (end - start);
     const wave = anyWave(random);
     const factor = chance(random, 0.5) ? random.between(0.15, 0.6) : random.between(1.5, 2.5);
     const half = Math.round(period / 2);
@@ -239,17 +228,12 @@ export const ANOMALIES: Readonly<Record<DepartureKind, AnomalyKind>> = {
   'frequency change': frequency,
 };
 
-export function sizesOf({ n, level, pattern, events, noise }: Draft): Sizes {
-  let [least, most, low, high] = [Infinity, -Infinity, Infinity, -Infinity];
+/** Sizes of a draft whose parts sum to `latent` [N]. */
+export function sizesOf({ n, pattern, noise }: Draft, latent: Float64Array): Sizes {
+  const [least, most] = extent(latent);
+  const [low, high] = extent(pattern);
   let square = 0;
-  for (let t = 0; t < n; t++) {
-    const value = level[t]! + pattern[t]! + events[t]! + noise[t]!;
-    if (value < least) least = value;
-    if (value > most) most = value;
-    if (pattern[t]! < low) low = pattern[t]!;
-    if (pattern[t]! > high) high = pattern[t]!;
-    square += noise[t]! ** 2;
-  }
+  for (let t = 0; t < n; t++) square += noise[t]! ** 2;
   return { grain: Math.sqrt(square / n), reach: most - least, swing: high - low, low, high };
 }
 

@@ -1,4 +1,5 @@
 /** Components of a series: cycles and seasons, calendars, trends and walks, machine-made waves, noise, and loads of machines. */
+import { extent } from '../../../src/ground/numbers.ts';
 import { type Random, standardNormal } from '../../../src/ground/random.ts';
 import { chance, DAY, type Draft, logBetween, samplesOf, sign } from './draft.ts';
 
@@ -11,15 +12,8 @@ const TAU = 2 * Math.PI;
 
 /** Tabulates a periodic curve and rescales it to [0, 1]. */
 function tabulated(curve: Profile): Profile {
-  const table = new Float64Array(PLACES);
-  let low = Number.POSITIVE_INFINITY;
-  let high = Number.NEGATIVE_INFINITY;
-  for (let i = 0; i < PLACES; i++) {
-    const value = curve(i / PLACES);
-    table[i] = value;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
+  const table = Float64Array.from({ length: PLACES }, (_, i) => curve(i / PLACES));
+  const [low, high] = extent(table);
   const scale = high > low ? 1 / (high - low) : 0;
   for (let i = 0; i < PLACES; i++) table[i] = (table[i]! - low) * scale;
   return (phase) => {
@@ -304,11 +298,7 @@ const skewed: Draw = (random) => exponential(random) - 1;
 /** Factor on the noise over time, by the pattern or by a slow cycle. */
 function loudness({ random, n, pattern, components }: Draft): (t: number) => number {
   components.add('heteroscedastic noise');
-  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const value of pattern) {
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
+  const [low, high] = extent(pattern);
   const least = random.between(0.15, 0.5);
   if (high > low && chance(random, 0.7)) {
     const scale = (1.3 - least) / (high - low);

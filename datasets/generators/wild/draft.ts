@@ -113,3 +113,10 @@ export function calendarPeriods({ clock, n }: Pick<Draft, 'clock' | 'n'>): numbe
     (period) => period >= 4 && 2 * period <= n,
   );
 }
+
+/** Sum of the parts [N]. */
+export function sumOf({ n, level, pattern, events, noise }: Draft): Float64Array {
+  const latent = new Float64Array(n);
+  for (let t = 0; t < n; t++) latent[t] = level[t]! + pattern[t]! + events[t]! + noise[t]!;
+  return latent;
+}

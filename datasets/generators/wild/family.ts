@@ -37,6 +37,33 @@ interface Family {
   readonly fill: (draft: Draft) => Sensor;
 }
 
+/** A fixed number, or a draw. */
+type Draw = number | ((random: Random) => number);
+const drawn = (random: Random, draw: Draw): number => (typeof draw === 'number' ? draw : draw(random));
+const between =
+  (low: number, high: number): Draw =>
+  (random) =>
+    random.between(low, high);
+
+/** Adds a season of any profile; draws its phase, amplitude, profile and jitter in this order. */
+function addCycle(
+  draft: Draft,
+  component: 'season' | 'second season',
+  period: number,
+  amplitude: Draw,
+  jitter: Draw,
+): void {
+  const { random } = draft;
+  draft.components.add(component);
+  addSeason(draft, {
+    period,
+    phase: random.uniform(),
+    amplitude: drawn(random, amplitude),
+    profile: anyProfile(random),
+    jitter: drawn(random, jitter),
+  });
+}
+
 /** Adds a trend or a drift to some of the series. */
 function maybeSlow(draft: Draft, share: number, size = 1): void {
   const { random } = draft;
@@ -83,16 +110,7 @@ function machine(draft: Draft): Sensor {
       });
     }
   }
-  if (chance(random, 0.2)) {
-    draft.components.add('season');
-    addSeason(draft, {
-      period: period(),
-      phase: random.uniform(),
-      amplitude: random.between(0.3, 1),
-      profile: anyProfile(random),
-      jitter: 0.1,
-    });
-  }
+  if (chance(random, 0.2)) addCycle(draft, 'season', period(), between(0.3, 1), 0.1);
   if (chance(random, 0.2)) addRareJobs(draft, random.between(0.6, 1.6));
   if (chance(random, 0.2)) addRegimes(draft, random.between(0.3, 1.2));
   if (chance(random, 0.45)) addOutliers(draft, logBetween(random, 0.5, 4));
@@ -106,16 +124,7 @@ function machine(draft: Draft): Sensor {
 function traffic(draft: Draft): Sensor {
   const { random } = draft;
   const [day] = calendarPeriods(draft);
-  if (day !== undefined && chance(random, 0.5)) {
-    draft.components.add('season');
-    addSeason(draft, {
-      period: day,
-      phase: random.uniform(),
-      amplitude: random.between(0.2, 0.8),
-      profile: anyProfile(random),
-      jitter: 0.05,
-    });
-  }
+  if (day !== undefined && chance(random, 0.5)) addCycle(draft, 'season', day, between(0.2, 0.8), 0.05);
   if (chance(random, 0.6)) addBursts(draft, random.between(0.4, 1.5));
   if (chance(random, 0.45)) addOutliers(draft, random.between(0.8, 2.5));
   if (chance(random, 0.25)) addRareJobs(draft, random.between(0.6, 1.6));
@@ -131,24 +140,10 @@ function gauge(draft: Draft): Sensor {
   const walks = chance(random, 0.75);
   if (walks) addWalk(draft, logBetween(random, 0.15, 1.2));
   if (day !== undefined && (!walks || chance(random, 0.7))) {
-    draft.components.add('season');
-    addSeason(draft, {
-      period: day,
-      phase: random.uniform(),
-      amplitude: random.between(0.3, 1),
-      profile: anyProfile(random),
-      jitter: random.between(0, 0.15),
-    });
+    addCycle(draft, 'season', day, between(0.3, 1), between(0, 0.15));
   }
   if (week !== undefined && chance(random, 0.3)) {
-    draft.components.add('second season');
-    addSeason(draft, {
-      period: week,
-      phase: random.uniform(),
-      amplitude: random.between(0.2, 0.6),
-      profile: anyProfile(random),
-      jitter: 0.05,
-    });
+    addCycle(draft, 'second season', week, between(0.2, 0.6), 0.05);
   }
   maybeSlow(draft, 0.4, 1);
   addNoise(draft, logBetween(random, 0.004, 0.08));
@@ -160,15 +155,7 @@ function occurrences(draft: Draft): Sensor {
   const { random, n } = draft;
   const cycles = calendarPeriods(draft);
   if (chance(random, 0.6)) {
-    draft.components.add('season');
-    const period = cycles.length > 0 ? cycles[0]! : anyPeriod(random, n);
-    addSeason(draft, {
-      period,
-      phase: random.uniform(),
-      amplitude: 1,
-      profile: anyProfile(random),
-      jitter: 0.1,
-    });
+    addCycle(draft, 'season', cycles[0] ?? anyPeriod(random, n), 1, 0.1);
   }
   if (chance(random, 0.45)) addBursts(draft, random.between(0.5, 3));
   maybeSlow(draft, 0.3, 0.6);
@@ -218,26 +205,12 @@ function signal(draft: Draft): Sensor {
 function seasons(draft: Draft): Sensor {
   const { random, n } = draft;
   const short = anyPeriod(random, n / 3);
-  draft.components.add('season');
-  addSeason(draft, {
-    period: short,
-    phase: random.uniform(),
-    amplitude: 1,
-    profile: anyProfile(random),
-    jitter: chance(random, 0.5) ? random.between(0.02, 0.15) : 0,
-  });
+  addCycle(draft, 'season', short, 1, () => (chance(random, 0.5) ? random.between(0.02, 0.15) : 0));
   if (chance(random, 0.6)) {
-    draft.components.add('second season');
     const long = short * (chance(random, 0.5) ? 7 : random.between(2.2, 8));
-    if (2 * long <= n) {
-      addSeason(draft, {
-        period: long,
-        phase: random.uniform(),
-        amplitude: random.between(0.3, 1.2),
-        profile: anyProfile(random),
-        jitter: 0,
-      });
-    }
+    // The component is named even where the season is too long to be added: published series hold it so.
+    draft.components.add('second season');
+    if (2 * long <= n) addCycle(draft, 'second season', long, between(0.3, 1.2), 0);
   }
   maybeSlow(draft, 0.5);
   if (chance(random, 0.15)) changeAmplitude(draft);

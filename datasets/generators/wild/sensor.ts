@@ -1,7 +1,8 @@
 /** Readings from the sum of the parts: units, counts, rounding, limits, and missing points. */
+import { extent } from '../../../src/ground/numbers.ts';
 import { type Random, standardNormal } from '../../../src/ground/random.ts';
 import type { Interval } from '../../../src/ground/types.ts';
-import { chance, type Draft, logBetween } from './draft.ts';
+import { chance, type Draft, logBetween, sumOf } from './draft.ts';
 
 interface SensorOptions {
   /** Makes sizes multiply instead of add: exp(gain · x). */
@@ -57,19 +58,9 @@ function gamma(random: Random, shape: number): number {
 /** Powers of ten of units; everyday ones are more frequent. */
 const POWERS = [-6, -4, -3, -2, -1, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 6, 8] as const;
 
-function extent({ level, pattern, events, noise, n }: Draft): readonly [low: number, high: number] {
-  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (let t = 0; t < n; t++) {
-    const value = level[t]! + pattern[t]! + events[t]! + noise[t]!;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return [low, high];
-}
-
 function countSensor(draft: Draft, { rate, clumped }: NonNullable<SensorOptions['counts']>): Sensor {
   const { random, n, components } = draft;
-  const [low, high] = extent(draft);
+  const [low, high] = extent(sumOf(draft));
   const floor = random.pick([0, 0.02, 0.1, 0.5]);
   const scale = rate / (high - low || 1);
   const rateOf = (x: number): number => Math.max(0, scale * (x - low) + floor * rate);
@@ -104,7 +95,7 @@ export function makeSensor(draft: Draft, options: SensorOptions = {}): Sensor {
   if (options.counts !== undefined) return countSensor(draft, options.counts);
   const { random, components } = draft;
   const { percent = false, positive = false, coarse = 0.25 } = options;
-  const [low, high] = extent(draft);
+  const [low, high] = extent(sumOf(draft));
   // The largest reading is at most some hundred times the usual one, as of the busiest networks.
   const gain =
     options.gain === undefined

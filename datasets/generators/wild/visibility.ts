@@ -14,6 +14,7 @@
  * in standard errors, √((κ − 1)/length) with κ the kurtosis of w. And what is usual is no anomaly: spikes, and all that is shorter than five
  * samples, must depart further than the third largest of what the series does by itself, and values that stand still must do so for longer than ever before.
  */
+import { extent } from '../../../src/ground/numbers.ts';
 import type { Draft } from './draft.ts';
 import type { Sensor } from './sensor.ts';
 
@@ -116,12 +117,7 @@ export class Usual {
     sensor: Sensor,
   ) {
     this.#clean = clean;
-    let [least, most] = [clean[0]!, clean[0]!];
-    for (let t = 1; t < n; t++) {
-      const value = clean[t]!;
-      if (value < least) least = value;
-      if (value > most) most = value;
-    }
+    const [least, most] = extent(clean);
     this.extremes = [least, most];
     const width = high - low || most - least || 1;
     const floor = Math.max(

@@ -23,7 +23,7 @@ import {
 import { anomalyExample } from '../../example.ts';
 import { checkAddress, type Split } from '../../split.ts';
 import { ANOMALIES, type AnomalyKind, changedHull, type Sizes, sizesOf } from './anomalies.ts';
-import { COMPONENTS, chance, type Draft } from './draft.ts';
+import { COMPONENTS, chance, type Draft, sumOf } from './draft.ts';
 import { type FamilyName, makeDraft } from './family.ts';
 import { drawGaps, type Sensor } from './sensor.ts';
 import { Usual, usualRange, VISIBLE } from './visibility.ts';
@@ -135,12 +135,6 @@ function extentOf(values: Float64Array, start: number, end: number): readonly [n
     count++;
   }
   return [least, sum / count, most];
-}
-
-function sumOf({ n, level, pattern, events, noise }: Draft): Float64Array {
-  const latent = new Float64Array(n);
-  for (let t = 0; t < n; t++) latent[t] = level[t]! + pattern[t]! + events[t]! + noise[t]!;
-  return latent;
 }
 
 interface Seen {
@@ -256,7 +250,16 @@ export function wildSeries(
   const clean = sensor.read(latent);
   const range = usualRange(clean);
   const gaps = chance(draft.random, P.missing_share) ? drawGaps(draft) : [];
-  const base = { draft, sensor, sizes: sizesOf(draft), cycles: cyclesOf(draft), latent, clean, range, gaps };
+  const base = {
+    draft,
+    sensor,
+    sizes: sizesOf(draft, latent),
+    cycles: cyclesOf(draft),
+    latent,
+    clean,
+    range,
+    gaps,
+  };
   // A stream of their own: the series is the same with these anomalies and with others.
   const { values, unmodified, seen, unseen } = change(new Random(seed, `${stream}/anomalies`, index), base);
   const facts: SeriesFacts = {
