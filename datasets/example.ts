@@ -6,24 +6,17 @@
  *
  * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null. Of generated series, `facts` may follow.
  */
+import { z } from 'zod';
 import { DataError } from '../src/ground/errors.ts';
-import {
-  checkFields,
-  listField,
-  type Place,
-  parseRecord,
-  show,
-  stringField,
-} from '../src/ground/json-record.ts';
+import { listField, type Place, parseRecord, show, stringField } from '../src/ground/json-record.ts';
 import {
   type AnomalyClass,
   DEPARTURE_KINDS,
-  type DepartureFacts,
-  type DepartureKind,
   type Example,
   type Interval,
   type SeriesFacts,
 } from '../src/ground/types.ts';
+import { issueText } from '../src/ground/yaml.ts';
 import { readGold, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
 
@@ -118,8 +111,8 @@ export function checkExample(example: Example, at: Place = {}): void {
 function numbers(values: Float64Array): string {
   for (const value of values) {
     if (Number.isNaN(value) || Object.is(value, -0)) {
-      const text = Array.from(values, (one) =>
-        Number.isNaN(one) ? 'null' : Object.is(one, -0) ? '-0' : String(one),
+      const text = Array.from(values, (number) =>
+        Number.isNaN(number) ? 'null' : Object.is(number, -0) ? '-0' : String(number),
       );
       return `[${text.join(',')}]`;
     }
@@ -176,55 +169,33 @@ export function parseExample(text: string, at: Place = {}): Example {
   return example;
 }
 
-/** Fields of the facts that a generator states about its series. */
-const FACTS = ['components', 'periods', 'step', 'range', 'departures'] as const;
-const DEPARTURE_FIELDS = ['kind', 'severity', 'visibility', 'observed', 'unmodified'] as const;
-
-function numberOf(value: unknown, name: string, at: Place): number {
-  if (typeof value === 'number') return value;
-  throw new DataError(`${name}: got ${show(value)}, expected a number`, at);
-}
-
-/** A list of exactly `count` numbers, or of any. */
-function numbersOf(record: Record<string, unknown>, name: string, count: number | null, at: Place): number[] {
-  const list = listField(record, name, at).map((value, k) => numberOf(value, `facts.${name}[${k}]`, at));
-  if (count === null || list.length === count) return list;
-  throw new DataError(`facts.${name}: ${list.length} numbers, expected ${count}`, at);
-}
-
-function readDeparture(value: unknown, k: number, at: Place): DepartureFacts {
-  const what = `facts.departures[${k}]`;
-  const record = checkFields(value, DEPARTURE_FIELDS, at, what);
-  const kind = record['kind'] as DepartureKind;
-  if (!DEPARTURE_KINDS.includes(kind)) {
-    throw new DataError(`${what}.kind: unknown ${show(kind)}; known: ${DEPARTURE_KINDS.join(', ')}`, at);
-  }
-  const triple = (name: string) => numbersOf(record, name, 3, at) as [number, number, number];
-  return {
-    kind,
-    severity: numberOf(record['severity'], `${what}.severity`, at),
-    visibility: numberOf(record['visibility'], `${what}.visibility`, at),
-    observed: triple('observed'),
-    unmodified: triple('unmodified'),
-  };
-}
+const triple = z.tuple([z.number(), z.number(), z.number()]);
+const factsSchema = z.strictObject({
+  facts: z.strictObject({
+    components: z.array(z.string()),
+    periods: z.array(z.number()),
+    step: z.number(),
+    range: z.tuple([z.number(), z.number()]),
+    departures: z.array(
+      z.strictObject({
+        kind: z.enum(DEPARTURE_KINDS),
+        severity: z.number(),
+        visibility: z.number(),
+        observed: triple,
+        unmodified: triple,
+      }),
+    ),
+  }),
+});
 
 /** @throws DataError naming the field */
-export function readFacts(value: unknown, at: Place = {}): SeriesFacts {
-  const record = checkFields(value, FACTS, at, 'facts');
-  return {
-    components: listField(record, 'components', at).map((name, k) => {
-      if (typeof name === 'string') return name;
-      throw new DataError(`facts.components[${k}]: got ${show(name)}, expected text`, at);
-    }),
-    periods: numbersOf(record, 'periods', null, at),
-    step: numberOf(record['step'], 'facts.step', at),
-    range: numbersOf(record, 'range', 2, at) as [number, number],
-    departures: listField(record, 'departures', at).map((one, k) => readDeparture(one, k, at)),
-  };
+function readFacts(facts: unknown, at: Place): SeriesFacts {
+  const result = factsSchema.safeParse({ facts });
+  if (result.success) return result.data.facts;
+  throw new DataError(issueText(result.error.issues[0]!, { facts }, 'facts'), at);
 }
 
-/** @throws DataError unless there are facts of each of so many intervals of an answer */
+/** @throws DataError unless there are facts about each of the intervals of an answer */
 export function checkFacts({ departures }: SeriesFacts, intervals: number, at: Place = {}): void {
   if (departures.length === intervals) return;
   throw new DataError(

@@ -9,10 +9,18 @@ import type { Benchmark, Generator } from './benchmark.ts';
 import { custom } from './custom.ts';
 import { ecg } from './ecg.ts';
 import { emg } from './emg.ts';
-import { anomllmAll, anomllmKinds, nano5Benchmark, wildBenchmark } from './generated.ts';
+import {
+  anomllmAll,
+  anomllmKinds,
+  nano5Benchmark,
+  vtaKinds,
+  vtaMissing,
+  vtaUnivariate,
+  vtaVariates,
+  wildBenchmark,
+} from './generated.ts';
 import { har } from './har.ts';
 import { qa } from './qa.ts';
-import { vtaKinds, vtaMissing, vtaUnivariate, vtaVariates } from './vta.ts';
 
 export const BENCHMARKS: readonly Benchmark[] = [
   ...[rcw, tee, ecg, emg, ctu, har],

@@ -4,13 +4,12 @@
  * one JSON file with the labelled windows of all series).
  */
 
-import { closeSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { DataError, reasonOf } from '../../src/ground/errors.ts';
-import { openFile } from '../../src/ground/files.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { syntaxColumn } from '../../src/ground/json-record.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
+import { readText } from './csv.ts';
 import {
   Column,
   checkChannelCount,
@@ -263,23 +262,13 @@ const MAXIMUM_WINDOWS = 1 << 20;
 type NabWindows = ReadonlyMap<string, readonly (readonly [first: number, last: number])[]>;
 
 function readJson(path: string): unknown {
-  const { handle, size } = openFile(path);
-  let text: string;
-  try {
-    if (size > MAXIMUM_WINDOWS) throw new Error(`${size} bytes are too many for a file of windows`);
-    text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(handle));
-  } catch (cause) {
-    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
-  } finally {
-    closeSync(handle);
-  }
+  const text = readText(path, MAXIMUM_WINDOWS);
   try {
     return JSON.parse(text);
   } catch (cause) {
     const before = text.slice(0, syntaxColumn(text) - 1).split('\n');
-    throw new DataError('not JSON', {
-      ...{ file: path, line: before.length, column: before.at(-1)!.length + 1, cause },
-    });
+    const column = before.at(-1)!.length + 1;
+    throw new DataError('not JSON', { file: path, line: before.length, column, cause });
   }
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterAll, describe, expect, it } from 'vitest';
-import { vtaMissing } from '../../../datasets/benchmarks/vta.ts';
+import { vtaMissing } from '../../../datasets/benchmarks/generated.ts';
 import { watched } from '../../../src/commands/data/show.ts';
 import { ReadingNote } from '../../../src/ground/progress.ts';
 import type { Picture } from '../../../src/ground/types.ts';
