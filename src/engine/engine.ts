@@ -54,7 +54,7 @@ export interface AttentionInput {
   readonly prefix?: AttentionPrefix | undefined;
 }
 
-/** One token a row, in decoding. */
+/** Attention input of a decoding step: a single token per row. */
 export interface AttentionStepInput {
   /** Projected and not rotated yet: [B, (Hq + 2·Hkv)·D], queries, then keys, then values. */
   readonly qkv: Tensor;
@@ -106,7 +106,7 @@ export interface SampleOptions {
   /** Only the k most probable tokens; all when absent. Applied before topP. */
   readonly topK?: number | undefined;
   readonly mask?: Tensor; // [V] additive, finite
-  /** One number in [0, 1) per row, drawn by the caller: [B]. Not read when the temperature is 0. */
+  /** Draws in [0, 1) from the caller: [B]. Not read at temperature 0. */
   readonly uniforms: Tensor;
 }
 
@@ -230,11 +230,14 @@ export interface Engine {
   indexSelect(tensor: Tensor, index: Tensor): Tensor;
   /** Copy of `tensor` [R, …] with rows `index` [K] replaced by `source` [K, …]; differentiable in both. */
   indexCopy(tensor: Tensor, index: Tensor, source: Tensor): Tensor;
-  /** In place, no autograd: writes `source` into `tensor` at `start` along `axis` (key/value cache, flat buffers). */
+  /**
+   * Writes `source` into `tensor` at `start` along `axis`, in place, without autograd (key/value cache, flat
+   * buffers).
+   */
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void;
   /** Writes like `write`, at the positions `index` [K] along `axis`, which may live on the device. */
   indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void;
-  /** In place, no autograd: adds `source`, of any float dtype, to `tensor` at `start` along `axis`. */
+  /** Adds `source`, of any float dtype, to `tensor` at `start` along `axis`, in place, without autograd. */
   addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void;
 
   // ---- arithmetic (broadcasting as in NumPy) ---------------------------------------------------------
@@ -263,8 +266,8 @@ export interface Engine {
   /** softmax(q·kᵀ/√D + mask)·v → [B, Hq, T, D] */
   attention(input: AttentionInput): Tensor;
   /**
-   * One step of decoding, no autograd: rotates queries and keys, writes keys and values into column `used` of the cache, and
-   * attends to the prefix and all columns so far → [B, Hq·D].
+   * Decoding step, no autograd: rotates queries and keys, writes keys and values into column `used` of the
+   * cache, and attends to the prefix and all columns so far → [B, Hq·D].
    */
   attentionStep(input: AttentionStepInput): Tensor;
   /** silu(gate) · up from one tensor [..., 2·F] that holds gate then up → [..., F] */
@@ -299,6 +302,6 @@ export interface Engine {
    * plan is diag(u)·K·diag(v).
    */
   sinkhorn(input: SinkhornInput): SinkhornResult;
-  /** One decoupled-weight-decay Adam update in place (Loshchilov & Hutter 2019, as torch.optim.AdamW). */
+  /** Updates in place by AdamW (Loshchilov & Hutter 2019, as torch.optim.AdamW). */
   adamW(state: AdamWState, options: AdamWOptions): void;
 }

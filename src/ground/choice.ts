@@ -5,7 +5,7 @@
 export interface Choice {
   /** Name in reports. */
   readonly label: string;
-  /** One sentence for help, without a full stop. */
+  /** Sentence for help, without a full stop. */
   readonly summary: string;
   /** Authors, year and arXiv number; absent for what has no paper. */
   readonly paper?: string;

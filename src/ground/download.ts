@@ -1,6 +1,6 @@
 /**
- * One file over HTTP to the disk: by byte ranges into `NAME.part`, resumed where an earlier attempt or process stopped as long as
- * the server still has the same content, and under its own name only once its hash is right and its bytes are on the disk.
+ * Downloads of single files: by byte ranges into `NAME.part`, resumed while the server has the same content,
+ * and renamed once the hash is right and the bytes are on the disk.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -329,7 +329,7 @@ function extent(response: Response): { start: number; total: number | null } {
   return { start: response.status === 206 ? Number(range?.[1] ?? -1) : -1, total };
 }
 
-/** One request for what is missing. @throws Passing; EndpointError; WriteError */
+/** Requests the missing bytes once. @throws Passing; EndpointError; WriteError */
 async function attempt(
   source: Source,
   part: Part,
@@ -351,8 +351,8 @@ async function attempt(
     const { start, total } = extent(response);
     if (response.status === 416 && total === part.length) return;
     if (start !== part.length) await part.drop();
-    const other = start > 0 && size !== null && total !== null && total !== size;
-    if (start !== part.length || other || response.body === null) {
+    const replaced = start > 0 && size !== null && total !== null && total !== size;
+    if (start !== part.length || replaced || response.body === null) {
       await part.drop();
       throw new Passing(
         new EndpointError(`${source.name}: ${source.address} sent other bytes than were asked for`),
@@ -399,7 +399,7 @@ export async function download(
   const { signal, onProgress } = options;
   const path = partOf(target);
   const part = await Part.open(path, content, source.isKept, signal);
-  let found: Downloaded;
+  let result: Downloaded;
   try {
     // A part that outlived a power failure may have holes: wrong content on top of one gets a second chance.
     for (let chances = part.length > 0 ? 2 : 1; ; ) {
@@ -412,13 +412,13 @@ export async function download(
         };
         await attempt(source, part, content, further, options);
       });
-      found = { bytes: part.length, hash: part.digest() };
-      if (content.hash === null || content.hash === found.hash) break;
+      result = { bytes: part.length, hash: part.digest() };
+      if (content.hash === null || content.hash === result.hash) break;
       await part.drop();
       onProgress?.(0, content.size);
       if (--chances === 0) {
         throw new EndpointError(
-          `${source.name}: what ${source.address} sent has another hash than expected, ${found.hash} instead of ${content.hash}, and was thrown away`,
+          `${source.name}: what ${source.address} sent has another hash than expected, ${result.hash} instead of ${content.hash}, and was thrown away`,
           { advice: `run the same command again, and if it stays, ${source.remedy}` },
         );
       }
@@ -434,7 +434,7 @@ export async function download(
     await rename(path, target);
     syncPath(dirname(target));
   });
-  return found;
+  return result;
 }
 
 /** Sidecar record of a partial file: its URL, and the server's tag for the content. */
@@ -488,7 +488,7 @@ export async function downloadUrl(url: string, target: string, options: UrlOptio
     address: 'the server',
     remedy: 'download it elsewhere and name its folder with --from',
   };
-  const found = await download(
+  const downloaded = await download(
     {
       ...server,
       name: url,
@@ -521,5 +521,5 @@ export async function downloadUrl(url: string, target: string, options: UrlOptio
     options,
   );
   rmSync(noteFile, { force: true });
-  return result(found);
+  return result(downloaded);
 }

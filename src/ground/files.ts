@@ -90,7 +90,7 @@ export function systemError(error: unknown): SystemError | null {
 // time, so that an id which is given out again is not mistaken for it.
 
 /** Reads a system file; empty where there is none. */
-function told(read: () => string): string {
+function readOrEmpty(read: () => string): string {
   try {
     return read();
   } catch {
@@ -101,8 +101,8 @@ function told(read: () => string): string {
 /** Identity of the namespace in which process ids are comparable: 8 hexadecimal digits. */
 const place = createHash('sha256')
   .update(hostname())
-  .update(told(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8')))
-  .update(told(() => readlinkSync('/proc/self/ns/pid')))
+  .update(readOrEmpty(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8')))
+  .update(readOrEmpty(() => readlinkSync('/proc/self/ns/pid')))
   .digest('hex')
   .slice(0, 8);
 
@@ -113,7 +113,7 @@ function startOf(pid: number): number | null {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EPERM') return null;
   }
-  const stat = told(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  const stat = readOrEmpty(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));
   // The second field is the name in parentheses, which may hold anything.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   if (fields[0] === 'Z' || fields[0] === 'X') return null; // killed, and not yet waited for by its parent
@@ -130,8 +130,8 @@ export const OWNER_PATTERN = '[0-9a-f]{8}-\\d+-\\d+';
 export function stateOf(owner: string): 'alive' | 'gone' | 'unknown' {
   const [where, pid, start] = owner.split('-');
   if (where !== place) return 'unknown';
-  const found = startOf(Number(pid));
-  return found !== null && (found === Number(start) || found === 0) ? 'alive' : 'gone';
+  const began = startOf(Number(pid));
+  return began !== null && (began === Number(start) || began === 0) ? 'alive' : 'gone';
 }
 
 /** The process id of an owner. */
@@ -250,7 +250,7 @@ export function syncPath(path: string): void {
 /** SHA-256 of what was written into some directories, by name. */
 const recorded = new Map<string, Map<string, string>>();
 
-/** From now on until `stop` the files that are written into a directory are hashed on their way, hexadecimal. */
+/** Records the SHA-256 (hexadecimal) of files written into a directory from now on until `stop`. */
 export function recordHashes(directory: string): {
   readonly hashes: ReadonlyMap<string, string>;
   readonly stop: () => void;
@@ -458,12 +458,12 @@ export function readBytes(path: string, maximum = MAXIMUM_BYTES): Buffer {
     if (size > maximum) throw tooMuch(String(size));
     if (!piped) return readFileSync(handle);
     const chunks: Buffer[] = [];
-    for (let held = 0; ; ) {
+    for (let total = 0; ; ) {
       const chunk = Buffer.allocUnsafe(1 << 16);
       const got = readSync(handle, chunk);
       if (got === 0) return Buffer.concat(chunks);
-      held += got;
-      if (held > maximum) throw tooMuch(String(held));
+      total += got;
+      if (total > maximum) throw tooMuch(String(total));
       chunks.push(chunk.subarray(0, got));
     }
   } finally {
@@ -487,7 +487,7 @@ export function fileInside(folder: string, name: string): string {
   try {
     way = relative(realpathSync(folder), realpathSync(path));
   } catch {
-    return path; // whoever opens it is told why it cannot be
+    return path; // opening it gives the reason
   }
   if (way !== '' && way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way)) return path;
   throw new DataError(`leads out of ${folder}; put the file itself there, not a link to it`, { file: path });

@@ -1,4 +1,7 @@
-/** One JSON object from one line of text, read strictly: exactly the known fields, messages that name the field. */
+/**
+ * Strict reader of JSON objects, one per line of text: exactly the known fields, messages that name the
+ * field.
+ */
 import { ConfigError, DataError, suggestion } from './errors.ts';
 
 /** Location of a record, put in front of every message about it. */

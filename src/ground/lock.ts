@@ -38,7 +38,7 @@ const ATTEMPTS = 100;
 
 const TICKET = new RegExp(`^\\.(${OWNER_PATTERN})\\.\\d+$`);
 
-/** Who has the lock. */
+/** Process that holds the lock. */
 interface Holder {
   readonly pid: number;
   /** Its ticket. */
@@ -72,14 +72,14 @@ type Seen = Map<string, { readonly touched: number; readonly since: number; read
 
 let tickets = 0;
 
-/** Tickets of others than `own`; those of dead processes are removed. */
-function others(path: string, own: string | null, seen: Seen): Ticket[] {
+/** Tickets of others than `ticket`; those of dead processes are removed. */
+function others(path: string, ticket: string | null, seen: Seen): Ticket[] {
   const directory = dirname(path);
-  const found: Ticket[] = [];
+  const rivals: Ticket[] = [];
   for (const name of existsSync(directory) ? readdirSync(directory) : []) {
     const owner = name.startsWith(basename(path)) && TICKET.exec(name.slice(basename(path).length))?.[1];
     const file = join(directory, name);
-    if (typeof owner !== 'string' || file === own) continue;
+    if (typeof owner !== 'string' || file === ticket) continue;
     const stat = statSync(file, { throwIfNoEntry: false });
     if (stat === undefined) continue; // withdrawn since
     const now = performance.now();
@@ -91,7 +91,7 @@ function others(path: string, own: string | null, seen: Seen): Ticket[] {
       rmSync(file, { force: true });
       continue;
     }
-    found.push({
+    rivals.push({
       pid: pidOf(owner),
       file,
       elsewhere: state === 'unknown',
@@ -99,17 +99,17 @@ function others(path: string, own: string | null, seen: Seen): Ticket[] {
       holds: stat.size > 0 || now - known.first > UNDECIDED_MS,
     });
   }
-  return found;
+  return rivals;
 }
 
 /** Puts down a ticket in a directory that is made where it is missing; returns its path. */
 function putDown(path: string): string {
   for (let left = ATTEMPTS; ; left--) {
     makeDirectory(dirname(path));
-    const own = `${path}.${OWNER}.${tickets++}`;
+    const ticket = `${path}.${OWNER}.${tickets++}`;
     try {
-      closeSync(openSync(own, 'wx'));
-      return own;
+      closeSync(openSync(ticket, 'wx'));
+      return ticket;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || left === 0) throw error;
     }
@@ -117,11 +117,11 @@ function putDown(path: string): string {
 }
 
 /** Looks at the others' tickets until this one holds (true) or another one does or comes first (false). */
-async function decided(path: string, own: string, seen: Seen): Promise<boolean> {
+async function decided(path: string, ticket: string, seen: Seen): Promise<boolean> {
   for (;;) {
-    const rivals = others(path, own, seen);
+    const rivals = others(path, ticket, seen);
     if (rivals.length === 0) return true;
-    if (rivals.some(({ holds, file }) => holds || file < own)) return false;
+    if (rivals.some(({ holds, file }) => holds || file < ticket)) return false;
     await sleep(POLL_MS);
   }
 }
@@ -132,28 +132,28 @@ async function decided(path: string, own: string, seen: Seen): Promise<boolean> 
  */
 export async function takeLock(path: string, { refuse, onWait }: LockOptions = {}): Promise<Lock> {
   const seen: Seen = new Map();
-  let told = false;
+  let reported = false;
   for (;;) {
-    let own: string | undefined;
+    let ticket: string | undefined;
     try {
-      own = putDown(path);
-      if (await decided(path, own, seen)) {
+      ticket = putDown(path);
+      if (await decided(path, ticket, seen)) {
         // Of an existing file: where somebody removed the directory, what was seen of the others' tickets says nothing.
-        writeFileSync(own, 'held\n', { flag: 'r+' });
-        return lockOf(own);
+        writeFileSync(ticket, 'held\n', { flag: 'r+' });
+        return lockOf(ticket);
       }
-      rmSync(own, { force: true });
+      rmSync(ticket, { force: true });
     } catch (error) {
-      if (own !== undefined) rmSync(own, { force: true });
-      if (own !== undefined && (error as NodeJS.ErrnoException).code === 'ENOENT') continue;
+      if (ticket !== undefined) rmSync(ticket, { force: true });
+      if (ticket !== undefined && (error as NodeJS.ErrnoException).code === 'ENOENT') continue;
       throw (error as NodeJS.ErrnoException).code === undefined ? error : notWritten(dirname(path), error);
     }
     for (let rivals = others(path, null, seen); rivals.length > 0; rivals = others(path, null, seen)) {
       const holder = rivals.find(({ holds }) => holds);
       if (holder !== undefined) {
         if (refuse !== undefined && holder.lives) throw refuse(holder);
-        if (!told) onWait?.(holder);
-        told = true;
+        if (!reported) onWait?.(holder);
+        reported = true;
       }
       await sleep(POLL_MS);
     }
@@ -161,20 +161,20 @@ export async function takeLock(path: string, { refuse, onWait }: LockOptions = {
 }
 
 /** The lock of a ticket, which is touched from now on. */
-function lockOf(own: string): Lock {
+function lockOf(ticket: string): Lock {
   const touch = setInterval(() => {
     const now = new Date();
     try {
-      utimesSync(own, now, now);
+      utimesSync(ticket, now, now);
     } catch {
       // whoever works under the lock asks whether it is held
     }
   }, TOUCH_MS).unref();
   return {
-    held: () => existsSync(own),
+    held: () => existsSync(ticket),
     release: () => {
       clearInterval(touch);
-      rmSync(own, { force: true });
+      rmSync(ticket, { force: true });
     },
   };
 }

@@ -102,7 +102,7 @@ export function addToManifest(directory: string, name: string, text: string): vo
   const all = { ...hashes, [name]: hashOf(join(directory, name)) };
   const lines = Object.keys(all)
     .sort()
-    .map((one) => `${all[one]}  ${one}\n`);
+    .map((file) => `${all[file]}  ${file}\n`);
   writeFileAtomic(join(directory, MANIFEST_FILE), lines.join(''));
 }
 

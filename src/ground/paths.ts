@@ -46,8 +46,8 @@ function home(): string {
  * @throws ConfigError for a user without a home directory
  */
 export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
-  const own = env['TIMESEER_CACHE'];
-  if (own !== undefined && own !== '') return resolve(own);
+  const chosen = env['TIMESEER_CACHE'];
+  if (chosen !== undefined && chosen !== '') return resolve(chosen);
   const shared = env['XDG_CACHE_HOME'];
   return join(shared !== undefined && shared !== '' ? resolve(shared) : join(home(), '.cache'), 'timeseer');
 }

@@ -220,7 +220,7 @@ export class ReadingNote {
     this.#timer.unref();
   }
 
-  /** To be called for every example: reading them does not let timers through. */
+  /** Writes a note if one is due. Call it for every example: a busy reader lets no timer run. */
   tick(): void {
     const now = this.#now();
     if (now < this.#due) return;

@@ -21,7 +21,7 @@ function mulHigh(a: number, b: number): number {
   return (aHigh * bHigh + Math.floor(middle / 0x10000) + Math.floor(carry / 0x10000)) >>> 0;
 }
 
-/** One Philox-4x32-10 block: counter [4] and key [2] of uint32, result written to `out` [4]. */
+/** Computes a Philox-4x32-10 block: counter [4] and key [2] of uint32, result in `out` [4]. */
 export function philox(
   counter: readonly [number, number, number, number],
   key: readonly [number, number],
@@ -126,7 +126,7 @@ export class Random {
     return -mean * Math.log(1 - this.uniform());
   }
 
-  /** One element of a non-empty list. */
+  /** Element of a non-empty list. */
   pick<T>(items: readonly T[]): T {
     return items[Math.floor(this.uniform() * items.length)]!;
   }
@@ -184,7 +184,7 @@ function tail(random: Random): number {
   }
 }
 
-/** One draw from N(0, 1); the magnitude within a layer has 24 bits. */
+/** Draws from N(0, 1); the magnitude within a layer has 24 bits. */
 export function standardNormal(random: Random): number {
   for (;;) {
     const word = random.uint32();

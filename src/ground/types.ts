@@ -92,11 +92,11 @@ export interface SeriesFacts {
   readonly step: number;
   /** Values between which 98 % of the unmodified series lies. */
   readonly range: readonly [low: number, high: number];
-  /** One for each interval of the answer, in its order. */
+  /** Facts of each interval of the answer, in its order. */
   readonly departures: readonly DepartureFacts[];
 }
 
-/** One example of any task: what is shown, and its gold answer. */
+/** Example of any task: series, and gold answer. */
 export interface Example {
   /** Unique in its data set, stable over runs: `<task>/<split>/<index>`. */
   readonly id: string;
@@ -146,7 +146,7 @@ export interface Picture {
   readonly data: Uint8Array; // [height · width · 3]
 }
 
-/** One evaluated response beside its gold answer. */
+/** Evaluated response with its gold answer. */
 export interface EvalRecord {
   readonly seriesId: string;
   readonly task: string;
@@ -162,7 +162,7 @@ export interface EvalRecord {
   readonly temperature?: number;
   /** Tokens of the prompt, with those of its pictures, and of the response. */
   readonly usage?: TokenUsage;
-  /** From the request to the end of the response, of policies that are asked one by one. */
+  /** Seconds from the request to the end of the response, for policies that are asked one by one. */
   readonly seconds?: number;
   /** Price of the response, in the currency of the prices that were given. */
   readonly cost?: number;
@@ -180,9 +180,9 @@ export interface EvalRecord {
 
 /** A judge's score of an extension. */
 interface JudgedExtension {
-  /** Who judged: `rules`, or the model. */
+  /** Judge: `rules`, or the model. */
   readonly by: string;
-  /** In [0, 1]; 0 without being read where the answer is wrong or ill-formed; null: missing. */
+  /** Score in [0, 1]; 0, unread, if the answer is wrong or ill-formed; null: missing. */
   readonly score: number | null;
   /** Reason for the score, or for its absence. */
   readonly notes: string | null;

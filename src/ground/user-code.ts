@@ -30,8 +30,8 @@ interface SyncHooks {
 let provided = false;
 
 /**
- * From now on native imports of this thread find the package; false where this version of Node has no hooks of that kind. (The older
- * `module.register` has a thread of its own, which keeps a Worker alive that used it.)
+ * Makes the package resolvable for native imports of this thread; false if Node lacks synchronous hooks. (The
+ * older `module.register` starts a thread, which keeps a Worker alive.)
  */
 function provideEntries(): boolean {
   const { registerHooks } = nodeModule as SyncHooks;
@@ -53,7 +53,7 @@ function provideEntries(): boolean {
  */
 function isNative(file: string): boolean {
   const texts = moduleTexts(file);
-  const typed = [...texts.keys()].some((one) => /\.m?ts$/u.test(one));
+  const typed = [...texts.keys()].some((file) => /\.m?ts$/u.test(file));
   const ours = [...texts.values()].some((text) => /["']timeseer(?:\/series)?["']/u.test(text));
   return (!typed || stripsTypes()) && (!ours || provideEntries());
 }
@@ -154,7 +154,7 @@ async function exportsOf(file: string): Promise<Readonly<Record<string, unknown>
 export async function loadModule({ file, name }: ModuleAddress, wanted: string): Promise<unknown> {
   const all = await exportsOf(file);
   if (Object.hasOwn(all, name)) return all[name];
-  const names = Object.keys(all).filter((one) => one !== 'default' && one !== '__esModule');
+  const names = Object.keys(all).filter((key) => key !== 'default' && key !== '__esModule');
   const known = names.length === 0 ? 'it exports nothing' : `it exports ${names.join(', ')}`;
   throw new ConfigError(
     name === 'default'

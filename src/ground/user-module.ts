@@ -40,7 +40,7 @@ function importedFile(specifier: string, from: string): string | undefined {
   const plain = resolve(dirname(from), specifier);
   const stem = plain.replace(/\.([cm]?)js$/u, '.$1ts');
   const candidates = [plain, stem, ...MODULE_ENDINGS.map((ending) => plain + ending)];
-  return candidates.find((one) => existsSync(one) && statSync(one).isFile());
+  return candidates.find((path) => existsSync(path) && statSync(path).isFile());
 }
 
 /** @throws ConfigError for a file that cannot be read, or is no module by its ending */

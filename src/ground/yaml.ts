@@ -21,17 +21,17 @@ function complaintOf(error: unknown): string {
 
 /** An alias that cannot be followed: to no anchor, or to one that it is itself a part of. */
 function brokenAlias(document: Document): { readonly offset: number; readonly loops: boolean } | null {
-  let found: { offset: number; loops: boolean } | null = null;
+  let broken: { offset: number; loops: boolean } | null = null;
   visit(document, {
     Alias(_, alias, path) {
       const source = alias.resolve(document);
       const loops = source !== undefined && path.includes(source);
       if (source !== undefined && !loops) return undefined;
-      found = { offset: alias.range?.[0] ?? 0, loops };
+      broken = { offset: alias.range?.[0] ?? 0, loops };
       return visit.BREAK;
     },
   });
-  return found;
+  return broken;
 }
 
 /** Reads one document. @throws what `fail` makes of a complaint and its place, where it is not YAML */
@@ -121,8 +121,8 @@ export function issueText(issue: z.core.$ZodIssue, tree: unknown, root: string):
   const field = path.length === 0 ? root : path.map(String).join('.');
   const wanted = expected(issue);
   // A message of the schema's own may be a whole sentence, or only what was expected.
-  const own = wanted === issue.message && !wanted.startsWith('expected ');
-  return own
+  const complete = wanted === issue.message && !wanted.startsWith('expected ');
+  return complete
     ? `${field}: ${wanted}`
     : `${field}: got ${shown(valueAt(tree, path))}, expected ${wanted.replace(/^expected /, '')}`;
 }

@@ -119,10 +119,10 @@ function writeGraph(
   const shards: { readonly location: string; readonly places: { tensor: PackedTensor; gap: number }[] }[] =
     [];
   let end = 0;
-  for (const { name: own, tensor } of tensors) {
+  for (const { name: tensorName, tensor } of tensors) {
     const { type: dataType, shape } = tensor;
     const size = bytesOf(tensor);
-    const message = { name: own, dims: shape, dataType: DATA_TYPE[dataType] };
+    const message = { name: tensorName, dims: shape, dataType: DATA_TYPE[dataType] };
     if (!outside) {
       initializer.push({ ...message, rawData: joined(tensor.bytes(), size) });
       continue;
@@ -140,8 +140,8 @@ function writeGraph(
     const externalData = Object.entries(entries).map(([key, value]) => ({ key, value }));
     initializer.push({ ...message, dataLocation: EXTERNAL, externalData });
   }
-  for (const { name: own, type: dataType, shape, bytes } of graph.constants) {
-    initializer.push({ name: own, dims: shape, dataType: DATA_TYPE[dataType], rawData: bytes });
+  for (const { name: constant, type: dataType, shape, bytes } of graph.constants) {
+    initializer.push({ name: constant, dims: shape, dataType: DATA_TYPE[dataType], rawData: bytes });
   }
   for (const { location, places } of shards) {
     function* data(): Generator<Uint8Array> {

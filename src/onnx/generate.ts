@@ -26,9 +26,9 @@ export interface Draw {
 }
 
 /**
- * One token from logits [V] that are masked already. Temperature 0 takes the likeliest (of equal ones the first) and reports its
- * probability at temperature 1; otherwise the first token whose cumulative probability, after top-k and top-p, exceeds `draw` of the
- * whole. Ties of the last token that top-k keeps stay.
+ * Draws a token from masked logits [V]. Temperature 0 takes the most probable (the first of equal ones) and
+ * reports its probability at temperature 1; otherwise the first token whose cumulative probability, after
+ * top-k and top-p, exceeds `draw` of the total. Ties of the last token that top-k keeps stay.
  * @param draw in [0, 1)
  */
 export function drawToken(

@@ -73,7 +73,7 @@ const GROWTH = 64;
 export interface Cache {
   readonly rows: number;
   readonly columns: number;
-  /** By the names under which the decoder takes them, and gives them back: the same memory. */
+  /** Tensors by the decoder's input and output names, over the same memory. */
   readonly past: Readonly<Record<string, Tensor>>;
   readonly present: Readonly<Record<string, Tensor>>;
 }

@@ -40,7 +40,7 @@ export interface GenerateOptions extends SamplingOptions {
   readonly signal?: AbortSignal;
 }
 
-/** One sampled response. */
+/** Sampled response. */
 export interface Sampled {
   /** Index of its prompt, and of the sample within the prompt's group. */
   readonly prompt: number;
@@ -75,7 +75,7 @@ export interface StoppingCriteria {
   readonly hidden: boolean;
 }
 
-/** One response: its tokens so far and the random stream that they are drawn from. */
+/** Response in progress: its tokens, and the random stream that they are drawn from. */
 export class Row {
   readonly prompt: number;
   readonly sample: number;

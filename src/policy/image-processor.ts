@@ -311,7 +311,7 @@ function cubic(x: number): number {
   return 0;
 }
 
-/** For each target position along one axis: the source positions it reads, and their integer weights. */
+/** Source positions and integer weights of each target position along an axis. */
 interface Taps {
   /** First source position: [to]. */
   readonly starts: Int32Array;

@@ -145,7 +145,7 @@ interface PrefillTarget {
 /** Writes the keys and values of some of the joining prompts. */
 export function writePrefill(
   { engine }: Policy,
-  { prefix, layers: own }: BatchState,
+  { prefix, layers: rowLayers }: BatchState,
   { first, lengths, layers }: PrefillChunk,
   { into, fresh, used }: PrefillTarget,
 ): void {
@@ -162,7 +162,7 @@ export function writePrefill(
   };
   for (const [i, { key, value }] of layers.entries()) {
     engine.scope(() => {
-      const target = (prefix?.layers ?? own)[i]!;
+      const target = (prefix?.layers ?? rowLayers)[i]!;
       put(target.key, key);
       put(target.value, value);
     });

@@ -22,7 +22,7 @@ export interface Part {
 /** Initialisation of a parameter: normal with std `gain / √fanIn`, or a constant. */
 export type Start = { readonly fanIn: number; readonly gain: number } | { readonly value: number };
 
-/** One parameter as the forward pass sees it: a view of the flat buffer, made of one or several parts. */
+/** Parameter as the forward pass sees it: a view of the flat buffer, made of one or several parts. */
 export interface Parameter {
   readonly name: string;
   readonly offset: number;
@@ -35,7 +35,7 @@ export interface Parameter {
 }
 
 export interface Layout {
-  /** In the order of the flat buffer, without gaps. */
+  /** Parameters in the order of the flat buffer, without gaps. */
   readonly parameters: readonly Parameter[];
   /** Number of floats, P. */
   readonly size: number;
@@ -155,15 +155,15 @@ export function layoutOf(dims: Dims): Layout {
 export interface Trainable {
   /** The numbers that are updated: [T]. Of the policy's dtype, or float32 for an adapter. */
   readonly flat: Tensor;
-  /** In the order of `flat`, without gaps; offsets count from its start. */
+  /** Parameters in the order of `flat`, without gaps; offsets count from its start. */
   readonly parameters: readonly Parameter[];
-  /** One leaf per parameter over the storage of `flat`. */
+  /** Leaves over the storage of `flat`, one per parameter. */
   readonly leaves: readonly Tensor[];
 }
 
 /**
- * One view per parameter of `flat` [P], in table order. Those that `tuned` chooses are leaves: their gradients,
- * flattened and concatenated, are the gradient of their part of `flat`.
+ * Returns a view of `flat` [P] per parameter, in table order. Those that `tuned` selects are leaves: their
+ * gradients, flattened and concatenated, are the gradient of their part of `flat`.
  */
 export function viewsOf(
   engine: Engine,

@@ -37,7 +37,7 @@ export interface AdapterOptions {
   readonly alpha: number;
   /** Scaled by alpha / √rank instead (Kalajdzievski 2023, "rsLoRA"); false when absent. */
   readonly rslora?: boolean;
-  /** At least one, each at most once. */
+  /** Adapted projections: at least one, without repetition. */
   readonly targets: readonly AdapterTarget[];
 }
 
@@ -183,7 +183,7 @@ export function createAdapter(engine: Engine, dims: Dims, options: AdapterOption
 /** The adapter's matrices, by what they stand beside (`layers.0`, `vision.0`, `merger`) and as an optimiser sees them. */
 interface OpenAdapter {
   readonly paths: ReadonlyMap<string, Paths>;
-  /** In the order of the layout: leaves when it is tuned. */
+  /** Matrices in the order of the layout; leaves if the adapter is tuned. */
   readonly tensors: readonly Tensor[];
   readonly trainable: Trainable;
 }

@@ -385,7 +385,7 @@ export interface GenerationConfig {
   readonly stops: readonly number[];
   /** ≥ 0; 0 is greedy, as when `do_sample` is false or absent. */
   readonly temperature: number;
-  /** In (0, 1]; 1 keeps all. */
+  /** Nucleus mass in (0, 1]; 1 keeps all. */
   readonly topP: number;
   /** ≥ 1, or null: all tokens. */
   readonly topK: number | null;

@@ -159,5 +159,5 @@ export function ropeTablesFor(
  * be past all responses.
  */
 export function ropeRowsAt({ count }: RopeTables, shift: Int32Array, column: number): Int32Array {
-  return shift.map((own) => Math.min(own + column, count));
+  return shift.map((offset) => Math.min(offset + column, count));
 }

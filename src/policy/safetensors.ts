@@ -16,7 +16,7 @@ export const STORED_BYTES = { F64: 8, F32: 4, F16: 2, BF16: 2 } as const;
 
 export type StoredDType = keyof typeof STORED_BYTES;
 
-/** One tensor of a file: where its bytes are. They are not read before somebody asks for them. */
+/** Tensor of a file: position of its bytes, which are read on demand. */
 export interface StoredTensor {
   readonly name: string;
   readonly file: string;

@@ -7,7 +7,7 @@ import { FORBID, type Policy, type Prompting } from './policy.ts';
 export interface SamplingOptions {
   /** 0 is greedy; 1 when absent. */
   readonly temperature?: number;
-  /** In (0, 1]; 1 when absent. */
+  /** Nucleus mass in (0, 1]. Default: 1. */
   readonly topP?: number;
   /** Only the k most probable tokens; all when absent. */
   readonly topK?: number;
@@ -155,7 +155,7 @@ export function seenBy(policy: Policy, { flags }: Seen, slots: Tensor): Seen {
   return seenOf(policy, slots.shape[0]!, engine.reshape(rows, [-1]));
 }
 
-/** In place: the rows `slots` [m] of `all` have seen what the rows of `part` have. */
+/** Marks tokens seen by the rows of `part` as seen by the rows `slots` [m] of `all`, in place. */
 export function writeSeen({ engine, dims }: Policy, all: Seen, slots: Tensor, part: Seen): void {
   const shape = [-1, dims.vocabulary];
   engine.indexCopyInto(engine.reshape(all.flags, shape), 0, slots, engine.reshape(part.flags, shape));

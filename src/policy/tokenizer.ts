@@ -49,7 +49,7 @@ export class Tokenizer {
   /** The parsed `tokenizer.json` and `tokenizer_config.json`, as they are saved again. */
   readonly json: Json;
   readonly config: Json;
-  /** One more than the largest id. */
+  /** Largest id plus one. */
   readonly size: number;
   readonly #inner: HuggingFaceTokenizer;
   readonly #special: ReadonlySet<number>;

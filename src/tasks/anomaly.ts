@@ -229,13 +229,13 @@ const FINDS: Readonly<Record<string, AnomalyClass>> = {
  */
 const detectors: ReadonlyMap<string, (values: Float64Array) => AnomalyGold> = new Map([
   ...Object.entries(DETECTORS).map(([name, detector]): [string, (values: Float64Array) => AnomalyGold] => {
-    const found = FINDS[name];
-    if (found === undefined) throw new DataError(`detector ${name}: no class is assigned to what it finds`);
+    const label = FINDS[name];
+    if (label === undefined) throw new DataError(`detector ${name}: no class is assigned to what it finds`);
     return [
       name,
       (values) => {
         const { intervals } = detector(values);
-        return { kind: 'anomaly', intervals, class: intervals.length === 0 ? 'normal' : found };
+        return { kind: 'anomaly', intervals, class: intervals.length === 0 ? 'normal' : label };
       },
     ];
   }),
@@ -340,7 +340,7 @@ const DETAILS: Metrics = {
   },
 };
 
-/** From this point F1 on, intervals solve their example. */
+/** Minimum point F1 of intervals that solve their example. */
 const SOLVED = 0.5;
 
 /** Returns true if everything graded could be read: intervals, and the class where the data name it. */
@@ -376,16 +376,16 @@ const evaluation: Evaluation<AnomalyGold> = {
   ],
   classColumns: null,
   values(answer, gold, length) {
-    const found = localisation(answer.intervals, gold.intervals, length);
+    const scores = localisation(answer.intervals, gold.intervals, length);
     return {
       unparsable: share(!isReadable(answer, gold)),
       ...(gold.class === null ? {} : { class_accuracy: share(answer.class === gold.class) }),
-      point_precision: found.precision,
-      point_recall: found.recall,
-      point_f1: found.f1,
-      affiliation_precision: found.affiliationPrecision,
-      affiliation_recall: found.affiliationRecall,
-      affiliation_f1: found.affiliationF1,
+      point_precision: scores.precision,
+      point_recall: scores.recall,
+      point_f1: scores.f1,
+      affiliation_precision: scores.affiliationPrecision,
+      affiliation_recall: scores.affiliationRecall,
+      affiliation_f1: scores.affiliationF1,
     };
   },
   detailValues(answer, gold, length) {
@@ -421,13 +421,13 @@ const evaluation: Evaluation<AnomalyGold> = {
     const n = `${grouped(overall.reward.n)} held-out series`;
     const { class_accuracy: accuracy, point_f1: f1, affiliation_f1: affiliation } = overall;
     const alone = anomalous?.['point_f1'];
-    const apart = alone === undefined ? '' : `, ${fixed(alone.mean)} on the anomalous ones alone`;
+    const anomalousF1 = alone === undefined ? '' : `, ${fixed(alone.mean)} on the anomalous ones alone`;
     const parts: string[] = [];
     if (f1 !== undefined) {
       parts.push(
         accuracy?.n === overall.reward.n
-          ? `names the class of ${percent(accuracy.mean)} of ${n} correctly and marks their anomalous points with F1 ${withInterval(f1)}${apart}`
-          : `marks the anomalous points of ${n} with F1 ${withInterval(f1)}${apart}`,
+          ? `names the class of ${percent(accuracy.mean)} of ${n} correctly and marks their anomalous points with F1 ${withInterval(f1)}${anomalousF1}`
+          : `marks the anomalous points of ${n} with F1 ${withInterval(f1)}${anomalousF1}`,
       );
     }
     if (affiliation !== undefined) parts.push(`affiliation F1 is ${withInterval(affiliation)}`);
@@ -438,15 +438,15 @@ const evaluation: Evaluation<AnomalyGold> = {
   concluded: (answer) => `${formatIntervals(answer.intervals)}, ${answer.class}`,
   comparison(gold, answer, _, mark) {
     const truth = intervalText(gold.intervals);
-    const found = intervalText(answer.intervals);
-    const said = html`<strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>`;
+    const predicted = intervalText(answer.intervals);
+    const answered = html`<strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>`;
     const named =
       gold.class === null
-        ? html`The data do not name the class; the policy says ${said}.`
-        : html`Gold class <strong>${gold.class}</strong>; the policy says ${said}: ${mark}.`;
+        ? html`The data do not name the class; the policy says ${answered}.`
+        : html`Gold class <strong>${gold.class}</strong>; the policy says ${answered}: ${mark}.`;
     return {
-      shown: html`${named} True intervals ${truth}; predicted ${found}.`,
-      spoken: `True intervals: ${truth}. Predicted intervals: ${found}.`,
+      shown: html`${named} True intervals ${truth}; predicted ${predicted}.`,
+      spoken: `True intervals: ${truth}. Predicted intervals: ${predicted}.`,
     };
   },
   caveats: [
@@ -509,8 +509,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
   state(stated, found, length, missing) {
     const given = stated.intervals === undefined ? null : statedIntervals(stated.intervals, length);
     const intervals = given ?? found?.intervals ?? missing('--intervals "[[120, 180]]"');
-    const own = stated.class ?? found?.class ?? null;
-    const label = own ?? (intervals.length === 0 ? 'normal' : null);
+    const label = stated.class ?? found?.class ?? (intervals.length === 0 ? 'normal' : null);
     if (label !== null && !isAnomalyClass(label)) {
       throw new ConfigError(`--class ${label}: expected one of ${ANOMALY_CLASSES.join(', ')}`);
     }
@@ -548,10 +547,14 @@ export const anomaly: TaskKind<AnomalyGold> = {
     const evidence = analyseChannels(channels, names);
     return {
       evidence: () =>
-        evidence.map(({ evidence: own, cycle }, c) => ({ channel: names[c], ...own.toJSON(), cycle })),
+        evidence.map(({ evidence: channel, cycle }, c) => ({
+          channel: names[c],
+          ...channel.toJSON(),
+          cycle,
+        })),
       blind() {
-        const { text, think, intervals, class: own } = blindAnomaly(evidence, names);
-        return { text, think, answer: { kind: 'anomaly', class: own, intervals } };
+        const { text, think, intervals, class: label } = blindAnomaly(evidence, names);
+        return { text, think, answer: { kind: 'anomaly', class: label, intervals } };
       },
       teacher(gold) {
         const { text, think } = teacherAnomaly(evidence, names, gold.intervals, gold.class);
@@ -560,8 +563,8 @@ export const anomaly: TaskKind<AnomalyGold> = {
     };
   },
   /**
-   * Of a series whose generator says what it knows, from that. Where the data do not name the kind, or there are several channels, kind and
-   * channel are those of the full trace.
+   * Written from the generator's facts, if there are any. If the data do not name the class, or for several
+   * channels, class and channel are those of the full trace.
    */
   nanoTrace({ channels, names, facts }, { class: named, intervals }, _, options) {
     const [only] = channels;

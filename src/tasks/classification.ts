@@ -248,8 +248,8 @@ export const classification: TaskKind<ClassificationGold> = {
     return {
       evidence: () => evidence,
       blind() {
-        const { text, think, class: own } = blindClass(evidence);
-        return { text, think, answer: { kind: 'classification', class: own } };
+        const { text, think, class: label } = blindClass(evidence);
+        return { text, think, answer: { kind: 'classification', class: label } };
       },
       teacher(gold) {
         const { text, think } = teacherClass(evidence, gold.class);

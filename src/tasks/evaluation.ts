@@ -56,8 +56,8 @@ export interface Evaluation<G extends Gold = Gold> {
   /** Rows of the results of a report between format and reward. `anomalous`: over series with an anomaly alone. */
   readonly rows: readonly { readonly metric: string; readonly anomalous?: true }[];
   /**
-   * Whether a set of series is judged by class as a whole (balanced accuracy, macro F1), and each class by recall, precision and F1;
-   * then the columns of a class in a terminal.
+   * Columns of a class in a terminal, for kinds evaluated by class (balanced accuracy, macro F1; recall,
+   * precision and F1 of each class); null for others.
    */
   readonly classColumns: readonly (readonly [metric: string, heading: string])[] | null;
   /** Values of a response's metrics, `unparsable` among them; format and reward are every kind's. */

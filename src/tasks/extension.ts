@@ -25,14 +25,14 @@ function shown({ channels, names }: Pick<Example, 'channels' | 'names'>): string
       const level = moments(values, start, end).mean;
       return { start, end, level, size: std === 0 ? 0 : Math.abs(level - mean) / std };
     });
-    const far = tenths.reduce((best, one) => (one.size > best.size ? one : best));
-    const own = channels.length === 1 ? '' : ` of ${names[c]}`;
-    return [{ own, far, max, at: values.indexOf(max) }];
+    const far = tenths.reduce((best, tenth) => (tenth.size > best.size ? tenth : best));
+    const channelText = channels.length === 1 ? '' : ` of ${names[c]}`;
+    return [{ channelText, far, max, at: values.indexOf(max) }];
   });
   const first = facts.toSorted((a, b) => b.far.size - a.far.size)[0];
   if (first === undefined) return '';
-  const { own, far, max, at } = first;
-  return `In this series begin with the stretch from ${far.start} to ${far.end}, where the level${own} is ${say(far.level)}; its highest value, ${say(max)}, is at index ${at}.`;
+  const { channelText, far, max, at } = first;
+  return `In this series begin with the stretch from ${far.start} to ${far.end}, where the level${channelText} is ${say(far.level)}; its highest value, ${say(max)}, is at index ${at}.`;
 }
 
 /**

@@ -180,7 +180,7 @@ export interface TaskKind<G extends Gold = Gold> {
   state(stated: Statement, found: G | null, length: number, missing: (option: string) => never): G;
 
   // What is asked.
-  /** One phrase: a small policy is always asked the same. */
+  /** Instruction for small policies, always the same. */
   readonly phrase: string;
   /** The question of a task that has none of its own. */
   readonly question: string;
@@ -238,8 +238,8 @@ export function shownSeries(
   const index = `the x axis is the index, 0 to ${length - 1}`;
   const several = count > 1 ? ` with ${count} channels, ${listed(channels)}` : '';
   if (numbers === undefined) {
-    const told = countsPoints && axes?.endsWith(index) === false;
-    const points = told ? `; the index of a point runs from 0 to ${length - 1}` : '';
+    const otherAxis = countsPoints && axes?.endsWith(index) === false;
+    const points = otherAxis ? `; the index of a point runs from 0 to ${length - 1}` : '';
     return `The plot shows one time series of ${length} points${several}; ${axes ?? index}${points}.`;
   }
   const blocks =

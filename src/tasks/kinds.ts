@@ -74,7 +74,7 @@ export const labelOf = (gold: Gold): string => taskKind(gold.kind).label(gold);
 /** The gold answer as the parts of a response after the reasoning; a part that the data do not say is left out. */
 export const goldParts = (gold: Gold): string => taskKind(gold.kind).parts(gold, false);
 
-/** For texts of our own, which nothing has to be overlooked in. */
+/** Strict parsing, for texts that timeseer wrote itself. */
 export const EXACT_WORDS = { classes: [], reading: 'strict' } as const satisfies Partial<Asked>;
 
 /**
@@ -181,7 +181,7 @@ export class BlindTally {
   #f1 = 0;
   readonly #classes = new Map<string, number>();
 
-  /** One more answer by its agreement; null where the expert had none, which is wrong throughout. */
+  /** Adds an answer by its agreement; null if the expert had none, which counts as wrong. */
   add(own: Agreement | null, gold: Gold): void {
     this.#count++;
     const kind = taskKind(gold.kind);
@@ -259,6 +259,6 @@ export function goldFrom<K extends Gold['kind']>(kind: K, parts: GoldParts<K>, a
   const given = parts as Readonly<Record<string, unknown>>;
   const { fields, fieldsFrom } = taskKind(kind);
   const named = fieldsFrom?.(given, at) ?? given;
-  const own = fields.filter((field) => field !== 'kind').map((field) => [field, named[field]]);
-  return readGold({ kind, ...Object.fromEntries(own) }, at);
+  const entries = fields.filter((field) => field !== 'kind').map((field) => [field, named[field]]);
+  return readGold({ kind, ...Object.fromEntries(entries) }, at);
 }

@@ -162,10 +162,10 @@ const evaluation: Evaluation<QuestionGold> = {
   concluded: (answer) => answer.answer,
   comparison(gold, answer, _, mark) {
     const right = answerText(gold.answer, gold);
-    const said = answerText(answer.class, gold);
+    const answered = answerText(answer.class, gold);
     return {
-      shown: html`<bdi>${gold.question}</bdi> Right is <strong><bdi>${right}</bdi></strong>; the policy says <strong><bdi>${said}</bdi></strong>: ${mark}.`,
-      spoken: `Question: ${gold.question} Right answer: ${right}. Answer: ${said}.`,
+      shown: html`<bdi>${gold.question}</bdi> Right is <strong><bdi>${right}</bdi></strong>; the policy says <strong><bdi>${answered}</bdi></strong>: ${mark}.`,
+      spoken: `Question: ${gold.question} Right answer: ${right}. Answer: ${answered}.`,
     };
   },
   caveats: [
@@ -197,12 +197,12 @@ function answerFrom(answer: unknown, options: unknown, at: Place): unknown {
   if (typeof answer === 'number' && !Number.isFinite(answer)) {
     throw new DataError(`answer: got ${answer}, expected text or a finite number`, at);
   }
-  const said = typeof answer === 'number' ? String(answer) : answer;
-  if (typeof said !== 'string' || !Array.isArray(options) || options.length === 0) return said;
-  if (!options.every((one) => typeof one === 'string')) return said;
-  const letter = optionNamed(said, options);
+  const text = typeof answer === 'number' ? String(answer) : answer;
+  if (typeof text !== 'string' || !Array.isArray(options) || options.length === 0) return text;
+  if (!options.every((option) => typeof option === 'string')) return text;
+  const letter = optionNamed(text, options);
   if (letter !== null) return letter;
-  throw new DataError(`answer: ${show(said)} is none of the options ${show(options)}`, at);
+  throw new DataError(`answer: ${show(text)} is none of the options ${show(options)}`, at);
 }
 
 const textOrNull = (record: Record<string, unknown>, name: string, at: Place): string | null =>
@@ -247,8 +247,8 @@ export const question: TaskKind<QuestionGold> = {
       throw new DataError(`options: ${options.length} of them; expected none, or 2 to ${MOST_OPTIONS}`, at);
     }
     for (const [i, option] of options.entries()) checkText(`options[${i}]`, option, LONGEST_OPTION, at);
-    const twice = options.findIndex((one, i) =>
-      options.some((other, j) => j < i && folded(other) === folded(one)),
+    const twice = options.findIndex((option, i) =>
+      options.some((earlier, j) => j < i && folded(earlier) === folded(option)),
     );
     if (twice >= 0) throw new DataError(`options[${twice}]: ${show(options[twice])} is there twice`, at);
     checkText('answer', answer, LONGEST_OPTION, at);
@@ -303,7 +303,11 @@ export const question: TaskKind<QuestionGold> = {
     const evidence = analyseChannels(channels, names);
     return {
       evidence: () =>
-        evidence.map(({ evidence: own, cycle }, c) => ({ channel: names[c], ...own.toJSON(), cycle })),
+        evidence.map(({ evidence: channel, cycle }, c) => ({
+          channel: names[c],
+          ...channel.toJSON(),
+          cycle,
+        })),
       blind() {
         throw new ConfigError('questions are read by no analysis: there is no blind answer to them');
       },

@@ -115,7 +115,7 @@ export function makeReference(
     mean: Float32Array.from(mean),
     factor: Float32Array.from(cholesky(covariance, dimensions)),
   };
-  const distances = validation.map((one) => distanceFrom(model, one));
+  const distances = validation.map((features) => distanceFrom(model, features));
   return {
     ...model,
     examples: { training: training.length, validation: validation.length },

@@ -80,9 +80,9 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
     tags.push({ text: match[0], start: match.index, end: match.index + match[0].length });
   }
   for (const name of format.names) {
-    const own = tags.filter((tag) => tag.text === `<${name}>` || tag.text === `</${name}>`);
-    const opening = own[0];
-    if (opening === undefined || own.length !== 2 || opening.text !== `<${name}>`) continue;
+    const pair = tags.filter((tag) => tag.text === `<${name}>` || tag.text === `</${name}>`);
+    const opening = pair[0];
+    if (opening === undefined || pair.length !== 2 || opening.text !== `<${name}>`) continue;
     const closing = tags[tags.indexOf(opening) + 1]!;
     if (closing.text === `</${name}>`) parts[name] = text.slice(opening.end, closing.start);
   }
@@ -94,17 +94,17 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
  * that is not well formed offers; which of several counts is the caller's business.
  */
 function offered(text: string, name: string): string[] {
-  const found: string[] = [];
-  if (text.length > MAX_RESPONSE_LENGTH) return found;
+  const offers: string[] = [];
+  if (text.length > MAX_RESPONSE_LENGTH) return offers;
   let from: number | null = null;
   for (const tag of text.matchAll(new RegExp(`<(/?)${name}>`, 'gi'))) {
     if (tag[1] === '') from ??= tag.index + tag[0].length;
     else if (from !== null) {
-      found.push(text.slice(from, tag.index));
+      offers.push(text.slice(from, tag.index));
       from = null;
     }
   }
-  return found;
+  return offers;
 }
 
 /** Span of the first reasoning of a text, without its tags (any case); null where a tag is missing or nothing is between. */
@@ -154,7 +154,7 @@ interface ListGrammar<T> {
   readonly most: number;
   /** The list, as in "the answer is not a list of …". */
   readonly list: string;
-  /** One item, as in "expected …". */
+  /** Name of an item, as in "expected …". */
   readonly one: string;
   /** Items, as in "more than 1000 …". */
   readonly many: string;

@@ -162,13 +162,13 @@ const evaluation: Evaluation<VariatesGold> = {
   rows: ['success_rate', ...Object.keys(OWN_METRICS)].map((metric) => ({ metric })),
   values(answer, gold) {
     const named = answer.variates ?? null;
-    const found = variateMetrics(named, gold.variates);
+    const scores = variateMetrics(named, gold.variates);
     return {
       unparsable: share(named === null),
-      variate_precision: found.precision,
-      variate_recall: found.recall,
-      variate_f1: found.f1,
-      variate_exact: found.exact,
+      variate_precision: scores.precision,
+      variate_recall: scores.recall,
+      variate_f1: scores.f1,
+      variate_exact: scores.exact,
     };
   },
   detailValues: (answer) => ({ success_rate: share((answer.variates ?? null) !== null) }),
@@ -201,10 +201,10 @@ const evaluation: Evaluation<VariatesGold> = {
   concluded: (answer) => (answer.variates.length === 0 ? 'none' : answer.variates.join(', ')),
   comparison(gold, answer, names, mark) {
     const truth = variateText(gold.variates, names);
-    const found = variateText(answer.variates ?? null, names);
+    const predicted = variateText(answer.variates ?? null, names);
     return {
-      shown: html`Anomalous variates <strong>${truth}</strong>; the policy names <strong>${found}</strong>: ${mark}.`,
-      spoken: `Anomalous variates: ${truth}. Named: ${found}.`,
+      shown: html`Anomalous variates <strong>${truth}</strong>; the policy names <strong>${predicted}</strong>: ${mark}.`,
+      spoken: `Anomalous variates: ${truth}. Named: ${predicted}.`,
     };
   },
   caveats: [
@@ -267,8 +267,8 @@ export const variates: TaskKind<VariatesGold> = {
     return {
       evidence: () => evidence,
       blind() {
-        const { text, think, variates: own } = blindVariates(evidence);
-        return { text, think, answer: { kind: 'variates', variates: own } };
+        const { text, think, variates: ids } = blindVariates(evidence);
+        return { text, think, answer: { kind: 'variates', variates: ids } };
       },
       teacher(gold) {
         const { text, think } = teacherVariates(evidence, gold.variates);

@@ -173,13 +173,13 @@ export class ExampleReader {
 
   /** The task with these examples alone. */
   taskOf(examples: readonly PlannedExample[]): Task {
-    const of = new Map(examples.map((one) => [one.example, one]));
+    const byExample = new Map(examples.map((planned) => [planned.example, planned]));
     return {
       ...this.#task,
       example: (index) => examples[index]!.example,
-      picture: (example) => of.get(example)!.picture,
+      picture: (example) => byExample.get(example)!.picture,
       instruction: (example) => this.#task.instruction(example),
-      trace: (example) => of.get(example)!.text,
+      trace: (example) => byExample.get(example)!.text,
     };
   }
 }
@@ -211,8 +211,8 @@ export function undominated<T>(items: readonly T[], extentsOf: (item: T) => read
   const within = (a: readonly number[], b: readonly number[]): boolean => a.every((x, i) => x <= b[i]!);
   for (const item of items) {
     const extents = extentsOf(item);
-    if (kept.some((other) => within(extents, other.extents))) continue;
-    kept.splice(0, kept.length, ...kept.filter((other) => !within(other.extents, extents)), {
+    if (kept.some((rival) => within(extents, rival.extents))) continue;
+    kept.splice(0, kept.length, ...kept.filter((rival) => !within(rival.extents, extents)), {
       item,
       extents,
     });
@@ -227,20 +227,20 @@ export function supervisedMicroBatches(
   workers: number,
   tokens: number,
 ): PlannedExample[][] {
-  const found: PlannedExample[][] = [];
+  const batches: PlannedExample[][] = [];
   const length = ({ prompt, trace }: PlannedExample): number => prompt.ids.length + trace.length - 1;
   const end = Math.min(samples, examples.length);
   for (let first = 0; first < end; first += batch) {
-    const share = Math.ceil(Math.min(batch, samples - first) / workers);
-    const own = examples.slice(first, first + share);
-    found.push(...microBatches(own, (example) => [length(example)], tokens));
+    const count = Math.ceil(Math.min(batch, samples - first) / workers);
+    const share = examples.slice(first, first + count);
+    batches.push(...microBatches(share, (example) => [length(example)], tokens));
   }
-  return undominated(found, (one) => [
-    one.length,
-    largest(one.map(length)),
-    sum(one.map(length)),
-    sum(one.map(({ trace }) => trace.length)),
-    sum(one.map(({ prompt }) => patchesOf(prompt))),
+  return undominated(batches, (microBatch) => [
+    microBatch.length,
+    largest(microBatch.map(length)),
+    sum(microBatch.map(length)),
+    sum(microBatch.map(({ trace }) => trace.length)),
+    sum(microBatch.map(({ prompt }) => patchesOf(prompt))),
   ]);
 }
 
@@ -249,7 +249,7 @@ export interface PlannedGroups {
   /** The longest prompts first: as many as are sampled, or transported, at once, or make its micro-batches. */
   readonly examples: readonly PlannedExample[];
   /** Number of examples, from the first, that take part in the update. */
-  readonly taught: number;
+  readonly trained: number;
 }
 
 export interface GroupSizes {
@@ -292,32 +292,32 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
       tokens,
     ),
   );
-  const telling = undominated(groupMicroBatches(parts, tokens), (one) => [
-    one.length,
-    sum(one.map((part) => part.responses.length)),
-    largest(one.map(({ prompt }) => prompt.ids.length)),
-    sum(one.map(({ prompt }) => prompt.ids.length)),
-    sum(one.map(({ prompt }) => patchesOf(prompt))),
-    one.length * largest(one.map(({ told }) => told)),
-    sum(one.map(({ told }) => told)),
+  const telling = undominated(groupMicroBatches(parts, tokens), (microBatch) => [
+    microBatch.length,
+    sum(microBatch.map((part) => part.responses.length)),
+    largest(microBatch.map(({ prompt }) => prompt.ids.length)),
+    sum(microBatch.map(({ prompt }) => prompt.ids.length)),
+    sum(microBatch.map(({ prompt }) => patchesOf(prompt))),
+    microBatch.length * largest(microBatch.map(({ told }) => told)),
+    sum(microBatch.map(({ told }) => told)),
   ]);
-  const taught = 1 + largest(telling.flat().map(({ place }) => place));
+  const trained = 1 + largest(telling.flat().map(({ place }) => place));
   const shortest = sorted.reduce((least, { trace }) => Math.min(least, trace.length), TRACE_TOKENS);
   const transported = grounded ? Math.floor(COST_ENTRIES / (group * maxTokens * shortest)) : 0;
   const encoded = behind
     ? undominated(
         microBatches([...sorted.entries()], ([, { prompt, trace }]) => behindPrompt(prompt, [trace]), tokens),
-        (one) => [
-          one.length,
-          largest(one.map(([, { prompt }]) => prompt.ids.length)),
-          largest(one.map(([, { trace }]) => trace.length)),
-          sum(one.map(([, { prompt }]) => patchesOf(prompt))),
+        (microBatch) => [
+          microBatch.length,
+          largest(microBatch.map(([, { prompt }]) => prompt.ids.length)),
+          largest(microBatch.map(([, { trace }]) => trace.length)),
+          sum(microBatch.map(([, { prompt }]) => patchesOf(prompt))),
         ],
       )
     : [];
   const contextual = 1 + largest(encoded.flat().map(([place]) => place));
-  const count = Math.max(taught, Math.floor(rows / group), transported, contextual);
-  return { examples: sorted.slice(0, count), taught };
+  const count = Math.max(trained, Math.floor(rows / group), transported, contextual);
+  return { examples: sorted.slice(0, count), trained };
 }
 
 // ---- what stands in for the parts of a training --------------------------------------------------------------------
@@ -442,12 +442,12 @@ const SILENT = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
 /** A step of each micro-batch that tells something: the buffers of the optimiser are there before the first. */
 async function runSft({ learner, reader, recipe, ledger, workers }: DryRun): Promise<void> {
   ledger.phase('forward' satisfies Phase);
-  const { sft: own, memory } = recipe;
-  const steps = Math.max(1, Math.ceil(EXAMPLES / own.batch));
-  const examples = await reader.first(Math.min(own.samples, steps * own.batch));
-  for (const microBatch of supervisedMicroBatches(examples, own, workers, memory.tokens)) {
+  const { sft: sftOptions, memory } = recipe;
+  const steps = Math.max(1, Math.ceil(EXAMPLES / sftOptions.batch));
+  const examples = await reader.first(Math.min(sftOptions.samples, steps * sftOptions.batch));
+  for (const microBatch of supervisedMicroBatches(examples, sftOptions, workers, memory.tokens)) {
     const batch = microBatch.length * workers;
-    const options = { ...own, samples: batch, batch, tokens: memory.tokens };
+    const options = { ...sftOptions, samples: batch, batch, tokens: memory.tokens };
     await sft(learner, reader.taskOf(microBatch), options, SILENT);
   }
 }
@@ -458,20 +458,22 @@ async function runRl(
   reference: Scorer | null,
 ): Promise<void> {
   ledger.phase('rollout' satisfies Phase);
-  const { rl: own, memory, seed } = recipe;
-  const advantage = typeof own.advantage === 'string' ? own.advantage : ANY_ADVANTAGE;
-  const grounded = readsTraces({ ...own, advantage });
-  const { context, gatesEvery } = own.timerpo;
+  const { rl: rlOptions, memory, seed } = recipe;
+  const advantage = typeof rlOptions.advantage === 'string' ? rlOptions.advantage : ANY_ADVANTAGE;
+  const grounded = readsTraces({ ...rlOptions, advantage });
+  const { context, gatesEvery } = rlOptions.timerpo;
   const behind = grounded && (context === 'prompt' || gatesEvery > 0);
-  const sizes = { ...own, ...memory, grounded, behind, distilled: own.distillation.weight > 0 };
-  const share = Math.ceil(own.prompts / workers);
+  const sizes = { ...rlOptions, ...memory, grounded, behind, distilled: rlOptions.distillation.weight > 0 };
+  const share = Math.ceil(rlOptions.prompts / workers);
   const many = promptsAtOnce(sizes);
   // Mini-batches of few prompts are smaller than micro-batches: which prompts fall into which then counts.
-  const divided = own.miniBatches > 1 && share <= many;
+  const divided = rlOptions.miniBatches > 1 && share <= many;
   const read = await reader.first(Math.min(share, many));
-  const { examples, taught } = divided ? { examples: read, taught: read.length } : plannedGroups(read, sizes);
+  const { examples, trained } = divided
+    ? { examples: read, trained: read.length }
+    : plannedGroups(read, sizes);
   const task = reader.taskOf(examples);
-  const telling = new Set(examples.slice(0, taught).map(({ example }) => example));
+  const telling = new Set(examples.slice(0, trained).map(({ example }) => example));
   let turn = 0;
   const scored: Task = {
     ...task,
@@ -484,12 +486,12 @@ async function runRl(
     },
   };
   const options = {
-    ...own,
+    ...rlOptions,
     advantage,
     steps: 1,
     prompts: examples.length * workers,
-    miniBatches: divided ? own.miniBatches : 1,
-    epochs: own.epochs * own.miniBatches > 1 ? 2 : 1,
+    miniBatches: divided ? rlOptions.miniBatches : 1,
+    epochs: rlOptions.epochs * rlOptions.miniBatches > 1 ? 2 : 1,
     tokens: memory.tokens,
     rows: memory.rows,
     resample: 0, // a replacement needs no more than what it replaces
@@ -522,12 +524,11 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   const referred = kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
   const separate = stage === 'rl' && referred && policy.adapter === null;
   const reference = separate ? new EmptyPolicy(engine, subject, reader.prompting, { tuning: 'none' }) : null;
-  const own = recipe[stage];
+  const stageOptions = recipe[stage];
   const wanted = stage === 'sft' ? recipe.sft.batch : recipe.rl.prompts;
-  const workers = Math.max(1, Math.min(own.workers, wanted));
+  const workers = Math.max(1, Math.min(stageOptions.workers, wanted));
   ledger.phase(BEGIN); // buffers of the optimiser stay: every phase after this has them
-  const learning = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
-  const learner = new WatchedLearner(policy, new OneOfMany(workers), learning, recompute, ledger);
+  const learner = new WatchedLearner(policy, new OneOfMany(workers), stageOptions, recompute, ledger);
   engine.onBackward = () => ledger.phase('backward' satisfies Phase);
   const run: DryRun = { learner, reader, recipe, ledger, workers };
   if (stage === 'sft') await runSft(run);
@@ -554,7 +555,7 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     phases.set(name as Phase, name === 'load' ? mark.bytes : together(mark.bytes));
     kinds.set(name as Phase, mark.kinds);
   }
-  const [at, peak] = [...phases].reduce((most, one) => (one[1] > most[1] ? one : most));
+  const [at, peak] = [...phases].reduce((most, phase) => (phase[1] > most[1] ? phase : most));
   const { activations } = learner;
   learner.optimizer.dispose();
   reference?.dispose();

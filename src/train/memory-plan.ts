@@ -35,7 +35,7 @@ export interface Remedy {
 
 export interface StagePlan extends StageMeasure {
   readonly lengths: Lengths;
-  /** The same stage with the other choice of gradient checkpointing. */
+  /** Measurement of the stage with the other choice of gradient checkpointing. */
   readonly otherwise: StageMeasure;
   /** Memory of the device, bytes; null where it is not known. */
   readonly memory: number | null;
@@ -208,12 +208,12 @@ async function searchRemedy(
   const runsLeft = (): number => (1000 * searchSeconds - (performance.now() - began)) / longest;
   const measured = async (changes: RecipeChanges): Promise<StageMeasure> => {
     const start = performance.now();
-    const other = changed(recipe, changes);
+    const variant = changed(recipe, changes);
     const dtype = changes['policy.dtype'] === 'bfloat16' ? 'bfloat16' : subject.dtype;
-    const recompute = chosen.recompute || other.memory.recompute === 'always';
+    const recompute = chosen.recompute || variant.memory.recompute === 'always';
     const measure = await dryRun({
       subject: { ...subject, dtype },
-      ...{ stage, recipe: other, task, recompute, reader },
+      ...{ stage, recipe: variant, task, recompute, reader },
     });
     longest = Math.max(longest, performance.now() - start);
     tried.push({ changes, peak: measure.peak });

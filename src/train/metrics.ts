@@ -407,11 +407,11 @@ export class StepMeter {
 
   /** Sums over ranks; a part is a mean over the responses that have it. Collective. */
   reduce(workers: WorkerGroup): Omit<RlMetrics, 'guards'> {
-    const own = [...this.#parts.keys()];
-    const lines = this.#open ? gatherLines(JSON.stringify(own), workers) : [];
+    const partNames = [...this.#parts.keys()];
+    const lines = this.#open ? gatherLines(JSON.stringify(partNames), workers) : [];
     const names = this.#open
       ? [...new Set(lines.flatMap((line) => JSON.parse(line) as string[]))].sort()
-      : own;
+      : partNames;
     this.#sums.filled = this.padding.tokens;
     this.#sums.places = this.padding.places;
     const sent = [

@@ -76,7 +76,7 @@ export interface TrainingGroup {
   /** The prompt of the teacher of self-distillation; null without one. */
   readonly teacherPrompt: EncodedPrompt | null;
   readonly responses: readonly Sampled[]; // [G], or fewer of a group too long for one forward pass
-  /** One number for all tokens of a response, or one for each [T]: [G]. */
+  /** Advantage of each response [G]: a number for all of its tokens, or one per token [T]. */
   readonly advantage: readonly (number | Float32Array)[];
   /** Log-probabilities of the reference, and of the policy before the step's updates; null where they are not needed. */
   readonly referenceLogProbs: Float32Array | null;
@@ -276,7 +276,7 @@ export function groupLogProbs(
   options: { readonly temperature: number; readonly tokens?: number },
   wanted?: 'logProb' | 'entropy',
 ): Float32Array[] {
-  const found = new Map<Group, Float32Array>();
+  const values = new Map<Group, Float32Array>();
   for (const microBatch of groupMicroBatches(groups, options.tokens)) {
     const prompts = microBatch.map(({ prompt }) => prompt);
     const responses = microBatch.flatMap((group) => group.responses.map(({ ids }) => ids));
@@ -284,9 +284,9 @@ export function groupLogProbs(
     let at = 0;
     for (const group of microBatch) {
       const count = sum(group.responses.map(({ ids }) => ids.length));
-      found.set(group, all.slice(at, at + count));
+      values.set(group, all.slice(at, at + count));
       at += count;
     }
   }
-  return groups.map((group) => found.get(group)!);
+  return groups.map((group) => values.get(group)!);
 }

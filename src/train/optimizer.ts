@@ -129,10 +129,10 @@ export class ShardedAdamW {
     this.#chunk = chunk;
     this.#filled = new Uint8Array(ranges.length);
     this.#own = engine.zeros([size]);
-    const own = engine.share(this.#own);
-    this.#gradients = workers.allGather([own]).map(([ticket]) => engine.attach(ticket!));
+    const ticket = engine.share(this.#own);
+    this.#gradients = workers.allGather([ticket]).map(([of]) => engine.attach(of!));
     workers.barrier(); // every rank holds the storage
-    engine.unshare(own);
+    engine.unshare(ticket);
     const shared = (make: () => Tensor): Tensor =>
       workers.share(
         engine,
@@ -229,7 +229,7 @@ export class ShardedAdamW {
     const [total, ...others] = this.#gradients as [Tensor, ...Tensor[]];
     return engine.scope(() => {
       const norms = this.#chunks.flatMap(({ start, length }) => {
-        for (const other of others) engine.addInto(total, 0, start, engine.narrow(other, 0, start, length));
+        for (const part of others) engine.addInto(total, 0, start, engine.narrow(part, 0, start, length));
         return this.#norms(engine.narrow(total, 0, start, length));
       });
       if (norms.length === 0) return 0;

@@ -460,7 +460,7 @@ export async function rl(
             value >= minEntropy ? 1 : 0,
           ); // [K]
     engine.scope(() => {
-      const taught = teacher === null ? null : teacherStates(teacher, microBatch);
+      const teacherView = teacher === null ? null : teacherStates(teacher, microBatch);
       const tape = learner.tape();
       const { states, targets } = responseStates(
         policy,
@@ -497,7 +497,7 @@ export async function rl(
           { ...options, kl: ofReference === null ? 0 : options.kl },
         );
         if (ofReference !== null) meter.divergence(result.kl, last - first);
-        if (taught === null) {
+        if (teacherView === null) {
           meter.loss(engine.item(result.loss), result, last - first);
           return result.loss;
         }
@@ -505,7 +505,7 @@ export async function rl(
         const range = [first, last] as const;
         const { cost, value } = divergenceTo(
           engine,
-          taught,
+          teacherView,
           student,
           range,
           { temperature, mask },

@@ -103,13 +103,13 @@ export class WorkerGroup {
 
   /** Every rank's values, of which ranks may have different numbers, one after another in rank order. Collective. */
   gather(values: ArrayLike<number>): Float64Array {
-    const own = Array.from(values);
-    const counts = this.allGather([own.length]).map(([count]) => count!);
+    const all = Array.from(values);
+    const counts = this.allGather([all.length]).map(([count]) => count!);
     const rounds = Math.ceil(Math.max(...counts) / SLOT);
     const parts = counts.map((count) => new Float64Array(count));
     for (let round = 0; round < rounds; round++) {
       const at = round * SLOT;
-      const sent = own.slice(at, at + SLOT);
+      const sent = all.slice(at, at + SLOT);
       this.allGather([...sent, ...new Array<number>(SLOT - sent.length).fill(0)]).forEach((of, r) => {
         const part = parts[r]!;
         if (at < part.length) part.set(of.subarray(0, Math.min(SLOT, part.length - at)), at);
@@ -137,11 +137,11 @@ export class WorkerGroup {
     make: () => T,
     attach: (ticket: number) => T,
   ): T {
-    const own = this.rank === 0 ? make() : null;
-    const [ticket] = this.broadcast([own === null ? 0 : engine.share(own.flat)]) as [number];
-    const shared = own ?? attach(ticket);
+    const made = this.rank === 0 ? make() : null;
+    const [ticket] = this.broadcast([made === null ? 0 : engine.share(made.flat)]) as [number];
+    const shared = made ?? attach(ticket);
     this.barrier(); // every rank holds the storage
-    if (own !== null) engine.unshare(ticket);
+    if (made !== null) engine.unshare(ticket);
     return shared;
   }
 

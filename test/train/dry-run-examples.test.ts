@@ -157,12 +157,12 @@ describe('examples of a plan', () => {
     expect(more[3]!.prompt).toBe(more[0]!.prompt);
   });
 
-  test('are for reinforcement the longest prompts, as many as are sampled at once, and micro-batches of them are taught', async () => {
+  test('are for reinforcement the longest prompts, as many as are sampled at once, and micro-batches of them are trained', async () => {
     const examples = await new ExampleReader(subject, variedTask()).first(64);
     const planned = plannedGroups(examples, sizes);
     expect(planned.examples.length).toBeLessThan(examples.length);
     expect(planned.examples.length).toBeGreaterThanOrEqual(4); // 12 rows in groups of three
-    expect(planned.taught).toBeLessThanOrEqual(planned.examples.length);
+    expect(planned.trained).toBeLessThanOrEqual(planned.examples.length);
     expect(lengthsOf(planned.examples).prompt).toBe(lengthsOf(examples).prompt);
     const lengths = planned.examples.map(({ prompt }) => prompt.ids.length);
     expect(lengths).toEqual([...lengths].sort((a, b) => b - a));

@@ -226,7 +226,7 @@ function widest(arch: string, flags: ReadonlySet<string>): Instructions | null {
   return flags.has('avx') ? 'AVX' : 'SSE';
 }
 
-/** From the text of /proc/cpuinfo, of its first processor. */
+/** Parses the first processor in the text of /proc/cpuinfo. */
 export function parseProcessor(cpuinfo: string, arch: string = process.arch): Processor {
   const field = (name: string): string =>
     new RegExp(`^${name}[ \\t]*:[ \\t]*(.*)$`, 'm').exec(cpuinfo)?.[1]?.trim() ?? '';

@@ -89,7 +89,7 @@ interface Answers {
 function metaNative(native: Native, ledger: Ledger, host: boolean, answers: Answers): Native {
   const operators: {
     readonly id: number;
-    readonly own: number;
+    readonly metaId: number;
     readonly name: string;
     readonly kind: number;
   }[] = [];
@@ -104,16 +104,16 @@ function metaNative(native: Native, ledger: Ledger, host: boolean, answers: Answ
       if (id < 0) return id;
       const replacement = name in REPLACED ? native.op(REPLACED[name]!, '') : id;
       const kind = ledger.kind(`${name}${overload && '.'}${overload}`.replace(/^\w+::/, ''));
-      return operators.push({ id, own: replacement, name, kind }) - 1;
+      return operators.push({ id, metaId: replacement, name, kind }) - 1;
     },
     takes: (operator, argument) => native.takes(operators[operator]!.id, argument),
     call: (operator, ...values: NativeValue[]) => {
-      const { own, name, kind } = operators[operator]!;
+      const { metaId, name, kind } = operators[operator]!;
       // Which kernel: a tiled one takes grouped heads on a processor; on a GPU not all of them do beside a mask.
       if (name === 'aten::_fused_sdp_choice') return host ? 1 : 0;
       ledger.use(kind);
       if (name === 'aten::zeros') values[3] = 'meta';
-      return native.call(own, ...values);
+      return native.call(metaId, ...values);
     },
     fromHost: (data, dtype, shape) => {
       ledger.use(given);

@@ -437,7 +437,7 @@ function joined(ops: Operators, input: AttentionInput, prefix: AttentionPrefix):
   const both = { query, key: join(prefix.key, key), value: join(prefix.value, value) };
   if (input.mask === undefined && prefix.mask === undefined) return both;
   const rows = (input.mask?.shape[0] ?? 1) === 1 && (prefix.mask?.shape[0] ?? 1) === 1 ? 1 : batch;
-  /** One half of the mask: [B or 1, 1, T, n]. */
+  /** Half of the mask: [B or 1, 1, T, n]. */
   const part = (mask: Tensor | undefined, size: number): Tensor => {
     if (mask === undefined) return ops.one('zeros', [rows, 1, length, size], query.dtype, null, ops.device);
     const narrow = mask.dtype === query.dtype ? mask : ops.one('to.dtype', mask, query.dtype);
