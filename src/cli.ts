@@ -23,7 +23,7 @@ interface Command {
 
 /** A command whose module is loaded when it is needed. */
 function lazy<T extends object>(describe: string, load: () => Promise<CommandModule<object, T>>): Command {
-  return { describe, register: async (cli) => cli.command(await load()) };
+  return { describe, register: async (cli) => cli.command({ ...(await load()), describe }) };
 }
 
 /** Every command, in the order of help: the order in which they are used. */
@@ -70,7 +70,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   ),
   sft: lazy(
     'Train a policy on expert traces (supervised fine-tuning)',
-    async () => (await import('./commands/sft.ts')).sft,
+    async () => (await import('./commands/train.ts')).sft,
   ),
   train: lazy(
     'Train a policy by reinforcement learning: TimerPO, GRPO and related estimators',

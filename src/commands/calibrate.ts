@@ -1,8 +1,7 @@
 /** `timeseer calibrate`: fits the confidence of a policy to held-out series. */
-import type { CommandModule } from 'yargs';
-import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import { type CalibrateRequest, calibratePolicy } from '../run/calibrate.ts';
+import { command, ENGINE_OPTIONS, flag, number, required } from './options.ts';
 
 interface CalibrateArguments extends CalibrateRequest {
   readonly json: boolean;
@@ -19,40 +18,25 @@ async function runCalibrate({ json, ...request }: CalibrateArguments): Promise<v
   }
 }
 
-export const calibrate: CommandModule<object, CalibrateArguments> = {
+const OPTIONS = {
+  policy: required('Run or policy directory; the policy must be trained with the figure nano-analysis'),
+  count: number(
+    'Number of held-out series of the training length; a quarter as many of 4 times and a ninth as many of 9 times that length are added',
+    { default: 400 },
+  ),
+  seed: number('Seed of the held-out series', { default: 0 }),
+  ...ENGINE_OPTIONS,
+  json: flag('Print the fitted model as JSON'),
+};
+
+export const calibrate = command({
   command: 'calibrate',
-  describe: "Calibrate a policy's confidence on held-out series and save it with the policy",
   builder: (yargs) =>
     yargs
-      .option('policy', {
-        type: 'string',
-        demandOption: true,
-        requiresArg: true,
-        describe: 'Run or policy directory; the policy must be trained with the figure nano-analysis',
-      })
-      .option('count', {
-        type: 'number',
-        default: 400,
-        requiresArg: true,
-        describe:
-          'Number of held-out series of the training length; a quarter as many of 4 times and a ninth as many of 9 times that length are added',
-      })
-      .option('seed', {
-        type: 'number',
-        default: 0,
-        requiresArg: true,
-        describe: 'Seed of the held-out series',
-      })
-      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
-      .option('device', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Device of the policy: cpu (default), cuda or cuda:N',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the fitted model as JSON' })
+      .options(OPTIONS)
       .example(
         '$0 calibrate --policy runs/small',
         'explain then shows a calibrated confidence for each interval of the policy',
       ),
   handler: runCalibrate,
-};
+});

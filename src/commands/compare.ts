@@ -1,24 +1,12 @@
 /** `timeseer compare`: two sets of answers to the same series. */
-import type { CommandModule } from 'yargs';
 import type { Difference, PairedComparison, SeedComparison } from '../../eval/comparison.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { change, fixed, interval, pText } from '../ground/numbers.ts';
 import { columns, print, printJson } from '../ground/terminal.ts';
-import type { Reading } from '../tasks/response.ts';
+import { choice, command, flag, type Given, text } from './options.ts';
 import { classList } from './score.ts';
 
-export interface CompareArguments {
-  readonly a: string;
-  readonly b: string;
-  readonly gold: string | undefined;
-  readonly classes: string | undefined;
-  readonly answers: Reading;
-  readonly metric: string | undefined;
-  readonly data: string | undefined;
-  readonly split: 'train' | 'validation' | 'test';
-  readonly html: string | undefined;
-  readonly json: boolean;
-}
+type CompareArguments = Given<typeof OPTIONS> & { readonly a: string; readonly b: string };
 
 /** Differing series that the terminal lists. */
 const LISTED = 10;
@@ -124,10 +112,25 @@ function seedLines({ names, metrics }: SeedComparison, series: string): string[]
   ];
 }
 
-export const compare: CommandModule<object, CompareArguments> = {
+const OPTIONS = {
+  gold: text('File of gold answers; A and B are then files of predictions, as for `timeseer score`'),
+  classes: text('With --gold: classes that answers may name, separated by commas'),
+  answers: choice(['lenient', 'strict'], 'With --gold: how strictly answers are parsed', {
+    default: 'lenient',
+  }),
+  metric: text('Metric for the tables by type and by series, e.g. class_accuracy', {
+    defaultDescription: 'first main metric',
+  }),
+  html: text('Write a page with the series that differ'),
+  data: text('With --html: data set to draw the series from', {
+    defaultDescription: 'that of the evaluation',
+  }),
+  split: choice(['train', 'validation', 'test'], 'With --data: its split', { default: 'test' }),
+  json: flag('Print the comparison as one JSON object'),
+};
+
+export const compare = command({
   command: 'compare <a> <b>',
-  describe:
-    'Compare two sets of answers to the same series, with significance tests and the series that differ',
   builder: (cli) =>
     cli
       .positional('a', {
@@ -141,50 +144,7 @@ export const compare: CommandModule<object, CompareArguments> = {
         demandOption: true,
         describe: 'The answers to compare with A; differences are B − A',
       })
-      .option('gold', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'File of gold answers; A and B are then files of predictions, as for `timeseer score`',
-      })
-      .option('classes', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'With --gold: classes that answers may name, separated by commas',
-      })
-      .option('answers', {
-        choices: ['lenient', 'strict'] as const,
-        default: 'lenient' as const,
-        requiresArg: true,
-        describe: 'With --gold: how strictly answers are parsed',
-      })
-      .option('metric', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Metric for the tables by type and by series, e.g. class_accuracy',
-        defaultDescription: 'first main metric',
-      })
-      .option('html', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Write a page with the series that differ',
-      })
-      .option('data', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'With --html: data set to draw the series from',
-        defaultDescription: 'that of the evaluation',
-      })
-      .option('split', {
-        choices: ['train', 'validation', 'test'] as const,
-        default: 'test' as const,
-        requiresArg: true,
-        describe: 'With --data: its split',
-      })
-      .option('json', {
-        type: 'boolean',
-        default: false,
-        describe: 'Print the comparison as one JSON object',
-      })
+      .options(OPTIONS)
       .example('$0 compare evaluations/before evaluations/after', 'Two evaluations')
       .example(
         '$0 compare evaluations/a evaluations/b --html flips.html',
@@ -199,4 +159,4 @@ export const compare: CommandModule<object, CompareArguments> = {
         'Differences are paired by series, with bootstrap 95 % intervals. p: McNemar’s exact test where every value is 0 or 1, else a permutation test. Several answers to a series are averaged first.',
       ),
   handler: runCompare,
-};
+});

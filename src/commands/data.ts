@@ -21,8 +21,6 @@ const nothing: CommandModule = {
 
 export const data: CommandModule = {
   command: 'data',
-  describe:
-    'List, prepare, generate, show and check data sets: tasks of papers, synthetic series, your own files',
   builder: (yargs) =>
     yargs
       .command(listCommand)

@@ -1,26 +1,13 @@
 /** Options that `detect` and `explain` share, and the report as text for a terminal. */
-import type { Argv } from 'yargs';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { claimWords, confidenceWords } from '../explain/policy-words.ts';
 import { agreementWords, markedAlone, whenWords } from '../explain/report.ts';
 import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
 import type { DetectRequest } from '../run/detect.ts';
+import { choice, type Given, list, number, text } from './options.ts';
 
-export interface DetectOptionValues {
-  readonly column: readonly string[];
-  readonly time: string | undefined;
-  readonly key: string | undefined;
-  readonly select: string | undefined;
-  readonly tz: string | undefined;
-  readonly severity: number;
-  readonly direction: 'above' | 'below' | 'both';
-  readonly 'min-change': number;
-  readonly 'min-share': number;
-  readonly since: string | undefined;
-  readonly scores: string | undefined;
-  readonly 'fail-on': string | undefined;
-}
+export type DetectOptionValues = Given<typeof DETECT_OPTIONS>;
 
 export const FILE_WORDS =
   'CSV file with numeric columns; header, time column, separator, row order and encoding are detected';
@@ -29,78 +16,37 @@ export const LEVEL_WORDS = `Severity levels: ${Object.entries(LEVELS)
   .map(([name, least]) => `${name} from ${least}`)
   .join(', ')}.`;
 
-export function detectOptions<T>(cli: Argv<T>): Argv<T & DetectOptionValues> {
-  return cli
-    .option('column', {
-      type: 'string',
-      array: true,
-      nargs: 1,
-      default: [] as string[],
-      describe: 'Column of values, by name or number (repeatable; default: all numeric columns)',
-    })
-    .option('time', { type: 'string', describe: 'Column of time, or two as date,clock', requiresArg: true })
-    .option('key', {
-      type: 'string',
-      describe: 'Column that names the series of each row, in a file with several series',
-      requiresArg: true,
-    })
-    .option('select', {
-      type: 'string',
-      describe: 'Series to read: a value of the --key column',
-      requiresArg: true,
-    })
-    .option('tz', {
-      type: 'string',
-      describe: 'Time zone of time stamps that have none: Europe/Berlin, UTC, +02:00',
-      requiresArg: true,
-    })
-    .option('severity', {
-      type: 'number',
+/** Options of `detect` and `explain`. */
+export const DETECT_OPTIONS = {
+  column: list('Column of values, by name or number (repeatable; default: all numeric columns)'),
+  time: text('Column of time, or two as date,clock'),
+  key: text('Column that names the series of each row, in a file with several series'),
+  select: text('Series to read: a value of the --key column'),
+  tz: text('Time zone of time stamps that have none: Europe/Berlin, UTC, +02:00'),
+  severity: number(
+    'Minimum severity, 1 to 100: 2 means one false finding per 100 normal series, 3 one per 1000',
+    {
       default: DEFAULT_SEVERITY,
-      describe: 'Minimum severity, 1 to 100: 2 means one false finding per 100 normal series, 3 one per 1000',
-      requiresArg: true,
-    })
-    .option('direction', {
-      choices: ['above', 'below', 'both'] as const,
-      default: 'both' as const,
-      describe: 'Direction of the anomalies to report',
-    })
-    .option('min-change', {
-      type: 'number',
-      default: 0,
-      describe: 'Ignore departures smaller than this, in units of the values',
-      requiresArg: true,
-    })
-    .option('min-share', {
-      type: 'number',
-      default: 0.02,
-      describe: 'Ignore departures smaller than this share of the value range, 0 to 1',
-      requiresArg: true,
-    })
-    .option('since', {
-      type: 'string',
-      describe:
-        'Report only findings that end after this time: 2025-03-04T14:00, or 2h for the last two hours',
-      requiresArg: true,
-    })
-    .option('scores', {
-      type: 'string',
-      describe: 'CSV file for the score and the expected value of every sample',
-      requiresArg: true,
-    })
-    .option('fail-on', {
-      choices: Object.keys(LEVELS),
-      describe: 'Exit with 1 if a finding is at least this severe',
-      requiresArg: true,
-    }) as Argv<T & DetectOptionValues>;
-}
+    },
+  ),
+  direction: choice(['above', 'below', 'both'], 'Direction of the anomalies to report', { default: 'both' }),
+  'min-change': number('Ignore departures smaller than this, in units of the values', { default: 0 }),
+  'min-share': number('Ignore departures smaller than this share of the value range, 0 to 1', {
+    default: 0.02,
+  }),
+  since: text(
+    'Report only findings that end after this time: 2025-03-04T14:00, or 2h for the last two hours',
+  ),
+  scores: text('CSV file for the score and the expected value of every sample'),
+  'fail-on': choice(Object.keys(LEVELS), 'Exit with 1 if a finding is at least this severe'),
+};
 
 export function detectRequest(file: string, args: DetectOptionValues): DetectRequest {
   const { time, key, select, tz, severity, direction } = args;
   return {
     ...{ file, columns: args.column.map(String), time, key, select, tz, severity, direction },
-    absoluteFloor: args['min-change'],
-    relativeFloor: args['min-share'],
+    absoluteFloor: args.minChange,
+    relativeFloor: args.minShare,
   };
 }
 

@@ -1,5 +1,4 @@
 /** `timeseer detect`: finds anomalies in a CSV file with the classical detector. */
-import type { CommandModule } from 'yargs';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
@@ -13,26 +12,10 @@ import { withInterrupt } from '../ground/interrupt.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectFile } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
-import {
-  type DetectOptionValues,
-  detectOptions,
-  detectRequest,
-  FILE_WORDS,
-  LEVEL_WORDS,
-  reportText,
-} from './detect-options.ts';
+import { DETECT_OPTIONS, detectRequest, FILE_WORDS, LEVEL_WORDS, reportText } from './detect-options.ts';
+import { choice, command, flag, type Given, number, text } from './options.ts';
 
-interface DetectArguments extends DetectOptionValues {
-  readonly file: string | undefined;
-  readonly state: string | undefined;
-  readonly format: string;
-  readonly out: string | undefined;
-  readonly schema: boolean;
-  readonly json: boolean;
-  readonly follow: boolean;
-  readonly window: number | undefined;
-  readonly every: number | undefined;
-}
+type DetectArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
 
 /** Formats an event of `--follow` as a line of text. */
 function followText(event: FollowEvent): string {
@@ -67,7 +50,7 @@ async function runFollow(args: DetectArguments): Promise<void> {
   if (args.format !== 'text' && args.format !== 'json')
     throw new ConfigError(`--format ${args.format}: --follow prints one line per event, as text or json`);
   const asJson = args.json || args.format === 'json';
-  const fail = args['fail-on'] as Level | undefined;
+  const fail = args.failOn as Level | undefined;
   let failed = false;
   const tell = (event: FollowEvent): void => {
     if (asJson) printJson(event);
@@ -131,7 +114,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
     if (format === 'text') print(reportText(chosen, files, seconds));
     else print(FORMATS[format]!(chosen).trimEnd());
     if (format !== 'text') for (const written of files) say(written);
-    const level = args['fail-on'];
+    const level = args.failOn;
     if (level !== undefined) process.exitCode = failOn(chosen, level as Level);
   };
   if (args.state === undefined) tell(report);
@@ -142,45 +125,30 @@ async function runDetect(args: DetectArguments): Promise<void> {
     });
 }
 
-export const detectCommand: CommandModule<object, DetectArguments> = {
+const OPTIONS = {
+  ...DETECT_OPTIONS,
+  state: text('File that remembers reported findings, so that each is reported once'),
+  format: choice(['text', ...Object.keys(FORMATS)], 'Output format', { default: 'text' }),
+  out: text('Also write an HTML page and a JSON file: path without extension'),
+  follow: flag(
+    'Read rows from standard input as they arrive; report each finding when it appears and when it ends',
+  ),
+  window: number(
+    `With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
+  ),
+  every: number(
+    'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
+  ),
+  schema: flag('Print the JSON Schema of a report'),
+  json: flag('Same as --format json'),
+};
+
+export const detectCommand = command({
   command: 'detect [file]',
-  describe: 'Find anomalies in a CSV file: findings and scores, for programs and cron jobs',
   builder: (yargs) =>
-    detectOptions(yargs.positional('file', { type: 'string', describe: FILE_WORDS }))
-      .option('state', {
-        type: 'string',
-        describe: 'File that remembers reported findings, so that each is reported once',
-        requiresArg: true,
-      })
-      .option('format', {
-        choices: ['text', ...Object.keys(FORMATS)],
-        default: 'text',
-        describe: 'Output format',
-      })
-      .option('out', {
-        type: 'string',
-        describe: 'Also write an HTML page and a JSON file: path without extension',
-        requiresArg: true,
-      })
-      .option('follow', {
-        type: 'boolean',
-        default: false,
-        describe:
-          'Read rows from standard input as they arrive; report each finding when it appears and when it ends',
-      })
-      .option('window', {
-        type: 'number',
-        describe: `With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
-        requiresArg: true,
-      })
-      .option('every', {
-        type: 'number',
-        describe:
-          'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
-        requiresArg: true,
-      })
-      .option('schema', { type: 'boolean', default: false, describe: 'Print the JSON Schema of a report' })
-      .option('json', { type: 'boolean', default: false, describe: 'Same as --format json' })
+    yargs
+      .positional('file', { type: 'string', describe: FILE_WORDS })
+      .options(OPTIONS)
       .example('$0 detect metrics.csv', 'Findings in all numeric columns, ranked by severity')
       .example(
         '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
@@ -196,4 +164,4 @@ export const detectCommand: CommandModule<object, DetectArguments> = {
       )
       .epilogue(LEVEL_WORDS),
   handler: runDetect,
-};
+});

@@ -1,20 +1,15 @@
-import type { CommandModule } from 'yargs';
 import { print, printJson } from '../ground/terminal.ts';
+import { command, flag } from './options.ts';
 
-interface DoctorArguments {
-  readonly json: boolean;
-}
-
-export const doctor: CommandModule<object, DoctorArguments> = {
+export const doctor = command({
   command: 'doctor',
-  describe: 'Check this machine for everything timeseer needs, and show how to get what is missing',
   builder: (cli) =>
     cli
-      .option('json', { type: 'boolean', default: false, describe: 'Print the findings as JSON' })
+      .option('json', flag('Print the findings as JSON'))
       .example('$0 doctor', 'Check Node, compiler, libtorch, threads, memory, disk …')
       .example('$0 doctor --json | jq .checks', 'The checks as JSON')
       .epilogue('Exit code 1 if something needed is missing.'),
-  handler: async ({ json }) => {
+  handler: async ({ json }: { readonly json: boolean }) => {
     const { examine } = await import('../run/doctor.ts');
     const { packageVersion } = await import('../ground/paths.ts');
     const checks = examine();
@@ -31,4 +26,4 @@ export const doctor: CommandModule<object, DoctorArguments> = {
     }
     if (!ok) process.exitCode = 1;
   },
-};
+});

@@ -1,11 +1,10 @@
-import type { CommandModule } from 'yargs';
 import { COMMON_REWARDS } from '../../rewards/registry.ts';
-import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { quickNames } from '../answer/baselines.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
 import type { PromptTokens } from '../run/prompt-length.ts';
+import { choice, command, DEVICE, ENGINE_OPTIONS, flag, grouped, list, number, text } from './options.ts';
 
 interface EvalArguments extends EvalRequest {
   readonly json: boolean;
@@ -30,12 +29,6 @@ function bestLine(best: number, split: string): string {
       : `chosen on the ${split} split; evaluate it with --split test --temperature ${best}`;
   return `best mean reward at temperature ${best}, ${note}\n`;
 }
-
-/** Builds an option that takes a number. */
-const numeric = (describe: string, preset?: number) => ({
-  ...({ type: 'number', requiresArg: true, describe } as const),
-  ...(preset === undefined ? {} : { default: preset }),
-});
 
 async function printSingle(evaluated: SingleEvaluation, given: EvalArguments): Promise<void> {
   const { bestTemperature } = await import('../run/eval.ts');
@@ -71,168 +64,109 @@ function complain({ count, asked, reason }: Missing, out: string | undefined): n
   );
 }
 
-const GROUPS: Readonly<Record<string, readonly string[]>> = {
-  'Policies:': ['policy', 'adapter', 'classical'],
-  'Tasks:': ['task', 'split', 'count', 'length', 'seed'],
-  'Questions:': ['input', 'digits', 'points', 'shots', 'reasoning', 'extension', 'judge'],
-  'Answers:': ['temperature', 'samples', 'max-tokens', 'answers', 'reward'],
-  'On this machine:': ['workers', 'engine', 'device'],
-  'Endpoints:': [
-    ...['concurrency', 'requests-per-minute', 'tokens-per-minute', 'timeout', 'attempts', 'prices'],
-    'key-variable',
-  ],
-  'Results:': ['out', 'resume', 'force', 'json', 'quiet'],
+const OPTIONS = {
+  ...grouped('Policies:', {
+    policy: {
+      type: 'string',
+      array: true,
+      nargs: 1,
+      demandOption: true,
+      describe:
+        "Policy to evaluate (repeatable): small (ships with timeseer); a checkpoint, an export or a run (its last trained policy); openai:MODEL@URL, any endpoint with OpenAI's protocol such as vLLM or Ollama (without @URL: OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline; FILE.ts or FILE.ts#NAME, your own policy or detector (definePolicy, defineDetector)",
+    },
+    adapter: text('Directory of a LoRA adapter (PEFT format) for the policy'),
+    classical: flag(
+      `Also evaluate the fast classical baselines of each task; --no-classical skips them. Anomalies: ${quickNames('anomaly').join(', ')}. Classes: ${quickNames('classification').join(', ')}. Questions: ${quickNames('question').join(', ')}. Slower baselines run only by name, e.g. --policy baseline:1nn-dtw`,
+      true,
+    ),
+  }),
+  ...grouped('Tasks:', {
+    task: {
+      alias: 'data',
+      type: 'string',
+      array: true,
+      nargs: 1,
+      describe:
+        'Generator, directory of a prepared data set, or its name in data/ (repeatable, or separated by commas). Default: the task of the run, else nano5',
+    },
+    split: choice(['train', 'validation', 'test'], 'Split to evaluate', { default: 'test' }),
+    count: number(
+      'Maximum number of examples per task (random sample). Default: 400 for a generator, else all',
+    ),
+    length: number('Points per generated series. Default: as in training, else 1000'),
+    seed: number('Seed for generated series, sampled examples, shots and sampled responses. Default: 42'),
+  }),
+  ...grouped('Questions:', {
+    input: choice(
+      ['picture', 'numbers'],
+      'Form of the series in the prompt: a plot, or numbers as text. Default: as in training',
+    ),
+    digits: number('With --input numbers: significant digits. Default: as in training, else 3'),
+    points: number(
+      'With --input numbers: maximum values per channel; longer series are averaged in blocks. Default: as in training, else 250',
+    ),
+    shots: number('Number of solved training examples in each prompt (few-shot), balanced by class', {
+      default: 0,
+    }),
+    reasoning: choice(['on', 'off'], 'on: ask for reasoning before the answer; off: for the answer only', {
+      default: 'on',
+    }),
+    extension: flag(
+      'Also ask for advice after the class, for tasks with gold advice. Always on for a policy trained to give it',
+    ),
+    judge: text('Judge of the advice: rules (offline, lenient), openai:MODEL@URL, or none. Default: rules'),
+  }),
+  ...grouped('Answers:', {
+    temperature: text(
+      'Sampling temperature, 0: greedy. Several, e.g. 0.5,0.7,1, are compared by mean reward',
+      {
+        default: '0',
+      },
+    ),
+    samples: number('Number of responses per example when sampling', { default: 1 }),
+    'max-tokens': number(
+      'Maximum tokens per response. Default: 96 for a nano policy trained here, else 1024',
+    ),
+    answers: choice(
+      ['lenient', 'strict'],
+      "Parsing of answers: lenient, as in the papers' code, or strict. Default: as in the run, else lenient",
+    ),
+    reward: list(
+      `Additional reward to report (repeatable): ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}`,
+    ),
+  }),
+  ...grouped('On this machine:', {
+    workers: number('Threads for a local policy', { default: 2 }),
+    engine: ENGINE_OPTIONS.engine,
+    device: DEVICE,
+  }),
+  ...grouped('Endpoints:', {
+    concurrency: number('Maximum concurrent requests', { default: 8 }),
+    'requests-per-minute': number('Rate limit: requests per minute'),
+    'tokens-per-minute': number('Rate limit: prompt and completion tokens per minute'),
+    timeout: number('Timeout of a request in seconds, at most 300', { default: 300 }),
+    attempts: number('Maximum attempts per request, with exponential back-off', { default: 6 }),
+    prices: text('Price per million prompt and completion tokens, e.g. 0.15,0.6; enables cost reporting'),
+    'key-variable': text('Environment variable with the API key. Default: OPENAI_API_KEY (may be unset)'),
+  }),
+  ...grouped('Results:', {
+    out: text(
+      'Output directory. One policy and task: records.jsonl (one line per response) and metrics.json. Several: TASK/POLICY/records.jsonl and leaderboard.md, .csv, .html',
+    ),
+    resume: flag(
+      'Resume the evaluation in --out: request only missing or failed responses. Refused when a setting that affects answers has changed',
+    ),
+    force: flag('Delete the evaluation in --out and start over'),
+    json: flag('Print all metrics as JSON'),
+    quiet: flag('Do not show progress'),
+  }),
 };
 
-export const evaluation: CommandModule<object, EvalArguments> = {
+export const evaluation = command({
   command: 'eval',
-  describe: 'Evaluate policies and classical baselines on held-out examples',
-  builder: (cli) => {
-    const options = cli
-      .option('policy', {
-        type: 'string',
-        array: true,
-        nargs: 1,
-        demandOption: true,
-        describe:
-          "Policy to evaluate (repeatable): small (ships with timeseer); a checkpoint, an export or a run (its last trained policy); openai:MODEL@URL, any endpoint with OpenAI's protocol such as vLLM or Ollama (without @URL: OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline; FILE.ts or FILE.ts#NAME, your own policy or detector (definePolicy, defineDetector)",
-      })
-      .option('adapter', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Directory of a LoRA adapter (PEFT format) for the policy',
-      })
-      .option('classical', {
-        type: 'boolean',
-        default: true,
-        describe: `Also evaluate the fast classical baselines of each task; --no-classical skips them. Anomalies: ${quickNames('anomaly').join(', ')}. Classes: ${quickNames('classification').join(', ')}. Questions: ${quickNames('question').join(', ')}. Slower baselines run only by name, e.g. --policy baseline:1nn-dtw`,
-      })
-      .option('task', {
-        alias: 'data',
-        type: 'string',
-        array: true,
-        nargs: 1,
-        describe:
-          'Generator, directory of a prepared data set, or its name in data/ (repeatable, or separated by commas). Default: the task of the run, else nano5',
-      })
-      .option('split', {
-        choices: ['train', 'validation', 'test'] as const,
-        default: 'test' as const,
-        requiresArg: true,
-        describe: 'Split to evaluate',
-      })
-      .option(
-        'count',
-        numeric(
-          'Maximum number of examples per task (random sample). Default: 400 for a generator, else all',
-        ),
-      )
-      .option('length', numeric('Points per generated series. Default: as in training, else 1000'))
-      .option(
-        'seed',
-        numeric('Seed for generated series, sampled examples, shots and sampled responses. Default: 42'),
-      )
-      .option('input', {
-        choices: ['picture', 'numbers'] as const,
-        requiresArg: true,
-        describe: 'Form of the series in the prompt: a plot, or numbers as text. Default: as in training',
-      })
-      .option('digits', numeric('With --input numbers: significant digits. Default: as in training, else 3'))
-      .option(
-        'points',
-        numeric(
-          'With --input numbers: maximum values per channel; longer series are averaged in blocks. Default: as in training, else 250',
-        ),
-      )
-      .option(
-        'shots',
-        numeric('Number of solved training examples in each prompt (few-shot), balanced by class', 0),
-      )
-      .option('reasoning', {
-        choices: ['on', 'off'] as const,
-        default: 'on' as const,
-        requiresArg: true,
-        describe: 'on: ask for reasoning before the answer; off: for the answer only',
-      })
-      .option('extension', {
-        type: 'boolean',
-        default: false,
-        describe:
-          'Also ask for advice after the class, for tasks with gold advice. Always on for a policy trained to give it',
-      })
-      .option('judge', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Judge of the advice: rules (offline, lenient), openai:MODEL@URL, or none. Default: rules',
-      })
-      .option('reward', {
-        type: 'string',
-        array: true,
-        nargs: 1,
-        default: [] as string[],
-        describe: `Additional reward to report (repeatable): ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}`,
-      })
-      .option('temperature', {
-        type: 'string',
-        default: '0',
-        requiresArg: true,
-        describe: 'Sampling temperature, 0: greedy. Several, e.g. 0.5,0.7,1, are compared by mean reward',
-      })
-      .option('samples', numeric('Number of responses per example when sampling', 1))
-      .option(
-        'max-tokens',
-        numeric('Maximum tokens per response. Default: 96 for a nano policy trained here, else 1024'),
-      )
-      .option('answers', {
-        choices: ['lenient', 'strict'] as const,
-        requiresArg: true,
-        describe:
-          "Parsing of answers: lenient, as in the papers' code, or strict. Default: as in the run, else lenient",
-      })
-      .option('workers', numeric('Threads for a local policy', 2))
-      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
-      .option('device', {
-        type: 'string',
-        default: 'cpu',
-        requiresArg: true,
-        describe: 'cpu, cuda or cuda:N',
-      })
-      .option('concurrency', numeric('Maximum concurrent requests', 8))
-      .option('requests-per-minute', numeric('Rate limit: requests per minute'))
-      .option('tokens-per-minute', numeric('Rate limit: prompt and completion tokens per minute'))
-      .option('timeout', numeric('Timeout of a request in seconds, at most 300', 300))
-      .option('attempts', numeric('Maximum attempts per request, with exponential back-off', 6))
-      .option('prices', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Price per million prompt and completion tokens, e.g. 0.15,0.6; enables cost reporting',
-      })
-      .option('key-variable', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Environment variable with the API key. Default: OPENAI_API_KEY (may be unset)',
-      })
-      .option('out', {
-        type: 'string',
-        requiresArg: true,
-        describe:
-          'Output directory. One policy and task: records.jsonl (one line per response) and metrics.json. Several: TASK/POLICY/records.jsonl and leaderboard.md, .csv, .html',
-      })
-      .option('resume', {
-        type: 'boolean',
-        default: false,
-        describe:
-          'Resume the evaluation in --out: request only missing or failed responses. Refused when a setting that affects answers has changed',
-      })
-      .option('force', {
-        type: 'boolean',
-        default: false,
-        describe: 'Delete the evaluation in --out and start over',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print all metrics as JSON' })
-      .option('quiet', { type: 'boolean', default: false, describe: 'Do not show progress' });
-    for (const [title, names] of Object.entries(GROUPS)) options.group([...names], title);
-    return options
+  builder: (cli) =>
+    cli
+      .options(OPTIONS)
       .check(({ resume, force, ...others }) => {
         // yargs turns a text that is no number into NaN.
         const invalid = Object.entries(others).find(([, value]) => Number.isNaN(value));
@@ -272,9 +206,8 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .example(
         '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out evaluations/sampled --resume',
         'Sampled responses; after an interruption, run the same command again',
-      ) as never;
-  },
-  handler: async (given) => {
+      ),
+  handler: async (given: EvalArguments) => {
     const { runEval } = await import('../run/eval.ts');
     const evaluated = await runEval(given);
     if (given.json) printJson(evaluated.result);
@@ -282,4 +215,4 @@ export const evaluation: CommandModule<object, EvalArguments> = {
     else await printBoard(evaluated, given);
     if (evaluated.missing !== null) complain(evaluated.missing, given.out);
   },
-};
+});

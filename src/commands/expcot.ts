@@ -1,11 +1,11 @@
 /** `timeseer expcot`: classical evidence about a series, and the expert trace written from it. */
 
 import { existsSync } from 'node:fs';
-import type { Argv, CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import { openClasses, openSet, readFromFile, readFromSet, splitOf } from '../../datasets/open-series.ts';
 import { numericColumns } from '../../datasets/readers/csv.ts';
 import { formatOf } from '../../datasets/readers/formats.ts';
-import { SPLITS, type Split } from '../../datasets/split.ts';
+import { SPLITS } from '../../datasets/split.ts';
 import { normalAlone } from '../../datasets/statistics.ts';
 import { profileToJson, readProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
@@ -19,21 +19,9 @@ import type { Drawable } from '../tasks/drawing.ts';
 import type { Statement } from '../tasks/kind.ts';
 import { TRACE_MODES, type TraceMode } from '../tasks/kind.ts';
 import { type BlindScore, expertOn, scoreBlind, taskKind } from '../tasks/kinds.ts';
+import { choice, command, flag, type Given, number, several, text } from './options.ts';
 
-export interface ExpcotArguments {
-  file: string;
-  mode: TraceMode;
-  kind: 'anomaly' | 'variates' | undefined;
-  column: string[] | undefined;
-  record: number;
-  split: Split | undefined;
-  classes: string | undefined;
-  saveClasses: string | undefined;
-  class: string | undefined;
-  intervals: string | undefined;
-  score: boolean;
-  json: boolean;
-}
+type ExpcotArguments = Given<typeof OPTIONS> & { readonly file: string };
 
 /** Columns of a CSV file to compare: all numeric ones, for answers that name channels. */
 const columnsFor = (kind: Gold['kind'], file: string): readonly string[] | undefined =>
@@ -176,9 +164,29 @@ export function runExpcot(args: ExpcotArguments): void {
   );
 }
 
-export const expcotCommand: CommandModule<object, ExpcotArguments> = {
+const OPTIONS = {
+  mode: choice(TRACE_MODES, 'blind: answers from the values alone; teacher: explains the gold answer', {
+    default: 'blind' as TraceMode,
+  }),
+  classes: text(
+    'Classify: a profile of classes (.json), a prepared data set, or a file of labelled training series',
+  ),
+  'save-classes': text('Write the profile of classes to this file'),
+  kind: choice(
+    ['anomaly', 'variates'],
+    'Without --classes: find anomalous intervals (default) or anomalous channels',
+  ),
+  column: several('Value column of a CSV file, by name or number; several are channels of one series'),
+  record: number('Index of the series in the file, from 0', { default: 0 }),
+  split: choice(SPLITS, 'Split of a prepared data set. Default: its last split'),
+  class: text('Gold class for --mode teacher, if the file has none'),
+  intervals: text('Gold intervals for --mode teacher, as [[start, end], …], if the file has none'),
+  score: flag('Score the blind trace on a split of a prepared data set'),
+  json: flag('Print evidence and trace as JSON'),
+};
+
+export const expcotCommand = command({
   command: 'expcot <file>',
-  describe: 'Print the classical evidence about a series and the expert trace written from it',
   // yargs types lack the camel-case form of `--save-classes`.
   builder: (yargs: Argv<object>) =>
     yargs
@@ -188,61 +196,7 @@ export const expcotCommand: CommandModule<object, ExpcotArguments> = {
         describe:
           'A file of series (.csv, .ts, .arff, .tsv, .out, .npy, .npz, .parquet, .mat, .hea), or a prepared data set',
       })
-      .option('mode', {
-        choices: TRACE_MODES,
-        default: 'blind' as TraceMode,
-        describe: 'blind: answers from the values alone; teacher: explains the gold answer',
-        requiresArg: true,
-      })
-      .option('classes', {
-        type: 'string',
-        describe:
-          'Classify: a profile of classes (.json), a prepared data set, or a file of labelled training series',
-        requiresArg: true,
-      })
-      .option('save-classes', {
-        type: 'string',
-        describe: 'Write the profile of classes to this file',
-        requiresArg: true,
-      })
-      .option('kind', {
-        choices: ['anomaly', 'variates'] as const,
-        describe: 'Without --classes: find anomalous intervals (default) or anomalous channels',
-        requiresArg: true,
-      })
-      .option('column', {
-        type: 'string',
-        array: true,
-        describe: 'Value column of a CSV file, by name or number; several are channels of one series',
-        requiresArg: true,
-      })
-      .option('record', {
-        type: 'number',
-        default: 0,
-        describe: 'Index of the series in the file, from 0',
-        requiresArg: true,
-      })
-      .option('split', {
-        choices: SPLITS,
-        describe: 'Split of a prepared data set. Default: its last split',
-        requiresArg: true,
-      })
-      .option('class', {
-        type: 'string',
-        describe: 'Gold class for --mode teacher, if the file has none',
-        requiresArg: true,
-      })
-      .option('intervals', {
-        type: 'string',
-        describe: 'Gold intervals for --mode teacher, as [[start, end], …], if the file has none',
-        requiresArg: true,
-      })
-      .option('score', {
-        type: 'boolean',
-        default: false,
-        describe: 'Score the blind trace on a split of a prepared data set',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print evidence and trace as JSON' })
+      .options(OPTIONS)
       .example('$0 expcot my.csv', 'Find anomalies in a CSV file')
       .example('$0 expcot new.csv --classes TRAIN.ts --save-classes classes.json', 'Classify a series')
       .example(
@@ -250,4 +204,4 @@ export const expcotCommand: CommandModule<object, ExpcotArguments> = {
         'Measure the accuracy of the blind trace',
       ) as unknown as Argv<ExpcotArguments>,
   handler: runExpcot,
-};
+});

@@ -1,17 +1,10 @@
 /** `timeseer export`: writes a policy for other runtimes. */
-import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { WeightType } from '../onnx/weights.ts';
+import { command, flag, type Given, required } from './options.ts';
 
-interface ExportArguments {
-  readonly onnx: boolean;
-  readonly policy: string;
-  readonly out: string;
-  readonly dtype: readonly WeightType[];
-  readonly quiet: boolean;
-  readonly json: boolean;
-}
+type ExportArguments = Given<typeof OPTIONS> & { readonly dtype: readonly WeightType[] };
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 2 : 0)} MB`;
 
@@ -26,39 +19,29 @@ async function runExport({ onnx, json, quiet, ...given }: ExportArguments): Prom
   }
 }
 
-export const exportCommand: CommandModule<object, ExportArguments> = {
+const OPTIONS = {
+  onnx: flag("Write ONNX: operator set 17 with onnxruntime's attention operator; the only format"),
+  policy: required('Qwen2.5-VL directory, or directory of a run (its last trained policy)'),
+  out: required(
+    'Directory to write: config.json, tokenizer and image settings as transformers.js reads them, and onnx/ with vision_encoder, embed_tokens and decoder_model_merged',
+  ),
+  dtype: {
+    array: true,
+    choices: ['float32', 'float16', 'int8'] as const,
+    default: ['float32'] as WeightType[],
+    requiresArg: true,
+    describe:
+      'Storage type of the matrices (repeatable); files of float16 and int8 end in _fp16 and _int8. It saves disk space, not memory: weights are converted to float32 on loading',
+  },
+  quiet: flag('Do not show progress'),
+  json: flag('Print the list of files as JSON'),
+};
+
+export const exportCommand = command({
   command: 'export',
-  describe: 'Write a policy as ONNX, for transformers.js and onnxruntime',
   builder: (yargs) =>
     yargs
-      .option('onnx', {
-        type: 'boolean',
-        default: false,
-        describe: "Write ONNX: operator set 17 with onnxruntime's attention operator; the only format",
-      })
-      .option('policy', {
-        type: 'string',
-        demandOption: true,
-        requiresArg: true,
-        describe: 'Qwen2.5-VL directory, or directory of a run (its last trained policy)',
-      })
-      .option('out', {
-        type: 'string',
-        demandOption: true,
-        requiresArg: true,
-        describe:
-          'Directory to write: config.json, tokenizer and image settings as transformers.js reads them, and onnx/ with vision_encoder, embed_tokens and decoder_model_merged',
-      })
-      .option('dtype', {
-        array: true,
-        choices: ['float32', 'float16', 'int8'] as const,
-        default: ['float32'] as WeightType[],
-        requiresArg: true,
-        describe:
-          'Storage type of the matrices (repeatable); files of float16 and int8 end in _fp16 and _int8. It saves disk space, not memory: weights are converted to float32 on loading',
-      })
-      .option('quiet', { type: 'boolean', default: false, describe: 'Do not show progress' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the list of files as JSON' })
+      .options(OPTIONS)
       .example(
         '$0 export --onnx --policy runs/mine --out exports/mine',
         'In float32, for transformers.js or onnxruntime',
@@ -71,6 +54,6 @@ export const exportCommand: CommandModule<object, ExportArguments> = {
         'In transformers.js: AutoProcessor and AutoModelForImageTextToText. With onnxruntime alone: run vision_encoder once per prompt and ' +
           'embed_tokens on the ids; replace the embeddings of the image tokens by the image features; then run decoder_model_merged once per ' +
           'token, passing the outputs present.N of one step as the inputs past_key_values.N of the next.',
-      ) as never,
+      ),
   handler: runExport,
-};
+});

@@ -1,59 +1,25 @@
-import type { CommandModule } from 'yargs';
 import { print, printJson, say } from '../ground/terminal.ts';
+import { command, DEVICE, flag, type Given, list, number, text } from './options.ts';
 
-interface PlanArguments {
-  readonly policy: string | undefined;
-  readonly recipe: string;
-  readonly set: readonly string[];
-  readonly device: string;
-  readonly devices: number;
-  readonly memory: string | undefined;
-  readonly json: boolean;
-}
+type PlanArguments = Given<typeof OPTIONS>;
 
-export const plan: CommandModule<object, PlanArguments> = {
+const OPTIONS = {
+  policy: text('Policy: nano, small, a run, or a checkpoint directory (config.json suffices)', {
+    defaultDescription: "the recipe's policy.init",
+  }),
+  recipe: text('Recipe by name or path of a .yaml file', { default: 'quickstart' }),
+  set: list('Set a recipe key, e.g. memory.tokens=8192 (repeatable)'),
+  device: DEVICE,
+  devices: number('Number of devices; only 1 for now', { default: 1 }),
+  memory: text('Memory of the target device, e.g. 80GB', { defaultDescription: 'memory of this machine' }),
+  json: flag('Print the plan as JSON'),
+};
+
+export const plan = command({
   command: 'plan',
-  describe: 'Estimate the memory of a training run before it starts',
   builder: (cli) =>
     cli
-      .option('policy', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Policy: nano, small, a run, or a checkpoint directory (config.json suffices)',
-        defaultDescription: "the recipe's policy.init",
-      })
-      .option('recipe', {
-        type: 'string',
-        requiresArg: true,
-        default: 'quickstart',
-        describe: 'Recipe by name or path of a .yaml file',
-      })
-      .option('set', {
-        type: 'string',
-        array: true,
-        nargs: 1,
-        default: [] as string[],
-        describe: 'Set a recipe key, e.g. memory.tokens=8192 (repeatable)',
-      })
-      .option('device', {
-        type: 'string',
-        default: 'cpu',
-        requiresArg: true,
-        describe: 'cpu, cuda or cuda:N',
-      })
-      .option('devices', {
-        type: 'number',
-        default: 1,
-        requiresArg: true,
-        describe: 'Number of devices; only 1 for now',
-      })
-      .option('memory', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Memory of the target device, e.g. 80GB',
-        defaultDescription: 'memory of this machine',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the plan as JSON' })
+      .options(OPTIONS)
       .example('$0 plan --recipe quickstart', 'The quickstart on this machine')
       .example(
         '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --device cuda --memory 24GB',
@@ -63,7 +29,7 @@ export const plan: CommandModule<object, PlanArguments> = {
         'Exit code 1 if a stage does not fit; the plan then lists the recipe changes tried. A plan uses at most 92 % of the memory; the ' +
           'rest is left to the system, the libraries of the device and fragmentation.',
       ),
-  handler: async (given) => {
+  handler: async (given: PlanArguments) => {
     const [
       { loadRecipe },
       { findPolicy },
@@ -109,7 +75,7 @@ export const plan: CommandModule<object, PlanArguments> = {
     if (given.json) printJson(plans.map(jsonOf));
     if (plans.some(({ fits }) => fits === false)) process.exitCode = 1;
   },
-};
+});
 
 /** Turns maps into plain objects. */
 function jsonOf<T extends object>(value: T): unknown {

@@ -1,7 +1,6 @@
 /** `timeseer pull`: downloads a checkpoint from the Hugging Face hub, or a mirror of it. */
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
 import { gone } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
@@ -10,18 +9,9 @@ import { Progress } from '../ground/progress.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
+import { command, flag, type Given, several, text } from './options.ts';
 
-export interface PullArguments {
-  repo: string;
-  out: string | undefined;
-  revision: string;
-  token: string | undefined;
-  endpoint: string | undefined;
-  include: string[] | undefined;
-  exclude: string[] | undefined;
-  force: boolean;
-  json: boolean;
-}
+type PullArguments = Given<typeof OPTIONS> & { readonly repo: string };
 
 /** File size in bytes from which checking a hash is announced. */
 const SLOW_CHECK = 5e8;
@@ -134,9 +124,19 @@ export async function runPull(args: PullArguments): Promise<void> {
   });
 }
 
-export const pullCommand: CommandModule<object, PullArguments> = {
+const OPTIONS = {
+  out: text('Directory to fill (default: models/NAME)'),
+  revision: text('Branch, tag or commit', { default: 'main' }),
+  token: text('Access token. Prefer the variable HF_TOKEN, which other users of the machine cannot see'),
+  endpoint: text('URL of the hub or a mirror (default: HF_ENDPOINT, else https://huggingface.co)'),
+  include: several("Download only files that match, e.g. '*.json' (default: the files of a policy)"),
+  exclude: several('Skip files that match'),
+  force: flag('Replace existing files that were not pulled and differ'),
+  json: flag('Print the summary as JSON, no progress'),
+};
+
+export const pullCommand = command({
   command: 'pull <repo>',
-  describe: 'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
   builder: (yargs) =>
     yargs
       .positional('repo', {
@@ -144,45 +144,7 @@ export const pullCommand: CommandModule<object, PullArguments> = {
         demandOption: true,
         describe: 'Repository: OWNER/NAME or its URL',
       })
-      .option('out', {
-        type: 'string',
-        describe: 'Directory to fill (default: models/NAME)',
-        requiresArg: true,
-      })
-      .option('revision', {
-        type: 'string',
-        default: 'main',
-        describe: 'Branch, tag or commit',
-        requiresArg: true,
-      })
-      .option('token', {
-        type: 'string',
-        describe: 'Access token. Prefer the variable HF_TOKEN, which other users of the machine cannot see',
-        requiresArg: true,
-      })
-      .option('endpoint', {
-        type: 'string',
-        describe: 'URL of the hub or a mirror (default: HF_ENDPOINT, else https://huggingface.co)',
-        requiresArg: true,
-      })
-      .option('include', {
-        type: 'string',
-        array: true,
-        describe: "Download only files that match, e.g. '*.json' (default: the files of a policy)",
-        requiresArg: true,
-      })
-      .option('exclude', {
-        type: 'string',
-        array: true,
-        describe: 'Skip files that match',
-        requiresArg: true,
-      })
-      .option('force', {
-        type: 'boolean',
-        default: false,
-        describe: 'Replace existing files that were not pulled and differ',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON, no progress' })
+      .options(OPTIONS)
       .example('$0 pull Qwen/Qwen2.5-VL-3B-Instruct', 'Into models/Qwen2.5-VL-3B-Instruct, 7.5 GB')
       .example('$0 pull OWNER/NAME --revision v1.0 --out models/mine', 'A tag, into another directory')
       .epilogue(
@@ -190,4 +152,4 @@ export const pullCommand: CommandModule<object, PullArguments> = {
           'after an interruption, or later to update.',
       ),
   handler: runPull,
-};
+});

@@ -1,11 +1,9 @@
-import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../ground/terminal.ts';
-import { recipeHelp } from './recipe-help.ts';
-import { type RunArguments, runOptions, runRequest } from './run-options.ts';
+import { command } from './options.ts';
+import { type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
 
-export const quickstart: CommandModule<object, RunArguments> = {
+export const quickstart = command({
   command: 'quickstart',
-  describe: 'Set up, train (supervised, then TimerPO), evaluate and report',
   builder: (cli) =>
     runOptions(cli, {
       recipe: 'quickstart',
@@ -20,7 +18,7 @@ export const quickstart: CommandModule<object, RunArguments> = {
       )
       .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage estimator')
       .epilogue(recipeHelp(null)),
-  handler: async (given) => {
+  handler: async (given: RunArguments) => {
     const { runQuickstart } = await import('../run/quickstart.ts');
     const { resultLines } = await import('../run/report.ts');
     const { out, files, summary, explains } = await runQuickstart(runRequest(given));
@@ -37,4 +35,4 @@ export const quickstart: CommandModule<object, RunArguments> = {
       );
     }
   },
-};
+});

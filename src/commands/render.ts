@@ -3,10 +3,9 @@ import { existsSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import type { CommandModule } from 'yargs';
 import { GENERATED } from '../../datasets/benchmarks/registry.ts';
 import { openRenderSource, type RenderSource } from '../../datasets/open-series.ts';
-import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
+import { DEFAULT_SEED, SPLITS } from '../../datasets/split.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { Progress } from '../ground/progress.ts';
@@ -15,32 +14,16 @@ import type { Picture } from '../ground/types.ts';
 import { figure, isBare } from '../plot/figure.ts';
 import { encodePng } from '../plot/png.ts';
 import { type RenderJob, RenderPool } from '../plot/pool.ts';
-import { FIGURE_HELP, FIGURE_NAMES, type FigureName } from '../plot/presets.ts';
+import { FIGURE_HELP, FIGURE_NAMES } from '../plot/presets.ts';
 import { render as draw } from '../plot/raster.ts';
 import { checkFigure, type Drawable, type Drawing, drawingOf, markTruth } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
+import { choice, command, flag, type Given, number, required, several } from './options.ts';
 
 /** Default maximum number of pictures. */
 const DEFAULT_LIMIT = 100;
 
-export interface RenderArguments {
-  source: string;
-  out: string;
-  /** Default: that of the task; `line` for files, `anomllm` for what `timeseer data generate` wrote. */
-  figure: FigureName | undefined;
-  /** Default: 100. */
-  limit: number | undefined;
-  /** Default: 0. */
-  offset: number | undefined;
-  index: number | undefined;
-  truth: boolean;
-  split: Split | undefined;
-  seed: number | undefined;
-  length: number | undefined;
-  column: string[] | undefined;
-  workers: number | undefined;
-  json: boolean;
-}
+export type RenderArguments = Given<typeof OPTIONS> & { readonly source: string };
 
 function checkNumber(key: string, value: number | undefined, least: number): void {
   if (value !== undefined && !(Number.isInteger(value) && value >= least)) {
@@ -199,9 +182,31 @@ export async function runRender(args: RenderArguments): Promise<void> {
   printSummary(drawn, args, choice.preset, seconds);
 }
 
-export const render: CommandModule<object, RenderArguments> = {
+const OPTIONS = {
+  out: required('Directory for the pictures (existing files are replaced), or NAME.png for one picture'),
+  figure: choice(
+    FIGURE_NAMES,
+    `Style of the plot (default: that of the task; line for files): ${FIGURE_HELP}`,
+  ),
+  limit: number(`Maximum number of pictures (default: ${DEFAULT_LIMIT})`),
+  offset: number('Index of the first series (default: 0)'),
+  index: number('Draw only the series with this index, from 0'),
+  truth: flag('Shade the gold intervals or mark the gold variates'),
+  split: choice(
+    SPLITS,
+    'Split of a generator or a prepared data set (default: train, else the first available)',
+  ),
+  seed: number(
+    `Seed for generated series (default: ${SPLITS.map((split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
+  ),
+  length: number('Points per generated series'),
+  column: several('Channels to draw together, by name (for CSV also by number). Default: all'),
+  workers: number('Number of drawing threads (default: up to one per core)'),
+  json: flag('Print the summary as JSON'),
+};
+
+export const render = command({
   command: 'render <source>',
-  describe: 'Draw the series of a data set or a file as PNG pictures',
   builder: (yargs) =>
     yargs
       .positional('source', {
@@ -209,60 +214,7 @@ export const render: CommandModule<object, RenderArguments> = {
         demandOption: true,
         describe: 'A generator, a data set directory, or a file of series (.csv, .ts, .npy, .parquet …)',
       })
-      .option('out', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Directory for the pictures (existing files are replaced), or NAME.png for one picture',
-        requiresArg: true,
-      })
-      .option('figure', {
-        choices: FIGURE_NAMES,
-        describe: `Style of the plot (default: that of the task; line for files): ${FIGURE_HELP}`,
-        requiresArg: true,
-      })
-      .option('limit', {
-        type: 'number',
-        describe: `Maximum number of pictures (default: ${DEFAULT_LIMIT})`,
-        requiresArg: true,
-      })
-      .option('offset', {
-        type: 'number',
-        describe: 'Index of the first series (default: 0)',
-        requiresArg: true,
-      })
-      .option('index', {
-        type: 'number',
-        describe: 'Draw only the series with this index, from 0',
-        requiresArg: true,
-      })
-      .option('truth', {
-        type: 'boolean',
-        default: false,
-        describe: 'Shade the gold intervals or mark the gold variates',
-      })
-      .option('split', {
-        choices: SPLITS,
-        describe: 'Split of a generator or a prepared data set (default: train, else the first available)',
-        requiresArg: true,
-      })
-      .option('seed', {
-        type: 'number',
-        describe: `Seed for generated series (default: ${SPLITS.map((split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
-        requiresArg: true,
-      })
-      .option('length', { type: 'number', describe: 'Points per generated series', requiresArg: true })
-      .option('column', {
-        type: 'string',
-        array: true,
-        describe: 'Channels to draw together, by name (for CSV also by number). Default: all',
-        requiresArg: true,
-      })
-      .option('workers', {
-        type: 'number',
-        describe: 'Number of drawing threads (default: up to one per core)',
-        requiresArg: true,
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .options(OPTIONS)
       .example(
         '$0 render nano5 --out pictures --figure nano --limit 20',
         'Pictures as the quickstart policy sees them',
@@ -279,4 +231,4 @@ export const render: CommandModule<object, RenderArguments> = {
       .example('$0 render my.csv --out my.png --column pressure flow', 'Columns of a CSV file')
       .epilogue(`Generators: ${GENERATED.map(({ name }) => name).join(', ')}`),
   handler: runRender,
-};
+});

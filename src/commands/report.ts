@@ -1,15 +1,11 @@
 /** `timeseer report`: rebuilds the report, the summary and the page of completions of a run from its files. */
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
-import type { CommandModule } from 'yargs';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { buildCompletions, buildReport, resultLines } from '../run/report.ts';
+import { command, flag, type Given } from './options.ts';
 
-export interface ReportArguments {
-  run: string;
-  open: boolean;
-  json: boolean;
-}
+type ReportArguments = Given<typeof OPTIONS> & { readonly run: string };
 
 /** The program that shows a page, and its arguments; the environment variable BROWSER comes first. */
 function viewer(page: string): [program: string, args: string[]] {
@@ -48,14 +44,17 @@ export async function runReport({ run, open, json }: ReportArguments): Promise<v
   }
 }
 
-export const report: CommandModule<object, ReportArguments> = {
+const OPTIONS = {
+  open: flag('Show the report in a browser'),
+  json: flag('Print the summary as JSON'),
+};
+
+export const report = command({
   command: 'report <run>',
-  describe: 'Rebuild the report and the summary of a run from its files',
   builder: (yargs) =>
     yargs
       .positional('run', { type: 'string', demandOption: true, describe: 'Directory of a run' })
-      .option('open', { type: 'boolean', default: false, describe: 'Show the report in a browser' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .options(OPTIONS)
       .example('$0 report runs/quickstart --open', 'Write report.html and summary.json, and look')
       .example('$0 report runs/quickstart --json | jq .rl.gain', 'The numbers for a program')
       .epilogue(
@@ -63,4 +62,4 @@ export const report: CommandModule<object, ReportArguments> = {
           'the program of --open.',
       ),
   handler: runReport,
-};
+});

@@ -6,15 +6,9 @@ import { choiceHelp } from '../ground/choice.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { ReadingNote } from '../ground/progress.ts';
 import { columns, print, printJson } from '../ground/terminal.ts';
+import { command, flag, type Given, number, text } from './options.ts';
 
-export interface RewardCheckArguments {
-  readonly rewards: readonly string[];
-  readonly data: string;
-  readonly count: number;
-  readonly length: number;
-  readonly seed: number;
-  readonly json: boolean;
-}
+type RewardCheckArguments = Given<typeof OPTIONS> & { readonly rewards: readonly string[] };
 
 const shown = (value: number | null): string => (value === null ? '–' : value.toFixed(3));
 
@@ -57,7 +51,15 @@ async function runCheck({ rewards, data, count, length, seed, json }: RewardChec
   print(faults.length === 0 ? `no fault on ${result.examples} examples of ${data}` : faults.join('\n'));
 }
 
-const check: CommandModule<object, RewardCheckArguments> = {
+const OPTIONS = {
+  data: text('Generator or directory of a prepared data set (training split)', { default: 'nano5' }),
+  count: number('Number of examples', { default: 16 }),
+  length: number('Points per generated series', { default: 1000 }),
+  seed: number('Seed for the examples', { default: 42 }),
+  json: flag('Print the result as JSON'),
+};
+
+const check = command({
   command: 'check <rewards..>',
   describe:
     'Score gold answers, answers with one error, and malformed text; exit code 1 if a reward has a fault',
@@ -69,26 +71,7 @@ const check: CommandModule<object, RewardCheckArguments> = {
         demandOption: true,
         describe: `FILE.ts or FILE.ts#NAME made with defineReward, or a name; several are combined as in training. ${choiceHelp(REWARDS)}`,
       })
-      .option('data', {
-        type: 'string',
-        default: 'nano5',
-        requiresArg: true,
-        describe: 'Generator or directory of a prepared data set (training split)',
-      })
-      .option('count', { type: 'number', default: 16, requiresArg: true, describe: 'Number of examples' })
-      .option('length', {
-        type: 'number',
-        default: 1000,
-        requiresArg: true,
-        describe: 'Points per generated series',
-      })
-      .option('seed', {
-        type: 'number',
-        default: 42,
-        requiresArg: true,
-        describe: 'Seed for the examples',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
+      .options(OPTIONS)
       .example('$0 reward check ./brief.ts', 'A table of scores, with the faults of the reward')
       .example(
         '$0 reward check task ./brief.ts --data data/ctu',
@@ -98,9 +81,9 @@ const check: CommandModule<object, RewardCheckArguments> = {
         'Faults: the reward throws, times out, returns anything but a finite number or null, scores one response differently each time, ' +
           'or scores a worse answer at least as high as the gold answer. A reward for one aspect, such as brevity or the format, ties ' +
           'by design: check it together with task, as in training.',
-      ) as never,
+      ),
   handler: runCheck,
-};
+});
 
 const nothing: CommandModule = {
   command: '$0',
@@ -112,7 +95,6 @@ const nothing: CommandModule = {
 
 export const rewardCommand: CommandModule = {
   command: 'reward <command>',
-  describe: 'Check a reward function on correct, wrong and malformed answers',
   builder: (yargs) =>
     yargs
       .command(check)

@@ -1,9 +1,10 @@
-/** The options that `sft`, `train` and `quickstart` share. */
-
+/** Options of `sft`, `train` and `quickstart`, and help for the keys of a recipe, made from their schema. */
 import type { Argv } from 'yargs';
 import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ConfigError } from '../ground/errors.ts';
+import { type RecipeKey, recipeKeys } from '../recipe/recipe.ts';
 import type { RunRequest } from '../run/run.ts';
+import { DEVICE, flag, list, text } from './options.ts';
 
 export interface RunArguments extends RunRequest {
   readonly reward: readonly string[];
@@ -20,46 +21,26 @@ export function runOptions(
   cli: Argv,
   defaults: { readonly recipe?: string; readonly out?: string; readonly force: string },
 ): Argv<RunArguments> {
+  const { recipe, out, force } = defaults;
   return cli
-    .option('recipe', {
-      type: 'string',
-      requiresArg: true,
-      describe: 'Recipe by name or path of a .yaml file. An existing run keeps its own',
-      ...(defaults.recipe === undefined ? {} : { defaultDescription: defaults.recipe }),
-    })
-    .option('set', {
-      type: 'string',
-      array: true,
-      nargs: 1,
-      default: [] as string[],
-      describe: 'Set a recipe key, e.g. sft.samples=10000 (repeatable)',
-    })
-    .option('reward', {
-      type: 'string',
-      array: true,
-      nargs: 1,
-      default: [] as string[],
-      describe: `Reward to maximise instead of the task's own: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}. Repeat it to maximise their mean; for weights use --set reward=…`,
-    })
-    .option('out', {
-      type: 'string',
-      requiresArg: true,
-      describe: 'Directory of the run',
-      ...(defaults.out === undefined ? { demandOption: true } : { default: defaults.out }),
-    })
-    .option('device', { type: 'string', default: 'cpu', requiresArg: true, describe: 'cpu, cuda or cuda:N' })
-    .option('resume', { type: 'boolean', default: false, describe: 'Resume from the last checkpoint' })
-    .option('allow-change', {
-      type: 'string',
-      array: true,
-      nargs: 1,
-      default: [] as string[],
-      describe:
+    .options({
+      recipe: text('Recipe by name or path of a .yaml file. An existing run keeps its own', {
+        ...(recipe === undefined ? {} : { defaultDescription: recipe }),
+      }),
+      set: list('Set a recipe key, e.g. sft.samples=10000 (repeatable)'),
+      reward: list(
+        `Reward to maximise instead of the task's own: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}. Repeat it to maximise their mean; for weights use --set reward=…`,
+      ),
+      out: text('Directory of the run', out === undefined ? { demandOption: true } : { default: out }),
+      device: DEVICE,
+      resume: flag('Resume from the last checkpoint'),
+      'allow-change': list(
         'With --resume: recipe key, block of keys or data that may differ from the start of the run (repeatable)',
+      ),
+      force: flag(force),
+      quiet: flag('Do not show progress'),
+      json: flag('Print the result as JSON'),
     })
-    .option('force', { type: 'boolean', default: false, describe: defaults.force })
-    .option('quiet', { type: 'boolean', default: false, describe: 'Do not show progress' })
-    .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
     .check(({ resume, force, 'allow-change': allowed }) => {
       if (allowed.length > 0 && !resume) {
         throw new ConfigError('--allow-change applies only to a resumed run: add --resume');
@@ -68,4 +49,55 @@ export function runOptions(
         throw new ConfigError('--resume resumes and --force starts over: give one of them');
       return true;
     }) as Argv<RunArguments>;
+}
+
+/** Maximum length of a default shown; longer ones are in `src/recipes/quickstart.yaml`. */
+const LONGEST_DEFAULT = 12;
+/** Width of the key column; a longer entry has its own line. */
+const INDENT = 28;
+/** Line width if the terminal's is unknown. */
+const WIDTH = 110;
+
+/** Wraps a text at its spaces. */
+function wrapped(text: string, width: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last === undefined || last.length + 1 + word.length > width) lines.push(word);
+    else lines[lines.length - 1] = `${last} ${word}`;
+  }
+  return lines;
+}
+
+/** No-break space. */
+const FIRM = '\u00a0';
+
+function entry({ key, standard, range, meaning }: RecipeKey, width: number): string[] {
+  const value = standard.length > LONGEST_DEFAULT ? '…' : standard;
+  const head = `  ${key}=${value}`;
+  const limits = range === '' ? [] : [`[${range}]`.replaceAll(' ', FIRM)];
+  const text = wrapped([meaning, ...limits].join(' '), width - INDENT);
+  const lines = text.map((line) => ' '.repeat(INDENT) + line.replaceAll(FIRM, ' '));
+  if (head.length + 2 > INDENT) return [head, ...lines];
+  return [head + lines[0]!.slice(head.length), ...lines.slice(1)];
+}
+
+/** Sections used by every stage. */
+const SHARED = ['seed', 'data', 'figure', 'input', 'numbers', 'policy', 'memory', 'answers'];
+
+/** The keys of one section of the recipe, then those of every stage, with their defaults, meaning and range; `null`: all keys. */
+export function recipeHelp(section: string | null): string {
+  const width = Math.min(WIDTH, process.stdout.columns ?? WIDTH) - 1;
+  const keys = recipeKeys();
+  const below = (names: readonly string[]) => keys.filter(({ key }) => names.includes(key.split('.')[0]!));
+  const chosen =
+    section === null
+      ? keys
+      : [...below(section === 'rl' ? ['rl', 'reward', 'extension'] : [section]), ...below(SHARED)];
+  return [
+    'Keys of the recipe, with their defaults (--set KEY=VALUE, or in the file of --recipe):',
+    ...chosen.flatMap((key) => entry(key, width)),
+    '',
+    'timeseer runs --glossary explains what is logged.',
+  ].join('\n');
 }

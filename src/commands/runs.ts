@@ -1,6 +1,5 @@
 /** `timeseer runs`: lists runs, compares them, and prints the glossary of logged names. */
 import { existsSync } from 'node:fs';
-import type { CommandModule } from 'yargs';
 import { compareRuns, type RunComparison } from '../../eval/comparison.ts';
 import { glossary } from '../../eval/glossary.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -11,14 +10,9 @@ import type { Estimate, Json } from '../ground/types.ts';
 import { isSignificant } from '../measures/bootstrap.ts';
 import { type DamagedRun, listRuns, type RunFacts } from '../run/runs.ts';
 import { tagOf } from '../train/glossary.ts';
+import { command, flag, type Given, text } from './options.ts';
 
-interface RunsArguments {
-  readonly runs: readonly string[];
-  readonly compare: boolean;
-  readonly html: string | undefined;
-  readonly glossary: boolean;
-  readonly json: boolean;
-}
+type RunsArguments = Given<typeof OPTIONS> & { readonly runs: readonly string[] };
 
 const DEFAULT = 'runs';
 const NONE = '–';
@@ -161,9 +155,17 @@ async function compare({ runs, html, json }: RunsArguments): Promise<void> {
   print([...comparisonLines(comparison), ...(html === undefined ? [] : ['', html])].join('\n'));
 }
 
-export const runs: CommandModule<object, RunsArguments> = {
+const OPTIONS = {
+  compare: flag(
+    'Compare runs with the first: recipe keys, metrics with paired 95 % intervals, learning curves',
+  ),
+  html: text('With --compare: also write a page, with learning curves in shared panels'),
+  glossary: flag('Define every name in metrics.jsonl, TensorBoard and summary.json'),
+  json: flag('Print the result as JSON'),
+};
+
+export const runs = command({
   command: 'runs [runs..]',
-  describe: 'List runs with their final metrics, or compare several',
   builder: (cli) =>
     cli
       .positional('runs', {
@@ -173,23 +175,7 @@ export const runs: CommandModule<object, RunsArguments> = {
         defaultDescription: DEFAULT,
         describe: 'Directories to search for runs; with --compare: the runs',
       })
-      .option('compare', {
-        type: 'boolean',
-        default: false,
-        describe:
-          'Compare runs with the first: recipe keys, metrics with paired 95 % intervals, learning curves',
-      })
-      .option('html', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'With --compare: also write a page, with learning curves in shared panels',
-      })
-      .option('glossary', {
-        type: 'boolean',
-        default: false,
-        describe: 'Define every name in metrics.jsonl, TensorBoard and summary.json',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
+      .options(OPTIONS)
       .check(({ compare: comparing, html, glossary: explained }) => {
         if (html !== undefined && !comparing) {
           throw new ConfigError('--html writes a comparison: add --compare and name the runs');
@@ -203,8 +189,8 @@ export const runs: CommandModule<object, RunsArguments> = {
         '$0 runs --json experiments | jq ".[] | select(.greedy > 0.7) | .path"',
         'JSON for other programs',
       )
-      .example('$0 runs --glossary', 'Logged names with their definitions and TRL names') as never,
-  handler: async (given) => {
+      .example('$0 runs --glossary', 'Logged names with their definitions and TRL names'),
+  handler: async (given: RunsArguments) => {
     if (given.glossary) {
       if (given.json) printJson(glossary());
       else print(glossaryLines().join('\n'));
@@ -217,4 +203,4 @@ export const runs: CommandModule<object, RunsArguments> = {
     else if (all.length > 0) print(listLines(all).join('\n'));
     else say(`no runs in ${given.runs.length > 0 ? given.runs.join(', ') : DEFAULT}`);
   },
-};
+});

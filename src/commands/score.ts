@@ -1,18 +1,9 @@
 /** `timeseer score`: metrics of predictions from any program against gold answers. */
-import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
-import type { Reading } from '../tasks/response.ts';
+import { choice, command, flag, type Given, number, required, text } from './options.ts';
 
-export interface ScoreArguments {
-  readonly gold: string;
-  readonly pred: string;
-  readonly classes: string | undefined;
-  readonly answers: Reading;
-  readonly window: number;
-  readonly 'per-example': boolean;
-  readonly json: boolean;
-}
+type ScoreArguments = Given<typeof OPTIONS>;
 
 /** Parses class names separated by commas. @throws ConfigError for an empty or repeated name */
 export function classList(text: string | undefined): string[] | undefined {
@@ -32,7 +23,7 @@ async function runScore({
   classes,
   answers,
   window,
-  'per-example': perExample,
+  perExample,
   json,
 }: ScoreArguments): Promise<void> {
   if (!Number.isInteger(window) || window < 0 || window > 100_000) {
@@ -72,54 +63,31 @@ async function runScore({
   else print(table);
 }
 
-export const score: CommandModule<object, ScoreArguments> = {
+const OPTIONS = {
+  gold: required(
+    'Gold answers: JSON lines {"id", "length", "intervals": [[start, end], …], "class"}, a split of a prepared data set, or records of eval',
+  ),
+  pred: required(
+    'Predictions: JSON lines {"id", "intervals", "class"} or {"id", "text"}; optional: "scores", "probabilities", "sample"',
+  ),
+  classes: text(
+    "Allowed classes, separated by commas. Default: those of the gold answers; for anomalies AnomSeer's",
+  ),
+  answers: choice(
+    ['lenient', 'strict'],
+    'Reversed or out-of-range intervals: lenient repairs them; strict makes the answer unparsable',
+    { default: 'lenient' },
+  ),
+  window: number('Maximum window of VUS, in points (for "scores")', { default: 100 }),
+  'per-example': flag('Print one JSON line for each prediction: id, total, parts, metrics'),
+  json: flag('Print all metrics as one JSON object, after the lines of --per-example'),
+};
+
+export const score = command({
   command: 'score',
-  describe: 'Score predictions of any program against gold answers',
   builder: (cli) =>
     cli
-      .option('gold', {
-        type: 'string',
-        demandOption: true,
-        requiresArg: true,
-        describe:
-          'Gold answers: JSON lines {"id", "length", "intervals": [[start, end], …], "class"}, a split of a prepared data set, or records of eval',
-      })
-      .option('pred', {
-        type: 'string',
-        demandOption: true,
-        requiresArg: true,
-        describe:
-          'Predictions: JSON lines {"id", "intervals", "class"} or {"id", "text"}; optional: "scores", "probabilities", "sample"',
-      })
-      .option('classes', {
-        type: 'string',
-        requiresArg: true,
-        describe:
-          "Allowed classes, separated by commas. Default: those of the gold answers; for anomalies AnomSeer's",
-      })
-      .option('answers', {
-        choices: ['lenient', 'strict'] as const,
-        default: 'lenient' as const,
-        requiresArg: true,
-        describe:
-          'Reversed or out-of-range intervals: lenient repairs them; strict makes the answer unparsable',
-      })
-      .option('window', {
-        type: 'number',
-        default: 100,
-        requiresArg: true,
-        describe: 'Maximum window of VUS, in points (for "scores")',
-      })
-      .option('per-example', {
-        type: 'boolean',
-        default: false,
-        describe: 'Print one JSON line for each prediction: id, total, parts, metrics',
-      })
-      .option('json', {
-        type: 'boolean',
-        default: false,
-        describe: 'Print all metrics as one JSON object, after the lines of --per-example',
-      })
+      .options(OPTIONS)
       .example('$0 score --gold gold.jsonl --pred mine.jsonl', 'A table of metrics')
       .example(
         '$0 score --gold gold.jsonl --pred mine.jsonl --json | jq .overall.affiliation_f1',
@@ -137,4 +105,4 @@ export const score: CommandModule<object, ScoreArguments> = {
         'A gold answer without a prediction counts as an unparsable answer. Intervals are half-open, in points from 0. Number several predictions for one id with "sample": 0, 1, …; pass@k and the consensus are then reported too.',
       ),
   handler: runScore,
-};
+});

@@ -1,49 +1,30 @@
 /** `timeseer serve`: an HTTP service for anomaly reports and for chat with a policy. */
-import type { CommandModule } from 'yargs';
-import { ENGINE_HELP, ENGINES, type EngineName } from '../answer/answerer.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { cores } from '../ground/machine.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import { isLocalHost, type ServeOptions, startService } from '../serve/server.ts';
+import { choice, command, ENGINE_OPTIONS, flag, type Given, grouped, number, text } from './options.ts';
 
-export interface ServeArguments {
-  readonly policy: string | undefined;
-  readonly adapter: string | undefined;
-  readonly engine: EngineName | undefined;
-  readonly device: string | undefined;
-  readonly dtype: 'auto' | 'float32' | 'bfloat16';
-  readonly threads: number;
-  readonly host: string;
-  readonly port: number;
-  readonly 'api-key': string | undefined;
-  readonly auth: boolean;
-  readonly 'max-body': number;
-  readonly 'max-queue': number;
-  readonly timeout: number;
-  readonly 'max-pixels': number;
-  readonly 'max-prompt': number;
-  readonly 'max-batch': number;
-  readonly json: boolean;
-}
+type ServeArguments = Given<typeof OPTIONS>;
 
 /** Environment variable with the key; the list of processes shows command lines to everybody. */
 const KEY_VARIABLE = 'TIMESEER_API_KEY';
 
 function check(args: ServeArguments): void {
-  const whole = (name: keyof ServeArguments, least: number, most: number): void => {
-    const value = args[name] as number;
-    if (Number.isSafeInteger(value) && value >= least && value <= most) return;
+  for (const [name, value, least, most] of [
+    ['port', args.port, 0, 65_535],
+    ['threads', args.threads, 1, 1024],
+    ['max-body', args.maxBody, 1, 1024],
+    ['max-queue', args.maxQueue, 1, 100_000],
+    ['timeout', args.timeout, 1, 86_400],
+    ['max-pixels', args.maxPixels, 1, 178_956_970],
+    ['max-prompt', args.maxPrompt, 1, 1_000_000],
+    ['max-batch', args.maxBatch, 1, 1024],
+  ] as const) {
+    if (Number.isSafeInteger(value) && value >= least && value <= most) continue;
     throw new ConfigError(`--${name}: expected a whole number from ${least} to ${most}, got ${value}`);
-  };
-  whole('port', 0, 65_535);
-  whole('threads', 1, 1024);
-  whole('max-body', 1, 1024);
-  whole('max-queue', 1, 100_000);
-  whole('timeout', 1, 86_400);
-  whole('max-pixels', 1, 178_956_970);
-  whole('max-prompt', 1, 1_000_000);
-  whole('max-batch', 1, 1024);
+  }
   if (args.adapter !== undefined && args.policy === undefined) {
     throw new ConfigError('--adapter: needs --policy, the policy that it was trained for');
   }
@@ -51,7 +32,7 @@ function check(args: ServeArguments): void {
 
 /** Returns the key that clients must send, or null. @throws ConfigError when others could use the service without one */
 export function keyOf(
-  { auth, host, 'api-key': given }: Pick<ServeArguments, 'auth' | 'host' | 'api-key'>,
+  { auth, host, apiKey: given }: Pick<ServeArguments, 'auth' | 'host' | 'apiKey'>,
   env: NodeJS.ProcessEnv = process.env,
 ): string | null {
   const key = given ?? env[KEY_VARIABLE];
@@ -79,13 +60,13 @@ function optionsOf(args: ServeArguments): ServeOptions {
     policy:
       policy === undefined
         ? null
-        : { policy, adapter, engine, device, dtype, threads, maxRows: args['max-batch'] },
+        : { policy, adapter, engine, device, dtype, threads, maxRows: args.maxBatch },
     limits: {
-      bodyBytes: args['max-body'] * 1e6,
-      queue: args['max-queue'],
+      bodyBytes: args.maxBody * 1e6,
+      queue: args.maxQueue,
       seconds: args.timeout,
-      pixels: args['max-pixels'],
-      promptTokens: args['max-prompt'],
+      pixels: args.maxPixels,
+      promptTokens: args.maxPrompt,
     },
   };
 }
@@ -118,114 +99,41 @@ async function runServe(args: ServeArguments): Promise<void> {
   }, 'stopping after pending requests have been answered; press Ctrl-C again to quit at once');
 }
 
-export const serveCommand: CommandModule<object, ServeArguments> = {
+const OPTIONS = {
+  ...grouped('Chat:', {
+    policy: text(
+      'Policy to chat with: small (ships with timeseer), or the directory of a checkpoint, an export or a run',
+    ),
+    adapter: text('Directory of a LoRA adapter for the policy, in PEFT format'),
+    ...ENGINE_OPTIONS,
+    dtype: choice(['auto', 'float32', 'bfloat16'], 'Data type of the weights', { default: 'auto' }),
+    threads: number('Number of threads for the policy', {
+      default: cores(),
+      defaultDescription: 'one per core',
+    }),
+    'max-batch': number('Maximum number of responses decoded in one batch', { default: 16 }),
+    'max-prompt': number('Maximum prompt length in tokens, image tokens included', { default: 8192 }),
+    'max-pixels': number('Maximum number of pixels in all images of a prompt', { default: 16_777_216 }),
+  }),
+  host: text('Address to listen on; 0.0.0.0 for all networks', { default: '127.0.0.1' }),
+  port: number('Port to listen on; 0 picks a free one', { default: 8000 }),
+  'api-key': text(
+    `API key that clients must send (safer: the variable ${KEY_VARIABLE}; other users can see command lines)`,
+  ),
+  auth: flag('Require an API key when other machines can connect; --no-auth lets them in without one', true),
+  'max-body': number('Maximum size of a request body in MB', { default: 32 }),
+  'max-queue': number('Maximum number of pending requests per endpoint; further ones are refused', {
+    default: 64,
+  }),
+  timeout: number('Timeout of a request in seconds', { default: 300 }),
+  json: flag('Print the address as JSON'),
+};
+
+export const serveCommand = command({
   command: 'serve',
-  describe: 'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol)',
   builder: (yargs) =>
     yargs
-      .option('policy', {
-        type: 'string',
-        describe:
-          'Policy to chat with: small (ships with timeseer), or the directory of a checkpoint, an export or a run',
-        requiresArg: true,
-      })
-      .option('adapter', {
-        type: 'string',
-        describe: 'Directory of a LoRA adapter for the policy, in PEFT format',
-        requiresArg: true,
-      })
-      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
-      .option('device', {
-        type: 'string',
-        describe: 'Device of the policy: cpu (default), cuda or cuda:N',
-        requiresArg: true,
-      })
-      .option('dtype', {
-        choices: ['auto', 'float32', 'bfloat16'] as const,
-        default: 'auto' as const,
-        describe: 'Data type of the weights',
-        requiresArg: true,
-      })
-      .option('threads', {
-        type: 'number',
-        default: cores(),
-        defaultDescription: 'one per core',
-        describe: 'Number of threads for the policy',
-        requiresArg: true,
-      })
-      .option('max-batch', {
-        type: 'number',
-        default: 16,
-        describe: 'Maximum number of responses decoded in one batch',
-        requiresArg: true,
-      })
-      .option('max-prompt', {
-        type: 'number',
-        default: 8192,
-        describe: 'Maximum prompt length in tokens, image tokens included',
-        requiresArg: true,
-      })
-      .option('max-pixels', {
-        type: 'number',
-        default: 16_777_216,
-        describe: 'Maximum number of pixels in all images of a prompt',
-        requiresArg: true,
-      })
-      .group(
-        [
-          'policy',
-          'adapter',
-          'engine',
-          'device',
-          'dtype',
-          'threads',
-          'max-batch',
-          'max-prompt',
-          'max-pixels',
-        ],
-        'Chat:',
-      )
-      .option('host', {
-        type: 'string',
-        default: '127.0.0.1',
-        describe: 'Address to listen on; 0.0.0.0 for all networks',
-        requiresArg: true,
-      })
-      .option('port', {
-        type: 'number',
-        default: 8000,
-        describe: 'Port to listen on; 0 picks a free one',
-        requiresArg: true,
-      })
-      .option('api-key', {
-        type: 'string',
-        describe: `API key that clients must send (safer: the variable ${KEY_VARIABLE}; other users can see command lines)`,
-        requiresArg: true,
-      })
-      .option('auth', {
-        type: 'boolean',
-        default: true,
-        describe: 'Require an API key when other machines can connect; --no-auth lets them in without one',
-      })
-      .option('max-body', {
-        type: 'number',
-        default: 32,
-        describe: 'Maximum size of a request body in MB',
-        requiresArg: true,
-      })
-      .option('max-queue', {
-        type: 'number',
-        default: 64,
-        describe: 'Maximum number of pending requests per endpoint; further ones are refused',
-        requiresArg: true,
-      })
-      .option('timeout', {
-        type: 'number',
-        default: 300,
-        describe: 'Timeout of a request in seconds',
-        requiresArg: true,
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the address as JSON' })
+      .options(OPTIONS)
       .example('$0 serve', 'Reports only, for clients on this machine, on port 8000')
       .example(
         'curl -H "Content-Type: text/csv" --data-binary @metrics.csv "localhost:8000/v1/explain?severity=3"',
@@ -252,4 +160,4 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
         ].join(' '),
       ),
   handler: runServe,
-};
+});

@@ -1,27 +1,21 @@
-import type { CommandModule } from 'yargs';
 import { print, printJson, say } from '../ground/terminal.ts';
+import { command, flag, type Given } from './options.ts';
 
-interface SetupArguments {
-  readonly install: boolean;
-  readonly json: boolean;
-}
+const OPTIONS = {
+  install: flag('Install missing packages with apt (Debian, Ubuntu; as root only)', true),
+  json: flag('Print the result as JSON'),
+};
 
-export const setup: CommandModule<object, SetupArguments> = {
+export const setup = command({
   command: 'setup',
-  describe: 'Find or install libtorch and build the engine',
   builder: (cli) =>
     cli
-      .option('install', {
-        type: 'boolean',
-        default: true,
-        describe: 'Install missing packages with apt (Debian, Ubuntu; as root only)',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
+      .options(OPTIONS)
       .example('$0 setup', 'Use the libtorch found, or install one')
       .example('$0 setup --no-install', 'Install nothing; list what is missing and how to get it')
       .example('LIBTORCH=/opt/libtorch $0 setup', 'Build against this libtorch')
       .example('TIMESEER_PYTHON=venv/bin/python $0 setup', 'Build against the PyTorch of this Python'),
-  handler: async ({ install, json }) => {
+  handler: async ({ install, json }: Given<typeof OPTIONS>) => {
     const { setup } = await import('../engine/torch/setup.ts');
     const { addon, libtorch, compiler, installed } = await setup({ install, log: say });
     const { version, origin, root, cuda } = libtorch;
@@ -31,4 +25,4 @@ export const setup: CommandModule<object, SetupArguments> = {
       print(`ready: libtorch ${version} (${from}, ${root})${cuda ? ' with CUDA' : ''}`);
     }
   },
-};
+});

@@ -1,8 +1,8 @@
-import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { studyNames } from '../recipe/study.ts';
 import type { StudyRequest } from '../run/study.ts';
+import { command, DEVICE, flag, list, number, required } from './options.ts';
 
 interface StudyArguments extends StudyRequest {
   readonly json: boolean;
@@ -11,9 +11,23 @@ interface StudyArguments extends StudyRequest {
 /** Exit code EX_TEMPFAIL of `sysexits.h`: unfinished, try again later. */
 const EXIT_TEMPORARY = 75;
 
-export const study: CommandModule<object, StudyArguments> = {
+const OPTIONS = {
+  out: required('Directory of the study; each run is in SETTING/ARM/seed-N'),
+  only: list('Run only these: SETTING/ARM/seed-N or its first parts, * matches any text (repeatable)'),
+  budget: number(
+    `Start no further run after this many minutes; exit code ${EXIT_TEMPORARY} if runs are left`,
+  ),
+  resume: flag(
+    'Resume the study in --out: finished runs are skipped, an interrupted run resumes bit for bit',
+  ),
+  report: flag('Train nothing; rebuild the results from the finished runs'),
+  device: DEVICE,
+  quiet: flag('Show no progress'),
+  json: flag('Print the results as JSON'),
+};
+
+export const study = command({
   command: 'study <study>',
-  describe: 'Run a grid of trainings (setting × arm × seed) and compare its arms',
   builder: (cli) =>
     cli
       .positional('study', {
@@ -21,43 +35,7 @@ export const study: CommandModule<object, StudyArguments> = {
         demandOption: true,
         describe: `Name of a study (${studyNames().join(', ')}) or path of a .yaml file`,
       })
-      .option('out', {
-        type: 'string',
-        demandOption: true,
-        requiresArg: true,
-        describe: 'Directory of the study; each run is in SETTING/ARM/seed-N',
-      })
-      .option('only', {
-        type: 'string',
-        array: true,
-        nargs: 1,
-        default: [] as string[],
-        describe: 'Run only these: SETTING/ARM/seed-N or its first parts, * matches any text (repeatable)',
-      })
-      .option('budget', {
-        type: 'number',
-        requiresArg: true,
-        describe: `Start no further run after this many minutes; exit code ${EXIT_TEMPORARY} if runs are left`,
-      })
-      .option('resume', {
-        type: 'boolean',
-        default: false,
-        describe:
-          'Resume the study in --out: finished runs are skipped, an interrupted run resumes bit for bit',
-      })
-      .option('report', {
-        type: 'boolean',
-        default: false,
-        describe: 'Train nothing; rebuild the results from the finished runs',
-      })
-      .option('device', {
-        type: 'string',
-        default: 'cpu',
-        requiresArg: true,
-        describe: 'cpu, cuda or cuda:N',
-      })
-      .option('quiet', { type: 'boolean', default: false, describe: 'Show no progress' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the results as JSON' })
+      .options(OPTIONS)
       .check(({ budget }) => {
         if (budget === undefined || budget > 0) return true;
         throw new ConfigError(`--budget: got ${budget}, expected minutes > 0`);
@@ -79,8 +57,8 @@ export const study: CommandModule<object, StudyArguments> = {
       .epilogue(
         'Seeds are the outermost loop, so all arms finish a seed before the next one begins. Each run is an ordinary run directory for ' +
           'eval, train --resume and explain.',
-      ) as never,
-  handler: async (given) => {
+      ),
+  handler: async (given: StudyArguments) => {
     const { runStudy } = await import('../run/study.ts');
     const { studyMarkdown } = await import('../../eval/study-page.ts');
     const { files, results, stopped, resume } = await runStudy(given);
@@ -97,4 +75,4 @@ export const study: CommandModule<object, StudyArguments> = {
       process.exitCode = EXIT_TEMPORARY;
     }
   },
-};
+});

@@ -1,24 +1,18 @@
-import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../ground/terminal.ts';
-import { recipeHelp } from './recipe-help.ts';
-import { type RunArguments, runOptions, runRequest } from './run-options.ts';
+import { command, text } from './options.ts';
+import { type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
 
 interface TrainArguments extends RunArguments {
   readonly policy: string | undefined;
 }
 
-export const train: CommandModule<object, TrainArguments> = {
+export const train = command({
   command: 'train',
-  describe: 'Train a policy by reinforcement learning: TimerPO, GRPO and related estimators',
   builder: (cli) =>
     runOptions(cli, {
       force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
     })
-      .option('policy', {
-        type: 'string',
-        requiresArg: true,
-        describe: 'Initial policy of a new run: a checkpoint, or a run (its last policy)',
-      })
+      .option('policy', text('Initial policy of a new run: a checkpoint, or a run (its last policy)'))
       .example('$0 train --out runs/a', 'TimerPO after `npx timeseer sft --out runs/a`')
       .example('$0 train --out runs/a --resume', 'Resume from the last checkpoint, bit for bit')
       .example(
@@ -30,7 +24,7 @@ export const train: CommandModule<object, TrainArguments> = {
         'Equal weights: the reward of the task and your own',
       )
       .epilogue(recipeHelp('rl')),
-  handler: async (given) => {
+  handler: async (given: TrainArguments) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('rl', runRequest(given));
     const { out, policy, steps, seconds } = trained;
@@ -41,4 +35,36 @@ export const train: CommandModule<object, TrainArguments> = {
       );
     }
   },
-};
+});
+
+export const sft = command({
+  command: 'sft',
+  builder: (cli) =>
+    runOptions(cli, {
+      recipe: 'quickstart',
+      force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
+    })
+      .example('$0 sft --out runs/a', 'The supervised stage of the quickstart')
+      .example('$0 sft --out runs/a --resume', 'Resume after Ctrl-C or a crash, bit for bit')
+      .example(
+        '$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b',
+        'Another recipe with another number of samples',
+      )
+      .example(
+        '$0 sft --set policy.init=models/Qwen2.5-VL-3B-Instruct --out runs/c',
+        'Start from a checkpoint',
+      )
+      .epilogue(recipeHelp('sft')),
+  handler: async (given: RunArguments) => {
+    const { trainStage } = await import('../run/stage.ts');
+    const trained = await trainStage('sft', runRequest(given));
+    const { out, policy, samples, seconds } = trained;
+    if (given.json) printJson(trained);
+    else {
+      print(
+        `${policy}: ${samples} ${samples === 1 ? 'sample' : 'samples'} in ${seconds.toFixed(1)} s ` +
+          `(${(samples / seconds).toFixed(0)}/s); next: npx timeseer train --out ${shellWord(out)}`,
+      );
+    }
+  },
+});

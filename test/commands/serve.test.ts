@@ -6,7 +6,7 @@ import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
 import { until } from '../helpers/service.ts';
 
-const given = { auth: true, host: '127.0.0.1', 'api-key': undefined };
+const given = { auth: true, host: '127.0.0.1', apiKey: undefined };
 
 describe('the key of the service', () => {
   test('is not needed where only this machine reaches it', () => {
@@ -20,7 +20,7 @@ describe('the key of the service', () => {
       expect(() => keyOf({ ...given, host }, {})).toThrow(/set TIMESEER_API_KEY, or add --no-auth/);
       expect(keyOf({ ...given, host, auth: false }, {})).toBeNull();
       expect(keyOf({ ...given, host }, { TIMESEER_API_KEY: 'abc' })).toBe('abc');
-      expect(keyOf({ ...given, host, 'api-key': 'def' }, { TIMESEER_API_KEY: 'abc' })).toBe('def');
+      expect(keyOf({ ...given, host, apiKey: 'def' }, { TIMESEER_API_KEY: 'abc' })).toBe('def');
     },
   );
 
@@ -29,11 +29,11 @@ describe('the key of the service', () => {
       /TIMESEER_API_KEY: expected one or more visible ASCII/,
     );
     const secret = 'two words';
-    expect(() => keyOf({ ...given, 'api-key': secret }, {})).toThrow(
+    expect(() => keyOf({ ...given, apiKey: secret }, {})).toThrow(
       /--api-key: expected one or more visible ASCII/,
     );
-    expect(() => keyOf({ ...given, 'api-key': secret }, {})).not.toThrow(secret);
-    expect(() => keyOf({ ...given, auth: false, 'api-key': 'k' }, {})).toThrow(/no effect with --no-auth/);
+    expect(() => keyOf({ ...given, apiKey: secret }, {})).not.toThrow(secret);
+    expect(() => keyOf({ ...given, auth: false, apiKey: 'k' }, {})).toThrow(/no effect with --no-auth/);
   });
 });
 

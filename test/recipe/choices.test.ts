@@ -44,7 +44,7 @@ describe('an estimator that is added to the table', () => {
     Object.assign(tables.ADVANTAGES, { median });
     const { loadRecipe } = await import('../../src/recipe/config.ts');
     const { advantageLabel } = await import('../../src/recipe/recipe.ts');
-    const { recipeHelp } = await import('../../src/commands/recipe-help.ts');
+    const { recipeHelp } = await import('../../src/commands/run-options.ts');
     const { rl } = loadRecipe('quickstart', ['rl.advantage=median']);
     expect(rl.advantage).toBe('median');
     expect(advantageLabel(rl)).toBe('Median');

@@ -1,7 +1,7 @@
 /** `timeseer data generate NAME`: writes a data set of synthetic series. */
 import { existsSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import type { Argv, CommandModule } from 'yargs';
+import type { Argv } from 'yargs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { GENERATED } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleManifest, SplitFacts } from '../../../datasets/example-manifest.ts';
@@ -11,18 +11,9 @@ import { ConfigError, suggestion } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
 import { Progress } from '../../ground/progress.ts';
 import { print, printJson } from '../../ground/terminal.ts';
+import { choice, command, flag, type Given, number, required } from '../options.ts';
 
-export interface GenerateArguments {
-  readonly name: string;
-  readonly out: string;
-  readonly count: number;
-  readonly split: Split;
-  readonly seed: number | undefined;
-  readonly length: number | undefined;
-  readonly offset: number;
-  readonly force: boolean;
-  readonly json: boolean;
-}
+type GenerateArguments = Given<typeof OPTIONS> & { readonly name: string };
 
 /** Returns the generator of a name. @throws ConfigError for an unknown name */
 function generated(name: string): Benchmark {
@@ -80,48 +71,26 @@ async function runGenerate(args: GenerateArguments): Promise<void> {
 
 const width = Math.max(...GENERATED.map(({ name }) => name.length));
 
-export const generateCommand: CommandModule<object, GenerateArguments> = {
+const OPTIONS = {
+  out: required('Output directory'),
+  count: number('Number of series', { default: 400 }),
+  split: choice(SPLITS, 'Split to generate; splits never share a series', { default: 'test' }),
+  length: number("Points per series (default: the generator's, 1000)"),
+  offset: number('Index of the first series', { default: 0 }),
+  force: flag('Replace an existing data set'),
+  seed: number(
+    `Seed for the series (default: ${SPLITS.map((split: Split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
+  ),
+  json: flag('Print the summary as JSON'),
+};
+
+export const generateCommand = command({
   command: 'generate <name>',
   describe: 'Write a data set of synthetic series with gold answers',
   builder: (yargs) =>
     yargs
       .positional('name', { type: 'string', describe: 'Generator (see below)' })
-      .option('out', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Output directory',
-        requiresArg: true,
-      })
-      .option('count', {
-        type: 'number',
-        describe: 'Number of series',
-        default: 400,
-        requiresArg: true,
-      })
-      .option('split', {
-        choices: SPLITS,
-        describe: 'Split to generate; splits never share a series',
-        default: 'test' as const,
-        requiresArg: true,
-      })
-      .option('length', {
-        type: 'number',
-        describe: "Points per series (default: the generator's, 1000)",
-        requiresArg: true,
-      })
-      .option('offset', {
-        type: 'number',
-        describe: 'Index of the first series',
-        default: 0,
-        requiresArg: true,
-      })
-      .option('force', { type: 'boolean', default: false, describe: 'Replace an existing data set' })
-      .option('seed', {
-        type: 'number',
-        describe: `Seed for the series (default: ${SPLITS.map((split: Split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')})`,
-        requiresArg: true,
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .options(OPTIONS)
       .example(
         '$0 data generate nano5 --out data/nano5 --count 400 --split test --seed 42',
         'The quickstart held-out set',
@@ -142,4 +111,4 @@ export const generateCommand: CommandModule<object, GenerateArguments> = {
         `Generators:\n${GENERATED.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join('\n')}`,
       ) as Argv as Argv<GenerateArguments>,
   handler: runGenerate,
-};
+});

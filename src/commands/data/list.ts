@@ -1,16 +1,12 @@
 /** `timeseer data list`: every task that can be prepared. */
 import { existsSync } from 'node:fs';
-import type { CommandModule } from 'yargs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { BENCHMARKS, nanoFigure } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { cachedFolder } from '../../../datasets/fetch.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
 import { taskKind } from '../../tasks/kinds.ts';
-
-export interface ListArguments {
-  readonly json: boolean;
-}
+import { command, flag } from '../options.ts';
 
 function needs(spec: Benchmark): string {
   if (spec.needs === 'nothing') return 'no';
@@ -46,7 +42,7 @@ export function figuresText(
   return `figure: ${figure.preset}; small policies are shown ${small} (keys of a recipe: figure: task, figure: ${small})`;
 }
 
-export function runList({ json }: ListArguments): void {
+export function runList({ json }: { readonly json: boolean }): void {
   if (json) {
     const tasks = BENCHMARKS.map((spec) => {
       const { name, title, kind, classes, shape, rate, figure, layout, source, needs: what } = spec;
@@ -70,13 +66,13 @@ export function runList({ json }: ListArguments): void {
   print(columns([head, ...rows]));
 }
 
-export const listCommand: CommandModule<object, ListArguments> = {
+export const listCommand = command({
   command: 'list',
   describe: 'List every task: classes, download, licence',
   builder: (yargs) =>
     yargs
-      .option('json', { type: 'boolean', default: false, describe: 'Print the tasks as JSON' })
+      .option('json', flag('Print the tasks as JSON'))
       .example('$0 data list', 'A table of all tasks')
       .example('$0 data list --json | jq ".[].name"', 'Their names, for a program'),
   handler: runList,
-};
+});

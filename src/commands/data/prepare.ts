@@ -1,7 +1,6 @@
 /** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import type { CommandModule } from 'yargs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/custom.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
@@ -27,31 +26,13 @@ import { columns, print, printJson } from '../../ground/terminal.ts';
 import { ANOMALY_CLASSES } from '../../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../../ground/user-module.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
+import { command, flag, type Given, number, required, text } from '../options.ts';
 import { figuresText } from './list.ts';
 
 /** Options that choose examples; `show` takes the same. */
-export interface ChoiceArguments {
-  readonly from: string | undefined;
-  readonly split: string | undefined;
-  readonly count: string | undefined;
-  readonly shots: number | undefined;
-  readonly seed: number | undefined;
-  readonly window: number | undefined;
-  readonly length: number | undefined;
-  readonly shares: string | undefined;
-  readonly validation: number | undefined;
-  readonly figure: string | undefined;
-  readonly allowSharedRecordings?: boolean | undefined;
-}
+export type ChoiceArguments = Partial<Given<typeof CHOICE_OPTIONS>>;
 
-export interface PrepareArguments extends ChoiceArguments {
-  readonly name: string;
-  readonly out: string;
-  readonly figures: boolean;
-  readonly traces: boolean;
-  readonly force: boolean;
-  readonly json: boolean;
-}
+type PrepareArguments = Given<typeof OPTIONS> & { readonly name: string };
 
 const isSplit = (word: string): word is Split => (SPLITS as readonly string[]).includes(word);
 
@@ -288,59 +269,37 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
 
 /** Options of `ChoiceArguments`, for help. */
 export const CHOICE_OPTIONS = {
-  from: {
-    type: 'string',
-    describe:
-      'Folder with the data (custom and qa: or one file; your own module: passed to its function). Default: download to the cache',
-    requiresArg: true,
-  },
-  split: {
-    type: 'string',
-    describe: `Splits to write: ${SPLITS.join(',')}. Default: all`,
-    requiresArg: true,
-  },
-  count: {
-    type: 'string',
-    describe:
-      'Maximum number of examples per split, stratified by class: 200, or train=200,test=50. Default: all',
-    requiresArg: true,
-  },
-  shots: { type: 'number', describe: 'Number of training examples per class', requiresArg: true },
-  seed: {
-    type: 'number',
-    describe: 'Seed for split draws (default: 0) and for generated series',
-    requiresArg: true,
-  },
-  window: {
-    type: 'number',
-    describe:
-      "Maximum number of points per example; longer series are cut into windows. 0: never cut. Default: the task's",
-    requiresArg: true,
-  },
-  length: { type: 'number', describe: 'Number of points per generated series', requiresArg: true },
-  shares: {
-    type: 'string',
-    describe: 'Split proportions train,validation,test for data without a split: 8,1,1',
-    requiresArg: true,
-  },
-  validation: {
-    type: 'number',
-    describe:
-      'Share of the training split to hold out for validation, where the data have a split: 0.1; 0: none, training stays whole',
-    requiresArg: true,
-  },
-  figure: {
-    type: 'string',
-    describe: "Figure to draw instead of the task's; timeseer render --help lists them",
-    requiresArg: true,
-  },
-  'allow-shared-recordings': {
-    type: 'boolean',
-    describe: 'Accept a split whose parts share recordings; reports will say so',
-  },
+  from: text(
+    'Folder with the data (custom and qa: or one file; your own module: passed to its function). Default: download to the cache',
+  ),
+  split: text(`Splits to write: ${SPLITS.join(',')}. Default: all`),
+  count: text(
+    'Maximum number of examples per split, stratified by class: 200, or train=200,test=50. Default: all',
+  ),
+  shots: number('Number of training examples per class'),
+  seed: number('Seed for split draws (default: 0) and for generated series'),
+  window: number(
+    "Maximum number of points per example; longer series are cut into windows. 0: never cut. Default: the task's",
+  ),
+  length: number('Number of points per generated series'),
+  shares: text('Split proportions train,validation,test for data without a split: 8,1,1'),
+  validation: number(
+    'Share of the training split to hold out for validation, where the data have a split: 0.1; 0: none, training stays whole',
+  ),
+  figure: text("Figure to draw instead of the task's; timeseer render --help lists them"),
+  'allow-shared-recordings': flag('Accept a split whose parts share recordings; reports will say so'),
 } as const;
 
-export const prepareCommand: CommandModule<object, PrepareArguments> = {
+const OPTIONS = {
+  out: required('Output directory'),
+  ...CHOICE_OPTIONS,
+  figures: flag('Draw the picture of each example; --no-figures: none', true),
+  traces: flag('Write expert traces and score the blind ones; --no-traces: none', true),
+  force: flag('Replace an existing data set'),
+  json: flag('Print the manifest as JSON, no progress'),
+};
+
+export const prepareCommand = command({
   command: 'prepare <name>',
   describe: 'Prepare a task or your own files as a data set with pictures, prompts and expert traces',
   builder: (yargs) =>
@@ -351,29 +310,7 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
         describe:
           'Task name (timeseer data list), or your own task: FILE.ts, FILE.js or FILE.ts#NAME (defineTask)',
       })
-      .option('out', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Output directory',
-        requiresArg: true,
-      })
-      .options(CHOICE_OPTIONS)
-      .option('figures', {
-        type: 'boolean',
-        default: true,
-        describe: 'Draw the picture of each example; --no-figures: none',
-      })
-      .option('traces', {
-        type: 'boolean',
-        default: true,
-        describe: 'Write expert traces and score the blind ones; --no-traces: none',
-      })
-      .option('force', { type: 'boolean', default: false, describe: 'Replace an existing data set' })
-      .option('json', {
-        type: 'boolean',
-        default: false,
-        describe: 'Print the manifest as JSON, no progress',
-      })
+      .options(OPTIONS)
       .example('$0 data prepare ctu --out data/ctu', 'Download, check and write it')
       .example('$0 data prepare emg --from downloads/emg --out data/emg --seed 1', 'From files on disk')
       .example('$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class')
@@ -392,4 +329,4 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
           `All fields are optional:\n\n${TASK_FILE_EXAMPLE.replaceAll(/^/gm, '  ')}`,
       ),
   handler: runPrepare,
-};
+});

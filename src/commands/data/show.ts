@@ -1,7 +1,6 @@
 /** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { CommandModule } from 'yargs';
 import type { Benchmark, OpenBenchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { BENCHMARKS } from '../../../datasets/benchmarks/registry.ts';
 import { lengthOf } from '../../../datasets/example.ts';
@@ -20,15 +19,11 @@ import type { Example } from '../../ground/types.ts';
 import { isModuleSpecifier } from '../../ground/user-module.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
 import { goldParts, labelOf } from '../../tasks/kinds.ts';
+import { command, flag, type Given, number, text } from '../options.ts';
 import { figuresText } from './list.ts';
-import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions, taskNamed } from './prepare.ts';
+import { CHOICE_OPTIONS, selectOptions, taskNamed } from './prepare.ts';
 
-export interface ShowArguments extends ChoiceArguments {
-  readonly source: string;
-  readonly n: number;
-  readonly out: string | undefined;
-  readonly json: boolean;
-}
+type ShowArguments = Given<typeof OPTIONS> & { readonly source: string };
 
 /** Most examples of a page: each has a picture or two. */
 const MOST = 200;
@@ -221,7 +216,14 @@ export async function runShow(args: ShowArguments): Promise<void> {
   }
 }
 
-export const showCommand: CommandModule<object, ShowArguments> = {
+const OPTIONS = {
+  n: number('Number of examples', { default: 6 }),
+  out: text('Write an HTML page, e.g. page.html'),
+  ...CHOICE_OPTIONS,
+  json: flag('Print the examples as JSON'),
+};
+
+export const showCommand = command({
   command: 'show <source>',
   describe: 'Show examples with their gold answers, as text or as a page',
   builder: (yargs) =>
@@ -231,12 +233,9 @@ export const showCommand: CommandModule<object, ShowArguments> = {
         demandOption: true,
         describe: 'Task name, your own module, or a prepared data set',
       })
-      .option('n', { type: 'number', default: 6, describe: 'Number of examples', requiresArg: true })
-      .option('out', { type: 'string', describe: 'Write an HTML page, e.g. page.html', requiresArg: true })
-      .options(CHOICE_OPTIONS)
-      .option('json', { type: 'boolean', default: false, describe: 'Print the examples as JSON' })
+      .options(OPTIONS)
       .example('$0 data show ctu --from downloads --n 6 --out page.html', 'Six rendered examples')
       .example('$0 data show ./my-task.ts --out page.html', 'What a module of yours makes')
       .example('$0 data show data/emg --split train', 'The training split of a prepared data set'),
-  handler: (args) => runShow(args),
-};
+  handler: runShow,
+});

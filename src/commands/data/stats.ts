@@ -1,5 +1,4 @@
 /** `timeseer data stats DIR`: what a data set holds, by split and class. */
-import type { CommandModule } from 'yargs';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import {
   blindLines,
@@ -10,8 +9,9 @@ import {
 } from '../../../datasets/statistics.ts';
 import { formatValue } from '../../ground/progress.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
+import { command, flag } from '../options.ts';
 
-export interface StatsArguments {
+interface StatsArguments {
   readonly directory: string;
   readonly json: boolean;
 }
@@ -44,7 +44,7 @@ function table(list: readonly ClassStats[]): string {
 }
 
 /** Runs the command. @throws as `setStats` */
-export async function runStats({ directory, json }: StatsArguments): Promise<void> {
+async function runStats({ directory, json }: StatsArguments): Promise<void> {
   const set = new ExampleSet(directory);
   const list = setStats(set);
   const { task, split, materials } = set.manifest;
@@ -58,7 +58,7 @@ export async function runStats({ directory, json }: StatsArguments): Promise<voi
   }
 }
 
-export const statsCommand: CommandModule<object, StatsArguments> = {
+export const statsCommand = command({
   command: 'stats <directory>',
   describe: 'Print counts, lengths, missing points and value quantiles by split and class',
   builder: (yargs) =>
@@ -68,7 +68,7 @@ export const statsCommand: CommandModule<object, StatsArguments> = {
         demandOption: true,
         describe: 'Prepared data set',
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the numbers as JSON' })
+      .option('json', flag('Print the numbers as JSON'))
       .example('$0 data stats data/ctu', 'What a prepared data set holds'),
   handler: runStats,
-};
+});

@@ -1,17 +1,12 @@
 /** `timeseer data validate DIR`: reads, draws and grades every example, and checks what stands beside it. */
 import { performance } from 'node:perf_hooks';
-import type { CommandModule } from 'yargs';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { COMPARED, type Verdict, validateSet } from '../../../datasets/validate-set.ts';
 import { Progress } from '../../ground/progress.ts';
 import { print, printJson } from '../../ground/terminal.ts';
+import { command, flag, type Given } from '../options.ts';
 
-export interface ValidateArguments {
-  readonly directory: string;
-  readonly render: boolean;
-  readonly all: boolean;
-  readonly json: boolean;
-}
+type ValidateArguments = Given<typeof OPTIONS> & { readonly directory: string };
 
 /** Broken rows that are printed; JSON has all. */
 const SHOWN = 50;
@@ -51,7 +46,13 @@ export async function runValidate(args: ValidateArguments): Promise<void> {
   }
 }
 
-export const validateCommand: CommandModule<object, ValidateArguments> = {
+const OPTIONS = {
+  render: flag('Draw every example; --no-render: only read and grade them', true),
+  all: flag(`Compare the pixels of every figure; default: of about ${COMPARED}`),
+  json: flag('Print the result as JSON, without progress'),
+};
+
+export const validateCommand = command({
   command: 'validate <directory>',
   describe: 'Check every example of a data set, with its figure, prompt and traces; list broken rows',
   builder: (yargs) =>
@@ -61,21 +62,7 @@ export const validateCommand: CommandModule<object, ValidateArguments> = {
         demandOption: true,
         describe: 'Prepared data set',
       })
-      .option('render', {
-        type: 'boolean',
-        default: true,
-        describe: 'Draw every example; --no-render: only read and grade them',
-      })
-      .option('all', {
-        type: 'boolean',
-        default: false,
-        describe: `Compare the pixels of every figure; default: of about ${COMPARED}`,
-      })
-      .option('json', {
-        type: 'boolean',
-        default: false,
-        describe: 'Print the result as JSON, without progress',
-      })
+      .options(OPTIONS)
       .example('$0 data validate data/ctu', 'Exit code 1 where a row is broken'),
   handler: runValidate,
-};
+});

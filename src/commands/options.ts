@@ -1,0 +1,75 @@
+/** Builders of options, one call each, and the options that several commands share. */
+import type { Argv, CommandModule, InferredOptionType, Options } from 'yargs';
+import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
+
+type Camel<Key extends string> = Key extends `${infer Head}-${infer Tail}`
+  ? `${Head}${Capitalize<Camel<Tail>>}`
+  : Key;
+
+/** Values that a handler receives for a table of options. */
+export type Given<Table extends Readonly<Record<string, Options>>> = {
+  readonly [Key in keyof Table & string as Camel<Key>]: InferredOptionType<Table[Key]>;
+};
+
+interface Definition<Values> {
+  readonly command: string;
+  /** Line in the list of commands; that of a top-level command is in `src/cli.ts`. */
+  readonly describe?: string;
+  readonly builder: (cli: Argv) => unknown;
+  readonly handler: (given: Values) => void | Promise<void>;
+}
+
+/** Command for yargs, whose types cannot follow a table of options to the handler. */
+export const command = <Values>(definition: Definition<Values>) =>
+  definition as unknown as CommandModule<object, Values>;
+
+/** Option with a text. */
+export const text = <const More extends Options = object>(describe: string, more?: More) =>
+  ({ type: 'string', requiresArg: true, describe, ...(more as More) }) as const;
+
+/** Option with a text that must be given. */
+export const required = (describe: string) => text(describe, { demandOption: true });
+
+/** Option with one text that can be repeated; a list, empty without it. */
+export const list = (describe: string) =>
+  ({ type: 'string', array: true, nargs: 1, default: [] as string[], describe }) as const;
+
+/** Option with a text that can be repeated; undefined without it. */
+export const repeated = (describe: string) => ({ type: 'string', array: true, nargs: 1, describe }) as const;
+
+/** Option with one text or several, which can be repeated as well. */
+export const several = (describe: string) =>
+  ({ type: 'string', array: true, requiresArg: true, describe }) as const;
+
+/** Option with a number; one that is none arrives as NaN. */
+export const number = <const More extends Options = object>(describe: string, more?: More) =>
+  ({ type: 'number', requiresArg: true, describe, ...(more as More) }) as const;
+
+/** Switch, off by default. */
+export const flag = (describe: string, standard = false) =>
+  ({ type: 'boolean', default: standard, describe }) as const;
+
+/** Option with one of several words. */
+export const choice = <const Words extends readonly string[], const More extends Options = object>(
+  words: Words,
+  describe: string,
+  more?: More,
+) => ({ choices: words, requiresArg: true, describe, ...(more as More) }) as const;
+
+/** Options under a title of their own in the help. */
+export const grouped = <Table extends Readonly<Record<string, Options>>>(
+  title: string,
+  table: Table,
+): Table =>
+  Object.fromEntries(
+    Object.entries(table).map(([key, option]) => [key, { ...option, group: title }]),
+  ) as Table;
+
+/** Options on how a policy is computed on this machine. */
+export const ENGINE_OPTIONS = {
+  engine: choice(ENGINES, ENGINE_HELP),
+  device: text('Device of the policy: cpu (default), cuda or cuda:N'),
+} as const;
+
+/** Device of commands that always compute. */
+export const DEVICE = text('cpu, cuda or cuda:N', { default: 'cpu' });
