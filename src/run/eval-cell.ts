@@ -217,8 +217,10 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     if (policy.local !== null) {
       const { device = 'cpu', workers = 1 } = request;
       if (requests.length === 0) return;
-      const stage = { source: policy.local, address, form, device, workers };
-      await answerInWorkers(stage, requests, report, signal);
+      const { directory: from, adapter, engine } = policy.local;
+      const job = { ...form, ...{ from, examples: address, engine, device } };
+      const adapted = adapter === undefined ? job : { ...job, adapter };
+      await answerInWorkers(adapted, workers, requests, report, signal);
       return;
     }
     const { maxTokens, seed } = form;

@@ -1,77 +1,54 @@
 /** Evaluation by a group of Workers: each opens the policy and answers its share of the examples. */
-import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
-import type { EvalForm, ResponseRequest } from '../../eval/harness.ts';
-import type { LocalSource } from '../answer/answerer.ts';
+import { openExamples } from '../../datasets/source.ts';
+import type { ResponseRequest } from '../../eval/harness.ts';
 import { Progress } from '../ground/progress.ts';
 import type { EvalRecord } from '../ground/types.ts';
-import type { NumbersFormat } from '../tasks/card.ts';
-import type { Reading } from '../tasks/response.ts';
-import { type EvalMode, type Likelihood, runStage, type StageResult } from './stage.ts';
+import { type EvalJob, type EvalMode, type Likelihood, runStage } from './stage.ts';
 
-export interface EvalStageOptions {
-  /** Policy directory. */
-  readonly from: string;
+interface EvalStageOptions extends Omit<EvalJob, 'stage'> {
+  /** Label of the progress. */
   readonly label: string;
-  readonly examples: ExampleAddress;
-  /** Numbers instead of pictures, or pictures (null); default: as in training. */
-  readonly numbers?: NumbersFormat | null;
-  readonly modes: readonly EvalMode[];
-  readonly maxTokens: number;
-  readonly seed: number;
-  readonly answers: Reading;
-  /** True: asks for advice though the policy's card does not. */
-  readonly extension?: boolean;
-  readonly device: string;
   readonly workers: number;
   readonly silent: boolean;
 }
 
 /** Answers in one mode, in the order of the examples, the samples of an example together. */
-export interface ModeAnswers {
-  readonly records: EvalRecord[];
+interface ModeAnswers {
+  readonly records: readonly EvalRecord[];
   /** Likelihood of each record; empty without a reference. */
-  readonly likelihoods: Likelihood[];
+  readonly likelihoods: readonly Likelihood[];
 }
 
-/** Returns per mode the records in the order of the examples, the samples of an example together. */
-export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
-  return (await answerExamples(options)).map(({ records }) => records);
-}
-
-/** Answers as `runEvalStage` does, with the likelihoods of the answers under references. @throws Interrupted when stopped */
-export async function answerExamples(options: EvalStageOptions): Promise<ModeAnswers[]> {
-  const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent } = options;
-  const { extension = false } = options;
-  const count = openExamples(examples).count;
-  const workers = Math.max(1, Math.min(options.workers, count));
-  const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
-  const done = new Array<number>(workers).fill(0);
-  const { results, stopped } = await runStage(
-    {
-      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers, extension },
-      ...(numbers === undefined ? {} : { numbers }),
-    },
-    workers,
-    (note, rank) => {
-      if (note.kind !== 'eval') return;
-      done[rank] = note.done;
-      progress.update(done.reduce((sum, value) => sum + value, 0));
-    },
-  ).finally(() => progress.stop());
-  // Asked for after the last token, it holds for what would come after the answers.
-  if (stopped !== null) throw stopped;
-  return modes.map((mode, m) => {
-    const samples = mode.temperature === 0 ? 1 : mode.samples;
-    const ordered = <T>(of: (result: StageResult) => readonly T[]): T[] =>
-      Array.from({ length: count }, (_, i) => {
-        const place = Math.floor(i / workers) * samples;
-        return of(results[i % workers]!).slice(place, place + samples);
-      }).flat();
-    return {
-      records: ordered(({ records }) => records[m]!),
-      likelihoods: ordered(({ likelihoods }) => likelihoods[m]!),
-    };
+/** Answers all examples in every mode. @throws Interrupted when stopped */
+export async function answerExamples({
+  label,
+  workers: most,
+  silent,
+  ...job
+}: EvalStageOptions): Promise<ModeAnswers[]> {
+  const { count } = openExamples(job.examples);
+  const workers = Math.max(1, Math.min(most, count));
+  const modes = job.modes.map(({ temperature, samples }) => {
+    const each = temperature === 0 ? 1 : samples;
+    return { samples: each, records: new Array<EvalRecord>(each * count), done: 0 };
   });
+  const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
+  const { results, stopped } = await runStage({ ...job, stage: 'eval' }, workers, (note) => {
+    if (note.kind !== 'record') return;
+    const mode = modes[note.mode]!;
+    mode.records[note.number * mode.samples + (note.record.sample ?? 0)] = note.record;
+    mode.done++;
+    progress.update(modes.reduce((sum, { done, samples }) => sum + Math.floor(done / samples), 0));
+  }).finally(() => progress.stop());
+  // A request to stop that came after the last token holds for the work after the answers.
+  if (stopped !== null) throw stopped;
+  return modes.map(({ samples, records }, m) => ({
+    records,
+    likelihoods: Array.from({ length: count }, (_, i) => {
+      const place = Math.floor(i / workers) * samples;
+      return results[i % workers]!.likelihoods[m]!.slice(place, place + samples);
+    }).flat(),
+  }));
 }
 
 /** Requests by temperature, and there by example. */
@@ -91,36 +68,21 @@ function modesOf(requests: readonly ResponseRequest[]): EvalMode[] {
   }));
 }
 
-/** Evaluation of a policy on this machine that Workers share. */
-export interface WorkerEvaluation {
-  readonly source: LocalSource;
-  readonly address: ExampleAddress;
-  readonly form: EvalForm;
-  readonly device: string;
-  readonly workers: number;
-}
-
 /**
- * Has a group of Workers answer requests, each its share of the examples, and reports each record as it comes, in any order.
+ * Has Workers answer requests, each its share of the examples, and reports each record as it comes, in any order.
  * @throws Interrupted when stopped; the reason of the signal
  */
 export async function answerInWorkers(
-  { source, address, form, device, workers }: WorkerEvaluation,
+  job: Omit<EvalJob, 'stage' | 'modes'>,
+  workers: number,
   requests: readonly ResponseRequest[],
   report: (record: EvalRecord, request: ResponseRequest) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const { directory: from, adapter, engine } = source;
-  const { numbers, shots, reasoning, extension = false, reading, maxTokens, seed } = form;
   const modes = modesOf(requests);
   const most = Math.max(...modes.map(({ wanted }) => wanted!.length));
   const { stopped } = await runStage(
-    {
-      ...{ stage: 'eval', streamed: true, from, examples: address, engine, device, modes, maxTokens, seed },
-      ...{ answers: reading, numbers, reasoning, extension },
-      ...(adapter === undefined ? {} : { adapter }),
-      ...(shots === null ? {} : { shots }),
-    },
+    { ...job, stage: 'eval', modes },
     Math.max(1, Math.min(workers, most)),
     (note) => {
       if (note.kind !== 'record') return;

@@ -13,12 +13,12 @@ import { say } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { writeEnvironment } from './environment.ts';
-import { runEvalStage } from './eval-stage.ts';
+import { answerExamples } from './eval-stage.ts';
 import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
 import { buildReport } from './report.ts';
 import { Run, type RunRequest, runSession } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
-import { runTrainingStage } from './stage.ts';
+import { type EvalMode, runTrainingStage } from './stage.ts';
 import { evaluationCard, exampleTask, withExtension } from './task.ts';
 
 export interface QuickstartResult {
@@ -88,25 +88,20 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
   const stage = { device: given.device, resume: true, force: false, silent: given.quiet };
   const workers = Math.max(recipe.sft.workers, recipe.rl.workers);
 
-  const evaluate = (
+  const evaluate = async (
     label: string,
     from: string,
     examples: ExampleAddress,
-    modes: Parameters<typeof runEvalStage>[0]['modes'],
-  ) =>
-    runEvalStage({
-      from,
-      label: `eval ${label}`,
-      examples,
-      modes,
-      maxTokens: recipe.eval.maxTokens,
-      seed: recipe.seed,
-      answers: recipe.answers,
-      extension: recipe.extension.ask,
-      device: given.device,
-      workers,
-      silent: given.quiet,
+    modes: readonly EvalMode[],
+  ): Promise<(readonly EvalRecord[])[]> => {
+    const answers = await answerExamples({
+      ...{ from, label: `eval ${label}`, examples, modes, workers },
+      ...{ device: given.device, silent: given.quiet },
+      ...{ maxTokens: recipe.eval.maxTokens, seed: recipe.seed },
+      ...{ reading: recipe.answers, extension: recipe.extension.ask },
     });
+    return answers.map(({ records }) => records);
+  };
 
   /** Records with what the recipe's judge says of their extensions, where it has one. */
   const judged = async (from: string, records: readonly EvalRecord[]): Promise<readonly EvalRecord[]> => {

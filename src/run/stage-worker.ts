@@ -11,7 +11,6 @@ import type { Engine } from '../engine/engine.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
-import type { EvalRecord } from '../ground/types.ts';
 import { loadModule } from '../ground/user-code.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -265,7 +264,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
   const complete = ended && (validation?.finish(steps) ?? true);
   await rewarded.close();
   if (complete) await publish(learner, card, own);
-  return { steps, complete, records: [], likelihoods: [] };
+  return { steps, complete, likelihoods: [] };
 }
 
 async function answer(job: EvalJob): Promise<StageResult> {
@@ -283,17 +282,15 @@ async function answer(job: EvalJob): Promise<StageResult> {
   const { facts } = source;
   const trained = evaluationCard(adapter ?? from, facts, job.numbers);
   const card = job.extension === true ? withExtension(trained, facts) : trained;
-  const parts = { facts, reading: job.answers, ...(reasoning === undefined ? {} : { reasoning }) };
+  const parts = { facts, reading: job.reading, ...(reasoning === undefined ? {} : { reasoning }) };
   const data: EvalData = {
     ...{ address: job.examples, source, task: exampleTask(card, parts) },
-    shotsOf: job.shots === undefined ? undefined : fewShot(job.examples, card, parts, job.shots),
+    shotsOf: job.shots == null ? undefined : fewShot(job.examples, card, parts, job.shots),
   };
   const stopped = new AbortController();
   // Looked at between decoding steps, whenever they let timers through.
   const poll = setInterval(() => workers.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
-  const records: EvalRecord[][] = [];
   const likelihoods: Likelihood[][] = [];
-  let done = 0;
   for (const [m, mode] of job.modes.entries()) {
     const { temperature } = mode;
     const samples = Array.from({ length: temperature === 0 ? 1 : mode.samples }, (_, sample) => sample);
@@ -311,27 +308,18 @@ async function answer(job: EvalJob): Promise<StageResult> {
       if (reference !== null) scored.push(...likelihoodsOf(reference, prompts, responses, temperature));
       return responses;
     };
-    const answered = new Map(share.map(([number, list]) => [number, new Array<EvalRecord>(list.length)]));
-    const places = new Map(share.map(([number, list]) => [number, list]));
-    let count = 0;
     await evaluate(
       { answer: (...asked) => answerLocally({ prompting: policy.prompting, generate }, ...asked) },
       data,
       share,
       { temperature, maxTokens: job.maxTokens, seed: job.seed, signal: stopped.signal },
-      (record, { number, sample }) => {
-        if (job.streamed === true) note({ kind: 'record', mode: m, number, record });
-        else answered.get(number)![places.get(number)!.indexOf(sample)] = record;
-        note({ kind: 'eval', done: done + Math.floor(++count / samples.length) });
-      },
+      (record, { number }) => note({ kind: 'record', mode: m, number, record }),
     );
-    records.push(job.streamed === true ? [] : [...answered.values()].flat());
     likelihoods.push(scored);
-    done += share.length;
     reference?.dispose();
   }
   clearInterval(poll);
-  return { steps: done, complete: true, records, likelihoods };
+  return { steps: 0, complete: true, likelihoods };
 }
 
 /** What a reference says of responses, in their order. */

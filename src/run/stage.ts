@@ -4,7 +4,7 @@
  */
 
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
-import type { ShotOptions } from '../../eval/harness.ts';
+import type { EvalForm } from '../../eval/harness.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { shippedPolicy } from '../answer/reference.ts';
 import type { ChatTotals } from '../endpoint/chat.ts';
@@ -16,8 +16,6 @@ import { Progress } from '../ground/progress.ts';
 import { say, shellWord } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { advantageName, type Recipe } from '../recipe/recipe.ts';
-import type { NumbersFormat } from '../tasks/card.ts';
-import type { Reading } from '../tasks/response.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
 import { GUARDS, type GuardName } from '../train/guards.ts';
 import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../train/metrics.ts';
@@ -79,28 +77,18 @@ export interface Likelihood {
   readonly reference: number;
 }
 
-export interface EvalJob extends Job {
+type Stated = 'maxTokens' | 'seed' | 'reading';
+
+/** Evaluation; what the form leaves open is as the policy was taught. */
+export interface EvalJob extends Job, Partial<Omit<EvalForm, Stated>>, Pick<EvalForm, Stated> {
   readonly stage: 'eval';
-  /** What computes the policy; torch when absent. */
+  /** Engine of the policy. Default: torch. */
   readonly engine?: EngineName;
-  /** Directory of an adapter of the policy, which is merged into it. */
+  /** Directory of an adapter that is merged into the policy. */
   readonly adapter?: string;
-  /** Threads of the engine; as many as suit the policy where absent. */
+  /** Threads of the engine. Default: chosen by the size of the policy. */
   readonly threads?: number;
   readonly modes: readonly EvalMode[];
-  readonly maxTokens: number;
-  readonly seed: number;
-  /** How answers are read. */
-  readonly answers: Reading;
-  /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
-  readonly numbers?: NumbersFormat | null;
-  readonly shots?: ShotOptions;
-  /** Whether reasoning is asked for before the answer; it is when absent. */
-  readonly reasoning?: boolean;
-  /** Whether advice is asked for of a policy whose card does not say so. */
-  readonly extension?: boolean;
-  /** Whether every record is reported as it comes, and is not in the result. */
-  readonly streamed?: boolean;
 }
 
 export type StageJob = TrainingJob | EvalJob;
@@ -115,9 +103,7 @@ export type StageNote =
   | { readonly kind: 'saved'; readonly step: number }
   /** The policy after this step is there to be evaluated. */
   | { readonly kind: 'evaluate'; readonly step: number }
-  /** Examples that the rank has answered, over all modes. */
-  | { readonly kind: 'eval'; readonly done: number }
-  /** A record of a streamed evaluation: its mode and the place of its example. */
+  /** Record of an evaluation, with its mode and the place of its example. */
   | { readonly kind: 'record'; readonly mode: number; readonly number: number; readonly record: EvalRecord };
 
 export interface StageResult {
@@ -125,9 +111,7 @@ export interface StageResult {
   readonly steps: number;
   /** Whether it came to its end. */
   readonly complete: boolean;
-  /** Per mode, the records of this rank's examples in order, the samples of an example together. */
-  readonly records: readonly (readonly EvalRecord[])[];
-  /** Of each record of a mode; of a mode without a reference none. */
+  /** Likelihoods by mode, of this rank's examples in order; empty for a mode without a reference. */
   readonly likelihoods: readonly (readonly Likelihood[])[];
 }
 
@@ -174,14 +158,17 @@ async function validate(
     stage: 'eval',
     ...(recipe.policy.tune === 'adapter' ? { from: base, adapter: directory } : { from: directory }),
     ...{ device, examples, threads: 1, modes: [{ temperature: 0, samples: 1 }] },
-    ...{ maxTokens: recipe.eval.maxTokens, seed: recipe.seed, answers: recipe.answers },
+    ...{ maxTokens: recipe.eval.maxTokens, seed: recipe.seed, reading: recipe.answers },
   };
+  const records: EvalRecord[] = [];
   try {
-    const [result] = await runWorkers<StageJob, StageNote, StageResult>({
+    await runWorkers<StageJob, StageNote, StageResult>({
       ...{ size: 1, program: workerUrl('./stage-worker', import.meta.url), job, signal },
-      onNote: () => {},
+      onNote: (note) => {
+        if (note.kind === 'record') records[note.number] = note.record;
+      },
     });
-    return signal.aborted ? null : result!.records[0]!;
+    return signal.aborted ? null : records;
   } catch (error) {
     if (signal.aborted) return null;
     throw error;

@@ -206,7 +206,7 @@ async function evaluateCell(
   const hottest = Math.max(...temperatures);
   const began = performance.now();
   const modes = await answerExamples({
-    ...{ from, label: 'eval', examples, maxTokens: asked.maxTokens, seed, answers, device, silent },
+    ...{ from, label: 'eval', examples, maxTokens: asked.maxTokens, seed, reading: answers, device, silent },
     modes: temperatures.map((temperature) => ({
       ...{ temperature, samples: temperature === 0 ? 1 : samples },
       ...(temperature === hottest && hottest > 0 ? { reference: comparable ? start : from } : {}),
