@@ -13,7 +13,7 @@ import { hasCard } from '../tasks/card.ts';
 import { type Completion, readLog } from '../train/metrics.ts';
 import type { Task } from '../train/task.ts';
 import { type CompletionGroup, completionsPage, type ShownExample, stepBody } from './completions-page.ts';
-import { type ExampleTask, exampleTask, trainingCard, trainingTask } from './task.ts';
+import { type ExampleTask, exampleTask, trainingCard, trainingTask } from './policy-task.ts';
 
 /** Steps at the end that are shown. */
 const LATEST = 20;

@@ -32,8 +32,8 @@ import {
   judgeRecord,
   type OpenJudge,
 } from './judging.ts';
+import { exampleTask } from './policy-task.ts';
 import { openRewards } from './rewards.ts';
-import { exampleTask } from './task.ts';
 
 export interface CellRequest {
   readonly policy: Answerer;

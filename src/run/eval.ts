@@ -32,10 +32,10 @@ import type { Reading } from '../tasks/response.ts';
 import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
 import { openJudge } from './judging.ts';
+import { evaluationCard, foreignCard, mismatches, withExtension } from './policy-task.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkRewards } from './rewards.ts';
 import { checkSameData } from './run-data.ts';
-import { evaluationCard, foreignCard, mismatches, withExtension } from './task.ts';
 
 export interface EvalRequest {
   /** At least one. */

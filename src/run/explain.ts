@@ -14,7 +14,7 @@ import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { readReference } from '../tasks/reference.ts';
 import type { ExplainRequest } from './detect.ts';
-import { pictureOf } from './task.ts';
+import { pictureOf } from './policy-task.ts';
 
 /** More samples than any file that can be read has. */
 const LONGEST_WINDOW = 500_000_000;

@@ -6,7 +6,7 @@ import { ConfigError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { labelOf, taskKind } from '../tasks/kinds.ts';
-import { exampleTask, type TaskParts } from './task.ts';
+import { exampleTask, type TaskParts } from './policy-task.ts';
 
 /** Examples of a generator that shots are drawn from. */
 const GENERATED = 512;

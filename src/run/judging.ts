@@ -14,7 +14,7 @@ import type { EvalRecord, Example, TokenUsage } from '../ground/types.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { scoreAnswer } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import type { ExampleTask } from './task.ts';
+import type { ExampleTask } from './policy-task.ts';
 
 /** A judge, and what asking it has come to; null of the rules, which ask nobody. */
 export interface OpenJudge {

@@ -9,8 +9,8 @@ import { BPE_CONFIG, Tokenizer } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import { PromptEncoder } from '../train/task.ts';
+import { exampleTask } from './policy-task.ts';
 import { nanoTokenizer } from './run-policy.ts';
-import { exampleTask } from './task.ts';
 
 /** Means over some examples. */
 export interface PromptTokens {

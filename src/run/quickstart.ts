@@ -12,14 +12,13 @@ import { ConfigError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { writeEnvironment } from './environment.ts';
 import { answerExamples } from './eval-stage.ts';
 import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
+import { evaluationCard, exampleTask, withExtension } from './policy-task.ts';
 import { buildReport } from './report.ts';
-import { Run, type RunRequest, runSession } from './run.ts';
+import { Run, type RunRequest, runSession, writeEnvironment } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { type EvalMode, runTrainingStage } from './stage.ts';
-import { evaluationCard, exampleTask, withExtension } from './task.ts';
 
 export interface QuickstartResult {
   /** Directory of the run. */

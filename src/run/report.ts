@@ -9,7 +9,7 @@ import { say } from '../ground/terminal.ts';
 import { isSignificant } from '../measures/bootstrap.ts';
 import { hasCard } from '../tasks/card.ts';
 import { CompletionsPage } from './completions.ts';
-import { evaluationCard, exampleTask } from './task.ts';
+import { evaluationCard, exampleTask } from './policy-task.ts';
 
 /** Lines on what reinforcement changed: one for each significant change, the largest first. */
 function changeLines({ rl }: RunSummary): string[] {

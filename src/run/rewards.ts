@@ -8,7 +8,7 @@ import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/
 import type { Recipe, RewardRecipe } from '../recipe/recipe.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import type { ExampleTask, TrainingTask } from './task.ts';
+import type { ExampleTask, TrainingTask } from './policy-task.ts';
 
 interface Member {
   readonly weight: number;

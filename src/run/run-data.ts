@@ -22,8 +22,8 @@ import { figure } from '../plot/figure.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { drawingOf } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
+import { exampleTask } from './policy-task.ts';
 import { type PromptReader, PromptRoom } from './prompt-length.ts';
-import { exampleTask } from './task.ts';
 
 export const dataRecordSchema = z.strictObject({
   /** `series` in runs on a format that is not read any more. */

@@ -14,8 +14,8 @@ import { Policy } from '../policy/policy.ts';
 import { trainBpe } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { CARD_FILE, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
+import { nanoCard, type TrainingTask, trainingTask } from './policy-task.ts';
 import type { Run } from './run.ts';
-import { nanoCard, type TrainingTask, trainingTask } from './task.ts';
 
 function isInside(path: string, directory: string): boolean {
   const inside = relative(resolve(directory), resolve(path));

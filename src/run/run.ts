@@ -7,6 +7,7 @@
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { z } from 'zod';
 import {
   type DataFacts,
   type ExampleAddress,
@@ -18,18 +19,22 @@ import {
   validationExamples,
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
-import { type PolicyName, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
+import { readJson } from '../../eval/json-files.ts';
+import { type PolicyName, type RecipeChange, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { openEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
+import type { Engine } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
 import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { claimDirectory } from '../ground/lock.ts';
+import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { hashesIn } from '../ground/manifest.ts';
+import { packageVersion } from '../ground/paths.ts';
 import { commandLine, say, shellWord } from '../ground/terminal.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
-import { changedKeys, changedRecipe, loadRecipe } from '../recipe/config.ts';
+import { changedKeys, changedRecipe, checkKey, loadRecipe, settingOf } from '../recipe/config.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
@@ -42,15 +47,7 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
-import {
-  changesOf,
-  checkAllowed,
-  checkChanges,
-  DATA_KEY,
-  isAllowed,
-  recordChanges,
-  told,
-} from './changes.ts';
+import { nanoCard, trainingCard } from './policy-task.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
 import {
@@ -59,11 +56,11 @@ import {
   changedParts,
   checkData,
   checkSameData,
+  type DataRecord,
   dataRecord,
   dataRecordSchema,
 } from './run-data.ts';
 import { checkKept, checkPlace } from './run-policy.ts';
-import { nanoCard, trainingCard } from './task.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
@@ -105,6 +102,67 @@ export interface RunRequest {
   readonly force: boolean;
   /** No progress. */
   readonly quiet: boolean;
+}
+
+const OPTION = '--allow-change';
+/** Key for the files of the data set. */
+const DATA_KEY = 'data';
+
+/** Whether a key, or the block that contains it, is allowed to change. */
+const isAllowed = (key: string, allowed: readonly string[]): boolean =>
+  allowed.some((one) => key === one || key.startsWith(`${one}.`));
+
+/** @throws ConfigError for an unknown key, or one that can never change in a run */
+function checkAllowed(allowed: readonly string[]): void {
+  for (const key of allowed) {
+    checkKey(OPTION, key);
+    if (key !== 'policy' && !key.startsWith('policy.')) continue;
+    throw new ConfigError(
+      `${OPTION} ${key}: the weights in a checkpoint belong to the policy that its run started with; start a new run`,
+    );
+  }
+}
+
+/** Keys whose values differ from those of the run. @throws ConfigError naming those that are not allowed to differ */
+function checkChanges(path: string, before: Recipe, now: Recipe, allowed: readonly string[]): string[] {
+  const changed = changedKeys(before, now);
+  const refused = changed.filter((key) => !isAllowed(key, allowed));
+  if (refused.length === 0) return changed;
+  throw new ConfigError(
+    `${path}: this run was started with other values of ${refused.join(', ')}; choose a new --out, ` +
+      `leave these settings out, or resume with ${refused.map((key) => `${OPTION} ${key}`).join(' ')}`,
+  );
+}
+
+/** Lists the changes of some keys between two recipes. */
+const changesOf = (
+  keys: readonly string[],
+  before: Recipe,
+  now: Recipe,
+  at: Pick<RecipeChange, 'stage' | 'step'>,
+): RecipeChange[] =>
+  keys.map((key) => ({
+    key,
+    from: settingOf(before, key) as RecipeChange['from'],
+    to: settingOf(now, key) as RecipeChange['to'],
+    ...at,
+  }));
+
+/** Formats a change as one line. */
+function changeText({ key, from, to, stage, step }: RecipeChange): string {
+  const values = key === DATA_KEY ? '' : ` from ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
+  return `changed: ${key}${values}, after step ${step} of ${stage}`;
+}
+
+/** Writes the changes and the new recipe into recipe.json of a run. */
+function recordChanges(
+  file: string,
+  now: { readonly recipe: Recipe; readonly data: DataRecord },
+  changes: readonly RecipeChange[],
+): void {
+  const header = readJson(file, z.looseObject({ changes: z.array(z.json()).optional() }), 'begin a new run');
+  const all = [...(header.changes ?? []), ...changes];
+  writeFileAtomic(file, `${JSON.stringify({ ...header, ...now, changes: all }, null, 2)}\n`);
 }
 
 export class Run extends RunDirectory {
@@ -197,7 +255,7 @@ export class Run extends RunDirectory {
       ...(otherData === null ? [] : [{ key: DATA_KEY, ...otherData, ...at }]),
     ];
     recordChanges(run.file('recipe.json'), { recipe, data: dataRecord(name) }, changes);
-    for (const change of changes) say(told(change));
+    for (const change of changes) say(changeText(change));
     return new Run(path);
   }
 
@@ -482,4 +540,45 @@ export async function runSession(
   } finally {
     lock.release();
   }
+}
+
+/** Writes machine and versions to environment.json of the run, over the values that were there. @throws DataError as `RunDirectory.environment` */
+export function writeEnvironment(
+  run: Run,
+  device: string,
+  more: Readonly<Record<string, number | string | null>> = {},
+): void {
+  const file = run.file('environment.json');
+  const engine = openEngine(device);
+  const { version, blas, deviceName } = engine.info;
+  const environment = {
+    ...run.environment,
+    timeseer: packageVersion(),
+    node: process.version,
+    platform: `${process.platform} ${process.arch}`,
+    libtorch: version,
+    blas: blas.replace(/\S*\//g, ''),
+    device,
+    device_name: deviceName,
+    cpu: cpuModel(),
+    cores: cores(),
+    memory_gib: Math.round(memory().total / 2 ** 30),
+    matmul_gflops_one_thread: Math.round(calibrate(engine)),
+    ...more,
+  };
+  writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
+}
+
+/** GFLOP/s of a 512³ product on one thread, which puts the seconds of this run in proportion. */
+function calibrate(engine: Engine): number {
+  const size = 512;
+  const rounds = 10;
+  return engine.scope(() => {
+    const a = engine.tensor(new Float32Array(size * size).fill(0.5), [size, size]);
+    engine.matmul(a, a);
+    const began = performance.now();
+    for (let i = 0; i < rounds; i++)
+      engine.item(engine.narrow(engine.reshape(engine.matmul(a, a), [-1]), 0, 0, 1));
+    return (rounds * 2 * size ** 3) / 1e6 / (performance.now() - began);
+  });
 }

@@ -22,7 +22,7 @@ import type { PolicyCard } from '../tasks/card.ts';
 import type { PlannedPolicy, TrainingStage } from '../train/dry-run.ts';
 import { planLine, planStage, remedyLine, type StagePlan } from '../train/memory-plan.ts';
 import type { Task } from '../train/task.ts';
-import { nanoCard, trainingCard, trainingTask } from './task.ts';
+import { nanoCard, trainingCard, trainingTask } from './policy-task.ts';
 
 /** Examples that a plan's own tokenizer is trained on: fewer than a run's, which changes a few tokens a trace. */
 const CORPUS = 64;

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import { openExamples } from '../../datasets/source.ts';
+import { openExamples, validationExamples } from '../../datasets/source.ts';
 import { type EvalData, evaluate } from '../../eval/harness.ts';
 import type { LocalPolicy } from '../answer/answerer.ts';
 import { answerLocally, openEngine } from '../answer/local.ts';
@@ -11,10 +11,11 @@ import type { Engine } from '../engine/engine.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
+import type { Example } from '../ground/types.ts';
 import { loadModule } from '../ground/user-code.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import type { Sampled } from '../policy/generate.ts';
+import { generate, type Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
 import {
@@ -27,9 +28,11 @@ import {
 } from '../policy/lora.ts';
 import { type Dims, isBuiltIn, parseDims } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
+import { pictureFeatures } from '../policy/vision.ts';
 import type { RlRecipe } from '../recipe/recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
-import { writeReference } from '../tasks/reference.ts';
+import { taskKind } from '../tasks/kinds.ts';
+import { MOST_DIMENSIONS, makeReference, type PolicyReference, writeReference } from '../tasks/reference.ts';
 import { adapter, advantageOf } from '../train/advantage.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
@@ -37,6 +40,7 @@ import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
 import { type RlOptions, rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
+import { PromptEncoder, type Task } from '../train/task.ts';
 import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
 import {
   failureOf,
@@ -47,10 +51,9 @@ import {
 } from '../train/worker-group.ts';
 import { fewShot } from './few-shot.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
-import { makePolicyReference } from './policy-reference.ts';
+import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './policy-task.ts';
 import { rewardedTask } from './rewards.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
-import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './task.ts';
 import { readValidation, snapshotOf } from './validation.ts';
 
 const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
@@ -163,6 +166,73 @@ function outputOf({ policy }: Learner, own: TrainingJob): Policy {
   return adapter === null
     ? Policy.load(engine, from, { dtype, tuning: 'none' })
     : Policy.load(engine, base, { dtype, adapter: (dims) => loadAdapter(engine, dims, from) });
+}
+
+/** Examples whose pictures are kept in mind, and those on which they are judged: of a run that trains on fewer, no more than these. */
+const TRAINING = 256;
+const VALIDATION = 200;
+/** Examples encoded together. */
+const BATCH = 64;
+
+async function encode(
+  encoder: PromptEncoder,
+  task: Pick<Task, 'picture' | 'instruction'>,
+  examples: readonly Example[],
+): Promise<EncodedPrompt[]> {
+  const prompts: EncodedPrompt[] = [];
+  for (const one of examples) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
+  return prompts;
+}
+
+/**
+ * The reference of the policy that a stage leaves: features of up to 256 pictures of its training examples, and distances and log-probabilities
+ * of up to 200 validation examples. It depends on the policy and the recipe alone, so that a stage that is resumed leaves the same bytes.
+ *
+ * Null where nobody would ask for it or it cannot be made: of policies that mark no intervals or read numbers, of large ones (in the full style), whose
+ * answers take too long, and where the data have no validation split.
+ */
+async function makePolicyReference(
+  policy: Policy,
+  card: PolicyCard,
+  { recipe, examples, stage }: Pick<TrainingJob, 'recipe' | 'examples' | 'stage'>,
+): Promise<PolicyReference | null> {
+  const { sft, rl } = recipe;
+  const trained = Math.max(2, sft.samples, rl.steps * rl.prompts);
+  const address = validationExamples(recipe.data, recipe.seed, Math.min(VALIDATION, trained));
+  const wanted =
+    taskKind(card.kind).localises &&
+    card.numbers === null &&
+    card.style === 'nano' &&
+    policy.dims.width <= MOST_DIMENSIONS;
+  if (address === null || !wanted) return null;
+  const encoder = new PromptEncoder(policy);
+  const taught = trainingTask(card, examples, stage);
+  const training: Float32Array[] = [];
+  const pictures = Math.min(TRAINING, trained);
+  for (let first = 0; first < pictures; first += BATCH) {
+    const batch = Array.from({ length: Math.min(BATCH, pictures - first) }, (_, i) =>
+      taught.example(first + i),
+    );
+    training.push(...pictureFeatures(policy, await encode(encoder, taught, batch)));
+  }
+  const source = openExamples(address);
+  const task = exampleTask(card, { facts: source.facts });
+  const validation: Float32Array[] = [];
+  const logProbabilities: number[] = [];
+  for (let first = 0; first < source.count; first += BATCH) {
+    const batch = Array.from({ length: Math.min(BATCH, source.count - first) }, (_, i) =>
+      source.at(first + i),
+    );
+    const prompts = await encode(encoder, task, batch);
+    validation.push(...pictureFeatures(policy, prompts));
+    const answers = await generate(policy, prompts, {
+      ...{ temperature: 0, maxTokens: recipe.eval.maxTokens, seed: recipe.seed },
+    });
+    for (const { logProbs } of answers) {
+      logProbabilities.push(logProbs.reduce((sum, value) => sum + value, 0) / logProbs.length);
+    }
+  }
+  return makeReference(training, validation, logProbabilities);
 }
 
 /**

@@ -25,9 +25,15 @@ import { MetricsLog } from '../train/tensorboard.ts';
 import { isExhausted } from '../train/validation.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import { CompletionsPage } from './completions.ts';
-import { writeEnvironment } from './environment.ts';
 import { type JudgeCounts, recipeJudge } from './judging.ts';
-import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
+import {
+  Run,
+  type RunRequest,
+  runSession,
+  type StageRecord,
+  type TrainingStage,
+  writeEnvironment,
+} from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
 import { Evaluator, readValidation } from './validation.ts';

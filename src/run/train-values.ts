@@ -44,8 +44,8 @@ import { sft } from '../train/sft.ts';
 import type { Task } from '../train/task.ts';
 import { MetricsLog } from '../train/tensorboard.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../train/worker-group.ts';
+import { nanoCard, sourceTask, type TrainingTask, trainingCard, trainingTask } from './policy-task.ts';
 import { taskTokenizer } from './run-policy.ts';
-import { nanoCard, sourceTask, type TrainingTask, trainingCard, trainingTask } from './task.ts';
 
 /** Keys of a recipe's stage that need a run. */
 const OF_RUNS = [

@@ -16,7 +16,7 @@ import {
   userAnswerer,
 } from '../../src/answer/define.ts';
 import { type CellResult, evaluateCell } from '../../src/run/eval-cell.ts';
-import { foreignCard } from '../../src/run/task.ts';
+import { foreignCard } from '../../src/run/policy-task.ts';
 
 const address: ExampleAddress = { name: 'nano5', split: 'test', seed: 42, length: 200, count: 4 };
 const source = openExamples(address);

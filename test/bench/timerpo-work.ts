@@ -6,7 +6,7 @@ import type { Engine } from '../../src/engine/engine.ts';
 import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { Random } from '../../src/ground/random.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { trainingTask } from '../../src/run/task.ts';
+import { trainingTask } from '../../src/run/policy-task.ts';
 import { readCard, writeCard } from '../../src/tasks/card.ts';
 import type { RlOptions } from '../../src/train/rl.ts';
 import { rollout } from '../../src/train/rollout.ts';

@@ -11,7 +11,7 @@ import { MANIFEST_FILE, writeManifestedDirectory } from '../../src/ground/manife
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { trainBpe } from '../../src/policy/tokenizer.ts';
-import { trainingTask } from '../../src/run/task.ts';
+import { trainingTask } from '../../src/run/policy-task.ts';
 import { type PolicyCard, writeCard } from '../../src/tasks/card.ts';
 import { CLI } from './program.ts';
 import { readTensor } from './safetensors.ts';

@@ -10,7 +10,7 @@ import { Interrupted } from '../../src/ground/interrupt.ts';
 import { changedRecipe } from '../../src/recipe/config.ts';
 import { defaultRecipe, type RewardRecipe } from '../../src/recipe/recipe.ts';
 import { type CellRequest, evaluateCell } from '../../src/run/eval-cell.ts';
-import { foreignCard } from '../../src/run/task.ts';
+import { foreignCard } from '../../src/run/policy-task.ts';
 import { goldResponse } from '../../src/tasks/kinds.ts';
 
 const address: ExampleAddress = { name: 'nano5', split: 'test', seed: 42, length: 200, count: 6 };

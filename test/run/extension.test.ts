@@ -28,7 +28,7 @@ import {
   nanoCard,
   trainingCard,
   withExtension,
-} from '../../src/run/task.ts';
+} from '../../src/run/policy-task.ts';
 import { writeCard } from '../../src/tasks/card.ts';
 import { extensionTrace, hasExtension } from '../../src/tasks/extension.ts';
 import { ChatServer } from '../helpers/chat-server.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { byLabel, drawShots, fewShot, shotSource } from '../../src/run/few-shot.ts';
-import { foreignCard } from '../../src/run/task.ts';
+import { foreignCard } from '../../src/run/policy-task.ts';
 import { labelOf, parseResponse } from '../../src/tasks/kinds.ts';
 
 describe('the places of shots', () => {

@@ -15,7 +15,7 @@ import { ExampleSet } from '../../../datasets/example-set.ts';
 import { Materials } from '../../../datasets/materials.ts';
 import { openExamples } from '../../../datasets/source.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
-import { exampleTask } from '../../../src/run/task.ts';
+import { exampleTask } from '../../../src/run/policy-task.ts';
 import { FOREIGN_CARD } from '../../../src/tasks/card.ts';
 import { inside } from '../../helpers/command-line.ts';
 

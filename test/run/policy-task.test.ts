@@ -15,7 +15,7 @@ import {
   nanoCard,
   trainingCard,
   trainingTask,
-} from '../../src/run/task.ts';
+} from '../../src/run/policy-task.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 
