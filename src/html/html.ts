@@ -117,7 +117,7 @@ interface PageParts {
 }
 
 /**
- * A whole page. Its content-security policy forbids every network access and every script but the given ones, so
+ * Returns a whole page. Its content-security policy forbids every network access and every script but the given ones, so
  * that even markup that slipped through would be inert.
  */
 export function page(parts: PageParts): string {

@@ -1,5 +1,5 @@
 /**
- * The keys of a recipe, with their defaults, ranges and meaning; `timeseer train --help` and `README.md` beside this file print the `describe` of
+ * Keys of a recipe, with their defaults, ranges and meaning; `timeseer train --help` and `README.md` beside this file print the `describe` of
  * each. A key that chooses by name takes its values and their meaning from the table of the choice (`src/train/advantage.ts` and so on).
  * Unknown keys are refused at every level. `config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */

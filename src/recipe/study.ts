@@ -47,7 +47,7 @@ const evaluation = z
 const setting = z
   .strictObject({
     title: title.optional(),
-    /** By name, or a path that is relative to the study file. */
+    /** Name of a recipe, or a path relative to the study file. */
     recipe: z.string().min(1),
     set,
     /**

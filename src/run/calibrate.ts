@@ -1,4 +1,4 @@
-/** Fits the confidence of a policy to the intervals that it marks in held-out series, right or wrong. */
+/** Calibration: fits the confidence of a policy to its predicted intervals on held-out series. */
 import { isGenerator, openExamples } from '../../datasets/source.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { findPolicy } from '../answer/reference.ts';
@@ -21,20 +21,20 @@ import { openReader } from './explain.ts';
 
 export interface CalibrateRequest {
   readonly policy: string;
-  /** Series of the taught length; of longer ones there are fewer, which take as much work. */
+  /** Number of series of the training length; longer ones are fewer, for the same work. */
   readonly count: number;
   readonly seed: number;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
 }
 
-/** Series so many times as long as those that were taught, and how many fewer of them: as many windows of each. */
+/** Multiples of the training length, and divisors of the count: the same number of windows of each. */
 const LENGTHS = [
   { times: 1, fewer: 1 },
   { times: 4, fewer: 4 },
   { times: 9, fewer: 9 },
 ] as const;
-/** Of fewer intervals, or of as few that are right or wrong, nothing is learnt. */
+/** Minimum number of intervals for a fit, and of correct and of wrong ones among them. */
 const FEWEST = 20;
 const FEWEST_OF_EITHER = 5;
 
@@ -44,7 +44,7 @@ interface Weighed {
   readonly right: boolean;
 }
 
-/** Intervals of a range of confidence, and how many of them are right. */
+/** Number of intervals in a range of confidence, and of correct ones among them. */
 interface ReliabilityRow {
   readonly from: number;
   readonly to: number;
@@ -54,12 +54,12 @@ interface ReliabilityRow {
 
 interface Calibrated {
   readonly model: ConfidenceModel;
-  /** By tenths of the confidence, of each half of the series by what was fitted to the other half. */
+  /** Reliability by tenths of the confidence; each half of the series is judged by the fit to the other half. */
   readonly reliability: readonly ReliabilityRow[];
   readonly file: string;
 }
 
-/** By tenths, without empty ones. */
+/** Counts correct intervals by tenths of the confidence, without empty tenths. */
 function reliabilityOf(examples: readonly Weighed[]): ReliabilityRow[] {
   const rows = Array.from({ length: 10 }, (_, k) => ({
     from: k / 10,
@@ -79,10 +79,9 @@ function reliabilityOf(examples: readonly Weighed[]): ReliabilityRow[] {
 }
 
 /**
- * Fits the confidences of a policy to held-out series of the generator that it was taught, of its own length and of longer ones, and writes them
- * beside it.
+ * Fits the confidences of a policy to held-out series of its training generator, of its training length and longer, and saves them with it.
  *
- * @throws ConfigError for a policy that is shown one scale, was taught no generator, or marks too little; as `openReader`
+ * @throws ConfigError for a policy that sees one scale, was not trained on a generator, or predicts too few intervals; as `openReader`
  */
 export async function calibratePolicy(request: CalibrateRequest): Promise<Calibrated> {
   const { policy: path, count, seed } = request;
@@ -97,7 +96,7 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
   try {
     if (!reader.scales) {
       throw new ConfigError(
-        `${path}: looks at one scale and has no confidences; train with a figure such as nano-analysis to calibrate`,
+        `${path}: sees one scale only and has no confidence; train with a figure such as nano-analysis to calibrate`,
       );
     }
     const examples: Weighed[] = [];
@@ -126,7 +125,7 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
     const wrong = examples.length - right;
     if (examples.length < FEWEST || Math.min(right, wrong) < FEWEST_OF_EITHER) {
       throw new ConfigError(
-        `${path}: marks ${examples.length} intervals in ${series} series, ${right} of them right: too few to fit; raise --count, or train the policy for longer`,
+        `${path}: predicted ${examples.length} intervals in ${series} series, ${right} of them correct: too few to fit; raise --count, or train the policy for longer`,
       );
     }
     const model: ConfidenceModel = {

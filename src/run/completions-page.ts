@@ -1,4 +1,4 @@
-/** The page of a run's completions: responses step by step, with what the policy saw, the gold answer, rewards and advantages. */
+/** Page of a run's completions: responses by step, with the policy's picture, gold answer, rewards and advantages. */
 
 import { fixed, grouped, signed } from '../ground/numbers.ts';
 import type { Gold, Interval, ParsedAnswer } from '../ground/types.ts';
@@ -10,20 +10,19 @@ import type { Completion } from '../train/metrics.ts';
 /** The responses to one prompt. */
 export interface CompletionGroup {
   readonly seriesId: string;
-  /** The example; why it cannot be shown, where its responses stand alone. */
+  /** Example, or the reason why it cannot be shown. */
   readonly example: ShownExample | string;
   readonly completions: readonly (Completion & { readonly answer: ParsedAnswer | null })[];
 }
 
-/** What a prompt shows, and its gold answer. */
+/** Picture and gold answer of a prompt. */
 export interface ShownExample {
   readonly length: number;
   readonly gold: Gold;
-  /** Names of the channels. */
   readonly names: readonly string[];
-  /** data:image/png;base64 of what the policy saw; null where it read numbers. */
+  /** Picture that the policy saw, as data:image/png;base64; null where it read numbers. */
   readonly picture: string | null;
-  /** The picture has axes or panels: its own size, and no scale of samples below it. */
+  /** True for a picture with axes or panels: shown in its own size, without a scale of samples. */
   readonly whole: boolean;
 }
 
@@ -37,13 +36,13 @@ export interface CompletionsPageParts {
   readonly run: string;
   /** Name of the reinforcement method. */
   readonly method: string;
-  /** All steps so far. */
+  /** Mean rewards of all steps so far. */
   readonly rewards: readonly StepReward[];
-  /** Those that are shown, newest first. */
+  /** Steps shown, newest first. */
   readonly steps: readonly { readonly step: number; readonly body: Html }[];
 }
 
-/** Gold intervals above, predicted ones below, over the samples of the series. */
+/** Draws gold intervals above predicted ones, over the samples of the series. */
 function track(length: number, gold: readonly Interval[], predicted: readonly Interval[]): Html {
   const bars = (intervals: readonly Interval[], kind: 'gold' | 'said', y: number): Html[] =>
     intervals.map(([start, end]) => {
@@ -55,7 +54,7 @@ function track(length: number, gold: readonly Interval[], predicted: readonly In
   return html`<svg class="track" viewBox="0 0 ${length} 12" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect class="base" x="0" y="0" width="${length}" height="12"/>${bars(gold, 'gold', 0.5)}${bars(predicted, 'said', 6.5)}</svg>`;
 }
 
-/** Intervals of a gold answer, of kinds that have some. */
+/** Returns the intervals of a gold answer; empty for kinds without intervals. */
 function goldIntervals({ length, gold }: ShownExample): readonly Interval[] {
   const { localises, marks } = taskKind(gold.kind);
   return localises ? (marks(gold, length)?.intervals ?? []) : [];
@@ -67,7 +66,7 @@ function mark(gold: Gold, answer: ParsedAnswer): Html {
   return html`<span class="${right === true ? 'met' : 'missed'}">${word}</span>`;
 }
 
-/** What sorts and filters look at. */
+/** Keys of the filter of the page. */
 function outcome({ answer, advantage }: CompletionGroup['completions'][number]): string {
   const form = answer === null || answer.wellFormed ? '' : ' malformed';
   return `${advantage > 0 ? 'above' : advantage < 0 ? 'below' : 'level'}${form}`;
@@ -131,14 +130,14 @@ ${completions.map((one, index) => card(one, example, index))}</ol>
 `;
 }
 
-/** A step as the page shows it, without its head. */
+/** Body of a step. */
 export const stepBody = (groups: readonly CompletionGroup[]): Html => html`${groups.map(groupBlock)}`;
 
-/** Points of the curve of rewards at most; longer ones are averaged in buckets. */
+/** Maximum number of points of the reward curve; longer ones are averaged in buckets. */
 const CURVE_POINTS = 300;
 const CURVE_HEIGHT = 60;
 
-/** Mean reward over the steps, from 0 to 1, with a tick for every step that is shown. */
+/** Draws the mean reward by step, from 0 to 1, with a tick for every step shown. */
 function rewardCurve(rewards: readonly StepReward[], shown: readonly number[]): Html | null {
   const known = rewards.filter((one): one is { step: number; reward: number } => one.reward !== null);
   const last = rewards.at(-1)?.step ?? 0;
@@ -155,7 +154,7 @@ function rewardCurve(rewards: readonly StepReward[], shown: readonly number[]): 
     return `${x(bucket[Math.floor(bucket.length / 2)]!.step)},${y.toFixed(1)}`;
   });
   const [from, to] = [known[0]!.reward, known.at(-1)!.reward];
-  return html`<figure class="rewards"><figcaption>Mean reward of the responses of each step, 0 to 1: ${fixed(from)} at first, ${fixed(to)} in step ${last}. Ticks: steps that are shown.</figcaption>
+  return html`<figure class="rewards"><figcaption>Mean reward of the responses of each step, 0 to 1: ${fixed(from)} at first, ${fixed(to)} in step ${last}. Ticks: steps shown.</figcaption>
 <svg id="rewards" data-last="${last}" viewBox="-4 -4 1008 ${CURVE_HEIGHT + 16}" preserveAspectRatio="none" role="img" aria-label="Mean reward by step"><line class="axis" x1="0" x2="1000" y1="${CURVE_HEIGHT}" y2="${CURVE_HEIGHT}"/><line class="axis" x1="0" x2="1000" y1="0" y2="0"/><polyline points="${points.join(' ')}"/>${shown.map(
     (step) =>
       html`<line class="tick" x1="${x(step)}" x2="${x(step)}" y1="${CURVE_HEIGHT + 3}" y2="${CURVE_HEIGHT + 10}"/>`,
@@ -248,7 +247,7 @@ addEventListener('keydown', (event) => {
 show(wanted());
 })();`;
 
-/** The whole page. */
+/** Returns the whole page. */
 export function completionsPage({ run, method, rewards, steps }: CompletionsPageParts): string {
   const meanOf = new Map(rewards.map(({ step, reward }) => [step, reward]));
   const last = rewards.at(-1)?.step ?? 0;
@@ -258,11 +257,11 @@ export function completionsPage({ run, method, rewards, steps }: CompletionsPage
   };
   const body = html`<header class="top">
 <h1>Completions of ${run}</h1>
-<p class="byline">${method}, ${grouped(last)} ${last === 1 ? 'step' : 'steps'} so far; ${steps.length === last ? 'all of them are here.' : `${steps.length} of them are here: the last ones, and a sample of those before.`}</p>
-<p>Of every step the responses to the first prompt of each worker, as the policy wrote them. A response is reinforced in proportion to its advantage over the others of its group; its main part comes from the reward, its orthogonal part, where there is one, from the similarity to the expert trace.</p>
+<p class="byline">${method}, ${grouped(last)} ${last === 1 ? 'step' : 'steps'} so far; ${steps.length === last ? 'all are shown.' : `${steps.length} are shown: the last ones, and a sample of those before.`}</p>
+<p>Responses to the first prompt of each worker at every step, as the policy wrote them. A response is reinforced in proportion to its advantage over the others of its group. The main part of the advantage comes from the reward; the orthogonal part, if any, from the similarity to the expert trace.</p>
 ${
   steps.some((one) => one.body.markup.includes('class="track"'))
-    ? html`<p class="key">In the strips, over the samples of the series:<i class="gold"></i>true intervals<i class="said"></i>predicted ones</p>`
+    ? html`<p class="key">Strips, over the samples of the series:<i class="gold"></i>true intervals<i class="said"></i>predicted intervals</p>`
     : null
 }
 ${rewardCurve(

@@ -15,18 +15,18 @@ import type { Task } from '../train/task.ts';
 import { type CompletionGroup, completionsPage, type ShownExample, stepBody } from './completions-page.ts';
 import { type ExampleTask, exampleTask, trainingCard, trainingTask } from './policy-task.ts';
 
-/** Steps at the end that are shown. */
+/** Number of last steps shown. */
 const LATEST = 20;
-/** Steps before them that are shown at most. */
+/** Maximum number of earlier steps shown. */
 const SAMPLED = 40;
-/** Of all steps together; the page has about 20 kB beside. */
+/** Maximum bytes of all steps; the rest of the page has about 20 kB. */
 const MOST_BYTES = 4_000_000;
-/** Pictures that are lower are bare strips. */
+/** Height of a picture in pixels from which it is more than a bare strip. */
 const WHOLE_FROM = 64;
 
 /**
- * Whether a step is among the last ones or in the sample of those before: the first, and every 2ᵏ-th with the least k that leaves
- * few enough. What is left out of a run stays so however long it gets.
+ * Returns true for the last steps and a sample of those before: the first, and every 2ᵏ-th with the least k that leaves few enough.
+ * A step once left out stays out.
  */
 export function isShown(step: number, last: number): boolean {
   if (step > last - LATEST || step === 1) return true;
@@ -35,13 +35,13 @@ export function isShown(step: number, last: number): boolean {
   return step % stride === 0;
 }
 
-/** The examples and pictures of a run; a text says why there are none. */
+/** Opens the examples and pictures of a run; a text says why there are none. */
 function exampleTaskOf(
   run: RunDirectory,
 ): (Pick<ExampleTask, 'parse'> & Pick<Task, 'example' | 'picture'>) | string {
   const { recipe } = run;
   const base = (['sft', 'initial', 'rl'] as const).map((name) => run.policyDirectory(name)).find(hasCard);
-  if (base === undefined) return 'no policy of the run is left that says how it was drawn';
+  if (base === undefined) return 'the run has no policy left, which would state its figure';
   try {
     const address = reinforcementExamples(recipe.data, recipe.seed);
     const { facts } = openExamples(address);
@@ -57,9 +57,9 @@ function exampleTaskOf(
 export class CompletionsPage {
   readonly #run: RunDirectory;
   #task: ReturnType<typeof exampleTaskOf> | null = null;
-  /** Of every step so far. */
+  /** Mean rewards of all steps so far. */
   readonly #rewards: { step: number; reward: number | null }[] = [];
-  /** Of the steps that are shown. */
+  /** Completions of the steps shown. */
   readonly #completions = new Map<number, Completion[]>();
   readonly #bodies = new Map<number, Html>();
   #writing: Promise<void> | null = null;
@@ -69,7 +69,7 @@ export class CompletionsPage {
     this.#run = run;
   }
 
-  /** The page of what a run's files hold. @throws DataError when they are damaged */
+  /** Creates the page from the files of a run. @throws DataError when they are damaged */
   static of(run: RunDirectory): CompletionsPage {
     const page = new CompletionsPage(run);
     page.reward(readLog(run.file('rl', 'metrics.jsonl')) as { step: number; reward: number | null }[]);
@@ -101,7 +101,7 @@ export class CompletionsPage {
     for (const { step, reward } of steps) this.#rewards.push({ step, reward });
   }
 
-  /** Writes the page, or once more after the one that is being written. @throws WriteError */
+  /** Writes the page; while it is being written, once more afterwards. @throws WriteError */
   async write(): Promise<void> {
     this.#again = true;
     this.#writing ??= this.#work().finally(() => {

@@ -1,6 +1,5 @@
 /**
- * The pipeline of detect, explain, --follow and serve: read → detect → ask a policy, where one is named → report, built once → verified
- * once.
+ * Pipeline of detect, explain, --follow and serve: read → detect → ask a policy, if one is named → build the report → verify it.
  */
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';

@@ -1,4 +1,4 @@
-/** What `timeseer doctor` looks at: each check says what was found and, where something is wrong, what mends it. */
+/** Checks of `timeseer doctor`: each reports its finding and, where something is wrong, the remedy. */
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -21,31 +21,30 @@ import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { cacheRoot } from '../ground/paths.ts';
 import { INSTALL_RUNTIME } from '../onnx/policy.ts';
 
-/** One thing that was looked at. `missing` fails the command; `warning` works, but less well. */
+/** Result of a check. `missing` fails the command; `warning` works, but less well. */
 export interface Check {
   readonly name: string;
   readonly status: 'ok' | 'warning' | 'missing';
-  /** What was found. */
   readonly found: string;
   /** Command or action that mends it. */
   readonly fix?: string;
 }
 
-/** Below this share of what the processor promises, something is wrong. */
+/** Minimum share of the processor's peak; less means that something is wrong. */
 const LEAST_SHARE = 0.5;
 
 const GIGABYTE = 1024 ** 3;
-/** What a run directory, the build cache and temporary files need to work at all, and to work in comfort. */
+/** Bytes that run directory, build cache and temporary files need at least, and comfortably. */
 const DISK_REQUIRED = 0.2 * GIGABYTE;
 const DISK_ADVISED = 2 * GIGABYTE;
-/** The quickstart's peak is below this. */
+/** Upper bound of the quickstart's peak. */
 const MEMORY_ADVISED = 2 * GIGABYTE;
 
 function gigabytes(bytes: number): string {
   return `${(bytes / GIGABYTE).toFixed(1)} GB`;
 }
 
-/** Calls `probe`; a throw becomes a missing check with the error's words. */
+/** Calls `probe`; an error becomes a missing check with its message. */
 function attempt(name: string, fix: string, probe: () => Check): Check {
   try {
     return probe();
@@ -77,7 +76,7 @@ export function blasOf(maps: string): { name: string; slow: boolean } {
   };
 }
 
-/** What the library is called: its file, or of one inside libtorch what libtorch says of it. */
+/** Name of the library: its file, or libtorch's statement for one inside it. */
 function nameOf({ maps, config }: Probe): string {
   const { name } = blasOf(maps);
   const mkl = /Math Kernel Library Version (\d[\d.]*)/.exec(config)?.[1];
@@ -85,7 +84,7 @@ function nameOf({ maps, config }: Probe): string {
 }
 
 /**
- * `wished` is the user's OPENBLAS_CORETYPE, '' where it is not set. `install` is the command that installs a fast library.
+ * Judges the matrix library. @param wished OPENBLAS_CORETYPE, '' if unset @param install command that installs a fast library
  */
 export function blasCheck(cpu: Processor, found: Probe, wished: string, install: string): Check {
   const { kernel, gflops, gigahertz } = found;
@@ -292,7 +291,7 @@ function browserCheck(): Check {
   };
 }
 
-/** Everything that timeseer needs, looked at without changing anything. */
+/** Checks everything that timeseer needs, without changing anything. */
 export function examine(): Check[] {
   const libtorch = search(() => findLibtorch());
   return [

@@ -1,4 +1,4 @@
-/** One policy on one data set: questions, answers as they come, records on disk, metrics. */
+/** One policy on one task: questions, answers as they come, records on disk, metrics. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ export interface CellRequest {
   readonly temperatures: readonly number[];
   /** Responses per example and temperature above 0. */
   readonly samples: number;
-  /** Of extensions; null, or absent: none is judged. */
+  /** Judge of extensions; none when null or absent. */
   readonly judge?: OpenJudge | null;
   /** Rewards that score responses beside the task's own. */
   readonly rewards?: readonly RewardRecipe[];
@@ -54,7 +54,7 @@ export interface CellRequest {
   readonly device?: string;
   readonly workers?: number;
   readonly beginning: Beginning;
-  /** What progress is called. */
+  /** Label of the progress. */
   readonly label: string;
   readonly silent: boolean;
 }
@@ -62,29 +62,29 @@ export interface CellRequest {
 /** Answers at one temperature. */
 export interface CellMode {
   readonly temperature: number;
-  /** In the order of the examples, the samples of an example together; those without a response too. */
+  /** Records in the order of the examples, the samples of an example together; failed ones included. */
   readonly records: readonly EvalRecord[];
-  /** Over the responses; null where there is none. */
+  /** Metrics over the responses; null where there are none. */
   readonly metrics: Metrics | null;
   readonly usage: ResponseUsage;
 }
 
 export interface CellResult {
-  /** By temperature, in the order asked for. */
+  /** Answers by temperature, in the order asked for. */
   readonly modes: readonly CellMode[];
-  /** Seconds that answers took, over all sessions. */
+  /** Seconds of answering over all sessions. */
   readonly seconds: number;
-  /** What the judge said of extensions; null where none was judged. */
+  /** Scores of extensions; null where none was judged. */
   readonly judged: JudgedExtensions | null;
-  /** Why an endpoint was given up before all was asked; null where it was not. */
+  /** Reason why an endpoint was given up; null where it was not. */
   readonly failure: string | null;
 }
 
-/** Pictures that are drawn beside this thread, and how many bytes of them are kept: the samples of an example share one. */
+/** Number of requests from which Workers draw, and bytes of pictures kept: the samples of an example share one. */
 const MANY = 200;
 const PICTURE_BYTES = 64 * 2 ** 20;
 
-/** Which examples: of a prepared data set what its manifest hashes, of a generator its name. */
+/** Identity of the examples: hash of the manifest of a prepared data set, or name of the generator. */
 function dataIdentity({ name, split, seed, length, count }: ExampleAddress, source: ExampleSource): Json {
   const which = { split, seed, count: count ?? source.count };
   if (source.set === null) return { generator: name, length, ...which };
@@ -92,7 +92,7 @@ function dataIdentity({ name, split, seed, length, count }: ExampleAddress, sour
   return { set: createHash('sha256').update(manifest).digest('hex'), ...which };
 }
 
-/** What the answers of a cell depend on. */
+/** Settings that the answers of a cell depend on. */
 function settingsOf({
   policy,
   card,
@@ -105,7 +105,7 @@ function settingsOf({
   rewards = [],
 }: CellRequest) {
   const data = dataIdentity(address, source);
-  // By what a module says, not by where it lies.
+  // A module counts by its content, not its path.
   const scored = rewards.map(({ use, sha256 }) =>
     sha256 === null ? use : `${sha256}#${moduleAddress(use, '.').name}`,
   );
@@ -135,7 +135,7 @@ function settingsOf({
   };
 }
 
-/** Place of each example by its id, once one is asked for. */
+/** Returns the place of each example by its id; reads the source when first called. */
 function placesOf(source: ExampleSource): (id: string) => number | undefined {
   let places: Map<string, number> | undefined;
   return (id) => {
@@ -145,9 +145,9 @@ function placesOf(source: ExampleSource): (id: string) => number | undefined {
 }
 
 /**
- * Asks a policy about a data set, and measures its answers, those that came where an endpoint is given up. Every record is on disk as soon as it is there; responses that are there
- * already are not asked for again, failed ones are.
- * @throws ConfigError where the directory holds an evaluation of other settings; Interrupted when stopped, with all records kept
+ * Asks a policy about a task and computes the metrics of its answers, also where an endpoint was given up. Every record is written at once;
+ * existing responses are kept, missing and failed ones requested.
+ * @throws ConfigError where the directory holds an evaluation with other settings; Interrupted when stopped, with all records kept
  */
 export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { policy, card, address, source, form, judge = null, rewards = [], out, label, silent } = request;
@@ -171,7 +171,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     })).filter(({ number, sample }) => !log.has(number, sample)),
   );
   const requests = wanted.flat();
-  // A judge that could not be reached may be now.
+  // Judged again: the judge could not be reached before.
   const unjudged =
     judge === null
       ? []
@@ -194,7 +194,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       temperature: temperatures[m]!,
       records,
       metrics: records.every(({ failure }) => failure !== undefined) ? null : metricsOf(records, { classes }),
-      // What an endpoint was given up before has no record.
+      // Requests that were never sent have no record.
       usage: usageOf(records, source.count * log.samples),
     };
   });
@@ -208,7 +208,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   if (judged !== null) say(judgedText(judged));
   return { modes, seconds, judged, failure };
 
-  /** Puts the questions to the policy: in Workers where its weights are on this machine, temperature by temperature otherwise. */
+  /** Asks the policy: in Workers for local weights, temperature by temperature otherwise. */
   async function ask(
     data: EvalData,
     report: (record: EvalRecord, request: ResponseRequest) => void,
@@ -234,10 +234,10 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     }
   }
 
-  /** Answers and returns the seconds that it took. */
+  /** Answers all requests; returns the seconds taken. */
   async function answer(): Promise<number> {
     if (requests.length + unjudged.length === 0) return 0;
-    // Workers draw where there is much to draw; they start with the first picture that is asked for here.
+    // Workers draw where there is much to draw; they start with the first picture.
     const pool = requests.length < MANY ? null : new RenderPool();
     const draw = pool === null ? render : pool.render.bind(pool);
     const parts = {
@@ -260,7 +260,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     try {
       await withInterrupt(async (signal) => {
         const keep = (record: EvalRecord, { number, temperature }: ResponseRequest): void => {
-          // Not before there is something to keep.
+          // The manifest is written with the first record.
           if (first && out !== null && begun === null) writeManifest(out, settings, before);
           first = false;
           logs[temperatures.indexOf(temperature)]!.append(number, record);
@@ -280,7 +280,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
             keep(record, one);
             return;
           }
-          // What is stopped while it is judged is not kept, and asked for again.
+          // A response that was interrupted while judged is not kept, and requested again.
           const done = graded(record, source.at(one.number))
             .then((found) => keep(found, one))
             .catch((error: unknown) => {
@@ -295,7 +295,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
           await Promise.all(grading);
         }
         if (broken !== undefined) throw broken;
-        // Asked for after the last response, it holds for what would come after them.
+        // A request to stop that came after the last response holds for the work after it.
         signal.throwIfAborted();
       });
     } catch (error) {

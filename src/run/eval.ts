@@ -1,4 +1,4 @@
-/** Evaluation: policies on the held-out examples of data sets, their metrics, classical baselines beside them, a leaderboard. */
+/** Evaluation of policies and classical baselines on held-out examples: metrics and leaderboard. */
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
@@ -38,7 +38,6 @@ import { checkRewards } from './rewards.ts';
 import { checkSameData } from './run-data.ts';
 
 export interface EvalRequest {
-  /** At least one. */
   readonly policy: readonly string[];
   readonly adapter: string | undefined;
   readonly data: readonly string[] | undefined;
@@ -51,30 +50,30 @@ export interface EvalRequest {
   readonly points: number | undefined;
   readonly shots: number;
   readonly reasoning: 'on' | 'off';
-  /** One temperature, or several between commas. */
+  /** One temperature, or several separated by commas. */
   readonly temperature: string;
   readonly samples: number;
-  /** Whether advice is asked for after the answer; a policy that was taught to give it always is. */
+  /** True: ask for advice after the answer. A policy trained to give it is always asked. */
   readonly extension?: boolean;
-  /** Who judges it: `rules` (when absent), openai:MODEL@URL, or none. */
+  /** Judge of the advice: `rules` (default), openai:MODEL@URL, or none. */
   readonly judge?: string | undefined;
   /** Rewards that score responses beside the task's own, as in a recipe. */
   readonly reward?: readonly string[];
   readonly answers: Reading | undefined;
   readonly maxTokens: number | undefined;
   readonly workers: number;
-  /** What computes policies on this machine; where absent, what is there. */
+  /** Engine of local policies. Default: the one available. */
   readonly engine?: EngineName | undefined;
   readonly device: string;
-  /** Requests to an endpoint at once. */
+  /** Maximum concurrent requests to an endpoint. */
   readonly concurrency: number;
   readonly requestsPerMinute: number | undefined;
   readonly tokensPerMinute: number | undefined;
-  /** Seconds until a request counts as failed. */
+  /** Timeout of a request in seconds. */
   readonly timeout: number;
-  /** Times that a request is sent at most. */
+  /** Maximum attempts per request. */
   readonly attempts: number;
-  /** Of a million tokens of prompts and of responses, between a comma. */
+  /** Prices per million prompt and completion tokens, separated by a comma. */
   readonly prices: string | undefined;
   /** Environment variable with the key of an endpoint. */
   readonly keyVariable: string | undefined;
@@ -85,18 +84,18 @@ export interface EvalRequest {
   readonly quiet: boolean;
 }
 
-/** Points of a generator's series, and how numbers are written, unless asked otherwise. */
+/** Defaults: points of a generated series, and the format of numbers. */
 const USUAL_LENGTH = 1000;
 const USUAL_NUMBERS: NumbersFormat = { digits: 3, points: 250 };
-/** What a policy that is in no run is asked about. */
+/** Default data for a policy outside of a run. */
 const USUAL_DATA = 'nano5';
-/** Where prepared data sets are looked for by their name. */
+/** Directory in which prepared data sets are found by name. */
 const DATA = 'data';
-/** Examples of a generator unless asked otherwise; of a data set, all. */
+/** Default number of generated examples; of a data set, all are used. */
 const GENERATED = 400;
-/** Longest wait for the judge of one response. */
+/** Timeout of the judge for one response. */
 const JUDGE_SECONDS = 300;
-/** Longest response unless asked otherwise, by the style that the policy answers in. */
+/** Default maximum response length in tokens, by the style of the policy. */
 const MOST_TOKENS = { nano: 96, full: 1024 } as const;
 
 function check(given: EvalRequest): void {
@@ -138,7 +137,7 @@ function temperaturesOf(text: string): readonly number[] {
   return found;
 }
 
-/** Tells what comes at most once a minute. */
+/** Limits messages to one a minute. */
 function sometimes(tell: (message: string) => void): (message: string) => void {
   let told = Number.NEGATIVE_INFINITY;
   return (message) => {
@@ -148,7 +147,7 @@ function sometimes(tell: (message: string) => void): (message: string) => void {
   };
 }
 
-/** What is said of the endpoints. @throws ConfigError */
+/** Returns the options of endpoints. @throws ConfigError */
 function endpointOf(given: EvalRequest): NonNullable<OpenOptions['endpoint']> {
   const { concurrency, requestsPerMinute, tokensPerMinute, timeout, attempts, keyVariable, prices } = given;
   const [prompt, completion, ...more] = prices
@@ -170,25 +169,25 @@ function endpointOf(given: EvalRequest): NonNullable<OpenOptions['endpoint']> {
   };
 }
 
-/** The directory of the run that a policy lies in. */
+/** Finds the run directory of a policy. */
 function runOf(policy: string): string | undefined {
   const above = dirname(resolve(policy));
   return [policy, above, dirname(above)].find((path) => existsSync(join(path, 'recipe.json')));
 }
 
-/** The data of the run that a policy lies in; those of the quickstart where it is in none. */
+/** Returns the data of a policy's run; those of the quickstart outside of a run. */
 function dataOf(policy: string): string {
   const run = runOf(policy);
   return run === undefined ? USUAL_DATA : new RunDirectory(run).recipe.data.name;
 }
 
-/** How the run that a policy lies in reads answers; leniently where it is in none. */
+/** Returns the parsing of answers in the run of a policy; lenient outside of a run. */
 function readingOf(policy: string): Reading {
   const run = runOf(policy);
   return run === undefined ? 'lenient' : new RunDirectory(run).recipe.answers;
 }
 
-/** Says when a policy's own data are not those that it was trained on: what is held out now may have been trained on. */
+/** Warns when the data of a policy's run have changed: examples held out now may have been trained on. */
 function warnOfChange(policy: string, name: string): void {
   const run = runOf(policy);
   if (run === undefined) return;
@@ -200,7 +199,7 @@ function warnOfChange(policy: string, name: string): void {
   }
 }
 
-/** Every detector on the same examples. None is chosen here: a choice needs a validation split. */
+/** Evaluates every classical detector on the same examples. None is selected: that needs a validation split. */
 async function classicalMetrics({ source, address }: OpenTask): Promise<Record<string, MetricSet>> {
   const { kind, classes } = source.facts;
   const answers = await classicalAnswers([...source], baselineData(address, kind));
@@ -209,7 +208,7 @@ async function classicalMetrics({ source, address }: OpenTask): Promise<Record<s
   );
 }
 
-/** The temperature of the highest mean reward, the lower one of equals. */
+/** Returns the temperature with the highest mean reward; the lower one of equals. */
 export function bestTemperature(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
   const ranked = sets.toSorted(
     ([a, one], [b, other]) => other.overall.reward.mean - one.overall.reward.mean || a - b,
@@ -217,15 +216,15 @@ export function bestTemperature(sets: readonly (readonly [temperature: number, s
   return ranked[0]![0];
 }
 
-/** A data set that is evaluated on. */
+/** Task to evaluate on. */
 interface OpenTask {
-  /** As it is called in tables. */
+  /** Name in tables. */
   readonly name: string;
   readonly address: ExampleAddress;
   readonly source: ExampleSource;
 }
 
-/** A name of a generator, the directory of a prepared data set, or its name in `data`. */
+/** Resolves a generator, the directory of a prepared data set, or its name in `data`. */
 function directoryOf(name: string): string {
   if (isGenerator(name) || existsSync(name)) return name;
   const prepared = join(DATA, name);
@@ -233,8 +232,8 @@ function directoryOf(name: string): string {
 }
 
 /**
- * @param usual points of a generated series where none are asked for
- * @throws ConfigError for a name that is unknown, or twice there
+ * @param usual default points of a generated series
+ * @throws ConfigError for a name that is unknown or given twice
  */
 function openTasks(given: EvalRequest, names: readonly string[], usual: number): OpenTask[] {
   const { split, seed = 42 } = given;
@@ -257,7 +256,7 @@ function openTasks(given: EvalRequest, names: readonly string[], usual: number):
   return tasks;
 }
 
-/** A policy on a data set: what it is asked, and what there is to say about that. */
+/** Policy on a task, with its card and questions. */
 interface Cell {
   readonly policy: Answerer;
   readonly task: OpenTask;
@@ -266,7 +265,7 @@ interface Cell {
   readonly form: EvalForm;
 }
 
-/** @throws ConfigError where the policy cannot be asked about the data set so */
+/** @throws ConfigError where the policy cannot answer the task in this form */
 function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
   const { local } = policy;
   const { facts } = task.source;
@@ -332,11 +331,11 @@ function requestOf(
   };
 }
 
-/** Responses that did not come. */
+/** Missing responses. */
 export interface Missing {
   readonly count: number;
   readonly asked: number;
-  /** Why they, or the first of them, did not. */
+  /** Reason of all, or of the first. */
   readonly reason: string;
 }
 
@@ -357,17 +356,17 @@ function missingOf(results: readonly CellResult[]): Missing | null {
 /** One policy on one data set. */
 export interface SingleEvaluation {
   readonly kind: 'single';
-  /** As metrics.json has it. */
+  /** Content of metrics.json. */
   readonly result: object;
-  /** By temperature, in the order asked for. */
+  /** Metrics by temperature, in the order asked for. */
   readonly sets: readonly (readonly [temperature: number, metrics: Metrics])[];
-  /** By detector; empty where several temperatures were compared. */
+  /** Metrics by detector; empty where several temperatures were compared. */
   readonly classical: Readonly<Record<string, MetricSet>>;
   readonly input: 'picture' | 'numbers';
-  /** Of a policy whose tokens are known beforehand. */
+  /** Prompt lengths; null for a policy with an unknown tokenizer. */
   readonly tokens: PromptTokens | null;
   readonly usage: ResponseUsage;
-  /** What a person calls the data set, and what is to be said of its split. */
+  /** Title of the data set, and the statement on its split. */
   readonly title: string;
   readonly statement: string | null;
   readonly missing: Missing | null;
@@ -376,10 +375,10 @@ export interface SingleEvaluation {
 /** Several policies or data sets. */
 export interface BoardEvaluation {
   readonly kind: 'leaderboard';
-  /** As metrics.json has it. */
+  /** Content of metrics.json. */
   readonly result: object;
   readonly board: Leaderboard;
-  /** What is to be said of the splits. */
+  /** Statements on the splits. */
   readonly statements: readonly string[];
   readonly missing: Missing | null;
 }
@@ -443,7 +442,7 @@ function noAnswer(missing: Missing | null, out: string | null): EndpointError {
   });
 }
 
-/** A name as a directory, different for different names. */
+/** Turns names into distinct directory names. */
 function slugs(names: readonly string[]): Map<string, string> {
   const taken = new Map<string, string>();
   for (const name of names) {
@@ -455,7 +454,7 @@ function slugs(names: readonly string[]): Map<string, string> {
   return taken;
 }
 
-/** The quick classical baselines that can answer a data set, unless one is among the policies: then those are the ones that were meant. */
+/** Opens the fast classical baselines of a task; none where the user names baselines. */
 async function beside(
   task: OpenTask,
   policies: readonly Answerer[],
@@ -467,7 +466,7 @@ async function beside(
   return Promise.all(names.map((name) => openPolicy(`baseline:${name}`, given)));
 }
 
-/** How policies were asked, as a sentence. */
+/** Describes the questions in one or two sentences. */
 function askedWords(given: EvalRequest, cells: readonly Cell[], temperatures: readonly number[]): string {
   const forms = cells.filter(({ policy }) => policy.reads === 'prompt').map(({ form }) => form);
   const inputs = new Set(forms.map(({ numbers }) => (numbers === null ? 'a picture' : 'numbers')));
@@ -489,7 +488,7 @@ async function evaluateBoard(
   given: EvalRequest,
   temperatures: readonly number[],
 ): Promise<BoardEvaluation> {
-  // All of them are looked at before the first question is asked.
+  // All are checked before the first question.
   const planned = tasks.map((task) => ({ task, cells: policies.map((one) => cellOf(one, task, given)) }));
   const rows: (LeaderboardRow & { readonly full: Metrics | null })[] = [];
   const results: CellResult[] = [];
@@ -537,20 +536,19 @@ async function evaluateBoard(
   return { kind: 'leaderboard', result, board, statements, missing: missingOf(results) };
 }
 
-/** Policies of one name (a model behind two endpoints) are called as they were given. */
+/** Renames policies of equal names (a model behind two endpoints) to their references. */
 function named(policies: readonly Answerer[]): Answerer[] {
   const same = ({ name }: Answerer): number => policies.filter((policy) => policy.name === name).length;
   return policies.map((policy) => (same(policy) === 1 ? policy : { ...policy, name: policy.given }));
 }
 
-/** Several names, each of which may be a list between commas. */
+/** Splits names at commas. */
 const listed = (given: readonly string[]): string[] =>
   given.flatMap((one) => one.split(',')).map((one) => one.trim());
 
 /**
- * Evaluates policies on data sets: one policy on one data set with its records and metrics in `out`; of several a directory of each,
- * and a leaderboard.
- * @throws ConfigError, CheckpointError, DataError for what is asked for or found; EndpointError where an endpoint gives no response
+ * Evaluates policies on tasks. One policy on one task writes records and metrics to `out`; several write a directory each, and a leaderboard.
+ * @throws ConfigError, CheckpointError, DataError; EndpointError where an endpoint gives no response
  */
 export async function runEval(given: EvalRequest): Promise<Evaluation> {
   check(given);
@@ -580,7 +578,7 @@ async function evaluateOpened(
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
   const card = local?.local == null ? null : readCard(local.local.directory);
-  // A small policy was taught one length, and of a generator is asked about series as long.
+  // A small policy gets generated series of its training length.
   const taught = card?.task != null && isGenerator(card.task) ? card.length : null;
   const tasks = openTasks(given, names, taught ?? USUAL_LENGTH);
   const reward = rewardsOf(given);

@@ -8,12 +8,12 @@ import type { PolicyCard } from '../tasks/card.ts';
 import { labelOf, taskKind } from '../tasks/kinds.ts';
 import { exampleTask, type TaskParts } from './policy-task.ts';
 
-/** Examples of a generator that shots are drawn from. */
+/** Number of generated examples that shots are drawn from. */
 const GENERATED = 512;
 
 /**
- * Where the shots of a data set come from: its training split.
- * @throws ConfigError where that is what is evaluated, or is not there
+ * Returns the training split, from which shots are drawn.
+ * @throws ConfigError where it is the evaluated split, or does not exist
  */
 export function shotSource({ name, split, seed, length }: ExampleAddress): ExampleAddress {
   if (split === 'train') {
@@ -28,7 +28,7 @@ export function shotSource({ name, split, seed, length }: ExampleAddress): Examp
   return { name, split: 'train', seed, length };
 }
 
-/** Places of examples by their label, the labels by name. */
+/** Groups the places of examples by label, sorted by name. */
 export function byLabel(labels: readonly string[]): readonly (readonly number[])[] {
   const groups = new Map<string, number[]>([...new Set(labels)].sort().map((name) => [name, []]));
   for (const [i, label] of labels.entries()) groups.get(label)!.push(i);
@@ -36,8 +36,8 @@ export function byLabel(labels: readonly string[]): readonly (readonly number[])
 }
 
 /**
- * Shots of one question out of groups of equal label: `count` different places where there are as many, the groups in turn from a
- * random one on, in random order. A pure function of its arguments.
+ * Draws the shots of one question from groups of equal label: up to `count` different places, the groups in turn from a random one, in
+ * random order. A pure function of its arguments.
  */
 export function drawShots(
   groups: readonly (readonly number[])[],
@@ -54,8 +54,8 @@ export function drawShots(
 }
 
 /**
- * The shots of each question about a data set: for every question others, drawn with the seed from the training split and balanced by
- * class. Their responses have the form that is asked for: the expert trace with its answer, or the answer alone.
+ * Draws different shots for every question, with the seed, from the training split and balanced by class. Their responses have the form of
+ * the answer: the expert trace with its answer, or the answer alone.
  * @throws ConfigError as `shotSource`; DataError for a training split that is not whole
  */
 export function fewShot(

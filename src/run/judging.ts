@@ -1,4 +1,4 @@
-/** Extensions are judged: in reinforcement as a part of the reward, in evaluation beside it. */
+/** Judging of extensions: in reinforcement as a part of the reward, in evaluation beside it. */
 import { lengthOf } from '../../datasets/example.ts';
 import {
   type Extension,
@@ -16,7 +16,7 @@ import { scoreAnswer } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
 import type { ExampleTask } from './policy-task.ts';
 
-/** A judge, and what asking it has come to; null of the rules, which ask nobody. */
+/** Judge with its usage so far; the rules have none (null). */
 export interface OpenJudge {
   readonly judge: Judge;
   readonly totals: () => ChatTotals | null;
@@ -35,7 +35,7 @@ export function openJudge(
   return { judge: endpointJudge(endpoint, { seconds }), totals: endpoint.totals };
 }
 
-/** The judge of a recipe; null where no extension is asked for, or none is judged. @throws ConfigError as `openJudge` */
+/** Opens the judge of a recipe; null where no extension is asked for, or none is judged. @throws ConfigError as `openJudge` */
 export function recipeJudge({ extension }: Pick<Recipe, 'extension'>): OpenJudge | null {
   const { ask, judge, seconds, prices } = extension;
   if (!ask || judge === 'none') return null;
@@ -49,7 +49,7 @@ export function recipeJudge({ extension }: Pick<Recipe, 'extension'>): OpenJudge
   });
 }
 
-/** How many extensions were judged so far, and how many scores are missing, with the reason of the last. */
+/** Number of judged extensions and of missing scores, with the reason of the last one missing. */
 export interface JudgeCounts {
   judged: number;
   missing: number;
@@ -57,8 +57,8 @@ export interface JudgeCounts {
 }
 
 /**
- * TimeMaster's reward with a judge. Only extensions of right and well-formed answers are judged, all that are asked for in one turn of the
- * event loop together: a step waits for its judge once. A response whose score is missing has no reward.
+ * Scores responses with TimeMaster's reward and a judge, which gets the extensions of correct and well-formed answers only. Extensions of
+ * one turn of the event loop are judged together, so that a step waits once. A response without a score has no reward.
  */
 export function judgedScore(
   task: Pick<ExampleTask, 'parse' | 'extension'>,
@@ -97,7 +97,7 @@ export function judgedScore(
   };
 }
 
-/** A record with what a judge says of its extension, in its score too; as it is where the policy was asked for none, or said nothing. */
+/** Adds the judgement of its extension to a record and its score; leaves a record without extension as it is. */
 export async function judgeRecord(
   task: Pick<ExampleTask, 'extension'>,
   judge: Judge,
@@ -114,10 +114,10 @@ export async function judgeRecord(
   return { ...record, score: scoreAnswer(answer, gold, length, undefined, score), judged };
 }
 
-/** Records that are judged together: one that waits for its turn does not run out of time meanwhile. */
+/** Number of records judged together, so that none times out while it waits for its turn. */
 const CHUNK = 64;
 
-/** As `judgeRecord`, of many. @throws DataError for a record of none of the examples */
+/** Judges many records. @throws DataError for a record of none of the examples */
 export async function judgeRecords(
   task: Pick<ExampleTask, 'extension'>,
   judge: Judge,
@@ -137,15 +137,15 @@ export async function judgeRecords(
   return out;
 }
 
-/** What a judge said of the extensions of an evaluation. */
+/** Scores of the extensions of an evaluation. */
 export interface JudgedExtensions {
   readonly judge: string;
-  /** Responses that are scored, those with a wrong answer (0) among them, and those whose score is missing. */
+  /** Number of scored responses, wrong answers (0) included. */
   readonly scored: number;
   readonly missing: number;
-  /** Over the scored responses; null where there are none. */
+  /** Mean over the scored responses; null where there are none. */
   readonly mean: number | null;
-  /** Why the first of the missing scores is. */
+  /** Reason of the first missing score. */
   readonly reason: string | null;
   /** Tokens and cost of this session; null of the rules. */
   readonly usage: TokenUsage | null;
@@ -170,7 +170,7 @@ export function judgedExtensions(
   };
 }
 
-/** The same in a line. */
+/** Formats the scores as one line. */
 export function judgedText({ judge, scored, missing, mean, reason, usage }: JudgedExtensions): string {
   const found = mean === null ? 'none scored' : `mean ${mean.toFixed(3)} of ${scored}`;
   const gaps = missing === 0 ? '' : `, ${missing} without a score (${reason})`;

@@ -1,6 +1,5 @@
 /**
- * The task of a policy on a data set, composed: its card (how the policy is asked: what it was taught, else what the recipe and the data
- * say), figure, prompt, expert traces and reward.
+ * Task as one policy gets it: its card (from its training, else from recipe and data), figure, prompt, expert traces and reward.
  */
 
 import {
@@ -56,11 +55,11 @@ import { instruction, teacherInstruction } from '../tasks/prompt.ts';
 import { type Reading, reasoningRange } from '../tasks/response.ts';
 import type { Task } from '../train/task.ts';
 
-/** Figure of the recipe that means: as the data set says. */
+/** Figure key for the figure of the data set. */
 const OF_TASK = 'task';
-/** Shows a foreign policy what the data set does not say how to draw. */
+/** Figure for foreign policies where the data set states none. */
 const USUAL = 'anomllm';
-/** Figure of a recipe that says nothing. */
+/** Default figure of a recipe. */
 const NANO = 'nano';
 
 const taught = ({
@@ -73,29 +72,29 @@ const taught = ({
   limitations: limitationsOf(task),
 });
 
-/** How many channels a small policy knows; of variates there may be any number. */
+/** Number of channels of a small policy; null for variates, of which there may be any number. */
 const channelsOf = ({ kind, channels }: DataFacts): number | null =>
   taskKind(kind).countsChannels ? null : channels.length;
 
 const counted = (channels: number): string => (channels === 1 ? '1 channel' : `${channels} channels`);
 
-/** @throws ConfigError where a small policy was taught another kind of answer */
+/** @throws ConfigError where a small policy was trained on another answer kind */
 function checkKind(directory: string, { style, kind }: PolicyCard, facts: DataFacts): void {
   if (style !== 'nano' || kind === facts.kind) return;
   throw new ConfigError(
-    `${directory}: was taught to answer with ${taskKind(kind).answers}, but ${facts.task} asks for ${taskKind(facts.kind).answers}; ` +
-      'take a data set of its kind, or train another policy on this one',
+    `${directory}: was trained to answer with ${taskKind(kind).answers}, but ${facts.task} asks for ${taskKind(facts.kind).answers}; ` +
+      'choose a data set of its answer kind, or train another policy on this one',
   );
 }
 
-/** A small policy knows one figure; a large one is shown each task as the data set says. */
+/** Returns the figure: a small policy's own, or that of the data set for a large one. */
 function figureOf(card: PolicyCard, { task, figure: own }: DataFacts): string {
   return card.style === 'nano' || own === null || card.task === task ? card.figure : own.preset;
 }
 
 /**
- * The card of a policy that is asked for advice after its answer.
- * @throws ConfigError where the data have no classes to advise on, or no word of what advice is asked for
+ * Returns the card of a policy that is asked for advice after its answer.
+ * @throws ConfigError where the data have no classes, or state no advice to ask for
  */
 export function withExtension(card: PolicyCard, facts: DataFacts): PolicyCard {
   if (hasExtension(promptFor(facts.task, facts.kind, facts.title, facts.prompt)))
@@ -106,13 +105,13 @@ export function withExtension(card: PolicyCard, facts: DataFacts): PolicyCard {
   );
 }
 
-/** As the recipe has it. */
+/** Sets the extension of a card by the recipe. */
 function extended(card: PolicyCard, recipe: Recipe, facts: DataFacts): PolicyCard {
   const { extension: _, ...plain } = card;
   return recipe.extension.ask ? withExtension(plain, facts) : plain;
 }
 
-/** How a new nano policy is taught. @throws ConfigError for a figure that is unknown, or that the data set does not name */
+/** Returns the card of a new nano policy. @throws ConfigError for a figure that is unknown, or that the data set does not name */
 export function nanoCard(recipe: Recipe, facts: DataFacts): PolicyCard {
   const { figure: wanted, input, numbers } = recipe;
   if (wanted === OF_TASK && facts.figure === null) {
@@ -139,8 +138,8 @@ export function nanoCard(recipe: Recipe, facts: DataFacts): PolicyCard {
 }
 
 /**
- * The card of a policy in `directory` for training on a data set: one from elsewhere is shown what the recipe or the data set say,
- * one that was taught here what it was taught with; both are asked the data set's question.
+ * Returns the card of the policy in `directory` for training on a data set. A policy trained here keeps its figure; a foreign one gets that
+ * of the recipe or the data set. Both get the data set's question.
  */
 export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts): PolicyCard {
   const card = readCard(directory);
@@ -166,7 +165,7 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
   return checkedCard(extended(read, recipe, facts));
 }
 
-/** What a small policy cannot take over from its former training. @throws ConfigError */
+/** Refuses data that a small policy's former training rules out. @throws ConfigError */
 function checkTaught(directory: string, card: PolicyCard, recipe: Recipe, facts: DataFacts): void {
   const { figure: wanted, sft } = recipe;
   if (wanted !== NANO && wanted !== OF_TASK && wanted !== card.figure) {
@@ -191,9 +190,8 @@ function checkTaught(directory: string, card: PolicyCard, recipe: Recipe, facts:
 }
 
 /**
- * The card to evaluate a policy with. A small policy answers the one kind of question that it was taught; any other is asked what
- * the data set asks.
- * @throws ConfigError where a small policy was taught another kind of answer
+ * Returns the card to evaluate a policy with. A small policy answers the question of its training only; any other gets that of the data set.
+ * @throws ConfigError where a small policy was trained on another answer kind
  */
 export function evaluationCard(
   directory: string,
@@ -214,12 +212,12 @@ export function evaluationCard(
   };
 }
 
-/** The card of a policy that is in no directory: one behind an endpoint, or a program. It is asked what the data set asks. */
+/** Returns the card of a policy without a directory: an endpoint or a program. */
 export function foreignCard(facts: DataFacts, numbers: PolicyCard['numbers']): PolicyCard {
   return { ...FOREIGN_CARD, ...taught(facts), figure: facts.figure?.preset ?? USUAL, numbers };
 }
 
-/** Why the answers of a policy can say little about a data set, one sentence each; nothing for a large one. */
+/** Lists reasons why the answers of a small policy may say little about a data set; empty for a large one. */
 export function mismatches(directory: string, asked: PolicyCard, facts: DataFacts): string[] {
   const card = readCard(directory);
   if (card.style !== 'nano') return [];
@@ -239,44 +237,44 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
   ];
 }
 
-/** Pixels of a visual token's edge: 2 × 2 patches of 14. */
+/** Edge of a visual token in pixels: 2 × 2 patches of 14. */
 const VISUAL_TOKEN = 28;
 
-/** What of a task does not depend on which examples there are. */
+/** Task without its examples. */
 export interface ExampleTask extends Omit<Task, 'example' | 'score'>, EvalTask {
-  /** A trace with the advice after it, where advice is asked for; else the trace. */
+  /** Appends the advice to a trace, where advice is asked for. */
   traced(trace: string, example: Example): string;
-  /** The extension of a response, for a judge; null where none is judged: it is not asked for, or the answer is wrong or ill-formed. */
+  /** Returns the extension of a response for a judge; null where it is not asked for, or the answer is wrong or ill-formed. */
   extension(response: string, example: Example): Extension | null;
 }
 
-/** A task over training examples, with the reward of its kind. */
+/** Task over training examples, with the reward of its answer kind. */
 export type TrainingTask = ExampleTask & Pick<Task, 'example'>;
 
-/** What a task is composed of, beside the card. */
+/** Parts of a task beside the card. */
 export interface TaskParts {
   readonly facts: DataFacts;
-  /** What was learned of the classes from the training split; traces of classifications need it. */
+  /** Profile of the classes, learned from the training split; traces of classifications need it. */
   readonly profile?: () => ClassProfile | null;
-  /** How answers are read; default lenient. */
+  /** Parsing of answers. Default: lenient. */
   readonly reading?: Reading;
-  /** Whether reasoning is asked for before the answer; default true. */
+  /** True (default): ask for reasoning before the answer. */
   readonly reasoning?: boolean;
-  /** How reinforcement grades intervals; the paper's way when absent, as in evaluation. */
+  /** Grading of intervals in reinforcement. Default: the paper's, as in evaluation. */
   readonly reward?: RewardOptions;
-  /** Keeps pictures: worth it where examples come again. */
+  /** Cache of pictures, for examples that come again. */
   readonly cache?: PictureCache;
-  /** Examples whose trace tells the levels of the cells. */
+  /** Returns true for examples whose trace names the levels of the cells. */
   readonly levels?: (example: Example) => boolean;
 }
 
-/** The picture of a univariate series: by columns where the figure allows it, by vega otherwise. */
+/** Draws a univariate series: by columns where the figure allows it, with vega otherwise. */
 export function pictureOf(shape: Figure, values: Float64Array): Picture | Promise<Picture> {
   const lines = linesOf(shape, values);
   return isBare(shape) ? renderColumns(shape, lines) : render(shape, lines);
 }
 
-/** What draws examples as a preset has it. @throws ConfigError for an unknown preset */
+/** Returns the function that draws examples with a preset. @throws ConfigError for an unknown preset */
 function painter(preset: string, { facts, cache }: TaskParts): Task['picture'] {
   const plain = figure(preset);
   const missing = facts.figure?.missing ?? plain.missing;
@@ -299,12 +297,12 @@ function painter(preset: string, { facts, cache }: TaskParts): Task['picture'] {
   };
 }
 
-/** Names are told where there are several channels. */
+/** Writes a series as text; several channels get their names. */
 function written({ channels, names }: Example, { digits, points }: NumbersFormat) {
   return numericText(channels, { digits, points, ...(channels.length > 1 ? { names } : {}) });
 }
 
-/** The task of a card over examples of a data set. */
+/** Composes the task of a card over examples of a data set. */
 export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const { facts, profile = () => null, reading = 'lenient', reasoning = true } = parts;
   const { style, numbers, extension = false } = card;
@@ -312,7 +310,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const prompt = promptFor(card.task, card.kind, facts.title, facts.prompt);
   const { width, overlay } = figure(card.figure);
   const cells = Math.max(1, Math.round(width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
-  // Lines that stand for single samples tell them apart.
+  // With an overlay, traces also state single steps.
   const coordinates = overlay === null ? { cells } : { cells, steps: width };
   const axesOf = (example: Example): { readonly axes?: string } => {
     if (style === 'nano') return {};
@@ -413,7 +411,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   };
 }
 
-/** A failure with the example that it concerns, unless it says itself where it is. */
+/** Adds the example to an error that does not name its place. */
 function failureOf(error: unknown, { id }: Example, file: string): unknown {
   const placed = error instanceof DataError && error.file !== undefined;
   if (!(error instanceof TimeseerError) || placed || error.message.includes(id)) return error;
@@ -421,8 +419,8 @@ function failureOf(error: unknown, { id }: Example, file: string): unknown {
 }
 
 /**
- * The task over training examples, of which the first `levels` of a generator have traces that tell levels. A generator makes fresh ones,
- * unless the address counts them; others are gone through as by `sourceTask`.
+ * Composes the task over training examples. A generator makes fresh ones, unless the address counts them, and the traces of the first
+ * `levels` name levels; other sources are repeated in epochs by `sourceTask`.
  */
 export function trainingTask(
   card: PolicyCard,
@@ -451,14 +449,14 @@ export function trainingTask(
 export interface SourceOptions extends Pick<TaskParts, 'reading' | 'reward' | 'profile'> {
   /** Name of the data in messages. */
   readonly name: string;
-  /** Seed of the order, of which every stage has its own. */
+  /** Seed of the order, together with the stage. */
   readonly seed: number;
   readonly stage: 'sft' | 'rl';
   /** Stored expert trace of the example at a place; null where there is none. */
   readonly stored?: (place: number) => string | null;
 }
 
-/** The task over a fixed number of examples, gone through again and again, in an order of its own for every epoch and stage. */
+/** Composes the task over a fixed number of examples, repeated in epochs, each with its own order. */
 export function sourceTask(
   card: PolicyCard,
   source: Pick<ExampleSource, 'facts' | 'count' | 'at'>,

@@ -1,4 +1,4 @@
-/** How long prompts are in tokens: with a picture and with the same series as numbers; and whether they fit the context. */
+/** Prompt lengths in tokens, with a picture and with numbers, and the check that they fit the context. */
 import type { ExampleSource } from '../../datasets/source.ts';
 import { DataError } from '../ground/errors.ts';
 import type { Place } from '../ground/json-record.ts';
@@ -18,15 +18,14 @@ export interface PromptTokens {
   readonly picture: { readonly tokens: number; readonly visual: number };
   /** Tokens of a whole prompt with numbers. */
   readonly numbers: { readonly tokens: number };
-  /** How the numbers were written. */
   readonly format: NumbersFormat;
-  /** Most tokens of the policy's context. */
+  /** Context of the policy in tokens. */
   readonly context: number;
   /** Examples that were counted. */
   readonly examples: number;
 }
 
-/** Examples that are enough: prompts of one task hardly differ in length. */
+/** Number of examples counted: prompts of one task hardly differ in length. */
 const COUNTED = 16;
 
 /**
@@ -54,7 +53,7 @@ export async function promptTokens(
     const prompt = encoder.encode(await seen.picture(example), seen.instruction(example));
     tokens += prompt.ids.length;
     for (const id of prompt.ids) if (id === dims.special.image) visual++;
-    // Not as a prompt: the context may be too short for it, and that is worth knowing.
+    // Encoded as a text, because a prompt beyond the context would be refused.
     const content = [{ type: 'text', text: read.instruction(example) }] as const;
     numbers += tokenizer.encode(chat.render([{ role: 'user', content }])).length;
   }
@@ -68,16 +67,16 @@ export async function promptTokens(
   };
 }
 
-/** What reads prompts. */
+/** Tokenizer, chat template and context of a policy. */
 export interface PromptReader {
-  /** Most tokens of a prompt. */
+  /** Maximum tokens of a prompt. */
   readonly context: number;
   readonly chat: Pick<Chat, 'render'>;
-  /** Tokens of a text in the chat's form. Costs more than the rest: asked for long prompts alone. */
+  /** Counts the tokens of a rendered chat; slow, so called for long prompts only. */
   readonly tokens: (text: string) => number;
 }
 
-/** The reader of a policy directory, or of the nano policy (null) that a recipe would make. */
+/** Returns the reader of a policy directory, or of the nano policy (null) that a recipe would make. */
 export function promptReader(directory: string | null, recipe: Recipe, card: PolicyCard): PromptReader {
   if (directory !== null) {
     const { dims, chat, tokenizer } = Prompting.read(directory);
@@ -95,13 +94,13 @@ export function promptReader(directory: string | null, recipe: Recipe, card: Pol
   };
 }
 
-/** Looks at prompts one by one, and remembers the longest. */
+/** Finds the longest prompt, one by one. */
 export class PromptRoom {
   readonly #reader: PromptReader;
   readonly #points: number;
   #longest: { readonly id: string; readonly at: Place; readonly tokens: number } | null = null;
 
-  /** `points`: most values per channel. */
+  /** @param points maximum values per channel */
   constructor(reader: PromptReader, points: number) {
     this.#reader = reader;
     this.#points = points;
@@ -110,7 +109,7 @@ export class PromptRoom {
   add(id: string, at: Place, instruction: string): void {
     const { chat, context } = this.#reader;
     const text = chat.render([{ role: 'user', content: [{ type: 'text', text: instruction }] }]);
-    // A token holds at least one byte of the composed text, so that most prompts need no counting.
+    // A token holds at least one byte, so most prompts need no counting.
     if (Buffer.byteLength(text.normalize('NFC')) <= context) return;
     const tokens = this.#reader.tokens(text);
     if (tokens > (this.#longest?.tokens ?? 0)) this.#longest = { id, at, tokens };

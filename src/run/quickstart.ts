@@ -1,4 +1,4 @@
-/** The main job, stage after stage; what is finished is skipped when it is resumed. */
+/** Main job, stage after stage; a resumed run skips finished ones. */
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
@@ -25,7 +25,7 @@ export interface QuickstartResult {
   readonly out: string;
   readonly files: ReportFiles;
   readonly summary: RunSummary;
-  /** Whether its policy finds anomalies, as `timeseer explain` needs it. */
+  /** True where its policy predicts intervals, which `timeseer explain` needs. */
   readonly explains: boolean;
 }
 
@@ -66,22 +66,22 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
   return { out: run.path, files, summary: readSummary(files.summary), explains };
 }
 
-/** A part of the main job. */
+/** Part of the main job. */
 interface Part {
-  /** Whether it has left what it makes. */
+  /** Returns true where its output exists. */
   readonly done: () => boolean;
   readonly work: () => Promise<void>;
-  /** It trains, and records its own time. */
+  /** True for training, which records its own time. */
   readonly trains?: boolean;
 }
 
-/** A number of the environment record; 0 when it is not there. */
+/** Returns a number of the environment record; 0 when absent. */
 function known(run: Run, key: string): number {
   const value = run.environment[key];
   return typeof value === 'number' ? value : 0;
 }
 
-/** Does what has not been done yet; returns whether there was anything. */
+/** Runs the unfinished parts; returns false where there are none. */
 async function runStages(run: Run, given: RunRequest, installed: number): Promise<boolean> {
   const { recipe } = run;
   const stage = { device: given.device, resume: true, force: false, silent: given.quiet };
@@ -102,7 +102,7 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
     return answers.map(({ records }) => records);
   };
 
-  /** Records with what the recipe's judge says of their extensions, where it has one. */
+  /** Adds the scores of the recipe's judge, if any, to records. */
   const judged = async (from: string, records: readonly EvalRecord[]): Promise<readonly EvalRecord[]> => {
     const opened = recipeJudge(recipe);
     if (opened === null) return records;
@@ -186,7 +186,7 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
     const began = performance.now();
     await work();
     if (trains) continue;
-    // After each part, so that what was evaluated before an interruption counts when the run is resumed.
+    // After each part, so that time before an interruption counts.
     const seconds = known(run, 'evaluation_s') + (performance.now() - began) / 1000;
     writeEnvironment(run, given.device, {
       evaluation_s: Number(seconds.toFixed(2)),
@@ -194,7 +194,7 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
     });
   }
   const peak = Math.round(process.resourceUsage().maxRSS / 1024);
-  // A run in several parts needed as much as the part that needed most.
+  // The peak over all sessions.
   writeEnvironment(run, given.device, {
     peak_memory_mib: Math.max(peak, known(run, 'peak_memory_mib')),
   });

@@ -1,4 +1,4 @@
-/** The report of a run from its files: written, and what of it is said in a terminal. */
+/** Report of a run from its files, and its lines for a terminal. */
 import { existsSync } from 'node:fs';
 import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
@@ -11,7 +11,7 @@ import { hasCard } from '../tasks/card.ts';
 import { CompletionsPage } from './completions.ts';
 import { evaluationCard, exampleTask } from './policy-task.ts';
 
-/** Lines on what reinforcement changed: one for each significant change, the largest first. */
+/** Lines on the change by reinforcement: one for each significant change, the largest first. */
 function changeLines({ rl }: RunSummary): string[] {
   const gains = Object.entries(rl?.gain ?? {});
   if (gains.length === 0) return [];
@@ -28,7 +28,7 @@ function changeLines({ rl }: RunSummary): string[] {
   ];
 }
 
-/** The results of a run for a terminal: a table, what reinforcement changed, and what of its requirements is missed. */
+/** Lines of a run's results for a terminal: table, change by reinforcement, requirements missed. */
 export function resultLines(summary: RunSummary): string[] {
   const missed = (summary.requirements ?? []).filter((one) => !one.met);
   const verdict =
@@ -42,7 +42,7 @@ export function resultLines(summary: RunSummary): string[] {
   return [...summaryTable(summary), ...changeLines(summary), ...verdict];
 }
 
-/** What the run's furthest policy was shown; nothing where no policy is left to tell, and the recipe has to. */
+/** Returns the drawing of the run's last policy; empty where no policy is left, so that the recipe decides. */
 function drawing(path: string): AssembleOptions {
   const run = new RunDirectory(path);
   const { data, seed, eval: evaluation } = run.recipe;
@@ -55,8 +55,7 @@ function drawing(path: string): AssembleOptions {
 }
 
 /**
- * Writes report and summary of a run, and says what they had to leave out; resolves to the summary and the paths
- * of both.
+ * Writes report and summary of a run, and prints what they had to leave out; resolves to the summary and both paths.
  *
  * @throws DataError, ConfigError, WriteError as `writeRunReport`
  */

@@ -1,4 +1,4 @@
-/** The rewards that a recipe lists, put in the place of the answer kind's own. */
+/** Rewards of a recipe, in place of the answer kind's own. */
 import { RewardHost } from '../../rewards/define.ts';
 import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import { type CombinedReward, combine, combinedWeights, type RewardOptions } from '../../rewards/reward.ts';
@@ -12,7 +12,7 @@ import type { ExampleTask, TrainingTask } from './policy-task.ts';
 
 interface Member {
   readonly weight: number;
-  /** One of ours, or the place of the module among those that are hosted. */
+  /** Built-in reward, or index of the hosted module. */
   readonly of: NamedReward | number;
 }
 
@@ -21,7 +21,7 @@ interface Plan {
   readonly modules: readonly ModuleAddress[];
 }
 
-/** What the entries of a recipe mean for answers of a kind. @throws ConfigError for a name that means none */
+/** Resolves the rewards of a recipe for an answer kind. @throws ConfigError for an unknown name */
 function planOf(rewards: readonly RewardRecipe[], kind: Gold['kind']): Plan {
   const modules: ModuleAddress[] = [];
   const members = rewards.map(({ use, weight }): Member => {
@@ -38,13 +38,13 @@ const combinedOf = ({ members }: Plan, host: RewardHost | null): CombinedReward[
       : { name: of.name, weight, weights: of.weights },
   );
 
-/** @throws ConfigError for a reward that means nothing for answers of a kind */
+/** @throws ConfigError for a reward that is unknown for an answer kind */
 export function checkRewardNames({ reward }: Recipe, kind: Gold['kind']): void {
   if (reward !== null) planOf(reward, kind);
 }
 
 /**
- * Loads what a recipe lists, to know that it can be used, and lets go of it.
+ * Loads and closes the rewards of a recipe, to check them.
  * @throws ConfigError for an unknown name, a module that cannot be loaded or is no reward, or parts of the same name
  */
 export async function checkRewards({ reward }: Pick<Recipe, 'reward'>, kind: Gold['kind']): Promise<void> {
@@ -66,7 +66,7 @@ export interface RewardedTask {
 export interface OpenRewards {
   /** Weights of the parts of scores, as `combinedWeights`. */
   readonly weights: Readonly<Record<string, number>>;
-  /** Whether some are modules, which run in a thread of their own. */
+  /** True where some are modules, which run in a Worker. */
   readonly hosted: boolean;
   /** The combined score of a response; null where none applies. @throws RewardError as `RewardHost.score` */
   score(text: string, answer: ParsedAnswer, example: Example): Promise<Score | null>;
@@ -77,8 +77,8 @@ export interface OpenRewards {
 
 /**
  * Opens rewards for answers of a kind.
- * @param task its weights and score stand for the kind's own reward, where they are given: that may be judged
- * @param factTrace expert traces, whose facts the reward `truth` compares reasonings with; without it that reward does not apply
+ * @param task replaces weights and score of the answer kind's own reward, e.g. by those of a judge
+ * @param factTrace expert traces for the reward `truth`, which does not apply without
  * @throws ConfigError as `checkRewards`
  */
 export async function openRewards(
@@ -94,7 +94,7 @@ export async function openRewards(
   const combined = combinedOf(plan, host).map((one, i) =>
     task !== undefined && plan.members[i]!.of === own ? { ...one, weights: task.weights } : one,
   );
-  /** By member. */
+  /** Returns the score of every member. */
   const scoresOf = (text: string, answer: ParsedAnswer, example: Example): Promise<(Score | null)[]> => {
     const custom = host?.score({ text, answer, example }) ?? [];
     const scores = plan.members.map(async ({ of }) => {
@@ -123,8 +123,8 @@ export async function openRewards(
 }
 
 /**
- * A training task with the rewards of a recipe; itself where it lists none. What the kind's own reward is, the task says: its score may
- * be judged. @throws ConfigError as `checkRewards`
+ * Replaces the reward of a training task by those of a recipe, if any. The answer kind's own reward is still scored by the task, which may
+ * ask a judge. @throws ConfigError as `checkRewards`
  */
 export async function rewardedTask(
   task: Task & Pick<TrainingTask, 'parse' | 'factTrace'>,

@@ -30,17 +30,17 @@ export const dataRecordSchema = z.strictObject({
   source: z.enum(['generator', 'prepared', 'series']),
   /** SHA-256 of each file as the manifest of the data set has it; none of a generator. */
   files: z.record(z.string(), z.string()),
-  /** What else training depends on: a generator's parameters, or what the manifest says of questions, classes and figure. */
+  /** Further facts that training depends on: parameters of a generator, or questions, classes and figure of a manifest. */
   about: z.record(z.string(), z.json()),
 });
 export type DataRecord = z.infer<typeof dataRecordSchema>;
 
-/** As it is after a way through a file. */
+/** Returns the value as JSON reads it back. */
 const plain = (value: object): DataRecord['about'] =>
   z.record(z.string(), z.json()).parse(JSON.parse(JSON.stringify(value)));
 
 function preparedRecord(manifest: ExampleManifest): DataRecord {
-  // Where the data came from and what is said of them changes no training.
+  // Origin and notes do not affect training.
   const { format: _, version, source, parameters, split, notes, splits, materials, ...about } = manifest;
   const files: [string, string][] = [];
   for (const one of splitsOf(manifest)) {
@@ -55,7 +55,7 @@ function preparedRecord(manifest: ExampleManifest): DataRecord {
 }
 
 /**
- * The record of a data set by its name, from its manifest or its generator's parameters; no example is read.
+ * Returns the record of a data set, from its manifest or its generator's parameters; reads no example.
  * @throws ConfigError for an unknown name; DataError for a manifest that is wrong
  */
 export function dataRecord(name: string): DataRecord {
@@ -69,7 +69,7 @@ const headerShape = z.object({ data: dataRecordSchema.optional() });
 const short = (sha256: string | undefined): string =>
   sha256 === undefined ? 'none' : `${sha256.slice(0, 12)}…`;
 
-/** Names whose values differ between two records. */
+/** Lists the names whose values differ between two records. */
 export function changedNames(
   before: Readonly<Record<string, unknown>>,
   now: Readonly<Record<string, unknown>>,
@@ -78,7 +78,7 @@ export function changedNames(
   return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
 }
 
-/** Files and keys in which two records differ. */
+/** Lists the files and keys in which two records differ. */
 export function changedParts(before: DataRecord, now: DataRecord): string[] {
   const source = before.source === now.source ? [] : ['source'];
   return [...source, ...changedNames(before.files, now.files), ...changedNames(before.about, now.about)];
@@ -132,15 +132,14 @@ export interface DataCheck {
   /** Generator, or directory of a data set. */
   readonly name: string;
   readonly facts: DataFacts;
-  /** Of a prepared data set; those that it does not have are passed over. */
+  /** Splits to check; those that the data set lacks are skipped. */
   readonly splits: readonly Split[];
-  /** How its examples are shown. */
   readonly card: PolicyCard;
-  /** What reads prompts with numbers; asked for only where the card says numbers. */
+  /** Opens the reader of prompts; called only for prompts with numbers. */
   readonly reader: () => PromptReader;
 }
 
-/** What examples are checked for, beside what makes them examples at all. */
+/** Checks examples beyond their schema. */
 class ExampleCheck {
   readonly #facts: DataFacts;
   readonly #card: PolicyCard;
@@ -207,13 +206,13 @@ class ExampleCheck {
     return null;
   }
 
-  /** What is known after the last one. @throws DataError as `PromptRoom.check` */
+  /** Checks the longest prompt. @throws DataError as `PromptRoom.check` */
   finish(): void {
     this.#room?.check();
   }
 }
 
-/** What training takes from beside the examples. */
+/** Checks the classes and traces that training reads beside the examples. */
 function checkBeside(set: ExampleSet, { style }: PolicyCard): void {
   const { kind, splits } = set.manifest;
   if (splits.train === undefined) return;

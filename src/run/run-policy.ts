@@ -37,8 +37,8 @@ export function checkKept(out: string, from: string): void {
 }
 
 /**
- * Whether a file beside a policy's config.json is copied with it: not where its own training stood and not its manifest (the copy
- * gets its own), not the same weights in other formats, nothing hidden (a clone's `.git` holds everything again) and no directories.
+ * Returns true for files that are copied with a policy: not its training state and manifest (the copy gets its own), not weights in other
+ * formats, nothing hidden (a clone's `.git` holds everything again), no directories.
  */
 function isOfPolicy(path: string): boolean {
   const name = basename(path);
@@ -47,8 +47,8 @@ function isOfPolicy(path: string): boolean {
 }
 
 /**
- * Copies a policy, whole or not at all, once its files are found to belong together: a copy of a damaged checkpoint would
- * stay when the checkpoint is repaired. The values of foreign weights are not looked at.
+ * Copies a policy, whole or not at all, after checking that its files belong together: the copy of a damaged checkpoint would outlive its
+ * repair. Values of foreign weights are not checked.
  * @throws CheckpointError naming the file of the original that is missing or damaged; WriteError
  */
 export function copyPolicy(from: string, to: string): void {
@@ -65,14 +65,14 @@ export function copyPolicy(from: string, to: string): void {
   });
 }
 
-/** Traces that the nano tokenizer is made from. */
+/** Number of traces that the nano tokenizer is trained on. */
 const TOKENIZER_CORPUS = 300;
 
-/** The nano tokenizer of a recipe. @throws DataError for training examples that have no trace */
+/** Trains the nano tokenizer of a recipe. @throws DataError for training examples without a trace */
 export const nanoTokenizer = (recipe: Recipe, card: PolicyCard): Record<string, unknown> =>
   taskTokenizer(trainingTask(card, trainingExamples(recipe.data, recipe.seed)));
 
-/** A small tokenizer from the instructions and traces of a task. @throws DataError for examples that have no trace */
+/** Trains a small tokenizer on the instructions and traces of a task. @throws DataError for examples without a trace */
 export function taskTokenizer(task: TrainingTask): Record<string, unknown> {
   const texts: string[] = [];
   for (let i = 0; i < TOKENIZER_CORPUS; i++) {
@@ -82,7 +82,7 @@ export function taskTokenizer(task: TrainingTask): Record<string, unknown> {
   return trainBpe(texts);
 }
 
-/** Makes the run's initial policy, unless it is there: random nano weights, or a copy of a checkpoint. */
+/** Writes the run's initial policy, unless it exists: random weights, or a copy of a checkpoint. */
 export function prepareInitial(run: Run): void {
   if (existsSync(run.initial)) return;
   const { policy, seed } = run.recipe;
@@ -110,14 +110,14 @@ export interface MergeRequest {
   /** Directory of a low-rank adapter of it. */
   readonly adapter: string;
   readonly out: string;
-  /** Of the weights that are written; `auto`: as in the checkpoint. */
+  /** Data type of the merged weights; `auto`: as in the checkpoint. */
   readonly dtype: 'auto' | 'float32' | 'bfloat16';
 }
 
-/** The checkpoint is never written over: a merge cannot be taken back. */
+/** Refuses to overwrite: a merge cannot be undone. @throws ConfigError */
 function checkMergeTarget(out: string, sources: readonly string[]): void {
   const same = sources.find((source) => resolve(source) === resolve(out));
-  if (same !== undefined) throw new ConfigError(`--out ${out}: is what is read; choose another directory`);
+  if (same !== undefined) throw new ConfigError(`--out ${out}: is also the input; choose another directory`);
   if (!existsSync(out)) return;
   if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
   if (readdirSync(out).length > 0) {
@@ -139,13 +139,13 @@ export function mergePolicy({ policy: path, adapter, out, dtype }: MergeRequest)
   const engine = openEngine('cpu', 0);
   const stated = statedDType(readJson(join(base, 'config.json')) as Json);
   const policy = Policy.load(engine, base, {
-    // `auto` of a loaded policy is what suits the processor; a file keeps the width that it has.
+    // For a loaded policy `auto` depends on the processor; a file keeps its own type.
     dtype: dtype !== 'auto' ? dtype : /16$/.test(String(stated)) ? 'bfloat16' : 'float32',
     adapter: (dims) => loadAdapter(engine, dims, adapter),
   });
   const { options } = policy.adapter!;
   mergeAdapter(policy);
-  // Run directories keep a card beside a policy: the adapter's, which was taught last, before the base's.
+  // Run directories keep a card beside a policy; the adapter's is newer than the base's.
   const card = [adapter, base].find((directory) => existsSync(join(directory, CARD_FILE)));
   writeManifestedDirectory(out, (temporary) => {
     policy.write(temporary);

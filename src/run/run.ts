@@ -1,6 +1,6 @@
 /**
- * A run: a directory that its stages write, alone and so that any of them can be resumed; `eval/run-directory.ts` lists the files
- * and reads them. From the command line to the loop of a stage:
+ * Run: a directory that its stages write, one at a time, each of them resumable; `eval/run-directory.ts` reads it.
+ * From the command line to the loop of a stage:
  *
  *   cli.ts → commands/train.ts → run/stage.ts (opens the run, shows progress, writes metrics; train/worker-group.ts starts its Workers)
  *          → run/stage-worker.ts (one rank: policy, task, checkpoints) → train/rl.ts (the loop)
@@ -64,17 +64,17 @@ import { checkKept, checkPlace } from './run-policy.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
-/** What a stage says of itself when it ends or is stopped. */
+/** Record of a stage, written when it ends or is stopped. */
 export interface StageRecord {
-  /** Wall-clock time, all its parts when it was resumed. */
+  /** Wall-clock time over all sessions. */
   readonly seconds: number;
   readonly samples: number;
   readonly steps: number;
-  /** When it ended, ISO 8601; false when it was stopped before its end. */
+  /** Time of its end, ISO 8601; false when it was stopped before. */
   readonly finished: string | false;
 }
 
-/** What a run writes into its directory; the recipe, which makes it a run, goes last when it is removed. */
+/** Files of a run in the order of removal; recipe.json, which marks the directory as a run, is last. */
 const PARTS = [
   'report.html',
   'report.json',
@@ -87,13 +87,13 @@ const PARTS = [
   'recipe.json',
 ] as const;
 
-/** What the commands that work on a run are asked. */
+/** Request of a command that works on a run. */
 export interface RunRequest {
   /** Recipe by name or path; an existing run has its own. */
   readonly recipe: string | undefined;
-  /** Keys of the recipe with other values: `sft.samples=10000`. */
+  /** Recipe settings: `sft.samples=10000`. */
   readonly set: readonly string[];
-  /** Keys that may have other values than in the run that is resumed. */
+  /** Keys that may differ from the resumed run. */
   readonly allowChange?: readonly string[];
   /** Directory of the run. */
   readonly out: string;
@@ -108,7 +108,7 @@ const OPTION = '--allow-change';
 /** Key for the files of the data set. */
 const DATA_KEY = 'data';
 
-/** Whether a key, or the block that contains it, is allowed to change. */
+/** Returns true where a key, or a block that contains it, may change. */
 const isAllowed = (key: string, allowed: readonly string[]): boolean =>
   allowed.some((one) => key === one || key.startsWith(`${one}.`));
 
@@ -166,20 +166,19 @@ function recordChanges(
 }
 
 export class Run extends RunDirectory {
-  /** Whether a run was begun in `path`. */
+  /** Returns true where `path` holds a run. */
   static begun(path: string): boolean {
     return existsSync(join(path, 'recipe.json'));
   }
 
-  /** Removes what a run wrote into `path`, and nothing else. */
+  /** Removes the files of a run, and nothing else. */
   static remove(path: string): void {
     for (const part of PARTS) rmSync(join(path, part), { recursive: true, force: true });
   }
 
   /**
-   * Opens the run of `path`, or begins one. A run keeps the recipe that it began with: another one, or other
-   * settings, are refused by naming the keys, and other data by naming the files, unless they are allowed to change. Nothing is written or removed before all examples
-   * are known to be usable.
+   * Opens the run of `path`, or begins one. A run keeps its recipe and data: other settings are refused by key, other data by file, unless
+   * they may change. Nothing is written or removed before all examples are known to be usable.
    * @throws ConfigError; DataError when the recipe of the run is damaged, and as `checkSameData` and `checkData`
    */
   static open(
@@ -190,11 +189,11 @@ export class Run extends RunDirectory {
       readonly set: readonly string[];
       /** The run must be there already. */
       readonly resume?: boolean;
-      /** Keys that may have other values than in the run, which takes them over. */
+      /** Keys that may differ from the run, which adopts the new values. */
       readonly allow?: readonly string[] | undefined;
-      /** Begin again: what the former run wrote is removed once the new one is known to be able to begin. */
+      /** Start over: the former run is deleted once the new one has been checked. */
       readonly replace?: boolean;
-      /** Splits of a prepared data set that the work goes through; training's when absent. */
+      /** Splits of a prepared data set that are used. Default: train. */
       readonly splits?: readonly Split[];
     },
   ): Run {
@@ -260,8 +259,8 @@ export class Run extends RunDirectory {
   }
 
   /**
-   * Loads the rewards and the advantage estimator that `Run.open` with these options would have the run use, so that a module with a
-   * fault is found before anything is written. @throws ConfigError
+   * Loads the modules of the recipe that `Run.open` would use (rewards, advantage estimator), so that a faulty one is reported before
+   * anything is written. @throws ConfigError
    */
   static async checkModules(
     path: string,
@@ -293,7 +292,7 @@ export class Run extends RunDirectory {
     return this.policyDirectory(name);
   }
 
-  /** A stage's adapter, where that is what it trains: its policy has it merged. */
+  /** Adapter of a stage that trains one; its policy has it merged. */
   adapter(stage: TrainingStage): string {
     return this.file(stage, 'adapter');
   }
@@ -322,13 +321,13 @@ export class Run extends RunDirectory {
     writeFileAtomic(this.file(stage, 'stage.json'), `${JSON.stringify(record, null, 2)}\n`);
   }
 
-  /** Whether a stage has come to its end. */
+  /** Returns true once a stage has ended and its policy is there. */
   stageFinished(stage: TrainingStage): boolean {
     return typeof this.stageRecord(stage)?.finished === 'string' && existsSync(this.policy(stage));
   }
 
   /**
-   * Where a stage resumes; null for a new one. Starting over drops the stage and what was built on it.
+   * Returns the state from which a stage resumes; null for a new one. Starting over deletes the stage and all later results.
    * @throws CheckpointError when the checkpoint is damaged or is none of this stage, or there is one but the user asked neither to
    *   resume nor to start over.
    */
@@ -365,12 +364,12 @@ export class Run extends RunDirectory {
   }
 
   /**
-   * What a stage of this run begins with; `base` is the policy, `state` where its checkpoint stands.
+   * Returns the recipe, data and policy that a stage begins with. @param base its policy @param state its checkpoint
    * @throws CheckpointError when the checkpoint began with another recipe, other data or another policy, by name; as `dataRecord`
    *   and `hashesIn`
    */
   originOf(stage: TrainingStage, base: string, state: TrainingState | null): StageOrigin {
-    // What the other stage and the evaluation are told does not change this one.
+    // Settings of the other stage and of the evaluation do not affect this one.
     const { eval: _, sft, rl, ...shared } = this.recipe;
     const recipe = { ...shared, ...(stage === 'sft' ? { sft } : { rl }) };
     const data = dataRecord(this.recipe.data.name);
@@ -405,7 +404,7 @@ export class Run extends RunDirectory {
     );
   }
 
-  /** Removes what a stage left that is trained further: its policy, and the answers of it. */
+  /** Removes the policy of a stage that is trained further, and its answers. */
   dropOutput(stage: TrainingStage): void {
     const answers = this.file('eval');
     for (const name of existsSync(answers) ? readdirSync(answers) : []) {
@@ -427,8 +426,8 @@ export class Run extends RunDirectory {
 }
 
 /**
- * The state of a checkpoint whose files are those that were saved; where they are not, of the newest older one that is whole, which
- * takes its place. @throws CheckpointError where there is none
+ * Returns the state of a checkpoint; where its files are damaged, the newest undamaged one takes its place.
+ * @throws CheckpointError where all are damaged
  */
 function wholeState(checkpoint: string): TrainingState | null {
   let problem: CheckpointError;
@@ -450,7 +449,7 @@ function wholeState(checkpoint: string): TrainingState | null {
   return state;
 }
 
-/** How the policy in `from` (null: a new nano policy) is asked about the data of a recipe. */
+/** Returns the card of the policy in `from` (null: a new nano policy) for the data of a recipe. */
 function asked(
   recipe: Recipe,
   from: string | null,
@@ -459,7 +458,7 @@ function asked(
   return { facts, card: from === null ? nanoCard(recipe, facts) : trainingCard(from, recipe, facts) };
 }
 
-/** Whether a stage is evaluated while it trains. @throws ConfigError where that cannot be */
+/** Returns true where a stage is evaluated during training. @throws ConfigError where it cannot be */
 function checkValidation({ data, seed, ...stages }: Recipe): boolean {
   const evaluated = (['sft', 'rl'] as const).filter((stage) => stages[stage].evalEvery > 0);
   for (const stage of evaluated) {
@@ -479,7 +478,7 @@ function checkValidation({ data, seed, ...stages }: Recipe): boolean {
   return evaluated.length > 0;
 }
 
-/** Goes through the examples of some splits. @throws ConfigError for a test split that is not there; DataError as `checkData` */
+/** Checks the examples of some splits. @throws ConfigError for a test split that is not there; DataError as `checkData` */
 function checkExamples(recipe: Recipe, from: string | null, splits: readonly Split[]): void {
   const { data, seed, eval: evaluation } = recipe;
   const evaluated = checkValidation(recipe);
@@ -490,7 +489,7 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
   checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
 }
 
-/** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */
+/** Checks the policy, data set and figure that a recipe names. @throws ConfigError, CheckpointError, DataError */
 function checkParts(recipe: Recipe, from: string | null): void {
   const { data, eval: evaluation } = recipe;
   asked(recipe, from);
@@ -501,7 +500,7 @@ function checkParts(recipe: Recipe, from: string | null): void {
   }
 }
 
-/** Directories in which a run is written, checkpoints aside: those are recovered by their stage. */
+/** Removes temporary files of a run; checkpoints are recovered by their stage. */
 function tidyRun(path: string): void {
   for (const part of ['', 'sft', 'sft/validation', 'rl', 'rl/validation', 'eval']) {
     tidyUp(join(path, part), (name) => name !== 'checkpoint');
@@ -509,10 +508,10 @@ function tidyRun(path: string): void {
 }
 
 /**
- * Opens a run and works on it, alone from before the first file is written. Nothing is written when the device cannot be used.
- * @param command its name, for the advice how to resume; null: whoever called gives it
+ * Opens a run and works on it under a lock that is taken before the first write. Nothing is written when the device cannot be used.
+ * @param command name for the advice how to resume; null: the caller gives it
  * @throws EngineError for the device; ConfigError when another process works on the run; WriteError when its directory was removed
- * meanwhile; Interrupted when stopped, after the command that resumes was printed on stderr
+ * meanwhile; Interrupted when stopped, after printing the command that resumes on stderr
  */
 export async function runSession(
   command: string | null,

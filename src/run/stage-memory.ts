@@ -1,6 +1,5 @@
 /**
- * Memory plan of a recipe's stages, and what a stage decides from it before it starts: whether to recompute layers, and whether to
- * start at all.
+ * Memory plan of a recipe's stages, which decides on gradient checkpointing and on whether a stage starts at all.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,9 +23,9 @@ import { planLine, planStage, remedyLine, type StagePlan } from '../train/memory
 import type { Task } from '../train/task.ts';
 import { nanoCard, trainingCard, trainingTask } from './policy-task.ts';
 
-/** Examples that a plan's own tokenizer is trained on: fewer than a run's, which changes a few tokens a trace. */
+/** Number of examples that a plan's tokenizer is trained on: fewer than a run's, a difference of a few tokens per trace. */
 const CORPUS = 64;
-/** Vocabulary of the stand-in for a missing tokenizer: about bytes, so that lengths are over- rather than underestimated. */
+/** Vocabulary of the stand-in for a missing tokenizer: about bytes, so that lengths are overestimated. */
 const STAND_IN = 300;
 
 /** '80GB', '24 GiB', '512MB' or plain bytes. @throws ConfigError */
@@ -58,7 +57,7 @@ function storedDType(directory: string): unknown {
   return [...openCheckpoint(directory).values()][0]?.dtype;
 }
 
-/** Whether a directory holds a tokenizer; without one a plan estimates the lengths of texts. */
+/** Returns true where a directory holds a tokenizer; without one a plan estimates text lengths. */
 export const hasTokenizer = (directory: string): boolean =>
   ['tokenizer.json', 'vocab.json'].some((name) => existsSync(join(directory, name)));
 
@@ -79,7 +78,7 @@ function newParts(recipe: Recipe, card: PolicyCard, device: string, vocabulary?:
   return parts;
 }
 
-/** The policy of a directory without its weights, which need not be there. */
+/** Returns the policy of a directory without weights, which need not be there. */
 function directorySubject(
   directory: string,
   recipe: Recipe,
@@ -94,7 +93,7 @@ function directorySubject(
   return { parts, from: directory, dtype: chosen, device: kindOf(device) };
 }
 
-/** The sizes of a directory's `config.json` with the tokenizer of `standIn`. */
+/** Combines the sizes of a directory's `config.json` with the tokenizer of `standIn`. */
 function partsWithoutTokenizer(directory: string, standIn: PolicyParts): PolicyParts {
   const file = join(directory, 'config.json');
   const dims = parseDims(readJson(file), file);
@@ -156,7 +155,7 @@ export interface StageMemoryOptions {
 }
 
 /**
- * Whether layers of the stage are computed again. `directory` holds the policy that it begins with.
+ * Decides on gradient checkpointing. @param directory initial policy of the stage
  * @throws ConfigError when the plan says that the stage cannot fit, unless `memory.check` is false.
  */
 export async function stageMemory(

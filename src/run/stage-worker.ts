@@ -1,4 +1,4 @@
-/** The program of one rank: opens the engine, joins the worker group, runs a stage, posts what happens. */
+/** Program of one rank: opens the engine, joins the worker group, runs a stage, posts notes. */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
@@ -60,7 +60,7 @@ const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
 const workers = new WorkerGroup(memory, rank, size);
 const port = parentPort!;
 const STOP_POLL_MS = 50;
-/** Parameters from which on one operation is enough work for several cores. */
+/** Number of parameters from which one operation keeps several cores busy. */
 const LARGE = 20e6;
 
 const post = (message: WorkerMessage<StageNote, StageResult>): void => port.postMessage(message);
@@ -74,7 +74,7 @@ function dimsOf(directory: string): Dims {
   return parseDims(readJson(file), file);
 }
 
-/** Threads of this rank: one, or its share of the cores when the policy of `directory` is large. */
+/** Number of threads of this rank: one, or its share of the cores for a large policy. */
 function threadsFor(directory: string): number {
   const large = layoutOf(dimsOf(directory)).size >= LARGE;
   return large ? Math.max(1, Math.floor(cores() / size)) : 1;
@@ -85,13 +85,12 @@ function engineFor(directory: string, device: string, threads = threadsFor(direc
 }
 
 /**
- * The policy of a training stage: its base, or its checkpoint, which holds an adapter alone where that is what is trained.
- * Collective.
+ * Loads the policy of a training stage: its base, or its checkpoint, which may hold an adapter only. Collective.
  */
 function trainedPolicy({ device, base, from, recipe }: TrainingJob): Policy {
   const engine = engineFor(base, device);
   const { dtype, tune } = recipe.policy;
-  // A checkpoint has been compared with its manifest before the stage began.
+  // Checkpoints were verified before the stage began.
   const checked = from !== base;
   if (tune !== 'adapter') return loadShared(engine, workers, from, { dtype, tuning: tune, checked });
   const dims = dimsOf(base);
@@ -106,7 +105,7 @@ function trainedPolicy({ device, base, from, recipe }: TrainingJob): Policy {
   return loadShared(engine, workers, base, { dtype, tuning: tune, adapter });
 }
 
-/** The learner of a stage, resumed where its checkpoint stands. Collective. */
+/** Opens the learner of a stage, resumed from its checkpoint. Collective. */
 function learnerOf(own: TrainingJob): { learner: Learner; card: PolicyCard; start: StageStart } {
   const { stage, from, checkpoint, recipe, examples } = own;
   const learner = new Learner(trainedPolicy(own), workers, recipe[stage], own.recompute);
@@ -117,18 +116,18 @@ function learnerOf(own: TrainingJob): { learner: Learner; card: PolicyCard; star
   return { learner, card, start: state };
 }
 
-/** What the KL term refers to, and who the initial teacher is: the policy that the stage began with. Collective. */
+/** Returns the reference policy (KL term, initial teacher), which is the initial policy of the stage; null where unused. Collective. */
 function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Scorer | null {
   const { kl, distillation } = recipe.rl;
   const taught = distillation.weight > 0 && distillation.teacher === 'initial';
   if (kl === 0 && !taught) return null;
   if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
-  // A stage that begins has just compared the files of its base with their hashes.
+  // A new stage has just verified the files of its base.
   const options = { dtype: policy.dtype, tuning: 'none', checked: from === base } as const;
   return loadShared(policy.engine, workers, base, options);
 }
 
-/** Writes what of the policy is trained, where it is evaluated from. */
+/** Writes the trained part of the policy for its evaluation. */
 function writeSnapshot(directory: string, policy: Policy, card: PolicyCard): void {
   writeManifestedDirectory(directory, (temporary) => {
     if (policy.adapter === null) policy.write(temporary);
@@ -137,7 +136,7 @@ function writeSnapshot(directory: string, policy: Policy, card: PolicyCard): voi
   });
 }
 
-/** Evaluation while the stage trains; undefined where there is none. */
+/** Evaluation during training; undefined without one. */
 function validationOf(own: TrainingJob, learner: Learner, card: PolicyCard): Validation | undefined {
   const { stage, recipe, checkpoint, evaluator } = own;
   if (evaluator === null) return undefined;
@@ -154,7 +153,7 @@ function validationOf(own: TrainingJob, learner: Learner, card: PolicyCard): Val
   });
 }
 
-/** The policy that a stage leaves: the trained one, or the best on the validation examples. */
+/** Returns the final policy: the last, or the best on the validation examples. */
 function outputOf({ policy }: Learner, own: TrainingJob): Policy {
   const { stage, recipe, checkpoint, base } = own;
   const { output, keep } = recipe[stage];
@@ -168,7 +167,7 @@ function outputOf({ policy }: Learner, own: TrainingJob): Policy {
     : Policy.load(engine, base, { dtype, adapter: (dims) => loadAdapter(engine, dims, from) });
 }
 
-/** Examples whose pictures are kept in mind, and those on which they are judged: of a run that trains on fewer, no more than these. */
+/** Maximum number of training and of validation examples for the reference; fewer for a run that trains on fewer. */
 const TRAINING = 256;
 const VALIDATION = 200;
 /** Examples encoded together. */
@@ -185,11 +184,12 @@ async function encode(
 }
 
 /**
- * The reference of the policy that a stage leaves: features of up to 256 pictures of its training examples, and distances and log-probabilities
- * of up to 200 validation examples. It depends on the policy and the recipe alone, so that a stage that is resumed leaves the same bytes.
+ * Measures what the finished policy makes of its data, by which later users tell how far other data are from them: features of up to 256
+ * training pictures, distances and log-probabilities of up to 200 validation examples. A function of policy and recipe alone, so that a
+ * resumed stage writes the same bytes.
  *
- * Null where nobody would ask for it or it cannot be made: of policies that mark no intervals or read numbers, of large ones (in the full style), whose
- * answers take too long, and where the data have no validation split.
+ * Null for policies that predict no intervals or read numbers, for large ones (full style), which would take too long, and for data without
+ * a validation split.
  */
 async function makePolicyReference(
   policy: Policy,
@@ -236,15 +236,15 @@ async function makePolicyReference(
 }
 
 /**
- * Writes the finished policy beside the checkpoint, a trained adapter also by itself: merged, the policy is a plain
- * checkpoint, which everything that reads one can use, and which the next stage begins with. Rank 0 only.
+ * Writes the finished policy beside the checkpoint. A trained adapter is written by itself and merged into the policy, which so is a plain
+ * checkpoint for any reader and the next stage. Rank 0 only.
  */
 async function publish(learner: Learner, card: PolicyCard, own: TrainingJob): Promise<void> {
   if (rank !== 0) return;
   const { base, output, adapter, recipe } = own;
   const policy = outputOf(learner, own);
   if (policy.adapter !== null) {
-    // Of a run's first stage the base is a copy: the adapter names what was copied.
+    // The base of a first stage is a copy: the adapter names the original.
     const { init } = recipe.policy;
     saveAdapter(policy, adapter, basename(base) === 'initial' && !isBuiltIn(init) ? init : resolve(base));
     mergeAdapter(policy);
@@ -260,7 +260,7 @@ async function publish(learner: Learner, card: PolicyCard, own: TrainingJob): Pr
 function save(own: TrainingJob, learner: Learner, card: PolicyCard, at: StageStart): void {
   const { stage, checkpoint, origin, recipe } = own;
   const { step, skippedInARow } = at;
-  // What the logs are told of the steps before: they would lack it if the process were killed now.
+  // The logs must hold the steps before, should the process be killed now.
   workers.awaitDelivered();
   for (const name of ['metrics.jsonl', 'completions.jsonl']) {
     const log = join(dirname(checkpoint), name);
@@ -292,7 +292,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
   });
   const judge = stage === 'rl' ? recipeJudge(recipe) : null;
   const counts: JudgeCounts = { judged: 0, missing: 0, reason: null };
-  /** Whether it was told that a judge fails: at once, since a wrong address or key lasts. */
+  /** True once the judge's failure has been reported: at once, since a wrong address or key lasts. */
   let failing = false;
   const judged = judge === null ? asked : { ...asked, score: judgedScore(asked, judge.judge, counts) };
   const rewarded =
@@ -326,7 +326,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
             onCompletions: (completions) => note({ kind: 'completions', completions }),
           },
           start,
-          // The log has been cut to the steps before.
+          // The log was cut to the steps before.
           start.step > 0 ? (readLog(join(dirname(own.checkpoint), 'metrics.jsonl')) as RlMetrics[]) : [],
         );
   if (judge !== null) note({ kind: 'judged', ...counts, totals: judge.totals() });
@@ -358,7 +358,7 @@ async function answer(job: EvalJob): Promise<StageResult> {
     shotsOf: job.shots == null ? undefined : fewShot(job.examples, card, parts, job.shots),
   };
   const stopped = new AbortController();
-  // Looked at between decoding steps, whenever they let timers through.
+  // Polled between decoding steps, when timers run.
   const poll = setInterval(() => workers.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
   const likelihoods: Likelihood[][] = [];
   for (const [m, mode] of job.modes.entries()) {
@@ -392,7 +392,7 @@ async function answer(job: EvalJob): Promise<StageResult> {
   return { steps: 0, complete: true, likelihoods };
 }
 
-/** What a reference says of responses, in their order. */
+/** Computes the likelihoods of responses under a reference policy, in their order. */
 function likelihoodsOf(
   reference: Policy,
   prompts: readonly EncodedPrompt[],
@@ -415,7 +415,7 @@ function likelihoodsOf(
 }
 
 try {
-  // The log is there by now: a directory that is not, somebody removed.
+  // The log exists by now: a missing directory was removed by somebody.
   if (job.stage !== 'eval') neverRemake(dirname(job.checkpoint));
   post({ kind: 'result', result: job.stage === 'eval' ? await answer(job) : await train(job) });
 } catch (error) {

@@ -1,6 +1,6 @@
 /**
- * A stage of a run on a group of Workers: what each is told, what it reports, and for training its progress, metrics, record and
- * resumption. `stage-worker.ts` is the program of one Worker.
+ * Stage of a run on a group of Workers: their jobs and notes, and for training its progress, metrics, record and resumption.
+ * `stage-worker.ts` is the program of one Worker.
  */
 
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
@@ -49,33 +49,32 @@ interface Job {
 export interface TrainingJob extends Job {
   readonly stage: TrainingStage;
   readonly recipe: Recipe;
-  /** What a checkpoint says that its stage began with. */
+  /** Recipe, data and policy that the stage began with, for its checkpoints. */
   readonly origin: StageOrigin;
-  /** Whether layers are computed again for their gradients. */
+  /** True: gradient checkpointing. */
   readonly recompute: boolean;
-  /** Policy that the stage began with: the start, what an adapter stands beside, and what the KL term refers to. */
+  /** Initial policy of the stage: base of its adapter and reference of the KL term. */
   readonly base: string;
-  /** Where checkpoints go, and the finished policy. */
+  /** Directories of the checkpoint, the finished policy and the trained adapter (PEFT). */
   readonly checkpoint: string;
   readonly output: string;
-  /** Where a trained adapter goes, in PEFT's files. */
   readonly adapter: string;
   /** Memory shared with the evaluator; null where nothing is evaluated meanwhile. */
   readonly evaluator: SharedArrayBuffer | null;
 }
 
-/** One way of answering. */
+/** Temperature and samples of an evaluation. */
 export interface EvalMode {
   /** 0: greedy. */
   readonly temperature: number;
   readonly samples: number;
-  /** A policy with the same tokens that gives its log-probabilities of the answers too. */
+  /** Policy with the same tokenizer whose log-probabilities of the answers are measured as well. */
   readonly reference?: string;
-  /** The examples by their place, and the samples of each, where not all are wanted. */
+  /** Examples by place, each with its samples. Default: all. */
   readonly wanted?: readonly (readonly [number: number, samples: readonly number[]])[];
 }
 
-/** A response's tokens and the sums of their log-probabilities, at the temperature that it was sampled with. */
+/** Number of tokens of a response and the sums of their log-probabilities at its sampling temperature. */
 export interface Likelihood {
   readonly tokens: number;
   readonly logProb: number;
@@ -103,28 +102,27 @@ export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }
   | { readonly kind: 'rl'; readonly metrics: RlMetrics }
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
-  /** What of this session's extensions a rank had judged: when the first score is missing, and at its end. */
+  /** Extensions that a rank had judged in this session; sent when the first score is missing, and at its end. */
   | ({ readonly kind: 'judged'; readonly totals: ChatTotals | null } & Readonly<JudgeCounts>)
   /** A checkpoint of this step is on disk. */
   | { readonly kind: 'saved'; readonly step: number }
-  /** The policy after this step is there to be evaluated. */
+  /** The policy of this step can be evaluated. */
   | { readonly kind: 'evaluate'; readonly step: number }
   /** Record of an evaluation, with its mode and the place of its example. */
   | { readonly kind: 'record'; readonly mode: number; readonly number: number; readonly record: EvalRecord };
 
 export interface StageResult {
-  /** Steps that are done; fewer than asked for when the stage was stopped, or ended early. */
+  /** Number of steps done: fewer than asked for when the stage was stopped or ended early. */
   readonly steps: number;
-  /** Whether it came to its end. */
+  /** True once the stage has ended. */
   readonly complete: boolean;
   /** Likelihoods by mode, of this rank's examples in order; empty for a mode without a reference. */
   readonly likelihoods: readonly (readonly Likelihood[])[];
 }
 
 /**
- * Runs a stage on `workers` Workers; results in rank order, and why it was stopped, if it was. Ctrl-C lets them finish and save
- * their step: it is heeded here alone, where this thread only waits and so sees every signal. Before and after, Ctrl-C ends
- * the process.
+ * Runs a stage on `workers` Workers; returns their results by rank, and the interrupt that stopped it. Ctrl-C lets them finish and save
+ * their step; before and after, it ends the process.
  * @throws Interrupted
  */
 export function runStage(
@@ -153,7 +151,7 @@ export interface StageOptions {
 
 type Listener = (note: StageNote, rank: number) => void;
 
-/** Greedy answers to the validation examples by a policy of a stage; null when the signal came first. */
+/** Answers the validation examples greedily with the policy of a step; null when stopped before. */
 async function validate(
   { base, recipe, device }: Pick<TrainingJob, 'base' | 'recipe' | 'device'>,
   examples: ExampleAddress,
@@ -183,7 +181,7 @@ async function validate(
 
 interface StageListener {
   readonly listen: Listener;
-  /** Brings pages about the stage up to date; while one is being written, again after it. */
+  /** Updates the pages about the stage. */
   readonly publish: () => Promise<void>;
   readonly log: MetricsLog;
 }
@@ -200,7 +198,7 @@ function samplesOf({ sft, rl }: Recipe, stage: TrainingStage): { perStep: number
     : { perStep: rl.prompts, total: rl.steps * rl.prompts };
 }
 
-/** Writes the metrics of the supervised stage and shows them. */
+/** Logs and shows the metrics of the supervised stage. */
 function sftListener(run: Run, start: number, progress: Progress): StageListener {
   const log = new MetricsLog('sft', run.file('sft'), start);
   const listen: Listener = (note) => {
@@ -222,16 +220,16 @@ function judgedLine(
   return `rl: worker ${rank} had ${judged} extensions judged${gaps}${tokens}${cost}`;
 }
 
-/** Writes the metrics and completions of the reinforcement stage and shows the metrics; the page of completions at checkpoints. */
+/** Logs the metrics and completions of the reinforcement stage, shows the metrics, and writes the page of completions at checkpoints. */
 function rlListener(run: Run, start: number, progress: Progress, workers: number): StageListener {
   const log = new MetricsLog('rl', run.file('rl'), start);
   const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
   const page = new CompletionsPage(run);
   page.reward(log.kept as readonly RlMetrics[]);
   page.add(completions.kept as readonly Completion[]);
-  /** By rank, those of steps that not all ranks have sent yet: the log is in the order of steps, then of ranks. */
+  /** Completions by rank, of steps that not all ranks have sent yet: the log is ordered by step, then rank. */
   const pending = Array.from({ length: workers }, (): (readonly Completion[])[] => []);
-  /** Of the step before: a guard is told of when it begins to trip. */
+  /** Guards tripped in the step before: a guard is reported when it begins to trip. */
   let tripped: readonly GuardName[] = (log.kept.at(-1) as Partial<RlMetrics> | undefined)?.guards ?? [];
   const listen: Listener = (note, rank) => {
     if (note.kind === 'completions') {
@@ -294,10 +292,10 @@ export async function runTrainingStage(
   const start = state?.step ?? 0;
   const { evalEvery, evalSeries, patience, keep } = recipe[stage];
   const ended = isExhausted(readValidation(run.file(stage)), { evalEvery, patience, best: keep.best });
-  // Of a run in a study nothing but the policy is kept.
+  // A run of a study keeps its policy only.
   const pruned = resume && !force && state === null;
   if ((start === total || ended || pruned) && run.stageFinished(stage)) return;
-  // A changed recipe may have more steps than the run that had come to its end.
+  // A changed recipe may have more steps than the finished run.
   if (start > 0 && run.stageFinished(stage)) run.dropOutput(stage);
   const first = stage === 'sft' || sft.samples === 0;
   if (first) prepareInitial(run);
@@ -329,7 +327,7 @@ export async function runTrainingStage(
       : { label: advantageName(rl), total, done: start, unit: 'steps' }),
     silent,
   });
-  // A judge that cannot be opened is reported before anything begins.
+  // Fails before anything begins where the judge cannot be opened.
   if (stage === 'rl') recipeJudge(recipe);
   if (stage === 'rl') for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
   if (workers > cores()) {
@@ -374,7 +372,7 @@ export async function runTrainingStage(
       return ranks;
     } catch (error) {
       stop();
-      // Why the evaluator failed, where the ranks ended because it did.
+      // Throws the evaluator's error, where the ranks ended because of it.
       await evaluator?.idle();
       throw error;
     } finally {
@@ -391,16 +389,16 @@ export async function runTrainingStage(
   }
   if (complete && stopped === null) return;
   if (!complete) say(`${stage}: stopped after step ${steps} of ${total}`);
-  // Asked for in the last step, it holds for what would come after the stage.
+  // A request to stop that came in the last step holds for the work after the stage.
   throw stopped ?? new Interrupted();
 }
 
 export interface TrainRequest extends RunRequest {
-  /** Begins a run at the reinforcement stage with this policy, or the policy of this run. */
+  /** Initial policy, or its run, of a new run without a supervised stage. */
   readonly policy?: string | undefined;
 }
 
-/** What a stage has left. */
+/** Result of a training stage. */
 export interface Trained extends StageRecord {
   /** Directory of the run. */
   readonly out: string;

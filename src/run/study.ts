@@ -1,5 +1,5 @@
 /**
- * A study: runs of a grid, one after the other in one process, each an ordinary run directory; then the table, the curves and the page.
+ * Study: runs of a grid, one after the other in one process, each an ordinary run directory; then table, curves and page.
  *
  *   study.yaml                       the study file, as it was last given
  *   SETTING/start/seed-N/            the run that the arms of a setting begin with
@@ -83,7 +83,7 @@ const filesOf = (out: string): StudyFiles => ({
   page: join(out, 'study.html'),
 });
 
-/** Whether a pattern matches `SETTING/ARM/seed-N`: equal parts from the left, `*` matching any text within a part. */
+/** Returns true where a pattern matches the first parts of `SETTING/ARM/seed-N`; `*` matches any text within a part. */
 export function matches(path: string, pattern: string): boolean {
   const parts = path.split('/');
   const wanted = pattern.split('/');
@@ -165,7 +165,7 @@ async function runCell(cell: Cell, given: StudyRequest): Promise<void> {
   };
   await runSession(null, { out, device }, open, async (run) => {
     const { sft, rl } = run.recipe;
-    // Elsewhere than on a terminal the lines of single stages would be thousands.
+    // Off a terminal, progress of single stages would fill thousands of lines.
     const silent = given.quiet || !process.stderr.isTTY;
     const stage = { device, resume: true, force: false, silent };
     writeEnvironment(run, device, { workers: Math.max(sft.workers, rl.workers) });
@@ -359,7 +359,7 @@ class Pace {
   }
 }
 
-/** Whether an error concerns one cell, so that the others may continue: not the disk, the settings or an interrupt. */
+/** Returns true for an error of a single cell, after which the others continue: not the disk, the settings or an interrupt. */
 const isOfCell = (error: unknown): error is TimeseerError =>
   error instanceof TimeseerError &&
   ![Interrupted, WriteError, SystemError, ConfigError].some((type) => error instanceof type);
@@ -379,7 +379,7 @@ function rewardsOf({ answers }: StudyCellResult): string {
 /**
  * Runs the unfinished cells in order, and writes the results after every seed and at the end.
  * @throws ConfigError for the study, a pattern, a cell of another recipe, and a directory that holds a study already without `resume`;
- *   Interrupted when stopped, after the command that resumes was said on stderr
+ *   Interrupted when stopped, after printing the command that resumes on stderr
  */
 export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
   const study = loadStudy(given.study);

@@ -1,13 +1,13 @@
 /**
- * The evaluator of a training stage: evaluates the policy of some steps while training goes on, one after the other, on one thread,
+ * Evaluator of a training stage: evaluates policies of some steps during training, one after the other on one thread,
  * and keeps the best. In the directory of the stage:
  *
  *   validation.jsonl     a line per evaluation
  *   validation/step-N/   policy after N steps (an adapter where that is what is trained): until it is evaluated, and of the best
  *   best                 link to the best one
  *
- * Which steps those are, and all that follows, is decided in `train/validation.ts`. What was not evaluated when a run ended is when it
- * is resumed: a policy is written there before the checkpoint of its step.
+ * `train/validation.ts` decides which steps. A policy is written there before the checkpoint of its step, so that a resumed run evaluates
+ * what was left.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,11 +23,11 @@ import type { Run, TrainingStage } from './run.ts';
 export const readValidation = (stageDirectory: string): ValidationLine[] =>
   readLog(join(stageDirectory, 'validation.jsonl')) as ValidationLine[];
 
-/** Where the policy after `step` steps waits for its evaluation, and stays while it is the best. */
+/** Directory of the policy after `step` steps: until it is evaluated, and while it is the best. */
 export const snapshotOf = (stageDirectory: string, step: number): string =>
   join(stageDirectory, 'validation', `step-${step}`);
 
-/** Steps of the policies that lie there, ascending. */
+/** Lists the steps whose policies are there, ascending. */
 function snapshots(stageDirectory: string): number[] {
   const folder = join(stageDirectory, 'validation');
   const names = existsSync(folder) ? readdirSync(folder) : [];
@@ -63,7 +63,7 @@ export class Evaluator {
   /** Step of the last checkpoint. */
   #saved: number;
 
-  /** Takes up what is there of the steps up to `start`; what is of later ones will come again. */
+  /** Keeps the evaluations of steps up to `start` and removes later ones, which will come again. */
   constructor(run: Run, stage: TrainingStage, start: number, options: EvaluatorOptions) {
     this.#directory = run.file(stage);
     this.#checkpoint = run.checkpoint(stage);
@@ -92,18 +92,18 @@ export class Evaluator {
     });
   }
 
-  /** A checkpoint of this step is on disk. */
+  /** Notes that a checkpoint of this step is on disk. */
   saved(step: number): void {
     this.#saved = step;
     this.#prune();
   }
 
-  /** Ends what is under way as soon as it can; it is evaluated when the run is resumed. */
+  /** Stops the evaluation under way; a resumed run repeats it. */
   stop(): void {
     this.#ended.abort();
   }
 
-  /** Waits until nothing is under way. @throws what an evaluation failed with */
+  /** Waits for all evaluations. @throws the error of one that failed */
   async idle(): Promise<void> {
     await this.#queue;
     if (this.#failure !== null) throw this.#failure;
@@ -118,7 +118,7 @@ export class Evaluator {
     const metrics = Object.fromEntries(Object.entries(overall).map(([name, { mean }]) => [name, mean]));
     const line: ValidationLine = { step, examples: records.length, metrics };
     this.#log.append(line);
-    // Before the policy goes that it is about.
+    // On disk before its policy is removed.
     syncPath(this.#log.file);
     onLine(line);
     this.#lines.push(line);
@@ -129,7 +129,7 @@ export class Evaluator {
     say(`step ${step}: validation ${best} ${metrics[best]?.toFixed(3)}${isBest ? ', the best so far' : ''}`);
   }
 
-  /** Makes `best` lead to the best policy of all that have been evaluated. */
+  /** Points `best` to the best policy evaluated. */
   #link(): void {
     const best = bestOf(this.#lines, this.#options.best);
     const link = join(this.#directory, 'best');
@@ -137,7 +137,7 @@ export class Evaluator {
     else linkAtomic(join('validation', `step-${best.step}`), link);
   }
 
-  /** Removes policies that no checkpoint would be resumed with: they are evaluated, and not the best of any checkpoint's steps. */
+  /** Removes evaluated policies that are not the best at any checkpoint. */
   #prune(): void {
     const { best } = this.#options;
     const ends = [

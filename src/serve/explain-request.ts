@@ -1,4 +1,4 @@
-/** What POST /v1/explain is asked: a table or a JSON body with options → a recording, the detector's options, the form of the answer. */
+/** Request of POST /v1/explain: table or JSON body with options → recording, options of the detector, form of the answer. */
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
 import { csvRecord, type FORMATS } from '../explain/formats.ts';
@@ -7,7 +7,7 @@ import { type Fields, invalid, isObject, parseBody, type Refused, shown } from '
 
 export interface ExplainRequest {
   readonly body: Uint8Array;
-  /** Whether the body is JSON, or else a table. */
+  /** True for a JSON body, false for a table. */
   readonly json: boolean;
   /** Parameters of the address, in order. */
   readonly query: readonly (readonly [name: string, value: string])[];
@@ -50,11 +50,11 @@ const CHOICES: Readonly<Record<string, readonly string[]>> = {
   format: Object.keys(FORMS),
 };
 const NAMES: readonly string[] = ['column', ...TEXTS, ...NUMBERS, ...Object.keys(CHOICES)];
-/** Longest text of an option, in characters. */
+/** Maximum length of an option in characters. */
 const LONGEST = 500;
 
 interface ExplainJob {
-  /** What the report calls the recording. */
+  /** Name of the recording in the report. */
   readonly name: string;
   readonly recording: Recording;
   readonly options: Omit<DetectOptions, 'calendar'>;

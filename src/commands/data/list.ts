@@ -23,8 +23,7 @@ function classesText({ kind, classes, needs: files }: Benchmark): string {
 }
 
 /**
- * The figures that small policies are shown of a task: of one whose series may have one channel or several that of one, then that
- * of several.
+ * Lists the figures of small policies on a task: that for one channel, then that for several, where its series may have either.
  */
 function smallFigures({ name: task, kind, shape }: Benchmark): string[] {
   const stated = /(\d+) channels?$/.exec(shape)?.[1];
@@ -32,7 +31,7 @@ function smallFigures({ name: task, kind, shape }: Benchmark): string[] {
   return counts.map((count) => nanoFigure({ task, kind, channels: Array.from({ length: count }, String) }));
 }
 
-/** Which figure suits whom, of a data set with these channels. */
+/** Formats the figures of a data set with these channels. */
 export function figuresText(
   { task, kind, figure }: Pick<ExampleOrigin, 'task' | 'kind' | 'figure'>,
   channels: readonly string[],

@@ -25,7 +25,7 @@ import { CHOICE_OPTIONS, selectOptions, taskNamed } from './prepare.ts';
 
 type ShowArguments = Given<typeof OPTIONS> & { readonly source: string };
 
-/** Most examples of a page: each has a picture or two. */
+/** Maximum number of examples on a page: each has a picture or two. */
 const MOST = 200;
 
 type Examples = () => Iterable<readonly [split: Split, example: Example]>;
@@ -34,9 +34,9 @@ type Examples = () => Iterable<readonly [split: Split, example: Example]>;
 interface Gallery {
   readonly origin: ExampleOrigin;
   readonly examples: Examples;
-  /** All that classes may be learned from, whatever is shown: the examples above where absent. */
+  /** Examples from which classes are learned, whatever is shown. Default: those above. */
   readonly training?: Examples;
-  /** The prepared data set that they are of, where they are of one. */
+  /** Prepared data set of the examples, if any. */
   readonly set?: ExampleSet;
 }
 
