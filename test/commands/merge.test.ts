@@ -83,7 +83,7 @@ describe('merge', () => {
 
   it('refuses to write over what it reads, or beside other files', async () => {
     const over = await inside('merge', '--policy', base, '--adapter', adapter, '--out', base);
-    expect([over.code, over.err]).toEqual([2, expect.stringContaining('is what is read')]);
+    expect([over.code, over.err]).toEqual([2, expect.stringContaining('is also the input')]);
     const full = join(place, 'full');
     mkdirSync(full);
     writeFileSync(join(full, 'notes.txt'), 'mine');

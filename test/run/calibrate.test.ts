@@ -35,7 +35,7 @@ describe('confidences are not fitted', () => {
   const rest = { count: 2, seed: 3, device: undefined } as const;
 
   test.each([
-    ['to a policy that is shown one scale', { figure: 'nano' }, /looks at one scale and has no confidences/],
+    ['to a policy that is shown one scale', { figure: 'nano' }, /sees one scale only and has no confidence/],
     ['to one that was taught no generator', { task: 'har' }, /trained on har; expected a generator/],
     ['where too little is marked to learn from', {}, /marks \d+ intervals? in \d+ series, \d+ of them right/],
   ] as const)('%s', async (name, change, message) => {
