@@ -49,17 +49,25 @@ function attempt(name: string, fix: string, probe: () => Check): Check {
   try {
     return probe();
   } catch (error) {
-    return { name, status: 'missing', found: (error as Error).message, fix };
+    return missing(name, (error as Error).message, fix);
   }
 }
 
+const ok = (name: string, found: string): Check => ({ name, status: 'ok', found });
+const warning = (name: string, found: string, fix: string): Check => ({
+  ...{ name, status: 'warning', found, fix },
+});
+const missing = (name: string, found: string, fix?: string): Check => ({
+  ...{ name, status: 'missing', found },
+  ...(fix === undefined ? {} : { fix }),
+});
+
 function nodeCheck(): Check {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-  const ok = major > 20 || (major === 20 && minor >= 19);
   const found = `${process.version} on ${process.platform}-${process.arch}`;
-  return ok
-    ? { name: 'node', status: 'ok', found }
-    : { name: 'node', status: 'missing', found, fix: 'install Node 20.19 or later: https://nodejs.org' };
+  return major > 20 || (major === 20 && minor >= 19)
+    ? ok('node', found)
+    : missing('node', found, 'install Node 20.19 or later: https://nodejs.org');
 }
 
 /** The matrix library among the files mapped by a process that loaded the engine. */
@@ -97,32 +105,26 @@ export function blasCheck(cpu: Processor, found: Probe, wished: string, install:
       : ` of at most ${promised.toFixed(0)} (${cpu.instructions}: ${perCycle} operations a cycle × ${gigahertz.toFixed(1)} GHz)`;
   const kernels = kernel === '' ? '' : `, kernels for ${kernel}`;
   const speed = `${nameOf(found)}${kernels}: ${gflops.toFixed(0)} GFLOP/s on one core${promise}`;
-  const warning = (why: string, fix: string): Check => ({
-    name: 'blas',
-    status: 'warning',
-    found: `${speed}${why}`,
-    fix,
-  });
+  const slower = (why: string, fix: string): Check => warning('blas', `${speed}${why}`, fix);
   const unset = `unset ${CORE_TYPE}`;
-  if (slow) return warning(': a slow library', install);
+  if (slow) return slower(': a slow library', install);
   if (wished !== '' && kernel !== '' && kernel.toLowerCase() !== wished.toLowerCase()) {
-    return warning(`; ${CORE_TYPE}=${wished} names none of its kernels`, unset);
+    return slower(`; ${CORE_TYPE}=${wished} names none of its kernels`, unset);
   }
-  if (promised === null || gflops >= LEAST_SHARE * promised)
-    return { name: 'blas', status: 'ok', found: speed };
+  if (promised === null || gflops >= LEAST_SHARE * promised) return ok('blas', speed);
   const used = instructionsOf(kernel);
   const narrow = used !== null && cpu.instructions !== null && narrower(used, cpu.instructions);
   if (narrow && wished !== '')
-    return warning(`; ${CORE_TYPE}=${wished} is set, its kernels use ${used}`, unset);
+    return slower(`; ${CORE_TYPE}=${wished} is set, its kernels use ${used}`, unset);
   if (narrow)
-    return warning(`; these kernels use ${used}, and it has no faster ones`, 'install a newer OpenBLAS');
+    return slower(`; these kernels use ${used}, and it has no faster ones`, 'install a newer OpenBLAS');
   const again = 'run it again while nothing else computes';
   return used === null && cpu.arch === 'x64'
-    ? warning(
+    ? slower(
         '',
         `${again}; if it stays so, OpenBLAS may be faster: ${install}, then LIBTORCH=/usr npx timeseer setup`,
       )
-    : warning('', `${again}; some processors have one unit for ${cpu.instructions} and reach half`);
+    : slower('', `${again}; some processors have one unit for ${cpu.instructions} and reach half`);
 }
 
 function engineChecks(libtorch: Libtorch | null): Check[] {
@@ -132,25 +134,18 @@ function engineChecks(libtorch: Libtorch | null): Check[] {
   try {
     addon = addonPath();
   } catch (error) {
-    return [{ name: 'engine', status: 'missing', found: (error as Error).message, fix: setup }];
+    return [missing('engine', (error as Error).message, setup)];
   }
   const wished = process.env[CORE_TYPE] ?? '';
   const loaded = probe(addon, wished === '' ? chosenKernel(addon) : wished);
   if (loaded === null) {
     const found = `${addon} does not load`;
     return wished === ''
-      ? [{ name: 'engine', status: 'missing', found, fix: setup }]
-      : [
-          {
-            name: 'engine',
-            status: 'missing',
-            found: `${found} with ${CORE_TYPE}=${wished}`,
-            fix: `unset ${CORE_TYPE}`,
-          },
-        ];
+      ? [missing('engine', found, setup)]
+      : [missing('engine', `${found} with ${CORE_TYPE}=${wished}`, `unset ${CORE_TYPE}`)];
   }
   const install = instructions(thisHost(), { libtorch: true, compiler: false }).at(-1)!;
-  return [{ name: 'engine', status: 'ok', found: addon }, blasCheck(processor(), loaded, wished, install)];
+  return [ok('engine', addon), blasCheck(processor(), loaded, wished, install)];
 }
 
 /** Result of a search, or why it could not be made (LIBTORCH, CXX or TIMESEER_PYTHON set to something unusable). */
@@ -169,23 +164,23 @@ function search<T>(find: () => T | null): Search<T> {
 
 function compilerCheck({ value, problem }: Search<Compiler>): Check {
   if (value !== null) {
-    return { name: 'compiler', status: 'ok', found: `${value.version} (${value.command.join(' ')})` };
+    return ok('compiler', `${value.version} (${value.command.join(' ')})`);
   }
   const fix = instructions(thisHost(), { libtorch: false, compiler: true }).join(' && ');
-  const found = problem ?? 'no C++ compiler';
-  return { name: 'compiler', status: 'missing', found, ...(problem === null ? { fix } : {}) };
+  return problem === null ? missing('compiler', 'no C++ compiler', fix) : missing('compiler', problem);
 }
 
 function libtorchCheck({ value, problem }: Search<Libtorch>): Check {
   if (value !== null) {
-    return { name: 'libtorch', status: 'ok', found: `${value.version} (${value.origin}, ${value.root})` };
+    return ok('libtorch', `${value.version} (${value.origin}, ${value.root})`);
   }
   const host = thisHost();
   const fix = host.root
     ? 'npx timeseer setup'
     : instructions(host, { libtorch: true, compiler: false }).join(' && ');
-  const found = problem ?? 'none (looked at LIBTORCH, Python, the system)';
-  return { name: 'libtorch', status: 'missing', found, ...(problem === null ? { fix } : {}) };
+  return problem === null
+    ? missing('libtorch', 'none (looked at LIBTORCH, Python, the system)', fix)
+    : missing('libtorch', problem);
 }
 
 function gpuCheck(libtorch: Libtorch | null): Check {
@@ -204,23 +199,22 @@ function gpuCheck(libtorch: Libtorch | null): Check {
           .split('\n')
           .filter((line) => line !== '')
       : [];
-  if (names.length === 0) return { name: 'gpu', status: 'ok', found: 'none (not needed)' };
+  if (names.length === 0) return ok('gpu', 'none (not needed)');
   const found = names.join('; ');
   return libtorch === null || libtorch.cuda
-    ? { name: 'gpu', status: 'ok', found }
-    : {
-        name: 'gpu',
-        status: 'warning',
-        found: `${found}: not used, libtorch ${libtorch.version} has no CUDA`,
-        fix: 'pip install torch, then TIMESEER_PYTHON=<its python> npx timeseer setup',
-      };
+    ? ok('gpu', found)
+    : warning(
+        'gpu',
+        `${found}: not used, libtorch ${libtorch.version} has no CUDA`,
+        'pip install torch, then TIMESEER_PYTHON=<its python> npx timeseer setup',
+      );
 }
 
 function fontCheck(): Check {
   return attempt('font', 'npm ci', () => {
     const file = createRequire(import.meta.url).resolve('dejavu-fonts-ttf/ttf/DejaVuSans.ttf');
     accessSync(file, constants.R_OK);
-    return { name: 'font', status: 'ok', found: file };
+    return ok('font', file);
   });
 }
 
@@ -229,26 +223,16 @@ function threadsCheck(): Check {
   const found = `${cores()} cores, ${setting('OMP_NUM_THREADS')}, ${setting('OMP_WAIT_POLICY')}`;
   const wished = Number(process.env['OMP_NUM_THREADS'] ?? cores());
   return wished > cores()
-    ? {
-        name: 'threads',
-        status: 'warning',
-        found: `${found}: more threads than cores`,
-        fix: `export OMP_NUM_THREADS=${cores()}`,
-      }
-    : { name: 'threads', status: 'ok', found };
+    ? warning('threads', `${found}: more threads than cores`, `export OMP_NUM_THREADS=${cores()}`)
+    : ok('threads', found);
 }
 
 function memoryCheck(): Check {
   const { total, available, containerLimit } = memory();
   const found = `${gigabytes(available)} available of ${gigabytes(total)}${containerLimit === null ? '' : " (the container's limit)"}`;
   return available < MEMORY_ADVISED
-    ? {
-        name: 'memory',
-        status: 'warning',
-        found,
-        fix: `free some: the quickstart wants ${gigabytes(MEMORY_ADVISED)}`,
-      }
-    : { name: 'memory', status: 'ok', found };
+    ? warning('memory', found, `free some: the quickstart needs ${gigabytes(MEMORY_ADVISED)}`)
+    : ok('memory', found);
 }
 
 function diskCheck(name: string, directory: string): Check {
@@ -258,8 +242,8 @@ function diskCheck(name: string, directory: string): Check {
     const { bavail, bsize } = statfsSync(directory);
     const free = bavail * bsize;
     const found = `${gigabytes(free)} free at ${directory}`;
-    if (free >= DISK_ADVISED) return { name, status: 'ok', found };
-    return { name, status: free < DISK_REQUIRED ? 'missing' : 'warning', found, fix: 'free some disk space' };
+    if (free >= DISK_ADVISED) return ok(name, found);
+    return (free < DISK_REQUIRED ? missing : warning)(name, found, 'free some disk space');
   });
 }
 
@@ -270,10 +254,10 @@ export function onnxruntimeCheck(from: string = import.meta.url): Check {
     const file = createRequire(from).resolve('onnxruntime-node/package.json');
     const folder = join(dirname(file), 'bin', 'napi-v6', process.platform, process.arch);
     accessSync(join(folder, 'onnxruntime_binding.node'), constants.R_OK);
-    return { name, status: 'ok', found: folder };
+    return ok(name, folder);
   } catch (error) {
     const found = `not usable (${(error as Error).message.split('\n')[0]}): no exported policy runs, the built-in one included`;
-    return { name, status: 'warning', found, fix: INSTALL_RUNTIME };
+    return warning(name, found, INSTALL_RUNTIME);
   }
 }
 
@@ -284,11 +268,7 @@ function browserCheck(): Check {
     .filter((name) => name !== '')
     .map((name) => findExecutable(name))
     .find((path) => path !== null);
-  return {
-    name: 'browser',
-    status: 'ok',
-    found: found ?? 'none (optional: only a test of the report uses it)',
-  };
+  return ok('browser', found ?? 'none (optional: only a test of the report uses it)');
 }
 
 /** Checks everything that timeseer needs, without changing anything. */
@@ -299,7 +279,7 @@ export function examine(): Check[] {
     compilerCheck(search(() => findCompiler())),
     libtorchCheck(libtorch),
     ...engineChecks(libtorch.value),
-    { name: 'cpu', status: 'ok', found: cpuModel() },
+    ok('cpu', cpuModel()),
     gpuCheck(libtorch.value),
     threadsCheck(),
     memoryCheck(),

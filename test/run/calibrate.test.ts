@@ -37,7 +37,11 @@ describe('confidences are not fitted', () => {
   test.each([
     ['to a policy that is shown one scale', { figure: 'nano' }, /sees one scale only and has no confidence/],
     ['to one that was taught no generator', { task: 'har' }, /trained on har; expected a generator/],
-    ['where too little is marked to learn from', {}, /marks \d+ intervals? in \d+ series, \d+ of them right/],
+    [
+      'where too little is marked to learn from',
+      {},
+      /predicted \d+ intervals? in \d+ series, \d+ of them correct/,
+    ],
   ] as const)('%s', async (name, change, message) => {
     const policy = untrained(name.replaceAll(' ', '-'), change);
     const asked = calibratePolicy({ ...rest, policy });
