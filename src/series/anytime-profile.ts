@@ -8,9 +8,9 @@
 
 import { availableParallelism } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
 import { workerUrl } from '../ground/paths.ts';
 import { Random } from '../ground/random.ts';
+import { WorkerPool } from '../ground/worker-pool.ts';
 import { requireOption, requireWhole } from './checks.ts';
 import {
   checkedOptions,
@@ -81,14 +81,8 @@ export async function anytimeMatrixProfile(
   const diagonals = count - first;
   if (diagonals <= 0) {
     const distances = new Float64Array(count).fill(Number.POSITIVE_INFINITY);
-    return {
-      window: m,
-      exclusion,
-      distances,
-      neighbours: new Int32Array(count).fill(-1),
-      exact: true,
-      share: 1,
-    };
+    const neighbours = new Int32Array(count).fill(-1);
+    return { window: m, exclusion, distances, neighbours, exact: true, share: 1 };
   }
   const pairs = (diagonals * (diagonals + 1)) / 2;
   const threads = Math.max(1, Math.min(wanted, Math.floor(Math.min(pairs, budget) / PAIRS_PER_THREAD)));
@@ -131,7 +125,12 @@ export async function anytimeMatrixProfile(
 
   // Workers take chunks from the same cursor; one that fails leaves chunks behind, which are done here.
   const failed = new Set<number>();
-  const helpers = Array.from({ length: threads - 1 }, (_, k) => lendHelper(shared, k + 1));
+  const helpers = Array.from({ length: threads - 1 }, (_, k) =>
+    pool.ask({ shared, rank: k + 1 }).then(
+      () => true,
+      () => false,
+    ),
+  );
   const mainThread = new ProfileThread(shared, 0);
   let reported = 0;
   let yielded = performance.now();
@@ -153,8 +152,7 @@ export async function anytimeMatrixProfile(
     stop();
     // A Worker that is still loading will find nothing to do: it is not waited for.
     for (const [k, helper] of helpers.entries()) {
-      if (Atomics.load(shared.started, k + 1) === 0) helper.release();
-      else if (!(await helper.ended)) failed.add(k + 1);
+      if (Atomics.load(shared.started, k + 1) !== 0 && !(await helper)) failed.add(k + 1);
     }
   }
   for (let chunk = 0; chunk < end; chunk++) {
@@ -168,14 +166,8 @@ export async function anytimeMatrixProfile(
   const exact = shared.owner.every((owner) => owner > 0);
   const finished = exact ? 1 : share();
   if (options.onReport !== undefined) options.onReport(reportOf(finished, m, best, neighbours, before));
-  return {
-    window: m,
-    exclusion,
-    distances: distancesOf(shared, best, neighbours),
-    neighbours,
-    exact,
-    share: finished,
-  };
+  const distances = distancesOf(shared, best, neighbours);
+  return { window: m, exclusion, distances, neighbours, exact, share: finished };
 }
 
 /** Pairs of every chunk. */
@@ -219,20 +211,8 @@ function allocate(
   const owner = sharedInts(Math.ceil(total / groups));
   const started = sharedInts(threads);
   const shared = {
-    window: m,
-    count,
-    first,
-    threads,
-    groups,
-    values,
-    ...parts,
-    restarts,
-    lags,
-    owner,
-    cursor,
-    started,
-    best,
-    neighbours,
+    ...{ window: m, count, first, threads, groups, values, ...parts },
+    ...{ restarts, lags, owner, cursor, started, best, neighbours },
   };
   return { shared, constants };
 }
@@ -292,8 +272,22 @@ function distancesOf(shared: SharedProfile, best: Float64Array, neighbours: Int3
 // What the threads share lies in shared memory; a thread writes only its own part of `best` and `neighbours`, so the memory
 // is O(threads · N) and no lock is needed.
 
+/** Request to a Worker: take chunks as thread `rank` until there are none. */
+export interface ProfileRequest {
+  readonly shared: SharedProfile;
+  readonly rank: number;
+}
+
+/** Started when first needed and kept from call to call; idle Workers do not keep the process alive. */
+const pool = new WorkerPool<ProfileRequest, true>({
+  size: availableParallelism(),
+  depth: 1,
+  program: workerUrl('./profile-worker.ts', import.meta.url),
+  failure: (problem) => `a thread of a matrix profile ended: ${problem}`,
+});
+
 /** Buffers and sizes of one computation; can be posted to a Worker. */
-export interface SharedProfile {
+interface SharedProfile {
   readonly window: number;
   /** Number of windows K = N − m + 1. */
   readonly count: number;
@@ -396,68 +390,4 @@ export function merge(
       intoNeighbours[i] = neighbours[i]!;
     }
   }
-}
-
-// Workers are started when first needed, lent from call to call, and ended when nobody has asked for a while.
-
-/** Milliseconds after which an idle Worker ends. Idle ones do not keep the process alive. */
-const PATIENCE = 20_000;
-
-interface Idle {
-  readonly worker: Worker;
-  readonly expiry: NodeJS.Timeout;
-}
-
-const idle: Idle[] = [];
-
-interface Helper {
-  /** Resolves when the Worker has no more chunks, or is gone: true if it did what it took. */
-  readonly ended: Promise<boolean>;
-  /** It is not waited for any more: the process may end without it. */
-  release(): void;
-}
-
-/** Lets a Worker take chunks of `shared` as thread `rank`. */
-function lendHelper(shared: SharedProfile, rank: number): Helper {
-  const worker = takeIdle(() => true) ?? startWorker();
-  worker.ref();
-  const ended = new Promise<boolean>((resolve) => {
-    const settle = (done: boolean): void => {
-      worker.off('message', finished);
-      worker.off('exit', gone);
-      if (done) keep(worker);
-      resolve(done);
-    };
-    const finished = (): void => settle(true);
-    const gone = (): void => settle(false);
-    worker.once('message', finished);
-    worker.once('exit', gone);
-  });
-  worker.postMessage({ shared, rank });
-  return { ended, release: () => worker.unref() };
-}
-
-function startWorker(): Worker {
-  const { url, execArgv } = workerUrl('./profile-worker.ts', import.meta.url);
-  const worker = new Worker(url, { execArgv });
-  // Its exit follows and is what counts; without a listener the error would end the process.
-  worker.on('error', () => {});
-  worker.once('exit', () => takeIdle((entry) => entry.worker === worker));
-  return worker;
-}
-
-/** Takes an idle Worker off the list; undefined where there is none. */
-function takeIdle(is: (entry: Idle) => boolean): Worker | undefined {
-  const at = idle.findIndex(is);
-  if (at < 0) return undefined;
-  const [{ worker, expiry }] = idle.splice(at, 1) as [Idle];
-  clearTimeout(expiry);
-  return worker;
-}
-
-function keep(worker: Worker): void {
-  worker.unref();
-  const expiry = setTimeout(() => void worker.terminate(), PATIENCE);
-  expiry.unref();
-  idle.push({ worker, expiry });
 }

@@ -470,54 +470,17 @@ export function tricube(h: number): Kernel {
   return { reach, weights, leans, squares, total };
 }
 
-/**
- * Σ kernel[R + d]·x[i + d] over d = −R … R of an even kernel [2R + 1] about each i in [from, to), all of it inside of x: into out[i].
- * Four at a time: they share what is read.
- */
+/** Σ kernel[R + d]·x[i + d] over d = −R … R of an even kernel [2R + 1] about each i in [from, to), all inside of x: into out[i]. */
 function evenSums(kernel: Float64Array, x: Float64Array, from: number, to: number, out: Float64Array): void {
   const reach = kernel.length >> 1;
-  let i = from;
-  for (; i + 3 < to; i += 4) {
-    let left0 = x[i]!;
-    let left1 = x[i + 1]!;
-    let left2 = x[i + 2]!;
-    let right1 = left1;
-    let right2 = left2;
-    let right3 = x[i + 3]!;
-    const middle = kernel[reach]!;
-    let sum0 = middle * left0;
-    let sum1 = middle * left1;
-    let sum2 = middle * left2;
-    let sum3 = middle * right3;
-    let left3 = right3;
-    for (let d = 1; d <= reach; d++) {
-      const weight = kernel[reach + d]!;
-      left3 = left2;
-      left2 = left1;
-      left1 = left0;
-      left0 = x[i - d]!;
-      const right0 = right1;
-      right1 = right2;
-      right2 = right3;
-      right3 = x[i + 3 + d]!;
-      sum0 += weight * (left0 + right0);
-      sum1 += weight * (left1 + right1);
-      sum2 += weight * (left2 + right2);
-      sum3 += weight * (left3 + right3);
-    }
-    out[i] = sum0;
-    out[i + 1] = sum1;
-    out[i + 2] = sum2;
-    out[i + 3] = sum3;
-  }
-  for (; i < to; i++) {
+  for (let i = from; i < to; i++) {
     let sum = kernel[reach]! * x[i]!;
     for (let d = 1; d <= reach; d++) sum += kernel[reach + d]! * (x[i - d]! + x[i + d]!);
     out[i] = sum;
   }
 }
 
-/** Applies an even and an odd kernel at once, two positions at a time. */
+/** Applies an even and an odd kernel at once. */
 function bothSums(
   { reach, weights, leans }: Kernel,
   x: Float64Array,
@@ -526,35 +489,8 @@ function bothSums(
   evens: Float64Array,
   odds: Float64Array,
 ): void {
-  const middle = weights[reach]!;
-  let i = from;
-  for (; i + 1 < to; i += 2) {
-    let left0 = x[i]!;
-    let right1 = x[i + 1]!;
-    let left1 = right1;
-    let even0 = middle * left0;
-    let even1 = middle * right1;
-    let odd0 = 0;
-    let odd1 = 0;
-    for (let d = 1; d <= reach; d++) {
-      const weight = weights[reach + d]!;
-      const lean = leans[reach + d]!;
-      left1 = left0;
-      left0 = x[i - d]!;
-      const right0 = right1;
-      right1 = x[i + 1 + d]!;
-      even0 += weight * (right0 + left0);
-      odd0 += lean * (right0 - left0);
-      even1 += weight * (right1 + left1);
-      odd1 += lean * (right1 - left1);
-    }
-    evens[i] = even0;
-    evens[i + 1] = even1;
-    odds[i] = odd0;
-    odds[i + 1] = odd1;
-  }
-  for (; i < to; i++) {
-    let even = middle * x[i]!;
+  for (let i = from; i < to; i++) {
+    let even = weights[reach]! * x[i]!;
     let odd = 0;
     for (let d = 1; d <= reach; d++) {
       even += weights[reach + d]! * (x[i + d]! + x[i - d]!);

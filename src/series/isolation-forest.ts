@@ -168,29 +168,14 @@ function drawWithout(n: number, count: number, random: Random): Int32Array {
   return numbers;
 }
 
-/** Adds the depth of every row [N] in a tree; four walk at a time, for each waits at every step. */
+/** Adds the depth of every row [N] in a tree. */
 function addDepths(tree: Tree, rows: Float64Array, width: number, depths: Float64Array): void {
   const { feature, split, child, depth, limit } = tree;
-  const n = depths.length;
-  for (let i = 0; i < n; i += 4) {
-    // Beyond the last row it walks again.
-    const row0 = i * width;
-    const row1 = Math.min(i + 1, n - 1) * width;
-    const row2 = Math.min(i + 2, n - 1) * width;
-    const row3 = Math.min(i + 3, n - 1) * width;
-    let node0 = 0;
-    let node1 = 0;
-    let node2 = 0;
-    let node3 = 0;
+  for (let i = 0; i < depths.length; i++) {
+    let node = 0;
     for (let step = 0; step < limit; step++) {
-      node0 = child[node0]! + Number(rows[row0 + feature[node0]!]! > split[node0]!);
-      node1 = child[node1]! + Number(rows[row1 + feature[node1]!]! > split[node1]!);
-      node2 = child[node2]! + Number(rows[row2 + feature[node2]!]! > split[node2]!);
-      node3 = child[node3]! + Number(rows[row3 + feature[node3]!]! > split[node3]!);
+      node = child[node]! + Number(rows[i * width + feature[node]!]! > split[node]!);
     }
-    depths[i]! += depth[node0]!;
-    if (i + 1 < n) depths[i + 1]! += depth[node1]!;
-    if (i + 2 < n) depths[i + 2]! += depth[node2]!;
-    if (i + 3 < n) depths[i + 3]! += depth[node3]!;
+    depths[i]! += depth[node]!;
   }
 }

@@ -405,30 +405,14 @@ export function autocorrelation(values: Float64Array, options: AutocorrelationOp
   const out = new Float64Array(lags + 1); // [lags + 1]
   if (std === 0) return out.fill(Number.NaN);
   const centred = values.map((value) => value - mean);
-  for (let k = 0; k <= lags; k += 4) fourProducts(centred, k, out);
-  for (let k = 0; k <= lags; k++) out[k]! /= options.adjusted === true ? n - k : n;
-  const own = out[0]!;
-  for (let k = 0; k <= lags; k++) out[k]! /= own;
-  return out;
-}
-
-/** Σ x[i]·x[i − lag] at the lags k … k + 3, as far as `out` reaches: together, so that none waits for its own additions. */
-function fourProducts(x: Float64Array, k: number, out: Float64Array): void {
-  const n = x.length;
-  const all = Math.min(n, k + 3);
-  const sums = [0, 0, 0, 0];
-  for (let i = k; i < all; i++) for (let d = 0; d <= i - k; d++) sums[d]! += x[i]! * x[i - k - d]!;
-  let [sum0, sum1, sum2, sum3] = sums as [number, number, number, number];
-  for (let i = all; i < n; i++) {
-    const value = x[i]!;
-    sum0 += value * x[i - k]!;
-    sum1 += value * x[i - k - 1]!;
-    sum2 += value * x[i - k - 2]!;
-    sum3 += value * x[i - k - 3]!;
+  for (let k = 0; k <= lags; k++) {
+    let sum = 0;
+    for (let i = k; i < n; i++) sum += centred[i]! * centred[i - k]!;
+    out[k] = sum / (options.adjusted === true ? n - k : n);
   }
-  const last = Math.min(4, out.length - k);
-  const done = [sum0, sum1, sum2, sum3];
-  for (let d = 0; d < last; d++) out[k + d] = done[d]!;
+  const variance = out[0]!;
+  for (let k = 0; k <= lags; k++) out[k]! /= variance;
+  return out;
 }
 
 /**

@@ -208,10 +208,10 @@ export function stationarityTest(
   // A line stands on the mean at the centre: its intercept would lose digits against a large offset.
   const slope = line === null ? 0 : line.slope;
   const residuals = values.map((value, i) => value - mean - slope * (i - (n - 1) / 2));
-  const own = autocovariance(residuals, 0);
-  if (own <= 1e-24 * n * std * std) return null;
+  const variance = autocovariance(residuals, 0);
+  if (variance <= 1e-24 * n * std * std) return null;
   const lags = given ?? Math.min(n - 1, hobijnLags(residuals));
-  let longRun = own;
+  let longRun = variance;
   for (let k = 1; k <= lags; k++) longRun += 2 * (1 - k / (lags + 1)) * autocovariance(residuals, k);
   let partial = 0;
   let squares = 0;
@@ -260,17 +260,10 @@ function interpolate(at: number, x: readonly number[], y: readonly number[]): nu
   return y[k - 1]! + ((at - x[k - 1]!) / (x[k]! - x[k - 1]!)) * (y[k]! - y[k - 1]!);
 }
 
-// Ordinary least squares for a few columns: by the normal equations (Cholesky's factor of XᵀX) where the columns are far from
-// depending on each other, which costs a quarter, else by Householder reflections (Golub & Van Loan, algorithm 5.2.1).
+// Ordinary least squares for a few columns, by Householder reflections (Golub & Van Loan, algorithm 5.2.1).
 
 /** Part of a column that must stand outside the columns before it to count as one of its own. */
 const INDEPENDENT = 1e-10;
-
-/**
- * Part of a column's square, the target included, that must stand outside the columns before it for the normal equations, which square
- * the condition number: 1e-4 costs four digits of sixteen.
- */
-const WELL_CONDITIONED = 1e-4;
 
 export interface Fit {
   /** Weight of each column [P]; 0 for a column that depends on those before it. */
@@ -283,29 +276,39 @@ export interface Fit {
   readonly rank: number;
 }
 
-/** Factors of the columns: X = Q·R. */
-interface Factors {
-  /** Columns of R; only what stands above the diagonal is read. */
-  readonly upper: readonly Float64Array[]; // [P][≥ P]
-  readonly diagonal: Float64Array; // [P]
-  /** Qᵀy; the first `rank` are read. */
-  readonly turned: Float64Array;
-  /** Row of R in which a column's diagonal element stands; −1 for a column that depends on those before it. */
-  readonly row: Int32Array; // [P]
-  readonly rank: number;
-  readonly residualSquares: Float64Array; // [P + 1]
-}
-
 /**
  * Fits `target` [N] by the columns [P] of [N], N ≥ P. All nested fits come at once: the first k columns leave
- * Σ (Qᵀy)²ᵢ over i ≥ k. Cost: N·P²/2 operations by the normal equations, 2·N·P² by reflections; columns and target are not written to.
+ * Σ (Qᵀy)²ᵢ over i ≥ k. Cost: 2·N·P² operations; columns and target are not written to.
  */
 export function leastSquares(columns: readonly Float64Array[], target: Float64Array): Fit {
-  const factors = byNormalEquations(columns, target) ?? byReflections(columns, target);
-  const { upper, diagonal, turned, row, rank, residualSquares } = factors;
+  const n = target.length;
   const p = columns.length;
+  const upper = columns.map((column) => column.slice()); // above the pivots: R
+  const turned = target.slice(); // Qᵀy
+  const diagonal = new Float64Array(p);
+  const independent: number[] = [];
+  const residualSquares = new Float64Array(p + 1);
+  residualSquares[0] = squaresFrom(turned, 0);
+  for (let c = 0; c < p; c++) {
+    const v = upper[c]!;
+    const rank = independent.length;
+    const norm = Math.sqrt(squaresFrom(v, rank));
+    const whole = Math.sqrt(squaresFrom(columns[c]!, 0));
+    if (rank < n && norm > INDEPENDENT * whole) {
+      const pivot = v[rank]!;
+      const alpha = pivot > 0 ? -norm : norm;
+      // v becomes the reflection's vector; what it annihilates is never read again.
+      v[rank] = pivot - alpha;
+      const squared = squaresFrom(v, rank);
+      for (let k = c + 1; k < p; k++) reflect(upper[k]!, v, rank, squared);
+      reflect(turned, v, rank, squared);
+      diagonal[c] = alpha;
+      independent.push(c);
+    }
+    residualSquares[c + 1] = squaresFrom(turned, independent.length);
+  }
+  const rank = independent.length;
   // Solve R·b = Qᵀy and R⁻¹ row by row, from the last independent column back.
-  const independent = [...row.keys()].filter((c) => row[c]! >= 0);
   const coefficients = new Float64Array(p);
   const inverse = independent.map(() => new Float64Array(rank)); // rows of R⁻¹
   for (let a = rank - 1; a >= 0; a--) {
@@ -324,96 +327,6 @@ export function leastSquares(columns: readonly Float64Array[], target: Float64Ar
   const variances = new Float64Array(p).fill(Number.NaN);
   for (const [a, c] of independent.entries()) variances[c] = squaresFrom(inverse[a]!, a);
   return { coefficients, residualSquares, variances, rank };
-}
-
-/** R from RᵀR = XᵀX, column by column, the target as the last one; null where a column leaves too little of itself. */
-function byNormalEquations(columns: readonly Float64Array[], target: Float64Array): Factors | null {
-  const p = columns.length;
-  const all = [...columns, target];
-  const upper = all.map(() => new Float64Array(p + 1));
-  const diagonal = new Float64Array(p + 1);
-  for (let c = 0; c <= p; c++) {
-    const entries = upper[c]!;
-    products(all, c, entries);
-    const whole = entries[c]!;
-    let left = whole;
-    for (let a = 0; a < c; a++) {
-      const above = upper[a]!;
-      let sum = entries[a]!;
-      for (let b = 0; b < a; b++) sum -= above[b]! * entries[b]!;
-      entries[a] = sum / diagonal[a]!;
-      left -= entries[a]! * entries[a]!;
-    }
-    if (!(left > WELL_CONDITIONED * whole)) return null;
-    diagonal[c] = Math.sqrt(left);
-  }
-  const turned = upper[p]!;
-  const residualSquares = new Float64Array(p + 1);
-  residualSquares[p] = diagonal[p]! * diagonal[p]!;
-  for (let c = p - 1; c >= 0; c--) residualSquares[c] = residualSquares[c + 1]! + turned[c]! * turned[c]!;
-  return { upper, diagonal, turned, row: Int32Array.from(columns.keys()), rank: p, residualSquares };
-}
-
-/** Products of column c with the columns 0 … c into `out`, four at a time: they share what is read. */
-function products(columns: readonly Float64Array[], c: number, out: Float64Array): void {
-  const column = columns[c]!;
-  const n = column.length;
-  for (let first = 0; first <= c; first += 4) {
-    // Beyond the last column it is taken again.
-    const [b0, b1, b2, b3] = [
-      columns[first]!,
-      columns[Math.min(c, first + 1)]!,
-      columns[Math.min(c, first + 2)]!,
-      columns[Math.min(c, first + 3)]!,
-    ];
-    let sum0 = 0;
-    let sum1 = 0;
-    let sum2 = 0;
-    let sum3 = 0;
-    for (let i = 0; i < n; i++) {
-      const value = column[i]!;
-      sum0 += value * b0[i]!;
-      sum1 += value * b1[i]!;
-      sum2 += value * b2[i]!;
-      sum3 += value * b3[i]!;
-    }
-    out[first] = sum0;
-    if (first + 1 <= c) out[first + 1] = sum1;
-    if (first + 2 <= c) out[first + 2] = sum2;
-    if (first + 3 <= c) out[first + 3] = sum3;
-  }
-}
-
-/** R and Qᵀy by reflections, for columns that may depend on each other. */
-function byReflections(columns: readonly Float64Array[], target: Float64Array): Factors {
-  const n = target.length;
-  const p = columns.length;
-  const q = columns.map((column) => column.slice());
-  const y = target.slice();
-  const diagonal = new Float64Array(p);
-  const row = new Int32Array(p).fill(-1);
-  const residualSquares = new Float64Array(p + 1);
-  residualSquares[0] = squaresFrom(y, 0);
-  let rank = 0;
-  for (let c = 0; c < p; c++) {
-    const v = q[c]!;
-    const norm = Math.sqrt(squaresFrom(v, rank));
-    const whole = Math.sqrt(squaresFrom(columns[c]!, 0));
-    if (rank < n && norm > INDEPENDENT * whole) {
-      const pivot = v[rank]!;
-      const alpha = pivot > 0 ? -norm : norm;
-      // v becomes the reflection's vector; what it annihilates is never read again.
-      v[rank] = pivot - alpha;
-      const squared = squaresFrom(v, rank);
-      for (let k = c + 1; k < p; k++) reflect(q[k]!, v, rank, squared);
-      reflect(y, v, rank, squared);
-      diagonal[c] = alpha;
-      row[c] = rank++;
-    }
-    residualSquares[c + 1] = squaresFrom(y, rank);
-  }
-  // Columns above the pivots hold R.
-  return { upper: q, diagonal, turned: y, row, rank, residualSquares };
 }
 
 function squaresFrom(values: Float64Array, start: number): number {
