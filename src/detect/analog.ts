@@ -1,58 +1,43 @@
 /**
- * What similar stretches of a series let one expect: each window is laid over its nearest neighbours elsewhere, as in forecasting by
- * analogues (Lorenz 1969) and as the matrix profile compares windows, but with the amplitude kept and with a residual for every sample.
+ * Expectation from similar stretches of a series: each window is laid over its nearest neighbours elsewhere, as in forecasting by
+ * analogues (Lorenz 1969) and in the matrix profile, but with the amplitude kept and with a residual for every sample.
  */
 import { quantileInPlace } from '../series/stats.ts';
+import { cumulative, pooled } from './season.ts';
 
-/** Windows after which the bounding ones are looked for again. */
+/** Number of windows after which the bounding ones are searched again. */
 const REFRESH = 4;
-/** Values by which windows are compared. */
+/** Number of piece means by which windows are compared. */
 const PIECES = 16;
-/** Neighbours whose median is taken. */
+/** Number of neighbours whose median is taken. */
 const NEIGHBOURS = 3;
-/** So many windows of different places bound the distance of the last neighbour: each one taken before it rules out at most two of them. */
+/** Number of windows that bound the distance of the last neighbour: each neighbour taken before it excludes at most two of them. */
 const BOUNDING = 2 * NEIGHBOURS - 1;
-/** Windows that hold each sample. */
+/** Number of windows that hold each sample. */
 const COVER = 8;
 /** Longest series that is compared in full; longer ones are averaged in groups first. */
 const LONGEST = 8192;
 
-/** Means of groups of `pool` samples. */
-function pooled(values: Float64Array, pool: number): Float64Array {
-  if (pool === 1) return values;
-  return Float64Array.from({ length: Math.floor(values.length / pool) }, (_, i) => {
-    let sum = 0;
-    for (let k = 0; k < pool; k++) sum += values[i * pool + k]!;
-    return sum / pool;
-  });
-}
-
-/** How many samples are averaged before windows of a series of `n` are compared. */
-function poolOf(n: number): number {
-  return Math.ceil(n / LONGEST);
-}
-
 interface Analogues {
-  /** Of what the neighbours let one expect, and all between them, the nearest to what is there [N]. */
+  /** Nearest value to each sample within the range of the neighbours [N]. */
   readonly expected: Float64Array;
-  /** The median of what they let one expect [N]. */
+  /** Median of the neighbours [N]. */
   readonly middle: Float64Array;
   readonly window: number;
-  /** Median distance to the middle of what the neighbours let one expect, over that to the mean of the window. */
+  /** Median distance to `middle`, over that to the mean of the window. */
   readonly rest: number;
 }
 
-/** The expectation of [N] from windows of `window` samples; null where fewer than four windows fit. */
+/** Predicts [N] values from windows of `window` samples; null if fewer than four windows fit. */
 export function analogues(given: Float64Array, window: number): Analogues | null {
-  const pool = poolOf(given.length);
+  const pool = Math.ceil(given.length / LONGEST);
   const values = pooled(given, pool);
   const n = values.length;
   const m = Math.max(4, Math.round(window / pool));
   if (n < 4 * m) return null;
   const pieces = Math.min(PIECES, m);
   const count = n - m + 1;
-  const sums = new Float64Array(n + 1);
-  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + values[i]!;
+  const sums = cumulative(values);
   const means = Float64Array.from({ length: count }, (_, i) => (sums[i + m]! - sums[i]!) / m);
   // Piece means without the window's own mean [count, pieces].
   const bounds = Int32Array.from({ length: pieces + 1 }, (_, k) => Math.round((k * m) / pieces));
@@ -78,21 +63,21 @@ export function analogues(given: Float64Array, window: number): Analogues | null
   let bounding: number[] = [];
   let since = 0;
   for (let start = 0, before = 0; ; before = start, start = Math.min(start + step, count - 1)) {
-    const own = start * pieces;
-    // What was near the window before is near this one: nothing farther than all of these is a neighbour.
+    const row = start * pieces;
+    // Windows near the one before are near this one: none farther than all of these is a neighbour.
     bounding = bounding.map((j) => j + start - before);
     let bound = bounding.length < BOUNDING ? Number.POSITIVE_INFINITY : 0;
     for (const j of bounding) {
-      const apart = j < count && Math.abs(j - start) >= m;
-      bound = apart
-        ? Math.max(bound, squared(features, own, j * pieces, 0, pieces, 0))
+      const valid = j < count && Math.abs(j - start) >= m;
+      bound = valid
+        ? Math.max(bound, squared(features, row, j * pieces, 0, pieces, 0))
         : Number.POSITIVE_INFINITY;
     }
     for (let j = 0; j < count; j++) {
       distances[j] = Number.POSITIVE_INFINITY;
       if (Math.abs(j - start) < m) continue;
-      const part = squared(features, own, j * pieces, 0, quarter, 0);
-      if (part <= bound) distances[j] = squared(features, own, j * pieces, quarter, pieces, part);
+      const part = squared(features, row, j * pieces, 0, quarter, 0);
+      if (part <= bound) distances[j] = squared(features, row, j * pieces, quarter, pieces, part);
     }
     let kept = 0;
     let total = 0;
@@ -156,7 +141,7 @@ function squared(
   return sum;
 }
 
-/** The window near `other`, within `reach` samples, that is nearest to the one at `start` sample by sample. */
+/** Returns the window within `reach` samples of `other` that is nearest to the one at `start`, sample by sample. */
 function aligned(
   values: Float64Array,
   means: Float64Array,
@@ -180,7 +165,7 @@ function aligned(
   return best;
 }
 
-/** How much higher one window lies than another: the median, so that a spike in one does not shift the rest. */
+/** Median difference of two windows, which a spike in one does not move. */
 function offsetOf(
   values: Float64Array,
   start: number,
@@ -192,7 +177,7 @@ function offsetOf(
   return quantileInPlace(scratch, m, 0.5);
 }
 
-/** Of the values that the neighbours let one expect, and all between them, the nearest to what is there. */
+/** Returns the nearest value within the range of the neighbours at offset k. */
 function nearestExpected(
   value: number,
   values: Float64Array,
@@ -211,7 +196,7 @@ function nearestExpected(
   return Math.min(high, Math.max(low, value));
 }
 
-/** Median of what the neighbours let one expect at offset k. */
+/** Median of the neighbours at offset k. */
 function middleOf(
   values: Float64Array,
   offsets: Float64Array,

@@ -1,10 +1,10 @@
-/** Departures of the values from what is expected, how large they usually are, and the band that holds 99 % of the samples. */
+/** Departures from the expected values, their usual size, and the band that holds 99 % of the samples. */
 import { runningMedians } from '../series/robust.ts';
 import { quantileInPlace } from '../series/stats.ts';
 import { difference, type Season } from './season.ts';
-import { fitTail } from './tail.ts';
+import { fitTail, sampleOf } from './tail.ts';
 
-/** Running median of the samples around each; near the ends of as many as lie on the shorter side, so that a slope is no departure [N]. */
+/** Running median [N]; near the ends over as many samples as lie on the shorter side, so that a slope is no departure. */
 export function centredMedians(values: Float64Array, window: number): Float64Array {
   const n = values.length;
   const half = window >> 1;
@@ -20,34 +20,33 @@ export function centredMedians(values: Float64Array, window: number): Float64Arr
 /** An expectation that changes by so many usual departures within the jitter has an edge there. */
 const EDGE = 6;
 
-/**
- * Departures from an expectation, of whose edges the values a few samples earlier and later count too: an edge may come early or late [N].
- */
+/** Least and largest expected value within `jitter` samples of i. */
+function rangeAround(expected: Float64Array, i: number, jitter: number): [least: number, largest: number] {
+  let [least, largest] = [expected[i]!, expected[i]!];
+  for (let k = Math.max(0, i - jitter); k <= Math.min(expected.length - 1, i + jitter); k++) {
+    least = Math.min(least, expected[k]!);
+    largest = Math.max(largest, expected[k]!);
+  }
+  return [least, largest];
+}
+
+/** Departures from an expectation [N], whose edges may come up to `jitter` samples early or late. */
 export function departures(values: Float64Array, expected: Float64Array, jitter: number): Float64Array {
-  const n = values.length;
-  const stride = Math.max(1, Math.floor(n / 20_000));
-  const sizes = Float64Array.from({ length: Math.ceil(n / stride) }, (_, i) =>
-    Math.abs(values[i * stride]! - expected[i * stride]!),
-  );
+  const sizes = sampleOf(difference(values, expected)).sample.map(Math.abs);
   const usual = quantileInPlace(sizes, sizes.length, 0.7);
   return values.map((value, i) => {
-    let least = expected[i]!;
-    let largest = least;
-    for (let k = Math.max(0, i - jitter); k <= Math.min(n - 1, i + jitter); k++) {
-      least = Math.min(least, expected[k]!);
-      largest = Math.max(largest, expected[k]!);
-    }
+    const [least, largest] = rangeAround(expected, i, jitter);
     if (largest - least <= EDGE * usual) return value - expected[i]!;
     return value - Math.min(largest, Math.max(least, value));
   });
 }
 
-/** Samples at edges that tell how values vary there. */
+/** Fewest samples at edges from which their spread is estimated. */
 const FEWEST_AT_EDGES = 30;
 
 /**
- * How much more than usual the values vary where what is expected changes from sample to sample: a narrow peak that comes a part of a
- * sample early is missed by much [N].
+ * Spread of the values at the edges of an expectation, relative to the usual spread [N]: a narrow peak a fraction of a sample early leaves
+ * large departures.
  */
 export function spreadAtEdges(
   departures: Float64Array,
@@ -57,11 +56,7 @@ export function spreadAtEdges(
 ): Float64Array {
   const n = departures.length;
   const steps = departures.map((_, i) => {
-    let [least, largest] = [expected[i]!, expected[i]!];
-    for (let k = Math.max(0, i - jitter); k <= Math.min(n - 1, i + jitter); k++) {
-      least = Math.min(least, expected[k]!);
-      largest = Math.max(largest, expected[k]!);
-    }
+    const [least, largest] = rangeAround(expected, i, jitter);
     return largest - least;
   });
   const ratios: number[] = [];
@@ -73,7 +68,7 @@ export function spreadAtEdges(
   return steps.map((step) => (step > EDGE * usual ? Math.max(1, (ratio * step) / usual) : 1));
 }
 
-/** How much more or less than usual the values vary, by edges and by the phase of the season [N]. */
+/** Spread of the values by edges and phase of the season, relative to the usual spread [N]. */
 export function spread(
   departures: Float64Array,
   { expected, period, clock }: Season,
@@ -89,7 +84,7 @@ export function spread(
   return phases.map((phase, i) => phase * edges[i]!);
 }
 
-/** How much more or less than usual the values vary at each phase of the season: rush hours vary more than nights [N]. */
+/** Spread of the values by phase of the season, relative to the usual spread [N]: rush hours vary more than nights. */
 function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Array | null): Float64Array {
   const n = departures.length;
   const even = new Float64Array(n).fill(1);
@@ -107,9 +102,9 @@ function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Arr
   const all = wide(members.flat());
   if (!(all > 0)) return even;
   const raw = members.map((some) => (some.length < 8 ? all : wide(some)));
-  const scale = raw.map((own, k) => {
+  const scale = raw.map((width, k) => {
     const around = raw[(k + bins - 1) % bins]! + raw[(k + 1) % bins]!;
-    return Math.max(0.4, (around + 2 * own) / 4 / all);
+    return Math.max(0.4, (around + 2 * width) / 4 / all);
   });
   return even.map((_, i) => scale[binOf(i)]!);
 }
@@ -125,7 +120,7 @@ export function meanStep(values: Float64Array): number {
   return sum / kept;
 }
 
-/** log of how much the values move from sample to sample, as a track whose means are local log-scales. */
+/** Logarithm of the steps from sample to sample [N]: a track whose means are local log-scales. */
 export function movement(values: Float64Array, floor: number): Float64Array {
   const n = values.length;
   const out = new Float64Array(n);
@@ -134,12 +129,12 @@ export function movement(values: Float64Array, floor: number): Float64Array {
   return out;
 }
 
-/** log of how far the values are from what is expected: a track in which a stretch that departs up and down is one [N]. */
+/** Logarithm of the size of the departures [N]: a track in which a stretch that departs up and down is one. */
 export function size(departures: Float64Array, floor: number): Float64Array {
   return departures.map((value) => Math.log(Math.abs(value) + floor));
 }
 
-/** The usual size of a departure: the mean of the nearer three quarters. */
+/** Usual size of a departure: the mean of the smallest three quarters. */
 export function usualSize(departures: Float64Array): number {
   const sizes = departures.map(Math.abs).sort();
   const kept = Math.ceil(0.75 * sizes.length);
@@ -148,10 +143,10 @@ export function usualSize(departures: Float64Array): number {
   return sum / kept;
 }
 
-/** Neighbours must explain the values so much better than their level to be what is expected. */
+/** Neighbours give the expectation if they leave less than this share of the departures from the level. */
 export const FOLLOWS = 0.5;
 
-/** The level of the whole series, or the running median where the level moves [N]. */
+/** Level of the whole series, or the running median if the level moves [N]. */
 export function levelOrNeighbours(values: Float64Array, middle: number): Float64Array {
   const level = values.map(() => middle);
   if (values.length < 99) return level;
@@ -166,15 +161,15 @@ export interface Expectation {
 }
 
 interface ExpectationOptions {
-  /** Departures below this are none. */
+  /** Smallest departure. */
   readonly floor: number;
-  /** How much more or less than usual the values vary at a sample [N]. */
+  /** Spread at each sample, relative to the usual spread [N]; null: the same everywhere. */
   readonly scale: Float64Array | null;
-  /** Samples that do not count as others. */
+  /** True for samples inside findings, which do not shape the band. */
   readonly unusual: (index: number) => boolean;
 }
 
-/** The band around what is expected [N] of values [N]. */
+/** Computes the band around the expected values [N] of values [N]. */
 export function expectation(
   values: Float64Array,
   expected: Float64Array,
@@ -184,7 +179,7 @@ export function expectation(
   const usual = departures.filter((_, i) => !unusual(i));
   const others = usual.length > 0 ? usual : departures;
   const { centre, ...tail } = fitTail(others, floor);
-  // The tail says how far the values may go, the others how far they do.
+  // The band reaches no further than the tail allows, nor than the other samples go.
   let [furthestAbove, furthestBelow] = [floor, floor];
   for (const departure of others) {
     furthestAbove = Math.max(furthestAbove, departure - centre);
@@ -198,7 +193,7 @@ export function expectation(
     least = Math.min(least, values[i]!);
     largest = Math.max(largest, values[i]!);
   }
-  // Where none of the others ever is, is outside: a count has no usual values below 0.
+  // Values beyond all other samples are outside: a count has no usual values below 0.
   return {
     expected,
     low: expected.map((value, i) =>

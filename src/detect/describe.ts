@@ -6,30 +6,30 @@ import type { Joined } from './join.ts';
 import type { Candidate } from './scan.ts';
 import { stateFinding } from './sentence.ts';
 
-/** What describing needs to know of a series. */
+/** Series that a finding is described in. */
 interface Described {
   /** [N]; NaN where missing. */
   readonly values: Float64Array;
   readonly base: Expectation;
-  /** Null without one. */
+  /** Null without a season. */
   readonly season: Cycles | null;
   /** Median step from sample to sample. */
   readonly usualStep: number;
-  /** Of the whole series. */
+  /** Least and largest value, and the steps, of the whole series. */
   readonly least: number;
   readonly largest: number;
   readonly steps: { readonly sum: number; readonly count: number };
 }
 
-/** Samples up to which a departure is a spike or a dip rather than a level, at least; or this part of a season. */
+/** Longest spike or dip: so many samples, or this share of a season if that is longer. */
 const SPIKE_SAMPLES = 3;
 const SPIKE_PART = 1 / 24;
-/** A stretch whose values differ by less than this part of the band stands still. */
+/** Largest range of a flat stretch, as a share of the band; and its fewest samples. */
 const STILL = 0.05;
 const STILL_SAMPLES = 5;
-/** Departures that add up to less than this part of their sizes go up as well as down. */
+/** Share of their sizes that departures in one direction add up to. */
 const ONE_SIDED = 0.6;
-/** Steps so many times the usual ones are noise, not another shape. */
+/** Steps from which a stretch is noise rather than another shape, in usual steps. */
 const ROUGH = 1.8;
 /** Findings this alike in length and height are similar. */
 const ALIKE = 0.6;
@@ -43,7 +43,7 @@ interface Facts {
   readonly least: number;
   readonly largest: number;
   readonly mean: number;
-  /** Mean of what was expected. */
+  /** Mean of the expected values. */
   readonly expected: number;
   /** Sum of the departures over the sum of their sizes, −1 to 1. */
   readonly balance: number;
@@ -55,22 +55,28 @@ interface Facts {
   readonly atLargest: number;
 }
 
-/** What the values were right before a step of their level, over as many samples as after it; null where none is there. */
-function beforeStep(values: Float64Array, start: number, end: number): Finding['stepped'] {
-  const since = Math.max(0, 2 * start - end);
-  let [sum, n] = [0, 0];
-  for (let i = since; i < start; i++) {
+/** Mean and number of the values that are not missing in samples [from, to); NaN without one. */
+function meanKnown(values: Float64Array, from: number, to: number): { mean: number; known: number } {
+  let [sum, known] = [0, 0];
+  for (let i = from; i < to; i++) {
     if (Number.isNaN(values[i]!)) continue;
     sum += values[i]!;
-    n++;
+    known++;
   }
-  return n === 0 ? null : { since, mean: sum / n };
+  return { mean: sum / known, known };
 }
 
-/** The end of a drift that is averaged, as a part of it. */
+/** Mean of the values right before a step, over as many samples as after it; null if all are missing. */
+function beforeStep(values: Float64Array, start: number, end: number): Finding['stepped'] {
+  const since = Math.max(0, 2 * start - end);
+  const { mean, known } = meanKnown(values, since, start);
+  return known === 0 ? null : { since, mean };
+}
+
+/** Share of a drift, at its end, that is averaged. */
 const LATE = 1 / 16;
 
-/** Mean of the last samples, of whole cycles where there are any. */
+/** Mean of the last samples of a stretch, at least one cycle. */
 function meanOfEnd(
   values: Float64Array,
   start: number,
@@ -78,13 +84,7 @@ function meanOfEnd(
   period: number,
 ): { mean: number; samples: number } {
   const samples = Math.min(end - start, Math.max(1, Math.round(LATE * (end - start)), Math.round(period)));
-  let [sum, n] = [0, 0];
-  for (let i = end - samples; i < end; i++) {
-    if (Number.isNaN(values[i]!)) continue;
-    sum += values[i]!;
-    n++;
-  }
-  return { mean: sum / n, samples };
+  return { mean: meanKnown(values, end - samples, end).mean, samples };
 }
 
 /** Sum and number of the steps between values that are there, in samples [from, to). */
@@ -129,14 +129,14 @@ function factsOf({ values, base: { expected }, steps }: Described, start: number
   };
 }
 
-/** Whether the stretch begins where the series was, so that its values are capped rather than another level. */
+/** Returns true if a stretch begins and ends without a jump: then its values are capped rather than at another level. */
 function continuous(values: Float64Array, start: number, end: number, band: number): boolean {
   const before = start > 0 ? Math.abs(values[start]! - values[start - 1]!) : 0;
   const after = end < values.length ? Math.abs(values[end]! - values[end - 1]!) : 0;
   return Math.max(before, after) < band / 2;
 }
 
-/** Whether what is expected begins and ends at the value at which the series stands, and goes beyond it between: it is cut off there. */
+/** Returns true if the expected values begin and end at the mean of the stretch and go beyond it in between: it is cut off there. */
 function passesThrough(
   expected: Float64Array,
   start: number,
@@ -165,7 +165,7 @@ function kindOf(
   const outside = facts.mean > base.high[joined.peak]! || facts.mean < base.low[joined.peak]!;
   if (length >= STILL_SAMPLES && facts.largest - facts.least <= STILL * band) {
     const direction = facts.mean > facts.expected ? 'above' : 'below';
-    // At the floor or the ceiling of all values nothing holds them back: they fell, or rose, to it.
+    // At the least or largest of all values nothing holds them back: they fell or rose to it.
     const extreme =
       direction === 'below' ? facts.least <= described.least : facts.largest >= described.largest;
     if (extreme && Math.abs(facts.balance) > ONE_SIDED) return { kind: 'level', direction };
@@ -198,14 +198,13 @@ function kindOf(
   return { kind: 'shape', direction: null };
 }
 
-/** Samples of a drift, at least. */
+/** Fewest samples of a drift. */
 const DRIFT_SAMPLES = 12;
 /** Parts of a drift whose means are compared. */
 const DRIFT_PARTS = 6;
 
 /**
- * Which way the values drift from what is expected: 1 or −1 where the departures grow from part to part of the stretch, beginning near
- * none or ending there; 0 where they do not.
+ * Direction of a drift: 1 or −1 if the departures grow from part to part of the stretch and begin small; 0 otherwise.
  */
 function driftOf(values: Float64Array, expected: Float64Array, start: number, end: number): -1 | 0 | 1 {
   const means: number[] = [];
@@ -227,40 +226,40 @@ function driftOf(values: Float64Array, expected: Float64Array, start: number, en
   return steady && Math.abs(means[0]!) < 0.35 * Math.abs(far) ? sign : 0;
 }
 
-/** A season that is run through in less or more than this part of its time is another pace. */
+/** Pace, relative to the season, beyond which the frequency has changed (or beyond its inverse). */
 const OTHER_PACE = 0.8;
 
-/** Seasons in which another pace can be told from a part of the pattern. */
+/** Fewest seasons in which another pace differs from a part of the pattern. */
 const FEWEST_SEASONS = 1.2;
-/** Samples of a stretch that are compared with each other. */
+/** Most samples of a stretch that are compared with each other. */
 const MOST_COMPARED = 4096;
 
-/** The lag at which a stretch is most like itself where that is faster or slower than the season, else null. */
+/** Correlation of samples [start, end) with themselves `lag` samples later, around a common mean; missing values are left out. */
+function likeness(values: Float64Array, start: number, end: number, mean: number, lag: number): number {
+  let [products, left, right] = [0, 0, 0];
+  for (let i = start; i + lag < end; i++) {
+    const [a, b] = [values[i]! - mean, values[i + lag]! - mean];
+    if (Number.isNaN(a) || Number.isNaN(b)) continue;
+    products += a * b;
+    left += a * a;
+    right += b * b;
+  }
+  return products / Math.sqrt(left * right || 1);
+}
+
+/** Returns the lag at which a stretch repeats faster or slower than the season; null if it does not. */
 function otherPace(values: Float64Array, from: number, to: number, period: number): number | null {
   const spare = Math.max(0, to - from - MOST_COMPARED) >> 1;
   const [start, end] = [from + spare, to - spare];
   const longest = Math.min(Math.floor((end - start) / 1.5), Math.ceil(2 * period));
   if (end - start < FEWEST_SEASONS * period || longest < 4) return null;
-  let mean = 0;
-  for (let i = start; i < end; i++) {
-    if (Number.isNaN(values[i]!)) return null;
-    mean += values[i]! / (end - start);
-  }
-  const likeness = (lag: number): number => {
-    let [products, left, right] = [0, 0, 0];
-    for (let i = start; i + lag < end; i++) {
-      const [a, b] = [values[i]! - mean, values[i + lag]! - mean];
-      products += a * b;
-      left += a * a;
-      right += b * b;
-    }
-    return products / Math.sqrt(left * right || 1);
-  };
+  const { mean, known } = meanKnown(values, start, end);
+  if (known < end - start) return null;
   let best = 0;
   let height = 0.7;
   let dipped = false; // before the first dip the stretch is only smooth
   for (let lag = 1; lag <= longest; lag++) {
-    const r = likeness(lag);
+    const r = likeness(values, start, end, mean, lag);
     if (r < 0.3) dipped = true;
     if (dipped && r > height + 0.05) {
       best = lag;
@@ -269,12 +268,12 @@ function otherPace(values: Float64Array, from: number, to: number, period: numbe
   }
   if (best === 0) return null;
   const pace = best / period;
-  // A pattern with several humps a season is like itself at parts of it, too: the series around it tells.
+  // A pattern with several humps a season repeats within it: so does the series around the stretch.
   const other = pace < OTHER_PACE || pace > 1 / OTHER_PACE;
   return other && likeAround(values, start, end, best) < height - 0.2 ? best : null;
 }
 
-/** How like itself at a lag the series is in as many samples before and after the stretch. */
+/** Correlation at a lag of the series before and after the stretch, whichever is larger. */
 function likeAround(values: Float64Array, start: number, end: number, lag: number): number {
   const reach = Math.max(4 * lag, end - start);
   let best = -1;
@@ -283,27 +282,12 @@ function likeAround(values: Float64Array, start: number, end: number, lag: numbe
     [end, Math.min(values.length, end + reach)],
   ] as const) {
     if (to - from < 2 * lag) continue;
-    let [mean, n] = [0, 0];
-    for (let i = from; i < to; i++) {
-      if (Number.isNaN(values[i]!)) continue;
-      mean += values[i]!;
-      n++;
-    }
-    mean /= n;
-    let [products, left, right] = [0, 0, 0];
-    for (let i = from; i + lag < to; i++) {
-      const [a, b] = [values[i]! - mean, values[i + lag]! - mean];
-      if (Number.isNaN(a) || Number.isNaN(b)) continue;
-      products += a * b;
-      left += a * a;
-      right += b * b;
-    }
-    best = Math.max(best, products / Math.sqrt(left * right || 1));
+    best = Math.max(best, likeness(values, from, to, meanKnown(values, from, to).mean, lag));
   }
   return best;
 }
 
-/** Median step in as many samples as the stretch has, before and after it. */
+/** Median step before and after a stretch, over as many samples as it has on each side. */
 function stepsAround(values: Float64Array, start: number, end: number): number {
   const reach = Math.max(20, end - start);
   const steps: number[] = [];
@@ -314,7 +298,7 @@ function stepsAround(values: Float64Array, start: number, end: number): number {
   return steps.length === 0 ? 0 : quantileInPlace(Float64Array.from(steps), steps.length, 0.5);
 }
 
-/** What each account is called, as evidence for a finding. */
+/** Evidence that a candidate of each track gives for a finding. */
 const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
   level: 'far from the level of the whole series',
   local: 'far from the samples around it',
@@ -327,7 +311,7 @@ const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
   size: 'departs from the expected values, up and down, for longer than elsewhere',
 };
 
-/** The findings of a series, without those that are `similar` to each other filled in. */
+/** Describes one finding; `similar` is filled in later. */
 function describe(
   joined: Joined,
   described: Described,
@@ -336,7 +320,7 @@ function describe(
   const { values, base } = described;
   const { start, end, severity, members } = joined;
   const facts = factsOf(described, start, end);
-  // A stretch begins with a value: missing ones at its ends were cut off.
+  // The first sample is not missing: missing values were cut off the ends.
   let peak = start;
   for (let i = start; i < end; i++) {
     if (Math.abs(values[i]! - base.expected[i]!) > Math.abs(values[peak]! - base.expected[peak]!)) peak = i;
@@ -344,7 +328,7 @@ function describe(
   const { kind, pace, ...toward } = kindOf({ ...joined, peak }, facts, described);
   const stepped =
     (kind === 'level' && joined.track === 'step') || joined.drifts ? beforeStep(values, start, end) : null;
-  // What is expected may have followed the step.
+  // The expectation may have followed the step.
   const direction = stepped === null ? toward.direction : facts.mean > stepped.mean ? 'above' : 'below';
   const finding = {
     start,
@@ -379,62 +363,55 @@ function describe(
   };
 }
 
-/** Findings by falling severity, each with the others that are like it. */
+/** Describes findings, most severe first, each with the similar ones. */
 export function describeAll(all: readonly Joined[], described: Described): Finding[] {
-  const findings = all.map((one) =>
-    describe(
-      one,
-      described,
-      all.filter((other) => other !== one).map(({ start, end }) => [start, end] as const),
-    ),
-  );
-  return findings.map((one) => {
-    const height = Math.abs(one.observed.peak - one.expected.value);
-    const similar = findings.filter((other) => {
-      if (other === one || other.kind !== one.kind || other.direction !== one.direction) return false;
-      const lengths = [one.end - one.start, other.end - other.start];
-      const heights = [height, Math.abs(other.observed.peak - other.expected.value)];
-      return (
-        Math.min(...lengths) >= ALIKE * Math.max(...lengths) &&
-        Math.min(...heights) >= ALIKE * Math.max(...heights)
-      );
-    });
+  const findings = all.map((joined) => {
+    const others = all.filter((other) => other !== joined).map(({ start, end }) => [start, end] as const);
+    return describe(joined, described, others);
+  });
+  const lengthOf = ({ start, end }: Finding): number => end - start;
+  const heightOf = ({ observed, expected }: Finding): number => Math.abs(observed.peak - expected.value);
+  const alike = (a: number, b: number): boolean => Math.min(a, b) >= ALIKE * Math.max(a, b);
+  return findings.map((finding) => {
+    const { kind, direction, evidence } = finding;
+    const similar = findings.filter(
+      (other) =>
+        other !== finding &&
+        other.kind === kind &&
+        other.direction === direction &&
+        alike(lengthOf(finding), lengthOf(other)) &&
+        alike(heightOf(finding), heightOf(other)),
+    );
+    const repeats = similar.length === 1 ? 'another stretch is like it' : 'other stretches are like it';
     return {
-      ...one,
+      ...finding,
       similar: similar.map(({ start, end }) => ({ start, end })).sort((a, b) => a.start - b.start),
-      evidence:
-        similar.length === 0
-          ? one.evidence
-          : {
-              ...one.evidence,
-              against: [
-                ...one.evidence.against,
-                similar.length === 1 ? 'another stretch is like it' : 'other stretches are like it',
-              ],
-            },
+      evidence: {
+        ...evidence,
+        against: similar.length === 0 ? evidence.against : [...evidence.against, repeats],
+      },
     };
   });
 }
 
 /** The season whose cycles are compared. */
 export interface Cycles {
-  /** In samples. */
+  /** Samples per cycle. */
   readonly period: number;
-  /** Samples that the clock of the season is ahead of the count of samples [N]; null where it is never changed. */
+  /** Samples by which the clock of the season is ahead of the sample count [N]; null if it is never changed. */
   readonly clock: Int32Array | null;
 }
 
-/** Cycles before a stretch that are told of. */
+/** Most and fewest earlier cycles that a finding is compared with. */
 const MOST_CYCLES = 9;
 const FEWEST_CYCLES = 2;
 
-/** Whether a value at one sample stands for the stretch, or the mean of all. */
+/** Returns true for kinds that the value at the peak stands for; the mean stands for the others. */
 export const atPeak = (kind: Finding['kind']): boolean => kind === 'spike' || kind === 'dip';
 
 /**
- * Least and largest of what the series was in the cycles before a stretch, at the same phase: the value at the peak of a spike or dip, the
- * mean over other stretches. Cycles in which half of the values are missing, or of which a sample is in one of the stretches of `others`
- * (half-open, in samples), do not count; null where fewer than two are left.
+ * Least and largest value of the earlier cycles at the same phase: at the peak of a spike or dip, the mean over other stretches. Cycles with
+ * half of the values missing, or that overlap one of `others` (half-open, in samples), do not count; null if fewer than two are left.
  */
 export function precedents(
   values: Float64Array, // [N], NaN where missing
@@ -454,15 +431,10 @@ export function precedents(
     const until = at + to - from;
     if (at < 0 || until > start) continue;
     if (others.some(([a, b]) => a < until && at < b)) continue;
-    let [sum, known] = [0, 0];
-    for (let i = at; i < until; i++) {
-      if (Number.isNaN(values[i]!)) continue;
-      sum += values[i]!;
-      known++;
-    }
+    const { mean, known } = meanKnown(values, at, until);
     if (2 * known < until - at || known === 0) continue;
-    least = Math.min(least, sum / known);
-    largest = Math.max(largest, sum / known);
+    least = Math.min(least, mean);
+    largest = Math.max(largest, mean);
     starts.push(at);
   }
   return starts.length < FEWEST_CYCLES ? null : { period, starts, least, largest };

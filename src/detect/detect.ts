@@ -1,7 +1,7 @@
 /**
- * Finds what is unusual in a series. Several expectations are laid beside the values (the level, the neighbours, the season, similar stretches),
- * and beside them how much the values move; each leaves a track of departures that is scanned at many window lengths and calibrated
- * against its own usual departures. What the tracks find is then joined: the rarest account of a stretch names it.
+ * Anomaly detector for one series. The values are compared with several expectations (level, neighbours, season, similar stretches), and
+ * their movement with the usual one. Each comparison gives a track of departures, which is scanned at many window lengths and calibrated
+ * against its own usual departures. Candidates of all tracks are then joined; the rarest one describes the stretch.
  */
 import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
@@ -21,23 +21,19 @@ import {
   spreadAtEdges,
   usualSize,
 } from './departures.ts';
-import { describeAll, stepsIn } from './describe.ts';
+import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
 import { cutoffs, drift, levels, steps, stillness } from './levels.ts';
 import { type Candidate, LOGARITHMIC, scan, type Track, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
-import { surprise } from './tail.ts';
+import { sampleOf, surprise } from './tail.ts';
 import { atEdge, explained, likeEdges, PEAK, PEERS, regular } from './usual.ts';
 
 /** Robust range of the values: 1 % to 99 %. */
 function robustRange(values: Float64Array): { low: number; high: number; middle: number } {
-  const stride = Math.max(1, Math.floor(values.length / 50_000));
-  const sample = Float64Array.from(
-    { length: Math.ceil(values.length / stride) },
-    (_, i) => values[i * stride]!,
-  );
+  const { sample } = sampleOf(values, 50_000);
   return {
     low: quantileInPlace(sample, sample.length, 0.01),
     high: quantileInPlace(sample, sample.length, 0.99),
@@ -45,35 +41,33 @@ function robustRange(values: Float64Array): { low: number; high: number; middle:
   };
 }
 
-/** Values that are so few among the samples are steps of a scale. */
+/** Values are counts or rounded where there are at most so many different ones, each with so many samples. */
 const MOST_STEPS = 256;
 const SAMPLES_PER_STEP = 8;
 const FEWEST_STEPS = 3;
 
-/** The step of values that are counted or rounded; 0 where they are not. */
+/** Returns the step of values that are counted or rounded; 0 for other values. */
 function quantum(values: Float64Array, range: number): number {
-  const stride = Math.max(1, Math.floor(values.length / 50_000));
+  const { sample } = sampleOf(values, 50_000);
   const distinct = new Set<number>();
-  let count = 0;
-  for (let i = 0; i < values.length; i += stride, count++) {
-    distinct.add(values[i]!);
+  for (const value of sample) {
+    distinct.add(value);
     if (distinct.size > MOST_STEPS) return 0;
   }
-  if (count < SAMPLES_PER_STEP * distinct.size) return 0;
+  if (sample.length < SAMPLES_PER_STEP * distinct.size) return 0;
   const sorted = Float64Array.from(distinct).sort();
   let least = Infinity;
   for (let i = 1; i < sorted.length; i++) least = Math.min(least, sorted[i]! - sorted[i - 1]!);
-  // Of a few levels that lie far apart a whole step is a departure.
-  // Rare events have few counts, most of them 0, so that their range is no more than a step or two.
+  // Between a few distant levels, a whole step is a departure. Counts of rare events are mostly 0: their range is a step or two.
   return least <= range / 4 || sorted.at(-1)! - sorted[0]! >= FEWEST_STEPS * least ? least : 0;
 }
 
-/** Neighbours must leave less than this part of the usual departures from the level. */
+/** Neighbours must leave less than this share of the usual departures from the level. */
 const FOLLOWING = 0.85;
-/** Similar stretches must leave less than this part of the usual departures from the mean of the stretch. */
+/** Similar stretches must leave less than this share of the usual departures from the mean of the stretch. */
 const MOST_LEFT = 0.5;
 
-/** Samples over which sizes of departures tell more than the departures themselves. */
+/** Shortest window over which the sizes of departures are scanned. */
 const SHORTEST_SIZE = 12;
 
 interface Analysed {
@@ -81,9 +75,11 @@ interface Analysed {
   readonly season: Season | null;
   readonly tracks: readonly Track[];
   readonly candidates: readonly Candidate[];
-  /** What explains most [N], how much more or less than usual the values vary there [N], and what is no departure. */
+  /** Best expectation [N]. */
   readonly ordinary: Float64Array;
+  /** Spread of the values around it, relative to the usual spread [N]; null without a season. */
   readonly phases: Float64Array | null;
+  /** Size below which a difference is no departure. */
   readonly floor: number;
   readonly usualStep: number;
 }
@@ -91,11 +87,11 @@ interface Analysed {
 interface AnalyseOptions {
   /** Samples of an hour, a day, a week, where known. */
   readonly calendar?: readonly number[];
-  /** [N] samples that the clock of the calendar is ahead of the count of samples; where it is never changed, absent. */
+  /** Samples by which the clock of the calendar is ahead of the sample count [N]; absent for a clock that is never changed. */
   readonly clock?: Int32Array;
-  /** Departures below this part of the range of the values (1 % to 99 %) are none; default 0.02. */
+  /** Smallest departure, as a share of the range of the values (1 % to 99 %). Default: 0.02. */
   readonly relativeFloor?: number;
-  /** Departures below this are none, in units of the values; default 0. */
+  /** Smallest departure, in units of the values. Default: 0. */
   readonly absoluteFloor?: number;
 }
 
@@ -133,7 +129,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   for (const window of [9, 33]) {
     if (n < 3 * window) continue;
     const beside = difference(values, centredMedians(values, window));
-    // Samples that do not follow their neighbours are not to be judged by them.
+    // Samples that do not follow their neighbours are not judged by them.
     if (usualSize(beside) > FOLLOWING * away) continue;
     tracks.push({
       name: 'local',
@@ -153,9 +149,9 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   const window =
     season === null ? Math.min(64, n >> 3) : Math.min(season.period * Math.ceil(16 / season.period), n >> 2);
   const similar = analogues(values, window);
-  const overEdges = (found: Float64Array, expected: Float64Array): Float64Array => {
-    const edges = spreadAtEdges(found, expected, Math.max(floor, usualSize(found)), jitter);
-    return found.map((value, i) => value / edges[i]!);
+  const overEdges = (residuals: Float64Array, expected: Float64Array): Float64Array => {
+    const edges = spreadAtEdges(residuals, expected, Math.max(floor, usualSize(residuals)), jitter);
+    return residuals.map((value, i) => value / edges[i]!);
   };
   if (similar !== null && similar.rest < MOST_LEFT) {
     tracks.push({
@@ -175,7 +171,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
       onlyAbove: true,
     });
   }
-  // Where nothing moves most of the time, to stand still is no departure, and what moves is seen by the others.
+  // In a series that mostly stands still, standing still is no departure, and the other tracks see what moves.
   if (usualStep > 0) {
     tracks.push({
       name: 'movement',
@@ -193,30 +189,33 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     })
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
       .filter(({ start, end }) => track.name !== 'size' || end - start >= SHORTEST_SIZE)
-      .map((one) => ({ ...one, track: track.name })),
+      .map((candidate) => ({ ...candidate, track: track.name })),
   );
-  candidates.push(...stillness(values, least).map((one) => ({ ...one, track: 'still' as const })));
-  candidates.push(...cutoffs(values, least).map((one) => ({ ...one, track: 'limit' as const })));
+  candidates.push(
+    ...stillness(values, least).map((candidate) => ({ ...candidate, track: 'still' as const })),
+  );
+  candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
   // A level that follows the cycles would follow a shift that outlasts them.
   const calm = season === null ? values : difference(values, difference(season.expected, season.level));
   const seasonal = tracks.find(({ name }) => name === 'season');
   const alike = tracks.find(({ name }) => name === 'analogue');
-  const vetoed = (one: Candidate): boolean => {
+  const vetoed = (candidate: Candidate): boolean => {
     if (seasonal === undefined) return false;
-    if (one.track === 'level' || one.track === 'local') return explained(seasonal.values, one);
-    // A narrow peak that comes a little early or late is told by the peaks elsewhere, not by their mean.
+    if (candidate.track === 'level' || candidate.track === 'local')
+      return explained(seasonal.values, candidate);
+    // A narrow peak that is a little early or late is compared with similar peaks, not with their mean.
     return (
-      one.track === 'season' &&
+      candidate.track === 'season' &&
       alike !== undefined &&
-      one.end - one.start <= 2 * jitter + 2 &&
+      candidate.end - candidate.start <= 2 * jitter + 2 &&
       atEdge(
         season!.expected,
-        one,
+        candidate,
         2 * jitter,
-        PEAK * Math.abs(values[one.peak]! - season!.expected[one.peak]!),
+        PEAK * Math.abs(values[candidate.peak]! - season!.expected[candidate.peak]!),
       ) &&
-      cameNear(values, season!.expected[one.peak]!, one, 2 * jitter + 2) &&
-      explained(alike.values, one)
+      cameNear(values, season!.expected[candidate.peak]!, candidate, 2 * jitter + 2) &&
+      explained(alike.values, candidate)
     );
   };
   candidates.push(
@@ -227,10 +226,12 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     ),
   );
   const judged = candidates
-    .filter((one) => !vetoed(one) && !regular(one, candidates))
-    .map((one) => ({
-      ...one,
-      severity: one.severity / (1 + (likeEdges(values, usualStep, one, season, alike?.values) / PEERS) ** 3),
+    .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
+    .map((candidate) => ({
+      ...candidate,
+      severity:
+        candidate.severity /
+        (1 + (likeEdges(values, usualStep, candidate, season, alike?.values) / PEERS) ** 3),
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
@@ -238,7 +239,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   if (leak !== null) judged.push(leak);
   judged.sort((a, b) => b.severity - a.severity);
   const plain = levelOrNeighbours(values, middle);
-  // Similar stretches are what is expected where they tell much more: a wave whose pace changes, not noise with a spike here and there.
+  // Similar stretches give the expectation where they predict far better: a wave of changing pace, not noise with a few spikes.
   const ordinary =
     season?.expected ??
     (similar !== null &&
@@ -248,7 +249,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   return { values, season, tracks, candidates: judged, ordinary, phases, floor, usualStep };
 }
 
-/** Whether the value expected at the peak of a stretch, or half of the way to it, comes a few samples earlier or later: what never comes is missing. */
+/** Returns true if the values come at least half-way to the value expected at the peak of a stretch within `reach` samples: a late peak is not missing. */
 function cameNear(
   values: Float64Array,
   expected: number,
@@ -264,20 +265,19 @@ function cameNear(
 
 export interface DetectOptions extends AnalyseOptions {
   /**
-   * Least severity of a finding; default 2: of a hundred series without anomaly one has a finding by chance, if its departures are
-   * distributed as they seem.
+   * Minimum severity of a finding. Default: 2, one false finding per 100 normal series, if departures are distributed as they seem.
    */
   readonly severity?: number;
-  /** Only findings in this direction. */
+  /** Direction of the findings to keep. Default: both. */
   readonly direction?: 'above' | 'below' | 'both';
 }
 
-/** Series of fewer samples tell nothing of what is usual. */
+/** Fewest samples from which usual behaviour can be learned. */
 const FEWEST_SAMPLES = 16;
 export const DEFAULT_SEVERITY = LEVELS.medium;
 
 /**
- * What is unusual in [N] values; NaN is a missing one. Bounded: O(N log N), and at most a few seconds for a million samples.
+ * Detects anomalies in [N] values; NaN marks a missing value. O(N log N): at most a few seconds for a million samples.
  *
  * @throws DataError for no sample, no value at all, or an infinite one; ConfigError for an option out of range
  */
@@ -298,7 +298,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   );
   const { values: bridged } = bridge(given);
   const n = bridged.length;
-  // Values so large or small that their squares are not finite are analysed in other units.
+  // Values whose squares would not be finite are analysed in other units.
   const magnitude = largestMagnitude(bridged);
   const unit = magnitude > 1e100 || (magnitude > 0 && magnitude < 1e-100) ? magnitude : 1;
   const values = unit === 1 ? bridged : bridged.map((value) => value / unit);
@@ -319,8 +319,10 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   }
   const settings = { ...options, absoluteFloor: absoluteFloor / unit };
   const first = analyse(values, settings);
-  // Where the level went elsewhere for good, or drifts, the rest is looked at without that.
-  const moved = first.candidates.filter(({ lasting, severity: own }) => lasting && own >= LEVELS.medium);
+  // Lasting level shifts and drifts are taken out before the second analysis.
+  const moved = first.candidates.filter(
+    (candidate) => candidate.lasting && candidate.severity >= LEVELS.medium,
+  );
   const away = movedBy(values, moved, Math.max(1, Math.round(first.season?.period ?? 1)));
   const level = moved.length === 0 ? values : difference(values, away);
   const analysed = moved.length === 0 ? first : analyse(level, settings);
@@ -333,9 +335,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
         );
   const all = join(candidates, n, season?.period ?? null);
   const unusual = new Uint8Array(n);
-  for (const { start, end, severity: own, lasting } of all) {
-    // Where the level stays it is what is usual now.
-    if (own >= LEVELS.medium && lasting !== true) unusual.fill(1, start, end);
+  for (const event of all) {
+    // A level that stays is the usual one from then on.
+    if (event.severity >= LEVELS.medium && event.lasting !== true) unusual.fill(1, event.start, event.end);
   }
   const { ordinary, phases: scale, floor } = analysed;
   const inside = expectation(level, ordinary, { floor, scale, unusual: (i) => unusual[i] === 1 });
@@ -343,10 +345,10 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     some.map((value, i) => (value + (moved.length === 0 ? 0 : away[i]!)) * unit);
   const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
   const joined = all
-    .filter((one) => one.severity >= severity)
-    .map((one, _, told) => (one.lasting ? { ...one, end: untilNext(one, told, n) } : one))
-    .map((one) => trimmed(one, level, inside))
-    .flatMap((one) => withoutGaps(one, given));
+    .filter((event) => event.severity >= severity)
+    .map((event, _, events) => (event.lasting ? { ...event, end: untilNext(event, events, n) } : event))
+    .map((event) => trimmed(event, level, inside))
+    .flatMap((event) => withoutGaps(event, given));
   let [smallest, largest] = [Infinity, -Infinity];
   for (const value of values) {
     smallest = Math.min(smallest, value);
@@ -357,7 +359,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     ...{ least: smallest * unit, largest: largest * unit },
   };
   const findings = describeAll(joined, described).filter(
-    (one) => (direction === 'both' || one.direction === direction) && !(isPeak(one) && insideBand(one)),
+    (finding) =>
+      (direction === 'both' || finding.direction === direction) &&
+      !(atPeak(finding.kind) && insideBand(finding)),
   );
   return {
     score: scores(tracks, candidates, n),
@@ -369,8 +373,8 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
 }
 
 /**
- * How far the level of [N] values is away from where it was before it moved for good or began to drift [N]: by the medians of whole cycles
- * before and after, and by a line that ends where the values do.
+ * Computes the distance of the level from where it was before its lasting shifts and drifts, for each of [N] values: from the medians of
+ * whole cycles before and after a shift, and from a line over a drift.
  */
 function movedBy(values: Float64Array, moved: readonly Candidate[], period: number): Float64Array {
   const n = values.length;
@@ -398,43 +402,41 @@ function movedBy(values: Float64Array, moved: readonly Candidate[], period: numb
   return away;
 }
 
-const isPeak = ({ kind }: Finding): boolean => kind === 'spike' || kind === 'dip';
-
-/** A value that may come at its place is no peak, however unlike the stretches that were compared with it. */
+/** Returns true if the peak lies inside its band: a usual value is no spike, however unlike the compared stretches. */
 const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): boolean =>
   peak >= low && peak <= high;
 
-/** What lasts is told until something else happens, or until now. */
+/** End of a lasting shift in the report: the start of the next event, or the end of the series. */
 const untilNext = ({ start }: Joined, all: readonly Joined[], n: number): number =>
   Math.min(n, ...all.flatMap((other) => (other.start > start ? [other.start] : [])));
 
-/** Samples outside of the band that make a stretch theirs, as a part of those between the first and the last of them. */
+/** Share of samples outside the band, between the first and the last of them, from which they bound the stretch. */
 const MOSTLY_OUTSIDE = 0.6;
 
-/** A stretch that leaves the band ends where it comes back. */
-function trimmed(one: Joined, values: Float64Array, { low, high }: Expectation): Joined {
-  if (one.lasting) return one;
-  let [start, end, outside] = [one.end, one.start, 0];
-  for (let i = one.start; i < one.end; i++) {
+/** Cuts a stretch back to the samples outside the band. */
+function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
+  if (event.lasting) return event;
+  let [start, end, outside] = [event.end, event.start, 0];
+  for (let i = event.start; i < event.end; i++) {
     if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;
     outside++;
     start = Math.min(start, i);
     end = i + 1;
   }
-  return outside >= MOSTLY_OUTSIDE * (end - start) && outside > 0 ? { ...one, start, end } : one;
+  return outside >= MOSTLY_OUTSIDE * (end - start) && outside > 0 ? { ...event, start, end } : event;
 }
 
-/** A stretch without the missing values at its ends; none where half of it is missing. */
-function withoutGaps(one: Joined, given: Float64Array): Joined[] {
-  let { start, end } = one;
+/** Cuts missing values off the ends of a stretch; returns no stretch if more than half of it is missing. */
+function withoutGaps(event: Joined, given: Float64Array): Joined[] {
+  let { start, end } = event;
   while (start < end && Number.isNaN(given[start]!)) start++;
   while (end > start && Number.isNaN(given[end - 1]!)) end--;
   let known = 0;
-  for (let i = one.start; i < one.end; i++) if (!Number.isNaN(given[i]!)) known++;
-  return 2 * known < one.end - one.start || known === 0 ? [] : [{ ...one, start, end }];
+  for (let i = event.start; i < event.end; i++) if (!Number.isNaN(given[i]!)) known++;
+  return 2 * known < event.end - event.start || known === 0 ? [] : [{ ...event, start, end }];
 }
 
-/** Below the severity of a finding a score tells how near a sample comes to one on its own: from 0 to 1 [N]. */
+/** Scores [N]: severity inside candidates; elsewhere 0 to 1, how near a sample alone comes to a candidate. */
 function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: number): Float64Array {
   const out = new Float64Array(n);
   const chance = Math.log10(n * tracks.length) + LEVELS.low;
@@ -442,8 +444,8 @@ function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: n
     if (LOGARITHMIC.has(name)) continue;
     const tail = usualTail(values, floor);
     for (let i = 0; i < n; i++) {
-      const own = (surprise(tail, values[i]! - tail.centre) - Math.LN2) / Math.LN10 / chance;
-      out[i] = Math.max(out[i]!, Math.min(own, LEVELS.low));
+      const rarity = (surprise(tail, values[i]! - tail.centre) - Math.LN2) / Math.LN10 / chance;
+      out[i] = Math.max(out[i]!, Math.min(rarity, LEVELS.low));
     }
   }
   for (const { start, end, severity } of candidates) {

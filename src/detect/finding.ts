@@ -3,7 +3,7 @@ import type { Sentence } from './sentence.ts';
 
 /**
  * Kinds of departure:
- * `spike` and `dip`: a few samples far above or below what is expected; `level`: values shifted for longer; `trend`: a drift away;
+ * `spike` and `dip`: a few samples far above or below the expected values; `level`: values shifted for longer; `trend`: a drift away;
  * `variance`: the noise around the expected values is larger or smaller; `flat`: the values stand still; `cutoff`: they are capped;
  * `shape`: a pattern that no other stretch has; `frequency`: the pattern runs faster or slower.
  */
@@ -44,8 +44,8 @@ interface Span {
 }
 
 /**
- * A stretch that departs from what the rest of the series lets one expect: the one record of detector, report, follow and claims. A report
- * adds time, lines of the file and rank. Values are in the units of the series.
+ * A stretch that departs from the values expected from the rest of the series: the one record of detector, report, follow and claims. A
+ * report adds time, lines of the file and rank. Values are in the units of the series.
  *
  * N: number, or number | null in JSON, which has neither NaN nor infinity.
  */
@@ -77,9 +77,9 @@ export interface Finding<N extends number | null = number> extends Span {
    * other findings: the expectation may have followed a step.
    */
   readonly stepped: { readonly since: number; readonly mean: number } | null;
-  /** What happened, as it follows the name of what is measured ("fell to 0"), and clauses about what was expected. */
+  /** Statement of the event, to follow the name of the column ("fell to 0"), and clauses about the expected values. */
   readonly says: { readonly fact: Sentence; readonly context: readonly Sentence[] };
-  /** What speaks for the finding and what against, one clause each. */
+  /** Evidence for and against the finding, one clause each. */
   readonly evidence: { readonly for: readonly string[]; readonly against: readonly string[] };
   /** Other stretches like this one. */
   readonly similar: readonly Span[];
@@ -96,7 +96,7 @@ export interface Detection {
   readonly expected: Float64Array;
   readonly low: Float64Array;
   readonly high: Float64Array;
-  /** By falling severity. */
+  /** Most severe first. */
   readonly findings: readonly Finding[];
   /** Season and band of the series apart from the findings. */
   readonly structure: Sentence;

@@ -1,42 +1,42 @@
-/** Candidates of several tracks that tell of one event become one stretch. */
+/** Joins candidates of several tracks that belong to one event. */
 import type { Candidate } from './scan.ts';
 
 export interface Joined extends Candidate {
-  /** The candidates that it is made of, itself the most severe. */
+  /** Its candidates, most severe first. */
   readonly members: readonly Candidate[];
 }
 
-/** Weaker than this part of the most severe member, a candidate does not stretch a group. */
+/** Least severity at which a candidate extends a group, as a share of the most severe member. */
 const WEAK = 0.4;
 
-/** A step that is never taken back stretches a group to the end only where it is as severe. */
+/** Least such share for a step that is never taken back, which extends a group to the end of the series. */
 const LASTING = 1;
 
-/** Groups with at most this part of the shorter one between them are one change of a season. */
+/** Largest gap inside one change of a season, as a share of the shorter group. */
 const PART_APART = 0.75;
 
-/** So many groups in a row, so much of a season apart at most, are the peaks of one change. */
+/** Fewest groups in a row that are the peaks of one change, and the largest gap between them in seasons. */
 const FEWEST_PEAKS = 3;
 const NEAR_PEAKS = 0.6;
 
-/** Candidates in a series of `length` samples that overlap or all but touch are one: its extent is that of all of them that are not weak. */
+/** Joins candidates that overlap or almost touch, in a series of `length` samples; weak ones do not extend the stretch. */
 export function join(all: readonly Candidate[], length: number, period: number | null = null): Joined[] {
   const leaks = all.filter(({ drifts }) => drifts);
   const candidates = all.filter(({ drifts }) => !drifts);
-  const lasting = (one: Candidate): boolean => one.track === 'step' && one.end === length;
+  const lasting = (candidate: Candidate): boolean => candidate.track === 'step' && candidate.end === length;
   const groups: { start: number; end: number; members: Candidate[] }[] = [];
-  for (const one of candidates) {
+  for (const candidate of candidates) {
     const near = groups.filter(({ start, end, members }) => {
-      const gap = Math.max(one.start - end, start - one.end);
-      const shorter = Math.min(end - start, one.end - one.start);
+      const gap = Math.max(candidate.start - end, start - candidate.end);
+      const shorter = Math.min(end - start, candidate.end - candidate.start);
       return (
         gap <= Math.min(Math.max(2, 0.5 * shorter), period === null ? 16 : Math.max(2, period / 3)) &&
-        one.severity >= (lasting(one) ? LASTING : WEAK) * members[0]!.severity
+        candidate.severity >= (lasting(candidate) ? LASTING : WEAK) * members[0]!.severity
       );
     });
-    const inside = groups.some(({ start, end }) => one.start < end && start < one.end);
+    const inside = groups.some(({ start, end }) => candidate.start < end && start < candidate.end);
     if (near.length === 0) {
-      if (!inside) groups.push({ start: one.start, end: one.end, members: [one] });
+      if (!inside) groups.push({ start: candidate.start, end: candidate.end, members: [candidate] });
       continue;
     }
     const first = near[0]!;
@@ -46,96 +46,100 @@ export function join(all: readonly Candidate[], length: number, period: number |
       first.members.push(...other.members);
       groups.splice(groups.indexOf(other), 1);
     }
-    first.start = Math.min(first.start, one.start);
-    first.end = Math.max(first.end, one.end);
-    first.members.push(one);
+    first.start = Math.min(first.start, candidate.start);
+    first.end = Math.max(first.end, candidate.end);
+    first.members.push(candidate);
   }
-  // A longer stretch that the strong parts all but fill is one event of which they are parts.
-  for (const one of candidates) {
+  // A longer stretch that is almost filled by strong groups is one event.
+  for (const candidate of candidates) {
     const inside = groups.filter(({ start, end }) => {
-      const shared = Math.min(end, one.end) - Math.max(start, one.start);
+      const shared = Math.min(end, candidate.end) - Math.max(start, candidate.start);
       return 2 * shared >= end - start;
     });
-    if (inside.length === 0 || inside.some(({ members }) => members.includes(one))) continue;
+    if (inside.length === 0 || inside.some(({ members }) => members.includes(candidate))) continue;
     const covered = inside.reduce((sum, { start, end }) => sum + end - start, 0);
     const hull = Math.max(...inside.map(({ end }) => end)) - Math.min(...inside.map(({ start }) => start));
-    const half = 0.5 * (one.end - one.start);
+    const half = 0.5 * (candidate.end - candidate.start);
     if (hull < half || (inside.length < 2 && covered < half)) continue;
     const first = inside[0]!;
     for (const other of inside.slice(1)) {
       first.members.push(...other.members);
       groups.splice(groups.indexOf(other), 1);
     }
-    first.members.push(one);
-    first.start = Math.min(one.start, ...inside.map(({ start }) => start));
-    first.end = Math.max(one.end, ...inside.map(({ end }) => end));
+    first.members.push(candidate);
+    first.start = Math.min(candidate.start, ...inside.map(({ start }) => start));
+    first.end = Math.max(candidate.end, ...inside.map(({ end }) => end));
   }
-  // What lies inside of another stretch is part of it; what reaches beyond it stretches it, unless it is a weak step beside a strong one.
-  const apart: typeof groups = [];
+  // A group inside another is part of it; one that reaches beyond extends it, unless it is a weak step beside a strong group.
+  const separate: typeof groups = [];
   const severityOf = ({ members }: (typeof groups)[number]): number =>
     Math.max(...members.map(({ severity }) => severity));
-  // Two parts of a cycle or of several with little between them.
-  const sameChange = (one: { start: number; end: number }, next: typeof one, alike: number): boolean => {
-    const shorter = Math.min(one.end - one.start, next.end - next.start);
-    const gap = next.start - one.end;
+  // Two parts of a cycle or of several with a small gap.
+  const sameChange = (group: { start: number; end: number }, next: typeof group, alike: number): boolean => {
+    const shorter = Math.min(group.end - group.start, next.end - next.start);
+    const gap = next.start - group.end;
     return period !== null && alike >= WEAK && gap <= PART_APART * shorter && gap <= period / 3;
   };
   const stepAlone = ({ members }: (typeof groups)[number]): boolean =>
     members.every(({ track }) => track === 'step');
-  for (const one of groups.sort((a, b) => a.start - b.start)) {
-    const last = apart.at(-1);
+  for (const group of groups.sort((a, b) => a.start - b.start)) {
+    const last = separate.at(-1);
     if (last === undefined) {
-      apart.push(one);
+      separate.push(group);
       continue;
     }
-    const [weak, strong] = severityOf(one) < severityOf(last) ? [one, last] : [last, one];
-    if (one.start >= last.end && !sameChange(last, one, severityOf(weak) / severityOf(strong))) {
-      apart.push(one);
+    const [weak, strong] = severityOf(group) < severityOf(last) ? [group, last] : [last, group];
+    if (group.start >= last.end && !sameChange(last, group, severityOf(weak) / severityOf(strong))) {
+      separate.push(group);
       continue;
     }
     if (stepAlone(weak) && severityOf(weak) < WEAK * severityOf(strong)) {
-      if (weak === last) apart[apart.length - 1] = one;
+      if (weak === last) separate[separate.length - 1] = group;
       continue;
     }
-    last.end = Math.max(last.end, one.end);
-    last.members.push(...one.members);
+    last.end = Math.max(last.end, group.end);
+    last.members.push(...group.members);
   }
-  // Every cycle of a change of amplitude or pace departs at its peaks: three and more, closer than a cycle, are one.
+  // A change of amplitude or pace departs at the peaks of every cycle: three or more, closer than a cycle, are one event.
   const events: typeof groups = [];
-  for (let i = 0; i < apart.length; ) {
+  for (let i = 0; i < separate.length; ) {
     let j = i + 1;
-    while (period !== null && j < apart.length && apart[j]!.start - apart[j - 1]!.end <= NEAR_PEAKS * period)
+    while (
+      period !== null &&
+      j < separate.length &&
+      separate[j]!.start - separate[j - 1]!.end <= NEAR_PEAKS * period
+    )
       j++;
-    const chain = apart.slice(i, j);
+    const chain = separate.slice(i, j);
     if (chain.length >= FEWEST_PEAKS) {
-      const members = chain.flatMap((one) => one.members);
+      const members = chain.flatMap((group) => group.members);
       events.push({ start: chain[0]!.start, end: chain.at(-1)!.end, members });
     } else events.push(...chain);
     i = j;
   }
-  // A shift that lasts to the end is told although something worse happens at its beginning.
-  for (const one of candidates) {
-    if (!lasting(one) || events.some(({ members }) => members.includes(one))) continue;
-    const start = Math.max(one.start, ...events.map(({ end }) => end));
-    if (2 * (one.end - start) >= one.end - one.start) events.push({ start, end: one.end, members: [one] });
+  // A shift that lasts to the end is kept although a worse event happens at its beginning.
+  for (const candidate of candidates) {
+    if (!lasting(candidate) || events.some(({ members }) => members.includes(candidate))) continue;
+    const start = Math.max(candidate.start, ...events.map(({ end }) => end));
+    if (2 * (candidate.end - start) >= candidate.end - candidate.start)
+      events.push({ start, end: candidate.end, members: [candidate] });
   }
-  // A drift goes on whatever happens meanwhile.
-  for (const one of leaks) {
-    // Its steps are parts of it.
-    const own = events.filter(
-      ({ start, members }) => start >= one.start && members.every(({ track }) => track === 'step'),
+  // A drift goes on through other events; its steps are parts of it.
+  for (const leak of leaks) {
+    const steps = events.filter(
+      ({ start, members }) => start >= leak.start && members.every(({ track }) => track === 'step'),
     );
-    for (const part of own) events.splice(events.indexOf(part), 1);
-    events.push({ start: one.start, end: one.end, members: [one] });
+    for (const part of steps) events.splice(events.indexOf(part), 1);
+    events.push({ start: leak.start, end: leak.end, members: [leak] });
   }
   return events
     .map(({ start, end, members }): Joined => {
       members.sort((a, b) => b.severity - a.severity);
       const worst = members[0]!;
-      // A level that stays is told by its beginning, whatever else the change to it departs from.
+      // A level that stays is described by its beginning, whatever else departs there.
       const step = members.find(({ lasting: stays, severity }) => stays && severity >= WEAK * worst.severity);
       if (step !== undefined) return { ...step, severity: worst.severity, members };
-      // Where one value begins and ends is exact.
+      // The ends of a standstill are exact.
       return worst.track === 'still' ? { ...worst, members } : { ...worst, start, end, members };
     })
     .sort((a, b) => b.severity - a.severity);

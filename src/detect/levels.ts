@@ -1,5 +1,6 @@
 /** Candidates beside the tracks: lasting steps of the level and the episodes between them, drifts, standstills and cutoffs. */
-import { quantileInPlace } from '../series/stats.ts';
+import { runs } from '../series/intervals.ts';
+import { median, moments } from '../series/stats.ts';
 import { type Candidate, deviation, type Stretch } from './scan.ts';
 import { cumulative } from './season.ts';
 import { fitTail, surprise, tempered } from './tail.ts';
@@ -21,14 +22,14 @@ interface StepOptions {
   readonly shortest: number;
 }
 
-/** Other steps of this part of the size, and how many halve the severity: where the level steps often, one more is usual. */
+/** Other steps of at least this share of the size halve the severity when there are so many: frequent steps are usual. */
 const ALIKE = 0.5;
 const PEERS = 2;
-/** A step and the one that takes it back; and in how many blocks of a span a step shows at that part of its size. */
-const OWN = 2;
+/** Blocks that do not count as other steps: the step itself and its return; and blocks of a span in which one step shows. */
+const ITSELF = 2;
 const BLOCKS = 2;
 
-/** The largest change, up or down, in each block of a span, ascending. */
+/** Returns the largest change, up or down, of each block of a span, ascending. */
 function largestOfBlocks(changes: Float64Array, span: number): Float64Array {
   const largest = new Float64Array(Math.ceil(changes.length / span));
   for (let i = 0; i < changes.length; i++) {
@@ -38,7 +39,7 @@ function largestOfBlocks(changes: Float64Array, span: number): Float64Array {
   return largest.sort();
 }
 
-/** The part of its severity that a step keeps beside the others that are like it. */
+/** Share of its severity that a step keeps among similar ones. */
 function amongOthers(blocks: Float64Array, size: number): number {
   let [low, high] = [0, blocks.length];
   while (low < high) {
@@ -46,16 +47,16 @@ function amongOthers(blocks: Float64Array, size: number): number {
     if (blocks[middle]! < ALIKE * size) low = middle + 1;
     else high = middle;
   }
-  const others = Math.max(0, (blocks.length - low) / BLOCKS - OWN);
+  const others = Math.max(0, (blocks.length - low) / BLOCKS - ITSELF);
   return 1 / (1 + (others / PEERS) ** 2);
 }
 
-/** Standard deviation of the noise, from neighbours: a step does not count. */
+/** Standard deviation of the noise, from differences of neighbours, which a step hardly changes. */
 function stepNoise(values: Float64Array): number {
   return deviation(values.map((value, i) => (i === 0 ? 0 : value - values[i - 1]!))) / Math.SQRT2;
 }
 
-/** Steps of [N] by time, at most one within a span of another. */
+/** Finds the steps of [N] by time, at most one within a span of another. */
 export function steps(values: Float64Array, { floor, least, looks, shortest }: StepOptions): Step[] {
   const n = values.length;
   const single = fitTail(values, floor);
@@ -64,7 +65,7 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
   );
   const sums = cumulative(clipped);
   const noise = stepNoise(clipped);
-  const found: Step[] = [];
+  const candidates: Step[] = [];
   for (let span = shortest; span <= n / 12; span = Math.round(span * 2)) {
     const count = n - 2 * span + 1;
     const changes = Float64Array.from(
@@ -81,7 +82,7 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
       for (let j = i; j < Math.min(count, i + span); j++)
         if (Math.abs(changes[j]!) > Math.abs(changes[top]!)) top = j;
       const alone = tempered(surprise(tail, changes[top]! - tail.centre) / Math.LN10 - chance);
-      found.push({
+      candidates.push({
         at: top + span,
         size: changes[top]!,
         severity: alone * amongOthers(blocks, Math.abs(changes[top]!)),
@@ -90,113 +91,103 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
       i = top + span - 1;
     }
   }
-  found.sort((a, b) => b.severity - a.severity);
-  const kept: typeof found = [];
-  for (const one of found) {
-    if (
-      one.severity >= least &&
-      !kept.some((other) => Math.abs(other.at - one.at) < Math.max(one.span, other.span))
-    )
-      kept.push(one);
+  candidates.sort((a, b) => b.severity - a.severity);
+  const kept: Step[] = [];
+  for (const step of candidates) {
+    const near = kept.some((other) => Math.abs(other.at - step.at) < Math.max(step.span, other.span));
+    if (step.severity >= least && !near) kept.push(step);
   }
   return kept.sort((a, b) => a.at - b.at);
 }
 
-/** What a step ends began at most so many of its spans before. */
+/** Longest stretch that a step ends, in spans. */
 const FURTHEST = 3;
-/** Longest part of a series that is an episode rather than half of it. */
+/** Longest episode, as a share of the series. */
 const LONGEST_EPISODE = 1 / 3;
 
 /**
- * From a step to the one that takes it back; where there is none, of what lies before and after it the part that is farther from the usual
- * level: a step back to it after a drift away is the end of something, and not its beginning.
+ * Turns steps into stretches: from a step to the one that takes it back; without one, on the side of the step that is farther from the
+ * usual level, since a step back to that level ends a stretch.
  */
-export function levels(found: readonly Step[], values: Float64Array, usual: number): Candidate[] {
+export function levels(steps: readonly Step[], values: Float64Array, usual: number): Candidate[] {
   const n = values.length;
   const most = Math.floor(LONGEST_EPISODE * n);
   const out: Candidate[] = [];
   const used = new Set<Step>();
-  for (const one of [...found].sort((a, b) => b.severity - a.severity)) {
-    if (used.has(one)) continue;
-    used.add(one);
-    const back = found.find(
+  for (const step of [...steps].sort((a, b) => b.severity - a.severity)) {
+    if (used.has(step)) continue;
+    used.add(step);
+    const back = steps.find(
       (other) =>
         !used.has(other) &&
-        Math.sign(other.size) !== Math.sign(one.size) &&
-        Math.abs(other.size) > 0.4 * Math.abs(one.size) &&
-        Math.abs(other.size) < 2.5 * Math.abs(one.size) &&
-        Math.abs(other.at - one.at) <= most &&
-        !found.some(
-          (between) => between.at > Math.min(one.at, other.at) && between.at < Math.max(one.at, other.at),
+        Math.sign(other.size) !== Math.sign(step.size) &&
+        Math.abs(other.size) > 0.4 * Math.abs(step.size) &&
+        Math.abs(other.size) < 2.5 * Math.abs(step.size) &&
+        Math.abs(other.at - step.at) <= most &&
+        !steps.some(
+          (between) => between.at > Math.min(step.at, other.at) && between.at < Math.max(step.at, other.at),
         ),
     );
     const add = (start: number, end: number, sign: number): void =>
       void out.push({
-        ...{ start, end, sign: sign > 0 ? 1 : -1, severity: one.severity },
+        ...{ start, end, sign: sign > 0 ? 1 : -1, severity: step.severity },
         ...{ peak: start, track: 'step' as const },
       });
     if (back !== undefined) {
       used.add(back);
-      const first = back.at < one.at ? back : one;
-      add(first.at, Math.max(one.at, back.at), first.size);
+      const first = back.at < step.at ? back : step;
+      add(first.at, Math.max(step.at, back.at), first.size);
       continue;
     }
-    const before = meanOf(values, Math.max(0, one.at - one.span), one.at);
-    const after = meanOf(values, one.at, Math.min(n, one.at + one.span));
+    const before = moments(values, Math.max(0, step.at - step.span), step.at).mean;
+    const after = moments(values, step.at, Math.min(n, step.at + step.span)).mean;
     const half = (before + after) / 2;
     const later = Math.abs(after - usual) >= Math.abs(before - usual);
-    const sign = later ? Math.sign(one.size) : -Math.sign(one.size);
-    // As far as it adds up to more.
+    const sign = later ? Math.sign(step.size) : -Math.sign(step.size);
+    // The stretch reaches as far as its departures add up.
     let [sum, largest, reach] = [0, 0, 0];
-    const room = later ? n - one.at : one.at;
-    const furthest = later ? most : Math.min(most, FURTHEST * one.span);
+    const room = later ? n - step.at : step.at;
+    const furthest = later ? most : Math.min(most, FURTHEST * step.span);
     for (let k = 1; k <= room; k++) {
-      sum += sign * (values[later ? one.at + k - 1 : one.at - k]! - half);
+      sum += sign * (values[later ? step.at + k - 1 : step.at - k]! - half);
       if (sum > largest) [largest, reach] = [sum, k];
     }
     if (reach > furthest) {
-      const end = Math.min(n, one.at + one.span);
+      const end = Math.min(n, step.at + step.span);
       out.push({
-        ...{ start: one.at, end, sign: one.size > 0 ? 1 : -1, severity: one.severity, peak: one.at },
+        ...{ start: step.at, end, sign: step.size > 0 ? 1 : -1, severity: step.severity, peak: step.at },
         ...{ track: 'step', lasting: true },
       });
-    } else if (later) add(one.at, one.at + Math.max(1, reach), sign);
-    else add(one.at - Math.max(1, reach), one.at, sign);
+    } else if (later) add(step.at, step.at + Math.max(1, reach), sign);
+    else add(step.at - Math.max(1, reach), step.at, sign);
   }
   return out;
 }
 
-/** Mean of samples [from, to). */
-function meanOf(values: Float64Array, from: number, to: number): number {
-  let sum = 0;
-  for (let i = from; i < to; i++) sum += values[i]!;
-  return sum / Math.max(1, to - from);
-}
-
-/** Parts of the series whose medians are looked at, and the fewest before and after the bend. */
+/** Number of parts of the series whose medians are fitted, and the fewest before and after the bend. */
 const PARTS = 64;
 const FEWEST_PARTS = 5;
-/** Samples of a part, at least. */
+/** Fewest samples of a part. */
 const SHORTEST_PART = 4;
-/** What is left around the bent line is at most so many times the noise between neighbouring parts: a random walk wanders farther. */
+/** Largest residual of the bent line, in noise between neighbouring parts: a random walk wanders farther. */
 const MOST_LEFT = 1.4;
-/** A bent line must leave at most this part of what a parabola leaves: steady growth bends everywhere. */
+/** Largest residual of the bent line, as a share of that of a parabola: steady growth bends everywhere. */
 const BENT = 0.6;
-/** The slope before it is at most this part of the change of slope. */
+/** Largest slope before the bend, as a share of the change of slope. */
 const SLOPE_BEFORE = 0.3;
-/** The drift ends so many standard deviations of single samples away, at least. */
+/** Smallest drift, in standard deviations of single samples. */
 const FARTHEST = 3;
-/** Normal noise: a standard deviation over the median size of a second difference. */
+/** Standard deviation of normal noise over the median size of its second differences. */
 const OF_SECOND_DIFFERENCES = 1 / (0.6745 * Math.sqrt(6));
 
-/** Least squares of y on columns [k][n] by the normal equations: coefficients, and the sum of squares that is left. */
+/** Least squares of y on columns [k][n] by the normal equations: coefficients, and the sum of squared residuals. */
 function fitted(
   y: Float64Array,
   columns: readonly Float64Array[],
 ): { coefficients: Float64Array; left: number } {
   const k = columns.length;
-  const a = columns.map((one) =>
-    Float64Array.from({ length: k + 1 }, (_, j) => dot(one, j < k ? columns[j]! : y)),
+  const a = columns.map((column) =>
+    Float64Array.from({ length: k + 1 }, (_, j) => dot(column, j < k ? columns[j]! : y)),
   );
   for (let i = 0; i < k; i++) {
     const pivot = a[i]![i]!;
@@ -209,7 +200,7 @@ function fitted(
   const coefficients = Float64Array.from(a, (row, i) => row[k]! / row[i]!);
   let left = 0;
   for (let t = 0; t < y.length; t++) {
-    left += (y[t]! - columns.reduce((sum, one, j) => sum + coefficients[j]! * one[t]!, 0)) ** 2;
+    left += (y[t]! - columns.reduce((sum, column, j) => sum + coefficients[j]! * column[t]!, 0)) ** 2;
   }
   return { coefficients, left };
 }
@@ -220,11 +211,9 @@ function dot(a: Float64Array, b: Float64Array): number {
   return sum;
 }
 
-const median = (values: Float64Array): number => quantileInPlace(values, values.length, 0.5);
-
 /**
- * The drift that a series [N] without its season ends with, or null: medians of 64 parts lie on a line that bends once, better than on a
- * parabola, and no farther from it than neighbouring parts are from each other.
+ * Finds the drift at the end of a series [N] without its season; null if there is none. The medians of 64 parts must lie on a line that
+ * bends once, better than on a parabola, and no farther from it than neighbouring parts are from each other.
  */
 export function drift(values: Float64Array, floor: number, least: number, looks: number): Candidate | null {
   const n = values.length;
@@ -232,7 +221,7 @@ export function drift(values: Float64Array, floor: number, least: number, looks:
   if (size < SHORTEST_PART) return null;
   const first = n - size * PARTS;
   const medians = Float64Array.from({ length: PARTS }, (_, p) =>
-    median(values.slice(first + p * size, first + (p + 1) * size)),
+    median(values.subarray(first + p * size, first + (p + 1) * size)),
   );
   const bends = Float64Array.from({ length: PARTS - 2 }, (_, i) =>
     Math.abs(medians[i]! - 2 * medians[i + 1]! + medians[i + 2]!),
@@ -251,8 +240,8 @@ export function drift(values: Float64Array, floor: number, least: number, looks:
   let best: { at: number; coefficients: Float64Array; left: number } | null = null;
   for (let at = FEWEST_PARTS; at <= PARTS - FEWEST_PARTS; at++) {
     const after = time.map((t) => Math.max(0, t - at / PARTS));
-    const found = fitted(medians, [ones, time, after]);
-    if (best === null || found.left < best.left) best = { at, ...found };
+    const fit = fitted(medians, [ones, time, after]);
+    if (best === null || fit.left < best.left) best = { at, ...fit };
   }
   const { at, coefficients, left } = best!;
   const [, before, change] = coefficients as unknown as [number, number, number];
@@ -264,48 +253,31 @@ export function drift(values: Float64Array, floor: number, least: number, looks:
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;
   const start = first + at * size;
-  return {
-    start,
-    end: n,
-    sign: change > 0 ? 1 : -1,
-    severity,
-    peak: n - 1,
-    track: 'step',
-    lasting: true,
-    drifts: true,
-  };
+  const stretch = { start, end: n, sign: change > 0 ? 1 : -1, severity, peak: n - 1 } as const;
+  return { ...stretch, track: 'step', lasting: true, drifts: true };
 }
 
-/** Samples of one value that are told of, at least. */
+/** Fewest samples of a reported standstill. */
 const SHORTEST = 4;
-/** So many times the longest other stillness is a full surprise; as long as it is none. */
+/** Length, in those of the longest other standstill, at which the severity counts in full; at 1 it is 0. */
 const LONGER = 3;
 
-/** Runs of one value in [N], half-open. */
-function runs(values: Float64Array): [start: number, end: number][] {
-  const found: [number, number][] = [];
-  for (let i = 0; i < values.length; ) {
-    let j = i + 1;
-    while (j < values.length && values[j] === values[i]) j++;
-    if (j - i >= 2) found.push([i, j]);
-    i = j;
-  }
-  return found;
-}
-
 /**
- * Runs of one value in [N] that are long for a series whose samples equal the one before as often as they do elsewhere (runs of length L
- * have probability pᴸ⁻¹), and long against its other runs: where every night stands still, one more does not count.
+ * Finds runs of one value in [N] that are too long for the share p of samples equal to the one before (a run of length L has probability
+ * pᴸ⁻¹), and longer than the other runs: in a series that stands still every night, one more night does not count.
  */
 export function stillness(values: Float64Array, least: number): Stretch[] {
   const n = values.length;
-  const all = runs(values);
+  // Runs of equal pairs are one sample shorter than the standstill.
+  const all = runs(n - 1, (i) => values[i] === values[i + 1]).map(
+    ([start, end]) => [start, end + 1] as const,
+  );
   const equal = all.reduce((sum, [start, end]) => sum + end - start - 1, 0);
   const longest = all.map(([start, end]) => end - start).sort((a, b) => b - a);
   return all.flatMap(([start, end]): Stretch[] => {
     const length = end - start;
     if (length < SHORTEST) return [];
-    // One more equal pair than was counted: of what has not been seen p is not 0.
+    // One more equal pair than counted, so that p is never 0.
     const p = (equal - (length - 1) + 1) / (n - length + 2);
     const chance = -Math.log10(n) - (length - 1) * Math.log10(p);
     const other = longest[0] === length ? (longest[1] ?? 1) : longest[0]!;
@@ -315,21 +287,21 @@ export function stillness(values: Float64Array, least: number): Stretch[] {
   });
 }
 
-/** Samples at a limit, at least, and the longest part of a series that one may hold down. */
+/** Fewest samples at a limit, and the longest cutoff, as a share of the series. */
 const AT_LIMIT = 8;
 const LONGEST_CUTOFF = 1 / 3;
 
 /**
- * Stretches of [N] that again and again reach one value exactly, which is the largest or the least there and is passed elsewhere, in a
- * series whose samples hardly ever equal others.
+ * Finds stretches of [N] that reach one value again and again, which is the largest or least there but is passed elsewhere, in a series
+ * whose samples hardly ever equal others.
  */
 export function cutoffs(values: Float64Array, least: number): Stretch[] {
   const n = values.length;
   const places = new Map<number, number[]>();
   for (let i = 0; i < n; i++) {
-    const own = places.get(values[i]!);
-    if (own === undefined) places.set(values[i]!, [i]);
-    else own.push(i);
+    const list = places.get(values[i]!);
+    if (list === undefined) places.set(values[i]!, [i]);
+    else list.push(i);
   }
   const repeated = n - places.size;
   return [...places].flatMap(([value, at]): Stretch[] => {

@@ -1,4 +1,4 @@
-/** Stretches of a track of departures that are too far, for too long, to be chance: means over windows of many lengths, each against its own tail. */
+/** Scan of a track of departures for improbable stretches: means over windows of many lengths, each compared with its own tail. */
 import { cumulative } from './season.ts';
 import { centreOf, fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
 
@@ -7,9 +7,9 @@ export interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly sign: 1 | -1;
-  /** −log₁₀ of the number of such stretches that chance puts into the series. */
+  /** −log₁₀ of the expected number of such stretches by chance. */
   readonly severity: number;
-  /** The sample that departs most. */
+  /** Sample with the largest departure. */
   readonly peak: number;
 }
 
@@ -21,38 +21,38 @@ export interface Track {
   readonly values: Float64Array;
   readonly floor: number;
   readonly windows: readonly number[];
-  /** Small values are no departure. */
+  /** True if small values are no departure. */
   readonly onlyAbove?: boolean;
 }
 
 /** Tracks of logarithms. */
 export const LOGARITHMIC: ReadonlySet<TrackName> = new Set<TrackName>(['movement', 'size']);
 
-/** What a track finds, before stretches of several are joined. */
+/** Stretch found in a track, before those of several tracks are joined. */
 export interface Candidate extends Stretch {
   readonly track: TrackName;
-  /** Of a step: the level has stayed where it went, for longer than an episode; the stretch is the beginning of that. */
+  /** True for a step whose level has stayed for longer than an episode; the stretch is its beginning. */
   readonly lasting?: true;
-  /** With `lasting`: it drifts on. */
+  /** True for a lasting departure that still grows. */
   readonly drifts?: true;
 }
 
 interface ScanOptions {
-  /** Departures below this are none, in the units of the track, > 0. */
+  /** Smallest departure in the units of the track, > 0. */
   readonly floor: number;
   /** Window lengths, ascending. */
   readonly windows: readonly number[];
-  /** Least severity. */
+  /** Minimum severity. */
   readonly least: number;
-  /** The values are logarithms. */
+  /** True if the values are logarithms. */
   readonly logarithmic?: boolean;
-  /** What has peers of any length is usual: where edges come at any time, so do departures from what was expected of them. */
+  /** True if peers of any length make a stretch usual: edges at any time leave departures of any length. */
   readonly edges?: boolean;
-  /** Tracks × window lengths that are looked at in all: places where chance may strike. */
+  /** Number of tracks scanned, for the correction of multiple comparisons. */
   readonly looks: number;
 }
 
-/** Window lengths from `shortest`, each half as long again, to the longest of which a tail can be read. */
+/** Returns window lengths from `shortest` up, each 1.5 times the one before, to the longest that has enough windows for a tail. */
 export function windowLengths(n: number, shortest = 1, share = 1 / 12): number[] {
   const lengths: number[] = [];
   for (let w = shortest; w <= Math.max(shortest, n * share); w = Math.max(w + 1, Math.round(w * 1.5)))
@@ -60,8 +60,8 @@ export function windowLengths(n: number, shortest = 1, share = 1 / 12): number[]
   return lengths;
 }
 
-/** The part of a neighbourhood whose departures, less half of what is usual inside, add up to most: its exact extent. */
-function extent(
+/** Finds the exact extent of a stretch: the part of a neighbourhood whose departures less `cut` have the largest sum. */
+function extentOf(
   track: Float64Array,
   centre: number,
   sign: number,
@@ -71,7 +71,7 @@ function extent(
 ): { start: number; end: number } {
   let best = Number.NEGATIVE_INFINITY;
   let start = from;
-  let found = { start: from, end: to };
+  let extent = { start: from, end: to };
   let sum = 0;
   for (let i = from; i < to; i++) {
     if (sum <= 0) {
@@ -81,40 +81,39 @@ function extent(
     sum += sign * (track[i]! - centre) - cut;
     if (sum > best) {
       best = sum;
-      found = { start, end: i + 1 };
+      extent = { start, end: i + 1 };
     }
   }
-  return found;
+  return extent;
 }
 
-/** What is as severe in short windows is no evidence for longer ones. */
+/** Severity from which a stretch is taken out of the longer windows. */
 const SETTLED = 3;
-/** The part of its height down to which a single peak reaches. */
+/** Share of its height down to which a single peak reaches. */
 const PART = 0.3;
-/** The part of the band beyond which samples depart on their own. */
+/** Share of the band beyond which samples depart on their own. */
 const CORE = 0.5;
-/** Stretches at least this part as high and as long are peers of one another. */
+/** Stretches at least this share as high and as long are peers. */
 const ALIKE = 0.7;
-/** Peers that halve the severity: what happens often is usual, however far from the rest it lies. */
+/** Number of peers that halves the severity: frequent departures are usual, however large. */
 const PEERS = 7.5;
 
-/** Parts of a series in which departures may crowd: window lengths. */
+/** Window lengths for crowds of departures, as shares of the series. */
 const CROWDS = [1 / 40, 1 / 24, 1 / 16, 1 / 12, 1 / 8] as const;
 const MOST_CROWDS = 3;
-/** Departures in a crowd are so many times as large as in any other window of its length. */
+/** Factor by which departures in a crowd exceed those in any other window of its length. */
 const CROWDED = 5;
 const FEWEST_CROWDED = 8;
 
 /**
- * Stretches in which the departures of a track [N] are on average at least five times as large as anywhere else: what one long anomaly leaves is
- * no measure of what is usual. At most three, by time; in heavy tails and in walks hardly ever one.
+ * Finds stretches whose departures are on average at least five times as large as anywhere else in a track [N]: a long anomaly must not
+ * count as usual. At most three, by time; heavy tails and random walks hardly ever have one.
  */
 function crowds(track: Float64Array): [start: number, end: number][] {
   const n = track.length;
   const centre = centreOf(track);
-  const sums = new Float64Array(n + 1);
-  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + Math.abs(track[i]! - centre);
-  let found: [number, number][] = [];
+  const sums = cumulative(track.map((value) => Math.abs(value - centre)));
+  let chosen: [number, number][] = [];
   let strongest = CROWDED;
   for (const share of CROWDS) {
     const w = Math.floor(share * n);
@@ -125,7 +124,7 @@ function crowds(track: Float64Array): [start: number, end: number][] {
     while (taken.length <= MOST_CROWDS) {
       let best = -1;
       let most = 0;
-      // The windows between those that are taken, which are apart from them by their own length.
+      // Windows between the taken ones, at least a window length away from each.
       const sorted = taken.toSorted(([a], [b]) => a - b);
       for (let k = 0; k <= sorted.length; k++) {
         const from = k === 0 ? 0 : Math.ceil((sorted[k - 1]![1] + w) / stride) * stride;
@@ -146,28 +145,28 @@ function crowds(track: Float64Array): [start: number, end: number][] {
       const ratio = sizes[j - 1]! / Math.max(sizes[j]!, 1e-300);
       if (ratio < strongest) continue;
       strongest = ratio;
-      found = taken.slice(0, j);
+      chosen = taken.slice(0, j);
     }
   }
   return (
-    found
+    chosen
       .map(([start, end]): [number, number] => [start - ((end - start) >> 1), end + ((end - start) >> 1)])
-      // At the ends expectations are of one side alone, and departures larger for it.
+      // At the ends the expectation rests on one side alone, which makes departures larger.
       .filter(([start, end]) => start > 0 && end < n)
       .sort((a, b) => a[0] - b[0])
   );
 }
 
-/** Means of so many samples have crowds of their own: what is slow is hidden in single samples that vary. */
+/** Window length from which means get crowds of their own: slow departures are hidden in noisy single samples. */
 const SLOW = 8;
-/** Longest series of which every window is looked at. */
+/** Longest series whose windows are all scanned. */
 const EVERY = 20_000;
 
-/** Windows of `w` of `n` samples are looked at so far apart: the extent of what is found is read from the samples. */
+/** Stride of windows of `w` of `n` samples; the exact extent of a stretch comes from the samples. */
 const strideOf = (w: number, n: number): number => (n <= EVERY ? 1 : Math.max(1, w >> 4));
 
-/** The values of windows of `w` samples, every `stride`, that touch none of the stretches. */
-function apartFrom(
+/** Keeps the values of windows of `w` samples, every `stride`, that touch none of the stretches. */
+function outsideOf(
   values: Float64Array,
   stretches: readonly (readonly [number, number])[],
   w: number,
@@ -180,30 +179,30 @@ function apartFrom(
   return 2 * kept.length < values.length ? values : kept;
 }
 
-/** The tails of a track [N], its crowds left out. */
+/** Fits the tails of a track [N] without its crowds. */
 export function usualTail(track: Float64Array, floor: number): Tail {
-  return fitTail(apartFrom(track, crowds(track), 1), floor);
+  return fitTail(outsideOf(track, crowds(track), 1), floor);
 }
 
-/** The same for what may be an edge that came at another time. */
+/** Number of other edges that makes a departure at an edge usual. */
 const EDGES = 4;
-/** They are others where they lie this part of the series apart. */
+/** Distance from which edges are different ones, as a share of the series. */
 const APART = 0.1;
 
-/** Stretches of a track [N] by falling severity, none of which overlap. */
+/** Returns the improbable stretches of a track [N], disjoint, most severe first. */
 export function scan(
   track: Float64Array,
   { floor, windows, least, looks, logarithmic, edges }: ScanOptions,
 ): Stretch[] {
   const n = track.length;
   const crowded = logarithmic === true ? [] : crowds(track);
-  const single = fitTail(apartFrom(track, crowded, 1), floor);
-  // Beyond the first window a single sample counts no more than the band: a spike is no shift of level.
+  const single = fitTail(outsideOf(track, crowded, 1), floor);
+  // In longer windows a sample counts no more than the band: a spike is no level shift.
   const rest = track.map((value) =>
     Math.min(single.centre + single.bandAbove, Math.max(single.centre - single.bandBelow, value)),
   );
-  const sigma = deviation(apartFrom(rest, crowded, 1));
-  const found: Stretch[] = [];
+  const sigma = deviation(outsideOf(rest, crowded, 1));
+  const stretches: Stretch[] = [];
   const taken = new Uint8Array(n);
   let sums = cumulative(rest);
   let changed = false;
@@ -215,21 +214,21 @@ export function scan(
     const means = w === 1 ? track : new Float64Array(Math.floor((n - w) / stride) + 1);
     if (w > 1)
       for (let k = 0, i = 0; k < means.length; k++, i += stride) means[k] = (sums[i + w]! - sums[i]!) / w;
-    const apart = [
+    const excluded = [
       ...crowded,
       ...(w < SLOW || logarithmic === true
         ? []
         : crowds(means).map(([start, end]) => [start * stride, end * stride + w] as const)),
     ];
     const tail =
-      w === 1 ? single : fitTail(apartFrom(means, apart, w, stride), floor, w, { tail: single, sigma });
+      w === 1 ? single : fitTail(outsideOf(means, excluded, w, stride), floor, w, { tail: single, sigma });
     const chance = Math.log10((n / w) * looks);
     const places = peaks(means, tail, (least + chance) * Math.LN10)
       .map((k) => {
         const mean = means[k]! - tail.centre;
         return { start: k * stride, mean, severity: tempered(surprise(tail, mean) / Math.LN10 - chance) };
       })
-      .sort((one, other) => other.severity - one.severity);
+      .sort((a, b) => b.severity - a.severity);
     for (const { start, mean, severity } of places) {
       let covered = 0;
       for (let i = start; i < start + w; i++) covered += taken[i]!;
@@ -239,7 +238,7 @@ export function scan(
       const departure = (i: number): number => sign * (track[i]! - single.centre);
       let peak = start;
       for (let i = start; i < start + w; i++) if (departure(i) > departure(peak)) peak = i;
-      // Samples that depart on their own tell exactly where a strong stretch ends; a weak one is all that lies beyond half its mean.
+      // Samples that depart on their own bound a strong stretch exactly; a weak one is all that lies beyond half its mean.
       const cut =
         w === 1
           ? Math.max(band, PART * departure(peak))
@@ -248,12 +247,12 @@ export function scan(
             : 0.5 * Math.abs(mean);
       const reach = Math.max(4, w);
       let [from, to] = [start, start + w];
-      // A stretch of samples that depart on their own, however long, is theirs.
+      // Samples that depart on their own make one stretch, however long.
       if (w === 1) {
         while (from > 0 && departure(from - 1) > cut) from--;
         while (to < n && departure(to) > cut) to++;
       }
-      const part = extent(
+      const part = extentOf(
         track,
         single.centre,
         sign,
@@ -268,42 +267,41 @@ export function scan(
         if (severity >= SETTLED) rest[i] = single.centre;
       }
       changed ||= severity >= SETTLED;
-      const own = free
+      const touching = free
         ? undefined
-        : found.find((one) => one.start <= part.end && part.start <= one.end && one.sign === sign);
-      if (own !== undefined) {
-        Object.assign(own, {
-          start: Math.min(own.start, part.start),
-          end: Math.max(own.end, part.end),
-          severity: Math.max(own.severity, severity),
+        : stretches.find(({ start: a, end: b, sign: s }) => a <= part.end && part.start <= b && s === sign);
+      if (touching !== undefined) {
+        Object.assign(touching, {
+          start: Math.min(touching.start, part.start),
+          end: Math.max(touching.end, part.end),
+          severity: Math.max(touching.severity, severity),
         });
         continue;
       }
       if (peak < part.start || peak >= part.end) peak = part.start;
       for (let i = part.start; i < part.end; i++) if (departure(i) > departure(peak)) peak = i;
-      found.push({ ...part, sign, severity, peak });
+      stretches.push({ ...part, sign, severity, peak });
     }
   }
-  return found
-    .map((one) => {
-      const height = Math.abs(track[one.peak]! - single.centre);
-      const peers = found.filter(
-        (other) =>
-          other !== one &&
-          (edges === true ? Math.abs(other.peak - one.peak) > APART * n : other.sign === one.sign) &&
-          Math.abs(track[other.peak]! - single.centre) > ALIKE * height &&
-          (edges === true || other.end - other.start >= ALIKE * (one.end - one.start)),
+  return stretches
+    .map((stretch) => {
+      const { peak, sign, start, end } = stretch;
+      const height = Math.abs(track[peak]! - single.centre);
+      const peers = stretches.filter(
+        (peer) =>
+          peer !== stretch &&
+          (edges === true ? Math.abs(peer.peak - peak) > APART * n : peer.sign === sign) &&
+          Math.abs(track[peer.peak]! - single.centre) > ALIKE * height &&
+          (edges === true || peer.end - peer.start >= ALIKE * (end - start)),
       ).length;
-      return {
-        ...one,
-        severity: one.severity / (1 + (edges === true ? (peers / EDGES) ** 3 : (peers / PEERS) ** 1.25)),
-      };
+      const usual = edges === true ? (peers / EDGES) ** 3 : (peers / PEERS) ** 1.25;
+      return { ...stretch, severity: stretch.severity / (1 + usual) };
     })
     .filter(({ severity }) => severity >= least)
-    .sort((one, other) => other.severity - one.severity);
+    .sort((a, b) => b.severity - a.severity);
 }
 
-/** Where runs of values that are rarer than `wanted` (−ln of their share) have their peaks. */
+/** Returns the peaks of runs of values that are rarer than `wanted` (−ln of their share). */
 function peaks(values: Float64Array, tail: Tail, wanted: number): number[] {
   const up = reachOf(tail, 1, wanted);
   const down = reachOf(tail, -1, wanted);

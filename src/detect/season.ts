@@ -1,41 +1,42 @@
-/** Seasons of a series: found by autocorrelation or named by the calendar, kept where they predict; and what they let one expect. */
+/** Seasons of a series: found by autocorrelation or named by the calendar, kept if they predict; and the values that they predict. */
+import { sortedMedian } from '../series/deviation.ts';
 import { seriesOfSpectrum, spectrum } from '../series/spectrum.ts';
 import { quantileInPlace } from '../series/stats.ts';
 
 /** Cycles on each side whose values at the same phase are averaged. */
 const CYCLES = 4;
-/** The farthest cycles that are averaged lie this part of the series away. */
+/** Distance of the farthest cycles that are averaged: the series divided by this. */
 const FAR = 4;
-/** They must predict this part of the samples so well, beside nearer ones, or within this part of the range. */
+/** Far cycles must predict this share of the samples as well as near ones, by this factor or within this share of the range. */
 const MOST = 0.75;
 const AS_GOOD = 1.1;
 const AS_NEAR = 0.002;
 /** Spreads phases evenly. */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
-/** Longest series of which the level is found at every sample. */
+/** Longest series whose level is computed at every sample. */
 const EVERY = 20_000;
-/** Fewest whole cycles in which a season can be told from chance. */
+/** Fewest whole cycles that show a season. */
 const FEWEST_CYCLES = 3;
-/** A season must leave at most this part of the usual departures without it. */
+/** A season must leave at most this share of the departures without it. */
 const LEAST_GAIN = 0.8;
 /** A longer season must be better than a shorter one by this factor. */
 const LONGER_GAIN = 0.9;
-/** A season of what is rare must leave this part of the mean departure without it. */
+/** A season of rare events must leave less than this share of the mean departure without it. */
 const RARE_GAIN = 0.5;
-/** Its gain in each cycle of the shorter one must be so many standard errors above 0 on average. */
+/** Its mean gain over the cycles of the shorter one must be so many standard errors above 0. */
 const LEAST_ERRORS = 2;
 const LONGEST_CORRELATED = 1 << 17;
 
 export interface Season {
-  /** In samples; not whole where the phase drifts against the samples. */
+  /** Samples per cycle; not whole if the phase drifts against the samples. */
   readonly period: number;
-  /** What the other cycles let one expect [N]. */
+  /** Values expected from the other cycles [N]. */
   readonly expected: Float64Array;
   /** Median |value − expected| over median |value − level|. */
   readonly rest: number;
-  /** What is expected without the pattern of the cycles [N]. */
+  /** Expected values without the pattern of the cycles [N]. */
   readonly level: Float64Array;
-  /** The clock that it follows [N], where one is changed. */
+  /** Clock that it follows [N]; null unless that clock is changed. */
   readonly clock: Int32Array | null;
 }
 
@@ -54,10 +55,20 @@ function meanOfAbs(values: Float64Array, stride: number): number {
   return sum / n;
 }
 
-/** Means of values carry rounding errors of this part of them. */
+/** Rounding error of means, relative to the values. */
 const ROUNDING = 1e-10;
 /** Weight of the mean departure beside the median one. */
 const EDGES = 0.1;
+
+/** Means of groups of `pool` samples. */
+export function pooled(values: Float64Array, pool: number): Float64Array {
+  if (pool === 1) return values;
+  return Float64Array.from({ length: Math.floor(values.length / pool) }, (_, i) => {
+    let sum = 0;
+    for (let k = 0; k < pool; k++) sum += values[i * pool + k]!;
+    return sum / pool;
+  });
+}
 
 /** Sums of the values before each index [N + 1]. */
 export function cumulative(values: Float64Array): Float64Array {
@@ -66,7 +77,7 @@ export function cumulative(values: Float64Array): Float64Array {
   return sums;
 }
 
-/** Mean of the window of `period` samples around each sample [N]; at the ends of the nearest whole window. Fractions weigh the outer samples. */
+/** Mean of the window of `period` samples around each sample [N]; at the ends, of the nearest whole window. Fractions weigh the outer samples. */
 function cycleMeans(values: Float64Array, period: number): Float64Array {
   const n = values.length;
   const sums = cumulative(values);
@@ -82,23 +93,12 @@ function cycleMeans(values: Float64Array, period: number): Float64Array {
   return means;
 }
 
-function medianOf(scratch: Float64Array, n: number): number {
-  // Insertion: never more than a handful.
-  for (let i = 1; i < n; i++) {
-    const value = scratch[i]!;
-    let j = i - 1;
-    for (; j >= 0 && scratch[j]! > value; j--) scratch[j + 1] = scratch[j]!;
-    scratch[j + 1] = value;
-  }
-  return n % 2 === 1 ? scratch[n >> 1]! : (scratch[(n >> 1) - 1]! + scratch[n >> 1]!) / 2;
-}
-
-/** Level without season: the median of the cycle means up to three cycles before and after, or `spacing` times as many, so that an unusual cycle does not move it [N]. */
+/** Level without season [N]: the median of the cycle means of seven cycles, `spacing` apart, which an unusual cycle does not move. */
 function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64Array {
   const means = cycleMeans(values, period);
   const n = values.length;
   const scratch = new Float64Array(7);
-  // The level changes with the cycles, not with the samples: where it is found every so many, lines join it.
+  // The level of a long series is computed at a stride, and interpolated.
   const stride = n <= EVERY ? 1 : Math.max(1, Math.floor(period / 32));
   const levels = new Float64Array(Math.floor((n - 1) / stride) + 2);
   for (let j = 0; j < levels.length; j++) {
@@ -108,7 +108,7 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
       const at = Math.round(i + k * spacing * period);
       if (at >= 0 && at < n) scratch[count++] = means[at]!;
     }
-    levels[j] = medianOf(scratch, count);
+    levels[j] = sortedMedian(scratch, count);
   }
   if (stride === 1) return levels.subarray(0, n);
   const out = new Float64Array(n);
@@ -121,20 +121,17 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
 }
 
 /**
- * What the same phase of the nearest other cycles, or of every so many (`spacing`), lets one expect: their median, on the level of the
- * cycles around [N].
+ * Predicts each sample [N] by the median of the same phase of the nearest other cycles, `spacing` apart, on the level of the cycles around.
  *
- * With `aside` other phases of those cycles: a season predicts better than that, and chance does not. With `apart` the nearer of two
- * other cycles where there are no more: an anomaly in one of them would be half of what is expected of the other.
- *
- * @param clock [N] samples that the clock which the season follows is ahead of the count of samples: a day with 23 hours moves it by an
- * hour from there on
+ * @param clock samples by which the clock of the season is ahead of the sample count [N]: a day of 23 hours moves it by an hour
+ * @param options `aside` takes other phases of those cycles instead, as a control; `nearest` takes the nearer of two cycles where there
+ * are no more, so that an anomaly in one does not spoil the prediction of the other
  */
 function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
-  { spacing = 1, aside = false, apart = false } = {},
+  { spacing = 1, aside = false, nearest = false } = {},
 ): Float64Array {
   const n = values.length;
   const level = seasonLevel(values, period, spacing);
@@ -161,17 +158,17 @@ function seasonExpectation(
       level[i]! +
       (count === 0
         ? 0
-        : apart && count === 2
+        : nearest && count === 2
           ? nearer(values[i]! - level[i]!, scratch)
-          : medianOf(scratch, count));
+          : sortedMedian(scratch, count));
   }
   return out;
 }
 
-const nearer = (own: number, [a, b]: Float64Array): number =>
-  Math.abs(own - a!) <= Math.abs(own - b!) ? a! : b!;
+const nearer = (value: number, [a, b]: Float64Array): number =>
+  Math.abs(value - a!) <= Math.abs(value - b!) ? a! : b!;
 
-/** Autocorrelation of [N] at lags 0 … N/2, without the bias of short overlaps. */
+/** Unbiased autocorrelation of [N] at lags 0 … N/2. */
 function correlogram(values: Float64Array): Float64Array {
   const n = values.length;
   let size = 1;
@@ -187,36 +184,39 @@ function correlogram(values: Float64Array): Float64Array {
   }
   const products = seriesOfSpectrum({ n: size, re, im });
   const lags = n >> 1;
-  const own = products[0]! / n;
-  return Float64Array.from({ length: lags + 1 }, (_, k) => (own > 0 ? products[k]! / (n - k) / own : 0));
+  const variance = products[0]! / n;
+  return Float64Array.from({ length: lags + 1 }, (_, k) =>
+    variance > 0 ? products[k]! / (n - k) / variance : 0,
+  );
 }
 
-/** Lags at which a series is like itself: local maxima, the highest first, with the largest correlation. */
+/** Returns the lags at which a series correlates with itself: local maxima, highest first. */
 function correlatedLags(values: Float64Array, least: number): number[] {
   const r = correlogram(values);
   const n = values.length;
-  const found: { lag: number; height: number }[] = [];
+  const tops: { lag: number; height: number }[] = [];
   let dipped = false; // before the first dip the series is only smooth
   for (let k = 2; k < r.length - 1 && k <= n / FEWEST_CYCLES; k++) {
     if (r[k]! < 0.05 || r[k]! < r[k - 1]!) dipped = true;
     if (dipped && k >= least && r[k]! > 0.1 && r[k]! >= r[k - 1]! && r[k]! > r[k + 1]!) {
-      found.push({ lag: k, height: r[k]! });
+      tops.push({ lag: k, height: r[k]! });
     }
   }
-  found.sort((a, b) => b.height - a.height);
-  // Multiples of a period are as high as itself: the shortest of almost equal height, and its refinement at the largest multiple.
+  tops.sort((a, b) => b.height - a.height);
+  // Multiples of a period are as high as the period: the shortest of almost equal height is kept as well.
   const kept: number[] = [];
-  for (const { lag, height } of found.slice(0, 60)) {
+  for (const { lag, height } of tops.slice(0, 60)) {
     if (kept.length >= 6) break;
-    const shorter = found.filter((one) => one.lag <= lag && one.height > 0.9 * height).map((one) => one.lag);
-    for (const one of [Math.min(...shorter), lag]) {
-      if (!kept.some((other) => Math.abs(other - one) <= Math.max(1, 0.02 * one))) kept.push(one);
+    const shorter = tops.filter((top) => top.lag <= lag && top.height > 0.9 * height).map((top) => top.lag);
+    for (const candidate of [Math.min(...shorter), lag]) {
+      if (kept.every((known) => Math.abs(known - candidate) > Math.max(1, 0.02 * candidate)))
+        kept.push(candidate);
     }
   }
   return kept.map((lag) => refine(r, lag));
 }
 
-/** The period near a lag, read off at its largest multiple that still correlates. */
+/** Refines a lag to the period, from its largest multiple that still correlates. */
 function refine(r: Float64Array, lag: number): number {
   let period = lag;
   for (let k = 2; k * period < r.length - 2; k++) {
@@ -239,10 +239,9 @@ function refine(r: Float64Array, lag: number): number {
 }
 
 /**
- * Whether a season foretells what is rare and large, such as a job once a day: the median departure does not depend on it, and clipped
- * values hardly do.
+ * Returns true if a season predicts rare and large values, such as a job once a day, which medians and clipped values hardly show.
  */
-function foretellsRare(
+function predictsRare(
   values: Float64Array,
   period: number,
   clock: Int32Array | null,
@@ -256,16 +255,16 @@ function foretellsRare(
   );
 }
 
-interface Found {
-  /** Departures from what it lets one expect [N], and how far they lie from 0. */
+interface Fit {
+  /** Departures from its prediction [N], and their size. */
   readonly rests: Float64Array;
   readonly left: number;
   readonly spacing: number;
 }
 
 /**
- * Whether the departures of a longer season are smaller in more than some cycles of a shorter one: cycles whose size varies are alike four
- * or five cycles apart by chance, and where most samples are the same, as at night, that decides a median.
+ * Returns true if the departures of a longer season are smaller throughout the cycles of a shorter one: by chance, cycles of varying size
+ * are alike four or five cycles apart, and a median may rest on quiet samples such as nights.
  */
 function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: number): boolean {
   const cycles = Math.floor(longer.length / period);
@@ -281,8 +280,8 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
 }
 
 /**
- * The season that predicts [N] best, or null: candidates are the lags at which the series correlates with itself, and `calendar`
- * (samples of an hour, a day, a week where the sampling step is known), which follows the `clock` (see `seasonExpectation`).
+ * Finds the season that predicts [N] best; null if none does. Candidates are the lags at which the series correlates with itself, and
+ * `calendar` (samples of an hour, a day, a week), which follows the `clock` (see `seasonExpectation`).
  */
 export function findSeason(
   values: Float64Array,
@@ -298,20 +297,12 @@ export function findSeason(
   const reach = 1.5 * (q(0.9) - q(0.1)) || Number.POSITIVE_INFINITY;
   const clipped = values.map((value) => Math.min(q(0.9) + reach, Math.max(q(0.1) - reach, value)));
   const pool = Math.ceil(n / LONGEST_CORRELATED);
-  const short =
-    pool === 1
-      ? clipped
-      : Float64Array.from({ length: Math.floor(n / pool) }, (_, i) => {
-          let sum = 0;
-          for (let k = 0; k < pool; k++) sum += clipped[i * pool + k]!;
-          return sum / pool;
-        });
   const candidates = [
     ...calendar.filter((period) => period >= 3 && n / period >= FEWEST_CYCLES),
-    ...correlatedLags(short, 3).map((period) => period * pool),
+    ...correlatedLags(pooled(clipped, pool), 3).map((period) => period * pool),
   ].flatMap((period) => [Math.round(period), period]);
   const magnitude = Math.max(Math.abs(sample[0]!), Math.abs(sample.at(-1)!));
-  let best: (Omit<Season, 'level'> & Found) | null = null;
+  let best: (Omit<Season, 'level'> & Fit) | null = null;
   const clockOf = (period: number): Int32Array | null => (calendar.includes(period) ? clock : null);
   // Shorter ones first, and a whole number of samples before one that is not.
   const sorted = [...new Set(candidates)].sort(
@@ -319,19 +310,19 @@ export function findSeason(
   );
   for (const period of sorted) {
     if (n / period < FEWEST_CYCLES) continue;
-    // A level that follows the values explains them without a season: what counts is what the season adds to it.
+    // A level that follows the values explains them without a season: the gain over it counts.
     const level = cycleMeans(clipped, period);
     const around = difference(clipped, level);
     const without = medianOfAbs(around, stride) + EDGES * meanOfAbs(around, stride);
     if (!(without > ROUNDING * magnitude)) continue;
     const expected = seasonExpectation(clipped, period, clockOf(period));
     const rests = difference(clipped, expected);
-    // Of a pattern that repeats exactly apart from its edges the median is 0 at any period near by.
+    // The median of a pattern that repeats exactly between its edges is 0 at any period near by.
     const left = medianOfAbs(rests, stride) + EDGES * meanOfAbs(rests, stride);
     const rest = left / without;
-    const found = { period, expected, rests, rest, clock: clockOf(period), left, spacing: 1 };
-    if (best === null && foretellsRare(values, period, clockOf(period), stride)) {
-      best = found;
+    const candidate = { period, expected, rests, rest, clock: clockOf(period), left, spacing: 1 };
+    if (best === null && predictsRare(values, period, clockOf(period), stride)) {
+      best = candidate;
       continue;
     }
     if (rest >= LEAST_GAIN || (best !== null && left >= LONGER_GAIN * best.left)) continue;
@@ -339,10 +330,10 @@ export function findSeason(
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
     const others = difference(clipped, seasonExpectation(clipped, period, clockOf(period), { aside: true }));
     const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
-    if (left < LEAST_GAIN * chance) best = found;
+    if (left < LEAST_GAIN * chance) best = candidate;
   }
   if (best !== null) {
-    // Far cycles are no part of an anomaly of a few cycles; where the season keeps its shape and its level they predict as well.
+    // Far cycles lie outside an anomaly of a few cycles; they serve if they predict as well.
     const spacing = Math.floor(n / best.period / CYCLES / FAR);
     if (spacing > 1) {
       const far = seasonExpectation(clipped, best.period, best.clock, { spacing });
@@ -359,10 +350,14 @@ export function findSeason(
         rest: best.rest,
         clock: best.clock,
         level: seasonLevel(values, best.period, best.spacing),
-        expected: seasonExpectation(values, best.period, best.clock, { spacing: best.spacing, apart: true }),
+        expected: seasonExpectation(values, best.period, best.clock, {
+          spacing: best.spacing,
+          nearest: true,
+        }),
       };
 }
 
+/** Computes a − b [N]. */
 export function difference(a: Float64Array, b: Float64Array): Float64Array {
   const out = new Float64Array(a.length);
   for (let i = 0; i < a.length; i++) out[i] = a[i]! - b[i]!;

@@ -1,6 +1,6 @@
 /**
- * Sentences that carry what they state: each number, and each word that compares, is kept with the quantity, place and tolerance that it
- * stands for, so that `explain/verify.ts` can recompute it without reading the sentence.
+ * Sentences with their claims: each number, and each word that compares, is kept with its quantity, place and tolerance, so that
+ * `explain/verify.ts` can recompute it without parsing the sentence.
  */
 import type { Finding } from './finding.ts';
 
@@ -26,18 +26,18 @@ export interface Place {
   readonly end: number;
 }
 
-/** A number or a word of a sentence, and what has to hold for it to be true. */
+/** Claim of a sentence: a number or a word, and the condition under which it is true. */
 export interface Stated extends Place {
   readonly text: string;
   /** Offset of the text in its sentence. */
   readonly at: number;
-  /** Value of the quantity as it is printed, and by how much rounding may have moved it. */
+  /** Printed value of the quantity, and its largest rounding error. */
   readonly number?: number;
   readonly tolerance?: number;
-  /** For a word that compares: the quantity is more, or less, than this one. */
+  /** Quantity that this one is more, or less, than; for words that compare. */
   readonly more?: Place;
   readonly less?: Place;
-  /** Id of the finding that is meant, in a sentence about several. */
+  /** Id of the finding, in a sentence about several. */
   readonly finding?: string;
 }
 
@@ -67,18 +67,18 @@ export function joined(parts: readonly Part[], separator: string, last = separat
   return say(['', ...between, ...(parts.length === 0 ? [] : [''])], ...parts);
 }
 
-/** Step to which the numbers of a sentence are rounded: three digits of the largest of them, and two of the difference that it is about. */
+/** Rounding step of the numbers of a sentence: three digits of the largest, and two digits of their difference. */
 export function stepFor(values: readonly number[], difference = 0): number {
   const largest = Math.max(0, ...values.map(Math.abs).filter(Number.isFinite));
   const power = (value: number, digits: number): number => 10 ** (Math.floor(Math.log10(value)) + 1 - digits);
   if (largest === 0) return 1;
-  // Four from a thousand on: 1013 hPa, 2025 requests.
+  // Four digits from a thousand on: 1013 hPa, 2025 requests.
   const step = power(largest, largest < 1000 ? 3 : 4);
   return Math.max(difference > 0 ? Math.min(step, power(difference, 2)) : step, largest * 1e-14);
 }
 
-/** A number as a sentence prints it, rounded to a step; four digits of a number that is too large or small for that. */
-export function roundTo(value: number, step: number): { number: number; tolerance: number } {
+/** Rounds a number to a step; numbers too large or small for that keep four digits. */
+function roundTo(value: number, step: number): { number: number; tolerance: number } {
   const decimals = Math.round(-Math.log10(step));
   if (Math.abs(value) >= 1e15 || decimals > 12)
     return { number: Number(value.toPrecision(4)), tolerance: 5.1e-4 * Math.abs(value) };
@@ -87,26 +87,26 @@ export function roundTo(value: number, step: number): { number: number; toleranc
   return { number, tolerance: 0.51 * 10 ** -decimals };
 }
 
-/** A number of a sentence. */
+/** Makes the claim of a rounded number. */
 export function figure(value: number, step: number, place: Place): Omit<Stated, 'at'> {
   const { number, tolerance } = roundTo(value, step);
   return { ...place, text: String(number), number, tolerance };
 }
 
-/** A number of things, which is not rounded. */
+/** Makes the claim of a count, which is not rounded. */
 export const count = (number: number, place: Place, text = String(number)): Omit<Stated, 'at'> => ({
   ...place,
   ...{ text, number, tolerance: 0 },
 });
 
-/** A word that says which of two quantities is the larger: the first of the pair where it is `more`. */
+/** Makes the claim of a word that compares: the first of the pair if the quantity is `more` than the other. */
 function comparison(pair: readonly [string, string], more: boolean, of: Place, than: Place): Part {
   return { ...of, text: pair[more ? 0 : 1], ...(more ? { more: than } : { less: than }) };
 }
 
-/** Numbers that only the sentence of a finding needs. */
+/** Numbers used only in the sentence of a finding. */
 interface Measured {
-  /** Mean of what was expected of the samples that are there. */
+  /** Mean of the expected values, missing samples left out. */
   readonly meanExpected: number;
   /** Mean step from sample to sample inside the stretch, and elsewhere. */
   readonly step: number;
@@ -124,8 +124,8 @@ interface Measured {
 const MOVED = ['rose', 'fell'] as const;
 
 /**
- * States what happened, as it follows the name of what is measured ("fell to 0"), and beside it what was expected, one clause each. A
- * comparison is made of numbers that differ as they are printed, so that no sentence contradicts itself.
+ * Writes the statement of a finding, to follow the name of its column ("fell to 0"), and clauses about the expected values. Only numbers
+ * that differ as printed are compared, so that no sentence contradicts itself.
  */
 export function stateFinding(finding: Described, measured: Measured): Finding['says'] {
   const { fact, context } = clausesOf(finding, measured);
@@ -139,9 +139,9 @@ type Described = Pick<
   'start' | 'end' | 'kind' | 'direction' | 'peak' | 'observed' | 'expected' | 'stepped' | 'lasting'
 >;
 
-function clausesOf(one: Described, measured: Measured): Finding['says'] {
-  const { start, end, kind, observed, expected, stepped } = one;
-  const at = one.peak.index;
+function clausesOf(finding: Described, measured: Measured): Finding['says'] {
+  const { start, end, kind, observed, expected, stepped } = finding;
+  const at = finding.peak.index;
   const place = (quantity: Quantity, from = start, to = end): Place => ({ quantity, start: from, end: to });
   const peak = place('value', at, at + 1);
   const expectedThere = place('expected', at, at + 1);
@@ -191,7 +191,7 @@ function clausesOf(one: Described, measured: Measured): Finding['says'] {
       if (!differ(observed.mean, reference)) return { fact: say`was ${mean}${average}`, context: range };
       const than = stepped === null ? place('mean expected') : place('mean', stepped.since, start);
       const moved = comparison(MOVED, observed.mean > reference, place('mean'), than);
-      const fact = say`${moved} to ${mean}${average}${one.lasting ? say` and stayed there` : say``}`;
+      const fact = say`${moved} to ${mean}${average}${finding.lasting ? say` and stayed there` : say``}`;
       const usually = say`expected about ${value(measured.meanExpected, place('mean expected'))}`;
       return { fact, context: [stepped === null ? usually : before(), ...range] };
     }
@@ -202,7 +202,7 @@ function clausesOf(one: Described, measured: Measured): Finding['says'] {
       const elsewhere = figure(usualStep, fine, place('mean step elsewhere'));
       const more = inside > usualStep;
       const context = [say`by ${mean} from sample to sample on average, ${elsewhere} elsewhere`];
-      if (mean.text === elsewhere.text || more !== (one.direction === 'above'))
+      if (mean.text === elsewhere.text || more !== (finding.direction === 'above'))
         return { fact: say`varied unusually`, context };
       const word = comparison(['more', 'less'], more, place('mean step'), place('mean step elsewhere'));
       return { fact: say`varied ${word} than usual`, context };
@@ -210,7 +210,7 @@ function clausesOf(one: Described, measured: Measured): Finding['says'] {
     case 'flat':
       return { fact: say`stayed at ${value(observed.mean, place('mean'))}`, context: range };
     case 'cutoff': {
-      const up = one.direction === 'above';
+      const up = finding.direction === 'above';
       const quantity = up ? 'largest' : 'least';
       const limit = up ? observed.largest : observed.least;
       const fact = say`was cut off at ${value(limit, place(quantity))}`;
@@ -240,7 +240,7 @@ function clausesOf(one: Described, measured: Measured): Finding['says'] {
   }
 }
 
-/** What happened with what was expected in parentheses: "fell to 0 (expected about 310)". */
+/** Statement with its context in parentheses: "fell to 0 (expected about 310)". */
 export function statementOf({ fact, context }: Finding['says']): string {
   return context.length === 0 ? fact.text : say`${fact} (${joined(context, '; ')})`.text;
 }

@@ -1,36 +1,36 @@
 /**
- * How rare a departure is among those that a series usually has. Each side of the distribution gets a Weibull tail
- * P(d > x) = ½·exp(−(x/σ)^κ), fitted to quantiles from the median outwards and never to the extremes: normal noise gives κ ≈ 1.4, Laplace
- * 1, heavier tails less. A fit to the extremes themselves would call nothing rare that is there; but what comes at many places of the
- * series is not rare, and where the quantiles tell of a thinner tail than these places do, they count.
+ * Rarity of a departure among the usual departures of a series. Each side of the distribution gets a Weibull tail
+ * P(d > x) = ½·exp(−(x/σ)^κ), fitted to quantiles from the median outwards: normal noise gives κ ≈ 1.4, Laplace 1, heavier tails less.
+ * A fit to the extremes would make every anomaly look common. Departures at many places of the series are common all the same: they count
+ * where the quantiles suggest a thinner tail.
  */
 import { quantileInPlace } from '../series/stats.ts';
 
-/** One side of a distribution around its centre. */
+/** Upper or lower half of a distribution around its centre. */
 interface Side {
   readonly scale: number;
   readonly shape: number;
-  /** The outermost quantile that was read, and −ln of the share of the side beyond it. */
+  /** Outermost quantile used, and −ln of the share of the side beyond it. */
   readonly anchor: number;
   readonly rarity: number;
-  /** The same of the maxima of parts of the series where they lie further out than the exponent lets expect; else of the anchor. */
+  /** Quantile and −ln share of the maxima of parts of the series, where these lie beyond the fitted tail; else equal to the anchor. */
   readonly far: number;
   readonly farRarity: number;
-  /** Exponent at the outermost of them. */
+  /** Exponent at `far`. */
   readonly slope: number;
   /** Exponent beyond the anchor: 2 for normal noise, 1 for Laplace. */
   readonly beyond: number;
 }
 
-/** Weibull exponent of the quantiles that are read from normal noise. */
+/** Weibull exponent of the inner quantiles of normal noise. */
 const NORMAL_SHAPE = 1.386;
 
-/** Between the quantiles that can be read noise with the tail of a power looks like Laplace noise; what is far out is judged with care. */
+/** Exponent beyond the anchor of Laplace-like noise, a little below 1: power-law noise looks the same at the inner quantiles. */
 const LAPLACE_BEYOND = 0.8;
 
 /**
- * A side of the given scale and shape. Between the quantiles that can be read normal noise looks like a Weibull tail of shape 1.4, Laplace
- * noise like one of shape 1; further out their exponents are 2 and 1, and so it is continued (a little below 1, see above), with the slope that it has at the anchor.
+ * Makes a side of the given scale and shape. Normal noise has shape 1.4 at the inner quantiles and 2 further out, Laplace noise 1 at both;
+ * beyond the anchor the tail goes on with the outer exponent, from the slope at the anchor.
  */
 function sideOf(scale: number, shape: number, share: number): Side {
   const rarity = -Math.log(share);
@@ -42,43 +42,43 @@ function sideOf(scale: number, shape: number, share: number): Side {
   return { scale, shape, anchor, rarity, far: anchor, farRarity: rarity, slope: shape, beyond };
 }
 
-/** Parts of a series of which the largest departures are read. */
+/** Number of parts of a series whose largest departures are used. */
 const PARTS = 64;
-/** Windows in a part, at least. */
+/** Minimum number of windows in a part. */
 const WINDOWS_IN_PART = 2;
-/** So large a share of the parts may hold what is looked for; and another that tells how fast the maxima get rarer. */
+/** Share of the parts that may hold anomalies; and a second quantile of the maxima, from which their tail index follows. */
 const OUTER = 0.25;
 const INNER = 0.55;
-/** So many places may; parts nearer to one another than this share of the series are one place. */
+/** Number of places that may hold anomalies; parts closer than this share of the series are one place. */
 const PLACES = 4;
 const NEAR = 0.05;
-/** The maxima must be so much more often as large than the tail has it (−ln of a share): their quantiles are of few. */
+/** Factor (in −ln share) by which maxima must exceed the fitted tail to count: their quantiles rest on few values. */
 const CLEARLY = Math.log(1.5);
-/** Exponent of what is taken for the tail of a power, and its least index. */
+/** Exponent that stands for a power-law tail, and the smallest index of such a tail. */
 const POWER = 0.02;
 const LEAST_INDEX = 2;
 const BISECTIONS = 8;
 
-/** A size, and −ln of the share of a side beyond it. */
+/** Size of a departure, and −ln of the share of a side beyond it. */
 interface Quantile {
   readonly size: number;
   readonly rarity: number;
 }
 
-/** Departures so many times as large as all smaller ones are of another kind than these, if they are in at most this share of the parts. */
+/** Maxima this many times the next smaller one are outliers among the maxima, if they fill at most this share of the parts. */
 const GAP = 2;
 const MOST_OF_KIND = 0.5;
 
-/** The largest departure of each part of a series, by time and side; 0 in parts with one of another kind. */
+/** Largest departure of each part of a series, by time and side; 0 in parts with an outlier. */
 interface Maxima {
   readonly up: Float64Array;
   readonly down: Float64Array;
-  /** Parts without one of another kind, and windows in them, of samples that do not overlap. */
+  /** Number of parts without an outlier, and of disjoint windows in them. */
   readonly parts: number;
   readonly windows: number;
 }
 
-/** Maxima of [N] departures, by time, of windows of so many samples; null where the parts are too short. */
+/** Computes the maxima of [N] departures, which are means over `window` samples; null if the parts are too short. */
 function maximaOf(departures: Float64Array, window: number): Maxima | null {
   const n = departures.length;
   if (n < PARTS * WINDOWS_IN_PART * window) return null;
@@ -88,7 +88,7 @@ function maximaOf(departures: Float64Array, window: number): Maxima | null {
     up[part] = Math.max(up[part]!, departures[i]!);
     down[part] = Math.max(down[part]!, -departures[i]!);
   }
-  const [most, least] = [largestOfKind(up), largestOfKind(down)];
+  const [most, least] = [largestRegular(up), largestRegular(down)];
   let parts = PARTS;
   for (let k = 0; k < PARTS; k++) {
     if (up[k]! <= most && down[k]! <= least) continue;
@@ -98,8 +98,8 @@ function maximaOf(departures: Float64Array, window: number): Maxima | null {
   return { up, down, parts, windows: ((n / window) * parts) / PARTS };
 }
 
-/** The largest maximum that is not of another kind: tails of any law are dense but for their last few values. */
-function largestOfKind(maxima: Float64Array): number {
+/** Returns the largest maximum that is no outlier: tails of any law are dense but for their last few values. */
+function largestRegular(maxima: Float64Array): number {
   const sorted = maxima.slice().sort();
   for (let k = Math.ceil((1 - MOST_OF_KIND) * PARTS); k < PARTS - PLACES; k++)
     if (sorted[k]! > GAP * sorted[k - 1]!) return sorted[k - 1]!;
@@ -107,12 +107,12 @@ function largestOfKind(maxima: Float64Array): number {
 }
 
 /**
- * A side whose quantiles tell of a thinner tail than the maxima of parts of the series do: what comes in a quarter of all parts is not
- * rare, while one anomaly is the maximum of one part, or of a few.
+ * Thickens a side whose quantiles suggest a thinner tail than the maxima do: a departure in a quarter of all parts is common, while an
+ * anomaly is the maximum of one part or a few.
  */
 function withMaxima(side: Side, sizes: Float64Array, { parts, windows }: Maxima): Side {
   const sorted = sizes.slice().sort();
-  // Of the side: a surprise is of the whole.
+  // −ln share of the side; a surprise is that of both sides.
   const at = (share: number): Quantile => ({
     size: sorted[PARTS - Math.ceil(share * parts)]!,
     rarity: Math.log(windows / parts / -Math.log(1 - share)) - Math.LN2,
@@ -120,23 +120,23 @@ function withMaxima(side: Side, sizes: Float64Array, { parts, windows }: Maxima)
   return thickened(side, at(OUTER), at(INNER));
 }
 
-/** −ln of the share of a side beyond the fifth of the rarest departures that are far from each other in time. */
+/** Returns −ln of the share of a side beyond the fifth-rarest of the departures that are far from each other in time. */
 function fifthPlace(above: Side, below: Side, { up, down }: Maxima): number {
   const rarities = up.map((size, k) => Math.max(rarityOf(above, size), rarityOf(below, down[k]!)));
   const order = Array.from(rarities.keys()).sort((i, j) => rarities[j]! - rarities[i]!);
   const taken: number[] = [];
-  let apart = 0;
+  let places = 0;
   for (const k of order) {
-    if (taken.every((other) => Math.abs(other - k) > NEAR * PARTS)) apart++;
-    if (apart > PLACES) return rarities[k]!;
+    if (taken.every((other) => Math.abs(other - k) > NEAR * PARTS)) places++;
+    if (places > PLACES) return rarities[k]!;
     taken.push(k);
   }
   return 0;
 }
 
 /**
- * Sides by which departures at five places far from each other are as rare as there are such places: a fit to the extremes but for those
- * that may be what is looked for. Where the sides are too thin for that, both tails become more like those of powers.
+ * Fits the sides to the extremes, leaving out those that may be anomalies: the departure at the fifth place must be as rare as five places
+ * are. Sides that are too thin for that become more like power laws.
  */
 function withExtremes([above, below]: readonly [Side, Side], maxima: Maxima): readonly [Side, Side] {
   const wanted = Math.log(maxima.windows / (PLACES + 0.5)) + CLEARLY - Math.LN2;
@@ -155,8 +155,8 @@ function withExtremes([above, below]: readonly [Side, Side], maxima: Maxima): re
 }
 
 /**
- * A side that has at least the share of a quantile beyond it: by the exponent that fits it, or with the quantile as its outermost where even
- * the tail of a power is too thin.
+ * Thickens a side until it has at least the share of a quantile beyond it: by its exponent, or where even a power law is too thin, with the
+ * quantile as its outermost point.
  */
 function thickened(side: Side, outer: Quantile, inner: Quantile): Side {
   const { far, farRarity, slope } = side;
@@ -180,7 +180,7 @@ function thickened(side: Side, outer: Quantile, inner: Quantile): Side {
   return { ...side, far: outer.size, farRarity: outer.rarity, slope: index / outer.rarity, beyond: POWER };
 }
 
-/** −ln of the share of a side that lies beyond a departure. */
+/** Returns −ln of the share of a side that lies beyond a departure. */
 function rarityOf(
   { scale, shape, anchor, rarity, far, farRarity, slope, beyond }: Side,
   size: number,
@@ -195,17 +195,17 @@ export interface Tail {
   readonly centre: number;
   readonly above: Side;
   readonly below: Side;
-  /** Departures on each side of the centre that 99 % of all samples keep to. */
+  /** Distances from the centre that hold 99 % of all samples. */
   readonly bandAbove: number;
   readonly bandBelow: number;
 }
 
-/** Shares of a side that lie further out, where quantiles are read: the outermost 3 % may be what is looked for. */
+/** Shares of a side beyond the quantiles that are used; the outermost 3 % may be anomalies. */
 const SHARES = [0.5, 0.42, 0.35, 0.3, 0.25, 0.2, 0.16, 0.12, 0.08, 0.05, 0.03] as const;
 const FEWEST_SHARES = 5;
-/** Samples that are looked at: quantiles of more are no different. */
+/** Number of samples from which quantiles are taken; more would not change them. */
 const MOST_SAMPLES = 20_000;
-/** −ln of the share of a side outside of a band that holds 99 %. */
+/** −ln of the share of a side outside a band that holds 99 %. */
 const BAND = -Math.log(0.01);
 const LEAST_SHAPE = 0.4;
 const LARGEST_SHAPE = 2;
@@ -221,30 +221,30 @@ function medianSlope(x: readonly number[], y: readonly number[]): number {
 
 /** Departures that this share of normal noise exceeds on one side, by SHARES. */
 const NORMAL = [0.674, 0.806, 0.935, 1.036, 1.15, 1.282, 1.405, 1.555, 1.751, 1.96, 2.17] as const;
-/** Quantiles above the floor that tell a shape; with fewer the departures are taken for exponential. */
+/** Fewest quantiles above the floor that give a shape; with fewer the tail is exponential. */
 const FEWEST_ABOVE_FLOOR = 4;
 
-/** Largest share that is read from an anchor. */
+/** Largest share of a side beyond an anchor. */
 const MOST_BEYOND = 0.5;
 
 interface Limits {
   readonly floor: number;
-  /** Standard deviation that the departures have at least. */
+  /** Smallest standard deviation of the departures. */
   readonly sigma: number;
-  /** Shares that one anomaly may fill. */
+  /** Share of a side that a single anomaly may fill. */
   readonly spoilt: number;
-  /** How much heavier the tail may be than it looks, and how heavy at most: an exponent, by side. */
+  /** Allowance for a tail heavier than it looks (added to 1 / exponent), and the smallest exponent. */
   readonly doubt: number;
   readonly leastShape: number;
 }
 
-/** Steps of a counted side that are read, each with so many departures at least; and so many departures to a step where values are counted. */
+/** For counted values: most steps used, most different sizes, fewest departures at a step, and fewest departures per size. */
 const MOST_STEPS = 8;
 const MOST_SIZES = 16;
 const FEWEST_AT_STEP = 5;
 const DEPARTURES_PER_STEP = 20;
 
-/** The sizes above the floor of departures that are counted, smallest first, each with the share that is as large; none where they are not. */
+/** Returns the sizes of counted departures above the floor, ascending, each with the share at least as large; empty for other values. */
 function countedSteps(departures: Float64Array, n: number, floor: number): { size: number; share: number }[] {
   const sorted = departures.slice(0, n).sort();
   const steps: { size: number; share: number }[] = [];
@@ -285,9 +285,9 @@ function fitSide(
     return sideOf(scale, shape, steps.at(-1)!.share);
   }
   if (kept.length < FEWEST_ABOVE_FLOOR) {
-    // Almost all is exactly as expected: what is not need only be larger than the floor.
+    // Almost all values are exactly as expected: the others need only exceed the floor.
     const anchor = Math.max(floor, quantiles.at(-1)!);
-    // Of counted values many more may be as large as the quantile: their share tells how fast they get rarer.
+    // Many more counted values may be as large as the quantile: their share sets the scale.
     let beyond = 0;
     for (let i = 0; i < n; i++) if (departures[i]! >= anchor) beyond++;
     const share = Math.min(MOST_BEYOND, Math.max(outermost, beyond / n));
@@ -303,7 +303,7 @@ function fitSide(
   return sideOf(Math.exp(quantileInPlace(Float64Array.from(scales), scales.length, 0.6)), shape, outermost);
 }
 
-/** The departure that is as rare as −ln of a share of the side. */
+/** Returns the departure that is this rare (−ln of the share of the side beyond it). */
 function departureOf(
   { scale, shape, anchor, rarity, far, farRarity, slope, beyond }: Side,
   wanted: number,
@@ -314,39 +314,42 @@ function departureOf(
   return far * (1 + (beyond * (wanted - farRarity)) / (slope * farRarity)) ** (1 / beyond);
 }
 
-/** How far one must depart in the direction of `sign` for a surprise. */
+/** Returns the departure in the direction of `sign` that gives a surprise of `wanted`. */
 export function reachOf({ above, below }: Tail, sign: number, wanted: number): number {
   return departureOf(sign > 0 ? above : below, wanted - Math.LN2);
 }
 
-/** Means may have this part of the exponent of single values: an anomaly that is long makes the tail of means look heavier than it is. */
+/** Smallest exponent of means, as a share of that of single values: a long anomaly makes their tail look heavier than it is. */
 const AS_HEAVY = 0.8;
 
-/** The values that means are of. */
+/** Distribution of the single values that means are taken over. */
 interface Single {
   readonly tail: Tail;
   /** Standard deviation. */
   readonly sigma: number;
 }
 
-/** Every so many values, evenly spaced, at least MOST_SAMPLES of a longer series; a copy. */
-function sampleOf(values: Float64Array): { readonly sample: Float64Array; readonly stride: number } {
-  const stride = Math.max(1, Math.floor(values.length / MOST_SAMPLES));
+/** Copies every so many values, evenly spaced: at least `most` of a longer series, all of a shorter one. */
+export function sampleOf(
+  values: Float64Array,
+  most = MOST_SAMPLES,
+): { readonly sample: Float64Array; readonly stride: number } {
+  const stride = Math.max(1, Math.floor(values.length / most));
   const sample = new Float64Array(Math.ceil(values.length / stride));
   for (let i = 0; i < sample.length; i++) sample[i] = values[i * stride]!;
   return { sample, stride };
 }
 
-/** Centre of the tails of [N] values, their median, without the fit of the tails. */
+/** Median of [N] values, the centre of their tails. */
 export function centreOf(values: Float64Array): number {
   const { sample } = sampleOf(values);
   return quantileInPlace(sample, sample.length, 0.5);
 }
 
-/** The tails of [N] values; departures below `floor` > 0 count as `floor`. Values that are means over
- * `window` samples are not independent: one anomaly may fill a share of a side, so that quantiles further out are not read, and the
- * fewer independent ones there are, the heavier the tail may be; they vary at least as much as means of independent
- * values, and their tails are hardly heavier than those of the `single` values. A stride through long series stands for all. */
+/**
+ * Fits the tails of [N] values; departures below `floor` > 0 count as `floor`. Means over `window` samples are not independent: quantiles
+ * that a single anomaly could fill are left out, a heavier tail is allowed for, and `single` bounds scale and exponent from below.
+ */
 export function fitTail(values: Float64Array, floor: number, window = 1, single: Single | null = null): Tail {
   const { sample, stride } = sampleOf(values);
   const centre = quantileInPlace(sample.slice(), sample.length, 0.5);
@@ -358,8 +361,8 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
     doubt: 1.5 * Math.sqrt(window / values.length),
   };
   const fitted = (sign: 1 | -1): Side => {
-    const own = sign > 0 ? single?.tail.above : single?.tail.below;
-    const leastShape = own === undefined ? LEAST_SHAPE : AS_HEAVY * Math.min(NORMAL_SHAPE, own.shape);
+    const known = sign > 0 ? single?.tail.above : single?.tail.below;
+    const leastShape = known === undefined ? LEAST_SHAPE : AS_HEAVY * Math.min(NORMAL_SHAPE, known.shape);
     let n = 0;
     for (let i = 0; i < sample.length; i++) {
       const departure = sign * (sample[i]! - centre);
@@ -384,11 +387,11 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
   return { centre, above, below, bandAbove: departureOf(above, BAND), bandBelow: departureOf(below, BAND) };
 }
 
-/** −ln of the share of samples that depart as far in the direction of `departure`, at least ln 2. */
+/** Returns −ln of the share of samples that depart as far in the direction of `departure`; at least ln 2. */
 export function surprise({ above, below }: Tail, departure: number): number {
   return Math.LN2 + rarityOf(departure >= 0 ? above : below, Math.abs(departure));
 }
 
-/** Beyond 10 no one counts: what is rarer still grows by its logarithm. */
+/** Severity with values above 10 on a logarithmic scale. */
 export const tempered = (severity: number): number =>
   severity <= 10 ? severity : 10 * (1 + Math.log(severity / 10));

@@ -1,26 +1,26 @@
-/** Why a stretch that departs is usual after all: loads that go on and off at any time, jobs at equal distances, what the season foretells. */
+/** Reasons why a departing stretch is usual: loads that switch at any time, jobs at equal intervals, patterns of the season. */
 import { quantileInPlace } from '../series/stats.ts';
 import type { Candidate } from './scan.ts';
 import type { Season } from './season.ts';
 import { fitTail } from './tail.ts';
 
-/** Edges that halve the severity of a stretch between two like them. */
+/** Pairs of similar edges that halve the severity of a stretch. */
 export const PEERS = 4;
-/** Steps of usual size that make a jump. */
+/** Smallest jump, in usual steps. */
 const JUMP = 10;
-/** An edge this part as high as the stretch makes a box of it. */
+/** Smallest edge of a box, as a share of the height of the stretch. */
 const BOX = 0.7;
-/** A level that this part of the samples has is a usual one; within this part of the height of its edges. */
+/** Share of the samples that makes a level usual; and its tolerance, as a share of the edges. */
 const USUAL_LEVEL = 0.05;
 const SAME_LEVEL = 0.2;
 
-/** Edges that the season foretells this often keep a schedule. */
-const FORETOLD = 0.7;
+/** Share of edges predicted by the season from which they keep a schedule. */
+const PREDICTED = 0.7;
 
 /**
- * For a stretch at a level at which the series often is, which begins or ends with a jump, or where a jump was to be expected (`missed`, how
- * far the values are from similar stretches): how many pairs of jumps as high there are elsewhere. A load that goes on and off at any time
- * is no stranger for doing it a little sooner or later than before; one that keeps a schedule is.
+ * Counts the pairs of similar jumps elsewhere, for a stretch at a usual level that begins or ends with a jump, or should have (`missed`:
+ * departures from similar stretches). A load that switches at any time is usual when it switches a little early or late; one that keeps
+ * a schedule is not, and counts 0.
  */
 export function likeEdges(
   values: Float64Array,
@@ -50,7 +50,7 @@ export function likeEdges(
     if ((i < start || i >= end) && Math.abs(values[i]! - values[peak]!) < SAME_LEVEL * edge) there++;
   }
   if (there < USUAL_LEVEL * n) return 0;
-  let [alike, foretold] = [0, 0];
+  let [alike, predicted] = [0, 0];
   for (let i = 1; i < n; i++) {
     const jump = Math.abs(values[i]! - values[i - 1]!);
     if (jump < BOX * edge || (i >= start - 2 && i <= end + 2)) continue;
@@ -58,35 +58,34 @@ export function likeEdges(
     if (season === null) continue;
     for (let k = Math.max(1, i - 2); k <= Math.min(n - 1, i + 2); k++) {
       if (Math.abs(season.expected[k]! - season.expected[k - 1]!) < jump / 2) continue;
-      foretold++;
+      predicted++;
       break;
     }
   }
-  return timing && foretold >= FORETOLD * alike ? 0 : alike / 2;
+  return timing && predicted >= PREDICTED * alike ? 0 : alike / 2;
 }
 
-/** Stretches that come at equal distances, at least, and the part of all distances that is equal. */
+/** Fewest stretches at equal distances, and the share of the distances that must be equal. */
 const FEWEST_REGULAR = 6;
 const REGULAR = 0.6;
-/** A distance may be off by this part of the usual one, and up to so many may lie between two stretches. */
+/** Tolerance of a distance, as a share of the usual one; and most usual distances between two stretches. */
 const OFF = 0.1;
 const SKIPPED = 3;
-/** Peers are this alike in severity. */
+/** Least ratio of the severities of two peers. */
 const AS_SEVERE = 0.6;
 
 /**
- * Whether a stretch is one of many that come at equal distances, as a job that runs every day does. Of places at random a distance has a
- * chance of about one in seven to be as near to a small multiple of the usual one; that three fifths of five and more are is below 1 %, of
- * ten below one in a thousand. What comes between them, or after them at other distances, is none of them.
+ * Returns true if a stretch is one of many at equal distances, like a job that runs every day. A distance between random places has a chance
+ * of about 1 in 7 to be this near a small multiple of the usual one; three fifths of five or more are below 1 %, of ten below 0.1 %.
  */
-export function regular(one: Candidate, candidates: readonly Candidate[]): boolean {
+export function regular(candidate: Candidate, candidates: readonly Candidate[]): boolean {
   const alike = candidates
     .filter(
       (other) =>
-        other.track === one.track &&
-        other.sign === one.sign &&
-        other.severity >= AS_SEVERE * one.severity &&
-        other.severity * AS_SEVERE <= one.severity,
+        other.track === candidate.track &&
+        other.sign === candidate.sign &&
+        other.severity >= AS_SEVERE * candidate.severity &&
+        other.severity * AS_SEVERE <= candidate.severity,
     )
     .map(({ peak }) => peak)
     .sort((a, b) => a - b)
@@ -100,11 +99,11 @@ export function regular(one: Candidate, candidates: readonly Candidate[]): boole
     return times >= 1 && times <= SKIPPED && Math.abs(gap - times * usual) <= Math.max(1, OFF * usual);
   };
   if (gaps.filter(equal).length < Math.max(FEWEST_REGULAR - 1, REGULAR * gaps.length)) return false;
-  const place = alike.findIndex((peak) => Math.abs(peak - one.peak) <= 1);
+  const place = alike.findIndex((peak) => Math.abs(peak - candidate.peak) <= 1);
   return equal(gaps[place - 1]) || equal(gaps[place]);
 }
 
-/** Whether what departs from level and neighbours is what the season lets one expect. */
+/** Returns true if the season predicts a departure from level or neighbours. */
 export function explained(departures: Float64Array, { start, end, sign }: Candidate): boolean {
   const { centre, bandAbove, bandBelow } = fitTail(departures, 1e-300);
   let sum = 0;
@@ -113,10 +112,10 @@ export function explained(departures: Float64Array, { start, end, sign }: Candid
   return sign > 0 ? mean < bandAbove / 2 : -mean < bandBelow / 2;
 }
 
-/** What is expected near a narrow peak changes by this part of the departure at least. */
+/** Smallest change of the expected values near a narrow peak, as a share of the departure. */
 export const PEAK = 0.5;
 
-/** Whether what is expected within `reach` of a stretch changes by so much. */
+/** Returns true if the expected values within `reach` samples of a stretch change by at least `least`. */
 export function atEdge(
   expected: Float64Array,
   { start, end }: Candidate,

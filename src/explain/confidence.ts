@@ -1,10 +1,10 @@
 /**
  * Confidence of a policy in the intervals that it marks.
  *
- * The scan of an answer (`; scan ..(#)...o....`) has a symbol for each cell of the picture: a mark of probability p says with p that something
- * is there, a `.` with 1 − p. The support of an interval is what its window says of its cells, what the other windows of that scale and of
- * other scales say, and for a short one how rare such a departure is in the series. A logistic regression (`ConfidenceModel`, fitted by
- * `timeseer calibrate` to series that the policy was not trained on) turns support into the share of such intervals that are right.
+ * The scan of an answer (`; scan ..(#)...o....`) has a symbol for each cell of the picture. A mark of probability p means an anomaly with
+ * probability p, a `.` with 1 − p. The support of an interval combines its own window, the other windows of that scale and of other scales,
+ * and for a short one the rarity of such a departure in the series. A logistic regression (`ConfidenceModel`, fitted by `timeseer calibrate`
+ * to held-out series) turns support into the share of such intervals that are right.
  */
 
 import { existsSync } from 'node:fs';
@@ -13,30 +13,29 @@ import { z } from 'zod';
 import { CheckpointError } from '../ground/errors.ts';
 import { readUtf8 } from '../ground/files.ts';
 import { addToManifest, checkFiles } from '../ground/manifest.ts';
+import { mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { overlap, runs } from '../series/intervals.ts';
 import { quantileInPlace } from '../series/stats.ts';
 import { agreement } from './trust.ts';
 
-/** Symbols of a scan that stand for an anomaly in a cell, and the one for none. */
+/** Symbols of a scan for an anomaly in a cell, and for none. */
 const MARKS = '(#)ox';
 const NOTHING = '.';
 
-/** A token of an answer: what it decodes to, and the natural logarithm of its probability. */
+/** Token of an answer: its text, and its log-probability (natural logarithm). */
 export interface AnswerToken {
   readonly text: string;
   readonly logProb: number;
 }
 
 /**
- * The probability that there is something, for each cell of the scan of an answer whose tokens put together are its text: of a mark the
- * probability of its token, of a `.` 1 less that; NaN of a symbol that tells neither.
- *
- * Null where it has no scan, or where one token holds two symbols of it: its probability is not that of a cell.
+ * Returns the probability of an anomaly in each cell of the scan of an answer: that of the token for a mark, 1 − that for a `.`, NaN for
+ * other symbols. Null without a scan, or if a token holds two symbols, whose probability is not that of a cell.
  */
 export function cellsOf(tokens: readonly AnswerToken[]): number[] | null {
-  const scan = /; scan ([^;<]+)/d.exec(tokens.map((one) => one.text).join(''));
+  const scan = /; scan ([^;<]+)/d.exec(tokens.map(({ text }) => text).join(''));
   if (scan === null) return null;
   const [first, last] = scan.indices![1]!;
   const cells: number[] = [];
@@ -54,33 +53,33 @@ export function cellsOf(tokens: readonly AnswerToken[]): number[] | null {
   return cells;
 }
 
-/** What was said about a window [start, end), and how sure. */
+/** Answer about a window [start, end), with its probabilities. */
 export interface WindowEvidence {
   readonly start: number;
   readonly end: number;
-  /** Place among the scales, 0 for the finest. */
+  /** Index of the scale, 0 for the finest. */
   readonly scale: number;
-  /** In samples of the series; null where the answer cannot be read. */
+  /** Marked intervals in samples of the series; null if the answer cannot be read. */
   readonly intervals: readonly Interval[] | null;
-  /** Probability that there is something, by cell, as `cellsOf` has it. */
+  /** Probability of an anomaly by cell; see `cellsOf`. */
   readonly cells: readonly number[] | null;
 }
 
-/** What is known of an interval that a window marks; the names are those of the coefficients of a model. */
+/** Inputs of the confidence of an interval; the names are those of the model's weights. */
 export interface Support {
-  /** What the window says: the logit of the mean probability over the interval's cells. */
+  /** Logit of the mean probability over the interval's cells, in its own window. */
   readonly own: number;
-  /** What the other windows of this scale that show it say, as a logit, less `own`; 0 without any. */
+  /** Logit of the other windows of this scale that show it, less `own`; 0 without any. */
   readonly neighbours: number;
-  /** The same of the scale that says most, of the others; 0 without any. */
+  /** Logit of the other scale with the highest probability, less `own`; 0 without any. */
   readonly scales: number;
-  /** Logarithm to base 2 of its length in cells, at least 0. */
+  /** log₂ of its length in cells, at least 0. */
   readonly size: number;
-  /** Logarithm to base 2 of the windows of this scale, at most 5: among more windows there are more that look unusual by chance. */
+  /** log₂ of the number of windows of this scale, at most 5: more windows look unusual by chance. */
   readonly windows: number;
   /**
-   * Of at most 6 samples, how much further they depart from their neighbours than 99.5 % of the series do, in powers of 2, from 0 to 6; 0 of longer
-   * ones. A window does not show how often such a spike comes elsewhere.
+   * log₂ of the departure from the neighbours over the 99.5 % quantile of the series, 0 to 6, for at most 6 samples; 0 for longer
+   * intervals. A window does not show how often such a spike comes elsewhere.
    */
   readonly rarity: number;
 }
@@ -94,25 +93,22 @@ export const SUPPORT = [
   'rarity',
 ] as const satisfies readonly (keyof Support)[];
 
-/** One window's account of a place. */
+/** Interval that a window marks, or might have marked. */
 export interface Account {
   readonly interval: Interval;
-  /** Null where the tokens tell nothing. */
+  /** Null if the tokens give no probability. */
   readonly support: Support | null;
 }
 
-/** Probabilities are told apart up to this far from 0 and 1. */
+/** Distance from 0 and 1 to which probabilities are clamped. */
 const SUREST = 1e-4;
 const logit = (p: number): number => {
-  const kept = Math.min(1 - SUREST, Math.max(SUREST, p));
-  return Math.log(kept / (1 - kept));
+  const clamped = Math.min(1 - SUREST, Math.max(SUREST, p));
+  return Math.log(clamped / (1 - clamped));
 };
 const MOST_COUNTED = 5;
 
-const mean = (values: readonly number[]): number =>
-  values.reduce((sum, value) => sum + value, 0) / values.length;
-
-/** Probabilities of the window's cells that an interval touches; empty where nothing is known. */
+/** Probabilities of the window's cells that an interval touches; empty if unknown. */
 function touchedCells({ start, end, cells }: WindowEvidence, [from, to]: Interval): number[] {
   if (cells === null) return [];
   const width = (end - start) / cells.length;
@@ -121,23 +117,23 @@ function touchedCells({ start, end, cells }: WindowEvidence, [from, to]: Interva
   return cells.slice(first, Math.max(last, first + 1)).filter((p) => !Number.isNaN(p));
 }
 
-/** Share of an interval from which a window shows it. */
+/** Least share of an interval inside a window that shows it. */
 const SHOWN = 0.5;
 
-/** What a window says of a place that it shows: the mean over its cells. Null where it does not show it, or nothing is known. */
-function saysOf(window: WindowEvidence, [from, to]: Interval): number | null {
+/** Mean probability of an interval in a window; null if the window does not show it, or the probability is unknown. */
+function probabilityIn(window: WindowEvidence, [from, to]: Interval): number | null {
   const seen = Math.min(to, window.end) - Math.max(from, window.start);
   if (seen < SHOWN * (to - from)) return null;
   const cells = touchedCells(window, [Math.max(from, window.start), Math.min(to, window.end)]);
   return cells.length === 0 ? null : mean(cells);
 }
 
-/** Longest stretch of which the rarity counts, and the part of the series that it is held against. */
+/** Longest interval with a rarity, the quantile of the series that it is compared with, and the largest rarity. */
 const SHORT = 6;
 const USUAL = 0.995;
 const RAREST = 6;
 
-/** The rarity of intervals of a series [N] of finite values, see `Support`. */
+/** Returns a function that computes the rarity of intervals of a series [N] of finite values; see `Support`. */
 function rarityIn(values: Float64Array): (interval: Interval) => number {
   if (values.length < 2) return () => 0;
   const sizes = localDeviations(values).map(Math.abs);
@@ -162,20 +158,20 @@ function supportOf(
 ): Support | null {
   const window = windows[index]!;
   const { start, end, scale, cells } = window;
-  const own = touchedCells(window, interval);
-  if (cells === null || own.length === 0) return null;
+  const touched = touchedCells(window, interval);
+  if (cells === null || touched.length === 0) return null;
   const others = new Map<number, number[]>();
   for (const at of near) {
     if (at === index) continue;
-    const says = saysOf(windows[at]!, interval);
-    if (says === null) continue;
+    const probability = probabilityIn(windows[at]!, interval);
+    if (probability === null) continue;
     const list = others.get(windows[at]!.scale);
-    if (list === undefined) others.set(windows[at]!.scale, [says]);
-    else list.push(says);
+    if (list === undefined) others.set(windows[at]!.scale, [probability]);
+    else list.push(probability);
   }
   const beside = others.get(scale);
-  const elsewhere = [...others].filter(([at]) => at !== scale).map(([, says]) => mean(says));
-  const strength = logit(mean(own));
+  const elsewhere = [...others].filter(([at]) => at !== scale).map(([, list]) => mean(list));
+  const strength = logit(mean(touched));
   const cell = (end - start) / cells.length;
   return {
     own: strength,
@@ -187,10 +183,10 @@ function supportOf(
   };
 }
 
-/** Probability from which on a cell without a mark is an account too. */
+/** Least probability of an unmarked cell that becomes an account. */
 const LEAST_CELL = 0.1;
 
-/** Stretches of cells in which something is as probable as that, less what the answer marks. */
+/** Stretches of such cells that the answer does not mark. */
 function likely({ start, end, intervals, cells }: WindowEvidence): Interval[] {
   if (cells === null || intervals === null) return [];
   const edge = (cell: number): number => start + Math.round((cell * (end - start)) / cells.length);
@@ -201,9 +197,8 @@ function likely({ start, end, intervals, cells }: WindowEvidence): Interval[] {
 }
 
 /**
- * Every interval that a window marks, and every stretch of cells in which it marks nothing and might have, with what is
- * known of them.
- * @param values of the series that the windows are of [N], finite
+ * Lists every interval that a window marks or might have marked, with its support.
+ * @param values series of the windows [N], finite
  */
 export function accountsOf(windows: readonly WindowEvidence[], values: Float64Array): Account[] {
   const rarity = rarityIn(values);
@@ -217,18 +212,13 @@ export function accountsOf(windows: readonly WindowEvidence[], values: Float64Ar
         support: supportOf(interval, index, windows, near, counts.get(window.scale)!, rarity(interval)),
       };
     };
-    return [
-      ...(window.intervals ?? []).map((one) => account(one)),
-      ...likely(window).map((one) => account(one)),
-    ];
+    return [...(window.intervals ?? []).map(account), ...likely(window).map(account)];
   });
 }
 
 /** Indices of the windows that share samples with an interval. */
 function touching(windows: readonly WindowEvidence[], [from, to]: Interval): number[] {
-  const found: number[] = [];
-  for (const [i, { start, end }] of windows.entries()) if (start < to && end > from) found.push(i);
-  return found;
+  return windows.flatMap(({ start, end }, i) => (start < to && end > from ? [i] : []));
 }
 
 export const CONFIDENCE_FILE = 'timeseer.confidence.json';
@@ -238,13 +228,13 @@ const finite = z.number();
 const modelSchema = z
   .strictObject({
     version: z.literal(1),
-    /** Log-odds of being right where every input is 0. */
+    /** Log-odds of being right if every input is 0. */
     constant: finite,
-    /** What one unit of an input adds. */
+    /** Weight of each input. */
     weights: z.strictObject(
       Object.fromEntries(SUPPORT.map((name) => [name, finite])) as Record<keyof Support, typeof finite>,
     ),
-    /** What it was fitted to: series of a generator or a data set, the intervals that the policy marks in them, and how many are right. */
+    /** Calibration data: generator or data set, number of series, of intervals that the policy marks in them, and of right ones. */
     fitted: z.strictObject({
       data: z.string(),
       series: z.int().min(1),
@@ -256,7 +246,7 @@ const modelSchema = z
 
 export type ConfidenceModel = z.infer<typeof modelSchema>;
 
-/** The share of intervals with this support that are right, in (0, 1). */
+/** Predicts the share of intervals with this support that are right, in (0, 1). */
 export function confidenceOf(
   { constant, weights }: Pick<ConfidenceModel, 'constant' | 'weights'>,
   support: Support,
@@ -266,26 +256,26 @@ export function confidenceOf(
   return 1 / (1 + Math.exp(-sum));
 }
 
-/** Where nothing was fitted: what its own window, the others and the other scales say, in equal parts. */
+/** Model without calibration: its own window, the others and the other scales in equal parts. */
 const UNFITTED: Pick<ConfidenceModel, 'constant' | 'weights'> = {
   constant: 0,
   weights: { own: 1, neighbours: 1 / 3, scales: 1 / 3, size: 0, windows: 0, rarity: 0 },
 };
 
 /**
- * Confidence from which on an interval is reported. Chosen on recordings, recordings with anomalies put in and shapes (test/bench/policy.ts, half
- * `choose`): from .2 on affiliation F1 is .03 higher, and alarms on series without anomaly are twice as many.
+ * Least confidence of a reported interval. Chosen on recordings, recordings with injected anomalies and shapes (test/bench/policy.ts, half
+ * `choose`): at .2, affiliation F1 is .03 higher, with twice the alarms on series without anomaly.
  */
 export const REPORTED_FROM = 0.4;
 
 interface WeighedAccount extends Account {
-  /** Null where the tokens of its answer tell nothing. */
+  /** Null if the tokens of its answer give no probability. */
   readonly confidence: number | null;
 }
 
 /**
- * One account of every place that windows give account of, most confident first: what overlaps a more confident one is dropped
- * (non-maximum suppression). Those without a confidence come last.
+ * Ranks the accounts, most confident first, and drops those that overlap a more confident one (non-maximum suppression). Accounts without
+ * a confidence come last.
  */
 export function weighAccounts(
   windows: readonly WindowEvidence[],
@@ -293,16 +283,16 @@ export function weighAccounts(
   model: Pick<ConfidenceModel, 'constant' | 'weights'> | null,
 ): WeighedAccount[] {
   const ranked = accountsOf(windows, values)
-    .map((one) => ({
-      ...one,
-      confidence: one.support === null ? null : confidenceOf(model ?? UNFITTED, one.support),
-    }))
+    .map((account) => {
+      const { support } = account;
+      return { ...account, confidence: support === null ? null : confidenceOf(model ?? UNFITTED, support) };
+    })
     .sort((a, b) => (b.confidence ?? -1) - (a.confidence ?? -1));
   const kept = new IntervalSet();
   return ranked.filter(({ interval }) => kept.add(interval));
 }
 
-/** What of these is reported, in the order of the series: from a confidence on, and what an answer marks without one. */
+/** Selects the reported accounts, by time: those of enough confidence, and those without one. */
 export function reportedAccounts(
   windows: readonly WindowEvidence[],
   values: Float64Array,
@@ -317,7 +307,7 @@ export function reportedAccounts(
 class IntervalSet {
   readonly #intervals: Interval[] = [];
 
-  /** Adds one that overlaps none; whether it did. */
+  /** Adds an interval unless it overlaps another; returns true if it was added. */
   add(interval: Interval): boolean {
     const all = this.#intervals;
     let [low, high] = [0, all.length];
@@ -333,21 +323,21 @@ class IntervalSet {
   }
 }
 
-/** Samples by which intervals are widened on both sides before they are compared, and how much they must then have in common. */
+/** Samples by which intervals are widened on both sides before they are compared, and the least intersection over union. */
 const TOLERANCE = 5;
 const IN_COMMON = 0.2;
 
 /**
- * Whether an interval names an anomaly: both widened by 5 samples on each side, their intersection over union is at least 0.2 with one of the
- * true ones. A spike is found where the mark is a cell wide; a whole day marked for a spike is not right.
+ * Returns true if an interval is right: with both widened by 5 samples on each side, its intersection over union with a true one is at least
+ * 0.2. A mark as wide as a cell is right for a spike; a whole day is not.
  */
 export function isRight(interval: Interval, truth: readonly Interval[]): boolean {
   const wide = ([start, end]: Interval): Interval => [start - TOLERANCE, end + TOLERANCE];
-  const own = wide(interval);
-  return truth.some((one) => (agreement([own], [wide(one)]) ?? 0) >= IN_COMMON);
+  const marked = wide(interval);
+  return truth.some((gold) => (agreement([marked], [wide(gold)]) ?? 0) >= IN_COMMON);
 }
 
-/** Strength of the penalty on weights of inputs in units of their standard deviations, as examples. */
+/** Penalty on the weights of standardised inputs, in examples; and most steps of Newton's method. */
 const PENALTY = 1;
 const STEPS = 50;
 
@@ -369,8 +359,8 @@ function solve(a: number[][], b: number[]): number[] {
 }
 
 /**
- * The logistic regression of what is right on what is known, by Newton's method, with a small penalty on weights; inputs are scaled by their
- * standard deviations for it. Half a right and half a wrong example are added, so that no share is 0 or 1.
+ * Fits the logistic regression of `right` on support by Newton's method, with a small penalty on the weights of standardised inputs. Half a
+ * right and half a wrong example are added, so that no share is 0 or 1.
  */
 export function fitConfidence(
   examples: readonly { readonly support: Support; readonly right: boolean }[],
@@ -378,9 +368,9 @@ export function fitConfidence(
   const n = examples.length;
   const spread = SUPPORT.map((name) => {
     const values = examples.map(({ support }) => support[name]);
-    const mean = values.reduce((sum, value) => sum + value, 0) / n;
-    const std = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / n);
-    return { mean, std: std > 0 ? std : 1 };
+    const centre = mean(values);
+    const std = Math.sqrt(values.reduce((sum, value) => sum + (value - centre) ** 2, 0) / n);
+    return { mean: centre, std: std > 0 ? std : 1 };
   });
   const rows = examples.map(({ support }) => [
     1,
@@ -419,13 +409,13 @@ export function fitConfidence(
   };
 }
 
-/** Writes it beside a policy, and into the policy's manifest. */
+/** Writes the model to a policy directory and its manifest. */
 export function writeConfidence(directory: string, model: ConfidenceModel): void {
   addToManifest(directory, CONFIDENCE_FILE, `${JSON.stringify(model, null, 2)}\n`);
 }
 
 /**
- * How sure a policy has to be taken to be; null where that was not measured.
+ * Reads the confidence model of a policy; null if it was not calibrated.
  * @throws CheckpointError for a damaged file, and one of another version
  */
 export function readConfidence(directory: string): ConfidenceModel | null {

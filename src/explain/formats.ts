@@ -1,4 +1,4 @@
-/** A report in the forms that other programs take: JSON, CSV, Markdown, Grafana annotations; and the scores of every sample. */
+/** Output formats of a report: JSON, CSV, Markdown, Grafana annotations; and the scores of every sample as CSV. */
 
 import { KIND_WORDS } from '../detect/finding.ts';
 import { DataError } from '../ground/errors.ts';
@@ -7,8 +7,8 @@ import { instant, type ReportSource, stateWords, whenWords } from './report.ts';
 import type { AnomalyReport, ReportFinding } from './schema.ts';
 
 /**
- * A number for people: as many decimals as tell apart hundredths of `spread`, or six significant digits without one; whole parts are
- * grouped from five digits on; a dash where there is none.
+ * Formats a number for people: decimals down to hundredths of `spread`, or six significant digits without one; digits grouped from five
+ * on; a dash for null.
  */
 export function numberWords(value: number | null, spread: number | null = null): string {
   if (value === null) return '\u2013';
@@ -24,34 +24,34 @@ export function numberWords(value: number | null, spread: number | null = null):
     .replace(/^(\u2212?)(\d{5,})(?=\.|$)/, (_, sign, whole) => sign + grouped(Number(whole)));
 }
 
-/** Width of the band that is expected; null where there is none. */
+/** Width of the expected band; null without one. */
 export function bandWidth({ expected: { low, high } }: ReportFinding): number | null {
   return low === null || high === null || !Number.isFinite(high - low) ? null : high - low;
 }
 
-/** What was observed: the value of a single sample, else least to largest and the mean. */
-export function observedWords(one: ReportFinding): string {
-  const { observed, start, end } = one;
-  const words = (value: number | null): string => numberWords(value, bandWidth(one));
+/** Observed values: that of a single sample, else least to largest and the mean. */
+export function observedWords(finding: ReportFinding): string {
+  const { observed, start, end } = finding;
+  const words = (value: number | null): string => numberWords(value, bandWidth(finding));
   if (end - start === 1) return words(observed.peak);
   if (observed.least === observed.largest) return `${words(observed.least)} throughout`;
   return `${words(observed.least)} to ${words(observed.largest)}, mean ${words(observed.mean)}`;
 }
 
-/** What was expected where it departs most. */
-function expectedWords(one: ReportFinding): string {
-  const words = (value: number | null): string => numberWords(value, bandWidth(one));
-  return `${words(one.expected.value)} (${words(one.expected.low)} to ${words(one.expected.high)})`;
+/** Expected value and band at the peak. */
+function expectedWords(finding: ReportFinding): string {
+  const words = (value: number | null): string => numberWords(value, bandWidth(finding));
+  return `${words(finding.expected.value)} (${words(finding.expected.low)} to ${words(finding.expected.high)})`;
 }
 
-/** The report itself, indented. */
+/** Report as indented JSON. */
 export function toJson(report: AnomalyReport): string {
   return `${JSON.stringify(report, null, 2)}\n`;
 }
 
 type Cell = string | number | boolean | null | undefined;
 
-/** One record as RFC 4180 writes it, without the line end. */
+/** Formats a record as in RFC 4180, without the line end. */
 export function csvRecord(cells: readonly Cell[]): string {
   return cells
     .map((cell) => {
@@ -62,47 +62,47 @@ export function csvRecord(cells: readonly Cell[]): string {
 }
 
 const COLUMNS: Readonly<Record<string, (finding: ReportFinding) => Cell>> = {
-  id: (one) => one.id,
-  rank: (one) => one.rank,
-  column: (one) => one.column,
-  from: (one) => one.from?.iso ?? one.from?.shown,
-  to: (one) => one.to?.iso ?? one.to?.shown,
-  duration_seconds: (one) => one.durationSeconds,
-  start: (one) => one.start,
-  end: (one) => one.end,
-  kind: (one) => one.kind,
-  direction: (one) => one.direction,
-  level: (one) => one.level,
-  severity: (one) => one.severity,
-  ongoing: (one) => one.ongoing,
-  peak_time: (one) => one.peak.at?.iso ?? one.peak.at?.shown,
-  peak_index: (one) => one.peak.index,
-  observed_peak: (one) => one.observed.peak,
-  observed_least: (one) => one.observed.least,
-  observed_mean: (one) => one.observed.mean,
-  observed_largest: (one) => one.observed.largest,
-  expected: (one) => one.expected.value,
-  expected_low: (one) => one.expected.low,
-  expected_high: (one) => one.expected.high,
-  first_line: (one) => one.rows?.first,
-  last_line: (one) => one.rows?.last,
-  event: (one) => one.event,
-  statement: (one) => one.statement,
+  id: (finding) => finding.id,
+  rank: (finding) => finding.rank,
+  column: (finding) => finding.column,
+  from: (finding) => finding.from?.iso ?? finding.from?.shown,
+  to: (finding) => finding.to?.iso ?? finding.to?.shown,
+  duration_seconds: (finding) => finding.durationSeconds,
+  start: (finding) => finding.start,
+  end: (finding) => finding.end,
+  kind: (finding) => finding.kind,
+  direction: (finding) => finding.direction,
+  level: (finding) => finding.level,
+  severity: (finding) => finding.severity,
+  ongoing: (finding) => finding.ongoing,
+  peak_time: (finding) => finding.peak.at?.iso ?? finding.peak.at?.shown,
+  peak_index: (finding) => finding.peak.index,
+  observed_peak: (finding) => finding.observed.peak,
+  observed_least: (finding) => finding.observed.least,
+  observed_mean: (finding) => finding.observed.mean,
+  observed_largest: (finding) => finding.observed.largest,
+  expected: (finding) => finding.expected.value,
+  expected_low: (finding) => finding.expected.low,
+  expected_high: (finding) => finding.expected.high,
+  first_line: (finding) => finding.rows?.first,
+  last_line: (finding) => finding.rows?.last,
+  event: (finding) => finding.event,
+  statement: (finding) => finding.statement,
 };
 
-/** One record for each finding, by rank, under a header; empty cells where something is unknown. */
+/** CSV with a record for each finding, by rank; unknown values are empty. */
 export function toCsv({ findings }: AnomalyReport): string {
   const cells = Object.values(COLUMNS);
   const records = [
     csvRecord(Object.keys(COLUMNS)),
-    ...findings.map((one) => csvRecord(cells.map((cell) => cell(one)))),
+    ...findings.map((finding) => csvRecord(cells.map((cell) => cell(finding)))),
   ];
   return `${records.join('\n')}\n`;
 }
 
 /**
- * One record for each sample of each column, under a header: what was observed and expected, and its score. In parts, because a
- * million samples make a text of 100 MB. Missing values are empty.
+ * CSV with a record for each sample of each column: value, expected value, band and score. Yielded in parts, because a million samples make
+ * 100 MB of text. Missing values are empty.
  */
 export function* scoresCsv(source: ReportSource): Generator<string> {
   yield `${csvRecord(['column', 'index', ...(source.time === null ? [] : ['time']), 'value', 'expected', 'low', 'high', 'score'])}\n`;
@@ -120,7 +120,7 @@ export function* scoresCsv(source: ReportSource): Generator<string> {
   }
 }
 
-/** Text of a file inside Markdown: nothing in it is markup, a link, a mention or a line break. */
+/** Escapes text for Markdown: no markup, link, mention or line break is left. */
 function markdownText(text: string): string {
   return text
     .replaceAll(/\s+/g, ' ')
@@ -130,27 +130,27 @@ function markdownText(text: string): string {
     .replaceAll(/[\\`*_{}[\]()#|!~@]/g, '\\$&');
 }
 
-/** For a ticket: the headline, what was assumed, a table of all findings, and what speaks for and against each. */
+/** Markdown for a ticket: the headline, a table of all findings with their evidence, and the assumptions. */
 export function toMarkdown(report: AnomalyReport): string {
   const text = markdownText;
-  const row = (one: ReportFinding): string =>
+  const row = (finding: ReportFinding): string =>
     `| ${[
-      String(one.rank),
-      `**${one.level}**`,
-      text(whenWords(one)),
-      `${one.duration}, ${text(stateWords(one, report.to))}`,
-      text(one.column),
-      KIND_WORDS[one.kind],
-      observedWords(one),
-      expectedWords(one),
+      String(finding.rank),
+      `**${finding.level}**`,
+      text(whenWords(finding)),
+      `${finding.duration}, ${text(stateWords(finding, report.to))}`,
+      text(finding.column),
+      KIND_WORDS[finding.kind],
+      observedWords(finding),
+      expectedWords(finding),
     ].join(' | ')} |`;
-  const told = (one: ReportFinding): string[] => [
-    `${one.rank}. ${text(one.statement)}`,
-    ...one.evidence.for.map((clause) => `   - for: ${text(clause)}`),
-    ...one.evidence.against.map((clause) => `   - against: ${text(clause)}`),
-    ...(one.similar.length === 0
+  const detail = (finding: ReportFinding): string[] => [
+    `${finding.rank}. ${text(finding.statement)}`,
+    ...finding.evidence.for.map((clause) => `   - for: ${text(clause)}`),
+    ...finding.evidence.against.map((clause) => `   - against: ${text(clause)}`),
+    ...(finding.similar.length === 0
       ? []
-      : [`   - similar: ${text(one.similar.map((other) => whenWords(other)).join('; '))}`]),
+      : [`   - similar: ${text(finding.similar.map((other) => whenWords(other)).join('; '))}`]),
   ];
   const lines = [
     `# Anomalies in ${text(report.file)}`,
@@ -164,7 +164,7 @@ export function toMarkdown(report: AnomalyReport): string {
           '|-|-|-|-|-|-|-|-|',
           ...report.findings.map(row),
           '',
-          ...report.findings.flatMap(told),
+          ...report.findings.flatMap(detail),
         ]),
     ...(report.events.length === 0
       ? []
@@ -176,40 +176,38 @@ export function toMarkdown(report: AnomalyReport): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** One annotation as Grafana's HTTP API takes it (POST /api/annotations). */
+/** Annotation for Grafana's HTTP API (POST /api/annotations). */
 interface GrafanaAnnotation {
   readonly time: number; // ms since 1970
   readonly timeEnd: number;
   readonly tags: readonly string[];
-  /** Grafana shows it as HTML: escaped. */
+  /** Escaped, since Grafana shows it as HTML. */
   readonly text: string;
 }
 
 /**
- * One annotation for each finding. Stamps without a zone count as UTC.
+ * Makes an annotation for each finding. Stamps without a zone count as UTC.
  * @throws DataError for a recording without time
  */
 export function toGrafana(report: AnomalyReport): GrafanaAnnotation[] {
-  return report.findings.map((one) => {
-    if (one.from === null || one.to === null || report.origin !== 'calendar') {
+  return report.findings.map((finding) => {
+    if (finding.from === null || finding.to === null || report.origin !== 'calendar') {
       throw new DataError(
         'annotations need dates, but no time column with dates was found; name one with --time, or choose another format',
-        {
-          file: report.file,
-        },
+        { file: report.file },
       );
     }
-    const seconds = one.durationSeconds ?? 0;
+    const seconds = finding.durationSeconds ?? 0;
     return {
-      time: Math.round(one.from.ms),
-      timeEnd: Math.round(one.from.ms + 1000 * seconds),
-      tags: ['timeseer', one.level, one.kind, one.column],
-      text: one.statement.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'),
+      time: Math.round(finding.from.ms),
+      timeEnd: Math.round(finding.from.ms + 1000 * seconds),
+      tags: ['timeseer', finding.level, finding.kind, finding.column],
+      text: finding.statement.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'),
     };
   });
 }
 
-/** The forms of a report, by the name of the option. */
+/** Formats of a report by option name. */
 export const FORMATS: Readonly<Record<string, (report: AnomalyReport) => string>> = {
   json: toJson,
   csv: toCsv,

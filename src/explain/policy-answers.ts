@@ -1,7 +1,7 @@
 /**
- * What a policy says about one column: overlapping windows of it are asked about (`windows.ts`, `reader.ts`), each answer is held against
- * what can be known of its worth (`trust.ts`), and those that are left are merged: by majority, or, of a policy that is shown several scales, by
- * confidence (`confidence.ts`). Work is bounded: at most MOST_WINDOWS windows.
+ * Answers of a policy about one column: it is asked about overlapping windows (`windows.ts`, `reader.ts`), doubtful answers are left out
+ * (`trust.ts`), and the others are merged: by majority, or by confidence for a policy that sees several scales (`confidence.ts`). Work is
+ * bounded: at most MOST_WINDOWS windows.
  */
 
 import { setImmediate } from 'node:timers/promises';
@@ -27,24 +27,24 @@ import {
   windowSize,
 } from './windows.ts';
 
-/** A series that is stretched by more to the length that was taught is not asked about. */
+/** Largest factor by which a series is stretched to the trained length. */
 const MOST_STRETCHED = 5;
-/** Windows that are asked again, evenly spread; how often, and how much at random. */
+/** Most windows that are asked again, evenly spread; number of samples and temperature. */
 const MOST_SAMPLED = 64;
 const DRAW = { samples: 4, temperature: 0.7 } as const;
 
 interface AskOptions {
-  /** Samples per window; when absent, what shows the policy what it was taught (see `windowSize`). */
+  /** Samples per window. Default: `windowSize`. */
   readonly window?: number | undefined;
-  /** Share that neighbouring windows have in common, in [0, 0.9]; half when absent. */
+  /** Overlap of neighbouring windows, in [0, 0.9]. Default: 0.5. */
   readonly overlap?: number | undefined;
-  /** Most windows; MOST_WINDOWS when absent. */
+  /** Maximum number of windows. Default: MOST_WINDOWS. */
   readonly limit?: number;
-  /** Windows answered so far, of all. */
+  /** Called with the number of windows answered, and of all. */
   readonly onProgress?: (done: number, total: number) => void;
 }
 
-/** Values whose squares stay inside float64: those of extreme magnitude are divided by a power of ten. */
+/** Divides values of extreme magnitude by a power of ten, so that their squares stay finite. */
 export function tame(values: Float64Array): Float64Array {
   let largest = 0;
   for (const value of values) if (!Number.isNaN(value)) largest = Math.max(largest, Math.abs(value));
@@ -57,18 +57,18 @@ export function tame(values: Float64Array): Float64Array {
 }
 
 /**
- * The class that most of the merged samples have by the answers that count; an answer that names none although it marks some decides only
- * where all such do. Null where nothing is marked.
+ * Returns the class of most merged samples, over the answers that count; `normal` only if no answer names another class. Null if nothing
+ * is marked.
  */
 export function classOf(
   answers: readonly Pick<PolicyAnswer, 'intervals' | 'class'>[],
   merged: readonly Interval[],
 ): string | null {
   const weights = new Map<string, number>();
-  for (const one of answers) {
-    if (one.intervals === null || one.class === null) continue;
-    const samples = overlap(one.intervals, merged);
-    if (samples > 0) weights.set(one.class, (weights.get(one.class) ?? 0) + samples);
+  for (const answer of answers) {
+    if (answer.intervals === null || answer.class === null) continue;
+    const samples = overlap(answer.intervals, merged);
+    if (samples > 0) weights.set(answer.class, (weights.get(answer.class) ?? 0) + samples);
   }
   const ranked = [...weights].sort((a, b) => b[1] - a[1]).map(([name]) => name);
   return ranked.find((name) => name !== 'normal') ?? ranked[0] ?? null;
@@ -87,7 +87,7 @@ async function askWindows(
     const batch = plan.slice(first, first + reader.batch);
     const shown = batch.map((window) => shownOf(values, reader, window));
     const readings = await reader.answer(shown);
-    // Token probabilities tell how sure a reader of several scales is.
+    // A reader of several scales needs no samples: token probabilities give its confidence.
     const again = reader.scales ? [] : batch.map((_, i) => i).filter((i) => (first + i) % stride === 0);
     const drawn =
       again.length === 0
@@ -120,15 +120,15 @@ async function askWindows(
   return asked;
 }
 
-/** The windows of a series of so many samples that are asked about, by scale. */
+/** Plans the windows of a series of `length` samples, by scale. */
 function plansFor(
   length: number,
   season: number | null,
   reader: Reader,
   { window, overlap = 0.5, limit = MOST_WINDOWS }: AskOptions,
 ): Interval[][] {
-  const own = (): number => (reader.length === null ? UNTAUGHT_LENGTH : windowSize(reader.length, season));
-  const size = window ?? (reader.scales ? reader.length! : own());
+  const single = (): number => (reader.length === null ? UNTAUGHT_LENGTH : windowSize(reader.length, season));
+  const size = window ?? (reader.scales ? reader.length! : single());
   const cut = { size, overlap, limit };
   return reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];
 }
@@ -151,7 +151,7 @@ export async function askAll(
   return asked;
 }
 
-/** What is told of a column that a policy is not asked about. */
+/** Answers about a column that a policy is not asked about. */
 function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnswers {
   const nothing = {
     ...{ status, doubtful: 0, limit: MOST_DOUBTFUL, class: null },
@@ -160,12 +160,12 @@ function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnsw
   return { column, ...nothing, statement: policyStatement(nothing), window: null, seen: new Map() };
 }
 
-/** What a policy says about a column, the intervals half-open in samples. */
+/** Answers about a column; intervals are half-open, in samples. */
 export interface ColumnAnswers extends PolicyColumn {
   readonly intervals: readonly Interval[];
-  /** Of each interval, in [0, 1], null where that is not known; null of a policy whose confidences were not measured. */
+  /** Confidence of each interval in [0, 1], null if unknown; null for a policy that was not calibrated. */
   readonly confidences: readonly (number | null)[] | null;
-  /** What the policy saw of the windows that a page shows, PNG data URIs by `windowKey`. */
+  /** Pictures of the windows that the page shows, PNG data URIs by `windowKey`. */
   readonly seen: ReadonlyMap<string, string>;
 }
 
@@ -207,13 +207,13 @@ export async function askColumn(
   const intervals = marked?.map(({ interval }) => interval) ?? mergeWindows(values.length, counted);
   const confidences =
     marked === null || reader.confidence === null ? null : marked.map(({ confidence }) => confidence);
-  const told = {
+  const judged = {
     status: abstains ? ('abstains' as const) : ('answers' as const),
     ...{ doubtful, limit, signals, answers, class: classOf(counted, intervals) },
   };
   return {
-    ...{ column: name, ...told, intervals, confidences },
-    statement: policyStatement({ ...told, intervals }),
+    ...{ column: name, ...judged, intervals, confidences },
+    statement: policyStatement({ ...judged, intervals }),
     window: asked[0]!.end - asked[0]!.start,
     seen: await picturesOf(values, reader, answers),
   };

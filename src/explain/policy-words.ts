@@ -1,4 +1,4 @@
-/** Words about what a policy answers: what it claims of a stretch, one sentence for each column, and the answers that a page shows. */
+/** Words for the answers of a policy: its claim about a stretch, a sentence for each column, and the answers that a page shows. */
 
 import { fixed, grouped } from '../ground/numbers.ts';
 import { DEPARTURE_KINDS, type DepartureKind, type Interval } from '../ground/types.ts';
@@ -26,8 +26,8 @@ export function claimedDepartures(response: string): Omit<PolicyClaim, 'class'>[
 }
 
 /**
- * Returns what a policy claims of a stretch: from the answer that counts whose interval fits it best. Departures are assigned to intervals
- * only where an answer names as many of them as it marks intervals.
+ * Returns the claim of a policy about a stretch, from the trusted answer whose interval fits it best. Departures are assigned to intervals
+ * only if an answer names as many of them as it marks intervals.
  */
 export function claimOf(stretch: Interval, answers: readonly PolicyAnswer[]): PolicyClaim {
   let best: { answer: PolicyAnswer; index: number; count: number } | null = null;
@@ -56,7 +56,7 @@ export function claimWords(claim: PolicyClaim): string {
   return `${kind}${direction === null ? '' : ` ${direction}`}${size === null ? '' : `, about ${size} ${unit}`}`;
 }
 
-/** Confidence in words: .83; a dash where it is not known. */
+/** Formats a confidence: .83; a dash if unknown. */
 export const confidenceWords = (confidence: number | null): string =>
   confidence === null ? '\u2013' : fixed(Math.min(0.99, confidence), 2).replace(/^0/, '');
 
@@ -67,8 +67,8 @@ const marks = ({ intervals }: PolicyAnswer): boolean => intervals === null || in
 const isDoubtful = ({ doubts }: PolicyAnswer): boolean => doubts.length > 0;
 
 /**
- * Returns the answers because of which a policy abstains on a column: all of them, or those that mark something or cannot be read, where
- * more than a share `limit` of them is doubtful; null where it does not abstain.
+ * Returns the answers because of which a policy abstains on a column: all answers, or those that mark something or cannot be read, if more
+ * than a share `limit` of them is doubtful; null if it does not abstain.
  */
 export function tooDoubtful(answers: readonly PolicyAnswer[], limit: number): readonly PolicyAnswer[] | null {
   const marking = answers.filter(marks);
@@ -150,7 +150,7 @@ export const windowKey = ({ start, end }: Pick<PolicyAnswer, 'start' | 'end'>): 
 /** Chooses the windows that a page shows: those that mark something or cannot be read first, in their order. */
 export function shownAnswers(answers: readonly PolicyAnswer[]): readonly PolicyAnswer[] {
   const chosen = new Set(
-    [...answers.filter(marks), ...answers.filter((one) => !marks(one))].slice(0, MOST_SHOWN),
+    [...answers.filter(marks), ...answers.filter((answer) => !marks(answer))].slice(0, MOST_SHOWN),
   );
-  return answers.filter((one) => chosen.has(one));
+  return answers.filter((answer) => chosen.has(answer));
 }

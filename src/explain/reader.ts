@@ -1,4 +1,4 @@
-/** Who answers about a window of a series: a policy, in the way its card says it was taught. */
+/** Reader of windows of a series: a policy, prompted as in its training according to its card. */
 
 import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
@@ -25,38 +25,38 @@ const EFFORT = {
 /** Greedy answer about a window. */
 export interface WindowAnswer {
   readonly text: string;
-  /** Mean natural logarithm of the probability of its tokens; null where that is not known. */
+  /** Mean log-probability of its tokens (natural logarithm); null if unknown. */
   readonly logProbability: number | null;
   /** Distance of the window from the training data; null without a reference. */
   readonly distance: number | null;
-  /** The same for windows that were shown the same. */
+  /** Key of the prompt: equal for windows that look the same. */
   readonly input: string;
-  /** As `cellsOf`; null of a reader of one scale. */
+  /** Result of `cellsOf`; null for a reader of one scale. */
   readonly cells: readonly number[] | null;
 }
 
 export interface Reader {
-  /** Where it is from, as the page shows it. */
+  /** Name of the policy in the page. */
   readonly name: string;
-  /** Points of every series that it was taught on, and is to be asked about; null: any, up to UNTAUGHT_LENGTH. */
+  /** Points of every series that it was trained on; null: any number, up to UNTAUGHT_LENGTH. */
   readonly length: number | null;
-  /** Windows worth handing over at a time. */
+  /** Windows per batch. */
   readonly batch: number;
-  /** What it is and runs on, for the record. */
+  /** Parameters, stage, figure, engine and device. */
   readonly record: Readonly<Record<string, string | number>>;
-  /** How far its answers can be trusted, one sentence each. */
+  /** Caveats for all of its answers, one sentence each. */
   readonly caveats: readonly string[];
-  /** What its training data look like to it; null where that is not known. */
+  /** Statistics of its training data; null if unknown. */
   readonly reference: PolicyReference | null;
-  /** Whether series are shown to it at several scales, and its answers merged by how sure it is of them; see `confidence.ts`. */
+  /** True if it sees series at several scales and its answers are merged by confidence; see `confidence.ts`. */
   readonly scales: boolean;
-  /** How sure it has to be taken to be; null where that is not known, and of a reader of one scale. */
+  /** Calibrated confidence; null if unknown, and for a reader of one scale. */
   readonly confidence: ConfidenceModel | null;
-  /** What it is shown of a window [W]. */
+  /** Draws a window [W] as the policy sees it. */
   picture(window: Float64Array): Picture | Promise<Picture>;
-  /** The greedy answer to each window [W]. */
+  /** Returns the greedy answer about each window [W]. */
   answer(windows: readonly Float64Array[]): Promise<readonly WindowAnswer[]>;
-  /** `samples` answers to each window, drawn at a temperature. */
+  /** Samples answers about each window. */
   sample(
     windows: readonly Float64Array[],
     draw: { readonly samples: number; readonly temperature: number },
@@ -71,21 +71,15 @@ interface PolicyReaderOptions {
   readonly picture: (values: Float64Array) => Picture | Promise<Picture>;
 }
 
-/** What is asked about a window: it has no task, whatever the policy was taught on. */
+/** Prompt request for a window, which belongs to no task of the training. */
 function asked({ numbers, classes }: PolicyCard, values: Float64Array): PromptRequest {
-  const { length } = values;
-  const channels = [VALUE_CHANNEL];
-  return numbers === null
-    ? { length, channels, classes }
-    : {
-        length,
-        channels,
-        classes,
-        numbers: numericText([values], { digits: numbers.digits, points: numbers.points }),
-      };
+  const request = { length: values.length, channels: [VALUE_CHANNEL], classes };
+  if (numbers === null) return request;
+  const { digits, points } = numbers;
+  return { ...request, numbers: numericText([values], { digits, points }) };
 }
 
-/** What takes the tokens of answers apart, each decoded once. */
+/** Returns a function that decodes the tokens of answers one by one; each token is decoded once. */
 function answerTokens(tokenizer: Tokenizer): (ids: Int32Array, logProbs: Float32Array) => AnswerToken[] {
   const texts = new Map<number, string>();
   return (ids, logProbs) =>
@@ -96,10 +90,10 @@ function answerTokens(tokenizer: Tokenizer): (ids: Int32Array, logProbs: Float32
     });
 }
 
-/** Reads windows with a policy. */
+/** Makes a reader from a policy. */
 export function policyReader(policy: LocalPolicy, card: PolicyCard, options: PolicyReaderOptions): Reader {
   const { name, reference, confidence, picture } = options;
-  // A figure with lines for single samples shows them at the scale that it was taught; one of a season shows seasons.
+  // Only a figure with overlay lines for single samples shows spikes at several scales.
   const scales = figure(card.figure).overlay !== null && card.length !== null;
   const tokensOf = answerTokens(policy.prompting.tokenizer);
   const encoder = new PromptEncoder(policy.prompting);
@@ -140,7 +134,7 @@ export function policyReader(policy: LocalPolicy, card: PolicyCard, options: Pol
         : [],
     async answer(windows) {
       const prompts = await promptsOf(windows);
-      const encoded = prompts.map((one) => one.encoded);
+      const encoded = prompts.map((prompt) => prompt.encoded);
       const responses = await policy.generate(encoded, { temperature: 0, maxTokens, seed: 0 });
       const features = reference === null ? null : await policy.pictureFeatures(encoded);
       return responses.map(({ text, ids, logProbs }, i) => ({
@@ -152,9 +146,11 @@ export function policyReader(policy: LocalPolicy, card: PolicyCard, options: Pol
       }));
     },
     async sample(windows, { samples, temperature }) {
-      const encoded = (await promptsOf(windows)).map((one) => one.encoded);
+      const encoded = (await promptsOf(windows)).map((prompt) => prompt.encoded);
       const responses = await policy.generate(encoded, { temperature, samples, maxTokens, seed: 0 });
-      return windows.map((_, p) => responses.filter((one) => one.prompt === p).map(({ text }) => text));
+      return windows.map((_, p) =>
+        responses.filter((response) => response.prompt === p).map(({ text }) => text),
+      );
     },
   };
 }

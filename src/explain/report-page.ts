@@ -8,7 +8,7 @@ import { basename, dirname, parse } from 'node:path';
 import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { tidyUp, WriteError, writeFilesAtomic } from '../ground/files.ts';
-import { grouped } from '../ground/numbers.ts';
+import { grouped, upperFirst } from '../ground/numbers.ts';
 import {
   bullets,
   FOOTER,
@@ -140,57 +140,59 @@ const levelBadge = (level: string): Html =>
 const direction = ({ observed, expected, direction: side }: ReportFinding): string =>
   observed.peak === null || expected.value === null || side === null ? '' : `, ${side} expected`;
 
-function facts(one: ReportFinding): Html {
-  const words = (value: number | null): string => numberWords(value, bandWidth(one));
-  const single = one.end - one.start === 1;
-  return html`<dl class="facts"><dt>Observed</dt><dd><strong>${observedWords(one)}</strong>${
-    single || one.observed.least === one.observed.largest
+function facts(finding: ReportFinding): Html {
+  const words = (value: number | null): string => numberWords(value, bandWidth(finding));
+  const single = finding.end - finding.start === 1;
+  return html`<dl class="facts"><dt>Observed</dt><dd><strong>${observedWords(finding)}</strong>${
+    single || finding.observed.least === finding.observed.largest
       ? null
-      : html`; ${words(one.observed.peak)} at the peak${one.peak.at === null ? null : html` (<span class="stamp">${one.peak.at.shown}</span>)`}`
-  }</dd><dt>Expected at peak</dt><dd>${words(one.expected.value)}; usual range ${words(one.expected.low)} to ${words(one.expected.high)}</dd></dl>`;
+      : html`; ${words(finding.observed.peak)} at the peak${finding.peak.at === null ? null : html` (<span class="stamp">${finding.peak.at.shown}</span>)`}`
+  }</dd><dt>Expected at peak</dt><dd>${words(finding.expected.value)}; usual range ${words(finding.expected.low)} to ${words(finding.expected.high)}</dd></dl>`;
 }
 
-/** What speaks for a finding and against it, what was like it, and where it stands in the file. */
-function more(one: ReportFinding): Html {
+/** Evidence for and against a finding, similar stretches, and its place in the file. */
+function more(finding: ReportFinding): Html {
   const clauses = (title: string, texts: readonly string[]): Html | null =>
     texts.length === 0
       ? null
       : html`<dt>${title}</dt><dd>${texts.map((text) => html`<div>${text}</div>`)}</dd>`;
-  const named = one.similar.slice(0, MOST_SIMILAR).map((other) => whenWords(other));
-  const rest = one.similar.length - named.length;
+  const named = finding.similar.slice(0, MOST_SIMILAR).map((other) => whenWords(other));
+  const rest = finding.similar.length - named.length;
   const place = [
-    one.end - one.start === 1 ? `sample ${one.start}` : `samples ${one.start} to ${one.end - 1}`,
-    ...(one.rows === null
+    finding.end - finding.start === 1
+      ? `sample ${finding.start}`
+      : `samples ${finding.start} to ${finding.end - 1}`,
+    ...(finding.rows === null
       ? []
       : [
-          one.rows.first === one.rows.last
-            ? `line ${one.rows.first} of the file`
-            : `lines ${one.rows.first} to ${one.rows.last} of the file`,
+          finding.rows.first === finding.rows.last
+            ? `line ${finding.rows.first} of the file`
+            : `lines ${finding.rows.first} to ${finding.rows.last} of the file`,
         ]),
   ];
-  return html`<dl class="facts more">${clauses('Evidence for', one.evidence.for)}${clauses('Evidence against', one.evidence.against)}${
-    one.markedByPolicy === null
+  return html`<dl class="facts more">${clauses('Evidence for', finding.evidence.for)}${clauses('Evidence against', finding.evidence.against)}${
+    finding.markedByPolicy === null
       ? null
-      : html`<dt>Policy</dt><dd>${one.markedByPolicy ? 'marks it too' : 'does not mark it'}</dd>`
+      : html`<dt>Policy</dt><dd>${finding.markedByPolicy ? 'marks it too' : 'does not mark it'}</dd>`
   }<dt>Similar</dt><dd>${
     named.length === 0
       ? 'none in this recording'
       : html`${named.map((text) => html`<div>${text}</div>`)}${rest > 0 ? html`<div>and ${rest} more</div>` : null}`
-  }</dd><dt>Location</dt><dd>${place.join(', ')}; severity ${numberWords(Number(one.severity.toPrecision(3)))}</dd></dl>`;
+  }</dd><dt>Location</dt><dd>${place.join(', ')}; severity ${numberWords(Number(finding.severity.toPrecision(3)))}</dd></dl>`;
 }
 
-function stateHtml(one: ReportFinding, report: AnomalyReport): Html {
-  const text = stateWords(one, report.to);
-  return one.ongoing ? html`<span class="ongoing">${text}</span>` : html`${text}`;
+function stateHtml(finding: ReportFinding, report: AnomalyReport): Html {
+  const text = stateWords(finding, report.to);
+  return finding.ongoing ? html`<span class="ongoing">${text}</span>` : html`${text}`;
 }
 
-function findingItem(one: ReportFinding, target: number, report: AnomalyReport): Html {
-  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${one.rank}</span>${levelBadge(one.level)}<span class="when">${whenWords(one)}</span><span class="what">${one.column} \u00b7 ${KIND_WORDS[one.kind]}${direction(one)} \u00b7 ${one.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(one, report)}${
-    one.markedByPolicy === null
+function findingItem(finding: ReportFinding, target: number, report: AnomalyReport): Html {
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${finding.rank}</span>${levelBadge(finding.level)}<span class="when">${whenWords(finding)}</span><span class="what">${finding.column} \u00b7 ${KIND_WORDS[finding.kind]}${direction(finding)} \u00b7 ${finding.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(finding, report)}${
+    finding.markedByPolicy === null
       ? null
-      : ` \u00b7 ${one.markedByPolicy ? 'marked by the policy too' : 'not marked by the policy'}`
+      : ` \u00b7 ${finding.markedByPolicy ? 'marked by the policy too' : 'not marked by the policy'}`
   }</span></button>
-<div class="told"><p>${one.statement}</p>${facts(one)}${more(one)}</div></li>
+<div class="told"><p>${finding.statement}</p>${facts(finding)}${more(finding)}</div></li>
 `;
 }
 
@@ -200,7 +202,7 @@ function eventItem(event: ReportEvent, members: readonly Html[], target: number)
 `;
 }
 
-/** Entries of the list by rank, an event in the place of its most severe finding, and what each shows in the plot. */
+/** Entries of the list by rank, an event in the place of its most severe finding; and the target of each in the plot. */
 function entries(
   report: AnomalyReport,
   findings: readonly ReportFinding[],
@@ -212,32 +214,36 @@ function entries(
     targets.push({ marks, view: [place(from), place(to - 1)], title });
     return targets.length - 1;
   };
-  const single = (one: ReportFinding): Html => {
-    const title = `${one.rank} of ${report.findings.length}: ${one.level} ${KIND_WORDS[one.kind]} in ${one.column}, ${whenWords(one)}`;
-    return findingItem(one, target(one.start, one.end, [findings.indexOf(one)], title), report);
+  const single = (finding: ReportFinding): Html => {
+    const title = `${finding.rank} of ${report.findings.length}: ${finding.level} ${KIND_WORDS[finding.kind]} in ${finding.column}, ${whenWords(finding)}`;
+    return findingItem(
+      finding,
+      target(finding.start, finding.end, [findings.indexOf(finding)], title),
+      report,
+    );
   };
   const items: Html[] = [];
   const done = new Set<string>();
-  for (const one of findings) {
-    if (one.event === null) items.push(single(one));
-    else if (!done.has(one.event)) {
-      done.add(one.event);
-      const event = report.events.find(({ id }) => id === one.event)!;
+  for (const finding of findings) {
+    if (finding.event === null) items.push(single(finding));
+    else if (!done.has(finding.event)) {
+      done.add(finding.event);
+      const event = report.events.find(({ id }) => id === finding.event)!;
       const members = findings.filter((other) => other.event === event.id);
       const title = `${event.columns.length} columns together, ${whenWords(event)}`;
-      const own = target(
+      const shown = target(
         event.start,
         event.end,
         members.map((other) => findings.indexOf(other)),
         title,
       );
-      items.push(eventItem(event, members.map(single), own));
+      items.push(eventItem(event, members.map(single), shown));
     }
   }
   return { items, targets };
 }
 
-/** What the policy marks and the detector does not find, as a list of its own, and what each entry shows in the plot. */
+/** List of the intervals that only the policy marks, with their targets in the plot; and all marked intervals. */
 function aloneBlock(
   report: AnomalyReport,
   targets: PlotTarget[],
@@ -269,7 +275,7 @@ function aloneBlock(
   return { block, marked };
 }
 
-/** What the x axis counts. */
+/** Title of the x axis. */
 function axisTitle({ zone, origin, from, to }: AnomalyReport): string {
   if (from === null || to === null) return 'sample';
   const unit = axisUnit(to.ms - from.ms)[0];
@@ -278,15 +284,15 @@ function axisTitle({ zone, origin, from, to }: AnomalyReport): string {
   return zone === null ? 'time, as written in the file' : `time, ${zone}`;
 }
 
-/** How many findings and whether they last, then the worst of them; stamps do not break. */
+/** Headline: the number of findings, then the worst of them; stamps do not break. */
 function headline(report: AnomalyReport): Html {
   const whole = (text: string): (Html | string)[] =>
     text
       .split(/(\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?)/)
       .map((part, i) => (i % 2 === 1 ? html`<span>${part}</span>` : part));
   if (report.findings.length === 0) return html`<p class="headline">${whole(report.headline)}</p>`;
-  const end = report.headline.indexOf('. ') + 1;
-  return html`<p class="headline">${report.headline.slice(0, end)}</p><p class="since">${whole(report.headline.slice(end + 1))}</p>`;
+  const [, first, rest] = /^([^.:]*[.:]) (.*)$/s.exec(report.headline)!;
+  return html`<p class="headline">${first!.replace(':', '.')}</p><p class="since">${whole(upperFirst(rest!))}</p>`;
 }
 
 function columnsTable(report: AnomalyReport): Html {
@@ -326,7 +332,7 @@ function drawnColumns(report: AnomalyReport, { columns }: ReportSource): ReportS
   return columns.filter(({ name }) => chosen.has(name));
 }
 
-/** Said under the plot: what of the samples is in the page, where it is not everything. */
+/** Note under the plot: the share of the samples in the page; null if it holds all. */
 function reductionWords(columns: PlotData['columns'], samples: number): string | null {
   const kept = columns.reduce((sum, column) => sum + column.kept, 0);
   if (kept === samples * columns.length) return null;
@@ -335,7 +341,7 @@ function reductionWords(columns: PlotData['columns'], samples: number): string |
 }
 
 interface PageOptions {
-  /** What the policy saw, where one was asked. */
+  /** Pictures that the policy saw, if one was asked. */
   readonly seen?: SeenPictures;
 }
 
@@ -354,15 +360,15 @@ export function reportPage(report: AnomalyReport, source: ReportSource, options:
   const { block: alone, marked } = aloneBlock(report, targets, place);
   const drawnAt = (column: string): number => drawn.findIndex(({ name }) => name === column);
   const marks = findings.map(
-    (one): PlotMark => ({
-      rank: one.rank,
-      column: drawnAt(one.column),
-      level: one.level,
-      from: place(one.start),
-      to: place(one.end - 1),
-      peak: place(one.peak.index),
-      value: one.observed.peak,
-      similar: one.similar.map(({ start, end }) => [place(start), place(end - 1)] as const),
+    (finding): PlotMark => ({
+      rank: finding.rank,
+      column: drawnAt(finding.column),
+      level: finding.level,
+      from: place(finding.start),
+      to: place(finding.end - 1),
+      peak: place(finding.peak.index),
+      value: finding.observed.peak,
+      similar: finding.similar.map(({ start, end }) => [place(start), place(end - 1)] as const),
     }),
   );
   const data: PlotData = {
@@ -373,8 +379,8 @@ export function reportPage(report: AnomalyReport, source: ReportSource, options:
     whole: [places[0] ?? 0, places.at(-1) ?? 1],
     breaks: breaksOf(source),
     columns: drawn.map((column) => {
-      const told = report.findings.filter((one) => one.column === column.name);
-      return pageColumn(column, told, { places, even: step !== null, columns: drawn.length });
+      const inColumn = report.findings.filter((finding) => finding.column === column.name);
+      return pageColumn(column, inColumn, { places, even: step !== null, columns: drawn.length });
     }),
     marks,
     marked: marked.map(({ column, start, end }) => ({
@@ -422,7 +428,7 @@ ${notesBlock(report.notes)}</header>
 <section class="usual-shape" aria-labelledby="columns"><h2 id="columns">Columns</h2>${columnsTable(report)}</section>
 ${policyBlock(report.policy, options.seen ?? new Map())}</main>${FOOTER}${jsonBlock('report-data', data)}`;
   return page({
-    title: `${report.file}: ${report.findings.length === 0 ? 'nothing unusual' : report.headline.split('.')[0]!}`,
+    title: `${report.file}: ${report.findings.length === 0 ? 'nothing unusual' : report.headline.split(/[.:]/)[0]!}`,
     style: `${STYLE}${PAGE_STYLE}${report.policy === undefined ? '' : POLICY_STYLE}`,
     body,
     scripts: plotScripts(),
@@ -464,13 +470,13 @@ function intervalsTable({ intervals }: Column): Html | null {
 <tbody>${intervals
       .slice(0, MOST_INTERVALS)
       .map(
-        (one) =>
-          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td><td>${claimWords(one)}</td>${sure ? html`<td>${confidenceWords(one.confidence ?? null)}</td>` : null}<td>${one.finding ? 'finding there' : 'no finding there'}</td></tr>\n`,
+        (interval) =>
+          html`<tr><th scope="row">${whenWords(interval)}</th><td>${interval.start} to ${interval.end - 1}</td><td>${claimWords(interval)}</td>${sure ? html`<td>${confidenceWords(interval.confidence ?? null)}</td>` : null}<td>${interval.finding ? 'finding there' : 'no finding there'}</td></tr>\n`,
       )}</tbody></table>`,
   )}${sure ? html`<p>Confidence: share of such intervals that were right on held-out generated series. On other data the share can be lower.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
-/** Signals whose limit is the least that is trusted; of the others it is the most. */
+/** Signals whose limit is a minimum; it is a maximum for the others. */
 const AT_LEAST: readonly Doubt[] = ['unsure', 'samples', 'shifts'];
 
 function limitWords({ name, limit }: PolicySignal): string {
@@ -489,22 +495,22 @@ function signalsTable(signals: readonly PolicySignal[]): Html {
   );
 }
 
-function answerBlock(one: PolicyAnswer, seen: string | undefined): Html {
-  const name = `samples ${one.start} to ${one.end - 1}`;
+function answerBlock(answer: PolicyAnswer, seen: string | undefined): Html {
+  const name = `samples ${answer.start} to ${answer.end - 1}`;
   return html`<article><h4>Window of ${name}</h4>
-<p>${one.doubts.length === 0 ? 'Used' : `Not used: ${one.doubts.map((doubt) => DOUBT_WORDS[doubt]).join('; ')}`}. Class <bdi>${one.class ?? 'unreadable'}</bdi>; marks ${intervalText(one.intervals)}.</p>
-${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the policy sees it`)}${problemNote(one.problem)}${verbatim(one.response)}</article>\n`;
+<p>${answer.doubts.length === 0 ? 'Used' : `Not used: ${answer.doubts.map((doubt) => DOUBT_WORDS[doubt]).join('; ')}`}. Class <bdi>${answer.class ?? 'unreadable'}</bdi>; marks ${intervalText(answer.intervals)}.</p>
+${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the policy sees it`)}${problemNote(answer.problem)}${verbatim(answer.response)}</article>\n`;
 }
 
-function columnBlock(said: Column, seen: ReadonlyMap<string, string> | undefined, several: boolean): Html {
-  const shown = shownAnswers(said.answers);
-  const rest = said.answers.length - shown.length;
-  return html`${several ? html`<h3>${said.column}</h3>` : null}<p><strong>${said.statement}</strong></p>
-${intervalsTable(said)}${
-  said.signals.length === 0
+function columnBlock(column: Column, seen: ReadonlyMap<string, string> | undefined, several: boolean): Html {
+  const shown = shownAnswers(column.answers);
+  const rest = column.answers.length - shown.length;
+  return html`${several ? html`<h3>${column.column}</h3>` : null}<p><strong>${column.statement}</strong></p>
+${intervalsTable(column)}${
+  column.signals.length === 0
     ? null
-    : html`<details><summary>Reliability of its answers</summary>${signalsTable(said.signals)}</details>
-<details><summary>Its responses, verbatim</summary>${shown.map((one) => answerBlock(one, seen?.get(windowKey(one))))}${
+    : html`<details><summary>Reliability of its answers</summary>${signalsTable(column.signals)}</details>
+<details><summary>Its responses, verbatim</summary>${shown.map((answer) => answerBlock(answer, seen?.get(windowKey(answer))))}${
         rest === 0 ? null : html`<p>${grouped(rest)} more answers are in the JSON file.</p>`
       }</details>`
 }`;
@@ -516,18 +522,18 @@ function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html 
   const several = policy.columns.length > 1;
   return html`<section class="policy" aria-labelledby="policy"><h2 id="policy">What the policy says</h2>
 <p class="secondary">The policy looked at plots of the same columns. Its answers do not change the findings, ranks and levels above.</p>
-${policy.columns.map((said) => columnBlock(said, seen.get(said.column), several))}
+${policy.columns.map((column) => columnBlock(column, seen.get(column.column), several))}
 <details><summary>About the policy <bdi>${policy.name}</bdi></summary>${bullets(policy.notes)}${recordTable('Policy', policy.record)}</details></section>
 `;
 }
 
-/** Named after the file, and what of it is asked for: results of one file do not replace each other. */
+/** Default output path: the file name and the selected columns, so that results of one file do not replace each other. */
 export function defaultTarget(file: string, asked: readonly string[]): string {
   const safe = asked.map((name) => name.replace(/[^\p{L}\p{N}_-]+/gu, '_').slice(0, 40));
   return `${[parse(file).name, ...safe].join('.').slice(0, 80)}.explain`;
 }
 
-/** Whether a file is one that a report was written to. */
+/** Returns true for a file that holds a report. */
 function isOurs(path: string): boolean {
   try {
     const text = readFileSync(path, 'utf8');
@@ -547,14 +553,14 @@ function isOurs(path: string): boolean {
 /** Bytes of a name: file systems allow 255, of which temporary names beside the result need some 50. */
 const LONGEST_NAME = 200;
 
-/** The nearest directory above a path that is there already, or the file that stands in its place. */
+/** Returns the nearest existing path above a path. */
 function standing(path: string): string {
   const parent = dirname(path);
   return existsSync(parent) || parent === path ? parent : standing(parent);
 }
 
 /**
- * Refuses a place where nothing can be written, and to replace what no report was written to, before any work is done.
+ * Checks an output path before any work is done: it must be writable, and hold nothing but an earlier report.
  * @throws WriteError; ConfigError
  */
 export function checkTarget(out: string): void {

@@ -5,19 +5,19 @@ import { createRequire } from 'node:module';
 import { wallTime } from '../../datasets/readers/clock.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
 
-/** Bytes of samples in a page, before they are written in base64. */
+/** Bytes of samples in a page, before base64. */
 const BUDGET = 1_050_000;
-/** Of value, expected value, band (float32) and score (uint16). */
+/** Bytes of a sample: value, expected value and band (float32), and score (uint16). */
 const BYTES = 18;
-/** Samples around one finding that are kept in full, or by their extremes where there are more. */
+/** Samples around a finding that are kept in full; of more, the extremes. */
 const AROUND = 2000;
-/** Parts of the whole of which at least the extremes are kept. */
+/** Fewest parts of the series whose extremes are kept. */
 const FEWEST_PARTS = 300;
 
 /** A stretch [start, end) in samples. */
 type Stretch = readonly [start: number, end: number];
 
-/** A stretch with what lies before and after it: three times its length, and at least 50 samples. */
+/** Returns a stretch with its surroundings: three times its length, at least 50 samples, on each side. */
 export function context(start: number, end: number, samples: number): Stretch {
   const around = Math.max(3 * (end - start), 50);
   return [Math.max(0, start - around), Math.min(samples, end + around)];
@@ -49,8 +49,8 @@ function markExtremes(
 }
 
 /**
- * Indices of the samples to keep, rising, about `most` of them: everything where it fits; else the extremes of equal parts of the
- * whole, and around each stretch of `important` (most important first) all samples, or the extremes of 1000 parts.
+ * Indices of the samples to keep, ascending, about `most` of them: all if they fit; else the extremes of equal parts of the series, and
+ * around each stretch of `important` (most important first) all samples or the extremes of many parts.
  */
 export function keptSamples(column: ReportColumn, important: readonly Stretch[], most: number): Uint32Array {
   const n = column.values.length;
@@ -73,7 +73,7 @@ export function keptSamples(column: ReportColumn, important: readonly Stretch[],
   return kept;
 }
 
-/** The longest unit of which a length of time has at least two. */
+/** Returns the longest unit of which a length of time has at least two. */
 export function axisUnit(ms: number): readonly [name: string, ms: number] {
   const units = [
     ['days', 86_400_000],
@@ -84,8 +84,8 @@ export function axisUnit(ms: number): readonly [name: string, ms: number] {
 }
 
 /**
- * Places of the samples on the axis of the plot: the clock of the recording's zone as ms; a number of units where the times have no
- * date; without time the samples' numbers.
+ * Places of the samples on the x axis: the clock of the recording's zone in ms; a number of units for times without a date; sample numbers
+ * without time.
  */
 export function axisPlaces({ time, zone, origin, columns }: ReportSource): Float64Array {
   const n = columns[0]?.values.length ?? 0;
@@ -97,7 +97,7 @@ export function axisPlaces({ time, zone, origin, columns }: ReportSource): Float
   return time.map((ms) => wallTime(ms, zone));
 }
 
-/** Samples after which nothing was recorded for more than three usual steps. */
+/** Returns the samples after which nothing was recorded for more than three usual steps. */
 export function breaksOf({ time, step }: Pick<ReportSource, 'time' | 'step'>): number[] {
   if (time === null || time.length < 3) return [];
   const steps = time.subarray(1).map((ms, i) => ms - time[i]!);
@@ -111,14 +111,14 @@ function base64(array: ArrayBufferView): string {
   return Buffer.from(array.buffer, array.byteOffset, array.byteLength).toString('base64');
 }
 
-/** Numbers as base64 of float32, of value = base + scale × number: large offsets and magnitudes keep their digits. */
+/** Numbers as base64 of float32, value = base + scale × number, so that large offsets and magnitudes keep their digits. */
 interface EncodedNumbers {
   readonly base: number;
   readonly scale: number;
   readonly data: string;
 }
 
-/** NaN stays; the values between 1e−30 and 1e30 in magnitude that vary by more than a thousandth of it go as they are. */
+/** Encodes numbers; those of 1e−30 to 1e30 that vary by more than a thousandth are stored unscaled. NaN stays NaN. */
 export function encodeNumbers(values: Float64Array): EncodedNumbers {
   let [least, largest] = [Infinity, -Infinity];
   for (const value of values) {
@@ -135,7 +135,7 @@ export function encodeNumbers(values: Float64Array): EncodedNumbers {
   return { base, scale, data: base64(Float32Array.from(values, (value) => (value - base) / scale)) };
 }
 
-/** A column as it travels. */
+/** Column in the page. */
 interface PageColumn {
   readonly name: string;
   /** Indices of the kept samples (uint32), null where all are kept; and their places where they are not evenly spaced (float64). */
@@ -150,7 +150,7 @@ interface PageColumn {
   readonly score: string;
 }
 
-/** Distance of neighbouring places where it is the same everywhere; else null. */
+/** Distance of neighbouring places; null if it varies. */
 export function evenStep(places: Float64Array): number | null {
   const step = places.length < 2 ? 1 : (places.at(-1)! - places[0]!) / (places.length - 1);
   for (let i = 0; i < places.length; i++) {
@@ -159,7 +159,7 @@ export function evenStep(places: Float64Array): number | null {
   return step;
 }
 
-/** A column as the page carries it, within its share of the page's size; in most detail around `findings`, most severe first. */
+/** Encodes a column within its share of the page's size, with most detail around `findings` (most severe first). */
 export function pageColumn(
   column: ReportColumn,
   findings: readonly { readonly start: number; readonly end: number }[],
@@ -188,28 +188,28 @@ export function pageColumn(
   };
 }
 
-/** A finding as the plot marks it; places are those of the x axis. */
+/** Mark of a finding in the plot; places are those of the x axis. */
 export interface PlotMark {
   readonly rank: number;
-  /** Of those drawn; −1 where it is not among them. */
+  /** Index among the drawn columns; −1 if it is not drawn. */
   readonly column: number;
   readonly level: string;
   readonly from: number;
   readonly to: number;
   readonly peak: number;
   readonly value: number | null;
-  /** Stretches like it. */
+  /** Similar stretches. */
   readonly similar: readonly (readonly [from: number, to: number])[];
 }
 
-/** What an entry of the list shows: a finding, or those of an event. */
+/** View of a list entry in the plot: a finding, or the findings of an event. */
 export interface PlotTarget {
   readonly marks: readonly number[];
-  /** Places between which it is shown with what lies around it. */
+  /** First and last place of the view. */
   readonly view: readonly [from: number, to: number];
-  /** Of what the policy marks. */
+  /** Index of an interval that the policy marks. */
   readonly marked?: number;
-  /** As the bar under the plot names it. */
+  /** Title in the bar under the plot. */
   readonly title: string;
 }
 
@@ -225,14 +225,14 @@ export interface PlotData {
   readonly breaks: readonly number[];
   readonly columns: readonly PageColumn[];
   readonly marks: readonly PlotMark[];
-  /** What a policy marks. */
+  /** Intervals that a policy marks. */
   readonly marked: readonly Pick<PlotMark, 'column' | 'from' | 'to'>[];
   readonly targets: readonly PlotTarget[];
-  /** Names of the levels and from which score on. */
+  /** Names of the levels, and the score from which each begins. */
   readonly levels: readonly (readonly [name: string, from: number])[];
 }
 
-/** Shown for each level, so that colour alone says nothing: character in lists, symbol of plotly in the plot. */
+/** Signs of the levels, so that colour alone carries no meaning: character in lists, plotly symbol in the plot. */
 export const LEVEL_SIGNS: Readonly<Record<string, readonly [sign: string, symbol: string]>> = {
   low: ['\u25cf', 'circle'],
   medium: ['\u25a0', 'square'],
@@ -240,7 +240,7 @@ export const LEVEL_SIGNS: Readonly<Record<string, readonly [sign: string, symbol
   critical: ['\u25c6', 'diamond'],
 };
 
-/** Runs in the browser. Colours come from the style sheet, so that both schemes and paper are right. */
+/** Program for the browser. Colours come from the style sheet, which serves both schemes and paper. */
 const DRAW = `(() => {
 'use strict';
 const root = document.documentElement;
@@ -272,7 +272,7 @@ const search = (sorted, wanted) => {
 };
 const broken = (a, b) => { const at = search(data.breaks, a); return at < data.breaks.length && data.breaks[at] < b; };
 
-/** Of the samples in view all, or of many the extremes of as many parts as there is room for. */
+/** Samples in view: all, or the extremes of as many parts as fit. */
 const reduce = (column) => {
   const from = Math.max(0, search(column.place, view[0]) - 1);
   const to = Math.min(column.index.length, search(column.place, view[1]) + 1);
@@ -462,7 +462,7 @@ for (const [id, act] of [['all', showAll], ['previous', () => step(-1)], ['next'
   const button = document.getElementById(id);
   if (button) button.addEventListener('click', act);
 }
-/** Places of an axis as plotly tells them: dates as text without a zone. */
+/** Place of a value of the axis; plotly gives dates as text without a zone. */
 const placeOf = (value) => typeof value === 'number' ? value : data.timed ? Date.parse(value.replace(' ', 'T') + (value.length > 10 ? 'Z' : '')) : Number(value);
 const failed = (error) => {
   box.className = 'failure';
@@ -497,7 +497,7 @@ addEventListener('afterprint', () => { delete root.dataset.scheme; draw(); });
 
 let plotly: string | undefined;
 
-/** Program texts to inline, in order: plotly.js, then the drawing. */
+/** Scripts to inline, in order: plotly.js, then the drawing. */
 export function plotScripts(): string[] {
   plotly ??= readFileSync(
     createRequire(import.meta.url).resolve('plotly.js-basic-dist-min/plotly-basic.min.js'),

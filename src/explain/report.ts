@@ -23,7 +23,7 @@ import type {
   ReportFinding,
 } from './schema.ts';
 
-/** One column of numbers with its detection. */
+/** Column of numbers with its detection. */
 export interface ReportColumn {
   readonly name: string;
   readonly values: Float64Array; // [N], NaN where missing
@@ -81,7 +81,7 @@ export function isoTime(ms: number, zone: string | null): string {
 /** 9300 → "2 h 35 min". */
 export const durationWords = (seconds: number): string => formatDuration(1000 * seconds);
 
-/** "2025-03-04 14:00 to 16:30 +01:00": the day and the zone of both stamps are told once; one stamp where they are the same. */
+/** Formats a span: "2025-03-04 14:00 to 16:30 +01:00". Equal days, zones and stamps appear once. */
 export function spanWords(from: string, to: string, between = 'to'): string {
   if (from === to) return from;
   const [[day, clock, zone], [lastDay, lastClock, lastZone]] = [from.split(' '), to.split(' ')];
@@ -169,20 +169,12 @@ function idOf(...parts: readonly string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12);
 }
 
-const WEEKDAYS = [
-  'Sundays',
-  'Mondays',
-  'Tuesdays',
-  'Wednesdays',
-  'Thursdays',
-  'Fridays',
-  'Saturdays',
-] as const;
+const WEEKDAYS = 'Sundays Mondays Tuesdays Wednesdays Thursdays Fridays Saturdays'.split(' ');
 const WEEK = 7 * DAY;
 
 /** "428 to 433 on average at this time on the previous 5 days"; null where no earlier cycles are comparable. */
-function beforeClause(source: ReportSource, one: Finding): Sentence | null {
-  const { start, end, kind, before, observed } = one;
+function beforeClause(source: ReportSource, finding: Finding): Sentence | null {
+  const { start, end, kind, before, observed } = finding;
   if (before === null) return null;
   const { starts, period, least, largest } = before;
   const span = source.step === null || source.origin === 'start' ? 0 : period * source.step;
@@ -222,9 +214,9 @@ function beforeClause(source: ReportSource, one: Finding): Sentence | null {
 type Extent = Pick<ReportFinding, 'start' | 'end' | 'from' | 'to'>;
 
 /** States when a stretch was: by its stamps, or by its samples. */
-const whenStated = (one: Extent): Omit<Stated, 'at'> => ({
-  ...{ quantity: 'time', start: one.start, end: one.end },
-  text: whenWords(one),
+const whenStated = (extent: Extent): Omit<Stated, 'at'> => ({
+  ...{ quantity: 'time', start: extent.start, end: extent.end },
+  text: whenWords(extent),
 });
 
 /** States a first sample: by its stamp, or by its number. */
@@ -237,55 +229,55 @@ const startStated = ({ start, from }: Pick<Extent, 'start' | 'from'>): Omit<Stat
 const ALIKE_BY_VALUE: ReadonlySet<Finding['kind']> = new Set(['spike', 'dip', 'level', 'trend', 'flat']);
 
 /** States what happened when, what was expected, and earlier values. */
-function findingSentence(source: ReportSource, column: string, one: Finding): Sentence {
-  const { start, end } = one;
+function findingSentence(source: ReportSource, column: string, finding: Finding): Sentence {
+  const { start, end } = finding;
   const extent = extentOf(source, start, end);
   const name: Omit<Stated, 'at'> = { quantity: 'column', start, end, text: column };
-  const when = one.ongoing
+  const when = finding.ongoing
     ? say`${{ quantity: 'state', start, end, text: 'since' }} ${startStated(extent)}`
     : end - start === 1
       ? say`at ${whenStated(extent)}`
       : extent.from === null
         ? say`in ${whenStated(extent)}`
         : say`from ${whenStated(extent)}`;
-  const before = ALIKE_BY_VALUE.has(one.kind) ? beforeClause(source, one) : null;
-  const context = [...one.says.context, ...(before === null ? [] : [before])];
-  const fact = say`${name} ${one.says.fact} ${when}`;
+  const before = ALIKE_BY_VALUE.has(finding.kind) ? beforeClause(source, finding) : null;
+  const context = [...finding.says.context, ...(before === null ? [] : [before])];
+  const fact = say`${name} ${finding.says.fact} ${when}`;
   return context.length === 0 ? say`${fact}.` : say`${fact} (${joined(context, '; ')}).`;
 }
 
-function toFinding(source: ReportSource, column: ReportColumn, one: Finding): ReportFinding {
-  const { start, end } = one;
+function toFinding(source: ReportSource, column: ReportColumn, finding: Finding): ReportFinding {
+  const { start, end } = finding;
   const { values } = column;
   const seconds = secondsOf(source, start, end);
   const { missing: _, ...observed } = summary(values, start, end);
-  const { text, stated } = findingSentence(source, column.name, one);
+  const { text, stated } = findingSentence(source, column.name, finding);
   return {
-    id: idOf(column.name, one.kind, instantKey(instant(source, start), start)),
+    id: idOf(column.name, finding.kind, instantKey(instant(source, start), start)),
     rank: 1,
     column: column.name,
     ...extentOf(source, start, end),
     durationSeconds: seconds,
     duration: lengthWords(seconds, end - start),
-    kind: one.kind,
-    direction: one.direction,
-    severity: Math.min(one.severity, MOST_SEVERE),
-    level: one.level,
-    peak: { index: one.peak.index, at: instant(source, one.peak.index) },
-    observed: { ...observed, peak: orNull(values[one.peak.index]!) },
+    kind: finding.kind,
+    direction: finding.direction,
+    severity: Math.min(finding.severity, MOST_SEVERE),
+    level: finding.level,
+    peak: { index: finding.peak.index, at: instant(source, finding.peak.index) },
+    observed: { ...observed, peak: orNull(values[finding.peak.index]!) },
     expected: {
-      value: orNull(one.expected.value),
-      low: orNull(one.expected.low),
-      high: orNull(one.expected.high),
+      value: orNull(finding.expected.value),
+      low: orNull(finding.expected.low),
+      high: orNull(finding.expected.high),
     },
-    before: one.before === null ? null : { ...one.before, starts: [...one.before.starts] },
-    stepped: one.stepped === null ? null : { ...one.stepped },
+    before: finding.before === null ? null : { ...finding.before, starts: [...finding.before.starts] },
+    stepped: finding.stepped === null ? null : { ...finding.stepped },
     statement: text,
     stated: [...stated],
-    evidence: { for: [...one.evidence.for], against: [...one.evidence.against] },
-    similar: one.similar.map((other) => extentOf(source, other.start, other.end)),
-    ongoing: one.ongoing,
-    lasting: one.lasting,
+    evidence: { for: [...finding.evidence.for], against: [...finding.evidence.against] },
+    similar: finding.similar.map((other) => extentOf(source, other.start, other.end)),
+    ongoing: finding.ongoing,
+    lasting: finding.lasting,
     rows: rowsOf(source, start, end),
     event: null,
     markedByPolicy: null,
@@ -293,8 +285,8 @@ function toFinding(source: ReportSource, column: ReportColumn, one: Finding): Re
 }
 
 /**
- * Tells whether findings of two columns belong to one event: they share samples, and either begin together (up to three times the shorter
- * one's length apart) or lie a fifth on each other. A spike in the middle of another column's trend of weeks is no part of it.
+ * Returns true if findings of two columns belong to one event: they share samples, and begin within three times the shorter length of each
+ * other or overlap by a fifth. A spike in the middle of another column's trend of weeks is not part of it.
  */
 function belongTogether(a: ReportFinding, b: ReportFinding): boolean {
   const shared = Math.min(a.end, b.end) - Math.max(a.start, b.start);
@@ -424,15 +416,14 @@ export function whenWords({ start, end, from, to }: Extent): string {
   return end - start === 1 ? `sample ${start}` : `samples ${start} to ${end - 1}`;
 }
 
-/** State of a finding in words: since when it lasts, or for how long it has been over. */
-export function stateWords(one: ReportFinding, last: Instant | null): string {
-  if (one.ongoing) return `ongoing since ${one.from?.shown ?? `sample ${one.start}`}`;
-  if (one.to === null || last === null) return 'over';
-  const seconds = (last.ms - one.to.ms) / 1000;
-  return seconds > 0 ? `over for ${durationWords(seconds)}` : 'over';
+/** State of a finding: "ongoing since 14:00", "ended 2 h ago", or "ended" without time. */
+export function stateWords(finding: ReportFinding, last: Instant | null): string {
+  if (finding.ongoing) return `ongoing since ${finding.from?.shown ?? `sample ${finding.start}`}`;
+  const seconds = finding.to === null || last === null ? 0 : (last.ms - finding.to.ms) / 1000;
+  return seconds > 0 ? `ended ${durationWords(seconds)} ago` : 'ended';
 }
 
-/** States for someone on call how many findings there are, which is the worst, and which is still going on. */
+/** Headline for someone on call: number of findings, the worst one, and the worst ongoing one. */
 function headlineOf(
   findings: readonly ReportFinding[],
   { samples, from, to }: Pick<AnomalyReport, 'samples' | 'from' | 'to'>,
@@ -445,32 +436,33 @@ function headlineOf(
       ? say`Nothing unusual in ${length}.`
       : say`Nothing unusual in ${length}, ${whenStated({ ...whole, from, to })}.`;
   }
-  const about = (one: ReportFinding, quantity: Stated['quantity'], text: string): Omit<Stated, 'at'> => ({
-    ...{ quantity, start: one.start, end: one.end, text, finding: one.id },
+  const about = (finding: ReportFinding, quantity: Stated['quantity'], text: string): Omit<Stated, 'at'> => ({
+    ...{ quantity, start: finding.start, end: finding.end, text, finding: finding.id },
   });
-  const name = (one: ReportFinding): Sentence =>
-    say`${about(one, 'level', one.level)} ${about(one, 'kind', KIND_WORDS[one.kind])} in ${about(one, 'column', one.column)}`;
-  const ongoing = findings.filter((one) => one.ongoing);
-  const all = ['', 'both ', 'all '][Math.min(findings.length, 3) - 1]!;
-  const states =
-    ongoing.length === 0
-      ? `${all}over`
-      : ongoing.length === findings.length
-        ? `${all}ongoing`
-        : `${grouped(ongoing.length)} ongoing`;
+  const name = (finding: ReportFinding): Sentence =>
+    say`${about(finding, 'level', finding.level)} ${about(finding, 'kind', KIND_WORDS[finding.kind])} in ${about(finding, 'column', finding.column)}`;
+  const ongoing = findings.filter((finding) => finding.ongoing);
   const text = findings.length === 1 ? '1 finding' : `${grouped(findings.length)} findings`;
   const total = count(findings.length, { quantity: 'findings', ...whole }, text);
-  const state = count(ongoing.length, { quantity: 'ongoing findings', ...whole }, states);
   const length = {
     ...about(worst, 'duration', worst.duration),
     ...{ number: worst.durationSeconds ?? worst.end - worst.start, tolerance: 0 },
   };
   const current = about(worst, 'state', stateWords(worst, to));
-  const subject = findings.length === 1 ? say`It is a` : say`The worst is a`;
-  const first = say`${total}, ${state}. ${subject} ${name(worst)}, ${whenStated(worst)} (${length}), ${current}.`;
-  const other = worst.ongoing ? undefined : ongoing[0];
-  if (other === undefined) return first;
-  return say`${first} ${about(other, 'state', 'Ongoing')}: ${name(other)} ${about(other, 'state', 'since')} ${startStated(other)}.`;
+  const summary = say`a ${name(worst)}, ${whenStated(worst)} (${length}), ${current}.`;
+  if (findings.length === 1) return say`${total}: ${summary}`;
+  const all = findings.length === 2 ? 'both' : 'all';
+  const states =
+    ongoing.length === 0
+      ? `${all} ended`
+      : ongoing.length === findings.length
+        ? `${all} ongoing`
+        : `${grouped(ongoing.length)} ongoing`;
+  const state = count(ongoing.length, { quantity: 'ongoing findings', ...whole }, states);
+  const first = say`${total}, ${state}. The worst is ${summary}`;
+  const next = worst.ongoing ? undefined : ongoing[0];
+  if (next === undefined) return first;
+  return say`${first} ${about(next, 'state', 'Ongoing')}: ${name(next)} ${about(next, 'state', 'since')} ${startStated(next)}.`;
 }
 
 type Policy = NonNullable<AnomalyReport['policy']>;
@@ -482,10 +474,10 @@ function agreementOf(
 ): Agreement {
   const marked = (by: boolean | null): number =>
     findings.filter(({ markedByPolicy }) => markedByPolicy === by).length;
-  const alone = columns.map(({ intervals }) => intervals.filter(({ finding }) => !finding).length);
+  const alone = columns.flatMap(({ intervals }) => intervals.filter(({ finding }) => !finding));
   return {
     ...{ both: marked(true), detectorAlone: marked(false), unanswered: marked(null) },
-    policyAlone: alone.reduce((sum, found) => sum + found, 0),
+    policyAlone: alone.length,
   };
 }
 
@@ -500,7 +492,7 @@ export function agreementWords({ both, detectorAlone, unanswered, policyAlone }:
 
 type PolicyInterval = Policy['columns'][number]['intervals'][number];
 
-/** Lists intervals of the policy without a finding, the most confident first, then in the order of the recording. */
+/** Lists intervals of the policy without a finding: most confident first, then by time. */
 export function markedAlone({ policy }: AnomalyReport): { column: string; interval: PolicyInterval }[] {
   return (policy?.columns ?? [])
     .flatMap(({ column, intervals }) =>
@@ -553,8 +545,8 @@ function markedBy(
   policy: Pick<PolicyOpinion, 'columns'> | undefined,
   { column, start, end }: Pick<ReportFinding, 'column' | 'start' | 'end'>,
 ): boolean | null {
-  const said = policy?.columns.find((other) => other.column === column);
-  return said?.status === 'answers' ? overlap(said.intervals, [[start, end]]) > 0 : null;
+  const answered = policy?.columns.find((other) => other.column === column);
+  return answered?.status === 'answers' ? overlap(answered.intervals, [[start, end]]) > 0 : null;
 }
 
 function toPolicy(
@@ -564,16 +556,16 @@ function toPolicy(
 ): Omit<Policy, 'agreement'> {
   return {
     ...{ name, record, notes },
-    columns: columns.map((said) => {
-      const { column, status, statement, window, doubtful, limit, signals, answers } = said;
+    columns: columns.map((answered) => {
+      const { column, status, statement, window, doubtful, limit, signals, answers } = answered;
       const spans = findings
         .filter((finding) => finding.column === column)
         .map(({ start, end }): Interval => [start, end]);
       return {
-        ...{ column, status, statement, window, doubtful, limit, class: said.class, signals, answers },
-        intervals: said.intervals.map(([start, end], i) => ({
+        ...{ column, status, statement, window, doubtful, limit, class: answered.class, signals, answers },
+        intervals: answered.intervals.map(([start, end], i) => ({
           ...extentOf(source, start, end),
-          ...(said.confidences == null ? {} : { confidence: said.confidences[i]! }),
+          ...(answered.confidences == null ? {} : { confidence: answered.confidences[i]! }),
           finding: spans.some((span) => overlap([span], [[start, end]]) > 0),
           ...claimOf([start, end], answers),
         })),

@@ -16,7 +16,7 @@ const LEVEL_NAMES = Object.keys(LEVELS) as [Level, ...Level[]];
 
 const PLACE = { quantity: z.enum(QUANTITIES), start: index, end: index };
 
-/** A number or word of a sentence with what it stands for; see `detect/sentence.ts`. */
+/** Claim of a sentence; see `detect/sentence.ts`. */
 const STATED = z.strictObject({
   text: z.string(),
   at: index,
@@ -81,7 +81,7 @@ const FINDING = z.strictObject({
     .nullable(),
   /** Samples before a step of the level, and their mean; null for findings that are no step. */
   stepped: z.strictObject({ since: index, mean: finite }).nullable(),
-  /** One sentence: what happened when, what was expected, and earlier values; `stated` lists its numbers and comparisons. */
+  /** Sentence: what happened when, the expected values, and earlier ones; `stated` lists its claims. */
   statement: z.string(),
   stated: z.array(STATED),
   evidence: z.strictObject({ for: z.array(z.string()), against: z.array(z.string()) }),
@@ -149,11 +149,11 @@ export type PolicyClaim = z.infer<typeof POLICY_CLAIM>;
 const DOUBTS = ['unreadable', 'unlike', 'unsure', 'samples', 'shifts', 'repeated'] as const;
 export type Doubt = (typeof DOUBTS)[number];
 
-/** One answer about the window [start, end). */
+/** Answer about the window [start, end). */
 const ANSWER = z.strictObject({
   start: index,
   end: index,
-  /** In samples of the series; null where the answer cannot be read. */
+  /** Marked intervals in samples of the series; null if the answer cannot be read. */
   intervals: z.array(z.tuple([index, index])).nullable(),
   class: z.string().nullable(),
   /** Verbatim. */
@@ -172,7 +172,7 @@ const ANSWER = z.strictObject({
 });
 export type PolicyAnswer = z.infer<typeof ANSWER>;
 
-/** One measure of how far the answers about a column can be trusted. */
+/** Measure of the reliability of the answers about a column. */
 const SIGNAL = z.strictObject({
   name: z.enum(DOUBTS),
   /** Label of the measure. */
@@ -195,7 +195,7 @@ export const POLICY_COLUMN = z.strictObject({
    * the length that the policy was trained on.
    */
   status: z.enum(['answers', 'abstains', 'not asked', 'too short']),
-  /** One sentence: the answer, or the reason for none. */
+  /** Sentence: the answer, or the reason for none. */
   statement: z.string(),
   /** Samples per window; null where it was not asked. */
   window: index.nullable(),
@@ -259,7 +259,7 @@ export const REPORT = z.strictObject({
       least: finite.nullable(),
       mean: finite.nullable(),
       largest: finite.nullable(),
-      /** One sentence: season and band of the series apart from the findings. */
+      /** Sentence: season and band of the series without the findings. */
       structure: z.string(),
       stated: z.array(STATED),
       /** Seasons in samples. */
@@ -291,18 +291,7 @@ export function reportSchema(): object {
   return z.toJSONSchema(REPORT);
 }
 
-/** Reads a report from its JSON. @throws DataError naming the first wrong field */
-export function checkReport(value: unknown, file?: string): AnomalyReport {
-  const checked = REPORT.safeParse(value);
-  if (checked.success) return checked.data;
-  const issue = checked.error.issues[0]!;
-  throw new DataError(
-    `not a report of version ${VERSION}: ${issue.path.join('.') || 'the whole'}: ${issue.message}`,
-    file === undefined ? {} : { file },
-  );
-}
-
-/** A finding that was reported before. */
+/** Finding that was reported before. */
 const SEEN = z.strictObject({
   column: z.string(),
   kind: z.string(),

@@ -12,7 +12,7 @@ import type { AnomalyReport, ReportFinding, ReportState, SeenFinding } from './s
 
 /** Exit code: 1 where a finding is at least as severe as `level`, else 0; null never fails. */
 export function failOn({ findings }: AnomalyReport, level: Level | null): 0 | 1 {
-  return level !== null && findings.some((one) => LEVELS[one.level] >= LEVELS[level]) ? 1 : 0;
+  return level !== null && findings.some((finding) => LEVELS[finding.level] >= LEVELS[level]) ? 1 : 0;
 }
 
 /**
@@ -33,15 +33,15 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
       `--since ${since}: the recording has no dates; expected a duration before its end such as 90min, 2h or 3d`,
     );
   const from = parseInstant(since, '--since', report.zone, report.to.ms);
-  return selectFindings(sincePolicy(report, from), (one) => spanOf(one).to >= from);
+  return selectFindings(sincePolicy(report, from), (finding) => spanOf(finding).to >= from);
 }
 
 /** Leaves out intervals of the policy that were over before an instant. */
 function sincePolicy({ policy, ...report }: AnomalyReport, from: number): AnomalyReport {
   if (policy === undefined) return report;
-  const columns = policy.columns.map((said) => {
-    const intervals = said.intervals.filter(({ to }) => to!.ms >= from);
-    return { ...said, intervals, statement: policyStatement({ ...said, intervals }) };
+  const columns = policy.columns.map((column) => {
+    const intervals = column.intervals.filter(({ to }) => to!.ms >= from);
+    return { ...column, intervals, statement: policyStatement({ ...column, intervals }) };
   });
   return { ...report, policy: { ...policy, columns } };
 }
@@ -58,18 +58,18 @@ export const spanOf = ({
 });
 
 /**
- * Identity of a finding over time, for --state and --follow: the same id, or a finding of the same column that lay where it lies, so that
- * one that grew is not new.
+ * Identity of a finding over time, for --state and --follow: the same id, or an overlapping finding of the same column, so that a finding
+ * that grew is not new.
  */
 export function isSame(
-  one: ReportFinding,
+  finding: ReportFinding,
   seen: Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string },
 ): boolean {
-  const { from, to } = spanOf(one);
-  return seen.id === one.id || (seen.column === one.column && seen.from <= to && from <= seen.to);
+  const { from, to } = spanOf(finding);
+  return seen.id === finding.id || (seen.column === finding.column && seen.from <= to && from <= seen.to);
 }
 
-/** State that remembers findings. */
+/** Makes the state that remembers findings. */
 export const stateOf = (
   timed: boolean,
   seen: readonly (SeenFinding & { readonly id: string })[],
@@ -78,7 +78,7 @@ export const stateOf = (
   seen: Object.fromEntries(seen.map(({ id, column, kind, from, to }) => [id, { column, kind, from, to }])),
 });
 
-/** Findings that a state remembers; none where it is about recordings with time and this one has none, or the reverse. */
+/** Findings that a state remembers; none if only one of state and recording has time. */
 export const seenIn = (
   state: ReportState | null,
   timed: boolean,
@@ -87,7 +87,7 @@ export const seenIn = (
 
 const REMEDY = 'choose another --state, or remove the file: every finding is then reported once more';
 
-/** Reads the state file; null where there is none yet. @throws DataError for a damaged one */
+/** Reads the state file; null if there is none yet. @throws DataError for a damaged one */
 export async function readState(path: string): Promise<ReportState | null> {
   if (!existsSync(path)) return null;
   let content: unknown;
@@ -119,20 +119,26 @@ export function newFindings(
   const timed = report.from !== null;
   const seen = seenIn(state, timed);
   const first = report.from?.ms ?? 0;
-  const now = report.findings.map((one) => {
-    const { from, to } = spanOf(one);
-    const before = seen.find(({ id }) => id === one.id);
-    return { id: one.id, column: one.column, kind: one.kind, from, to: Math.max(to, before?.to ?? to) };
+  const now = report.findings.map((finding) => {
+    const { from, to } = spanOf(finding);
+    const before = seen.find(({ id }) => id === finding.id);
+    return {
+      id: finding.id,
+      column: finding.column,
+      kind: finding.kind,
+      from,
+      to: Math.max(to, before?.to ?? to),
+    };
   });
   return {
-    fresh: selectFindings(report, (one) => !seen.some((old) => isSame(one, old))),
+    fresh: selectFindings(report, (finding) => !seen.some((old) => isSame(finding, old))),
     state: stateOf(timed, [...seen.filter(({ to }) => to >= first), ...now]),
   };
 }
 
 /**
- * Reports each finding once, however often a growing recording is looked at: `tell` gets the report of what is new, and only when it has
- * returned the findings count as reported. One state file belongs to one recording. Processes that share it wait for each other.
+ * Reports each finding of a growing recording once: `tell` gets the report of the new findings, which count as reported once it has
+ * returned. One state file belongs to one recording. Processes that share it wait for each other.
  *
  * @throws DataError for a damaged state file; WriteError; errors of `tell`
  */

@@ -1,21 +1,20 @@
 /**
- * Whether a policy can be believed about the windows of a series. A policy answers whatever it is shown; that it is far from what it was
- * taught shows in six ways, each measured window by window:
+ * Reliability of a policy's answers about the windows of a series. A policy answers about any picture; data unlike its training data show
+ * in six ways, each measured for every window:
  *
- *   unreadable  the answer is none
- *   unlike      what it was shown lies farther from its training pictures than 99 % of its validation pictures do
- *   unsure      its tokens are less probable than those of 99 % of its answers to validation pictures
- *   samples     answers drawn at random mark other samples than each other
- *   shifts      windows that overlap mark other samples where they do, and not only here and there
- *   repeated    many windows that look different get one and the same text
+ *   unreadable  the answer cannot be parsed
+ *   unlike      the picture is farther from the training pictures than 99 % of the validation pictures
+ *   unsure      the tokens are less probable than those of 99 % of the answers to validation pictures
+ *   samples     sampled answers mark different samples
+ *   shifts      overlapping windows mark different samples, in most of the column
+ *   repeated    many windows that look different get the same text
  *
- * A window with any doubt has no vote. From a share of such windows on, of all or of those that mark something, the policy abstains on the
- * whole column.
+ * A doubtful window has no vote. If too many of all windows, or of those that mark something, are doubtful, the policy abstains on the column.
  *
- * Limits were chosen with two policies of the quickstart's size, on 400 held-out series as they were taught, on 7 recordings of NAB and on
- * made-up ones. The one of the quickstart abstains on 3 % of the series and on 7 of 7 recordings; one that learned from 30 000 traces on
- * 1 % and on 6 of 7, in the last of which it marks nothing. Both mark nothing in clean sines of a million samples, or abstain; both
- * answer about white noise (nothing) and abstain on square waves and on noise with spikes.
+ * Limits were chosen with two policies of the quickstart's size, on 400 held-out series, 7 recordings of NAB and synthetic ones. The policy
+ * of the quickstart abstains on 3 % of the series and 7 of 7 recordings; one trained on 30 000 traces on 1 % and 6 of 7, and marks nothing
+ * in the seventh. Both mark nothing, or abstain, on clean sines of a million samples; both mark nothing in white noise, and abstain on
+ * square waves and noise with spikes.
  */
 
 import type { Interval } from '../ground/types.ts';
@@ -24,17 +23,17 @@ import type { PolicyReference } from '../tasks/reference.ts';
 import { FEWEST_WINDOWS, tooDoubtful } from './policy-words.ts';
 import type { Doubt, PolicyAnswer, PolicySignal } from './schema.ts';
 
-/** What a policy said about a window, and what can be measured of it alone. */
+/** Answer about a window, with the measures that need no other window. */
 export interface AskedWindow extends Omit<PolicyAnswer, 'shiftAgreement' | 'doubts' | 'intervals'> {
   readonly intervals: readonly Interval[] | null;
-  /** The same for windows that were shown the same. */
+  /** Key of the prompt: equal for windows that look the same. */
   readonly input: string;
-  /** As those of `WindowEvidence`. */
+  /** Probabilities by cell, and index of the scale; see `WindowEvidence`. */
   readonly cells: readonly number[] | null;
   readonly scale: number;
 }
 
-/** Limits that are the same for every policy; those of `unlike` and `unsure` are the policy's own (see `PolicyReference`). */
+/** Limits for every policy; those of `unlike` and `unsure` belong to the policy (see `PolicyReference`). */
 const LEAST_SAMPLE_AGREEMENT = 0.2;
 const LEAST_SHIFT_AGREEMENT = 0.2;
 export const MOST_REPEATED = 0.1;
@@ -48,7 +47,7 @@ export function agreement(a: readonly Interval[], b: readonly Interval[]): numbe
 }
 
 /**
- * Mean agreement over all pairs of answers, in [0, 1]. Two that mark nothing agree; one that cannot be read (null) agrees with none.
+ * Mean agreement over all pairs of answers, in [0, 1]. Two that mark nothing agree; an unreadable one (null) agrees with none.
  */
 export function pairwiseAgreement(answers: readonly (readonly Interval[] | null)[]): number {
   let [sum, pairs] = [0, 0];
@@ -66,7 +65,7 @@ const clipped = (intervals: readonly Interval[], [start, end]: Interval): Interv
     from < end && to > start ? [[Math.max(from, start), Math.min(to, end)]] : [],
   );
 
-/** Agreement of each window with its two neighbours, where they overlap and somebody marks something; and of all of them together. */
+/** Agreement of each window with its two neighbours, where they overlap and either marks something; and of all windows together. */
 export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'end' | 'intervals'>[]): {
   readonly each: (number | null)[];
   readonly all: number | null;
@@ -75,7 +74,7 @@ export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'e
   const union = windows.map(() => 0);
   for (let i = 0; i + 1 < windows.length; i++) {
     const [a, b] = [windows[i]!, windows[i + 1]!];
-    // Behind the last window of a scale comes the first one of the next.
+    // The last window of a scale is followed by the first one of the next.
     if (a.intervals === null || b.intervals === null || b.start >= a.end || b.start < a.start) continue;
     const both: Interval = [b.start, a.end];
     const [left, right] = [clipped(a.intervals, both), clipped(b.intervals, both)];
@@ -95,8 +94,8 @@ export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'e
 }
 
 /**
- * The share that the most common text has among the windows that mark something and were shown something of their own, and the windows
- * whose text is that of too many. Texts that mark nothing are left out: of a series without anomalies they are rightly all the same.
+ * Share of the most common text among different-looking windows that mark something, and the windows whose text is too common. Texts that
+ * mark nothing are left out: in a series without anomalies they are rightly all the same.
  */
 export function repetition(windows: readonly Pick<AskedWindow, 'intervals' | 'input' | 'response'>[]): {
   readonly share: number | null;
@@ -143,11 +142,12 @@ interface Trust {
 }
 
 /**
- * Judges what was answered about the windows of a column, in their order, scale by scale; `reference` of the policy, null where it has none.
+ * Judges the answers about the windows of a column, in their order, scale by scale.
  *
- * @param weighed every interval has a confidence of its own: then only answers that cannot be read are left out, and the other measures are told
- * without a limit. Measured on 93 series of test/bench/policy.ts: the policy would abstain on 40 of them (F1 .961 → .323 on recordings, .659 → .286
- * with anomalies put in, .921 → .750 on shapes), and windows left out alone cost .33, .06 and .06
+ * @param reference of the policy; null if it has none
+ * @param weighed true if every interval has a confidence: then only unreadable answers are left out, and the other measures have no limit.
+ * With limits, on 93 series of test/bench/policy.ts, the policy would abstain on 40 (F1 .961 → .323 on recordings, .659 → .286 with
+ * injected anomalies, .921 → .750 on shapes), and windows left out alone cost .33, .06 and .06
  */
 export function judge(
   windows: readonly AskedWindow[],
@@ -156,13 +156,13 @@ export function judge(
 ): Trust {
   const shifts = shiftAgreements(windows);
   const shifted = known(shifts.each).length;
-  // One anomaly that one of two windows overlooks is a mistake, and says nothing about the others.
+  // A single anomaly that one of two windows misses says nothing about the others.
   const contradicts = shifted >= FEWEST_WINDOWS && shifts.all !== null && shifts.all < LEAST_SHIFT_AGREEMENT;
   const { share, marking, repeated } = repetition(windows);
   const farthest = reference?.distance.p99 ?? null;
   const leastSure = reference?.logProbability.p01 ?? null;
-  const answers = windows.map(({ input: _, cells: __, scale: ___, ...one }, i): PolicyAnswer => {
-    const { intervals, distance, logProbability, sampleAgreement } = one;
+  const answers = windows.map(({ input: _, cells: __, scale: ___, ...answer }, i): PolicyAnswer => {
+    const { intervals, distance, logProbability, sampleAgreement } = answer;
     const shiftAgreement = shifts.each[i]!;
     const doubts: Record<Doubt, boolean> = {
       unreadable: intervals === null,
@@ -173,7 +173,7 @@ export function judge(
       repeated: repeated[i]!,
     };
     return {
-      ...one,
+      ...answer,
       intervals: intervals === null ? null : intervals.map(([start, end]) => [start, end]),
       shiftAgreement,
       doubts: (Object.keys(doubts) as Doubt[]).filter(

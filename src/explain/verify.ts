@@ -1,6 +1,6 @@
 /**
- * Checks a report against the recording before it is printed. Everything is computed again from the values and times, by code of its own:
- * it shares no function with the code that builds reports, so that a fault there is found here.
+ * Checks a report against the recording before it is printed. Everything is recomputed from values and times, without any function of the
+ * code that builds reports, so that its faults are found here.
  */
 import { type Finding, KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import type { Place, Quantity, Stated } from '../detect/sentence.ts';
@@ -21,6 +21,11 @@ export class ReportMismatch extends Error {
 const TOLERANCE = 1e-9;
 const DAY = 86_400;
 
+/** @throws ReportMismatch unless a statement holds */
+function confirm(holds: boolean, place: string, stated: unknown, actual: unknown): asserts holds {
+  if (!holds) throw new ReportMismatch(place, stated, actual);
+}
+
 type Row = readonly [name: string, stated: unknown, actual: unknown, tolerance?: number];
 
 /** Compares what is stated with what the values give, row by row. @throws ReportMismatch naming the first row that differs */
@@ -30,8 +35,7 @@ function compare(place: string, ...rows: readonly Row[]): void {
       typeof stated === 'number' && typeof actual === 'number'
         ? stated === actual || (tolerance < Infinity && Math.abs(stated - actual) <= tolerance)
         : JSON.stringify(stated) === JSON.stringify(actual);
-    if (!equal)
-      throw new ReportMismatch([place, name].filter((part) => part !== '').join(': '), stated, actual);
+    confirm(equal, [place, name].filter((part) => part !== '').join(': '), stated, actual);
   }
 }
 
@@ -116,7 +120,7 @@ const UPWARD: ReadonlySet<string> = new Set(['rose', 'drifted up', 'more', 'up']
 const DOWNWARD: ReadonlySet<string> = new Set(['fell', 'drifted down', 'less', 'down']);
 const WEIGHTY: ReadonlySet<string> = new Set([
   ...['rose', 'fell', 'drifted', 'up', 'down', 'more', 'less', 'above', 'below', 'since'],
-  ...['first', 'together', 'ongoing', 'over', 'previous', 'earlier', ...Object.keys(LEVELS)],
+  ...['first', 'together', 'ongoing', 'ended', 'previous', 'earlier', ...Object.keys(LEVELS)],
 ]);
 /** Quantities of the whole extent of a finding. */
 const WHOLE: ReadonlySet<Quantity> = new Set<Quantity>([
@@ -179,7 +183,7 @@ class Verification {
   readonly #samples: number;
   readonly #byId: ReadonlyMap<string, ReportFinding>;
   readonly #ongoing: readonly ReportFinding[];
-  readonly #sizes = new Map<Float64Array, number>();
+  readonly #sizes = new Map<Float64Array, number>(); // largest magnitude by column
 
   constructor(report: AnomalyReport, source: ReportSource) {
     this.#report = report;
@@ -225,7 +229,7 @@ class Verification {
     ];
   }
 
-  /** All ways to write an instant. Empty where the calendar ends: then nothing is checked. */
+  /** Returns every way to write an instant; empty beyond the calendar, where nothing is checked. */
   #stamps(ms: number): string[] {
     return this.#shown(ms).flatMap(({ day, clock, zone }) =>
       clock.map((time) => [day, time, zone].filter((part) => part !== '').join(' ')),
@@ -241,8 +245,7 @@ class Verification {
     const ms = time[sample]!;
     compare(place, ['', stated?.ms, ms]);
     const stamps = this.#stamps(ms);
-    if (stamps.length > 0 && !stamps.includes(stated!.shown))
-      throw new ReportMismatch(place, stated!.shown, stamps);
+    confirm(stamps.length === 0 || stamps.includes(stated!.shown), place, stated!.shown, stamps);
     if (origin !== 'calendar') compare(place, ['', stated!.iso, null]);
     const at = origin === 'calendar' ? clockAt(Math.round(ms), zone) : null;
     if (at === null) return;
@@ -256,8 +259,7 @@ class Verification {
   }
 
   #extent(place: string, { start, end, from, to }: Extent): void {
-    if (!(start < end && end <= this.#samples))
-      throw new ReportMismatch(`${place}: extent`, [start, end], [0, this.#samples]);
+    confirm(start < end && end <= this.#samples, `${place}: extent`, [start, end], [0, this.#samples]);
     this.#instant(`${place}: from`, from, start);
     this.#instant(`${place}: to`, to, end - 1);
   }
@@ -280,16 +282,16 @@ class Verification {
     let sum = 0;
     for (let i = 0; i < words.length; i += 2) sum += Number(words[i]) * (units[words[i + 1]!] ?? Number.NaN);
     const next = units[names[names.indexOf(words[1]!) + 1] ?? ''] ?? 0;
-    if (!(Math.abs(sum - seconds) <= 0.501 * next + 0.006 * Math.min(seconds, 0.1)))
-      throw new ReportMismatch(place, text, seconds);
+    const exact = Math.abs(sum - seconds) <= 0.501 * next + 0.006 * Math.min(seconds, 0.1);
+    confirm(exact, place, text, seconds);
   }
 
-  /** Checks that a sentence has no number and no word that compares but those stated, and that each stands where it says. */
+  /** Checks that each claim stands where it says, and that the sentence has no other number and no other word that compares. */
   #covers(place: string, sentence: string, stated: readonly Stated[]): void {
     let [rest, end] = ['', 0];
     for (const { at, text } of [...stated].sort((a, b) => a.at - b.at)) {
-      if (at < end || text === '' || sentence.slice(at, at + text.length) !== text)
-        throw new ReportMismatch(`${place}: "${text}"`, text, sentence.slice(at, at + text.length));
+      const written = sentence.slice(at, at + text.length);
+      confirm(at >= end && text !== '' && written === text, `${place}: "${text}"`, text, written);
       rest += sentence.slice(end, at);
       end = at + text.length;
     }
@@ -297,7 +299,7 @@ class Verification {
     const letters = [...rest].map((c) => (c.toLowerCase() === c.toUpperCase() ? ' ' : c)).join('');
     const loose =
       [...rest].find((c) => c >= '0' && c <= '9') ?? letters.split(' ').find((word) => WEIGHTY.has(word));
-    if (loose !== undefined) throw new ReportMismatch(`${place}: unfounded`, loose, sentence);
+    confirm(loose === undefined, `${place}: unfounded`, loose, sentence);
   }
 
   /** Places that a statement about a subject may be about. */
@@ -329,19 +331,19 @@ class Verification {
     this.#covers(place, statement, stated);
     for (const claim of stated) {
       const at = `${place}: "${claim.text}" (${claim.quantity})`;
-      if (claim.finding !== undefined && !this.#byId.has(claim.finding))
-        throw new ReportMismatch(`${at}: finding`, claim.finding, [...this.#byId.keys()]);
+      const exists = claim.finding === undefined || this.#byId.has(claim.finding);
+      confirm(exists, `${at}: finding`, claim.finding, [...this.#byId.keys()]);
       const { column, finding, event } = subject;
       const known =
         column === undefined
           ? (event === undefined ? OF_HEADLINES : OF_EVENTS).has(claim.quantity)
           : claim.quantity in MEASURES || (finding !== undefined && OF_FINDINGS.has(claim.quantity));
-      if (!known) throw new ReportMismatch(at, claim.quantity, null);
+      confirm(known, at, claim.quantity, null);
       const free = claim.quantity === 'time' && subject.column === undefined;
       for (const { start, end } of free ? [] : [claim, claim.more ?? claim, claim.less ?? claim]) {
         const places = this.#places(claim, subject);
-        if (!places.some(([from, to]) => from === start && to === end))
-          throw new ReportMismatch(`${at}: place`, [start, end], places);
+        const allowed = places.some(([from, to]) => from === start && to === end);
+        confirm(allowed, `${at}: place`, [start, end], places);
       }
       const check = this.#checks[claim.quantity];
       if (claim.more !== undefined || claim.less !== undefined) this.#comparison(at, claim, subject.column!);
@@ -368,13 +370,13 @@ class Verification {
   /** Checks a number: it is as exact as it is written, and has three digits at least. */
   #number(place: string, claim: Stated, { column, finding }: Subject, actual: number | null): void {
     const { text, number, tolerance } = claim;
-    if (number === undefined) throw new ReportMismatch(place, text, null);
+    confirm(number !== undefined, place, text, null);
     compare(place, ['', Number(text), number]);
     const largest = Math.max(0, ...(finding?.stated ?? []).map((other) => Math.abs(other.number ?? 0)));
     const dot = text.indexOf('.');
     const written = dot < 0 || text.includes('e') ? 0 : 0.51 * 10 ** (dot + 1 - text.length);
-    if (tolerance! > Math.max(written, 0.0051 * Math.max(Math.abs(number), largest)))
-      throw new ReportMismatch(`${place}: tolerance`, tolerance, written);
+    const most = Math.max(written, 0.0051 * Math.max(Math.abs(number), largest));
+    confirm(tolerance! <= most, `${place}: tolerance`, tolerance, written);
     compare(place, ['', number, actual ?? 'nothing', tolerance! + this.#rounding(column!.values)]);
   }
 
@@ -405,8 +407,7 @@ class Verification {
                 const zone = a.zone === b.zone || a.zone === '' ? '' : ` ${a.zone}`;
                 allowed.push(`${a.day} ${x}${zone} to ${y}${b.zone === '' ? '' : ` ${b.zone}`}`);
               }
-      if (allowed.length > 0 && !allowed.includes(text))
-        throw new ReportMismatch(place, text, allowed.slice(0, 9));
+      confirm(allowed.length === 0 || allowed.includes(text), place, text, allowed.slice(0, 9));
     },
     column: (place, claim, { column, event }) => {
       const meant =
@@ -418,10 +419,10 @@ class Verification {
       if (finding !== undefined) return compare(place, ['', [text, finding.ongoing], ['since', true]]);
       const meant = this.#byId.get(claim.finding ?? '')!;
       const word = text === 'since' ? 'ongoing' : text.split(' ')[0]!.toLowerCase();
-      compare(place, ['', word, this.#ongoing.includes(meant) ? 'ongoing' : 'over']);
-      if (text.startsWith('over for ')) {
+      compare(place, ['', word, this.#ongoing.includes(meant) ? 'ongoing' : 'ended']);
+      if (text.endsWith(' ago')) {
         const seconds = (this.#report.to!.ms - meant.to!.ms) / 1000;
-        this.#length(place, text.slice('over for '.length), seconds, 0);
+        this.#length(place, text.slice('ended '.length, -' ago'.length), seconds, 0);
       } else if (text.startsWith('ongoing since ')) {
         const stamp = text.slice('ongoing since '.length);
         this.#checks.time!(place, { ...claim, text: stamp, end: claim.start + 1 }, {});
@@ -444,7 +445,7 @@ class Verification {
       compare(place, ['', number, some]);
       if (some > 0 && some < all)
         compare(place, ['', [leading(text), text.endsWith(' ongoing')], [some, true]]);
-      else compare(place, ['', text.split(' ').at(-1), some === 0 ? 'over' : 'ongoing']);
+      else compare(place, ['', text.split(' ').at(-1), some === 0 ? 'ended' : 'ongoing']);
     },
     duration: (place, { text, number, start, end }) => {
       const seconds = this.#seconds(start, end);
@@ -507,15 +508,14 @@ class Verification {
     const { start, end, peak, observed, expected, kind } = stated;
     const { values, detection } = column;
     this.#extent(at, stated);
-    if (!(start <= peak.index && peak.index < end))
-      throw new ReportMismatch(`${at}: peak inside [start, end)`, peak.index, [start, end]);
-    if (expected.low !== null && expected.high !== null && expected.low > expected.high)
-      throw new ReportMismatch(`${at}: band`, expected.low, expected.high);
+    const inside = start <= peak.index && peak.index < end;
+    confirm(inside, `${at}: peak inside [start, end)`, peak.index, [start, end]);
+    const { low, high } = expected;
+    confirm(low === null || high === null || low <= high, `${at}: band`, low, high);
     const source = detection.findings.find(
       (other) => other.start === start && other.end === end && other.kind === kind,
     );
-    if (source === undefined)
-      throw new ReportMismatch(`${at}: a finding of the detector`, [start, end], null);
+    confirm(source !== undefined, `${at}: a finding of the detector`, [start, end], null);
     const { least, mean, largest, size } = describe(values, start, end);
     const seconds = this.#seconds(start, end);
     const levels = Object.entries(LEVELS).filter(([, from]) => stated.severity >= from);
@@ -629,7 +629,7 @@ class Verification {
     const { time } = this.#source;
     for (const [k, { column, samplesLater, secondsLater, share, findings }] of event.columns.entries()) {
       const first = of(column)[0];
-      if (first === undefined) throw new ReportMismatch(`${at}: column`, column, listed);
+      confirm(first !== undefined, `${at}: column`, column, listed);
       const seconds = time === null ? null : (time[first.start]! - time[start]!) / 1000;
       compare(
         `${at}: ${column}`,
@@ -646,7 +646,10 @@ class Verification {
   headline(): void {
     const { findings, headline, stated, counts } = this.#report;
     const levels = Object.fromEntries(
-      Object.keys(LEVELS).map((level) => [level, findings.filter((one) => one.level === level).length]),
+      Object.keys(LEVELS).map((level) => [
+        level,
+        findings.filter((finding) => finding.level === level).length,
+      ]),
     );
     const first = stated.find(({ quantity }) => quantity === 'level');
     compare(
@@ -658,15 +661,17 @@ class Verification {
     this.#sentence('headline', { statement: headline, stated }, {});
   }
 
-  /** Checks what a policy says against the findings, its own answers and the stamps. */
+  /** Checks the policy part against the findings, its answers and the stamps. */
   policy(): void {
     const { policy, findings } = this.#report;
     const meet = (a: { start: number; end: number }, b: { start: number; end: number }): boolean =>
       a.start < b.end && b.start < a.end;
     for (const finding of findings) {
-      const said = policy?.columns.find(({ column }) => column === finding.column);
+      const answered = policy?.columns.find(({ column }) => column === finding.column);
       const marks =
-        said?.status === 'answers' ? said.intervals.some((interval) => meet(interval, finding)) : null;
+        answered?.status === 'answers'
+          ? answered.intervals.some((interval) => meet(interval, finding))
+          : null;
       compare(`finding ${finding.rank}`, ['marked by the policy', finding.markedByPolicy, marks]);
     }
     let alone = 0;
@@ -746,7 +751,7 @@ class Verification {
         ['largest', stated.largest, largest],
         ['missing', stated.missing, missing],
         ['seasons', stated.seasons, column.detection.seasons],
-        ['findings', stated.findings, findings.filter((one) => one.column === stated.name).length],
+        ['findings', stated.findings, findings.filter(({ column }) => column === stated.name).length],
       );
       this.#sentence(
         `${stated.name}: structure`,
@@ -756,8 +761,7 @@ class Verification {
     }
     for (const finding of findings) {
       const column = source.columns.find(({ name }) => name === finding.column);
-      if (column === undefined)
-        throw new ReportMismatch(`finding ${finding.rank}: column`, finding.column, null);
+      confirm(column !== undefined, `finding ${finding.rank}: column`, finding.column, null);
       this.finding(finding, column);
     }
     this.#joined();
@@ -768,8 +772,8 @@ class Verification {
 }
 
 /**
- * Recomputes from the recording what a report states of it: extremes, means, stamps, durations, lines, counts, ranks, lags, shares, and
- * every number and comparison of its sentences.
+ * Recomputes the report from the recording: extremes, means, stamps, durations, lines, counts, ranks, lags, shares, and every number and
+ * comparison of its sentences.
  *
  * @throws ReportMismatch naming the statement that does not hold
  */

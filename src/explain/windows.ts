@@ -1,6 +1,6 @@
 /**
- * A series of any length, seen by a policy that was taught one length: overlapping windows, each resampled to that
- * length, and their answers mapped back and merged.
+ * Windows of a series of any length for a policy trained on one length: they overlap, each is resampled to that length, and the answers
+ * are mapped back and merged.
  */
 
 import { ConfigError } from '../ground/errors.ts';
@@ -9,7 +9,7 @@ import { localDeviations } from '../series/deviation.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
 import type { Reader } from './reader.ts';
 
-/** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
+/** Maximum number of windows: a million samples in overlapping windows of 1000. Windows of longer series are longer. */
 export const MOST_WINDOWS = 2048;
 /** Longest window of a policy without a trained length: two samples per pixel of its figure. */
 export const UNTAUGHT_LENGTH = 2000;
@@ -17,16 +17,15 @@ export const UNTAUGHT_LENGTH = 2000;
 interface WindowOptions {
   /** Samples per window, ≥ 2. */
   readonly size: number;
-  /** Least share of a window that it has in common with the next, in [0, 0.9]. */
+  /** Minimum overlap with the next window, in [0, 0.9]. */
   readonly overlap: number;
-  /** Most windows; with more, all of them grow. */
+  /** Maximum number of windows; all of them grow to keep it. */
   readonly limit: number;
 }
 
 /**
- * Equally long windows over [0, length), evenly spaced, the first at 0 and the last ending at `length`; a single one
- * when the series is not longer than `size`. Where `limit` windows of `size` samples do not reach, they are as long
- * as it takes, so that a series of any length is answered by at most `limit` windows.
+ * Cuts [0, length) into windows of equal length, evenly spaced; a single one if the series is not longer than `size`. If `limit` windows of
+ * `size` samples do not cover the series, they are longer.
  * @throws ConfigError for an option out of range
  */
 export function cutWindows(length: number, options: WindowOptions): Interval[] {
@@ -51,13 +50,12 @@ export function cutWindows(length: number, options: WindowOptions): Interval[] {
   });
 }
 
-/** Each scale is so many times coarser than the one before. */
+/** Factor between neighbouring scales. */
 const COARSER = 4;
 
 /**
- * Windows of `size` samples, of 4 times as many, of 16 times and so on, each scale as `cutWindows` cuts it: coarser ones as long as the finer takes
- * more than one window. So an anomaly longer than a window lies within a coarser one, and a short one is seen in a fine one. All
- * scales together have 4/3 of the windows of the finest, and at most `limit`.
+ * Cuts windows of `size` samples, of 4 times as many, of 16 times and so on, up to one window: an anomaly longer than a window lies within a
+ * coarser one. All scales together have 4/3 of the windows of the finest, and at most `limit`.
  * @throws ConfigError for an option out of range
  */
 export function cutScales(length: number, { size, overlap, limit }: WindowOptions): Interval[][] {
@@ -71,17 +69,17 @@ export function cutScales(length: number, { size, overlap, limit }: WindowOption
   return scales;
 }
 
-/** Periods of the base, as shares of the taught length, that a policy knows from its training; see `windowSize`. */
+/** Shortest and longest period in the training data, as shares of the trained length; see `windowSize`. */
 const KNOWN_PERIODS = [1 / 36, 1 / 13] as const;
 /** Periods per window otherwise. */
 const PERIODS = 22;
-/** A window of fewer samples shows too little. */
+/** Smallest window in samples. */
 const SMALLEST = 100;
 
 /**
- * Samples per window for a policy taught on series of `taught` points: that many, unless the series repeats with a period
- * (in samples; null: it does not) that such windows would show as nothing the policy knows. Then 22 periods, at least 100
- * samples, so that a series sampled ten times finer is seen as the same series.
+ * Samples per window for a policy trained on series of `taught` points: that many, unless the period of the series (in samples; null:
+ * none) is unlike those in the training data. Then 22 periods, at least 100 samples, so that a series sampled ten times finer looks the
+ * same.
  *
  * The synthetic presets have 14 to 33 periods in a series. Measured with a nano policy (point F1 .635 at its own scale): nano5 stretched
  * to 2000 points .389 → .666, 4000 .239 → .649, 8000 .200 → .617, squeezed to 400 .572 → .597; at its own scale unchanged.
@@ -95,10 +93,9 @@ export function windowSize(taught: number, period: number | null): number {
 }
 
 /**
- * `values` [W] at `length` points: sample i owns the cell [i, i + 1) of W, point k the cell [k, k + 1)·W/length. A longer
- * series is interpolated linearly between the middles of samples; of a shorter one, each point is the mean over its cell, so that
- * no sample is passed over (measured on stretched nano5, point F1 .657 against .649 for interpolation and .578 for a
- * picture of all samples).
+ * Resamples `values` [W] to `length` points: sample i owns the cell [i, i + 1) of W, point k the cell [k, k + 1)·W/length. More points are
+ * interpolated linearly between the middles of samples; of fewer, each is the mean over its cell (point F1 .657 on stretched nano5,
+ * against .649 for interpolation and .578 for a picture of all samples).
  */
 export function resample(values: Float64Array, length: number): Float64Array {
   const width = values.length;
@@ -113,7 +110,7 @@ export function resample(values: Float64Array, length: number): Float64Array {
   return out;
 }
 
-/** Linear interpolation, held at both ends. */
+/** Linear interpolation, constant beyond both ends. */
 function valueAt(values: Float64Array, at: number): number {
   const position = Math.min(values.length - 1, Math.max(0, at));
   const below = Math.floor(position);
@@ -130,20 +127,20 @@ function meanOver(values: Float64Array, from: number, to: number): number {
   return sum / (to - from);
 }
 
-/** Marks of at most so many points are read again from the values, so far on both sides. */
+/** Longest marks, in points, that are moved to a spike, and the reach on both sides. */
 const SHORT = 6;
 const NEAR = 10;
-/** Points that belong to the largest departure: those of more than this part of it, at most so many. */
+/** Least departure of the points beside a spike, as a share of it; and most points of a spike. */
 const PART = 0.5;
 const MOST_POINTS = 8;
 
 /**
- * Intervals of an answer about shown values [N], those of at most 6 points moved to the largest departure from its neighbours within 10 points, with
- * the points beside it that depart more than half as far to the same side (at most 8): a policy tells which cell of its picture holds a spike
- * better than which column. Sorted, disjoint.
+ * Moves intervals of at most 6 points to the largest departure from its neighbours within 10 points of the shown values [N], with the points
+ * beside it that depart more than half as far to the same side (at most 8): a policy knows the cell of a spike better than its column.
+ * Sorted, disjoint.
  *
- * Measured on 371 anomalous validation series of wild (560 points, policy small): point F1 .531 → .593, affiliation F1 .718 → .720. The ends of
- * longer intervals moved to the largest step beside them: no better.
+ * Measured on 371 anomalous validation series of wild (560 points, policy small): point F1 .531 → .593, affiliation F1 .718 → .720. Moving the
+ * ends of longer intervals to the largest step beside them was no better.
  */
 export function sharpened(intervals: readonly Interval[], values: Float64Array): Interval[] {
   if (values.length < 2 || intervals.every(([start, end]) => end - start > SHORT)) return [...intervals];
@@ -167,8 +164,8 @@ export function sharpened(intervals: readonly Interval[], values: Float64Array):
 }
 
 /**
- * Intervals in the coordinates of an answer over `length` points, in samples of the series: start and end to the nearest
- * sample of the window, at least one sample each; sorted, disjoint, inside the window.
+ * Maps intervals of an answer over `length` points to samples of the series: ends at the nearest sample, at least one sample each; sorted,
+ * disjoint, inside the window.
  */
 export function mapBack(intervals: readonly Interval[], length: number, window: Interval): Interval[] {
   const [first, last] = window;
@@ -181,17 +178,17 @@ export function mapBack(intervals: readonly Interval[], length: number, window: 
   );
 }
 
-/** The samples of a window, at the length that the reader is asked about. */
+/** Resamples a window to the length that the reader is asked about. */
 export function shownOf(values: Float64Array, reader: Reader, [start, end]: Interval): Float64Array {
   return resample(values.subarray(start, end), reader.length ?? Math.min(end - start, UNTAUGHT_LENGTH));
 }
 
-/** Share of the votes from which a sample is anomalous. */
+/** Least share of the votes at which a sample is anomalous. */
 const MAJORITY = 0.5;
 
 /**
- * The anomalies of the whole series [0, length): the samples that at least half of the readable windows over them flag;
- * windows that could not be read have no vote. With neighbours that overlap by half, one of two is enough.
+ * Merges the answers over the series [0, length): a sample is anomalous if at least half of the readable windows over it flag it. With
+ * neighbours that overlap by half, one of two is enough.
  *
  * Measured with a nano policy on series of 5000 points (60 of nano5's kind, 80 of AnomLLM), mean point / affiliation F1: no overlap
  * .297 / .577, a quarter .311 / .624, half .323 / .654, three quarters .335 / .594 at twice the cost. Asking for
@@ -216,7 +213,7 @@ export function mergeWindows(
   for (const { start, end, intervals } of answers) {
     if (intervals === null) continue;
     add(windows, [start, end]);
-    for (const one of intervals) add(votes, one);
+    for (const interval of intervals) add(votes, interval);
   }
   let flagged = 0;
   let readable = 0;

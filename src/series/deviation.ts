@@ -1,17 +1,17 @@
 /**
- * Two lines that a figure can draw beside the values of a series: how far each sample departs from its neighbours, and how unlike all other stretches
- * the stretch around it is. Both are in units of what is usual for the series, so that they can stand on axes that are the same for every series.
+ * Two lines that a figure can draw beside the values of a series: the departure of each sample from its neighbours, and the distance of the
+ * stretch around it to the most similar other one. Both are relative to the usual size in the series, so that all series share one axis.
  */
 import { requireFinite, requireOption, requireWhole } from './checks.ts';
 import { GAUSSIAN_MAD, median } from './stats.ts';
 
-/** Samples on each side that a sample is held against. */
+/** Samples on each side that a sample is compared with. */
 const NEIGHBOURS = 8;
 /** Standard deviation of a normal distribution in mean absolute deviations. */
 const GAUSSIAN_MEAN_DEVIATION = Math.sqrt(Math.PI / 2);
 
-/** Median of the first `count` entries, which are put in order. */
-function sortedMedian(scratch: Float64Array, count: number): number {
+/** Sorts the first `count` entries (few) in place and returns their median. */
+export function sortedMedian(scratch: Float64Array, count: number): number {
   for (let i = 1; i < count; i++) {
     const value = scratch[i]!;
     let k = i - 1;

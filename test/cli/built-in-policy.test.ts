@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { findPolicy, shippedPolicy } from '../../src/answer/reference.ts';
-import { type AnomalyReport, checkReport } from '../../src/explain/schema.ts';
+import { type AnomalyReport, REPORT } from '../../src/explain/schema.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { damageOf, hashesIn } from '../../src/ground/manifest.ts';
 import { exportPolicy } from '../../src/run/export.ts';
@@ -48,7 +48,7 @@ beforeEach(() => {
   package_.policies = policies;
 });
 
-const reportOf = (): AnomalyReport => checkReport(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
+const reportOf = (): AnomalyReport => REPORT.parse(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
 
 describe('explain', () => {
   test('asks it unless told otherwise, by onnxruntime, and changes no finding by it', async () => {
@@ -125,7 +125,7 @@ describe('explain', () => {
     const short = join(root, 'short.csv');
     writeFileSync(short, Array.from({ length: 24 }, (_, i) => `${(i * 7) % 5}\n`).join(''));
     expect((await inside('explain', short, '--out', join(root, 'short'))).code).toBe(0);
-    const { policy } = checkReport(JSON.parse(readFileSync(join(root, 'short.json'), 'utf8')));
+    const { policy } = REPORT.parse(JSON.parse(readFileSync(join(root, 'short.json'), 'utf8')));
     expect(policy!.columns[0]).toMatchObject({ status: 'too short', answers: [], intervals: [] });
   });
 });

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { checkReport } from '../../src/explain/schema.ts';
+import { REPORT } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { inside } from '../helpers/command-line.ts';
 
@@ -46,7 +46,7 @@ describe('timeseer detect', () => {
   test('writes a page, a report that its schema accepts, and a score for every sample', async () => {
     const { code } = await inside('detect', file, '--out', place('report'), '--scores', place('scores.csv'));
     expect(code).toBe(0);
-    const report = checkReport(JSON.parse(readFileSync(place('report.json'), 'utf8')));
+    const report = REPORT.parse(JSON.parse(readFileSync(place('report.json'), 'utf8')));
     expect(report.events).toHaveLength(1);
     expect(report.findings.map(({ column, start, end }) => [column, start, end]).sort()).toEqual([
       ['errors', 728, 738],

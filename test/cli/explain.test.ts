@@ -19,7 +19,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { findPolicy, RUN_POLICIES } from '../../src/answer/reference.ts';
 import { main } from '../../src/cli.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { checkReport } from '../../src/explain/schema.ts';
+import { REPORT } from '../../src/explain/schema.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { OWNER } from '../../src/ground/files.ts';
 import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
@@ -112,7 +112,7 @@ describe('timeseer explain', () => {
     expect(text).toMatch(/^plain\.csv: 1 finding/);
     expect(text).toContain(`${out}.html`);
     expect(readdirSync(join(directory, 'deep/er')).sort()).toEqual(['plain.html', 'plain.json']);
-    const report = checkReport(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
+    const report = REPORT.parse(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
     expect(report.findings[0]!.start).toBeLessThan(412);
     expect(report.findings[0]!.end).toBeGreaterThan(400);
     expect(report.findings[0]!.markedByPolicy).toBeNull();
@@ -155,7 +155,7 @@ describe('timeseer explain', () => {
     expect(code).toBe(0);
     await inside('explain', file, '--out', alone);
     const [found, plain] = [out, alone].map((name) =>
-      checkReport(JSON.parse(readFileSync(`${name}.json`, 'utf8'))),
+      REPORT.parse(JSON.parse(readFileSync(`${name}.json`, 'utf8'))),
     );
     const { policy, ...rest } = found!;
     const bare = rest.findings.map((one) => ({ ...one, markedByPolicy: null }));

@@ -15,7 +15,7 @@ import {
   type Support,
 } from '../../src/explain/confidence.ts';
 import { askAll } from '../../src/explain/policy-answers.ts';
-import { checkReport } from '../../src/explain/schema.ts';
+import { REPORT } from '../../src/explain/schema.ts';
 import { policiesDirectory } from '../../src/ground/paths.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
@@ -67,7 +67,7 @@ function overlapOverUnion(a: Interval, b: Interval): number {
 async function found(policy: string): Promise<string[]> {
   const out = join(root, 'report');
   expect((await inside('explain', table, '--policy', policy, '--out', out)).code).toBe(0);
-  const { policy: answers } = checkReport(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
+  const { policy: answers } = REPORT.parse(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
   return Object.entries(OBVIOUS).flatMap(([name, { truth }]) => {
     const { intervals } = answers!.columns.find(({ column }) => column === name)!;
     const hit = intervals.some(({ start, end }) => overlapOverUnion([start, end], truth) >= 0.5);

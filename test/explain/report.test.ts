@@ -18,9 +18,8 @@ import {
   selectFindings,
   spanWords,
 } from '../../src/explain/report.ts';
-import { type AnomalyReport, checkReport, reportSchema } from '../../src/explain/schema.ts';
+import { type AnomalyReport, REPORT, reportSchema } from '../../src/explain/schema.ts';
 import { ReportMismatch, verify } from '../../src/explain/verify.ts';
-import { DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
 
@@ -47,7 +46,7 @@ describe('a report', () => {
 
   test('tells at its head how many, the worst, and what goes on', () => {
     expect(report.headline).toBe(
-      '3 findings, 1 ongoing. The worst is a critical flat line in requests, 2025-03-04 14:00 to 16:30 (2 h 35 min), over for 8 d 7 h. ' +
+      '3 findings, 1 ongoing. The worst is a critical flat line in requests, 2025-03-04 14:00 to 16:30 (2 h 35 min), ended 8 d 7 h ago. ' +
         'Ongoing: medium level shift in requests since 2025-03-12 17:20.',
     );
     const quiet = selectFindings(report, () => false);
@@ -55,7 +54,7 @@ describe('a report', () => {
       'Nothing unusual in 2\u202f880 samples, 2025-03-03 00:00 to 2025-03-12 23:55.',
     );
     expect(selectFindings(report, ({ ongoing }) => ongoing).headline).toBe(
-      '1 finding, ongoing. It is a medium level shift in requests, 2025-03-12 17:20 to 23:55 (6 h 40 min), ongoing since 2025-03-12 17:20.',
+      '1 finding: a medium level shift in requests, 2025-03-12 17:20 to 23:55 (6 h 40 min), ongoing since 2025-03-12 17:20.',
     );
   });
 
@@ -88,12 +87,12 @@ describe('a report', () => {
       duration: '31 samples',
       rows: null,
     });
-    expect(bare.headline).toContain('flat line in requests, samples 456 to 486 (31 samples), over.');
+    expect(bare.headline).toContain('flat line in requests, samples 456 to 486 (31 samples), ended.');
     verify(bare, requests({ time: null, step: null, lines: null }));
   });
 
   test('reads its own JSON, publishes its schema, and never holds a number that is none', () => {
-    expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
+    expect(REPORT.parse(JSON.parse(JSON.stringify(report)))).toEqual(report);
     expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 4 } } });
     const column = source.columns[0]!;
     const values = column.values.map((value, i) => (i < 500 ? Number.NaN : value));
@@ -115,8 +114,8 @@ describe('a report', () => {
       expected: { value: null, low: null },
       observed: { least: null, mean: null, peak: null },
     });
-    expect(() => checkReport({ ...report, samples: Number.NaN })).toThrow(/samples/);
-    expect(() => checkReport({ ...report, version: 1 }, 'r.json')).toThrow(DataError);
+    expect(() => REPORT.parse({ ...report, samples: Number.NaN })).toThrow(/samples/);
+    expect(() => REPORT.parse({ ...report, version: 1 })).toThrow(/version/);
   });
 
   test('of times without dates tells no dates, and of a sample that stands for none no line', () => {
@@ -381,7 +380,7 @@ describe('verification', () => {
     [/\bfell\b/, () => 'rose'],
     [/previous (\d)/, () => 'previous 2'],
     [/since/, () => 'from'],
-    [/1 ongoing/, () => 'all over'],
+    [/1 ongoing/, () => 'all ended'],
     [/together|first/, () => 'somehow'],
     [/\d\d:\d\d/, () => '23:59'],
     [/critical/, () => 'low'],
@@ -447,7 +446,11 @@ describe('verification', () => {
     ],
     [REPORT, 'finding.level === level).length', 'finding.level !== level).length'],
     [REPORT, 'const worst = findings[0];', 'const worst = findings.at(-1);'],
-    [REPORT, 'findings.filter((one) => one.ongoing);', 'findings.filter((one) => !one.ongoing);'],
+    [
+      REPORT,
+      'findings.filter((finding) => finding.ongoing);',
+      'findings.filter((finding) => !finding.ongoing);',
+    ],
     [REPORT, 'next ? `previous', 'true ? `last'],
     [REPORT, 'figure(least, step, {', 'figure(largest + 9, step, {'],
     [REPORT, 'text: from?.shown ?? ', 'text: from?.iso ?? '],
@@ -546,7 +549,7 @@ describe('what a policy says in a report', () => {
     });
     expect(policy!.agreement).toEqual({ both: 1, detectorAlone: 2, unanswered: 0, policyAlone: 1 });
     expect(markedAlone(report)).toEqual([{ column: 'requests', interval: policy!.columns[0]!.intervals[1] }]);
-    expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
+    expect(REPORT.parse(JSON.parse(JSON.stringify(report)))).toEqual(report);
   });
 
   test('marks no finding where it abstains', () => {

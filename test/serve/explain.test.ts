@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type AnomalyReport, checkReport } from '../../src/explain/schema.ts';
+import { type AnomalyReport, REPORT } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { inside } from '../helpers/command-line.ts';
 import { errorOf, openService, type TestService, until } from '../helpers/service.ts';
@@ -49,7 +49,7 @@ const explainJson = (body: unknown, headers: Record<string, string> = {}): Promi
   explain(JSON.stringify(body), { type: 'application/json', ...headers });
 const reportOf = async (response: Response): Promise<AnomalyReport> => {
   expect(response.status).toBe(200);
-  return checkReport(await response.json());
+  return REPORT.parse(await response.json());
 };
 
 /** Sends bytes and gathers what comes back until the connection is closed. */
