@@ -12,7 +12,6 @@ import { z } from 'zod';
 import {
   BASELINES,
   type BaselineData,
-  type BaselineSettings,
   baselineRecord,
   learnedFrom,
   type PreparedBaseline,
@@ -21,30 +20,26 @@ import {
 import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { writeFileAtomic } from '../src/ground/files.ts';
+import { mean } from '../src/ground/numbers.ts';
 import type { EvalRecord, Example, Gold } from '../src/ground/types.ts';
 import { mapAhead } from '../src/ground/worker-pool.ts';
 import { jsonLines, readJson, readJsonLines } from './json-files.ts';
 import { evalRecordShape } from './records.ts';
 
-/** Training examples of classifiers. */
-export interface Learned {
-  /** Examples of the training split. */
-  readonly examples: number;
-  /** Those that were kept to learn from. */
-  readonly used: number;
-}
-
-export interface Baselines {
+const choiceShape = z.strictObject({
   /** Name of the best detector. */
-  readonly best: string;
+  best: z.string().min(1),
   /** Settings that it chose on the validation split; absent from runs before they were kept. */
-  readonly settings?: BaselineSettings;
-  /** Examples of the validation split that the choice rests on; 0: nothing was chosen. */
-  readonly validationSeries: number;
+  settings: z.exactOptional(z.record(z.string(), z.union([z.string(), z.number()]))),
+  /** Number of validation examples that the choice rests on; 0: nothing was chosen. */
+  validationSeries: z.int().nonnegative(),
   /** Mean reward on them by detector; empty when there were none. */
-  readonly validationReward: Readonly<Record<string, number>>;
-  /** Absent where nothing was learned. */
-  readonly learned?: Learned;
+  validationReward: z.record(z.string(), z.number()),
+  /** Number of training examples, and of those that were kept to learn from; absent where nothing was learned. */
+  learned: z.exactOptional(z.strictObject({ examples: z.int().positive(), used: z.int().positive() })),
+});
+
+export interface Baselines extends Readonly<z.infer<typeof choiceShape>> {
   /** Answers to the held-out examples, in their order, by detector. */
   readonly records: Readonly<Record<string, readonly EvalRecord[]>>;
 }
@@ -96,18 +91,14 @@ export async function classicalAnswers(
   return answers(baselines, examples).finally(() => closeAll(baselines));
 }
 
-/** The kind of answer that all examples ask for. @throws DataError where they ask for several */
+/** Returns the kind of answer that all examples ask for. @throws DataError where they ask for several */
 function kindOf(examples: readonly Example[]): Gold['kind'] {
   const { kind } = examples[0]!.gold;
-  const other = examples.find(({ gold }) => gold.kind !== kind);
-  if (other === undefined) return kind;
+  const odd = examples.find(({ gold }) => gold.kind !== kind);
+  if (odd === undefined) return kind;
   throw new DataError(
-    `baselines: ${examples[0]!.id} asks for an answer of kind ${kind}, ${other.id} for one of kind ${other.gold.kind}`,
+    `baselines: ${examples[0]!.id} asks for an answer of kind ${kind}, ${odd.id} for one of kind ${odd.gold.kind}`,
   );
-}
-
-function meanReward(records: readonly EvalRecord[]): number {
-  return records.reduce((sum, record) => sum + record.score.total, 0) / records.length;
 }
 
 /**
@@ -136,7 +127,7 @@ export async function runBaselines(
   let records: Record<string, EvalRecord[]>;
   try {
     for (const [name, list] of Object.entries(await answers(baselines, validation))) {
-      if (list.length > 0) validationReward[name] = meanReward(list);
+      if (list.length > 0) validationReward[name] = mean(list.map(({ score }) => score.total));
     }
     records = await answers(baselines, heldOut);
   } finally {
@@ -160,14 +151,6 @@ export async function runBaselines(
 
 const ADVICE = 'remove it and rebuild the report';
 
-const choiceShape = z.strictObject({
-  best: z.string().min(1),
-  settings: z.exactOptional(z.record(z.string(), z.union([z.string(), z.number()]))),
-  validationSeries: z.int().nonnegative(),
-  validationReward: z.record(z.string(), z.number()),
-  learned: z.exactOptional(z.strictObject({ examples: z.int().positive(), used: z.int().positive() })),
-});
-
 const lineShape = z.strictObject({ detector: z.string().min(1), record: evalRecordShape });
 
 /** Files of the baselines in an `eval` directory. */
@@ -178,7 +161,7 @@ export interface BaselineFiles {
   readonly answers: string;
 }
 
-/** Writes both files, the choice last: where it stands, the answers are whole. */
+/** Writes both files, the choice last: where it exists, the answers are complete. */
 export function writeBaselines(files: BaselineFiles, { records, ...choice }: Baselines): void {
   const lines = Object.entries(records).flatMap(([detector, list]) =>
     list.map((record) => ({ detector, record })),

@@ -1,10 +1,9 @@
 /** Comparisons as pages: two sets of answers with the series on which they differ, and runs with their learning curves. */
 import type { ExampleSource } from '../datasets/source.ts';
 import { change, fixed, grouped, pText } from '../src/ground/numbers.ts';
-import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
+import type { Estimate, Example } from '../src/ground/types.ts';
 import { bullets, estimateCell, FOOTER, type Html, html, page, plotFigure } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
-import { figureSvg } from '../src/plot/svg.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { loggedName } from '../src/train/glossary.ts';
 import {
@@ -16,13 +15,14 @@ import {
 } from './comparison.ts';
 import type { CurvePanel } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
+import { seriesFigures } from './report-examples.ts';
 import { type Cell, NOTHING, pageTable } from './table.ts';
 
 /** Flips listed, and those of them with a picture. */
 const LISTED = 200;
 const PICTURES = 24;
-/** Channels drawn of a series. */
-const MOST_CHANNELS = 3;
+/** Maximum number of channels drawn of a series, and the height of each figure. */
+const LOOK = { most: 3, height: 150 };
 
 /** Cell of a difference, coloured where its interval excludes 0. */
 function differenceCell(value: Estimate | null, metric: string): Cell {
@@ -33,26 +33,14 @@ function differenceCell(value: Estimate | null, metric: string): Cell {
 
 // ---- two sets of answers -------------------------------------------------------------------------------------------
 
-async function figuresOf(example: Example, record: EvalRecord, name: string): Promise<string[]> {
-  const { localises, marks } = taskKind(record.gold.kind);
-  const bands = localises
-    ? { gold: marks(record.gold, record.length)?.intervals ?? [], predicted: record.answer.intervals ?? [] }
-    : {};
-  const figures: string[] = [];
-  for (const [c, values] of example.channels.slice(0, MOST_CHANNELS).entries()) {
-    const title = example.channels.length > 1 ? `${name}: ${example.names[c]}` : name;
-    figures.push(await figureSvg(values, { ...bands, title, width: 960, height: 150 }));
-  }
-  return figures;
-}
-
 /** Figures of a flipped series: with the intervals of each answer, or once where answers have none. */
 async function pictures(flip: Flip, example: Example, index: number): Promise<Html[]> {
   const { localises } = taskKind(flip.answers[0].gold.kind);
   const sides = localises ? (['A', 'B'] as const) : (['The series'] as const);
   const shown: Html[] = [];
   for (const [s, name] of sides.entries()) {
-    for (const [f, svg] of (await figuresOf(example, flip.answers[s]!, name)).entries()) {
+    const figures = await seriesFigures(example, flip.answers[s]!.answer, { ...LOOK, title: name });
+    for (const [f, svg] of figures.entries()) {
       const description = `${name}: ${flip.id}, ${flip.answers[s]!.length} points.`;
       shown.push(plotFigure(svg, `flip-${index}-${s}-${f}`, description));
     }

@@ -46,7 +46,7 @@ export interface Difference {
   readonly difference: Estimate;
 }
 
-export interface TestedDifference extends Difference {
+interface TestedDifference extends Difference {
   readonly metric: string;
   readonly label: string;
   /** Two-sided p of this comparison alone, not corrected for several. */
@@ -85,7 +85,7 @@ export interface PairedComparison {
   readonly metrics: readonly TestedDifference[];
   /** Metric of `byType` and `flips`. */
   readonly metric: string;
-  /** By gold class; of variates by the number of anomalous ones. */
+  /** Differences by gold class; of variates by the number of anomalous ones. */
   readonly byType: Readonly<Record<string, Difference>>;
   /** Series whose values differ, the largest difference first. */
   readonly flips: readonly Flip[];
@@ -188,14 +188,14 @@ export function compareAnswers(a: ComparedAnswers, b: ComparedAnswers, wanted?: 
     metrics: shown.flatMap((name) => tested(pairs, name, (metrics[name] ?? details[name])!.label) ?? []),
     byType: Object.fromEntries(types),
     // Sorting is stable: of equal differences the earlier series comes first.
-    flips: flips.sort((one, other) => Math.abs(other.b - other.a) - Math.abs(one.b - one.a)),
+    flips: flips.sort((first, second) => Math.abs(second.b - second.a) - Math.abs(first.b - first.a)),
   };
 }
 
 // ---- several seeds a side ------------------------------------------------------------------------------------------
 
 /** A metric of two sides with several runs each. */
-export interface SeedDifference {
+interface SeedDifference {
   readonly metric: string;
   readonly label: string;
   readonly a: MeanInterval;
@@ -246,7 +246,7 @@ export function compareSeeds(a: readonly ComparedAnswers[], b: readonly Compared
   };
 }
 
-/** Says how many series are compared, and which side lacks answers to some. */
+/** States how many series are compared, and which side lacks answers to some. */
 export function seriesText({
   series,
   answered: [a, b],
@@ -269,12 +269,12 @@ export interface ComparedRun {
 }
 
 /** A metric of the runs' last policies. */
-export interface ComparedMetric {
+interface ComparedMetric {
   readonly metric: string;
   readonly label: string;
-  /** By run; null where it has none. */
+  /** Values by run; null where it has none. */
   readonly values: readonly (Estimate | null)[];
-  /** By run: paired difference from the first run; null for the first, and where the two cannot be paired. */
+  /** Paired differences from the first run, by run; null for the first, and where the two cannot be paired. */
   readonly differences: readonly (Estimate | null)[];
 }
 
@@ -289,7 +289,7 @@ export interface RunComparison {
 
 type Records = readonly EvalRecord[] | null;
 
-/** Why answers cannot be paired by series; null where they can. */
+/** Reason why answers cannot be paired by series; null where they can. */
 function unpaired(a: readonly EvalRecord[], b: readonly EvalRecord[]): string | null {
   const gold = new Map(a.map((record) => [record.seriesId, record.gold]));
   const ids = new Set(b.map(({ seriesId }) => seriesId));

@@ -5,7 +5,7 @@ import { majority, minimumBayesRisk } from '../src/measures/samples.ts';
 import { pointF1 } from '../src/series/intervals.ts';
 import { scoreAnswer } from '../src/tasks/kinds.ts';
 
-/** The list with the highest mean similarity to the others; null where none could be read. */
+/** Returns the list with the highest mean similarity to the others; null where none is readable. */
 function closest<T>(
   lists: readonly (readonly T[] | null)[],
   similarity: (candidate: readonly T[], other: readonly T[]) => number,
@@ -21,9 +21,8 @@ function setF1(a: readonly number[], b: readonly number[]): number {
 }
 
 /**
- * The first record with the answer of all: the class that most responses name (the first of equals), and of the intervals, or variates,
- * those with the highest mean F1 to the others (minimum Bayes risk). What could not be read has no vote. There is no text behind it:
- * it is well formed where something was read.
+ * Merges responses to one series into a record: the class of the majority (the first of equals), and the intervals or variates with the
+ * highest mean F1 to the others (minimum Bayes risk). Unreadable answers have no vote. The result is well formed where any answer is.
  * @throws DataError for no record
  */
 export function consensusOf(records: readonly EvalRecord[]): EvalRecord {
@@ -31,15 +30,17 @@ export function consensusOf(records: readonly EvalRecord[]): EvalRecord {
   if (first === undefined) throw new DataError('consensus: no response');
   const answers = records.map(({ answer }) => answer);
   const intervals = closest<Interval>(
-    answers.map((one) => one.intervals),
+    answers.map(({ intervals: list }) => list),
     pointF1,
   );
-  const label = majority(answers.map((one) => one.class));
+  const label = majority(answers.map((answer) => answer.class));
   const variates = closest(
-    answers.map((one) => one.variates ?? null),
+    answers.map(({ variates: list = null }) => list),
     setF1,
   );
-  const problem = answers.every((one) => one.problem !== null) ? first.answer.problem : null;
+  const problem = answers.every(({ problem: unreadable }) => unreadable !== null)
+    ? first.answer.problem
+    : null;
   const answer = {
     ...first.answer,
     intervals,

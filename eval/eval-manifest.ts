@@ -36,7 +36,7 @@ function flat(value: Json, path: string): [string, string][] {
 
 /** Lists the settings that differ, e.g. "temperature (was 0, is 0.7)". */
 export function differingSettings(was: EvalSettings, is: EvalSettings): string[] {
-  const [before, now] = [was, is].map((one) => new Map(flat(one as Json, '')));
+  const [before, now] = [was, is].map((settings) => new Map(flat(settings as Json, '')));
   const keys = new Set([...before!.keys(), ...now!.keys()]);
   const short = (text: string | undefined): string =>
     text === undefined ? 'nothing' : text.length > 40 ? `${text.slice(0, 37)}…` : text;
@@ -54,7 +54,7 @@ export interface Beginning {
 const visible = (directory: string): string[] =>
   readdirSync(directory).filter((name) => !name.startsWith('.'));
 
-/** Whether anything of an evaluation was written to a directory; null when it holds anything else. */
+/** Returns true for a directory with an evaluation, false for an empty one, and null where it holds anything else. */
 function writtenTo(directory: string): boolean | null {
   if (!statSync(directory).isDirectory()) return null;
   const names = visible(directory);
@@ -119,9 +119,9 @@ export function openManifest(
       `${directory}: holds ${records} without ${EVAL_FILE}, so the settings of its answers are unknown; ${ADVICE}`,
     );
   }
-  const found = readJson(file, shape, ADVICE);
-  const differing = differingSettings(found.settings as EvalSettings, settings);
-  if (differing.length === 0) return { seconds: found.seconds };
+  const manifest = readJson(file, shape, ADVICE);
+  const differing = differingSettings(manifest.settings as EvalSettings, settings);
+  if (differing.length === 0) return { seconds: manifest.seconds };
   throw new ConfigError(
     `${directory}: the evaluation there has other settings: ${differing.join(', ')}; ${ADVICE}`,
   );

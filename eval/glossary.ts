@@ -1,6 +1,6 @@
 /**
- * The glossary: every name under which a run writes a number, with its meaning and its name in TRL and TensorBoard. Those of training
- * stand in `src/train/glossary.ts`, those of answers with their kind (`src/tasks`); here are those of `summary.json`.
+ * Glossary: every name under which a run writes a number, with its meaning and its name in TRL and TensorBoard. Names of training are
+ * in `src/train/glossary.ts`, those of answers with their kind (`src/tasks`); this file adds those of `summary.json`.
  */
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import {
@@ -14,25 +14,27 @@ import type { RunSummary, SummaryMetrics } from './summary.ts';
 
 /** Definitions of the metrics of all kinds of answers; where two kinds have one of the same name, both. */
 function answerMetrics(): Record<string, LoggedName> {
-  const found = new Map<string, Set<string>>();
+  const definitions = new Map<string, Set<string>>();
   for (const kind of KIND_NAMES) {
     const { metrics, details, groupMetrics } = taskKind(kind).evaluation;
     for (const [name, { definition }] of Object.entries({ ...groupMetrics, ...metrics, ...details })) {
-      const told = name === 'reward' ? `${definition.replace(/\.$/, '')} (${kind}).` : definition;
-      found.set(name, (found.get(name) ?? new Set()).add(told));
+      const text = name === 'reward' ? `${definition.replace(/\.$/, '')} (${kind}).` : definition;
+      definitions.set(name, (definitions.get(name) ?? new Set()).add(text));
     }
   }
-  return Object.fromEntries([...found].map(([name, told]) => [name, { definition: [...told].join(' ') }]));
+  return Object.fromEntries(
+    [...definitions].map(([name, texts]) => [name, { definition: [...texts].join(' ') }]),
+  );
 }
 
-/** What `summary.json` has beside the metrics of answers. */
+/** Names of `summary.json` beside the metrics of answers. */
 const OWN_METRICS: Readonly<Partial<Record<keyof SummaryMetrics, LoggedName>>> = {
   reward_greedy: { definition: 'Mean reward of greedy answers.' },
   reward_sampled: { definition: 'Mean over series of the mean reward of their sampled answers.' },
   point_f1_anomalous: { definition: 'point_f1 over the series with an anomaly alone.' },
   affiliation_f1_anomalous: { definition: 'affiliation_f1 over the series with an anomaly alone.' },
-  per_class: { definition: 'The same metrics by gold class.' },
-  per_task: { definition: 'The same metrics by task.' },
+  per_class: { definition: 'Metrics by gold class.' },
+  per_task: { definition: 'Metrics by task.' },
 };
 
 const SUMMARY_NAMES: Readonly<Record<keyof RunSummary, LoggedName>> = {
@@ -48,16 +50,18 @@ const SUMMARY_NAMES: Readonly<Record<keyof RunSummary, LoggedName>> = {
   classical: { definition: 'The best classical detector on the same series.' },
   transfer: { definition: 'Greedy answers of the last policy to tasks that it was not trained for.' },
   sampled: { definition: 'Temperature of every reward_sampled, and answers per series.' },
-  requirements: { definition: 'What the run is required to reach, and whether it does.' },
+  requirements: {
+    definition: 'Requirements of the run, each with its measured value and whether it is met.',
+  },
   environment: { definition: 'Machine, versions, calibration.' },
 };
 
-export interface GlossarySection {
+interface GlossarySection {
   readonly title: string;
   readonly names: Readonly<Record<string, LoggedName>>;
 }
 
-/** All names, by the file in which they stand. */
+/** Lists all names by file. */
 export function glossary(): GlossarySection[] {
   return [
     { title: 'sft/metrics.jsonl, one line an update', names: SFT_NAMES },

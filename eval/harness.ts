@@ -24,7 +24,7 @@ import type { Shot } from '../src/train/task.ts';
 
 /** The parts of a task that evaluation uses. */
 export interface EvalTask {
-  /** Null where the policy reads numbers in the instruction instead. */
+  /** Draws the picture; null where the policy reads numbers in the instruction instead. */
   picture(example: Example): Picture | null | Promise<Picture | null>;
   /** Must not depend on the labels. */
   instruction(example: Example): string;
@@ -66,7 +66,7 @@ export interface EvalForm {
 export interface ResponseRequest {
   /** Place of the example in the source. */
   readonly number: number;
-  /** Which of several responses to the example, 0-based. */
+  /** Index among several responses to the example, 0-based. */
   readonly sample: number;
   /** 0: greedy. */
   readonly temperature: number;
@@ -81,13 +81,10 @@ export interface EvalData {
 }
 
 /** Sampling of one pass over a data set. */
-export type EvalSampling = Pick<AnswerOptions, 'temperature' | 'maxTokens' | 'seed' | 'signal'>;
+type EvalSampling = Pick<AnswerOptions, 'temperature' | 'maxTokens' | 'seed' | 'signal'>;
 
 /** Facts about a response beside its text. */
-export type ResponseFacts = Pick<
-  EvalRecord,
-  'sample' | 'temperature' | 'usage' | 'seconds' | 'cost' | 'failure'
->;
+type ResponseFacts = Pick<EvalRecord, 'sample' | 'temperature' | 'usage' | 'seconds' | 'cost' | 'failure'>;
 
 /** A response beside the gold answer, parsed and scored. */
 export function recordOf(
@@ -155,7 +152,7 @@ export async function evaluate(
 }
 
 /** The examples that a run is judged on, in the order in which they are evaluated, and what is known of their data set. */
-export interface HeldOut {
+interface HeldOut {
   readonly facts: DataFacts;
   /** The prepared data set behind them, or null. */
   readonly set: ExampleSet | null;
@@ -186,7 +183,7 @@ export function trainingOf({ data, seed }: Pick<Recipe, 'data' | 'seed'>): Itera
   return openExamples(trainingExamples(data, seed));
 }
 
-/** Whether the last policy of a run answers the AnomLLM tasks too: one that learned from generated anomalies. */
+/** Returns true where the last policy of a run answers the AnomLLM tasks too: it learned from generated anomalies. */
 export function hasTransfer({ data, eval: evaluation }: Recipe): boolean {
   return isGenerator(data.name) && evaluation.transfer > 0;
 }

@@ -24,7 +24,7 @@ export interface LeaderboardRow {
   readonly task: string;
   readonly kind: Gold['kind'];
   readonly policy: string;
-  /** Null for a baseline. */
+  /** Sampling temperature; null for a baseline. */
   readonly temperature: number | null;
   /** Over the answered series; null where there are none. */
   readonly metrics: MetricSet | null;
@@ -44,13 +44,13 @@ interface MacroMean {
 /** A policy on all tasks. */
 interface Contender {
   readonly name: string;
-  /** By task. */
+  /** Rows by task. */
   readonly rows: ReadonlyMap<string, LeaderboardRow>;
   readonly means: readonly MacroMean[];
 }
 
 export interface Leaderboard {
-  /** In the order given. */
+  /** Tasks in the order given. */
   readonly tasks: readonly { readonly name: string; readonly kind: Gold['kind']; readonly title: string }[];
   /** The best mean first; without one, in the order given. */
   readonly contenders: readonly Contender[];

@@ -4,6 +4,7 @@
  */
 
 import { DataError } from '../src/ground/errors.ts';
+import { mean, sum } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Gold, ReasoningCheck } from '../src/ground/types.ts';
 import {
   type BootstrapOptions,
@@ -20,15 +21,15 @@ import { consensusOf } from './consensus.ts';
 export interface MetricOptions extends BootstrapOptions {
   /** Classes that the answers may name, in order; absent or empty: of a classification those that are gold, sorted, else the kind's own. */
   readonly classes?: readonly string[];
-  /** Whether the further metrics of the kind (`Evaluation.details`) are computed too; default true. */
+  /** Computes the further metrics of the kind too (`Evaluation.details`). Default: true. */
   readonly details?: boolean;
 }
 
-/** What several responses to each series are worth together; of the series with at least two. */
-export interface SampleMetrics {
-  /** Responses that each of them has at least. */
+/** Metrics of several responses to each series, over the series with at least two. */
+interface SampleMetrics {
+  /** Smallest number of responses to any of them. */
   readonly samples: number;
-  /** By k: chance that one of k responses solves the example, for k = 1, 2, 4, … and `samples`. */
+  /** Chance that one of k responses solves the example, by k = 1, 2, 4, … and `samples`. */
   readonly passAtK: Readonly<Record<string, Estimate>>;
   /** Metrics of one answer made of all: the class of the majority, the intervals or variates closest to the others. */
   readonly consensus: MetricSet;
@@ -39,21 +40,21 @@ export interface Metrics {
   readonly overall: MetricSet;
   /** Series with at least one anomaly; null when there is none, and for classification. */
   readonly anomalous: MetricSet | null;
-  /** By gold class, in the order of the classes, those that occur; of variates by how many are anomalous. */
+  /** Sets by gold class, in the order of the classes, those that occur; of variates by the number of anomalous ones. */
   readonly byClass: Readonly<Record<string, MetricSet>>;
-  /** By task (generator preset, data set, or a part of one), sorted by name. */
+  /** Sets by task (generator preset, data set, or a part of one), sorted by name. */
   readonly byTask: Readonly<Record<string, MetricSet>>;
-  /** By points of the series, from one power of two to the next (`513–1024`), ascending. */
+  /** Sets by length of the series, from one power of two to the next (`513–1024`), ascending. */
   readonly byLength: Readonly<Record<string, MetricSet>>;
-  /** Null where no series has several responses. */
+  /** Absent (null) where no series has several responses. */
   readonly samples: SampleMetrics | null;
   /** Rewards that were asked for beside the task's own, by name: means over the series to which each applies. */
   readonly rewards: Readonly<Record<string, Estimate>>;
   /** Per response: tokens of `prompt` and `completion`, `seconds`, `cost`; those that are known. */
   readonly usage: Readonly<Record<string, Estimate>>;
-  /** Responses that failed, of an endpoint that is down, say: they are in no metric. */
+  /** Number of responses that failed, as from an endpoint that is down: no metric counts them. */
   readonly failed: number;
-  /** Null for variates, which have no class. */
+  /** Absent (null) for variates, which have no class. */
   readonly confusion: Confusion | null;
 }
 
@@ -66,47 +67,55 @@ function metricNames(
   return Object.keys(further ? { ...metrics, ...details } : metrics);
 }
 
-/** The metrics of some series: means of what every response has, and statistics of the set. */
+/** Estimates of columns of n series; a column that only some series have is a mean over those, drawn by itself. */
+function columnEstimates(
+  columns: readonly (readonly [name: string, values: ArrayLike<number>])[],
+  n: number,
+  options: MetricOptions,
+): Record<string, Estimate> {
+  const whole = columns.filter(([, values]) => values.length === n);
+  const partial = columns.filter(([, values]) => values.length > 0 && values.length < n);
+  return {
+    ...estimates(Object.fromEntries(whole), options),
+    ...Object.fromEntries(partial.map(([name, values]) => [name, estimate(values, options)])),
+  };
+}
+
+/** Entries of these names, in their order. */
+const inOrder = (names: readonly string[], entries: Readonly<Record<string, Estimate>>) =>
+  Object.fromEntries(names.flatMap((name) => (name in entries ? [[name, entries[name]!]] : [])));
+
+/** Metrics of some series: means of what every response has, and statistics of the set. */
 function metricSet(series: readonly AnsweredSeries[], kind: Gold['kind'], options: MetricOptions): MetricSet {
-  const { classColumns } = taskKind(kind).evaluation;
-  const statistics =
-    classColumns === null ? null : classStatistics(series, labelOrder(series, kind, options));
   const names = metricNames(kind, options);
-  const column = (k: number): Float64Array => {
-    const found = new Float64Array(series.length);
+  const columns = names.map((name, k) => {
+    const values = new Float64Array(series.length);
     let n = 0;
     for (const { columns: all, index } of series) {
       const value = all[k]![index]!;
-      if (!Number.isNaN(value)) found[n++] = value;
+      if (!Number.isNaN(value)) values[n++] = value;
     }
-    return found.subarray(0, n);
-  };
-  const columns = names.map((name, k) => [name, column(k)] as const);
-  const full = columns.filter(([, values]) => values.length === series.length);
-  // What only some series have is a mean over those, drawn by itself.
-  const partial = columns.filter(([, values]) => values.length > 0 && values.length < series.length);
-  const found: Record<string, Estimate> = {
-    ...estimates(Object.fromEntries(full), options),
-    ...(statistics === null ? {} : setEstimates(series.length, statistics.means, options)),
-    ...Object.assign({}, ...partial.map(([name, values]) => estimates({ [name]: values }, options))),
-  };
-  return Object.fromEntries(
-    names.flatMap((name) => (name in found ? [[name, found[name]]] : [])),
-  ) as MetricSet;
+    return [name, values.subarray(0, n)] as const;
+  });
+  const entries = columnEstimates(columns, series.length, options);
+  if (taskKind(kind).evaluation.classColumns !== null) {
+    const { means } = classStatistics(series, labelOrder(series, kind, options));
+    Object.assign(entries, setEstimates(series.length, means, options));
+  }
+  return inOrder(names, entries) as MetricSet;
 }
 
-/** Series by a key, in the order given, then of appearance. */
-function grouped(
+/** Groups series by a key, in the order given, then of appearance. */
+function groupedBy(
   series: readonly AnsweredSeries[],
-  keyOf: (one: AnsweredSeries) => string,
+  keyOf: (series: AnsweredSeries) => string,
   order: readonly string[],
 ): [key: string, group: AnsweredSeries[]][] {
   const groups = new Map<string, AnsweredSeries[]>(order.map((key) => [key, []]));
-  for (const one of series) {
-    const key = keyOf(one);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [one]);
-    else group.push(one);
+  for (const each of series) {
+    const key = keyOf(each);
+    groups.set(key, groups.get(key) ?? []);
+    groups.get(key)!.push(each);
   }
   return [...groups].filter(([, group]) => group.length > 0);
 }
@@ -120,23 +129,23 @@ function classSets(
   classes: readonly string[],
   options: MetricOptions,
 ): Record<string, MetricSet> {
-  const own = setEstimates(series.length, classStatistics(series, classes).byClass, options);
-  const groups = grouped(series, ({ gold }) => labelOf(gold), classes);
+  const byClass = setEstimates(series.length, classStatistics(series, classes).byClass, options);
+  const groups = groupedBy(series, ({ gold }) => labelOf(gold), classes);
   const sets = groups.map(([name, group], k): [string, MetricSet] => {
     const column = (metric: string): number[] => group.map(({ values }) => values[metric]!);
     const common = { format: column('format'), unparsable: column('unparsable'), reward: column('reward') };
     const { format, unparsable, reward } = estimates(common, options);
     const n = group.length;
-    const ofClass = CLASS_METRICS.map((metric) => [metric, { ...own[classKey(metric, k)]!, n }] as const);
+    const ofClass = CLASS_METRICS.map((metric) => [metric, { ...byClass[classKey(metric, k)]!, n }] as const);
     return [name, { format, unparsable, ...Object.fromEntries(ofClass), reward }];
   });
   return Object.fromEntries(sets);
 }
 
-/** Those that answers may name, in order: what the options say, else the kind's own. */
+/** Classes that answers may name, in order: those of the options, else the kind's own. */
 function knownClasses(kind: Gold['kind'], { classes: given = [] }: MetricOptions): readonly string[] {
-  const { classes: own } = taskKind(kind);
-  return own === 'data' || (own.length > 0 && given.length > 0) ? given : own;
+  const { classes } = taskKind(kind);
+  return classes === 'data' || (classes.length > 0 && given.length > 0) ? given : classes;
 }
 
 /** Labels that occur: those that answers may name, in order, then the others. */
@@ -159,8 +168,8 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
   const anomalous = series.filter(({ gold }) => isAnomalous(gold));
   const order = labelOrder(series, kind, options);
   const known = knownClasses(kind, options);
-  const { classes: own, evaluation } = taskKind(kind);
-  const classes = own === 'data' ? [...new Set([...known, ...order])] : known;
+  const { classes: ofKind, evaluation } = taskKind(kind);
+  const classes = ofKind === 'data' ? [...new Set([...known, ...order])] : known;
   const tasks = series.map(({ task }) => task);
   const setOf = (group: readonly AnsweredSeries[]): MetricSet => metricSet(group, kind, options);
   const overall = setOf(series);
@@ -173,10 +182,10 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
     anomalous: anomalous.length === 0 ? null : setOf(anomalous),
     byClass:
       evaluation.classColumns === null
-        ? sets(grouped(series, ({ gold }) => labelOf(gold), order))
+        ? sets(groupedBy(series, ({ gold }) => labelOf(gold), order))
         : classSets(series, order, options),
-    byTask: sets(grouped(series, ({ task }) => task, occurring(tasks, []))),
-    byLength: sets(grouped(series, lengthRange, occurring(series.map(lengthRange), []))),
+    byTask: sets(groupedBy(series, ({ task }) => task, occurring(tasks, []))),
+    byLength: sets(groupedBy(series, lengthRange, occurring(series.map(lengthRange), []))),
     samples: sampleMetrics(series, kind, options),
     rewards: rewardsOf(series, options),
     usage: usageOf(series, options),
@@ -216,15 +225,15 @@ function sampleMetrics(
   };
 }
 
-/** Mean over the series that have a value: of each the mean over its responses that have one. Null where none has. */
+/** Mean over the series that have a value, each the mean over its responses that have one. Null where none has. */
 function meanOf(
   series: readonly AnsweredSeries[],
-  of: (record: EvalRecord) => number | undefined,
+  measure: (record: EvalRecord) => number | undefined,
   options: MetricOptions,
 ): Estimate | null {
   const means = series.flatMap(({ records }) => {
-    const known = records.flatMap((record) => of(record) ?? []);
-    return known.length === 0 ? [] : known.reduce((sum, one) => sum + one, 0) / known.length;
+    const known = records.flatMap((record) => measure(record) ?? []);
+    return known.length === 0 ? [] : mean(known);
   });
   return means.length === 0 ? null : estimate(means, options);
 }
@@ -236,7 +245,7 @@ function rewardsOf(series: readonly AnsweredSeries[], options: MetricOptions): R
   );
 }
 
-/** Means of what responses cost, over the series where it is known. */
+/** Mean usage per response, over the series where it is known. */
 function usageOf(series: readonly AnsweredSeries[], options: MetricOptions): Record<string, Estimate> {
   const columns: Readonly<Record<string, (record: EvalRecord) => number | undefined>> = {
     prompt: ({ usage }) => usage?.prompt,
@@ -244,24 +253,24 @@ function usageOf(series: readonly AnsweredSeries[], options: MetricOptions): Rec
     seconds: ({ seconds }) => seconds,
     cost: ({ cost }) => cost,
   };
-  const found: Record<string, Estimate> = {};
-  for (const [name, of] of Object.entries(columns)) {
-    const mean = meanOf(series, of, options);
-    if (mean !== null) found[name] = mean;
-  }
-  return found;
+  return Object.fromEntries(
+    Object.entries(columns).flatMap(([name, measure]) => {
+      const usage = meanOf(series, measure, options);
+      return usage === null ? [] : [[name, usage]];
+    }),
+  );
 }
 
-/** Whether anything is anomalous; no class of a classification is. */
+/** Returns true where anything is anomalous; no class of a classification is. */
 export const isAnomalous = (gold: Gold): boolean => taskKind(gold.kind).evaluation.anomalous(gold);
 
-/** The metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
+/** Computes the metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
 export function overallOf(records: readonly EvalRecord[], options: MetricOptions = {}): MetricSet {
   const kind = kindOf(records);
   return metricSet(answeredSeries(records, options), kind, options);
 }
 
-/** One metric over all series: the same number as in `overallOf`. @throws DataError as `metricsOf`, and where there is none. */
+/** Computes one metric of `overallOf`. @throws DataError as `metricsOf`, and for a metric that the answers do not have */
 export function metricOf(
   records: readonly EvalRecord[],
   metric: string,
@@ -269,15 +278,16 @@ export function metricOf(
 ): Estimate {
   const kind = kindOf(records);
   const series = answeredSeries(records);
-  const values = series.flatMap((one) => one.values[metric] ?? []);
-  const found = values.length > 0 ? estimate(values, options) : metricSet(series, kind, options)[metric];
-  if (found !== undefined) return found;
+  const values = series.flatMap((each) => each.values[metric] ?? []);
+  const value = values.length > 0 ? estimate(values, options) : metricSet(series, kind, options)[metric];
+  if (value !== undefined) return value;
   throw new DataError(`metrics: answers of kind ${kind} have no ${metric}`);
 }
 
 /**
- * Paired changes, after − before, over the series of both lists, with their bootstrap intervals: of these metrics, or of all that
- * some series has on both sides, in the order of reports. A metric of whole sets (macro F1) changes on the same resamples.
+ * Computes paired changes, after − before, over the series of both lists, in the order of reports. A metric of whole sets (macro F1)
+ * changes on the same resamples.
+ * @param wanted metrics; default: all that some series has on both sides
  * @throws DataError when the two lists do not answer the same series
  */
 export function pairedGains(
@@ -307,10 +317,7 @@ export function pairedGains(
     });
     return [name, values] as const;
   });
-  const full = changes.filter(([, values]) => values.length === second.length);
-  const partial = changes.filter(([, values]) => values.length > 0 && values.length < second.length);
-  const found: Record<string, Estimate> = estimates(Object.fromEntries(full), options);
-  for (const [name, values] of partial) found[name] = estimate(values, options);
+  const gains = columnEstimates(changes, second.length, options);
   if (classColumns !== null && names.some((name) => SET_METRICS.has(name))) {
     const classes = labelOrder(second, kind, options);
     const [old, now] = [partners, second].map((side) => classStatistics(side, classes).means);
@@ -320,14 +327,12 @@ export function pairedGains(
         Object.entries(b).map(([name, value]) => [name, value - a[name as keyof typeof a]]),
       );
     };
-    Object.assign(found, setEstimates(second.length, change, options));
+    Object.assign(gains, setEstimates(second.length, change, options));
   }
-  return Object.fromEntries(
-    names.flatMap((name) => (found[name] === undefined ? [] : [[name, found[name]]])),
-  );
+  return inOrder(names, gains);
 }
 
-/** One of `pairedGains`. @throws DataError also where no series has the metric on both sides */
+/** Computes one of `pairedGains`. @throws DataError also where no series has the metric on both sides */
 export function pairedGain(
   before: readonly EvalRecord[],
   after: readonly EvalRecord[],
@@ -359,7 +364,7 @@ function metricValues(record: EvalRecord, details = false): MetricValues {
   };
 }
 
-/** Of what its reasoning is worth; of parts that could not be checked none. */
+/** Metrics of a reasoning; parts that could not be checked are left out. */
 function reasoningValues(reasoning: ReasoningCheck | undefined): MetricValues {
   if (reasoning === undefined) return {};
   const { truth, facts, recalled, f1, coverage, agreement, contradictions } = reasoning;
@@ -373,36 +378,34 @@ function reasoningValues(reasoning: ReasoningCheck | undefined): MetricValues {
   };
 }
 
-/** All metric values of one response by name, the further ones too. */
+/** Computes all metric values of one response by name, the further ones included. */
 export const valuesOf = (record: EvalRecord): MetricValues => metricValues(record, true);
 
 /** One series with all responses to it. */
 export interface AnsweredSeries {
-  /** At least one. */
-  readonly records: readonly EvalRecord[];
+  readonly records: readonly EvalRecord[]; // at least one
   readonly id: string;
   readonly task: string;
   readonly gold: Gold;
   /** Means over the responses. */
   readonly values: MetricValues;
-  /**
-   * The same of all series in the order of `metricNames`, NaN where there is none, and this one's place in them: sets of many series
-   * look them up again and again.
-   */
+  /** Values of all series in the order of `metricNames`, NaN where there is none: sets look them up again and again. */
   readonly columns: readonly Float64Array[]; // [metrics][series]
+  /** Place of this series in the columns. */
   readonly index: number;
 }
 
-/** Of the metrics that all of them have. */
+/** Means of the metrics that all responses have. */
 function meanValues(all: readonly MetricValues[]): MetricValues {
   if (all.length === 1) return all[0]!;
   const names = Object.keys(all[0]!).filter((name) => all.every((values) => values[name] !== undefined));
-  const means = names.map((name) => [name, all.reduce((sum, v) => sum + v[name]!, 0) / all.length]);
-  return Object.fromEntries(means) as MetricValues;
+  return Object.fromEntries(
+    names.map((name) => [name, mean(all.map((values) => values[name]!))]),
+  ) as MetricValues;
 }
 
 /**
- * The series that records answer, in order of first appearance.
+ * Groups records by their series, in order of first appearance.
  * @throws DataError where all responses failed
  */
 export function answeredSeries(
@@ -412,9 +415,8 @@ export function answeredSeries(
   const groups = new Map<string, EvalRecord[]>();
   for (const record of records) {
     if (record.failure !== undefined) continue;
-    const group = groups.get(record.seriesId);
-    if (group === undefined) groups.set(record.seriesId, [record]);
-    else group.push(record);
+    groups.set(record.seriesId, groups.get(record.seriesId) ?? []);
+    groups.get(record.seriesId)!.push(record);
   }
   if (groups.size === 0) {
     throw new DataError(
@@ -425,21 +427,21 @@ export function answeredSeries(
   const columns = names.map(() => new Float64Array(groups.size));
   return [...groups].map(([id, group], index) => {
     const { task, gold } = group[0]!;
-    const values = meanValues(group.map((one) => metricValues(one, details)));
+    const values = meanValues(group.map((record) => metricValues(record, details)));
     for (const [k, name] of names.entries()) columns[k]![index] = values[name] ?? Number.NaN;
     return { records: group, id, task, gold, values, columns, index };
   });
 }
 
-/** Values of the metrics that a single response has, by series in the order of first appearance; null where one has none. */
-export interface SeriesValues {
+/**
+ * Values of the metrics that a single response has, by series in the order of first appearance.
+ * @throws DataError for no record, or for several kinds of answers
+ */
+export function seriesValues(records: readonly EvalRecord[]): {
   readonly ids: readonly string[];
-  /** Means over the responses to each series, by metric: [ids]. */
+  /** Means over the responses to each series, by metric, null where there is none: [ids]. */
   readonly values: Readonly<Record<string, readonly (number | null)[]>>;
-}
-
-/** @throws DataError for no record, or for several kinds of answers */
-export function seriesValues(records: readonly EvalRecord[]): SeriesValues {
+} {
   kindOf(records);
   const series = answeredSeries(records);
   const names = [...new Set(series.flatMap(({ values }) => Object.keys(values)))];
@@ -450,7 +452,7 @@ export function seriesValues(records: readonly EvalRecord[]): SeriesValues {
   };
 }
 
-/** The one kind of answer of a list. @throws DataError for no record, or for several kinds */
+/** Returns the one kind of answer of a list. @throws DataError for no record, or for several kinds */
 export function kindOf(records: readonly EvalRecord[]): Gold['kind'] {
   const [first] = records;
   if (first === undefined) {
@@ -481,45 +483,45 @@ const OTHER = 'other label';
 /** Column of answers without a class that can be read. */
 export const UNREADABLE = 'unreadable';
 
-/** What one series adds to the counts of a set. */
+/** Contribution of one series to the counts of a set. */
 interface Vote {
   /** Index of its gold class. */
   readonly gold: number;
   /** Share of its answers that are right. */
   readonly right: number;
-  /** Indices of the classes that it was answered with, those of the set alone, and the share of answers of each. */
-  readonly said: readonly (readonly [index: number, share: number])[];
+  /** Share of its answers by index of the predicted class, for the classes of the set. */
+  readonly predicted: readonly (readonly [index: number, share: number])[];
 }
 
 interface Counts {
   /** Series by gold class. */
   readonly gold: Float64Array; // [K]
-  /** Of these, those answered with it. */
+  /** Right answers by gold class. */
   readonly right: Float64Array; // [K]
-  /** Answers by class. */
-  readonly said: Float64Array; // [K]
+  /** Answers by predicted class. */
+  readonly predicted: Float64Array; // [K]
 }
 
 const BY_NAME = new Intl.Collator('en', { numeric: true });
 
-/** Those of `names` that are in `order`, in that order, then the others by name, numbers in them by their size; each once. */
+/** Distinct names: those in `order` first, in that order, then the others by name, numbers in them by their size. */
 function occurring(names: Iterable<string>, order: readonly string[]): string[] {
-  const found = new Set(names);
-  const known = order.filter((name) => found.has(name));
-  const others = [...found].filter((name) => !known.includes(name));
+  const distinct = new Set(names);
+  const known = order.filter((name) => distinct.has(name));
+  const others = [...distinct].filter((name) => !known.includes(name));
   return [...known, ...others.sort((a, b) => BY_NAME.compare(a, b) || (a < b ? -1 : 1))];
 }
 
 function voteOf({ records, values }: AnsweredSeries, gold: string, classes: readonly string[]): Vote {
-  const said = new Map<number, number>();
+  const counts = new Map<number, number>();
   for (const { answer } of records) {
     const index = answer.class === null ? -1 : classes.indexOf(answer.class);
-    if (index >= 0) said.set(index, (said.get(index) ?? 0) + 1);
+    if (index >= 0) counts.set(index, (counts.get(index) ?? 0) + 1);
   }
   return {
     gold: classes.indexOf(gold),
     right: values.class_accuracy ?? 0,
-    said: [...said].map(([index, count]) => [index, count / records.length]),
+    predicted: [...counts].map(([index, count]) => [index, count / records.length]),
   };
 }
 
@@ -539,48 +541,40 @@ const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => 
 
 /**
  * Formulas, over the K classes that are gold for some series of the set, in the order of `classes`: balanced accuracy =
- * mean of recall_k; macro F1 = mean of F1_k = 2·right_k / (gold_k + said_k); weighted F1 = Σ gold_k · F1_k / Σ gold_k. Precision of a class that is never answered is 0.
+ * mean of recall_k; macro F1 = mean of F1_k = 2·right_k / (gold_k + predicted_k); weighted F1 = Σ gold_k · F1_k / Σ gold_k. Precision of a class that is never answered is 0.
  * Classes that are gold for none of the series (which a resample may lack) have no part in a mean; their own recall and F1
  * are not defined (NaN). An answer with a class that is gold for no series counts against recall, and for no class's
  * precision.
  * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)` or 'weighted'.
  */
 function classStatistics(series: readonly AnsweredSeries[], classes: readonly string[]): ClassStatistics {
-  const votes = series.map((one) => {
-    return voteOf(one, labelOf(one.gold), classes);
-  });
+  const votes = series.map((each) => voteOf(each, labelOf(each.gold), classes));
   const counts = (indices: ArrayLike<number>): Counts => {
     const empty = (): Float64Array => new Float64Array(classes.length);
-    const { gold, right, said } = { gold: empty(), right: empty(), said: empty() };
+    const { gold, right, predicted } = { gold: empty(), right: empty(), predicted: empty() };
     for (let i = 0; i < indices.length; i++) {
       const vote = votes[indices[i]!]!;
       gold[vote.gold]!++;
       right[vote.gold]! += vote.right;
-      for (const [index, part] of vote.said) said[index]! += part;
+      for (const [index, share] of vote.predicted) predicted[index]! += share;
     }
-    return { gold, right, said };
+    return { gold, right, predicted };
   };
   const recall = ({ gold, right }: Counts, k: number): number => right[k]! / gold[k]!;
-  const f1 = ({ gold, right, said }: Counts, k: number): number =>
-    gold[k] === 0 ? Number.NaN : (2 * right[k]!) / (gold[k]! + said[k]!);
-  const precision = ({ right, said }: Counts, k: number): number =>
-    said[k] === 0 ? 0 : right[k]! / said[k]!;
-  const mean = (counted: Counts, of: (counted: Counts, k: number) => number): number => {
-    const present = [...classes.keys()].filter((k) => counted.gold[k]! > 0);
-    return present.reduce((sum, k) => sum + of(counted, k), 0) / present.length;
-  };
+  const f1 = ({ gold, right, predicted }: Counts, k: number): number =>
+    gold[k] === 0 ? Number.NaN : (2 * right[k]!) / (gold[k]! + predicted[k]!);
+  const precision = ({ right, predicted }: Counts, k: number): number =>
+    predicted[k] === 0 ? 0 : right[k]! / predicted[k]!;
+  const macro = (counted: Counts, measure: (counted: Counts, k: number) => number): number =>
+    mean([...classes.keys()].filter((k) => counted.gold[k]! > 0).map((k) => measure(counted, k)));
   return {
     means: (indices) => {
       const counted = counts(indices);
-      const all = counted.gold.reduce((sum, one) => sum + one, 0);
-      const weighed = classes.reduce(
-        (sum, _, k) => (counted.gold[k] === 0 ? sum : sum + counted.gold[k]! * f1(counted, k)),
-        0,
-      );
+      const weighted = classes.map((_, k) => (counted.gold[k] === 0 ? 0 : counted.gold[k]! * f1(counted, k)));
       return {
-        balanced_accuracy: mean(counted, recall),
-        macro_f1: mean(counted, f1),
-        weighted_f1: weighed / all,
+        balanced_accuracy: macro(counted, recall),
+        macro_f1: macro(counted, f1),
+        weighted_f1: sum(weighted) / sum(counted.gold),
       };
     },
     byClass: (indices) => {
@@ -596,11 +590,11 @@ function classStatistics(series: readonly AnsweredSeries[], classes: readonly st
   };
 }
 
-/** Counts of responses. `classes`: those that answers may name, in order; gold labels are of them or further ones. */
+/** Counts responses. @param classes that answers may name, in order; gold labels may be further ones */
 function confusionOf(records: readonly EvalRecord[], classes: readonly string[]): Confusion {
   const golds = records.map(({ gold }) => labelOf(gold));
   const rows = occurring(golds, classes);
-  // By place, since a class of the data may be called as the last two columns are.
+  // Counted by place: a class of the data may have the name of one of the last two columns.
   const [other, unreadable] = [classes.length, classes.length + 1];
   const place = ({ answer }: EvalRecord): number => {
     if (answer.class === null) return unreadable;
@@ -608,9 +602,9 @@ function confusionOf(records: readonly EvalRecord[], classes: readonly string[])
     return index < 0 ? other : index;
   };
   const places = records.map(place);
-  const said = new Set(places);
+  const used = new Set(places);
   const shown = [...classes.keys(), other, unreadable].filter(
-    (column) => said.has(column) || (column < other && rows.includes(classes[column]!)),
+    (column) => used.has(column) || (column < other && rows.includes(classes[column]!)),
   );
   const counts = rows.map(() => shown.map(() => 0));
   places.forEach((column, i) => {

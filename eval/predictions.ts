@@ -31,7 +31,7 @@ export interface PredictionFiles {
   readonly pred: string;
   /** Classes that answers may name, in order; those of the gold answers where absent, of anomalies AnomSeer's. */
   readonly classes?: readonly string[];
-  /** How answers are read; default lenient. */
+  /** Reading of answers; default lenient. */
   readonly answers?: Reading;
   /** Largest window of VUS, in points; default 100. */
   readonly window?: number;
@@ -39,7 +39,7 @@ export interface PredictionFiles {
 
 export interface Predictions {
   readonly kind: Gold['kind'];
-  /** In the order of the gold file, samples of an id together; an id without a prediction has one record that says nothing. */
+  /** Records in the order of the gold file, samples of an id together; an id without a prediction has one without an answer. */
   readonly records: readonly EvalRecord[];
   /** Probabilities that predictions state for classes. */
   readonly stated: readonly (Stated & { readonly id: string })[];
@@ -47,9 +47,9 @@ export interface Predictions {
   readonly classes: readonly string[];
   /** Ids without a prediction: they count as answers that cannot be read. */
   readonly missing: readonly string[];
-  /** Predictions whose class is none of those. */
+  /** Number of predictions whose class is none of `classes`. */
   readonly otherLabels: number;
-  /** Whether predictions have scores and nothing else. */
+  /** True where predictions have scores and nothing else. */
   readonly scoresAlone: boolean;
 }
 
@@ -108,8 +108,8 @@ function lengthOf(fields: Fields, counts: boolean, at: Place): number {
 
 /** The class of a gold answer, spelled as in the list. @throws DataError unless it is one of them */
 function knownClass(name: string, classes: readonly string[], at: Place): string {
-  const found = nameClass(name, classes);
-  if (found !== null && classes.includes(found)) return found;
+  const known = nameClass(name, classes);
+  if (known !== null && classes.includes(known)) return known;
   throw new DataError(
     `class: ${show(name)} is none of ${classes.join(', ')}; name your own with --classes`,
     at,
@@ -120,14 +120,14 @@ function anomalyGold(fields: Fields, length: number, classes: readonly string[],
   const intervals = intervalsOf(list(fields, 'intervals', at)!, at);
   checkIntervals(intervals, length, at);
   const named = label(fields, at);
-  const own = named === undefined ? null : knownClass(named, classes, at);
-  if (own !== null && classes.includes('normal') && (own === 'normal') !== (intervals.length === 0)) {
+  const name = named === undefined ? null : knownClass(named, classes, at);
+  if (name !== null && classes.includes('normal') && (name === 'normal') !== (intervals.length === 0)) {
     throw new DataError(
-      `class: ${show(own)} with ${intervals.length} intervals; "normal" goes with none, every other with some`,
+      `class: ${show(name)} with ${intervals.length} intervals; "normal" goes with none, every other with some`,
       at,
     );
   }
-  return { kind: 'anomaly', intervals, class: own as AnomalyGold['class'] };
+  return { kind: 'anomaly', intervals, class: name as AnomalyGold['class'] };
 }
 
 function goldOf(fields: Fields, length: number, classes: readonly string[] | undefined, at: Place): Gold {
@@ -141,13 +141,15 @@ function goldOf(fields: Fields, length: number, classes: readonly string[] | und
   if (named === undefined) {
     throw new DataError('no gold answer: expected intervals, a class, variates, or gold with its kind', at);
   }
-  const own = classes === undefined ? named : knownClass(named, classes, at);
-  return { kind: 'classification', class: own };
+  return {
+    kind: 'classification',
+    class: classes === undefined ? named : knownClass(named, classes, at),
+  };
 }
 
-/** Gold answers by id, in the order of the file, all of one kind. */
+/** Reads gold answers by id, in the order of the file, all of one kind. */
 function readGoldLines(file: string, classes: readonly string[] | undefined): Map<string, GoldLine> {
-  const found = new Map<string, GoldLine>();
+  const golds = new Map<string, GoldLine>();
   let first: GoldLine | undefined;
   for (const { value, line } of readJsonValues(file, LINES)) {
     const at = { file, line };
@@ -162,14 +164,14 @@ function readGoldLines(file: string, classes: readonly string[] | undefined): Ma
       ? fields['channels'].length
       : (count(fields, 'channels', 1, at) ??
         (taskKind(gold.kind).countsChannels ? Number.MAX_SAFE_INTEGER : 1));
-    const own = { id, task, length, channels, gold, line };
-    const twice = found.get(id);
+    const entry = { id, task, length, channels, gold, line };
+    const twice = golds.get(id);
     if (twice !== undefined) {
       // Records of an evaluation have the gold answer once for each sample.
       if (fields['seriesId'] !== undefined && goldParts(twice.gold) === goldParts(gold)) continue;
       throw new DataError(`id: ${show(id)} again, first in line ${twice.line}; give every id once`, at);
     }
-    first ??= own;
+    first ??= entry;
     if (gold.kind !== first.gold.kind) {
       throw new DataError(
         `an answer of kind ${gold.kind} beside one of kind ${first.gold.kind} in line ${first.line}; score them one by one`,
@@ -177,13 +179,13 @@ function readGoldLines(file: string, classes: readonly string[] | undefined): Ma
       );
     }
     if (fields['gold'] !== undefined) taskKind(gold.kind).check(gold, { length, channels }, at);
-    found.set(id, own);
+    golds.set(id, entry);
   }
   if (first === undefined) throw new DataError('holds no gold answer', { file });
-  return found;
+  return golds;
 }
 
-/** Half-open intervals as a prediction lists them. @throws DataError unless they are pairs of numbers */
+/** Reads the half-open intervals of a prediction. @throws DataError unless they are pairs of numbers */
 function pairsOf(values: readonly unknown[], at: Place): Interval[] {
   return values.map((pair, k): Interval => {
     if (Array.isArray(pair) && pair.length === 2) {
@@ -194,7 +196,7 @@ function pairsOf(values: readonly unknown[], at: Place): Interval[] {
   });
 }
 
-/** What a strict reading refuses of intervals; null: nothing. */
+/** Problem of intervals in a strict reading; null where there is none. */
 function intervalProblem(pairs: readonly Interval[], length: number): string | null {
   for (const [start, end] of pairs) {
     if (!Number.isInteger(start) || !Number.isInteger(end))
@@ -208,9 +210,9 @@ function intervalProblem(pairs: readonly Interval[], length: number): string | n
 }
 
 /**
- * The answer of a prediction that is no text, read as text is: leniently intervals are cut to integers and to the series and merged,
- * those that are empty, reversed or outside left out, and a list of which nothing is left is unreadable; strictly any of these but
- * an end beyond the series makes it unreadable.
+ * Reads a structured prediction the way text is read. Lenient: intervals are truncated to integers, clipped to the series and merged;
+ * empty, reversed or outlying ones are left out, and a list with nothing left is unreadable. Strict: any of these but an end beyond the
+ * series makes the answer unreadable.
  */
 function statedAnswer(
   fields: Fields,
@@ -228,18 +230,18 @@ function statedAnswer(
     const problem = intervalProblem(pairs, length);
     if (problem !== null) problems.push(problem);
     if (problem === null || reading === 'lenient') {
-      const found = clipAndMerge(
+      const merged = clipAndMerge(
         pairs.map(([start, end]) => [Math.trunc(start), Math.trunc(end)]),
         length,
       );
-      intervals = found.length === 0 && pairs.length > 0 ? null : found;
+      intervals = merged.length === 0 && pairs.length > 0 ? null : merged;
     }
   } else if (parts.includes('intervals')) problems.push('there are no intervals');
   const named = label(fields, at);
-  let own: string | null = null;
+  let name: string | null = null;
   if (parts.includes('class')) {
-    own = named === undefined ? null : reading === 'strict' ? readLabel(named) : nameClass(named, classes);
-    if (own === null && taskKind(gold.kind).className(gold) !== null) problems.push('there is no class');
+    name = named === undefined ? null : reading === 'strict' ? readLabel(named) : nameClass(named, classes);
+    if (name === null && taskKind(gold.kind).className(gold) !== null) problems.push('there is no class');
   }
   const ids = list(fields, 'variates', at);
   let variates: number[] | null = null;
@@ -256,7 +258,7 @@ function statedAnswer(
     think: null,
     intervals,
     ...(parts.includes('variates') ? { variates } : {}),
-    class: own,
+    class: name,
     wellFormed: problem === null,
     problem,
   };
@@ -264,12 +266,17 @@ function statedAnswer(
 
 const ANSWERS = ['text', 'response', 'intervals', 'class', 'variates', 'probabilities'] as const;
 
-/** Says nothing. */
+/** Answer of a prediction without one. */
 function noAnswer(gold: Gold, problem: string): ParsedAnswer {
   const { answerParts } = taskKind(gold.kind).evaluation;
   const variates = answerParts.includes('variates') ? { variates: null } : {};
   return { think: null, intervals: null, ...variates, class: null, wellFormed: false, problem };
 }
+
+const recordOf = ({ id, task, length, gold }: GoldLine, answer: ParsedAnswer): EvalRecord => ({
+  ...{ seriesId: id, task, length, gold, response: '', answer },
+  score: scoreAnswer(answer, gold, length),
+});
 
 /** Measures of scores for the points; empty where the series has no anomaly, or nothing else. @throws DataError */
 function scoreMeasures(
@@ -284,7 +291,7 @@ function scoreMeasures(
       at,
     );
   }
-  const wrong = values.findIndex((one) => typeof one !== 'number' || !Number.isFinite(one));
+  const wrong = values.findIndex((score) => typeof score !== 'number' || !Number.isFinite(score));
   if (wrong >= 0)
     throw new DataError(`scores[${wrong}]: got ${show(values[wrong])}, expected a finite number`, at);
   if (!('intervals' in gold)) throw new DataError('scores: only those of anomalies are judged', at);
@@ -316,7 +323,7 @@ function probabilitiesOf(fields: Fields, gold: Gold, at: Place): Readonly<Record
   return value as Record<string, number>;
 }
 
-/** Tokens and seconds of a prediction, those that it has. */
+/** Reads the tokens and seconds that a prediction states. */
 function spent(fields: Fields): Pick<EvalRecord, 'usage' | 'seconds'> {
   const { usage, seconds } = fields as {
     usage?: { prompt?: unknown; completion?: unknown };
@@ -331,32 +338,10 @@ function spent(fields: Fields): Pick<EvalRecord, 'usage' | 'seconds'> {
   };
 }
 
-/** Records whose answers could be read, by id; what is said of them beside. */
-class Collected {
-  readonly records = new Map<string, EvalRecord[]>();
-  readonly stated: (Stated & { id: string })[] = [];
-  scoresAlone = true;
-  /** Line of each answer, by id and sample. */
-  readonly #lines = new Map<string, number>();
-
-  addLine(id: string, sample: number | undefined, at: Required<Pick<Place, 'line'>> & Place): void {
-    const key = sample === undefined ? id : `${id}\n${sample}`;
-    const before = this.#lines.get(key);
-    if (before !== undefined) {
-      const which = sample === undefined ? '' : ` with sample ${sample}`;
-      throw new DataError(
-        `id: ${show(id)}${which} again, first in line ${before}; tell several answers apart by "sample": 0, 1, …`,
-        at,
-      );
-    }
-    this.#lines.set(key, at.line);
-  }
-}
-
 /**
- * Reads and checks both files. Predictions stream; what they say is kept, scores of points are not.
+ * Reads and checks both files. Predictions are streamed; their scores for points are not kept.
  * @throws DataError naming file and line for what is not JSON, an unknown or repeated id, a gold answer that is none, and a prediction
- * of another shape than above. What a prediction says may be wrong in every way: it is scored.
+ * of another shape than above. Wrong answers are no errors: they are scored.
  */
 export function readPredictions({
   gold: goldFile,
@@ -367,10 +352,13 @@ export function readPredictions({
 }: PredictionFiles): Predictions {
   const golds = readGoldLines(goldFile, named);
   const { kind } = golds.values().next().value!.gold;
-  const own = taskKind(kind).classes;
+  const ofKind = taskKind(kind).classes;
   const labels = new Set([...golds.values()].map(({ gold }) => labelOf(gold)));
-  const classes = named ?? (own === 'data' ? [...labels].sort() : own);
-  const found = new Collected();
+  const classes = named ?? (ofKind === 'data' ? [...labels].sort() : ofKind);
+  const byId = new Map<string, EvalRecord[]>();
+  const stated: (Stated & { id: string })[] = [];
+  const lines = new Map<string, number>(); // by id and sample
+  let scoresAlone = true;
   for (const { value, line } of readJsonValues(pred, LINES)) {
     const at = { file: pred, line };
     const fields = fieldsOf(value, at);
@@ -378,7 +366,16 @@ export function readPredictions({
     const gold = golds.get(id);
     if (gold === undefined) throw new DataError(`id: ${show(id)} is not in ${goldFile}`, at);
     const sample = count(fields, 'sample', 0, at);
-    found.addLine(id, sample, at);
+    const key = `${id}\n${sample}`;
+    const before = lines.get(key);
+    if (before !== undefined) {
+      const which = sample === undefined ? '' : ` with sample ${sample}`;
+      throw new DataError(
+        `id: ${show(id)}${which} again, first in line ${before}; tell several answers apart by "sample": 0, 1, …`,
+        at,
+      );
+    }
+    lines.set(key, line);
     const scores = list(fields, 'scores', at);
     const says = ANSWERS.some((name) => fields[name] !== undefined);
     if (!says && scores === undefined) {
@@ -387,7 +384,7 @@ export function readPredictions({
         at,
       );
     }
-    if (says) found.scoresAlone = false;
+    if (says) scoresAlone = false;
     const probabilities = probabilitiesOf(fields, gold.gold, at);
     const text = fields['text'] ?? fields['response'];
     if (text !== undefined && typeof text !== 'string') {
@@ -416,53 +413,26 @@ export function readPredictions({
       answers === 'lenient' && named !== undefined && parsed.class !== null
         ? { ...parsed, class: nameClass(parsed.class, named) }
         : parsed;
-    if (probabilities !== null) found.stated.push({ id, probabilities, gold: labelOf(gold.gold) });
+    if (probabilities !== null) stated.push({ id, probabilities, gold: labelOf(gold.gold) });
     const measures = scores === undefined ? {} : scoreMeasures(scores, gold, window, at);
-    const record: EvalRecord = {
-      seriesId: id,
-      task: gold.task,
-      length: gold.length,
-      gold: gold.gold,
-      response: '',
-      answer,
-      score: scoreAnswer(answer, gold.gold, gold.length),
+    const record = {
+      ...recordOf(gold, answer),
       ...(sample === undefined ? {} : { sample }),
       ...spent(fields),
       ...(Object.keys(measures).length === 0 ? {} : { measures }),
     };
-    const group = found.records.get(id);
-    if (group === undefined) found.records.set(id, [record]);
-    else group.push(record);
+    byId.set(id, byId.get(id) ?? []);
+    byId.get(id)!.push(record);
   }
-  if (found.records.size === 0) throw new DataError('holds no prediction', { file: pred });
-  const missing = [...golds.keys()].filter((id) => !found.records.has(id));
+  if (byId.size === 0) throw new DataError('holds no prediction', { file: pred });
+  const missing = [...golds.keys()].filter((id) => !byId.has(id));
   const records = [...golds.values()].flatMap((gold) => {
-    const group = found.records.get(gold.id);
+    const group = byId.get(gold.id);
     if (group !== undefined) return group.sort((a, b) => (a.sample ?? 0) - (b.sample ?? 0));
-    const answer = noAnswer(gold.gold, 'there is no prediction');
-    const score = scoreAnswer(answer, gold.gold, gold.length);
-    return [
-      {
-        seriesId: gold.id,
-        task: gold.task,
-        length: gold.length,
-        gold: gold.gold,
-        response: '',
-        answer,
-        score,
-      },
-    ];
+    return [recordOf(gold, noAnswer(gold.gold, 'there is no prediction'))];
   });
   const otherLabels = records.filter(
     ({ answer }) => classes.length > 0 && answer.class !== null && !classes.includes(answer.class),
   ).length;
-  return {
-    kind,
-    records,
-    stated: found.stated,
-    classes,
-    missing,
-    otherLabels,
-    scoresAlone: found.scoresAlone,
-  };
+  return { kind, records, stated, classes, missing, otherLabels, scoresAlone };
 }

@@ -38,7 +38,7 @@ const answer = z
     problem: z.string().nullable(),
   })
   .readonly()
-  .refine((one) => one.wellFormed === (one.problem === null), {
+  .refine(({ wellFormed, problem }) => wellFormed === (problem === null), {
     path: ['problem'],
     message: 'must be null exactly when the answer is well formed',
   });
@@ -151,27 +151,23 @@ export function readRecords(file: string): EvalRecord[] {
   return records;
 }
 
-/** Records as their responses are read: what a file says of answers and scores may have been changed. */
+/** Parses and scores responses again: the answers and scores in a file may have been changed. */
 export function reread(records: readonly EvalRecord[], asked: (record: EvalRecord) => Asked): EvalRecord[] {
   return records.map((record) => {
-    const found = parseResponse(record.response, asked(record));
+    const answer = parseResponse(record.response, asked(record));
     const judged = record.judged?.score ?? null;
-    return {
-      ...record,
-      answer: found,
-      score: scoreAnswer(found, record.gold, record.length, undefined, judged),
-    };
+    return { ...record, answer, score: scoreAnswer(answer, record.gold, record.length, undefined, judged) };
   });
 }
 
-/** Whether two gold answers are the same. */
+/** Returns true where two gold answers are equal. */
 export function sameGold(a: Gold, b: Gold): boolean {
   return a.kind === b.kind && goldParts(a) === goldParts(b);
 }
 
 /**
- * Checks that records answer exactly these examples, each equally often (`perSeries` times where it is given), beside
- * their true annotation: numbers over other examples, or over some of them, must not pass for those of the held-out set.
+ * Checks that records answer exactly these examples, each equally often (`perSeries` times where it is given) and with the same gold
+ * answer: numbers over other examples, or some of them, must not pass for those of the held-out set.
  * @throws DataError naming the file and the first example that is foreign, annotated differently, or answered too seldom.
  */
 export function checkCoverage(
@@ -180,31 +176,24 @@ export function checkCoverage(
   examples: readonly Pick<Example, 'id' | 'channels' | 'gold'>[],
   perSeries?: number,
 ): void {
-  const counts = new Map(examples.map((one) => [one.id, 0]));
-  const byId = new Map(examples.map((one) => [one.id, one]));
+  const fail: (problem: string) => never = (problem) => {
+    throw new DataError(`${problem}; ${ADVICE}`, { file });
+  };
+  const counts = new Map(examples.map(({ id }) => [id, 0]));
+  const byId = new Map(examples.map((example) => [example.id, example]));
   for (const record of records) {
     const { seriesId } = record;
-    const one = byId.get(seriesId);
-    if (one === undefined) {
-      throw new DataError(`answers ${seriesId}, which is no held-out series of the recipe; ${ADVICE}`, {
-        file,
-      });
-    }
-    if (record.length !== one.channels[0]!.length || !sameGold(record.gold, one.gold)) {
-      throw new DataError(
-        `the annotation of ${seriesId} is not that of the held-out series; the data have changed, ${ADVICE}`,
-        { file },
-      );
+    const example = byId.get(seriesId);
+    if (example === undefined) fail(`answers ${seriesId}, which is no held-out series of the recipe`);
+    if (record.length !== example.channels[0]!.length || !sameGold(record.gold, example.gold)) {
+      fail(`the annotation of ${seriesId} is not that of the held-out series; the data have changed`);
     }
     counts.set(seriesId, counts.get(seriesId)! + 1);
   }
   const expected = perSeries ?? counts.get(examples[0]?.id ?? '') ?? 0;
   for (const [id, count] of counts) {
     if (count !== expected || count === 0) {
-      throw new DataError(
-        `${id} has ${count} answers, expected ${Math.max(1, expected)}; the evaluation is not complete, ${ADVICE}`,
-        { file },
-      );
+      fail(`${id} has ${count} answers, expected ${Math.max(1, expected)}; the evaluation is not complete`);
     }
   }
 }

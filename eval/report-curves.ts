@@ -1,7 +1,9 @@
 /** Interactive training curves: data prepared here, drawn in the browser by an inlined plotly.js. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { meanOrNull, sum } from '../src/ground/numbers.ts';
 import { type Html, html, jsonBlock } from '../src/html/html.ts';
+import { loggedName } from '../src/train/glossary.ts';
 import type { Curve, CurvePanel } from './report.ts';
 import type { RlLine, SftLine, ValidationLine } from './run-directory.ts';
 
@@ -15,7 +17,7 @@ function smoothing(steps: number): number {
 /** Examples per second of each step, over all workers, from rank 0's clock. */
 function throughput(lines: readonly SftLine[]): Value[] {
   return lines.map(({ samples, ms }, i) => {
-    const total = Object.values(ms).reduce((sum, value) => sum + value, 0);
+    const total = sum(Object.values(ms));
     const seen = samples - (lines[i - 1]?.samples ?? 0);
     return total > 0 && seen > 0 ? (1000 * seen) / total : null;
   });
@@ -37,8 +39,7 @@ export function sftPanels(lines: readonly SftLine[]): CurvePanel[] {
     },
     {
       title: 'Supervised throughput',
-      definition:
-        'Examples per second of each step: making the series, drawing, writing the trace, learning; higher is faster.',
+      definition: 'Examples per second: series, picture, trace and update together; higher is faster.',
       xLabel: 'examples seen',
       curves: [{ name: 'examples/s', x, y: throughput(lines) }],
       smooth,
@@ -57,72 +58,49 @@ export function rlPanels(lines: readonly RlLine[], method: string): CurvePanel[]
   });
   const parts = [...new Set(lines.flatMap((line) => Object.keys(line.parts)))];
   const phases = [...new Set(lines.flatMap((line) => Object.keys(line.ms)))];
-  const panels: Omit<CurvePanel, 'xLabel'>[] = [
+  const panel = (title: string, name: string, curves: readonly Curve[], smooth = 1): CurvePanel => ({
+    ...{ title, definition: loggedName('rl', name)!.definition, xLabel: `${method} step`, smooth },
+    curves: curves.filter(({ y }) => y.some((value) => value !== null)),
+  });
+  const wide = smoothing(4 * lines.length);
+  const total = curve('total', (line) => line.reward);
+  return [
+    panel(
+      'Reward of rollouts',
+      'reward',
+      [total, ...parts.map((part) => curve(part, (line) => line.parts[part]))],
+      wide,
+    ),
+    panel(
+      'Similarity to the expert traces',
+      'similarity',
+      [curve('similarity', (line) => line.similarity)],
+      wide,
+    ),
+    panel('KL to the reference', 'kl', [curve('KL', (line) => line.kl)]),
+    panel('Entropy', 'entropy', [curve('entropy', (line) => line.entropy)]),
+    panel('Clipped tokens', 'clipped', [curve('clipped', (line) => line.clipped)]),
+    panel('Zero-variance groups', 'equalRewards', [
+      curve('equal rewards', (line) => line.equalRewards),
+      curve('skipped', (line) => line.zeroVariance),
+    ]),
+    panel('Gap between sampler and trainer', 'samplerGap', [
+      curve('|\u0394 log \u03c0|', (line) => line.samplerGap),
+    ]),
     {
-      title: 'Reward of rollouts',
-      definition: 'Mean over the sampled responses of a step, in all and by part; up is better.',
-      curves: [
-        curve('total', (line) => line.reward),
-        ...parts.map((part) => curve(part, (line) => line.parts[part])),
-      ],
-      smooth: smoothing(4 * lines.length),
-    },
-    {
-      title: 'Similarity to the expert traces',
-      definition:
-        'exp(\u2212transport cost / \u03c4), mean over responses; the orthogonal part of the advantage comes from it. It is not maximised itself: it may fall while the reward rises.',
-      curves: [curve('similarity', (line) => line.similarity)],
-      smooth: smoothing(4 * lines.length),
-    },
-    {
-      title: 'KL to the reference',
-      definition:
-        'k3 estimate, nats per token, each at most 10, against the policy that the stage started from; small is close.',
-      curves: [curve('KL', (line) => line.kl)],
-    },
-    {
-      title: 'Entropy',
-      definition: 'Of the next-token distribution, nats per token; a collapse to 0 ends exploration.',
-      curves: [curve('entropy', (line) => line.entropy)],
-    },
-    {
-      title: 'Clipped tokens',
-      definition: 'Share of tokens whose probability ratio left its bounds; 0 while updates are on policy.',
-      curves: [curve('clipped', (line) => line.clipped)],
-    },
-    {
-      title: 'Zero-variance groups',
-      definition:
-        'Share of prompt groups whose rewards are all equal, and of those skipped because every advantage is 0.',
-      curves: [
-        curve('equal rewards', (line) => line.equalRewards),
-        curve('skipped', (line) => line.zeroVariance),
-      ],
-    },
-    {
-      title: 'Gap between sampler and trainer',
-      definition:
-        'Mean difference of the log-probabilities that the two compute for one token; rounding only, or the update is biased.',
-      curves: [curve('|\u0394 log \u03c0|', (line) => line.samplerGap)],
-    },
-    {
-      title: 'Time of a step',
-      definition: 'Seconds by phase, mean over the workers.',
-      curves: phases.map((phase) =>
-        curve(phase, (line) => {
-          const ms = line.ms[phase];
-          return ms === undefined ? null : ms / 1000;
-        }),
+      ...panel(
+        'Time of a step',
+        'ms',
+        phases.map((phase) =>
+          curve(phase, (line) => (line.ms[phase] === undefined ? null : line.ms[phase] / 1000)),
+        ),
       ),
+      definition: 'Seconds by phase, mean over the workers.',
     },
-  ];
-  return panels
-    .map((panel) => ({ ...panel, curves: panel.curves.filter(({ y }) => y.some((value) => value !== null)) }))
-    .filter((panel) => panel.curves.length > 0)
-    .map((panel) => ({ ...panel, xLabel: `${method} step` }));
+  ].filter(({ curves }) => curves.length > 0);
 }
 
-/** What is shown of an evaluation beside training, in the order of the legend. */
+/** Metrics of evaluations during training that are drawn, in the order of the legend. */
 const VALIDATED = [
   ['reward', 'reward'],
   ['format', 'format'],
@@ -143,7 +121,7 @@ export function validationPanels(lines: readonly ValidationLine[], method: strin
   return [
     {
       title: `Validation during ${method}`,
-      definition: `Greedy answers to the same ${lines[0]!.examples} validation series after so many steps; up is better. The best policy is chosen by them where the recipe says so; held-out series have no part in it.`,
+      definition: `Greedy answers to the same ${lines[0]!.examples} validation series; up is better. Where the recipe keeps the best policy, it is chosen here, never on held-out series.`,
       xLabel: `${method} step`,
       curves,
     },
@@ -166,15 +144,8 @@ interface Trace {
 }
 
 function meanOf(values: readonly (number | null)[], from: number, to: number): number | null {
-  let sum = 0;
-  let count = 0;
-  for (let i = from; i < to; i++) {
-    const value = values[i];
-    if (value === null || value === undefined || !Number.isFinite(value)) continue;
-    sum += value;
-    count++;
-  }
-  return count === 0 ? null : sum / count;
+  const present = values.slice(from, to).filter((value) => value !== null && Number.isFinite(value));
+  return meanOrNull(present as number[]);
 }
 
 /** Centred moving mean over `width` entries, shorter at the ends; missing entries are left out. */
@@ -238,7 +209,7 @@ export function curvesBlock(
       trace(curve, panel.smooth ?? 1, names === null ? c : names.indexOf(curve.name)),
     ),
   }));
-  const told = (traces: readonly Trace[]): Html =>
+  const valuesOf = (traces: readonly Trace[]): Html =>
     names === null
       ? html`${traces.map(ends)}`
       : html`<details><summary>First and last values</summary>${traces.map(ends)}</details>`;
@@ -253,7 +224,7 @@ export function curvesBlock(
     (panel, i) => html`<figure>
 <figcaption><h3>${panel.title}</h3>${panel.definition}</figcaption>
 <div class="curve" id="${prefix}-${i}" role="img" aria-label="Curve: ${panel.title}. ${panel.definition}"></div>
-${told(drawn[i]!.traces)}</figure>
+${valuesOf(drawn[i]!.traces)}</figure>
 `,
   )}</div>
 <noscript><p class="failure">The curves need JavaScript; it is inside this file and loads nothing.</p></noscript>

@@ -1,4 +1,4 @@
-/** Held-out examples of a report, chosen by a rule that cannot flatter: plot, true and predicted answer, the policy's words beside the expert trace. */
+/** Held-out examples of a report, chosen by a fixed rule: plot, true and predicted answer, the response beside the expert trace. */
 
 import { isPlain } from '../src/answer/baselines.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
@@ -22,12 +22,12 @@ import type { ReportExample } from './report.ts';
 
 const PER_CLASS = 2;
 const WORST = 2;
-/** Classes of which PER_CLASS examples are shown; of more classes one each, of the first MOST_CLASSES. */
+/** Up to FEW_CLASSES classes have PER_CLASS examples each; more have one each, and only the first MOST_CLASSES. */
 const FEW_CLASSES = 8;
 const MOST_CLASSES = 16;
-/** Channels that are drawn one above the other. */
+/** Maximum number of channels drawn. */
 const MOST_CHANNELS = 6;
-/** Pictures that are lower are bare strips. */
+/** Lower pictures are bare strips. */
 const WHOLE_FROM = 64;
 
 /** Draws what a policy sees of an example; null where it reads numbers instead. */
@@ -35,24 +35,24 @@ export type DrawExample = (example: Example) => Picture | null | Promise<Picture
 
 const perClass = (classes: number): number => (classes <= FEW_CLASSES ? PER_CLASS : 1);
 
-/** How `chooseExamples` chooses, in words. */
+/** Describes the rule of `chooseExamples`. */
 export function exampleRule(kind: Gold['kind'], classes: number): string {
   const each = perClass(classes);
   const { each: group, of } = taskKind(kind).evaluation.examples;
   const first = each === 1 ? 'the first held-out series' : `the first ${each} held-out series`;
   const some = classes > MOST_CLASSES ? ` (of ${MOST_CLASSES} classes of ${classes})` : '';
-  return `Not chosen by hand: ${of}${first} ${group}${some}, in the order of the data set, then the ${WORST} answers with the lowest reward among the rest (the earlier one of equals).`;
+  return `Chosen by rule: ${of}${first} ${group}${some}, in the order of the data set, then the ${WORST} answers with the lowest reward among the rest (ties: the earlier one).`;
 }
 
-export interface Chosen {
+interface Chosen {
   readonly record: EvalRecord;
-  /** Its place in the rule, for the reader. */
+  /** Reason of the choice, for readers. */
   readonly why: string;
 }
 
 /**
- * Applies `exampleRule` to one answer per series, in the order of the held-out set. `classes`: the gold classes that occur, in
- * the order of the report (of variates, how many are anomalous: `labelOf`).
+ * Applies `exampleRule` to one answer per series, in the order of the held-out set.
+ * @param classes gold labels that occur, in the order of the report (`labelOf`)
  */
 export function chooseExamples(records: readonly EvalRecord[], classes: readonly string[]): Chosen[] {
   const ordinals = ['first', 'second'];
@@ -86,47 +86,51 @@ export function plainDrawing(preset: string): DrawExample {
 }
 
 /**
- * The blind reading in full. It sees the values alone, as the policy sees their picture alone; of classes it knows what `profile`
- * says of the training split.
+ * Writes the expert trace without the answer: from the values alone, as the policy sees their picture alone, and the class profile of
+ * the training split.
  */
 function blindReading(example: Example, profile: ClassProfile | null): string {
   const { gold } = example;
   const { learnsClasses, readsWords, evaluation } = taskKind(gold.kind);
-  if (readsWords) return 'No reading: no analysis reads questions.';
+  if (readsWords) return 'No expert trace: the analyses do not read questions.';
   if (learnsClasses && profile === null) {
-    return 'No reading: without a training split nothing is known of the classes.';
+    return 'No expert trace: classes are learned from a training split, and there is none.';
   }
   try {
     const { think, answer } = blindTrace(example, gold.kind, profile);
     return `${think.replaceAll('\n', '\n\n')} Answer: ${evaluation.concluded(answer)}.`;
   } catch (error) {
-    if (error instanceof DataError) return `No reading: ${error.message}.`;
+    if (error instanceof DataError) return `No expert trace: ${error.message}.`;
     throw error;
   }
 }
 
-export interface ExampleOptions {
-  /** Who answered: `After TimerPO, greedy`. */
+interface ExampleOptions {
+  /** Policy and sampling behind the answers: `After TimerPO, greedy`. */
   readonly by: string;
   /** Draws what the policy saw. */
   readonly draw: DrawExample;
   /** Gold classes that occur, in the order of the report. */
   readonly classes: readonly string[];
-  /** What was learned of the classes; null where nothing was, or there are none. */
+  /** Profile learned from the training split; null where there is none. */
   readonly profile: ClassProfile | null;
 }
 
-/** The series over its samples with true and predicted intervals, one figure per channel. */
-async function figuresOf({ channels, names, gold }: Example, answer: ParsedAnswer): Promise<string[]> {
+/** Draws a series with its true and predicted intervals: one figure for each of the first `most` channels. */
+export async function seriesFigures(
+  { channels, names, gold }: Example,
+  answer: ParsedAnswer,
+  { most, height, title }: { readonly most: number; readonly height: number; readonly title?: string },
+): Promise<string[]> {
   const { localises, marks } = taskKind(gold.kind);
   const bands = localises
     ? { gold: marks(gold, channels[0]!.length)?.intervals ?? [], predicted: answer.intervals ?? [] }
     : {};
-  const several = channels.length > 1;
   const figures: string[] = [];
-  for (const [c, values] of channels.slice(0, MOST_CHANNELS).entries()) {
-    const title = several ? { title: names[c]! } : {};
-    figures.push(await figureSvg(values, { ...bands, ...title, width: 960, height: several ? 130 : 190 }));
+  for (const [c, values] of channels.slice(0, most).entries()) {
+    const name = [title, channels.length > 1 ? names[c] : undefined].filter((part) => part !== undefined);
+    const titled = name.length === 0 ? {} : { title: name.join(': ') };
+    figures.push(await figureSvg(values, { ...bands, ...titled, width: 960, height }));
   }
   return figures;
 }
@@ -146,7 +150,9 @@ async function pictures(
           seen: `data:image/png;base64,${encodePng(picture).toString('base64')}`,
           ...(whole ? { seenWhole: true } : {}),
         };
-  const drawn = taskKind(example.gold.kind).localises || !whole ? await figuresOf(example, answer) : [];
+  const look = { most: MOST_CHANNELS, height: example.channels.length > 1 ? 130 : 190 };
+  const drawn =
+    taskKind(example.gold.kind).localises || !whole ? await seriesFigures(example, answer, look) : [];
   return { figure: drawn.length === 1 ? drawn[0]! : drawn, ...seen };
 }
 
@@ -159,14 +165,14 @@ export async function buildExamples(
   series: readonly Example[],
   { by, draw, classes, profile }: ExampleOptions,
 ): Promise<ReportExample[]> {
-  const answers = new Map(records.map((one) => [one.seriesId, one]));
-  const byId = new Map(series.map((one) => [one.id, one]));
+  const answers = new Map(records.map((record) => [record.seriesId, record]));
+  const byId = new Map(series.map((example) => [example.id, example]));
   const examples: ReportExample[] = [];
   const ordered = series.map(({ id }) => answers.get(id)!);
   for (const { record, why } of chooseExamples(ordered, classes)) {
     const example = byId.get(record.seriesId)!;
     const learned = taskKind(record.gold.kind).learnsClasses
-      ? ', and what was learned of the training split'
+      ? ' and the class profile of the training split'
       : '';
     examples.push({
       seriesId: record.seriesId,
@@ -181,20 +187,20 @@ export async function buildExamples(
       score: record.score,
       ...(record.reasoning === undefined ? {} : { reasoning: record.reasoning }),
       expcot: blindReading(example, profile),
-      expcotLabel: `ExpCoT of the same series, blind: written from its values alone${learned}`,
+      expcotLabel: `ExpCoT of the same series, blind: written without the answer, from its values${learned}`,
     });
   }
   return examples;
 }
 
-/** Whether the main part of an answer is right, as markup. */
+/** Markup for whether the main part of an answer is right. */
 function mark({ gold, answer }: ReportExample): Html {
   const right = taskKind(gold.kind).evaluation.right(answer, gold);
   const verdict = right === null ? 'unreadable' : right ? 'right' : 'wrong';
   return html`<span class="${right === true ? 'met' : 'missed'}">${verdict}</span>`;
 }
 
-/** How many numbers of a reasoning are true, and the false ones with the reason. */
+/** Lists the numbers of true and false claims of a reasoning, and the false ones with the reason. */
 function claimsNote(reasoning: ReasoningCheck | undefined): Html | null {
   if (reasoning === undefined || reasoning.claims === 0) return null;
   const { true: right, false: wrong, unchecked, wrong: listed } = reasoning;

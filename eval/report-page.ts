@@ -11,6 +11,7 @@ import {
   lowerFirst,
   percent,
   signed,
+  sum,
 } from '../src/ground/numbers.ts';
 import type { Estimate, Gold, Json } from '../src/ground/types.ts';
 import { bullets, FOOTER, type Html, html, page, recordTable } from '../src/html/html.ts';
@@ -32,16 +33,16 @@ import { type Requirement, requirementsOf } from './results.ts';
 
 function verdict(all: readonly Requirement[]): Html | null {
   if (all.length === 0) return null;
-  const missed = all.filter((one) => !one.met);
+  const missed = all.filter(({ met }) => !met);
   if (missed.length === 0) {
-    return html`<p><span class="met">All ${all.length} requirements are met.</span> They stand beside the numbers below.</p>`;
+    return html`<p><span class="met">All ${all.length} requirements are met.</span> They are shown beside the numbers below.</p>`;
   }
-  return html`<p><span class="missed">${missed.length} of ${all.length} requirements missed:</span> ${missed.map((one) => one.text).join('; ')}.</p>`;
+  return html`<p><span class="missed">${missed.length} of ${all.length} requirements missed:</span> ${missed.map(({ text }) => text).join('; ')}.</p>`;
 }
 
 function runFacts(input: ReportInput): Html {
   const { run } = input;
-  const total = Object.values(run.seconds).reduce((sum, seconds) => sum + seconds, 0);
+  const total = sum(Object.values(run.seconds));
   const stages = Object.entries(run.seconds).map(([name, seconds]) => `${name} ${duration(seconds)}`);
   const seeds = Object.entries(run.seeds).map(([name, seed]) => `${name} ${seed}`);
   return html`<dl class="facts">
@@ -52,12 +53,12 @@ function runFacts(input: ReportInput): Html {
 <dt>Held-out data</dt><dd>${run.heldOutData}</dd>
 <dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} ${methodOf(input)} steps</dd>
 <dt>Seeds</dt><dd>${seeds.join(', ')}</dd>
-<dt>Time</dt><dd>${duration(total)} = ${stages.join(' + ')}${run.seconds['evaluation'] === undefined ? '; how long the evaluation took is not recorded' : ''}; without writing this report</dd>
+<dt>Time</dt><dd>${duration(total)} = ${stages.join(' + ')}${run.seconds['evaluation'] === undefined ? '; the time of the evaluation is not recorded' : ''}; without writing this report</dd>
 </dl>`;
 }
 
 const BANDS =
-  'Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides; a strip is at least 4 px wide. ';
+  'Shaded bands mark intervals: true ones have a strip along the top edge, predicted ones a strip along the bottom edge and dashed sides. A strip is at least 4 px wide. ';
 
 interface Section {
   readonly id: string;
@@ -105,7 +106,7 @@ function sections(input: ReportInput, last: ReportStage, required: readonly Requ
       : {
           id: 'examples',
           title: 'Held-out examples',
-          body: html`<p>${taskKind(kind).localises ? BANDS : ''}The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
+          body: html`<p>${taskKind(kind).localises ? BANDS : ''}The ExpCoT is the expert trace written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
         },
     input.caveats.length === 0
       ? null

@@ -1,7 +1,6 @@
 /**
- * From the files of a run to its report and summary: everything that they say is read from the run directory, so that
- * both can be rebuilt at any time. What the run has not reached or has lost is left out and said to be; what is damaged
- * is an error.
+ * Report and summary of a run, made from the files of the run directory alone, so that both can be rebuilt at any time. Parts without
+ * their files are left out and listed; damaged files are errors.
  *
  *   run-directory.ts   reads what a run holds                 summary.ts         the same numbers for programs
  *   results.ts         stages, changes, requirements          report-page.ts     the page, with tables (report-tables.ts),
@@ -39,7 +38,6 @@ import { POLICIES, RunDirectory } from './run-directory.ts';
 import { caveatsOf, describeRun, gapsOf } from './run-facts.ts';
 import { type RunSummary, summariseRun, writeSummary } from './summary.ts';
 
-/** What was run. */
 export interface ReportRun {
   readonly name: string;
   /** The command line, as the user typed it. */
@@ -47,11 +45,11 @@ export interface ReportRun {
   readonly recipe: string;
   /** The resolved recipe, YAML or JSON text. */
   readonly recipeText: string;
-  /** When the run ended, ISO 8601. */
+  /** Time when the run ended, ISO 8601. */
   readonly finished: string;
   readonly policy: {
     readonly name: string;
-    /** Null when no checkpoint of the run is left to count. */
+    /** Number of parameters; null when no checkpoint of the run is left. */
     readonly parameters: number | null;
     readonly description: string;
   };
@@ -67,7 +65,7 @@ export interface ReportRun {
   readonly traces?: number;
   readonly trainingData: string;
   readonly heldOutData: string;
-  /** Temperature of the sampled responses; absent of pages that were made before it was told. */
+  /** Temperature of the sampled responses; absent in older pages. */
   readonly temperature?: number;
 }
 
@@ -78,7 +76,7 @@ export interface ReportStage {
   /** Head of the column: `After SFT`. */
   readonly label: string;
   readonly kind: 'policy' | 'detector';
-  /** Of greedy responses. */
+  /** Metrics of greedy responses. */
   readonly metrics: Metrics;
   /** Mean reward of sampled responses; null where nothing is sampled. */
   readonly rewardSampled: Estimate | null;
@@ -93,13 +91,13 @@ export interface ReportFloor {
 
 /** A paired change between two stages over the same series. */
 export interface ReportGain {
-  /** As summaries call it: `reward_sampled`, `reward_greedy`, or a metric of greedy answers. */
+  /** Name in summaries: `reward_sampled`, `reward_greedy`, or a metric of greedy answers. */
   readonly key: string;
   readonly label: string;
   readonly estimate: Estimate;
   /** The lower end of the interval is required to lie above this; null: nothing is required. */
   readonly lowerAbove: number | null;
-  /** Whether the mean is required not to fall. */
+  /** True where the mean is required not to fall. */
   readonly notLower: boolean;
 }
 
@@ -138,9 +136,9 @@ export interface ReportExample {
   readonly figure: string | readonly string[];
   /** data:image/png;base64 of exactly what the policy saw; optional. */
   readonly seen?: string;
-  /** Whether that is a whole figure, with axes or panels, to be shown in its own size; absent: a bare strip. */
+  /** True for a whole figure, with axes or panels, shown in its own size; absent: a bare strip. */
   readonly seenWhole?: boolean;
-  /** Who answered: `After TimerPO, greedy`. */
+  /** Policy and sampling behind the answer: `After TimerPO, greedy`. */
   readonly by: string;
   /** Why this series is shown: `first of its class`. */
   readonly chosen?: string;
@@ -148,7 +146,7 @@ export interface ReportExample {
   readonly response: string;
   readonly answer: ParsedAnswer;
   readonly score: Score;
-  /** What the numbers of its reasoning are worth; absent without reasoning. */
+  /** Check of the claims of its reasoning; absent without reasoning. */
   readonly reasoning?: ReasoningCheck;
   /** The expert trace of the same series. */
   readonly expcot: string;
@@ -180,13 +178,13 @@ export interface ReportInput {
   readonly gains: readonly ReportGain[];
   readonly curves: readonly CurvePanel[];
   readonly examples: readonly ReportExample[];
-  /** How the examples were chosen. */
+  /** Rule by which the examples were chosen. */
   readonly exampleRule?: string;
   readonly transfer?: readonly ReportTransfer[];
   readonly environment: Readonly<Record<string, Json>>;
   /** Shell commands that repeat the run. */
   readonly reproduce: readonly string[];
-  /** What a reader must know before believing the numbers. */
+  /** Caveats about the numbers. */
   readonly caveats: readonly string[];
 }
 
@@ -198,7 +196,7 @@ export interface AssembleOptions {
 export interface AssembledReport {
   readonly input: ReportInput;
   readonly summary: RunSummary;
-  /** What the run lacks and the report leaves out for it, one line each. */
+  /** Missing files and the parts of the report left out for them, one line each. */
   readonly gaps: readonly string[];
 }
 
@@ -208,7 +206,7 @@ function titleOf({ input, data }: Recipe, facts: DataFacts): string {
   return isExampleSet(data.name) ? `${title}: ${facts.title}` : title;
 }
 
-/** What the classical classifiers know of the classes; null for other kinds. */
+/** Learns the profile of the classes; null for other kinds. */
 async function profileOf(recipe: Recipe): Promise<ClassProfile | null> {
   const training = trainingOf(recipe);
   if (training === null) return null;
@@ -222,7 +220,7 @@ function drawingOf({ figure, input }: Recipe, facts: DataFacts): DrawExample {
 }
 
 /**
- * Reads a run directory and makes its report and summary; writes nothing.
+ * Builds the report and summary of a run directory; writes nothing.
  * @throws DataError naming the file that is missing or damaged, or when no policy was evaluated; ConfigError for an
  * unknown figure or data set.
  */
@@ -249,10 +247,10 @@ export async function assembleReport(
   for (const records of Object.values(baselines?.records ?? {})) {
     checkCoverage(run.baselineFiles.answers, records, series, 1);
   }
-  const held = isHeld(recipe);
+  const isRequired = isHeld(recipe);
   const stages = reportStages(answers, baselines, method, bootstrap);
-  const gains = gainsOf(answers, recipe, held, bootstrap);
-  const floors = held ? floorsOf(recipe, answers) : [];
+  const gains = gainsOf(answers, recipe, isRequired, bootstrap);
+  const floors = isRequired ? floorsOf(recipe, answers) : [];
   const transfer = await transferOf(run, baselines, method, bootstrap);
   // A single detector has its column in the main table.
   const several = baselines !== null && Object.keys(baselines.records).length > 1;
@@ -304,14 +302,13 @@ export async function ensureBaselines(runDirectory: string): Promise<void> {
 }
 
 export interface ReportFiles {
-  /** The page. */
   readonly report: string;
-  /** What the page is made of. */
+  /** Content of the page as JSON. */
   readonly records: string;
   readonly summary: string;
 }
 
-/** Paths of what `writeRunReport` writes. */
+/** Paths of the files that `writeRunReport` writes. */
 export function reportFiles(runDirectory: string): ReportFiles {
   return {
     report: join(runDirectory, 'report.html'),

@@ -3,7 +3,7 @@
 import { isGenerator, openExamples } from '../datasets/source.ts';
 import { BASELINES, baselineRecord } from '../src/answer/baselines.ts';
 import { DataError } from '../src/ground/errors.ts';
-import { fixed, lowerFirst, signed, upperFirst } from '../src/ground/numbers.ts';
+import { fixed, lowerFirst, mean, signed, upperFirst } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
 import type { BootstrapOptions } from '../src/measures/bootstrap.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
@@ -24,7 +24,7 @@ import { checkCoverage, reread, sameGold } from './records.ts';
 import type { ReportFloor, ReportGain, ReportInput, ReportStage, ReportTransfer } from './report.ts';
 import { type Answers, POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
 
-export type AnswersByPolicy = Readonly<Partial<Record<PolicyName, Answers>>>;
+type AnswersByPolicy = Readonly<Partial<Record<PolicyName, Answers>>>;
 
 /** Head of a policy's column. */
 export function policyLabel(policy: PolicyName, method: string): string {
@@ -32,7 +32,7 @@ export function policyLabel(policy: PolicyName, method: string): string {
 }
 
 /**
- * Answers of every policy that was evaluated, as the run reads responses; `classes`: of a classification.
+ * Reads the answers of every policy that was evaluated. @param classes of a classification
  * @throws DataError when some do not cover the held-out series
  */
 export function readAnswers(
@@ -40,14 +40,14 @@ export function readAnswers(
   series: readonly Example[],
   classes: readonly string[],
 ): AnswersByPolicy {
-  const channels = new Map(series.map((one) => [one.id, one.channels.length]));
+  const channels = new Map(series.map(({ id, channels: all }) => [id, all.length]));
   const read = (records: readonly EvalRecord[]): EvalRecord[] =>
     reread(records, ({ seriesId, gold, length }) => ({
       ...{ kind: gold.kind, length, classes, reading: run.recipe.answers },
       extension: run.recipe.extension.ask,
       channels: channels.get(seriesId)!,
     }));
-  const found: Partial<Record<PolicyName, Answers>> = {};
+  const byPolicy: Partial<Record<PolicyName, Answers>> = {};
   for (const policy of POLICIES) {
     const answers = run.answers(policy);
     if (answers === null) continue;
@@ -55,12 +55,12 @@ export function readAnswers(
     if (answers.sampled !== null) {
       checkCoverage(run.answersFile(policy, 'sampled'), answers.sampled, series);
     }
-    found[policy] = {
+    byPolicy[policy] = {
       greedy: read(answers.greedy),
       sampled: answers.sampled === null ? null : read(answers.sampled),
     };
   }
-  return found;
+  return byPolicy;
 }
 
 /** Columns of the results, in order: policies as they came about, then the best classical detector. */
@@ -71,15 +71,15 @@ export function reportStages(
   options: MetricOptions,
 ): ReportStage[] {
   const policies = POLICIES.flatMap((policy): ReportStage[] => {
-    const found = answers[policy];
-    if (found === undefined) return [];
+    const given = answers[policy];
+    if (given === undefined) return [];
     return [
       {
         key: policy,
         label: policyLabel(policy, method),
         kind: 'policy',
-        metrics: metricsOf(found.greedy, options),
-        rewardSampled: found.sampled === null ? null : metricOf(found.sampled, 'reward', options),
+        metrics: metricsOf(given.greedy, options),
+        rewardSampled: given.sampled === null ? null : metricOf(given.sampled, 'reward', options),
       },
     ];
   });
@@ -98,24 +98,24 @@ export function reportStages(
   ];
 }
 
-/** Metrics that repeat another one of the list of changes. */
+/** Metrics left out of the list of changes, which have others of the same content. */
 const REPEATED: ReadonlySet<string> = new Set(['reward', 'unparsable']);
 
 /**
  * Paired changes from the policy that reinforcement started from to the one it made, of every metric that is measured.
- * @param held whether the run is held to the requirements of its recipe
+ * @param isRequired true where the recipe's requirements apply to the run
  */
 export function gainsOf(
   answers: AnswersByPolicy,
   { requirements, eval: { temperature } }: Recipe,
-  held: boolean,
+  isRequired: boolean,
   options: MetricOptions,
 ): ReportGain[] {
   const before = answers.sft ?? answers.initial;
   const after = answers.rl;
   if (before === undefined || after === undefined) return [];
   const { metrics, details } = taskKind(before.greedy[0]!.gold.kind).evaluation;
-  const wanted = held ? requirements : { gain: {}, notLower: [] };
+  const wanted = isRequired ? requirements : { gain: {}, notLower: [] };
   const gain = (key: string, label: string, estimate: Estimate): ReportGain => ({
     ...{ key, label, estimate },
     lowerAbove: (wanted.gain as Readonly<Record<string, number>>)[key] ?? null,
@@ -140,13 +140,13 @@ export function gainsOf(
   ];
 }
 
-/** Fewer series than this say too little about a mean to hold a run to it. */
+/** Smallest number of series on which requirements are checked. */
 const FEWEST_SERIES = 100;
 
-/** Whether a run is held to the requirements of its recipe. */
+/** Returns true where the requirements of a recipe apply: there are enough series. */
 export const isHeld = ({ eval: { series } }: Recipe): boolean => series >= FEWEST_SERIES;
 
-/** The means that the policies that were evaluated are required to reach: after the supervised stage, and at the end. */
+/** Required means of the evaluated policies: after the supervised stage, and at the end. */
 export function floorsOf({ requirements }: Recipe, answers: AnswersByPolicy): ReportFloor[] {
   const last = (['rl', 'sft'] as const).find((policy) => answers[policy] !== undefined);
   const floors = (stage: 'sft' | 'rl', means: Readonly<Record<string, number>>): ReportFloor[] =>
@@ -157,12 +157,12 @@ export function floorsOf({ requirements }: Recipe, answers: AnswersByPolicy): Re
   ];
 }
 
-/** Something that a run is required to reach. */
+/** A requirement of a run with its measured value. */
 export interface Requirement {
   /** `sft.point_f1`, `rl.gain.reward_sampled` for the lower end of an interval, `rl.not_lower.point_f1` for a mean change. */
   readonly name: string;
   readonly text: string;
-  /** As pages print it. */
+  /** Limit as text. */
   readonly limit: string;
   readonly atLeast: number;
   readonly measured: number;
@@ -170,7 +170,7 @@ export interface Requirement {
 }
 
 /**
- * Every requirement with its measured value, in the order of the report.
+ * Lists every requirement with its measured value, in the order of the report.
  * @throws DataError for a floor of a stage, or of a metric, that the report does not have
  */
 export function requirementsOf({
@@ -179,7 +179,7 @@ export function requirementsOf({
   gains,
 }: Pick<ReportInput, 'stages' | 'floors' | 'gains'>): Requirement[] {
   const ofStages = floors.map(({ stage: key, metric, atLeast }): Requirement => {
-    const stage = stages.find((one) => one.key === key);
+    const stage = stages.find((candidate) => candidate.key === key);
     if (stage === undefined) {
       throw new DataError(`report: a floor names the stage "${key}", which is not in the report`);
     }
@@ -192,7 +192,7 @@ export function requirementsOf({
     return { name: `${key}.${metric}`, text, limit, atLeast, measured, met: measured >= atLeast };
   });
   const ofGains = gains.flatMap(({ key, label, estimate, lowerAbove, notLower }): Requirement[] => {
-    const { mean, ci95: ends } = estimate;
+    const { mean: change, ci95: ends } = estimate;
     const required: Requirement[] = [];
     if (lowerAbove !== null) {
       const limit = fixed(lowerAbove, lowerAbove === 0 ? 0 : 2);
@@ -205,8 +205,8 @@ export function requirementsOf({
     }
     if (notLower) {
       required.push({
-        ...{ name: `rl.not_lower.${key}`, limit: '0', atLeast: 0, measured: mean, met: mean >= 0 },
-        text: `${label}: not lower than before (measured ${signed(mean, 4)})`,
+        ...{ name: `rl.not_lower.${key}`, limit: '0', atLeast: 0, measured: change, met: change >= 0 },
+        text: `${label}: not lower than before (measured ${signed(change, 4)})`,
       });
     }
     return required;
@@ -214,25 +214,20 @@ export function requirementsOf({
   return [...ofStages, ...ofGains];
 }
 
-/** The AnomLLM series that answers are to; null when the generator does not give them any more. */
+/** Generates the AnomLLM series of the answers; null where the generator no longer gives the same. */
 function transferSeries({ recipe }: RunDirectory, records: readonly EvalRecord[]): Example[] | null {
   const series = [...openExamples(transferExamples(recipe.seed, records.length))];
-  const same = series.every((one, i) => {
+  const same = series.every(({ id, task, gold }, i) => {
     const record = records[i];
-    return record?.seriesId === one.id && record.task === one.task && sameGold(record.gold, one.gold);
+    return record?.seriesId === id && record.task === task && sameGold(record.gold, gold);
   });
   return same ? series : null;
 }
 
-/** By task, the share of series without an anomaly. */
-function normalShares(records: readonly EvalRecord[]): Map<string, number> {
-  const tasks = [...new Set(records.map(({ task }) => task))];
-  return new Map(
-    tasks.map((task) => {
-      const all = records.filter((record) => record.task === task);
-      return [task, all.filter(({ gold }) => !isAnomalous(gold)).length / all.length];
-    }),
-  );
+/** Share of a task's series without an anomaly. */
+function normalShare(records: readonly EvalRecord[], name: string): number {
+  const normal = records.filter(({ task }) => task === name).map(({ gold }) => (isAnomalous(gold) ? 0 : 1));
+  return mean(normal);
 }
 
 /**
@@ -252,7 +247,6 @@ export async function transferOf(
     ...{ kind: gold.kind, length, channels: 1, classes: [], reading },
   }));
   const metrics = metricsOf(records, options);
-  const shares = normalShares(records);
   const detector = baselines?.best ?? '';
   const series = baselines === null ? null : transferSeries(run, records);
   const learning = { kind: metrics.kind, training: null, validation: [], seed: run.recipe.seed };
@@ -261,30 +255,32 @@ export async function transferOf(
     series === null || baseline === undefined
       ? {}
       : metricsOf(
-          await Promise.all(series.map(async (one) => baselineRecord(one, await baseline.answer(one)))),
+          await Promise.all(
+            series.map(async (example) => baselineRecord(example, await baseline.answer(example))),
+          ),
           options,
         ).byTask;
   await baseline?.close();
   const rows = Object.entries(metrics.byTask).flatMap(([task, set]) => {
-    const share = shares.get(task)!;
-    const own = { name: task, set, share, detector: false };
-    const other = beside[task];
-    return other === undefined
-      ? [own]
-      : [own, { name: `${task}, ${detector}`, set: other, share, detector: true }];
+    const share = normalShare(records, task);
+    const row = { name: task, set, share, detector: false };
+    const detected = beside[task];
+    return detected === undefined
+      ? [row]
+      : [row, { name: `${task}, ${detector}`, set: detected, share, detector: true }];
   });
   const compared =
     series === null || baseline === undefined
       ? ''
-      : ` The rows of ${detector} are the classical detector of the main table on the same series.`;
+      : ` Rows of ${detector}: the classical detector of the main table on the same series.`;
   return {
     metrics,
     table: {
       title: 'AnomLLM tasks',
       note:
         `${policyLabel(stored.by, method)}, greedy, on series of the AnomLLM generator. Trained on ${data.name}; nothing is required here. ` +
-        'Whoever always answers “normal” has the share of normal series as class accuracy, point F1 and affiliation F1: ' +
-        `a task whose numbers equal that share was in effect answered “normal” throughout, and a number below it is worse than that answer.${compared}`,
+        'A policy that always answers “normal” scores the share of normal series in class accuracy, point F1 and affiliation F1. ' +
+        `Scores equal to that share mean that the policy in effect always answered “normal”; lower scores are worse than that.${compared}`,
       metrics: { kind: metrics.kind, byTask: Object.fromEntries(rows.map(({ name, set }) => [name, set])) },
       detectors: rows.flatMap((row) => (row.detector ? [row.name] : [])),
       normalShare: Object.fromEntries(rows.map(({ name, share }) => [name, share])),
@@ -292,7 +288,7 @@ export async function transferOf(
   };
 }
 
-/** All detectors side by side; the metrics of the best are known already. */
+/** Table of all detectors. @param best metrics of the chosen one, known already */
 export function detectorsTable(baselines: Baselines, best: Metrics, options: MetricOptions): ReportTransfer {
   const names = Object.keys(baselines.records).sort(
     (a, b) => (baselines.validationReward[b] ?? 0) - (baselines.validationReward[a] ?? 0),
@@ -305,8 +301,8 @@ export function detectorsTable(baselines: Baselines, best: Metrics, options: Met
   );
   const chosen =
     baselines.validationSeries === 0
-      ? `${baselines.best} stands in the main table.`
-      : `${baselines.best} stands in the main table: it has the highest mean reward on ${baselines.validationSeries} series of the validation split (${names
+      ? `${baselines.best} is the one in the main table.`
+      : `${baselines.best} is the one in the main table: it has the highest mean reward on ${baselines.validationSeries} series of the validation split (${names
           .map((name) => `${name} ${baselines.validationReward[name]!.toFixed(3)}`)
           .join(', ')}), which also orders the rows.`;
   const { detector, main } = taskKind(best.kind).evaluation;

@@ -35,7 +35,7 @@ const changeShape = z.object({
   key: z.string().min(1),
   from: z.json(),
   to: z.json(),
-  /** How far the run had come: steps of its last stage that were done. */
+  /** Progress of the run at that time: completed steps of its last stage. */
   stage: z.enum(['sft', 'rl']),
   step: z.int().nonnegative(),
 });
@@ -49,19 +49,27 @@ const headerShape = z.object({
   changes: z.array(changeShape).optional(),
 });
 
-const stageShape = z.object({
-  seconds: z.number().nonnegative(),
-  samples: z.int().nonnegative().nullish(),
-  steps: z.int().nonnegative().nullish(),
-  /** When it ended (ISO 8601), or whether it came to its end. */
-  finished: z.union([z.boolean(), z.iso.datetime({ offset: true })]).nullish(),
-});
+/** Cost of a stage; seconds, numbers of samples and steps, completeness, and the time of its end. */
+const stageShape = z
+  .object({
+    seconds: z.number().nonnegative(),
+    samples: z.int().nonnegative().nullish(),
+    steps: z.int().nonnegative().nullish(),
+    /** Time of the end (ISO 8601), or true where the stage came to its end. */
+    finished: z.union([z.boolean(), z.iso.datetime({ offset: true })]).nullish(),
+  })
+  .transform(({ seconds, samples, steps, finished }) => ({
+    ...{ seconds, samples: samples ?? 0, steps: steps ?? 0 },
+    /** False when the stage was stopped before its end. */
+    complete: finished !== false,
+    /** Time of the end, ISO 8601; null when that is not recorded. */
+    finished: typeof finished === 'string' ? finished : null,
+  }));
 
 const environmentShape = z.record(z.string(), z.json());
 
-const finite = z.number();
-/** A loss that was not finite stands in JSON as null. */
-const measured = finite.nullable();
+/** A number of the log; one that was not finite stands in JSON as null. */
+const measured = z.number().nullable();
 
 const sftShape = z.object({
   step: z.int().positive(),
@@ -70,7 +78,7 @@ const sftShape = z.object({
   /** Mean −log π per response token. */
   loss: measured,
   /** Milliseconds of the step by phase. */
-  ms: z.record(z.string(), finite),
+  ms: z.record(z.string(), z.number()),
 });
 
 const rlShape = z.object({
@@ -85,7 +93,7 @@ const rlShape = z.object({
   zeroVariance: measured,
   samplerGap: measured,
   /** Milliseconds of the step by phase. */
-  ms: z.record(z.string(), finite),
+  ms: z.record(z.string(), z.number()),
 });
 
 /** A supervised step. */
@@ -102,33 +110,17 @@ const validationShape = z.looseObject({
 /** The policy after so many steps, evaluated greedily on validation series; null: the metric was undefined. */
 export type ValidationLine = z.infer<typeof validationShape>;
 
-/** Absent: the stage was not run. The line that a killed process left half-written is dropped. */
+/** Reads the lines of a log; none where the stage was not run. A torn last line of a killed process is dropped. */
 function readLines<Shape extends z.ZodType>(file: string, shape: Shape): z.infer<Shape>[] {
   if (!existsSync(file)) return [];
   return readJsonLines(file, shape, { advice: 'remove it to report without curves', tornEnd: true });
 }
 
-/** What a stage cost. */
-export interface StageCost {
-  readonly seconds: number;
-  readonly samples: number;
-  readonly steps: number;
-  /** False when the stage was stopped before its end. */
-  readonly complete: boolean;
-  /** When it ended, ISO 8601; null when that is not recorded. */
-  readonly finished: string | null;
-}
-
 /** Answers of one policy to the held-out series. */
 export interface Answers {
   readonly greedy: readonly EvalRecord[];
-  /** Null when nothing was sampled. */
+  /** Answers at the sampling temperature; null when nothing was sampled. */
   readonly sampled: readonly EvalRecord[] | null;
-}
-
-export interface PolicySize {
-  readonly dims: Dims;
-  readonly parameters: number;
 }
 
 const RUN_ADVICE = 'name the directory of a run, as `npx timeseer quickstart` writes it';
@@ -138,7 +130,7 @@ export class RunDirectory {
   readonly name: string;
   readonly recipe: Recipe;
   readonly command: string;
-  /** What was changed since it began, in order; `recipe` has the last values. */
+  /** Changes since the run began, in order; `recipe` has the last values. */
   readonly changes: readonly RecipeChange[];
 
   /** @throws DataError when recipe.json is missing, not JSON, no recipe, or of another version of timeseer. */
@@ -159,7 +151,6 @@ export class RunDirectory {
     this.changes = changes;
   }
 
-  /** Path of a file of the run. */
   file(...parts: string[]): string {
     return join(this.path, ...parts);
   }
@@ -172,17 +163,9 @@ export class RunDirectory {
   }
 
   /** @throws DataError when damaged. */
-  cost(stage: 'sft' | 'rl'): StageCost | null {
+  cost(stage: 'sft' | 'rl'): z.infer<typeof stageShape> | null {
     const file = this.file(stage, 'stage.json');
-    if (!existsSync(file)) return null;
-    const found = readJson(file, stageShape, `run the ${stage} stage again`);
-    return {
-      seconds: found.seconds,
-      samples: found.samples ?? 0,
-      steps: found.steps ?? 0,
-      complete: found.finished !== false,
-      finished: typeof found.finished === 'string' ? found.finished : null,
-    };
+    return existsSync(file) ? readJson(file, stageShape, `run the ${stage} stage again`) : null;
   }
 
   /** Empty when the stage was not run. @throws DataError when damaged. */
@@ -200,12 +183,11 @@ export class RunDirectory {
     return readLines(this.file(stage, 'validation.jsonl'), validationShape);
   }
 
-  /** Path of a policy's answers. */
   answersFile(policy: PolicyName, mode: 'greedy' | 'sampled'): string {
     return this.file('eval', `${policy}.${mode}.jsonl`);
   }
 
-  /** Null when the policy was not evaluated. @throws DataError when damaged. */
+  /** Reads the answers of a policy; null when it was not evaluated. @throws DataError when damaged */
   answers(policy: PolicyName): Answers | null {
     const [greedy, sampled] = [this.answersFile(policy, 'greedy'), this.answersFile(policy, 'sampled')];
     if (!existsSync(greedy)) return null;
@@ -229,19 +211,18 @@ export class RunDirectory {
     };
   }
 
-  /** Null when no detector was run. @throws DataError when damaged. */
+  /** Reads the classical baselines; null when none was run. @throws DataError when damaged */
   baselines(): Baselines | null {
     const files = this.baselineFiles;
     return existsSync(files.choice) ? readBaselines(files) : null;
   }
 
-  /** Directory of a policy. */
   policyDirectory(policy: PolicyName): string {
     return policy === 'initial' ? this.file('initial') : this.file(policy, 'policy');
   }
 
   /** Sizes of the run's policy, from any of its checkpoints; null when all have been removed. */
-  policySize(): PolicySize | null {
+  policySize(): { readonly dims: Dims; readonly parameters: number } | null {
     const file = POLICIES.toReversed()
       .map((policy) => join(this.policyDirectory(policy), 'config.json'))
       .find(existsSync);
@@ -250,16 +231,13 @@ export class RunDirectory {
     return { dims, parameters: layoutOf(dims).size };
   }
 
-  /** When the last answers of the run were there, ISO 8601; null when that is not recorded. */
+  /** Time of the last answers, ISO 8601; null when that is not recorded. */
   #evaluated(): string | null {
     const checked = z.iso.datetime({ offset: true }).safeParse(this.environment['evaluation_finished']);
     return checked.success ? checked.data : null;
   }
 
-  /**
-   * When the run ended: the newest of what its stages and its evaluation recorded, else the age of the newest answers
-   * or of the recipe. ISO 8601.
-   */
+  /** Time when the run ended, ISO 8601: the newest on record, else that of the newest file of answers, or of the recipe. */
   finished(): string {
     const recorded = [this.cost('sft')?.finished, this.cost('rl')?.finished, this.#evaluated()].flatMap(
       (time) => time ?? [],

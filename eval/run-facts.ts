@@ -1,4 +1,4 @@
-/** What was run, what a reader must know before believing its numbers, and what the run lacks; from the files of the run. */
+/** Description, caveats and missing files of a run, from its directory. */
 
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
@@ -32,12 +32,12 @@ function describePolicy(run: RunDirectory): ReportRun['policy'] {
   };
 }
 
-/** What is known of the data of a run beside its recipe. */
-export interface RunData {
+/** Facts about the data of a run beside its recipe. */
+interface RunData {
   readonly facts: DataFacts;
   /** The held-out examples, which were answered. */
   readonly series: readonly Example[];
-  /** All examples of the test split of a prepared data set; null of other data. */
+  /** Number of test examples of a prepared data set; null for other data. */
   readonly available: number | null;
 }
 
@@ -45,12 +45,12 @@ function describeData({ data, seed, rl, eval: evaluation }: Recipe, { facts, ser
   const count = series.length;
   const sampled = `Sampled answers: ${evaluation.samples} to each at temperature ${evaluation.temperature}`;
   const anchored = comparesWithTraces(rl)
-    ? ` (what ${advantageLabel(rl)} compares responses with is made of the answer by classical analyses)`
+    ? ` (${advantageLabel(rl)} compares responses with a trace that classical analyses write from the answer)`
     : '';
   const few =
     data.traces === null
       ? ''
-      : `; ${data.traces} of them have expert traces, which the supervised stage goes through again and again; reinforcement sees others, of which the answers alone are known${anchored}`;
+      : `; ${data.traces} of them have expert traces, which the supervised stage repeats; reinforcement uses other series with answers only${anchored}`;
   if (isGenerator(data.name)) {
     return {
       trainingData: `${data.name}, series of ${data.length} points from the train split, seed ${seed}${few}`,
@@ -73,7 +73,7 @@ function describeData({ data, seed, rl, eval: evaluation }: Recipe, { facts, ser
   };
 }
 
-/** A number that whoever ran the stages left in the environment record, in seconds. */
+/** Seconds in the environment record; null where they are not recorded. */
 export function recorded(environment: RunSummary['environment'], key: string): number | null {
   const value = environment[key];
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
@@ -84,7 +84,7 @@ function pasted(command: string): string {
   return command.startsWith('timeseer ') ? `npx ${command}` : command;
 }
 
-/** What was run, for the head of the report. `method` is the reinforcement's name. */
+/** Describes a run for the head of its report. @param method name of the advantage estimator */
 export function describeRun(run: RunDirectory, data: RunData, method: string): ReportRun {
   const { recipe } = run;
   const [sft, rl, environment] = [run.cost('sft'), run.cost('rl'), run.environment];
@@ -120,24 +120,24 @@ function aboutData(run: RunDirectory, { facts, series }: RunData): string[] {
   ).length;
   const { name } = run.recipe.data;
   const split = isGenerator(name)
-    ? 'The series are synthetic and clean, and training and held-out series come from the same generator: the numbers say what the policy learned of it, not how it would read recordings.'
+    ? 'The series are synthetic and clean, and training and held-out series come from the same generator: the numbers measure what the policy learned about the generator, not how well it would read recordings.'
     : facts.statement === null
-      ? 'Training and held-out series are parts of one data set on disk: its last series were kept back. If neighbouring series resemble each other, the numbers flatter the policy.'
+      ? 'Training and held-out series are parts of one data set on disk: its last series were held out. If neighbouring series resemble each other, the numbers are too high.'
       : `Split of the data: ${facts.statement}`;
   return [
     split,
     ...(unnamed > 0
       ? [
-          `The data do not name the kind of anomaly of ${unnamed} of the ${series.length} held-out series: on these the class has no part in reward and class accuracy.`,
+          `The data do not name the kind of anomaly of ${unnamed} of the ${series.length} held-out series: for these, reward and class accuracy leave the class out.`,
         ]
       : []),
   ];
 }
 
-/** Of policies that were made here, not started from a checkpoint. */
+/** Caveats of policies that started from random weights. */
 function aboutNano(kind: Gold['kind'], numbers: boolean): string[] {
   return [
-    'The policy is very small and started from random weights. It shows that the method runs and teaches; its numbers are not comparable with published ones of billions of parameters on other data.',
+    'The policy is very small and started from random weights. It shows that the method works; its numbers are not comparable with published ones of policies with billions of parameters on other data.',
     ...taskKind(kind).evaluation.imitation(numbers ? 'the numbers' : 'the picture'),
   ];
 }
@@ -149,18 +149,18 @@ function aboutDetectors(run: RunDirectory, { kind }: DataFacts, baselines: Basel
   const choice = !several
     ? `There is one classical ${what} for such series, ${best}.`
     : validationSeries === 0
-      ? `The data set has no validation split to choose a classical ${what} on; ${best} was taken without looking.`
-      : `The best classical ${what} is the one with the highest mean reward on ${validationSeries} validation series; held-out series had no part in that choice.`;
+      ? `The data set has no validation split to choose a classical ${what} on; ${best} was fixed in advance.`
+      : `The best classical ${what} is the one with the highest mean reward on ${validationSeries} validation series; held-out series were not used for that choice.`;
   const generated = isGenerator(run.recipe.data.name);
   return [choice, ...detectorCaveats({ generated, several, learned })];
 }
 
-/** What reinforcement was told to maximise, where it is not the reward of the tables. */
+/** Names the reward that reinforcement maximised, where it is not that of the tables. */
 function aboutReward({ rl: { steps, reward }, reward: listed }: Recipe, kind: Gold['kind']): string[] {
   if (listed !== null && steps > 0) {
     const each = listed.map(({ use, weight }) => `${use.replace(/^.*[/\\]/, '')} (weight ${weight})`);
     const what = each.length === 1 ? each[0]! : `the weighted mean of ${each.join(', ')}`;
-    return [`Reinforcement maximised ${what}; the tables have the reward of the task.`];
+    return [`Reinforcement maximised ${what}; the tables show the reward of the task.`];
   }
   const { localisation, normal } = reward;
   const departures = [
@@ -173,11 +173,11 @@ function aboutReward({ rl: { steps, reward }, reward: listed }: Recipe, kind: Go
   return !graded || steps === 0 || departures.length === 0
     ? []
     : [
-        `Reinforcement maximised a reward with ${departures.join(' and ')}; the tables have the reward of the paper.`,
+        `Reinforcement maximised a reward with ${departures.join(' and ')}; the tables show the reward of the paper.`,
       ];
 }
 
-/** True sentences about this run, the weightiest first. */
+/** Lists the caveats of a run, the most important first. */
 export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: RunData): string[] {
   const { recipe } = run;
   const { kind } = data.facts;
@@ -186,7 +186,7 @@ export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: 
   return [
     ...run.changes.map(
       ({ key, from, to, stage, step }) =>
-        `${key === 'data' ? 'The data set' : key} was changed after step ${step} of the ${NAMES[stage]} stage${key === 'data' ? '' : `, from ${JSON.stringify(from)} to ${JSON.stringify(to)}`}: what was trained before had the former.`,
+        `${key === 'data' ? 'The data set' : key} was changed after step ${step} of the ${NAMES[stage]} stage${key === 'data' ? '' : `, from ${JSON.stringify(from)} to ${JSON.stringify(to)}`}: earlier steps used the old value.`,
     ),
     ...early.map(
       (stage) =>
@@ -194,11 +194,11 @@ export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: 
     ),
     ...aboutData(run, data),
     ...(recipe.policy.init === 'nano' ? aboutNano(kind, numbers) : []),
-    ...(numbers ? ['The policy was given the values as text and saw no picture.'] : []),
+    ...(numbers ? ['The policy read the values as text and saw no picture.'] : []),
     ...taskKind(kind).evaluation.caveats,
     ...aboutReward(recipe, kind),
     ...(baselines === null ? [] : aboutDetectors(run, data.facts, baselines)),
-    'Intervals are percentile bootstrap over series: they cover which series were drawn, not the seed of training. This is one run.',
+    'Intervals are percentile bootstrap intervals over series. They do not cover the spread between training seeds: this is one run.',
   ];
 }
 
@@ -211,7 +211,7 @@ const AFTER = {
   rl: 'after reinforcement',
 } as const;
 
-/** Whether anything of a stage is there. */
+/** Returns true where a stage has left anything. */
 function begun(run: RunDirectory, stage: Stage): boolean {
   return existsSync(run.file(stage));
 }
@@ -261,7 +261,7 @@ function answerGaps(run: RunDirectory, policy: PolicyName): string[] {
   );
   if (greedy !== true) {
     return [
-      `${name('greedy')} is missing: every number of the policy ${AFTER[policy]}, and what is required of it, is left out`,
+      `${name('greedy')} is missing: every number of the policy ${AFTER[policy]}, and its requirements, are left out`,
     ];
   }
   if (sampled === true) return [];

@@ -12,9 +12,9 @@ import { estimateText } from './table.ts';
 
 /** Scores of stated probabilities; smaller is better. */
 interface Calibration {
-  /** In [0, 2]. */
+  /** Brier score in [0, 2]. */
   readonly brier: Estimate;
-  /** In nats. */
+  /** Log loss in nats. */
   readonly log_loss: Estimate;
   /** Expected calibration error in 15 bins, in [0, 1]. */
   readonly ece: Estimate;
@@ -30,7 +30,7 @@ interface Scored extends Metrics {
   readonly missingIds: readonly string[];
   /** Number of predictions whose class is none of the classes. */
   readonly otherLabels: number;
-  /** Null where no prediction states probabilities. */
+  /** Calibration; null where no prediction states probabilities. */
   readonly calibration: Calibration | null;
 }
 

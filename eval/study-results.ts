@@ -18,6 +18,7 @@ import {
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import { loggedName } from '../src/train/glossary.ts';
 import { seriesValues } from './metrics.ts';
+import { movingMean } from './report-curves.ts';
 
 /** Version of the cell results and of study.json. */
 export const STUDY_VERSION = 1;
@@ -33,7 +34,7 @@ export const cellResultSchema = z
     evaluation: z.json(),
     kind: z.enum(KIND_NAMES),
     series: z.array(z.string()).readonly(),
-    /** By temperature, in the order of the evaluation; then by metric. */
+    /** Values by temperature, in the order of the evaluation; then by metric. */
     answers: z
       .array(z.strictObject({ temperature: z.number(), values: columns }).readonly())
       .min(1)
@@ -257,7 +258,7 @@ function columnOf({ answers, tokens }: StudyCellResult, key: string): ScoreColum
 }
 
 interface SettingInput extends Pick<SettingResult, 'setting' | 'title' | 'split' | 'samples'> {
-  /** In the order of the table, the start first where there is one. */
+  /** Arms in the order of the table, the start first where there is one. */
   readonly arms: readonly Pick<ArmResult, 'arm' | 'title'>[];
   readonly base: string;
   readonly start: string | null;
@@ -403,10 +404,6 @@ function curvesOf(
 
 /** Centred moving mean over about an eighth of the steps; missing values stay missing. */
 function smoothed(values: readonly (number | null)[]): (number | null)[] {
-  const half = Math.floor(values.length / 16);
-  return values.map((value, i) =>
-    value === null
-      ? null
-      : mean(values.slice(Math.max(0, i - half), i + half + 1).filter((near) => near !== null)),
-  );
+  const moving = movingMean(values, 2 * Math.floor(values.length / 16) + 1);
+  return values.map((value, i) => (value === null ? null : moving[i]!));
 }

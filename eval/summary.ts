@@ -24,56 +24,41 @@ const estimate = z
 
 const some = z.exactOptional(estimate);
 
-/** Of a group of series, the metrics that its kind of answer is summed up by. */
-const typeMetrics = z.object({
-  class_accuracy: some,
-  point_f1: some,
-  affiliation_f1: some,
-  balanced_accuracy: some,
-  macro_f1: some,
-  class_recall: some,
-  class_precision: some,
-  class_f1: some,
-  variate_precision: some,
-  variate_recall: some,
-  variate_f1: some,
-  variate_exact: some,
-  answer_accuracy: some,
-  chance: some,
-});
+/** Metrics that sum up every kind of answer. */
+const MAIN_METRICS = [
+  ...(['class_accuracy', 'balanced_accuracy', 'macro_f1', 'point_f1', 'affiliation_f1'] as const),
+  ...([
+    'variate_precision',
+    'variate_recall',
+    'variate_f1',
+    'variate_exact',
+    'answer_accuracy',
+    'chance',
+  ] as const),
+] as const;
+
+const REASONING = ['claim_precision', 'claim_recall', 'claim_f1', 'reasoning_agreement'] as const;
+
+/** Shape with optional estimates of these names. */
+const optional = <Name extends string>(...names: readonly Name[]) =>
+  Object.fromEntries(names.map((name) => [name, some])) as Record<Name, typeof some>;
+
+/** Metrics of a group of series that sum up its kind of answer. */
+const typeMetrics = z.object(optional(...MAIN_METRICS, 'class_recall', 'class_precision', 'class_f1'));
 
 /**
- * All but `reward_sampled`, which is the mean over the samples of each series, are of greedy responses. Of anomalies, classes,
- * variates and questions each has the metrics of its kind; `class_accuracy` of anomalies is over those whose kind is known.
+ * All but `reward_sampled`, the mean over the samples of each series, are measured on greedy responses. Each kind of answer has its own
+ * metrics; `class_accuracy` of anomalies is over those whose kind is known.
  */
 const metrics = z.object({
   format: estimate,
-  class_accuracy: some,
-  balanced_accuracy: some,
-  macro_f1: some,
-  point_f1: some,
-  affiliation_f1: some,
-  variate_precision: some,
-  variate_recall: some,
-  variate_f1: some,
-  variate_exact: some,
-  answer_accuracy: some,
-  chance: some,
   reward_greedy: estimate,
   /** Absent when no response was sampled. */
   reward_sampled: some,
-  unparsable: some,
-  claim_precision: some,
-  claim_recall: some,
-  claim_f1: some,
-  reasoning_agreement: some,
-  point_f1_anomalous: some,
-  affiliation_f1_anomalous: some,
+  ...optional(...MAIN_METRICS, ...REASONING, 'unparsable', 'point_f1_anomalous', 'affiliation_f1_anomalous'),
   per_class: z.exactOptional(z.record(z.string(), typeMetrics)),
   per_task: z.exactOptional(z.record(z.string(), typeMetrics)),
 });
-
-const REASONING = ['claim_precision', 'claim_recall', 'claim_f1', 'reasoning_agreement'] as const;
 
 /** Names in a block of metrics. */
 export const SUMMARY_METRICS: readonly string[] = Object.keys(metrics.shape);
@@ -83,22 +68,22 @@ const seconds = z.number().nonnegative();
 const summary = z.object({
   /** Seconds that set-up took on this machine; null when it was not part of the run. */
   install_s: seconds.nullable(),
-  /** Null when the stage was not run, or its policy not evaluated. */
+  /** Supervised stage; null when it was not run, or its policy not evaluated. */
   sft: z
     .object({
       seconds,
       samples: z.int().nonnegative(),
       metrics,
-      /** Of the policy before any training. */
+      /** Metrics of the policy before any training. */
       metrics_before: z.exactOptional(metrics),
     })
     .nullable(),
-  /** Null as `sft`. */
+  /** Reinforcement; null as `sft`. */
   rl: z
     .object({
       seconds,
       steps: z.int().nonnegative(),
-      /** Of the policy that the stage started from; null when it was not evaluated. */
+      /** Metrics of the policy that the stage started from; null when it was not evaluated. */
       metrics_before: metrics.nullable(),
       metrics_after: metrics,
       /** Paired change over the same series, after − before. */
@@ -114,9 +99,9 @@ const summary = z.object({
   classical: z.object({ detector: z.string(), metrics }).nullable(),
   /** Greedy responses of the last policy to further tasks, by task in `per_task`. */
   transfer: z.exactOptional(metrics),
-  /** How the responses of every `reward_sampled` were sampled: their temperature, and how many there are of each series. */
+  /** Temperature and number of samples per series behind every `reward_sampled`. */
   sampled: z.exactOptional(z.object({ temperature: z.number().positive(), samples: z.int().positive() })),
-  /** What the run was required to reach, in the order of the report. */
+  /** Requirements of the run, in the order of the report. */
   requirements: z.exactOptional(
     z.array(
       z.object({
@@ -131,11 +116,11 @@ const summary = z.object({
   environment: z.record(z.string(), z.json()),
 });
 
-export type TypeMetrics = z.infer<typeof typeMetrics>;
+type TypeMetrics = z.infer<typeof typeMetrics>;
 export type SummaryMetrics = z.infer<typeof metrics>;
 export type RunSummary = z.infer<typeof summary>;
 
-/** The metrics of a set that have one of these names. */
+/** Picks the metrics of a set by name. */
 function only(set: MetricSet, names: readonly string[]): TypeMetrics {
   return Object.fromEntries(names.flatMap((name) => (set[name] === undefined ? [] : [[name, set[name]]])));
 }
@@ -147,7 +132,7 @@ function byType(
   return Object.fromEntries(Object.entries(sets).map(([key, set]) => [key, only(set, names)]));
 }
 
-/** The metrics block of `summary.json`, from those of greedy responses; `rewardSampled` null: nothing was sampled. */
+/** Writes a metrics block of `summary.json`. @param all metrics of greedy responses @param rewardSampled null: nothing was sampled */
 export function summaryMetrics(all: Metrics, rewardSampled: Estimate | null): SummaryMetrics {
   const { kind, overall, anomalous } = all;
   const { summary: names, groupMetrics, main } = taskKind(kind).evaluation;
@@ -170,8 +155,7 @@ const ADVICE = 'run the evaluation again';
 
 /** Writes `summary.json`, whole or not at all. @throws DataError when a number is missing or not finite. */
 export function writeSummary(path: string, value: RunSummary): void {
-  const found = checked(value, summary, path, ADVICE);
-  writeFileAtomic(path, `${JSON.stringify(found, null, 2)}\n`);
+  writeFileAtomic(path, `${JSON.stringify(checked(value, summary, path, ADVICE), null, 2)}\n`);
 }
 
 /** Reads and checks `summary.json`. @throws DataError when it is missing, not JSON, or of another shape. */
@@ -181,9 +165,9 @@ export function readSummary(path: string): RunSummary {
 
 type Gain = NonNullable<NonNullable<RunSummary['rl']>['gain']>;
 const gainOf = (gains: ReportInput['gains']): Gain =>
-  Object.fromEntries(gains.map(({ key, estimate: found }) => [key, found])) as Gain;
+  Object.fromEntries(gains.map((gain) => [gain.key, gain.estimate])) as Gain;
 
-/** The summary of a run, from what its report shows; `transfer`: metrics of the last policy on further tasks. */
+/** Builds the summary of a run from its report. @param transfer metrics of the last policy on further tasks */
 export function summariseRun(
   run: RunDirectory,
   report: ReportInput,
@@ -192,7 +176,7 @@ export function summariseRun(
 ): RunSummary {
   const { stages, gains } = report;
   const metricsBy = (key: string): SummaryMetrics | null => {
-    const stage = stages.find((one) => one.key === key);
+    const stage = stages.find((candidate) => candidate.key === key);
     if (stage === undefined) return null;
     // A detector is deterministic: sampling it would change nothing.
     return summaryMetrics(

@@ -11,11 +11,11 @@ export interface ResponseUsage {
   readonly tokens: { readonly prompt: number; readonly completion: number } | null;
   /** Mean seconds from request to response; null where policies answer many at once. */
   readonly seconds: number | null;
-  /** Of all responses together; null where no prices were given. */
+  /** Total cost of all responses; null where no prices were given. */
   readonly cost: number | null;
 }
 
-/** Means are over the responses that say so. `asked`: responses that were wanted. */
+/** Sums up usage; means are over the responses that state theirs. @param asked number of requested responses */
 export function usageOf(records: readonly EvalRecord[], asked: number = records.length): ResponseUsage {
   const usages = records.flatMap(({ usage }) => usage ?? []);
   const prompt = meanOrNull(usages.map((usage) => usage.prompt));
@@ -32,14 +32,14 @@ export function usageOf(records: readonly EvalRecord[], asked: number = records.
   };
 }
 
-/** The same as a line for a terminal; nothing where there is nothing to tell. */
+/** Writes the usage as a line for a terminal; empty where nothing is known. */
 export function usageLine({ asked, missing, tokens, seconds, cost }: ResponseUsage): string {
   const parts = [
     ...(tokens === null
       ? []
-      : [`${tokens.completion.toFixed(1)} tokens after ${tokens.prompt.toFixed(1)} of the prompt`]),
+      : [`${tokens.completion.toFixed(1)} completion and ${tokens.prompt.toFixed(1)} prompt tokens each`]),
     ...(seconds === null ? [] : [`${seconds.toFixed(2)} s each`]),
-    ...(cost === null ? [] : [`cost ${cost.toFixed(4)} in all`]),
+    ...(cost === null ? [] : [`total cost ${cost.toFixed(4)}`]),
   ];
   return parts.length === 0 ? '' : `responses: ${asked - missing} of ${asked}; ${parts.join('; ')}\n`;
 }

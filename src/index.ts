@@ -96,8 +96,9 @@ export type {
   TrainedPolicy,
 };
 
-/** @throws ConfigError for options that are no object, or for a key that is none of `known` */
-function checkOptions(name: string, options: unknown, known: readonly string[]): void {
+/** @param keys of the options, between blanks @throws ConfigError for options that are no object, or an unknown key */
+function checkOptions(name: string, options: unknown, keys: string): void {
+  const known = keys.split(' ');
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw new ConfigError(`${name}(): options: got ${String(options)}, expected an object`);
   }
@@ -132,77 +133,48 @@ export interface OpenedPolicy {
  * @throws CheckpointError, ConfigError where nothing is there; EngineError without an engine that computes it
  */
 export async function openPolicy(reference: string, options: OpenOptions = {}): Promise<OpenedPolicy> {
-  checkOptions('openPolicy', options, [
-    'engine',
-    'device',
-    'threads',
-    'dtype',
-    'adapter',
-    'merge',
-    'endpoint',
-    'quiet',
-  ]);
+  checkOptions('openPolicy', options, 'engine device threads dtype adapter merge endpoint quiet');
   const [door, { ask }] = await Promise.all([import('./answer/open.ts'), import('./answer/ask.ts')]);
   const answerer = await door.openPolicy(reference, options);
   return {
     name: answerer.name,
     ask: async (request) => {
-      checkOptions('ask', request, [
-        ...[
-          'prompt',
-          'system',
-          'pictures',
-          'values',
-          'samples',
-          'temperature',
-          'maxTokens',
-          'seed',
-          'signal',
-          'onText',
-        ],
-      ]);
+      checkOptions(
+        'ask',
+        request,
+        'prompt system pictures values samples temperature maxTokens seed signal onText',
+      );
       return ask(answerer, request);
     },
     dispose: () => answerer.dispose(),
   };
 }
 
-/** As the options of `timeseer explain`; what is absent is as there. */
+/** Options of `timeseer explain`, with its defaults. */
 export type ExplainOptions = Partial<Omit<ExplainRequest, 'detect'>> &
   Partial<Omit<ExplainRequest['detect'], 'file'>>;
 
 /**
- * Explains a file of numbers as `timeseer explain` does: findings by the classical detector and, unless `policy` is another or `none`, what
- * the policy says that comes with timeseer, as a record, a page and JSON. @throws DataError for a file that cannot be read; others as the command
+ * Explains a file of numbers as `timeseer explain` does: findings of the classical detector and answers of `policy` (default: the one
+ * that ships with timeseer; `none`: no policy), as a record, a page and JSON. @throws DataError for a file that cannot be read; others as the command
  */
 export async function explain(file: string, options: ExplainOptions = {}): Promise<Explained> {
-  checkOptions('explain', options, [
-    ...['severity', 'direction', 'relativeFloor', 'absoluteFloor', 'columns', 'time', 'key', 'select', 'tz'],
-    ...['since', 'out', 'policy', 'engine', 'device', 'window', 'overlap'],
-  ]);
+  checkOptions(
+    'explain',
+    options,
+    'severity direction relativeFloor absoluteFloor columns time key select tz since out policy ' +
+      'engine device window overlap',
+  );
   const { explainFile } = await import('./run/detect.ts');
-  const {
-    since,
-    out,
-    policy,
-    engine,
-    device,
-    window,
-    overlap,
-    columns = [],
-    time,
-    key,
-    select,
-    tz,
-    ...detect
-  } = options;
+  const { since, out, policy, engine, device, window, overlap, columns = [], ...detect } = options;
+  const { time, key, select, tz } = options;
   return explainFile({
     detect: { ...detect, file, columns, time, key, select, tz },
     ...{ since, out, policy, engine, device, window, overlap },
   });
 }
 
-/** As the options of `timeseer eval`. */
+/** Options of `timeseer eval`, with its defaults. */
 export type EvaluateOptions = Partial<Omit<EvalRequest, 'policy' | 'data'>> & {
   /** Directories, `openai:MODEL@URL`, `baseline:NAME`, or modules of the user. */
   readonly policy: string | readonly string[];
@@ -212,52 +184,22 @@ export type EvaluateOptions = Partial<Omit<EvalRequest, 'policy' | 'data'>> & {
 
 /** Evaluates policies on tasks as `timeseer eval` does; one on one is `single`, otherwise a leaderboard. @throws as the command */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
-  checkOptions('evaluate', options, [
-    ...[
-      'policy',
-      'task',
-      'adapter',
-      'split',
-      'seed',
-      'count',
-      'length',
-      'input',
-      'digits',
-      'points',
-      'shots',
-    ],
-    ...[
-      'reasoning',
-      'temperature',
-      'samples',
-      'extension',
-      'judge',
-      'reward',
-      'answers',
-      'maxTokens',
-      'workers',
-    ],
-    ...['engine', 'device', 'concurrency', 'requestsPerMinute', 'tokensPerMinute', 'timeout', 'attempts'],
-    ...['prices', 'keyVariable', 'out', 'resume', 'force', 'classical', 'quiet'],
-  ]);
+  checkOptions(
+    'evaluate',
+    options,
+    'policy task adapter split seed count length input digits points shots reasoning temperature ' +
+      'samples extension judge reward answers maxTokens workers engine device concurrency ' +
+      'requestsPerMinute tokensPerMinute timeout attempts prices keyVariable out resume force ' +
+      'classical quiet',
+  );
   const { policy, task, ...given } = options;
   const { runEval } = await import('./run/eval.ts');
   const list = (value: string | readonly string[]): readonly string[] =>
     typeof value === 'string' ? [value] : value;
   return runEval({
     ...{ split: 'test', shots: 0, reasoning: 'on', temperature: '0', samples: 1, workers: 2, device: 'cpu' },
-    ...{
-      concurrency: 8,
-      timeout: 300,
-      attempts: 6,
-      resume: false,
-      force: false,
-      classical: true,
-      quiet: true,
-    },
-    ...{ adapter: undefined, seed: undefined, count: undefined, length: undefined, input: undefined },
-    ...{ digits: undefined, points: undefined, answers: undefined, maxTokens: undefined, prices: undefined },
-    ...{ requestsPerMinute: undefined, tokensPerMinute: undefined, keyVariable: undefined, out: undefined },
+    ...{ concurrency: 8, timeout: 300, attempts: 6, resume: false, force: false, classical: true },
+    quiet: true,
     ...given,
     policy: list(policy),
     data: task === undefined ? undefined : list(task),
@@ -282,16 +224,7 @@ export interface RunRecipeOptions {
 
 /** Trains, evaluates and reports as `timeseer quickstart` does with a recipe, in Workers. @throws as the command */
 export async function runRecipe(options: RunRecipeOptions): Promise<QuickstartResult> {
-  checkOptions('runRecipe', options, [
-    'out',
-    'recipe',
-    'set',
-    'reward',
-    'device',
-    'resume',
-    'force',
-    'quiet',
-  ]);
+  checkOptions('runRecipe', options, 'out recipe set reward device resume force quiet');
   const { runQuickstart } = await import('./run/quickstart.ts');
   const {
     out,
@@ -343,7 +276,7 @@ export interface OpenExamplesOptions {
  * @throws ConfigError for an unknown name or option; DataError for a damaged directory
  */
 export async function openExamples(name: string, options: OpenExamplesOptions = {}): Promise<ExampleSource> {
-  checkOptions('openExamples', options, ['split', 'count', 'seed', 'length']);
+  checkOptions('openExamples', options, 'split count seed length');
   const { split = 'test', count, seed = 42, length = 1000 } = options;
   const source = await import('../datasets/source.ts');
   const limit = count ?? (source.isGenerator(name) ? 100 : undefined);
@@ -357,7 +290,7 @@ export type DetectOptions = Pick<
 >;
 
 /**
- * Finds what is unusual in one series by the classical detector: findings by falling severity, and for each sample its score and expected value.
+ * Detects anomalies in one series by the classical detector. Returns findings by falling severity, with score and expected value of each sample.
  * @param values NaN marks a missing one: [N]
  * @param times ms since 1970, or dates, evenly spaced and ascending; they tell hours, days and weeks: [N]
  * @throws DataError for values that cannot be judged or times that are uneven; ConfigError for an option out of range
@@ -367,19 +300,19 @@ export async function detect(
   times: ArrayLike<number | Date> | null = null,
   options: DetectOptions = {},
 ): Promise<Detection> {
-  checkOptions('detect', options, ['severity', 'direction', 'relativeFloor', 'absoluteFloor']);
+  checkOptions('detect', options, 'severity direction relativeFloor absoluteFloor');
   const { detectValues } = await import('./run/detect.ts');
   return detectValues(values, times, options);
 }
 
-/** What the classical analyses find in a series, as ExpCoT reads it. @throws DataError for values that cannot be analysed */
+/** Computes the evidence of the classical analyses that ExpCoT is written from. @throws DataError for values that cannot be analysed */
 export async function analyse(values: Float64Array): Promise<Evidence> {
   const { analyse: evidenceOf } = await import('./expcot/evidence.ts');
   return evidenceOf(values);
 }
 
 /**
- * The picture of a series as a policy is shown it.
+ * Draws the picture of a series that a policy sees.
  * @param preset name of a figure: `anomllm`, `nano`, …  @throws ConfigError for an unknown one
  */
 export async function render(
@@ -400,7 +333,7 @@ export async function render(
   return raster.render(figure(preset, { channels }), values);
 }
 
-/** A picture as a PNG file. */
+/** Encodes a picture as a PNG file. */
 export async function encodePng(picture: Picture): Promise<Buffer> {
   const { encodePng: encode } = await import('./plot/png.ts');
   return encode(picture);

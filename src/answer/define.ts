@@ -6,7 +6,7 @@ import type { Example, Gold, Interval, Json, Picture, TokenUsage } from '../grou
 import { type ModuleAddress, moduleHash } from '../ground/user-module.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Shot } from '../train/task.ts';
-import type { Answerer, Response } from './answerer.ts';
+import type { Answerer, AnswerOptions, AnswerRequest, Response } from './answerer.ts';
 import { answerEach, responseSeed } from './each.ts';
 
 /** An example without its answer. */
@@ -70,6 +70,9 @@ export interface DetectorDefinition extends Common {
     asked: { readonly kind: Gold['kind']; readonly classes: readonly string[]; readonly signal: AbortSignal },
   ) => DetectorOutcome | null | Promise<DetectorOutcome | null>;
 }
+
+/** A response without the place where it belongs. */
+type Answered = Omit<Response, 'key' | 'sample' | 'failure'>;
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u;
 
@@ -184,21 +187,12 @@ export const adapter: ModuleAdapter<PolicyInfo, PolicyCall, unknown> = {
   },
 };
 
-/** A policy or detector in its thread. */
-interface HostedPolicy {
-  /** Definition in the module, whose function runs in the thread. */
-  readonly definition: PolicyDefinition | DetectorDefinition;
-  /** Waits until the thread can be called, which is started anew where it has ended. @throws ConfigError as `hostPolicy` */
-  ready(): Promise<void>;
-  close(): Promise<void>;
-}
-
 /**
- * Loads a policy or a detector in its own thread. A call whose signal is aborted is given up; where the function does not let its
- * thread hear of that, the thread is ended, and what else waits for it fails.
+ * Loads a policy or a detector in its own thread. A call whose signal is aborted is given up; where the function blocks its thread, the
+ * thread is ended, and all other calls that wait for it fail. `ready` waits for a thread that can be called.
  * @throws ConfigError for a module that cannot be loaded within a minute, or exports neither
  */
-export async function hostPolicy(module: ModuleAddress): Promise<HostedPolicy> {
+export async function hostPolicy(module: ModuleAddress) {
   const host = await ModuleHost.open<PolicyInfo, PolicyCall, unknown>({
     modules: [module],
     adapter: import.meta.url,
@@ -332,65 +326,61 @@ export function userAnswerer({
   close = async () => {},
 }: UserPolicy): Answerer {
   const { name, concurrency = 1, timeLimit = TIME_LIMIT } = definition;
-  const common = { given, name, identity, local: null, dispose: close };
-  const queue = { concurrency, failure: reasonOf };
-  if ('detect' in definition) {
-    const where = `detect of ${name}`;
-    return {
-      ...{ ...common, reads: 'values' },
-      answer: (requests, { data, signal: outer }, report) => {
-        const { kind, classes } = data?.facts ?? { kind: 'anomaly' as const, classes: [] };
-        return answerEach(
-          {
-            ...queue,
-            async respond(request, _, stop) {
-              const series = request.series() ?? NO_SERIES;
-              const shape = { length: series.channels[0]?.length ?? 0, channels: series.channels.length };
-              await ready();
-              const outcome = await call(where, timeLimit, stop, (signal) =>
-                definition.detect(copyOf(series), { kind, classes, signal }),
-              );
-              if (outcome === null) return { text: '', answer: `${where} cannot say` };
-              try {
-                return { text: '', answer: detectedAnswer(outcome, kind, shape) };
-              } catch (error) {
-                throw new Error(`${where}: ${reasonOf(error)}`, { cause: error });
-              }
-            },
-          },
-          requests,
-          outer === undefined ? {} : { signal: outer },
-          report,
-        );
-      },
+  const where = `${'detect' in definition ? 'detect' : 'answer'} of ${name}`;
+  const detected = async (
+    { detect }: DetectorDefinition,
+    request: AnswerRequest,
+    { data }: AnswerOptions,
+    stop: AbortSignal,
+  ): Promise<Answered> => {
+    const { kind, classes } = data?.facts ?? { kind: 'anomaly' as const, classes: [] };
+    const series = request.series() ?? NO_SERIES;
+    const shape = { length: series.channels[0]?.length ?? 0, channels: series.channels.length };
+    await ready();
+    const outcome = await call(where, timeLimit, stop, (signal) =>
+      detect(copyOf(series), { kind, classes, signal }),
+    );
+    if (outcome === null) return { text: '', answer: `${where} cannot say` };
+    try {
+      return { text: '', answer: detectedAnswer(outcome, kind, shape) };
+    } catch (error) {
+      throw new Error(`${where}: ${reasonOf(error)}`, { cause: error });
+    }
+  };
+  const answered = async (
+    { answer }: PolicyDefinition,
+    request: AnswerRequest,
+    sample: number,
+    { temperature, maxTokens, seed }: AnswerOptions,
+    stop: AbortSignal,
+  ): Promise<Answered> => {
+    const { system, shots, pictures, text } = await request.prompt();
+    const asked = {
+      instruction: system === undefined ? text : `${system}\n\n${text}`,
+      picture: pictures[0] ?? null,
+      shots,
+      series: copyOf(request.series() ?? NO_SERIES),
+      ...{ temperature, sample, maxTokens, seed: responseSeed(seed, request.key, sample) },
     };
-  }
-  const where = `answer of ${name}`;
+    await ready();
+    const began = performance.now();
+    const outcome = await call(where, timeLimit, stop, (signal) => answer({ ...asked, signal }));
+    return { ...responseOf(outcome, where), seconds: (performance.now() - began) / 1000 };
+  };
   return {
-    ...{ ...common, reads: 'prompt' },
-    answer: (requests, { temperature, maxTokens, seed: base, signal: outer }, report) =>
+    ...{ given, name, identity, local: null, dispose: close },
+    reads: 'detect' in definition ? 'values' : 'prompt',
+    answer: (requests, options, report) =>
       answerEach(
         {
-          ...queue,
-          async respond(request, sample, stop) {
-            const { system, shots, pictures, text } = await request.prompt();
-            const asked = {
-              instruction: system === undefined ? text : `${system}\n\n${text}`,
-              picture: pictures[0] ?? null,
-              shots,
-              series: copyOf(request.series() ?? NO_SERIES),
-              ...{ temperature, sample, maxTokens, seed: responseSeed(base, request.key, sample) },
-            };
-            await ready();
-            const began = performance.now();
-            const outcome = await call(where, timeLimit, stop, (signal) =>
-              definition.answer({ ...asked, signal }),
-            );
-            return { ...responseOf(outcome, where), seconds: (performance.now() - began) / 1000 };
-          },
+          ...{ concurrency, failure: reasonOf },
+          respond: (request, sample, stop) =>
+            'detect' in definition
+              ? detected(definition, request, options, stop)
+              : answered(definition, request, sample, options, stop),
         },
         requests,
-        outer === undefined ? {} : { signal: outer },
+        options,
         report,
       ),
   };

@@ -45,14 +45,15 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
   return {
     ...{ given, name: options.model, local: null, reads: 'prompt' },
     identity: { endpoint: endpoint.address, model: options.model },
-    answer: (requests, { temperature, maxTokens, seed: base, signal: outer }, report) =>
+    answer: (requests, options, report) =>
       answerEach(
         {
           // Some more than the client sends at once: their pictures are drawn while the others are waited for.
           concurrency: Math.ceil(1.25 * endpoint.concurrency) + 1,
           async respond(request, sample, signal) {
+            const { temperature, maxTokens } = options;
             const messages = await messagesOf(await request.prompt());
-            const seed = responseSeed(base, request.key, sample);
+            const seed = responseSeed(options.seed, request.key, sample);
             const { text, usage, seconds, cost } = await endpoint.chat(
               { messages, temperature, maxTokens, seed },
               signal,
@@ -66,7 +67,7 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
           failure: (error) => (error instanceof ChatError && !error.everyRequest ? error.message : null),
         },
         requests,
-        outer === undefined ? {} : { signal: outer },
+        options,
         report,
       ),
     dispose: async () => {},

@@ -51,7 +51,7 @@ describe('a policy behind an endpoint', () => {
     const { code, err, out: text } = await timeseer(...asked, '--prices', '2,10', '--max-tokens', '50');
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect(text).toMatch(
-      /^responses: 6 of 6; 3\.0 tokens after 70\.0 of the prompt; .* cost 0\.0010 in all$/m,
+      /^responses: 6 of 6; 3\.0 completion and 70\.0 prompt tokens each; .* total cost 0\.0010$/m,
     );
     expect(server.calls).toHaveLength(6);
     expect(server.calls[0]!.body).toMatchObject({ model: 'tiny:7b', temperature: 0, max_tokens: 50 });

@@ -91,7 +91,7 @@ describe('a reward in a recipe', { timeout: 120_000 }, () => {
     const run = new RunDirectory(out);
     const { facts, series } = openHeldOut(run.recipe);
     expect(caveatsOf(run, null, { facts, series, available: null })).toContain(
-      'Reinforcement maximised the weighted mean of task (weight 1), mine.ts (weight 0.5); the tables have the reward of the task.',
+      'Reinforcement maximised the weighted mean of task (weight 1), mine.ts (weight 0.5); the tables show the reward of the task.',
     );
   });
 

@@ -102,7 +102,7 @@ describe.each(KINDS)('a run on %s', (kind) => {
       expect(decodePng(png, 'seen')).toEqual(draw(example));
       expect(shown.gold).toEqual(example.gold);
       const think =
-        kind === 'question' ? 'no analysis reads questions' : blindTrace(example, kind, profile).think;
+        kind === 'question' ? 'the analyses do not read questions' : blindTrace(example, kind, profile).think;
       for (const part of think.split('\n')) expect(shown.expcot).toContain(part);
       expect(typeof shown.figure === 'string' ? 1 : shown.figure.length).toBe(kind === 'anomaly' ? 2 : 0);
     }
@@ -231,7 +231,7 @@ describe('classical classifiers', () => {
     const { input, summary } = await writeRunReport(directory, { draw });
     expect(summary.classical).toBeNull();
     expect(input.stages.map(({ kind }) => kind)).toEqual(['policy', 'policy']);
-    expect(input.examples[0]?.expcot).toContain('without a training split');
+    expect(input.examples[0]?.expcot).toContain('learned from a training split, and there is none');
   });
 
   test('leave out the nearest neighbour where lengths differ', async () => {

@@ -325,7 +325,7 @@ describe('what the report shows', () => {
         .sort((a, b) => a - b)
         .slice(0, 2),
     );
-    expect(runReportPage(input)).toContain('Not chosen by hand');
+    expect(runReportPage(input)).toContain('Chosen by rule');
   });
 
   test('among equal rewards the earlier series is the example', () => {
@@ -378,7 +378,7 @@ describe('what a run lacks', () => {
     [
       'eval/rl.greedy.jsonl',
       null,
-      /^eval\/rl\.greedy\.jsonl is missing: every number of the policy after reinforcement, and what is required/,
+      /^eval\/rl\.greedy\.jsonl is missing: every number of the policy after reinforcement, and its requirements/,
     ],
     ['eval/sft.sampled.jsonl', null, /^eval\/sft\.sampled\.jsonl is missing: sampled rewards/],
     ['sft/metrics.jsonl', null, /^sft\/metrics\.jsonl is missing: the curves/],
