@@ -302,7 +302,7 @@ export interface Source extends Server {
   readonly broken: (error: unknown) => Passing | EndpointError;
   /** Returns true if a part of this size, left by an earlier process, has the same content. */
   readonly isKept: (size: number) => boolean;
-  /** Told of an answer before its bytes are written. */
+  /** Called with an answer before its bytes are written. */
   readonly onAnswer?: (response: Response) => void;
 }
 
@@ -342,8 +342,9 @@ async function attempt(
   let cancel = async (): Promise<void> => response.body?.cancel();
   const tooMuch = async (): Promise<EndpointError> => {
     await part.drop();
-    const limit = size === null ? `${maximum} bytes that such a file may have` : `${size} bytes it announced`;
-    return new EndpointError(`${source.name}: ${source.address} sends more than the ${limit}`, {
+    const limit =
+      size === null ? `${maximum} bytes, the maximum for such a file` : `the announced ${size} bytes`;
+    return new EndpointError(`${source.name}: ${source.address} sends more than ${limit}`, {
       advice: `run the same command again, and if it stays, ${source.remedy}`,
     });
   };
@@ -355,7 +356,7 @@ async function attempt(
     if (start !== part.length || replaced || response.body === null) {
       await part.drop();
       throw new Passing(
-        new EndpointError(`${source.name}: ${source.address} sent other bytes than were asked for`),
+        new EndpointError(`${source.name}: ${source.address} did not send the requested bytes`),
       );
     }
     if (size === null && (total ?? 0) > maximum) throw await tooMuch();
@@ -418,7 +419,7 @@ export async function download(
       onProgress?.(0, content.size);
       if (--chances === 0) {
         throw new EndpointError(
-          `${source.name}: what ${source.address} sent has another hash than expected, ${result.hash} instead of ${content.hash}, and was thrown away`,
+          `${source.name}: the download from ${source.address} was discarded: its hash is ${result.hash}, expected ${content.hash}`,
           { advice: `run the same command again, and if it stays, ${source.remedy}` },
         );
       }

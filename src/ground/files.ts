@@ -68,7 +68,7 @@ function remedy(path: string, code: string | undefined): string | null {
 export function notWritten(path: string, cause: unknown): WriteError {
   const help = remedy(path, (cause as NodeJS.ErrnoException).code);
   const why = `${reasonOf(cause)}${help === null ? '' : `: ${help}`}`;
-  return new WriteError(`${path}: not written (${why}); what was there before is unchanged`, { cause });
+  return new WriteError(`${path}: not written (${why}); the previous content is unchanged`, { cause });
 }
 
 /**
@@ -216,8 +216,8 @@ export function makeDirectory(path: string): void {
 /** A directory that this process had claimed was removed while it was worked on. */
 export function gone(path: string): WriteError {
   return new WriteError(
-    `${path}: was removed or replaced while it was worked on; nothing more is written there. Run the command again to begin anew, ` +
-      'or put the directory back and go on there (a run: with --resume)',
+    `${path}: was removed or replaced during the work; nothing more is written there. Run the command again to start anew, ` +
+      'or restore the directory and continue there (a run: with --resume)',
   );
 }
 
@@ -419,7 +419,7 @@ export async function writeDirectoryAtomicAsync(
 const MAXIMUM_BYTES = 500_000_000;
 
 const NOT_REGULAR =
-  'not a regular file, but a pipe, a device or a folder; save what it gives to a file, and name that';
+  'not a regular file, but a pipe, a device or a folder; save its content to a file and name that file';
 
 /** Opens a regular file for reading, without waiting for a pipe. @throws what `fs` throws; DataError */
 export function openRegular(path: string): { handle: number; size: number } {

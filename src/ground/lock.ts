@@ -250,7 +250,7 @@ export async function claimDirectory(path: string): Promise<Lock> {
         ),
       onWait: ({ pid }) =>
         say(
-          `${path}: claimed by process ${pid} of another machine, container or boot; seeing for ${STALE_MS / 1000} s whether it still works`,
+          `${path}: claimed by process ${pid} of another machine, container or boot; checking for ${STALE_MS / 1000} s if it is still running`,
         ),
     });
     const keep = neverRemake(path);

@@ -161,7 +161,7 @@ export function damageOf(directory: string, wanted: (name: string) => boolean = 
     if (!there.includes(name)) return `${file}: no such file, but ${MANIFEST_FILE} lists it`;
     const hash = hashOf(file);
     if (hash !== saved) {
-      return `${file}: is not what was saved there (SHA-256 ${short(hash)}, in ${MANIFEST_FILE} ${short(saved)})`;
+      return `${file}: differs from what was saved there (SHA-256 ${short(hash)}, in ${MANIFEST_FILE} ${short(saved)})`;
     }
   }
   return null;

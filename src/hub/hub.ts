@@ -164,7 +164,7 @@ export class Hub {
     } catch (error) {
       // What the library cannot read: not JSON, or not what it expects in it.
       if (error instanceof SyntaxError || (error instanceof TypeError && !signal.aborted)) {
-        throw wrong(`what it says of ${repo} cannot be read (${error.message})`);
+        throw wrong(`its answer about ${repo} cannot be read (${error.message})`);
       }
       throw error;
     }

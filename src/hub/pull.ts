@@ -133,7 +133,7 @@ class Pull {
           ? 'choose another --out, or add --force to replace it'
           : 'choose another --out';
         throw new ConfigError(
-          `${this.#at(file)}: is there with other content than ${this.#listing.repo} has; ${fix}`,
+          `${this.#at(file)}: exists with other content than in ${this.#listing.repo}; ${fix}`,
         );
       } else {
         missing.push(file);
@@ -161,7 +161,7 @@ class Pull {
     if (needed > bavail * bsize) {
       const [need, free] = [needed, bavail * bsize].map((bytes) => `${(bytes / 1e9).toFixed(1)} GB`);
       throw new WriteError(
-        `${this.#options.out}: ${need} are still to be fetched and only ${free} are free there; free some space, or ` +
+        `${this.#options.out}: ${need} remain to be downloaded and only ${free} are free; free some space, or ` +
           'choose another disk with --out',
       );
     }

@@ -88,7 +88,7 @@ function faultOf(error: unknown): string {
 export function checkedCard(card: PolicyCard): PolicyCard {
   const { error } = cardSchema.safeParse(card);
   if (error === undefined) return card;
-  throw new ConfigError(`no policy can be taught these data: ${faultOf(error)}; prepare smaller ones`);
+  throw new ConfigError(`no policy can be trained on these data: ${faultOf(error)}; prepare smaller ones`);
 }
 
 /** @throws CheckpointError when the card is there but not readable, or is not what was saved with the policy. */

@@ -265,13 +265,13 @@ export function bytesText(bytes: number): string {
 }
 
 const MEANING: Readonly<Record<Phase, string>> = {
-  load: 'weights, before the optimiser is there',
+  load: 'weights, before the optimiser is created',
   rollout: 'prompts encoded once, caches of their responses, logits of the next token',
   transport: 'hidden states of responses and traces, cost matrices in float64',
   reference: 'forward pass of the reference, logits chunk by chunk',
   forward: 'forward pass of the longest micro-batch',
   logits: 'logits of a chunk of tokens, their log-probabilities, entropies and gradients',
-  backward: 'gradients on their way back, a layer computed again where layers are',
+  backward: 'gradients; with gradient checkpointing also the recomputed layer',
   'optimizer step': 'chunks of the update',
 };
 
@@ -297,7 +297,7 @@ export function planLine(plan: StagePlan): string {
   const { memory, fits } = plan;
   const of = memory === null ? '' : ` of ${bytesText(memory)}`;
   const verdict = fits === null ? '' : fits ? ', fits' : ', does not fit';
-  const layers = plan.recompute ? 'layers computed again' : 'activations kept';
+  const layers = plan.recompute ? 'gradient checkpointing' : 'all activations kept';
   return `${plan.stage}: memory ${bytesText(plan.peak)}${of} in ${plan.at}, ${layers}${verdict}`;
 }
 
@@ -320,13 +320,13 @@ export function remedyLine({ fits, remedy, search, stage }: StagePlan): string {
 function searchLines({ search }: StagePlan): string[] {
   if (search === null || search.tried.length === 0) return [];
   return [
-    search.complete ? 'tried' : 'tried, until the time for the search was over',
+    search.complete ? 'tried' : 'tried, until the search time was over',
     ...search.tried.map(({ changes, peak }) => `  ${bytesText(peak)}  ${settings(changes)}`),
   ];
 }
 
 const usableLine = (usable: number): string =>
-  `usable: ${bytesText(usable)}, ${100 * USABLE} % of the memory; the rest is left to the system, the device's own libraries and fragments`;
+  `usable: ${bytesText(usable)}, ${100 * USABLE} % of the memory; the rest is for the system, the device's libraries and fragmentation`;
 
 /** Formats the whole plan of a stage. */
 export function planLines(plan: StagePlan): string[] {
@@ -337,15 +337,15 @@ export function planLines(plan: StagePlan): string[] {
   for (const [name, bytes, note] of heldLines(plan)) rows.push([`  ${name}`, bytesText(bytes), note]);
   const held = heldBytes(plan);
   rows.push(['  together', bytesText(held), '']);
-  heading(`on top of it${workers > 1 ? `, ${workers} workers together` : ''}`);
+  heading(`added by each phase${workers > 1 ? `, ${workers} workers together` : ''}`);
   for (const [name, bytes] of phases) {
     if (name === 'load') continue;
     rows.push([`  ${name}`, bytesText(Math.max(0, bytes - held)), MEANING[name]]);
   }
   const [kept, again] = plan.recompute ? [otherwise, plan] : [plan, otherwise];
-  heading('activations that wait for the backward pass, per worker');
+  heading('activations kept for the backward pass, per worker');
   rows.push(['  all kept', bytesText(kept.activations), `peak ${bytesText(kept.peak)}`]);
-  rows.push(['  layers computed again', bytesText(again.activations), `peak ${bytesText(again.peak)}`]);
+  rows.push(['  gradient checkpointing', bytesText(again.activations), `peak ${bytesText(again.peak)}`]);
   const widths = [0, 1].map((column) =>
     Math.max(...rows.filter(([, bytes]) => bytes !== '').map((row) => row[column]!.length)),
   );

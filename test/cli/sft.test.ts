@@ -374,7 +374,7 @@ describe('bad input: one clear line', () => {
     [
       'model.safetensors',
       (file: string) => truncateSync(file, 9000),
-      /model\.safetensors: is not what was saved there .*--force/,
+      /model\.safetensors: differs from what was saved there .*--force/,
     ],
     ['optimizer.safetensors', (file: string) => rmSync(file), /optimizer\.safetensors: no such file/],
     [

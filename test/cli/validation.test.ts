@@ -201,7 +201,7 @@ describe('of several checkpoints', { timeout: 120_000 }, () => {
     writeFileSync(weights, bytes);
     const { code, err } = await timeseer('train', '--out', out, '--resume', '--quiet');
     expect(err).toMatch(
-      /^warning: .*rl\/checkpoint\/model\.safetensors: is not what was saved there .*resuming from the checkpoint of step 4/,
+      /^warning: .*rl\/checkpoint\/model\.safetensors: differs from what was saved there .*resuming from the checkpoint of step 4/,
     );
     expect(code).toBe(0);
     rmSync(join(out, 'rl/checkpoint.damaged'), { recursive: true });

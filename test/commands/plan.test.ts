@@ -57,12 +57,12 @@ describe('plan', () => {
     expect(code).toBe(0);
     for (const stage of ['sft', 'rl']) {
       expect(out).toMatch(
-        new RegExp(`^${stage}: memory [\\d.]+ MB of 8\\.00 GB in [a-z ]+, activations kept, fits$`, 'm'),
+        new RegExp(`^${stage}: memory [\\d.]+ MB of 8\\.00 GB in [a-z ]+, all activations kept, fits$`, 'm'),
       );
     }
     expect(out).toMatch(/^ {2}weights +[\d.]+ kB$/m);
     expect(out).toMatch(/^ {2}backward +[\d.]+ [kM]B/m);
-    expect(out).toMatch(/^ {2}layers computed again +[\d.]+ [kM]B +peak/m);
+    expect(out).toMatch(/^ {2}gradient checkpointing +[\d.]+ [kM]B +peak/m);
     expect(out).toMatch(/^usable: 7\.36 GB, 92 % of the memory/m);
   });
 

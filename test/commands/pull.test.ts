@@ -104,7 +104,7 @@ describe('timeseer pull', () => {
     open();
     const { code, err } = await pulling;
     expect(code).toBe(1);
-    expect(err).toMatch(/error: here: was removed or replaced while it was worked on/);
+    expect(err).toMatch(/error: here: was removed or replaced during the work/);
     expect(existsSync('here')).toBe(false);
   });
 

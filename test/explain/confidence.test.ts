@@ -247,7 +247,7 @@ describe('timeseer.confidence.json', () => {
     expect(readConfidence(directory)).toEqual(model);
     expect(damageOf(directory)).toBeNull();
     writeFileSync(join(directory, CONFIDENCE_FILE), JSON.stringify({ ...model, constant: 9 }));
-    expect(() => readConfidence(directory)).toThrow(/is not what was saved there/);
+    expect(() => readConfidence(directory)).toThrow(/differs from what was saved there/);
   });
 
   test.each([

@@ -226,7 +226,7 @@ describe('a directory that was removed', () => {
     appendText(join(run, 'log'), 'two\n');
     expect(readFileSync(join(run, 'log'), 'utf8')).toBe('one\ntwo\n');
     rmSync(run, { recursive: true });
-    const removed = /run.*: was removed or replaced while it was worked on/;
+    const removed = /run.*: was removed or replaced during the work/;
     expect(() => appendText(join(run, 'log'), 'three\n')).toThrow(removed);
     expect(() => writeFileAtomic(join(run, 'a/b'), 'x')).toThrow(removed);
     expect(() => writeDirectoryAtomic(join(run, 'a/b'), () => {})).toThrow(WriteError);

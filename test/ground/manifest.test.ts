@@ -76,7 +76,7 @@ describe('a manifest', () => {
     expect(damageOf(directory)).toMatch(/onnx\/b\.onnx: was not saved there/);
     rmSync(join(directory, 'onnx', 'b.onnx'));
     writeFileSync(join(directory, 'onnx', 'a.onnx'), 'grapf');
-    expect(damageOf(directory)).toMatch(/onnx\/a\.onnx: is not what was saved there/);
+    expect(damageOf(directory)).toMatch(/onnx\/a\.onnx: differs from what was saved there/);
     rmSync(join(directory, 'onnx'), { recursive: true });
     expect(damageOf(directory)).toMatch(/onnx\/a\.onnx: no such file/);
   });
@@ -87,7 +87,7 @@ describe('a manifest', () => {
     expect(() => checkFiles(policy)).toThrow(CheckpointError);
     expect(() => checkFiles(policy)).toThrow(
       new RegExp(
-        `^${file}: is not what was saved there .*; copy the directory again, or, if you changed it on purpose, delete ${join(policy, MANIFEST_FILE)}: it is then loaded as it is$`,
+        `^${file}: differs from what was saved there .*; copy the directory again, or, if you changed it on purpose, delete ${join(policy, MANIFEST_FILE)}: it is then loaded as it is$`,
       ),
     );
     rmSync(join(policy, MANIFEST_FILE));
@@ -106,13 +106,13 @@ describe('a saved policy that is damaged or changed', () => {
     [
       'zeros in its weights',
       (directory) => zero(join(directory, 'model.safetensors')),
-      /model\.safetensors: is not/,
+      /model\.safetensors: differs/,
     ],
     [
       'another image_mean',
       (directory) =>
         edit(join(directory, 'preprocessor_config.json'), (text) => text.replace(/0\.48145466/, '0.5')),
-      /preprocessor_config\.json: is not/,
+      /preprocessor_config\.json: differs/,
     ],
     ['no card', (directory) => rmSync(join(directory, 'timeseer.json')), /timeseer\.json: no such file/],
     [
@@ -128,7 +128,7 @@ describe('a saved policy that is damaged or changed', () => {
 
   test('its card is not read', () => {
     edit(join(policy, 'timeseer.json'), (text) => text.replace('"length": 400', '"length": 200'));
-    expect(() => readCard(policy)).toThrow(/timeseer\.json: is not what was saved there/);
+    expect(() => readCard(policy)).toThrow(/timeseer\.json: differs from what was saved there/);
     rmSync(join(policy, 'timeseer.json'));
     expect(() => readCard(policy)).toThrow(/timeseer\.json: no such file, but timeseer\.sha256 lists it/);
   });
@@ -139,7 +139,7 @@ describe('a saved policy that is damaged or changed', () => {
     edit(join(copy, 'adapter_config.json'), (text) => text.replace('"lora_alpha": 4', '"lora_alpha": 5'));
     const { dims } = Policy.load(engine, saved, { tuning: 'none' });
     expect(() => loadAdapter(engine, dims, copy)).toThrow(
-      /adapter_config\.json: is not what was saved there/,
+      /adapter_config\.json: differs from what was saved there/,
     );
   });
 
@@ -151,7 +151,7 @@ describe('a saved policy that is damaged or changed', () => {
   ])('%s says so and ends with an error', async (_name, command) => {
     zero(join(policy, 'model.safetensors'));
     const { code, err, out } = await new Child(command()).ended;
-    expect(err).toContain(`error: ${join(policy, 'model.safetensors')}: is not what was saved there`);
+    expect(err).toContain(`error: ${join(policy, 'model.safetensors')}: differs from what was saved there`);
     expect({ code, out }).toEqual({ code: 1, out: '' });
   });
 });

@@ -169,7 +169,7 @@ describe('a whole pull', () => {
   test('a pulled file that was changed since is not silently replaced', async () => {
     await fetchAll();
     writeFileSync(join(out, 'config.json'), CONFIG.replace('{', '{ '));
-    await expect(fetchAll()).rejects.toThrow(/config\.json: is there with other content .* --force/);
+    await expect(fetchAll()).rejects.toThrow(/config\.json: exists with other content .* --force/);
     // Same size, other time and content.
     writeFileSync(join(out, 'config.json'), CONFIG.replace('silu', 'gelu'));
     utimesSync(join(out, 'config.json'), 1, 1);
@@ -305,7 +305,7 @@ describe('failures that stay', () => {
   test('wrong bytes are an error, and a clean second pull succeeds', async () => {
     server.faults.set(SHARD_2, [{ corrupt: 77 }]);
     await expect(fetchAll()).rejects.toThrow(
-      /tiny-vl: model-00002-of-00002\.safetensors: .*another hash.*thrown away/,
+      /tiny-vl: model-00002-of-00002\.safetensors: .*was discarded: its hash is .*, expected /,
     );
     expect(existsSync(join(out, SHARD_2))).toBe(false);
     expect(statSync(join(out, `${SHARD_2}.part`)).size).toBe(0);
@@ -315,13 +315,13 @@ describe('failures that stay', () => {
 
   test('wrong bytes of a small file too, by its git hash', async () => {
     server.faults.set('tokenizer.json', [{ corrupt: 2 }]);
-    await expect(fetchAll()).rejects.toThrow(/tokenizer\.json: .*another hash/);
+    await expect(fetchAll()).rejects.toThrow(/tokenizer\.json: .*was discarded: its hash is/);
     expect(existsSync(join(out, 'tokenizer.json'))).toBe(false);
   });
 
   test('more bytes than announced are refused', async () => {
     server.faults.set(SHARD_2, ['too long']);
-    await expect(fetchAll()).rejects.toThrow(/sends more than the 90001 bytes/);
+    await expect(fetchAll()).rejects.toThrow(/sends more than the announced 90001 bytes/);
     await fetchAll();
     expectContent();
   });
@@ -404,7 +404,7 @@ describe('failures that stay', () => {
       entry['path'] === SHARD_1
         ? { ...entry, lfs: { oid: '0'.repeat(64), size: 2 ** 52, pointerSize: 1 } }
         : entry;
-    await expect(fetchAll()).rejects.toThrow(/4503599\.\d GB are still to be fetched and only .* free/);
+    await expect(fetchAll()).rejects.toThrow(/4503599\.\d GB remain to be downloaded and only .* free/);
     expect(server.take()).toEqual([]);
   });
 

@@ -195,7 +195,7 @@ describe('a run directory', { timeout: 300_000 }, () => {
       }
     }
     const { code, err } = await child.ended;
-    expect(err).toMatch(new RegExp(`^error: ${out}: was removed or replaced while it was worked on`));
+    expect(err).toMatch(new RegExp(`^error: ${out}: was removed or replaced during the work`));
     expect(code).toBe(1);
     expect(existsSync(out)).toBe(false);
   });

@@ -224,7 +224,7 @@ describe('refuses', () => {
     const bytes = readFileSync(file);
     const at = (bytes.length - 4096) >> 1;
     writeFileSync(file, bytes.fill(0, at, at + 4096));
-    expect(await refusal(zeros)).toMatch(/decoder_model_merged\.onnx: is not what was saved there/);
+    expect(await refusal(zeros)).toMatch(/decoder_model_merged\.onnx: differs from what was saved there/);
     // What is not opened is not read.
     const other = changed('other type', { listed: true });
     writeFileSync(join(other, 'onnx/decoder_model_merged_int8.onnx'), '');

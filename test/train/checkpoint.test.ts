@@ -203,7 +203,7 @@ describe('what a checkpoint holds is compared with what was saved', () => {
     writeFileSync(join(checkpoint, file), bytes);
     expect(checkpointDamage(checkpoint)).toMatch(
       new RegExp(
-        `^${join(checkpoint, file)}: is not what was saved there \\(SHA-256 [0-9a-f]{12}…, in timeseer.sha256 [0-9a-f]{12}…\\)$`,
+        `^${join(checkpoint, file)}: differs from what was saved there \\(SHA-256 [0-9a-f]{12}…, in timeseer.sha256 [0-9a-f]{12}…\\)$`,
       ),
     );
   });
@@ -215,7 +215,7 @@ describe('what a checkpoint holds is compared with what was saved', () => {
     await teach(other, { samples: 6 });
     saveCheckpoint(later, other, FOREIGN_CARD, { stage: 'sft', step: 2, skippedInARow: 0, origin: ORIGIN });
     cpSync(join(later, optimizer), join(checkpoint, optimizer));
-    expect(checkpointDamage(checkpoint)).toContain(`${optimizer}: is not what was saved there`);
+    expect(checkpointDamage(checkpoint)).toContain(`${optimizer}: differs from what was saved there`);
   });
 
   test('a missing card, a missing manifest, one that is cut, and a file that nobody saved', () => {

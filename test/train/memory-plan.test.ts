@@ -257,7 +257,7 @@ describe('a plan', () => {
     expect(peak).toBeLessThanOrEqual(plan.usable!);
     const set = Object.entries(changes).map(([key, value]) => `--set ${key}=${value}`);
     expect(remedyLine(plan)).toBe(`${set.join(' ')} makes it fit: ${bytesText(peak)}`);
-    expect(planLine(plan)).toMatch(/^rl: memory .* of .* in .*, layers computed again, does not fit$/);
+    expect(planLine(plan)).toMatch(/^rl: memory .* of .* in .*, gradient checkpointing, does not fit$/);
     expect(planLines(plan).join('\n')).toMatch(/reference policy +\d[\s\S]*\nusable: .*, 92 % of the memory/);
     const changed = (keys: readonly string[]) => {
       const recipe = structuredClone(given.recipe) as unknown as Record<string, Record<string, unknown>>;
@@ -299,7 +299,7 @@ describe('a plan', () => {
       /^no change that was tried makes rl fit: --set policy\.tune=adapter still takes/,
     );
     expect(planLines(plan).join('\n')).toMatch(
-      /^tried, until the time for the search was over\n {2}[\d.]+ MB {2}--set policy\.tune=adapter$/m,
+      /^tried, until the search time was over\n {2}[\d.]+ MB {2}--set policy\.tune=adapter$/m,
     );
     const whole = await hopeless;
     expect(whole.search!.complete).toBe(true);

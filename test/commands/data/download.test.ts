@@ -225,9 +225,7 @@ it.each(PUBLISHED)('$task comes from its address to a data set', async (publishe
     const { code, err } = await inside(...args);
     expect([code, err]).toEqual([
       1,
-      expect.stringMatching(
-        /another hash than expected, sha256:[0-9a-f]{64} instead of sha256:[0-9a-f]{64}, and was thrown away/,
-      ),
+      expect.stringMatching(/was discarded: its hash is sha256:[0-9a-f]{64}, expected sha256:[0-9a-f]{64}/),
     ]);
   }
   try {
