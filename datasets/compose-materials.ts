@@ -215,8 +215,8 @@ export class MaterialComposer {
     const { gold } = example;
     if (!this.#parts.traces) return none;
     if (taskKind(gold.kind).readsWords) {
-      const told = thoughtOf(gold) !== null && split !== 'test';
-      return { ...none, teacher: told ? expertOn(example, gold.kind, null).teacher(gold).text : null };
+      const written = thoughtOf(gold) !== null && split !== 'test';
+      return { ...none, teacher: written ? expertOn(example, gold.kind, null).teacher(gold).text : null };
     }
     const profile = this.#classes();
     // Without a profile no classification has traces: said once for all of them, not as a lack of each.
@@ -345,7 +345,7 @@ export class MaterialPool {
    * @throws also the signal's reason; TimeseerError where a Worker fails
    */
   async *compose(jobs: Iterable<MaterialJob>): AsyncGenerator<Composed, void> {
-    const own = this.#own;
+    const composer = this.#own;
     const signal = this.#signal;
     function* unlessAborted(): Generator<MaterialJob> {
       for (const job of jobs) {
@@ -353,13 +353,13 @@ export class MaterialPool {
         yield job;
       }
     }
-    if (own === null) {
+    if (composer === null) {
       const replies = this.#pool.askAll(unlessAborted(), this.#workers * AHEAD);
       for await (const reply of replies) yield reply as Composed;
       return;
     }
     for (const { split, index } of unlessAborted()) {
-      yield await own.compose(split, index);
+      yield await composer.compose(split, index);
       await setImmediate();
     }
   }

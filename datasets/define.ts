@@ -127,7 +127,7 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
     throw new ConfigError(`defineTask ${name}: ${message}`);
   };
   checkKeys(`defineTask ${name}`, given, KEYS);
-  if (BENCHMARKS.some((one) => one.name.split('/')[0] === name.toLowerCase())) {
+  if (BENCHMARKS.some((benchmark) => benchmark.name.split('/')[0] === name.toLowerCase())) {
     fail(`name: there is a task called ${name.toLowerCase()}; give it another`);
   }
   if (!KIND_NAMES.includes(kind)) fail(`kind: got ${show(kind)}, expected one of ${KIND_NAMES.join(', ')}`);
@@ -137,7 +137,7 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
     if (!Array.isArray(classes) || classes.length === 0 || new Set(classes).size < classes.length) {
       fail(`classes: got ${show(classes)}, expected a list of different names`);
     }
-    const wrong = classes.find((one) => typeof one !== 'string' || !CLASS.test(one));
+    const wrong = classes.find((entry) => typeof entry !== 'string' || !CLASS.test(entry));
     if (wrong !== undefined) fail(`classes: got ${show(wrong)}, expected ${CLASS_RULE}`);
   }
   for (const key of ['title', 'description', 'advice', 'licence', 'citation', 'figure'] as const) {
@@ -211,7 +211,7 @@ function loadedFrom({ name, kind }: TaskDefinition, value: unknown, index: numbe
     numbersFrom(list, values === undefined ? `channels[${c}]` : 'values'),
   );
   const called = names ?? (series.length === 1 ? [VALUE_CHANNEL] : series.map((_, c) => `channel ${c}`));
-  if (!Array.isArray(called) || !called.every((one) => typeof one === 'string')) {
+  if (!Array.isArray(called) || !called.every((entry) => typeof entry === 'string')) {
     throw new DataError(`names: got ${show(names)}, expected a list of texts`);
   }
   if (split !== null && !SPLITS.includes(split as Split)) {
@@ -405,10 +405,11 @@ async function runTask(
 function classesOf({ name, kind, classes }: TaskFacts, all: readonly Loaded[], file: string): string[] {
   const { classes: known, className } = taskKind(kind);
   const named = all.map(({ example }) => className(example.gold));
-  const seen = new Set(named.filter((one) => one !== null));
+  const seen = new Set(named.filter((entry) => entry !== null));
   // An anomaly of unnamed kind may be any of them.
-  if (known !== 'data') return known.filter((one) => seen.has(one) || named.includes(null));
-  const stray = classes === undefined ? -1 : named.findIndex((one) => one !== null && !classes.includes(one));
+  if (known !== 'data') return known.filter((entry) => seen.has(entry) || named.includes(null));
+  const stray =
+    classes === undefined ? -1 : named.findIndex((entry) => entry !== null && !classes.includes(entry));
   if (stray < 0) return [...(classes ?? [...seen].sort())];
   throw new DataError(
     `task ${name}: example ${stray}: the class ${show(named[stray])} is not among its classes (${classes!.join(', ')})`,
@@ -465,9 +466,9 @@ export async function userTask(
   const { task, all } = await runTask(address, request, onProgress);
   const { name, kind, title = name, description, hints = {}, advice = null, rate = null, figure } = task;
   const classes = classesOf(task, all, file);
-  const own = taskKind(kind).classes;
-  const hinted = own === 'data' ? classes : own;
-  const unknown = Object.keys(hints).find((one) => !hinted.includes(one));
+  const kindClasses = taskKind(kind).classes;
+  const hinted = kindClasses === 'data' ? classes : kindClasses;
+  const unknown = Object.keys(hints).find((entry) => !hinted.includes(entry));
   if (unknown !== undefined) {
     throw new ConfigError(
       `${file}: task ${name}: hints: there is no class ${show(unknown)} (${hinted.join(', ')})`,

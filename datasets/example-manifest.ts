@@ -222,12 +222,12 @@ export function readExampleManifest(directory: string): ExampleManifest {
       throw new DataError(`splits.${split}.classes: add up to ${total}, count says ${examples}`, { file });
     }
     if (name !== splitFile(split)) throw new DataError(`splits.${split}.file: got ${name}`, { file });
-    const own = manifest.materials?.splits[split];
-    if (manifest.materials !== undefined && own === undefined) {
+    const stated = manifest.materials?.splits[split];
+    if (manifest.materials !== undefined && stated === undefined) {
       throw new DataError(`materials.splits.${split}: missing`, { file });
     }
-    if (own !== undefined && own.prompts.file !== materialFile(split)) {
-      throw new DataError(`materials.splits.${split}.prompts.file: got ${own.prompts.file}`, { file });
+    if (stated !== undefined && stated.prompts.file !== materialFile(split)) {
+      throw new DataError(`materials.splits.${split}.prompts.file: got ${stated.prompts.file}`, { file });
     }
   }
   return manifest;

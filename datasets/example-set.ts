@@ -297,10 +297,10 @@ function checkApart(parts: ReadonlyMap<Split, Part>, file: string): void {
   const home = new Map<string, Split>();
   for (const [split, { recordings }] of parts) {
     for (const recording of recordings) {
-      const other = home.get(recording);
-      if (other !== undefined) {
+      const earlier = home.get(recording);
+      if (earlier !== undefined) {
         throw new DataError(
-          `recording '${recording}' is in ${other} and ${split}, which must not share any`,
+          `recording '${recording}' is in ${earlier} and ${split}, which must not share any`,
           { file },
         );
       }

@@ -61,10 +61,10 @@ function blindWords(text: string, example: Example): BlindWords {
   const { gold, channels, names } = example;
   const length = lengthOf(example);
   const kind = taskKind(gold.kind);
-  const said = kind.parse(text, { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS });
-  const { class: named, f1 } = kind.agreement(kind.answerOf(said), gold);
+  const answer = kind.parse(text, { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS });
+  const { class: named, f1 } = kind.agreement(kind.answerOf(answer), gold);
   const right = choosesClass(gold.kind) ? named : f1 === 1;
-  return { text, says: kind.says(said, names), right, f1 };
+  return { text, says: kind.says(answer, names), right, f1 };
 }
 
 type Traces = Pick<ExampleDetails, 'teacher' | 'notes'> & { readonly blind: string | null };
@@ -176,7 +176,10 @@ const unnamed = ({ gold }: Example): boolean =>
   choosesClass(gold.kind) && taskKind(gold.kind).className(gold) === null;
 
 function missingText({ channels }: Example): string {
-  const missing = channels.reduce((sum, one) => sum + one.filter((value) => Number.isNaN(value)).length, 0);
+  const missing = channels.reduce(
+    (sum, channel) => sum + channel.filter((value) => Number.isNaN(value)).length,
+    0,
+  );
   const points = channels.length * channels[0]!.length;
   return missing === 0 ? '' : `, ${formatValue((100 * missing) / points)} % missing`;
 }
@@ -286,10 +289,10 @@ export async function examplesPage(
   const { describe, redrawn = false } = options;
   const cards: Html[] = [];
   let prompt: string | undefined;
-  for (const one of examples) {
-    const details = await describe?.(one, origin);
+  for (const shown of examples) {
+    const details = await describe?.(shown, origin);
     const repeated = details !== undefined && details.prompt === prompt;
-    cards.push(await card(one, origin, details, { repeated, redrawn }));
+    cards.push(await card(shown, origin, details, { repeated, redrawn }));
     prompt = details?.prompt;
   }
   const { source, split, classes, rate, notes } = origin;

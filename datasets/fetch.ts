@@ -96,8 +96,8 @@ function readRecord(file: string): Record<string, string> {
 export function parseSums(text: string): Map<string, string> {
   const sums = new Map<string, string>();
   for (const row of text.split(/\r?\n/)) {
-    const found = /^([0-9a-f]{64}) +\*?(?:\.\/)?(.+)$/i.exec(row);
-    if (found !== null) sums.set(found[2]!, found[1]!.toLowerCase());
+    const match = /^([0-9a-f]{64}) +\*?(?:\.\/)?(.+)$/i.exec(row);
+    if (match !== null) sums.set(match[2]!, match[1]!.toLowerCase());
   }
   return sums;
 }
@@ -171,21 +171,21 @@ class Fetch {
   async file(address: Address, name: string): Promise<UrlDownload & { readonly comparedWith: Witness }> {
     const { url, sha256 } = address;
     const target = join(this.#waiting, name);
-    const found = await this.#bring(url, target, sha256);
-    if (sha256 !== null) return { ...found, comparedWith: 'known' };
+    const download = await this.#bring(url, target, sha256);
+    if (sha256 !== null) return { ...download, comparedWith: 'known' };
     const published = await this.#published(address);
     const recorded = this.#record[url] ?? null;
     const expected = published ?? recorded;
     if (expected === null) {
       this.#say(
-        `${name}: SHA-256 ${found.sha256}; nobody vouches for it, so it is kept in ${this.#recordFile} and later downloads are compared with it`,
+        `${name}: SHA-256 ${download.sha256}; nobody vouches for it, so it is kept in ${this.#recordFile} and later downloads are compared with it`,
       );
-      return { ...found, comparedWith: 'nothing' };
+      return { ...download, comparedWith: 'nothing' };
     }
-    if (expected === found.sha256)
-      return { ...found, comparedWith: published === null ? 'recorded' : 'published' };
+    if (expected === download.sha256)
+      return { ...download, comparedWith: published === null ? 'recorded' : 'published' };
     rmSync(target, { force: true });
-    const came = `${url}: what came has the SHA-256 ${found.sha256}, and was thrown away`;
+    const came = `${url}: what came has the SHA-256 ${download.sha256}, and was thrown away`;
     throw new EndpointError(
       published === null
         ? `${came}; at an earlier download it was ${expected}: if its owners have changed it, remove ${this.#recordFile} and run the same command again`

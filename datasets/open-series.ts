@@ -46,7 +46,7 @@ export interface RenderSource {
 const PLAIN: FigureChoice = { preset: 'line', missing: 'break' };
 
 function refuse(options: SourceOptions, keys: readonly (keyof SourceOptions)[], why: string): void {
-  const key = keys.find((one) => options[one] !== undefined);
+  const key = keys.find((option) => options[option] !== undefined);
   if (key !== undefined) throw new ConfigError(`--${key} belongs to ${why}; leave it out`);
 }
 
@@ -60,18 +60,18 @@ function* range<T>(items: Iterable<T>, offset: number, limit: number): Generator
 }
 
 /** Selects channels in the order in which they are named. @throws ConfigError for one that is not there */
-function choose(one: Drawable, column: readonly string[] | undefined): Drawable {
-  if (column === undefined) return one;
+function choose(series: Drawable, column: readonly string[] | undefined): Drawable {
+  if (column === undefined) return series;
   const places = column.map((name) => {
-    const place = one.names.indexOf(name);
+    const place = series.names.indexOf(name);
     if (place >= 0) return place;
-    throw new ConfigError(`--column ${name}: ${one.id} has the channels ${one.names.join(', ')}`);
+    throw new ConfigError(`--column ${name}: ${series.id} has the channels ${series.names.join(', ')}`);
   });
-  const { gold } = one;
+  const { gold } = series;
   return {
-    ...one,
-    channels: places.map((place) => one.channels[place]!),
-    names: places.map((place) => one.names[place]!),
+    ...series,
+    channels: places.map((place) => series.channels[place]!),
+    names: places.map((place) => series.names[place]!),
     // Variates are told by their number among all.
     gold: gold !== null && taskKind(gold.kind).countsChannels ? null : gold,
   };
@@ -106,8 +106,8 @@ function seriesOf({ id, channels, channelNames, times, label, anomalies, path }:
 
 /** Series of a record to draw; the picture of a single channel does not name it. */
 function drawableOf(record: RawRecord): Drawable {
-  const one = seriesOf(record);
-  return one.channels.length === 1 ? { ...one, names: [VALUE_CHANNEL] } : one;
+  const series = seriesOf(record);
+  return series.channels.length === 1 ? { ...series, names: [VALUE_CHANNEL] } : series;
 }
 
 function* recordsOf(path: string, column: readonly string[] | undefined): Generator<Drawable> {
@@ -128,14 +128,14 @@ function openFile(options: SourceOptions): RenderSource {
   refuse(options, ['split'], `data sets, and ${source} is a file`);
   refuse(options, ['seed', 'length'], `generators, and ${source} is a file`);
   // Read through first: what is wrong with a file is said before anything is written.
-  let found = 0;
-  for (const _ of range(recordsOf(source, column), 0, offset + limit)) found++;
-  if (found <= offset) {
-    const has = found === 1 ? '1 series, number 0' : `${found} series, counted from 0`;
+  let count = 0;
+  for (const _ of range(recordsOf(source, column), 0, offset + limit)) count++;
+  if (count <= offset) {
+    const has = count === 1 ? '1 series, number 0' : `${count} series, counted from 0`;
     throw new DataError(`holds ${has}; there is no number ${offset}`, { file: source });
   }
   return {
-    count: found - offset,
+    count: count - offset,
     series: range(recordsOf(source, column), offset, limit),
     figure: PLAIN,
     rate: null,
@@ -168,9 +168,9 @@ function openGenerated(options: SourceOptions): RenderSource {
   const { source, offset, limit, split = 'train', length } = options;
   refuse(options, ['column'], 'files and prepared data sets');
   const name = source.toLowerCase();
-  const task = BENCHMARKS.find((one) => one.name === name);
+  const task = BENCHMARKS.find((benchmark) => benchmark.name === name);
   if (task?.generator != null) {
-    const counts = Object.fromEntries(SPLITS.map((one) => [one, one === split ? limit : 0]));
+    const counts = Object.fromEntries(SPLITS.map((each) => [each, each === split ? limit : 0]));
     const { load } = task.open({ directory: null, counts, offset, seed: options.seed, length });
     function* series(): Generator<Drawable> {
       for (const { example } of load()) yield example;
@@ -236,17 +236,17 @@ function* records(path: string, columns: readonly string[] | undefined): Generat
 
 /** Series of a record to analyse. @throws DataError also for values beyond ±LARGEST_VALUE */
 function analysed(record: RawRecord): Drawable {
-  const one = seriesOf(record);
-  for (const [c, channel] of one.channels.entries()) {
+  const series = seriesOf(record);
+  for (const [c, channel] of series.channels.entries()) {
     const beyond = channel.findIndex((value) => Math.abs(value) > LARGEST_VALUE);
     if (beyond >= 0) {
       throw new DataError(
-        `series ${one.id}: point ${beyond} of channel ${one.names[c]} is ${channel[beyond]}, beyond ±${LARGEST_VALUE}; rescale the series`,
+        `series ${series.id}: point ${beyond} of channel ${series.names[c]} is ${channel[beyond]}, beyond ±${LARGEST_VALUE}; rescale the series`,
         { file: record.path },
       );
     }
   }
-  return one;
+  return series;
 }
 
 /** Series number `index` (0-based) of a file. @throws DataError for fewer series, and as the file's reader */
@@ -269,7 +269,7 @@ export function readFromSet(set: ExampleSet, split: Split, index: number): Drawa
 
 /** Requested split, or the last one that has examples. */
 export function splitOf(set: ExampleSet, split: Split | undefined): Split {
-  return split ?? SPLITS.filter((own) => set.count(own) > 0).at(-1)!;
+  return split ?? SPLITS.filter((candidate) => set.count(candidate) > 0).at(-1)!;
 }
 
 /** Labelled series of a file as training examples. */

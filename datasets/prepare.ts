@@ -236,7 +236,8 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
   if (!plain || options.validation !== undefined) {
     const items = await indexOf(task, options);
     const { splits, statement, recordingsApart } = drawSplits(items, task.plan, options, seed);
-    for (const [i, one] of splits.entries()) if (one !== null && !wanted.includes(one)) splits[i] = null;
+    for (const [i, drawn] of splits.entries())
+      if (drawn !== null && !wanted.includes(drawn)) splits[i] = null;
     const kept = subset(items, splits, generated ? { ...options, counts: {} } : options, seed);
     const same = duplicatesText(items, splits);
     split = { statement: `${statement}${kept}${same === null ? '' : ` ${same}`}`, recordingsApart };
@@ -244,7 +245,7 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
     chosen = splits;
     notes.push(...withoutValidation(task.plan, splits, options));
   }
-  const total = chosen === null ? task.total! : chosen.filter((one) => one !== null).length;
+  const total = chosen === null ? task.total! : chosen.filter((drawn) => drawn !== null).length;
   if (total === 0) {
     throw new DataError(
       `${spec.name}: nothing is left; it has no example of the splits ${wanted.join(', ')}`,

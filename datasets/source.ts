@@ -194,8 +194,8 @@ function openGenerator(
  */
 export function openExamples(address: ExampleAddress): ExampleSource {
   const { name } = address;
-  const found = generatorOf(name);
-  if (found !== null) return openGenerator(found, address);
+  const generator = generatorOf(name);
+  if (generator !== null) return openGenerator(generator, address);
   if (existsSync(name) && statSync(name).isDirectory()) return traced(openSet(address), address);
   if (existsSync(name) || isModuleSpecifier(name)) {
     const makes = isModuleSpecifier(name) ? name : `custom --from ${name}`;
@@ -203,13 +203,15 @@ export function openExamples(address: ExampleAddress): ExampleSource {
       `${name}: is a file, not a data set; timeseer data prepare ${makes} --out DIR makes one of it`,
     );
   }
-  const task = BENCHMARKS.map((one) => one.name).find((one) => one === name || one === basename(name));
+  const task = BENCHMARKS.map((benchmark) => benchmark.name).find(
+    (known) => known === name || known === basename(name),
+  );
   if (task !== undefined && task !== 'custom') {
     throw new ConfigError(
       `no data set in '${name}': timeseer data prepare ${task} --out ${task === name ? join('data', ...task.split('/')) : name} makes it`,
     );
   }
-  const known = BENCHMARKS.map((one) => one.name).filter(isGenerator);
+  const known = BENCHMARKS.map((benchmark) => benchmark.name).filter(isGenerator);
   throw new ConfigError(
     `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one of any task: timeseer data list)`,
   );

@@ -96,7 +96,7 @@ export interface Item extends Traceable {
 
 /** `train 122, validation 41, test 41`. */
 function sizesText(splits: readonly (Split | null)[]): string {
-  return SPLITS.map((split) => [split, splits.filter((one) => one === split).length] as const)
+  return SPLITS.map((split) => [split, splits.filter((assigned) => assigned === split).length] as const)
     .filter(([, n]) => n > 0)
     .map(([split, n]) => `${split} ${n}`)
     .join(', ');
@@ -110,16 +110,16 @@ function lacksText(
   splits: readonly (Split | null)[],
   wanted: readonly Split[],
 ): string {
-  const found = new Map(wanted.map((split) => [split, new Set<string>()]));
+  const present = new Map(wanted.map((split) => [split, new Set<string>()]));
   for (const [i, { class: name }] of items.entries()) {
     const split = splits[i];
-    if (split != null) found.get(split)?.add(name);
+    if (split != null) present.get(split)?.add(name);
   }
-  const all = [...new Set([...found.values()].flatMap((own) => [...own]))].sort();
-  const parts = [...found].flatMap(([split, own]) => {
-    const lacking = all.filter((name) => !own.has(name));
+  const all = [...new Set([...present.values()].flatMap((classes) => [...classes]))].sort();
+  const parts = [...present].flatMap(([split, classes]) => {
+    const lacking = all.filter((name) => !classes.has(name));
     if (lacking.length === 0) return [];
-    if (own.size === 0) return [`${split} is empty`];
+    if (classes.size === 0) return [`${split} is empty`];
     const names = lacking.slice(0, LISTED).map((name) => `'${name}'`);
     const more = lacking.length > LISTED ? ` and ${lacking.length - LISTED} others` : '';
     return [`${split} has no example of ${names.join(', ')}${more}`];
@@ -221,11 +221,11 @@ function assign(items: readonly Item[], plan: SplitPlan, options: DrawOptions, s
     );
   }
   const sizes = shares ?? plan.sizes;
-  const one = SPLITS.filter((split) => sizes[split] > 0);
-  if (one.length === 1) {
+  const only = SPLITS.filter((split) => sizes[split] > 0);
+  if (only.length === 1) {
     return {
-      splits: items.map(() => one[0]!),
-      statement: `Everything is ${one[0]}: ${items.length} examples. ${plan.statement}`,
+      splits: items.map(() => only[0]!),
+      statement: `Everything is ${only[0]}: ${items.length} examples. ${plan.statement}`,
       recordingsApart: plan.recordingsApart === null ? null : true,
     };
   }
@@ -265,23 +265,23 @@ export function subset(
       `--count ${gone}=${counts[gone]}: there is no ${gone} split, only ${there.join(' and ')}; leave it out, or make one with --validation, --shares or --split`,
     );
   }
-  let said = '';
+  let statement = '';
   const keep = (split: Split, choose: (classes: readonly string[]) => number[]): void => {
-    const at = splits.flatMap((one, i) => (one === split ? [i] : []));
+    const at = splits.flatMap((assigned, i) => (assigned === split ? [i] : []));
     const kept = new Set(choose(at.map((i) => items[i]!.class)).map((k) => at[k]!));
     for (const i of at) if (!kept.has(i)) splits[i] = null;
-    if (kept.size < at.length) said += ` Of ${split}, ${kept.size} of ${at.length} are kept`;
+    if (kept.size < at.length) statement += ` Of ${split}, ${kept.size} of ${at.length} are kept`;
   };
   if (shots !== undefined) {
     keep('train', (classes) => fewShots(classes, shots, seed));
-    if (said !== '') said += ` (${shots} of each class, seed ${seed}).`;
+    if (statement !== '') statement += ` (${shots} of each class, seed ${seed}).`;
   }
   for (const split of SPLITS) {
     const count = counts[split];
     if (count === undefined) continue;
-    const before = said;
+    const before = statement;
     keep(split, (classes) => (classes.length === 0 ? [] : stratifiedSubset(classes, count, seed)));
-    if (said !== before) said += ` (stratified by class, seed ${seed}).`;
+    if (statement !== before) statement += ` (stratified by class, seed ${seed}).`;
   }
-  return said;
+  return statement;
 }

@@ -78,10 +78,10 @@ export function roundedTable(rows: readonly number[], columns: readonly number[]
     for (const c of columns.keys()) {
       if (!open[r]![c]! || raised[r]![c]! || seen.has(c)) continue;
       seen.add(c);
-      const other = short[c]! > 0 ? -1 : raised.findIndex((row, k) => row[c]! && k !== r && reach(k, seen));
+      const donor = short[c]! > 0 ? -1 : raised.findIndex((row, k) => row[c]! && k !== r && reach(k, seen));
       if (short[c]! > 0) short[c]!--;
-      else if (other < 0) continue;
-      else raised[other]![c] = false;
+      else if (donor < 0) continue;
+      else raised[donor]![c] = false;
       raised[r]![c] = true;
       return true;
     }
@@ -195,16 +195,16 @@ export function splitByExample(entries: readonly Entry[], sizes: SplitSizes, see
 
 /** Positions and classes of each recording; an example without one counts as a recording of its own. */
 function recordings(entries: readonly Entry[]): Map<string, { at: number[]; classes: Set<string> }> {
-  const found = new Map<string, { at: number[]; classes: Set<string> }>();
+  const groups = new Map<string, { at: number[]; classes: Set<string> }>();
   for (const [i, { recording, class: name }] of entries.entries()) {
     // An example without a recording is one of its own; the prefix keeps the two kinds of names apart.
     const key = recording === null ? `example ${i}` : `recording ${recording}`;
-    const one = found.get(key) ?? { at: [], classes: new Set<string>() };
-    one.at.push(i);
-    one.classes.add(name);
-    found.set(key, one);
+    const group = groups.get(key) ?? { at: [], classes: new Set<string>() };
+    group.at.push(i);
+    group.classes.add(name);
+    groups.set(key, group);
   }
-  return found;
+  return groups;
 }
 
 /**

@@ -76,11 +76,11 @@ class MaterialCheck {
   /** Version mismatches and missing parts. */
   get remarks(): string[] {
     const { prompt, traces, notes } = this.#materials.facts;
-    const own = wordsVersion(this.#set.manifest);
+    const current = wordsVersion(this.#set.manifest);
     return [
       ...(this.#sameWords
         ? []
-        : [`prompts are of version ${prompt}, this program writes ${own}: prepare again`]),
+        : [`prompts are of version ${prompt}, this program writes ${current}: prepare again`]),
       ...(traces === null || traces === TRACE_VERSION
         ? []
         : [`traces are of version ${traces}, this program writes ${TRACE_VERSION}: prepare again`]),
@@ -105,13 +105,15 @@ class MaterialCheck {
       const { classes: learned, rule } = readProfile(text, CLASSES_FILE);
       const counts = this.#set.manifest.splits.train?.classes ?? {};
       for (const { name, count } of learned) {
-        const own = counts[name] ?? 0;
-        if (own !== count) {
-          fail(`class ${show(name)}: learned from ${count} examples, the training split has ${own} of it`);
+        const present = counts[name] ?? 0;
+        if (present !== count) {
+          fail(
+            `class ${show(name)}: learned from ${count} examples, the training split has ${present} of it`,
+          );
         }
       }
       for (const name of Object.keys(counts)) {
-        if (!learned.some((one) => one.name === name))
+        if (!learned.some((learnedClass) => learnedClass.name === name))
           fail(`class ${show(name)}: is not among those learned`);
       }
       if (rule.heldOutAccuracy !== classes.heldOut) {
@@ -164,21 +166,21 @@ class MaterialCheck {
 
   #wordProblems(example: Example, { prompt, gold, teacher, blind }: Material): string[] {
     const { facts } = this.#materials;
-    const found: string[] = [];
+    const problems: string[] = [];
     if (this.#sameWords && prompt !== wordsFor(example, this.#set.manifest)) {
-      found.push(`prompt: other words than those of version ${facts.prompt}`);
+      problems.push(`prompt: other words than those of version ${facts.prompt}`);
     }
     if (gold !== goldParts(example.gold))
-      found.push(`gold: got ${gold}, the example says ${goldParts(example.gold)}`);
+      problems.push(`gold: got ${gold}, the example says ${goldParts(example.gold)}`);
     if (teacher !== null) {
       const { total, problem } = graded(teacher, example);
-      if (Math.abs(total - 1) > EXACT) found.push(`teacher: earns ${total} of 1${because(problem)}`);
+      if (Math.abs(total - 1) > EXACT) problems.push(`teacher: earns ${total} of 1${because(problem)}`);
     }
     if (blind !== null) {
       const { problem } = graded(blind, example);
-      if (problem !== null) found.push(`blind: not well formed${because(problem)}`);
+      if (problem !== null) problems.push(`blind: not well formed${because(problem)}`);
     }
-    return found;
+    return problems;
   }
 
   #figure(split: Split, line: number, { id, image }: Material): Buffer | null {

@@ -248,14 +248,14 @@ export const nab = anomalyFilesBenchmark({
     const windows = readNabWindows(file);
     // The repository has other tables too, of results and for its tests: series are those that the windows name.
     const named = new Set([...windows.keys()].map((name) => basename(name)));
-    const tables = files.filter((one) => one.toLowerCase().endsWith('.csv'));
-    const series = tables.filter((one) => named.has(basename(one)));
+    const tables = files.filter((file) => file.toLowerCase().endsWith('.csv'));
+    const series = tables.filter((file) => named.has(basename(file)));
     const left = tables.length - series.length;
     return {
       series,
       others: [file],
       notes: left === 0 ? [] : [`${left} csv files that ${WINDOWS} does not name are left out`],
-      read: (one) => readNab(one, windows),
+      read: (file) => readNab(file, windows),
     };
   },
   statement:

@@ -177,8 +177,8 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
       );
     }
     const named = row.class as AnomalyClass | null;
-    const own = { ...record, anomalies: row.intervals };
-    return anomalyExamples(own, {
+    const labelled = { ...record, anomalies: row.intervals };
+    return anomalyExamples(labelled, {
       ...{ task: 'custom', id, window: size, class: named, note },
       recording: recording ?? undefined,
     });

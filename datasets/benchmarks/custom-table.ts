@@ -199,24 +199,25 @@ export function readLabels(path: string, folder: string): LabelRow[] {
   const seen = new Set<string>();
   let gone: DataError | undefined;
   for (const { cell, place } of rows()) {
-    const own = below(folder, cell(file), place(file));
-    if (seen.has(own)) throw new DataError(`${cell(file)} is listed twice`, place(file));
-    seen.add(own);
-    if (!existsSync(own)) {
+    const seriesFile = below(folder, cell(file), place(file));
+    if (seen.has(seriesFile)) throw new DataError(`${cell(file)} is listed twice`, place(file));
+    seen.add(seriesFile);
+    if (!existsSync(seriesFile)) {
       gone ??= new DataError(`names ${cell(file)}, and there is no such file in ${folder}`, place(file));
     }
     const label = name < 0 ? '' : cell(name);
-    const found = intervals < 0 ? null : readIntervals(cell(intervals), place(intervals));
+    const anomalies = intervals < 0 ? null : readIntervals(cell(intervals), place(intervals));
     const odd = variates < 0 ? null : readVariates(cell(variates), place(variates));
     const answer = place([variates, intervals, name].find((column) => column >= 0)!);
-    if (found === null && odd === null) {
+    if (anomalies === null && odd === null) {
       if (label === '') throw new DataError('no class', answer);
       checkClass(label, answer);
     }
     list.push({
-      path: own,
-      class: found === null ? label || null : anomalyClass(label, found, name < 0 ? answer : place(name)),
-      intervals: found,
+      path: seriesFile,
+      class:
+        anomalies === null ? label || null : anomalyClass(label, anomalies, name < 0 ? answer : place(name)),
+      intervals: anomalies,
       variates: odd,
       place: place(file),
       answer,
@@ -239,9 +240,9 @@ export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'spl
   let clash: (typeof rows)[number] | undefined;
   for (const row of rows) {
     if (row.recording === null || row.split === null) continue;
-    const other = first.get(row.recording);
-    if (other === undefined) first.set(row.recording, row);
-    else if (other.split !== row.split) {
+    const earlier = first.get(row.recording);
+    if (earlier === undefined) first.set(row.recording, row);
+    else if (earlier.split !== row.split) {
       clash ??= row;
       lost.add(row.recording);
     }

@@ -104,14 +104,14 @@ export const ecg: Benchmark = {
     const reference = need(all, ['REFERENCE-v3.csv', 'REFERENCE.csv'], folder, ecg);
     const old = basename(reference).toLowerCase() === 'reference.csv';
     const byName = new Map(all.map((file) => [basename(file), file]));
-    const found = readReference(reference).map(({ name, label, line }) => {
+    const recordings = readReference(reference).map(({ name, label, line }) => {
       const file = byName.get(`${name}.mat`);
       if (file !== undefined) return { name, label, file };
       throw new DataError(`${name}.mat is not there`, { file: reference, line });
     });
     let short = 0;
     return {
-      files: [reference, ...found.map(({ file }) => file)],
+      files: [reference, ...recordings.map(({ file }) => file)],
       classes: () => CLASSES,
       parameters: { window: size },
       total: null,
@@ -129,7 +129,7 @@ export const ecg: Benchmark = {
       },
       *load() {
         short = 0;
-        for (const { name, label, file } of found) {
+        for (const { name, label, file } of recordings) {
           for (const record of readMatlab(file, 'val')) {
             const values = record.channels[0]!;
             const windows = wholeWindows(values.length, size);

@@ -75,14 +75,14 @@ export const emg: Benchmark = {
     const size = fixedWindow(window, WINDOW);
     const folder = folderOf(emg, directory);
     const all = filesBelow(folder);
-    const found = Object.entries(RECORDINGS).map(([name, label]) => {
+    const recordings = Object.entries(RECORDINGS).map(([name, label]) => {
       const file = need(all, [`${name}.txt`, `${name}.dat`], folder, emg);
       const header = file.replace(/\.dat$/i, '.hea');
       return { name, label, file: header, parts: header === file ? [file] : [header, file] };
     });
     let notes: string[] = [];
     return {
-      files: found.flatMap(({ parts }) => parts),
+      files: recordings.flatMap(({ parts }) => parts),
       classes: () => CLASSES,
       parameters: { window: size },
       total: null,
@@ -95,7 +95,7 @@ export const emg: Benchmark = {
       },
       *load() {
         notes = [];
-        for (const { name, label, file } of found) {
+        for (const { name, label, file } of recordings) {
           const text = file.toLowerCase().endsWith('.txt');
           for (const record of text ? readEmgdb(file) : readWfdb(file)) {
             const values = record.channels[0]!;

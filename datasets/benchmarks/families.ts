@@ -69,7 +69,7 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
       refuseWindow(name, window);
       const folder = folderOf(spec, directory);
       const all = filesBelow(folder);
-      const found = (['train', 'test'] as const).map((split): [Split, string] => {
+      const parts = (['train', 'test'] as const).map((split): [Split, string] => {
         const names = EXTENSIONS.map((extension) => `${archive}_${split.toUpperCase()}.${extension}`);
         return [split, need(all, names, folder, spec)];
       });
@@ -89,7 +89,7 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
         };
       };
       return {
-        files: found.map(([, file]) => file),
+        files: parts.map(([, file]) => file),
         classes: () => classes,
         parameters: {},
         total: null,
@@ -101,7 +101,7 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
           validation: 'example',
         },
         *load() {
-          for (const [split, file] of found) {
+          for (const [split, file] of parts) {
             let index = 0;
             const format = file.toLowerCase().endsWith('.txt') ? 'ucr-tsv' : undefined;
             for (const record of readRecords(file, format)) yield exampleOf(split, record, index++);
@@ -184,7 +184,7 @@ export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptio
       blank++;
       continue;
     }
-    const found = inside(intervals, span);
+    const marked = inside(intervals, span);
     yield {
       id: window === null ? id : `${id}/${index}`,
       task,
@@ -193,8 +193,8 @@ export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptio
       times: times === null ? null : times.slice(start, end),
       gold: {
         kind: 'anomaly',
-        class: found.length === 0 ? 'normal' : (options.class ?? null),
-        intervals: found,
+        class: marked.length === 0 ? 'normal' : (options.class ?? null),
+        intervals: marked,
       },
       recording,
     };

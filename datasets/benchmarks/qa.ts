@@ -94,9 +94,9 @@ class RowReader {
   }
 
   text(part: Part): string | null {
-    const found = this.value(part);
-    if (found === null) return null;
-    const { name, value } = found;
+    const column = this.value(part);
+    if (column === null) return null;
+    const { name, value } = column;
     if (typeof value === 'string') return value.trim() === '' ? null : value.trim();
     if (typeof value === 'number' || typeof value === 'boolean') return String(value);
     throw this.fail(`${name}: got ${show(value)}, expected text`);
@@ -104,9 +104,9 @@ class RowReader {
 
   /** Option texts, from a list or from an object with letters. */
   options(): string[] {
-    const found = this.value('options');
-    if (found === null) return [];
-    const { name, value } = found;
+    const column = this.value('options');
+    if (column === null) return [];
+    const { name, value } = column;
     const list = Array.isArray(value)
       ? value
       : typeof value === 'object'
@@ -122,19 +122,19 @@ class RowReader {
       // Letters are given here: "A) rises" is "rises" where all are written so.
       const text = String(option).trim();
       const mark = new RegExp(`^\\(?${letterOf(i)}[).:]\\s+`, 'i');
-      const marked = list.every((one, j) =>
-        new RegExp(`^\\s*\\(?${letterOf(j)}[).:]\\s+`, 'i').test(String(one)),
+      const marked = list.every((other, j) =>
+        new RegExp(`^\\s*\\(?${letterOf(j)}[).:]\\s+`, 'i').test(String(other)),
       );
       return marked ? text.replace(mark, '') : text;
     });
   }
 
   /** Letter of the right option, from its text or letter. @throws DataError for neither */
-  letter(said: string, options: readonly string[]): string {
-    const letter = optionNamed(said, options);
+  letter(answer: string, options: readonly string[]): string {
+    const letter = optionNamed(answer, options);
     if (letter !== null) return letter;
     throw this.fail(
-      `answer: ${show(said)} is none of the options ${show(options)}; give the text or the letter (A to ${letterOf(options.length - 1)}) of one`,
+      `answer: ${show(answer)} is none of the options ${show(options)}; give the text or the letter (A to ${letterOf(options.length - 1)}) of one`,
     );
   }
 
@@ -207,9 +207,9 @@ class RowReader {
 
   split(): Split | null {
     const name = this.text('split')?.toLowerCase() ?? null;
-    const own = name === 'val' || name === 'valid' || name === 'dev' ? 'validation' : name;
-    const found = SPLITS.find((split) => split === own);
-    if (own === null || found !== undefined) return found ?? null;
+    const wanted = name === 'val' || name === 'valid' || name === 'dev' ? 'validation' : name;
+    const split = SPLITS.find((known) => known === wanted);
+    if (wanted === null || split !== undefined) return split ?? null;
     throw this.fail(`split: got ${show(name)}, expected train, validation or test`);
   }
 }
@@ -265,13 +265,13 @@ class QuestionFiles {
     const text = this.layout === 'RATs40K' ? WHICH_KIND : reader.text('question')?.replace(SERIES_MARK, '');
     if (text == null) throw reader.fail('question: missing');
     const part = this.layout === 'RATs40K' ? 'action' : 'answer';
-    const said = reader.text(part);
-    if (said === null) throw reader.fail(`${part}: missing`);
+    const answer = reader.text(part);
+    if (answer === null) throw reader.fail(`${part}: missing`);
     const gold: QuestionGold = {
       kind: 'question',
       question: text,
       options,
-      answer: options.length === 0 ? said : reader.letter(said, options),
+      answer: options.length === 0 ? answer : reader.letter(answer, options),
       category: reader.text('category'),
       thought: reader.text('thought'),
     };
@@ -353,8 +353,8 @@ export const qa: Benchmark = {
   open({ directory, window }: BenchmarkOptions): OpenBenchmark {
     if (window !== undefined)
       throw new ConfigError('--window: questions are about whole series, which are not cut');
-    const found = new QuestionFiles(filesOf(directory));
-    const { files, layout, hasSplits } = found;
+    const questions = new QuestionFiles(filesOf(directory));
+    const { files, layout, hasSplits } = questions;
     return {
       files,
       classes: () => [],
@@ -363,11 +363,11 @@ export const qa: Benchmark = {
       plan: layout === 'TimeSeriesExam' ? PLANS.exam : hasSplits ? PLANS.given : PLANS.drawn,
       notes: () => [
         ...(layout === 'any' ? [] : [`read as ${layout}`]),
-        ...(found.padded === 0
+        ...(questions.padded === 0
           ? []
-          : [`${found.padded} series are shorter than those beside them, and end in missing points`]),
+          : [`${questions.padded} series are shorter than those beside them, and end in missing points`]),
       ],
-      load: () => found.load(),
+      load: () => questions.load(),
     };
   },
 };

@@ -33,8 +33,8 @@ export const BENCHMARKS: readonly Benchmark[] = [
 
 /** Finds the generator of an anomaly benchmark, from which training may draw without a data set on disk; null for other names. */
 export function generatorOf(name: string): (Benchmark & { readonly generator: Generator }) | null {
-  const found = GENERATORS.find((one) => one.name === name);
-  return found === undefined ? null : { ...found, generator: found.generator! };
+  const benchmark = GENERATORS.find((candidate) => candidate.name === name);
+  return benchmark === undefined ? null : { ...benchmark, generator: benchmark.generator! };
 }
 
 /**
@@ -51,7 +51,7 @@ const GENERATORS = GENERATED.filter(({ kind }) => taskKind(kind).localises);
 /** Finds a benchmark by name, in any case. @throws ConfigError with the known names and the closest */
 export function benchmarkNamed(name: string): Benchmark {
   const wanted = name.toLowerCase();
-  const task = BENCHMARKS.find((one) => one.name === wanted);
+  const task = BENCHMARKS.find((benchmark) => benchmark.name === wanted);
   if (task !== undefined) return task;
   const names = BENCHMARKS.map((one) => one.name);
   throw new ConfigError(

@@ -15,7 +15,7 @@ const DEPTH = 5;
  * @throws DataError for a folder that cannot be read
  */
 export function filesBelow(directory: string): string[] {
-  const found: string[] = [];
+  const files: string[] = [];
   let level = [directory];
   for (let depth = 0; depth <= DEPTH && level.length > 0; depth++) {
     const next: string[] = [];
@@ -30,12 +30,12 @@ export function filesBelow(directory: string): string[] {
       for (const entry of entries) {
         if (entry.name.startsWith('.') || entry.name === '__MACOSX') continue;
         if (entry.isDirectory()) next.push(join(folder, entry.name));
-        else if (entry.isFile()) found.push(join(folder, entry.name));
+        else if (entry.isFile()) files.push(join(folder, entry.name));
       }
     }
     level = next;
   }
-  return found;
+  return files;
 }
 
 const list = (folder: string) =>
@@ -60,8 +60,8 @@ export function folderOf(spec: Pick<Benchmark, 'name' | 'layout'>, directory: st
 export function pick(files: readonly string[], names: readonly string[]): string | undefined {
   for (const name of names) {
     const wanted = name.toLowerCase();
-    const found = files.find((file) => basename(file).toLowerCase() === wanted);
-    if (found !== undefined) return found;
+    const match = files.find((file) => basename(file).toLowerCase() === wanted);
+    if (match !== undefined) return match;
   }
   return undefined;
 }
@@ -73,8 +73,8 @@ export function need(
   directory: string,
   spec: Pick<Benchmark, 'name' | 'layout'>,
 ): string {
-  const found = pick(files, names);
-  if (found !== undefined) return found;
+  const file = pick(files, names);
+  if (file !== undefined) return file;
   throw new DataError(`holds no ${names.join(' or ')}; ${spec.name} needs ${spec.layout}`, {
     file: directory,
   });

@@ -231,15 +231,15 @@ function* tabSeries(scanner: Scanner): Generator<RawRecord> {
   if (stacked.length === 0) throw new DataError('no points of a channel', { file: path });
   const { name, values } = stacked[0]!;
   const length = values.length;
-  for (const other of all) {
-    if (other.values.length !== length) {
-      throw new DataError(`"${other.name}" has ${other.values.length} points, "${name}" has ${length}`, {
+  for (const stack of all) {
+    if (stack.values.length !== length) {
+      throw new DataError(`"${stack.name}" has ${stack.values.length} points, "${name}" has ${length}`, {
         file: path,
       });
     }
     for (let i = 0; dateAt >= 0 && i < length; i++) {
-      if (other.times.at(i) === stacked[0]!.times.at(i)) continue;
-      throw new DataError(`point ${i + 1} of "${other.name}" has another date than that of "${name}"`, {
+      if (stack.times.at(i) === stacked[0]!.times.at(i)) continue;
+      throw new DataError(`point ${i + 1} of "${stack.name}" has another date than that of "${name}"`, {
         file: path,
       });
     }

@@ -24,7 +24,7 @@ const MAXIMUM_FIELDS = 1_000_000;
 const isBlank = (code: number): boolean => code === 32 || code === 9;
 
 /** Characters of a ruler below a header, as databases print it. */
-const RULER = new Set([...'-+|=: \t'].map((one) => one.charCodeAt(0)));
+const RULER = new Set([...'-+|=: \t'].map((character) => character.charCodeAt(0)));
 const SHORTEST_RULER = 4;
 /** Error values of spreadsheets; they begin like comments but are none. */
 const SPREADSHEET_ERROR = /#(?:N\/A|DIV\/0!|REF!|VALUE!|NUM!|NAME\?|NULL!)/iy;
@@ -232,7 +232,7 @@ export function detectDelimiter(text: string, file: string, records = 20): strin
   for (const delimiter of DELIMITERS) {
     const { widths, whole } = firstWidths(new CsvRecords(text, delimiter, file), records);
     const first = widths[0] ?? 0;
-    if (whole && first >= 2 && widths.every((one) => one === first)) return delimiter;
+    if (whole && first >= 2 && widths.every((fields) => fields === first)) return delimiter;
     if (first > width) {
       width = first;
       widest = delimiter;

@@ -98,8 +98,9 @@ function readNpyHeader(source: ByteSource): NpyArray {
   if (shape.some((size) => size === 0)) throw fail(`an empty array of shape (${shape.join(', ')})`);
   const itemSize = Number(type.slice(1));
   const bytes = shape.reduce((product, size) => product * size, itemSize);
-  const held = source.size - start - length;
-  if (!(bytes <= held)) throw fail(`shape (${shape.join(', ')}) needs ${bytes} bytes, there are ${held}`);
+  const available = source.size - start - length;
+  if (!(bytes <= available))
+    throw fail(`shape (${shape.join(', ')}) needs ${bytes} bytes, there are ${available}`);
   const strides: number[] = [];
   let step = 1;
   const axes = shape.map((_, axis) => axis);

@@ -182,11 +182,11 @@ export function readSplit(reader: PageReader, stored: Stored, count: number): Fl
   if (fixed === undefined) throw new PageError(`split bytes of ${stored}`);
   const [size, element] = fixed;
   const start = reader.take(count * size);
-  const one = Buffer.alloc(size);
+  const joined = Buffer.alloc(size);
   const out = new Float64Array(count);
   for (let i = 0; i < count; i++) {
-    for (let b = 0; b < size; b++) one[b] = reader.bytes[start + b * count + i]!;
-    out[i] = element(one, 0);
+    for (let b = 0; b < size; b++) joined[b] = reader.bytes[start + b * count + i]!;
+    out[i] = element(joined, 0);
   }
   return out;
 }
@@ -396,8 +396,8 @@ export function readChunk(bytes: Buffer, meta: ColumnMetaData, leaf: Leaf, rowCo
       if (rows.levels > expected) throw new PageError(`more than ${expected} values`);
     }
   }
-  const found = leaf.maximumRepetition === 1 ? rows.starts.length : rows.length;
-  if (found !== rowCount) throw new PageError(`${found} rows, the row group has ${rowCount}`);
+  const rowsRead = leaf.maximumRepetition === 1 ? rows.starts.length : rows.length;
+  if (rowsRead !== rowCount) throw new PageError(`${rowsRead} rows, the row group has ${rowCount}`);
   const values = rows.numbers === null ? rows.texts : rows.numbers.subarray(0, rows.length);
   return { values, starts: leaf.maximumRepetition === 1 ? [...rows.starts, rows.length] : null };
 }

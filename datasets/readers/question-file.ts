@@ -74,7 +74,7 @@ function* jsonRows(file: string): Generator<Row> {
   const lists = Array.isArray(whole)
     ? [whole]
     : Object.values(object(whole, '', { file })).filter((value) => Array.isArray(value));
-  const list = lists.find((one) => one.every((item) => typeof item === 'object')) ?? lists[0];
+  const list = lists.find((candidate) => candidate.every((item) => typeof item === 'object')) ?? lists[0];
   if (list === undefined) throw new DataError('holds no list of questions', { file });
   for (const [i, item] of list.entries()) {
     const place = { file };

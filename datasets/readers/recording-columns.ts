@@ -82,7 +82,7 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
   });
   const first = { comma: '', thousands: '', word: '', infinite: '' };
   let [words, infinite, row] = [0, 0, 0];
-  const other = (cell: string, reader: (typeof readers)[number], records: CsvRecords): number => {
+  const special = (cell: string, reader: (typeof readers)[number], records: CsvRecords): number => {
     const { format, column } = reader;
     const value = readNumber(cell, format);
     if (!Number.isNaN(value)) {
@@ -119,14 +119,14 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
           ? Number.NaN
           : reader.format.decimal === '.' && NUMBER.test(cell)
             ? Number(cell)
-            : other(cell, reader, records);
+            : special(cell, reader, records);
       if (reader.scaled && value !== 0 && NUMBER.test(cell))
         throw new DataError(
           `${show(cell)} in column ${show(reader.column.name)} has no ${show(reader.format.unit)}, which most others have; write all of them in one unit`,
           records.place(reader.index),
         );
       reader.values[row] =
-        Number.isFinite(value) || Number.isNaN(value) ? value : other(cell, reader, records);
+        Number.isFinite(value) || Number.isNaN(value) ? value : special(cell, reader, records);
     }
     row++;
   });

@@ -180,7 +180,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
       : planOf(columns, timeColumns(columns, options.time, file), true);
   const lineColumn = new Column();
   const clock = plan === null ? null : new TimeColumn(plan);
-  const inTime = (i: number): boolean => plan?.columns.some((one) => one === i) ?? false;
+  const inTime = (i: number): boolean => plan?.columns.some((index) => index === i) ?? false;
   const surveyed = columns.map((_, i) => i).filter((i) => !inTime(i));
   const walk = new TableRows(text, file, layout).each((records) => {
     clock?.add(records);
@@ -201,7 +201,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     notes.push({
       code: 'units',
       text: `The row below the header holds words alone (${layout.units
-        .filter((one) => one !== '')
+        .filter((cell) => cell !== '')
         .slice(0, 5)
         .map(show)
         .join(', ')}) and was skipped.`,

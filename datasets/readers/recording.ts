@@ -112,8 +112,8 @@ interface ReadRows extends Rows {
  * @throws as `readRecording`; DataError without a header, or without a column of time that has dates
  */
 export function openRows(source: Uint8Array, options: RecordingOptions): RowReader {
-  const found = openSeries(source, options);
-  const opened = found.table;
+  const all = openSeries(source, options);
+  const opened = all.table;
   const { file, layout, times } = opened;
   if (layout.header === null)
     throw new DataError('no header; the first row names the columns where rows are followed', { file });
@@ -121,7 +121,7 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
     throw new DataError('no column of time; rows that are followed need one (--time names it)', { file });
   if (times.origin === 'midnight')
     throw new DataError('clocks without dates; rows that are followed need their dates', { file });
-  const series = theSeries(found);
+  const series = theSeries(all);
   let table = opened;
   return {
     first: { ...series.rows(), read: opened.lines },
@@ -150,8 +150,8 @@ function openSeries(
   const { series, key } = seriesOf(table, options);
   const { select } = options;
   if (select === undefined) return { table, series, key };
-  const found = series.filter(({ name }) => name === select);
-  if (found.length > 0) return { table, series: found, key };
+  const selected = series.filter(({ name }) => name === select);
+  if (selected.length > 0) return { table, series: selected, key };
   const names = series.map(({ name }) => name!);
   throw new ConfigError(
     `--select ${select}: column ${show(key)} of ${table.file} has no such value.${suggestion(select, names)} Values: ${keysListed(names)}`,
@@ -190,13 +190,13 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   const notes = [...table.notes];
   const values = readValues(table, chosen, notes);
   const all: Rows = { time: times?.time ?? new Float64Array(lines.length), values, lines };
-  const found =
+  const keys =
     asked.length > 0
       ? readKeys(table, [asked], Number.POSITIVE_INFINITY)[0]!
       : times === null || times.ordinal
         ? null
         : findKey(table, all, options.columns === undefined ? [] : chosen);
-  if (found === null) {
+  if (keys === null) {
     if (options.select !== undefined)
       throw new ConfigError(
         `--select ${options.select}: ${file} holds one series; name the column with --key`,
@@ -204,26 +204,26 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
     const read = (): Recording => recordingOf(table, all, chosen, null, notes, options);
     return { series: [{ name: null, columns: chosen, keys: [], notes, rows: () => all, read }], key: '' };
   }
-  const key = found.columns.map((i) => columns[i]!.name).join(',');
-  const kept = chosen.flatMap((i, k) => (found.columns.includes(i) ? [] : [k]));
+  const key = keys.columns.map((i) => columns[i]!.name).join(',');
+  const kept = chosen.flatMap((i, k) => (keys.columns.includes(i) ? [] : [k]));
   if (kept.length === 0)
     throw new DataError(`no column of numbers beside the time and the key ${show(key)}`, { file });
   // Rows by key, those of one in order of the file.
-  const ends = new Int32Array(found.names.length);
-  for (const id of found.ids) ends[id]!++;
+  const ends = new Int32Array(keys.names.length);
+  for (const id of keys.ids) ends[id]!++;
   for (let id = 1; id < ends.length; id++) ends[id]! += ends[id - 1]!;
-  const byKey = new Int32Array(found.ids.length);
+  const byKey = new Int32Array(keys.ids.length);
   const next = Int32Array.from(ends, (_, id) => (id === 0 ? 0 : ends[id - 1]!));
-  for (let i = 0; i < found.ids.length; i++) byKey[next[found.ids[i]!]!++] = i;
-  const series = found.names.map((name, id): Series => {
+  for (let i = 0; i < keys.ids.length; i++) byKey[next[keys.ids[i]!]!++] = i;
+  const series = keys.names.map((name, id): Series => {
     const order = byKey.subarray(id === 0 ? 0 : ends[id - 1]!, ends[id]!);
     const rows = (): Rows => rowsAt({ ...all, values: kept.map((k) => values[k]!) }, order);
     const columns = kept.map((k) => chosen[k]!);
     const read = (): Recording => {
-      const text = `Of ${plural(found.names.length, 'series', 'series')} told apart by column ${show(key)}, this is ${show(name)}: ${order.length} of ${lines.length} rows.`;
+      const text = `Of ${plural(keys.names.length, 'series', 'series')} told apart by column ${show(key)}, this is ${show(name)}: ${order.length} of ${lines.length} rows.`;
       return recordingOf(table, rows(), columns, name, [...notes, { code: 'split', text }], options);
     };
-    return { name, columns, keys: found.columns, notes, rows, read };
+    return { name, columns, keys: keys.columns, notes, rows, read };
   });
   return { series, key };
 }

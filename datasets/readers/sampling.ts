@@ -200,7 +200,7 @@ function gridOf(
   if (calendar !== null) return { step: median, calendar };
   // Stamps that were rounded: each is where an even step would have it, to the unit that they are written in.
   const mean = (time.at(-1)! - time[0]!) / differences.length;
-  const unit = [60_000, 1000, 1].find((one) => time.every((ms) => ms % one === 0));
+  const unit = [60_000, 1000, 1].find((length) => time.every((ms) => ms % length === 0));
   if (
     unit !== undefined &&
     sorted[0] !== sorted.at(-1) &&
@@ -214,10 +214,10 @@ function gridOf(
   for (const step of [median, tenth, sorted[0]!]) {
     let fits = 0;
     let positions = 0;
-    for (const one of differences) {
-      const steps = Math.max(1, Math.round(one / step));
+    for (const difference of differences) {
+      const steps = Math.max(1, Math.round(difference / step));
       positions += steps;
-      if (Math.abs(one / step - steps) <= JITTER) fits++;
+      if (Math.abs(difference / step - steps) <= JITTER) fits++;
     }
     if (fits < EXPLAINED * differences.length) continue;
     if (step !== median && positions > 2 * time.length) continue; // a finer step that most places of the grid lack
@@ -229,11 +229,11 @@ function gridOf(
 /** Refines a step that is no whole number of ms: the mean of the steps near it, since the median of jittered steps is one of them. */
 function refined(step: number, differences: Float64Array): number {
   let [sum, count, exact] = [0, 0, 0];
-  for (const one of differences) {
-    if (Math.abs(one - step) > JITTER * step) continue;
-    sum += one;
+  for (const difference of differences) {
+    if (Math.abs(difference - step) > JITTER * step) continue;
+    sum += difference;
     count++;
-    if (one === step) exact++;
+    if (difference === step) exact++;
   }
   if (2 * exact >= count) return step;
   const mean = sum / count;

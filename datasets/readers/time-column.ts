@@ -96,12 +96,12 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
       if (low * unit >= EARLIEST && high * unit <= LATEST) return { what: 'epoch', unit, name: unitName };
     }
   }
-  const byOne = numbers.length > 1 && numbers.every((one, i) => one === low + i);
+  const byOne = numbers.length > 1 && numbers.every((number, i) => number === low + i);
   if (whole && low >= 1500 && high <= 2200 && low !== high && YEAR.test(name)) {
     if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };
   }
   // Days with a clock, as spreadsheets of this century export them: whole minutes, which have long fractions, unlike counted seconds.
-  const minutes = (one: number): boolean => Math.abs(one * 1440 - Math.round(one * 1440)) < 0.02;
+  const minutes = (days: number): boolean => Math.abs(days * 1440 - Math.round(days * 1440)) < 0.02;
   const long = cells.some((cell) => /\.\d{4}/.test(cell));
   const clocks = named && long && low >= 36_526 && high <= 55_000 && numbers.every(minutes);
   if (clocks || (DATE.test(name) && low >= 20_000 && high <= 80_000))
@@ -245,15 +245,17 @@ export class TimeColumn {
     if (columns.length === 2) {
       const date = number?.what === 'compact' ? null : parseStamp(cell);
       const wall = date === null ? parseCompact(cell) : date.wall;
-      const other = date === null ? wall : date.monthFirst;
-      if (Number.isNaN(wall) && Number.isNaN(other)) throw this.#wrong(records, 0, cell);
+      const monthFirst = date === null ? wall : date.monthFirst;
+      if (Number.isNaN(wall) && Number.isNaN(monthFirst)) throw this.#wrong(records, 0, cell);
       const second = records.field(columns[1]);
       const clock = parseStamp(second);
       const ofDay = clock === null ? hourOf(second) : clock.date ? Number.NaN : clock.wall;
       if (Number.isNaN(ofDay)) throw this.#wrong(records, 1, second);
-      const zones = [date?.offset, clock?.offset].filter((one) => one !== undefined && !Number.isNaN(one));
+      const zones = [date?.offset, clock?.offset].filter(
+        (offset) => offset !== undefined && !Number.isNaN(offset),
+      );
       this.#dated = true;
-      this.#push(wall + ofDay, other + ofDay, zones[0] ?? Number.NaN, cell, records);
+      this.#push(wall + ofDay, monthFirst + ofDay, zones[0] ?? Number.NaN, cell, records);
       return;
     }
     if (number !== null) {
@@ -273,15 +275,15 @@ export class TimeColumn {
     this.#push(stamp.wall, stamp.monthFirst, stamp.offset, cell, records);
   }
 
-  #push(wall: number, other: number, offset: number, cell: string, records: CsvRecords): void {
+  #push(wall: number, monthFirst: number, offset: number, cell: string, records: CsvRecords): void {
     this.#example ??= { cell, line: records.line };
-    if (this.#monthFirst === null && wall !== other) {
+    if (this.#monthFirst === null && wall !== monthFirst) {
       this.#monthFirst = new Column();
       for (let i = 0; i < this.#wall.length; i++) this.#monthFirst.push(this.#wall.at(i)!);
     }
     this.#wall.push(wall);
     this.#offset.push(offset);
-    this.#monthFirst?.push(other);
+    this.#monthFirst?.push(monthFirst);
   }
 
   #wrong(records: CsvRecords, part: 0 | 1, cell: string): DataError {
@@ -329,9 +331,9 @@ export class TimeColumn {
     }
     const seen = new Set<number>();
     let naive = 0;
-    for (const one of offset) {
-      if (Number.isNaN(one)) naive++;
-      else seen.add(one);
+    for (const minutes of offset) {
+      if (Number.isNaN(minutes)) naive++;
+      else seen.add(minutes);
     }
     for (let i = 0; i < time.length; i++) if (!Number.isNaN(offset[i]!)) time[i]! -= offset[i]! * MINUTE;
     if (naive > 0 && tz !== null) this.#localize(time, offset, tz, notes);
@@ -482,9 +484,9 @@ function regularity(time: Float64Array): { even: number; exact: number; backward
   for (let i = 0; i < steps.length; i++) steps[i] = sorted[i + 1]! - sorted[i]!;
   const median = steps.slice().sort()[steps.length >> 1] ?? 0;
   let [near, equal] = [0, 0];
-  for (const one of steps) {
-    if (Math.abs(one - median) <= 0.1 * median) near++;
-    if (one === median) equal++;
+  for (const step of steps) {
+    if (Math.abs(step - median) <= 0.1 * median) near++;
+    if (step === median) equal++;
   }
   return { even: near, exact: equal, backward: Math.min(backward, time.length - 1 - backward) };
 }

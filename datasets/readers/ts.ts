@@ -27,13 +27,13 @@ function unionOfTimes(
   at: { file: string; line: number; column: number },
 ): { channels: Float64Array[]; times: Float64Array } {
   const first = times[0]!;
-  if (times.every((own) => sameTimes(own, first))) return { channels: [...channels], times: first };
-  const length = times.reduce((sum, own) => sum + own.length, 0);
+  if (times.every((instants) => sameTimes(instants, first))) return { channels: [...channels], times: first };
+  const length = times.reduce((sum, instants) => sum + instants.length, 0);
   const all = new Float64Array(length);
   let end = 0;
-  for (const own of times) {
-    all.set(own, end);
-    end += own.length;
+  for (const instants of times) {
+    all.set(instants, end);
+    end += instants.length;
   }
   all.sort();
   let unique = 0;

@@ -234,10 +234,10 @@ function* readGroup(
 ): Generator<Float64Array[]> {
   const start = signals[0]!.byteOffset;
   const perFrame = signals.reduce((sum, signal) => sum + signal.samplesPerFrame, 0);
-  const held = framesIn(Math.max(0, source.size - start), format, perFrame);
-  const frames = stated ?? held;
-  if (frames > held || frames === 0) {
-    throw new DataError(`holds ${held} frames, the header says ${frames}`, { file: source.path });
+  const available = framesIn(Math.max(0, source.size - start), format, perFrame);
+  const frames = stated ?? available;
+  if (frames > available || frames === 0) {
+    throw new DataError(`holds ${available} frames, the header says ${frames}`, { file: source.path });
   }
   const slots = signals.flatMap(({ samplesPerFrame }, s) => new Array<number>(samplesPerFrame).fill(s));
   const channels = signals.map(({ samplesPerFrame }) => new Float64Array(frames * samplesPerFrame));

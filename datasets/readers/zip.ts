@@ -55,11 +55,11 @@ function readDirectory(source: ByteSource): Directory {
     return { entries, size, offset };
   const locator = source.size - tailSize + at - 20;
   if (locator < 0) throw fail('a zip64 archive without its locator');
-  const found = source.read(locator, 20);
-  if (found.readUInt32LE(0) !== LOCATOR_64) {
+  const pointer = source.read(locator, 20);
+  if (pointer.readUInt32LE(0) !== LOCATOR_64) {
     return { entries, size, offset }; // just that many entries
   }
-  const record = source.read(Number(found.readBigUInt64LE(8)), 56);
+  const record = source.read(Number(pointer.readBigUInt64LE(8)), 56);
   if (record.readUInt32LE(0) !== END_RECORD_64) throw fail('a zip64 archive without its end record');
   return {
     entries: Number(record.readBigUInt64LE(32)),

@@ -125,8 +125,8 @@ const flat: AnomalyKind = {
   readings({ random, start, end }, readings) {
     const [low, high] = extent(readings);
     const stuck = readings[Math.max(0, start - 1)]!;
-    const held = [stuck, low, Math.min(0, low), high][random.weighted([0.68, 0.1, 0.14, 0.08])]!;
-    readings.fill(held, start, end);
+    const level = [stuck, low, Math.min(0, low), high][random.weighted([0.68, 0.1, 0.14, 0.08])]!;
+    readings.fill(level, start, end);
   },
   usualWith: [],
   judgedBy: 'still',

@@ -48,12 +48,12 @@ interface Judgement {
 export function longestStill(values: Float64Array, start: number, end: number): number {
   let longest = 0;
   let length = 0;
-  let held = Number.NaN;
+  let previous = Number.NaN;
   for (let t = start; t < end; t++) {
     const value = values[t]!;
     if (Number.isNaN(value)) continue;
-    length = value === held ? length + 1 : 1;
-    held = value;
+    length = value === previous ? length + 1 : 1;
+    previous = value;
     if (length > longest) longest = length;
   }
   return longest;
@@ -137,9 +137,9 @@ export class Usual {
       mean += z[t]! / n;
     }
     for (let t = 0; t < n; t++) {
-      const own = z[t]! - mean;
-      square += own * own;
-      if (t > 0) product += own * (z[t - 1]! - mean);
+      const centred = z[t]! - mean;
+      square += centred * centred;
+      if (t > 0) product += centred * (z[t - 1]! - mean);
     }
     this.#expected = expected;
     this.#scale = scale;
@@ -194,11 +194,11 @@ export class Usual {
       // A missing point shows nothing.
       const missing = Number.isNaN(changed[t]);
       const difference = missing ? 0 : changed[t]! - clean[t]!;
-      const own = difference / scale[t]!;
+      const scaled = difference / scale[t]!;
       const spread = this.spreadAt(t) / scale[t]!;
-      const step = (own - memory * before) / spread;
+      const step = (scaled - memory * before) / spread;
       energy += step * step;
-      before = own;
+      before = scaled;
       if (t >= end || missing) continue;
       present++;
       sum += (difference / this.spreadAt(t)) ** 2;

@@ -104,7 +104,7 @@ const cyclesOf = ({ periods, n }: Draft): number[] =>
 /** Draws up to `wanted` changes that fit the series without overlap, in ascending order. */
 function placeChanges(random: Random, { draft, sizes, cycles }: Base, wanted: number): Placed[] {
   const { n, components } = draft;
-  const own = { ...draft, random };
+  const changing = { ...draft, random };
   const most = Math.floor(P.longest * n);
   const gap = Math.max(LEAST_GAP, Math.round(P.gap * n));
   const placed: Placed[] = [];
@@ -113,12 +113,12 @@ function placeChanges(random: Random, { draft, sizes, cycles }: Base, wanted: nu
     const { length, usualWith }: AnomalyKind = ANOMALIES[kind];
     if (usualWith.some((name) => components.has(name))) continue;
     const period = cycles.length === 0 ? 0 : random.pick(cycles);
-    const span = length(own, sizes, most, period);
+    const span = length(changing, sizes, most, period);
     if (span === null || span > most) continue;
     const first = Math.max(1, Math.round(0.02 * n));
     const start = chance(random, 0.06) ? n - span : random.integer(first, n - span - 1);
     const end = start + span;
-    if (placed.some((one) => start < one.end + gap && end + gap > one.start)) continue;
+    if (placed.some((other) => start < other.end + gap && end + gap > other.start)) continue;
     placed.push({ kind, start, end, period });
   }
   return placed.sort((a, b) => a.start - b.start);
@@ -175,9 +175,9 @@ function changedReadings(random: Random, base: Base, placed: readonly Placed[]):
   const { draft, sensor, sizes } = base;
   const latent = base.latent.slice();
   const changeOf = ({ start, end, period }: Placed) => ({ ...sizes, random, draft, start, end, period });
-  for (const one of placed) ANOMALIES[one.kind].parts?.(changeOf(one), latent);
+  for (const change of placed) ANOMALIES[change.kind].parts?.(changeOf(change), latent);
   const readings = sensor.read(latent);
-  for (const one of placed) ANOMALIES[one.kind].readings?.(changeOf(one), readings, sensor.given);
+  for (const change of placed) ANOMALIES[change.kind].readings?.(changeOf(change), readings, sensor.given);
   return readings;
 }
 
@@ -267,14 +267,16 @@ export function wildSeries(
     periods: [...draft.periods].sort((a, b) => a - b),
     step: draft.clock.step,
     range,
-    departures: seen.map((one) => one.facts),
+    departures: seen.map((departure) => departure.facts),
   };
   const label = seen.reduce(
-    (most, one) =>
-      one.facts.visibility > most.visibility ? { visibility: one.facts.visibility, class: one.class } : most,
+    (most, departure) =>
+      departure.facts.visibility > most.visibility
+        ? { visibility: departure.facts.visibility, class: departure.class }
+        : most,
     { visibility: 0, class: 'normal' as AnomalyClass },
   ).class;
-  const intervals = seen.map((one) => one.interval);
+  const intervals = seen.map((departure) => departure.interval);
   const example = anomalyExample(`wild/${split}/${index}`, 'wild', values, label, intervals);
   return { example: { ...example, facts }, family, unmodified, unseen };
 }
