@@ -133,7 +133,7 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
   if (!KIND_NAMES.includes(kind)) fail(`kind: got ${show(kind)}, expected one of ${KIND_NAMES.join(', ')}`);
   if (typeof examples !== 'function') fail('expected a function examples');
   if (classes !== undefined) {
-    if (taskKind(kind).classes !== 'data') fail(`classes: of ${kind} they are given; leave them out`);
+    if (taskKind(kind).classes !== 'data') fail(`classes: those of ${kind} are fixed; leave them out`);
     if (!Array.isArray(classes) || classes.length === 0 || new Set(classes).size < classes.length) {
       fail(`classes: got ${show(classes)}, expected a list of different names`);
     }
@@ -151,7 +151,7 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
     fail('hints: expected texts by class, without tags of the answer and special tokens');
   }
   if (advice !== undefined && !taskKind(kind).evaluation.answerParts.includes('extension')) {
-    fail('advice: is asked for after classes alone; leave it out');
+    fail('advice: applies to classifications only; leave it out');
   }
   if (rate !== undefined && !(Number.isFinite(rate) && rate > 0)) {
     fail(`rate: got ${show(rate)}, expected samples per second, above 0`);

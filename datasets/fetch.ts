@@ -178,14 +178,14 @@ class Fetch {
     const expected = published ?? recorded;
     if (expected === null) {
       this.#say(
-        `${name}: SHA-256 ${download.sha256}; nobody vouches for it, so it is kept in ${this.#recordFile} and later downloads are compared with it`,
+        `${name}: SHA-256 ${download.sha256}; its owners publish none, so it is recorded in ${this.#recordFile} and compared with later downloads`,
       );
       return { ...download, comparedWith: 'nothing' };
     }
     if (expected === download.sha256)
       return { ...download, comparedWith: published === null ? 'recorded' : 'published' };
     rmSync(target, { force: true });
-    const came = `${url}: what came has the SHA-256 ${download.sha256}, and was thrown away`;
+    const came = `${url}: the download has the SHA-256 ${download.sha256} and was deleted`;
     throw new EndpointError(
       published === null
         ? `${came}; at an earlier download it was ${expected}: if its owners have changed it, remove ${this.#recordFile} and run the same command again`

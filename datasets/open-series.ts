@@ -83,7 +83,7 @@ function seriesOf({ id, channels, channelNames, times, label, anomalies, path }:
   const odd = channels.find((channel) => channel.length !== length);
   if (odd !== undefined) {
     throw new DataError(
-      `series ${id}: channels of ${length} and ${odd.length} points; they must be equally long`,
+      `series ${id}: channels of ${length} and ${odd.length} points; they must be of equal length`,
       { file: path },
     );
   }

@@ -40,7 +40,7 @@ function oneRecord(path: string): RawRecord {
     });
   }
   if (columns !== undefined) checkChannelNames(columns, { file: path, line: 1 });
-  const advice = 'channels need names: write them in the first line';
+  const advice = 'channels need names: write them into the first line';
   const read = (): Iterable<RawRecord> => {
     if (csv) return readCsv(path, { columns, advice });
     return format === 'parquet' ? readParquet(path, false) : readRecords(path);
@@ -158,7 +158,7 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
       if (record.channels.length < FEWEST_CHANNELS) {
         const channels = record.channels.length === 1 ? 'a single channel' : '2 channels';
         throw new DataError(
-          `${basename(row.path)} has ${channels}; which of them are unlike the others shows from ${FEWEST_CHANNELS} on`,
+          `${basename(row.path)} has ${channels}; at least ${FEWEST_CHANNELS} are needed to tell which are unlike the others`,
           row.answer,
         );
       }
@@ -172,7 +172,7 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
     const outside = row.intervals.find(([, end]) => end > length);
     if (outside !== undefined) {
       throw new DataError(
-        `${basename(row.path)} has ${length} points, its interval ends at ${outside[1]}; indices count from 0, and the end is not in the interval`,
+        `${basename(row.path)} has ${length} points, but its interval ends at ${outside[1]}; indices count from 0, and the end is exclusive`,
         row.answer,
       );
     }
@@ -270,7 +270,7 @@ function fromTables(
       }
       if (cut > 0) {
         note(
-          `${cut} of ${count} rows end in empty cells: their series are taken to be shorter (write NaN where values are missing); the longest has ${longest} points`,
+          `${cut} of ${count} rows end in empty cells and are read as shorter series (write NaN where values are missing); the longest has ${longest} points`,
         );
       }
       for (const text of short.note(size)) note(text);
@@ -312,10 +312,9 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
   for (const { file, split } of parts) {
     const same = parts.filter((other) => other.split === split).map((other) => other.file);
     if (same.length === 1) continue;
-    throw new DataError(
-      `${same.join(' and ')} are the same split in several files; keep one of them, next to ${file}`,
-      { file: folder },
-    );
+    throw new DataError(`${same.join(' and ')} hold the same split; keep one of them, next to ${file}`, {
+      file: folder,
+    });
   }
   return [];
 }
@@ -335,7 +334,7 @@ function checkPoints(file: string): string[] {
   const time = header.find((name) => /^(?:time|date)/.test(name));
   if (format === 'csv' && time !== undefined && header.at(-1) === 'label') {
     throw new DataError(
-      `a column ${show(time)} beside the column "label", which marks points; points are in the order of the rows, so leave the time out`,
+      `columns ${show(time)} and "label", which marks points; points are read in row order, so leave the time out`,
       { file, line: 1 },
     );
   }

@@ -145,7 +145,7 @@ function anomalyClass(name: string, intervals: readonly Interval[], place: Place
   if (isAnomalyClass(name)) {
     if ((name === 'normal') === (intervals.length === 0)) return name;
     throw new DataError(
-      `class ${show(name)} with ${intervals.length === 1 ? '1 interval' : `${intervals.length} intervals`}; "normal" goes with none, every other with some`,
+      `class ${show(name)} with ${intervals.length === 1 ? '1 interval' : `${intervals.length} intervals`}; "normal" needs none, every other class at least one`,
       place,
     );
   }
@@ -191,9 +191,7 @@ export function readLabels(path: string, folder: string): LabelRow[] {
     );
   }
   if (variates >= 0 && (name >= 0 || intervals >= 0)) {
-    throw wrong(
-      'columns variates and class or intervals; odd channels have neither: leave out one or the other',
-    );
+    throw wrong('columns variates and class or intervals exclude each other; leave out one of them');
   }
   const list: LabelRow[] = [];
   const seen = new Set<string>();

@@ -145,7 +145,7 @@ function factsOf(words: CustomWords, kind: Source['kind']): UserFacts {
   }
   if (advice !== undefined && !taskKind(kind).evaluation.answerParts.includes('extension')) {
     throw new DataError(
-      'advice: is asked for after classes alone, and the labels are none; leave it out',
+      'advice: applies to classifications only, and the labels are no classes; leave it out',
       words.place('advice'),
     );
   }

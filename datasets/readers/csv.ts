@@ -143,7 +143,7 @@ function onlyNumeric(columns: readonly CsvColumn[], path: string, advice: string
   const example = columns[candidates[0]!]!.header ? show(columns[candidates[0]!]!.name) : candidates[0]! + 1;
   const what = candidates === blank ? `columns whose first ${SAMPLE} rows are empty` : 'columns of numbers';
   throw new DataError(
-    `${candidates.length} ${what}: ${listed(candidates.map((i) => columns[i]!))}; ${advice ?? `say which, for example --column ${example}`}`,
+    `${candidates.length} ${what}: ${listed(candidates.map((i) => columns[i]!))}; ${advice ?? `name one, for example --column ${example}`}`,
     { file: path },
   );
 }

@@ -133,12 +133,12 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
   if (first.comma !== '')
     notes.push({ code: 'decimal-comma', text: `Numbers are read with a decimal comma: ${first.comma}.` });
   if (first.thousands !== '')
-    notes.push({ code: 'thousands', text: `Separators of thousands were taken out: ${first.thousands}.` });
+    notes.push({ code: 'thousands', text: `Thousands separators were removed: ${first.thousands}.` });
   for (const { column, format, truth } of readers) {
     if (format.unit !== '' && !truth)
       notes.push({
         code: 'unit',
-        text: `${show(format.unit)} was taken off the numbers of column ${show(column.name)}.`,
+        text: `The unit ${show(format.unit)} was removed from the numbers of column ${show(column.name)}.`,
       });
     if (truth)
       notes.push({
@@ -149,19 +149,19 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
   if (words > 0)
     notes.push({
       code: 'words',
-      text: `${plural(words, 'cell')} of words among the numbers ${words === 1 ? 'is' : 'are'} taken as missing, the first ${first.word}.`,
+      text: `${plural(words, 'cell')} with words among the numbers ${words === 1 ? 'counts' : 'count'} as missing, the first ${first.word}.`,
     });
   if (infinite > 0)
     notes.push({
       code: 'infinite',
-      text: `${plural(infinite, 'value')} that ${infinite === 1 ? 'is' : 'are'} infinite or too large ${infinite === 1 ? 'is' : 'are'} taken as missing, the first ${first.infinite}.`,
+      text: `${plural(infinite, 'value')} that ${infinite === 1 ? 'is' : 'are'} infinite or too large ${infinite === 1 ? 'counts' : 'count'} as missing, the first ${first.infinite}.`,
     });
   return readers.map(({ values }) => values);
 }
 
 function adviceFor(cell: string, { survey, cells }: TableColumn, format: NumberFormat): string {
   if (kindOf(cell) === 'word' && survey.numbers > 0)
-    return `; ${plural(survey.words, 'cell')} of ${survey.filled} are words, too many to be taken as missing; remove them, or leave the column out with --column`;
+    return `; ${plural(survey.words, 'cell')} of ${survey.filled} are words, too many to count as missing; remove them, or leave the column out with --column`;
   if (survey.numbers === 0) return '';
   const like = cells.find((candidate) => candidate !== cell && !Number.isNaN(readNumber(candidate, format)));
   return `${like === undefined ? '' : `; others are written like ${show(like)}`}; correct the cell or remove the row`;

@@ -172,7 +172,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   if (again.length > 0)
     notes.push({
       code: 'names',
-      text: `Several columns have one name; the later ones are called ${listed(again)}, by their numbers.`,
+      text: `Several columns share a name; the later ones are called ${listed(again)}, after their numbers.`,
     });
   const plan =
     options.time === undefined
@@ -200,7 +200,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   if (layout.units !== null)
     notes.push({
       code: 'units',
-      text: `The row below the header holds words alone (${layout.units
+      text: `The row below the header holds only words (${layout.units
         .filter((cell) => cell !== '')
         .slice(0, 5)
         .map(show)
@@ -209,16 +209,16 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   if (walk.repeatedHeaders > 0)
     notes.push({
       code: 'header',
-      text: `The header comes again ${plural(walk.repeatedHeaders, 'time')}, first in line ${walk.firstRepeated}; these lines were skipped.`,
+      text: `The header is repeated ${plural(walk.repeatedHeaders, 'time')}, first in line ${walk.firstRepeated}; these lines were skipped.`,
     });
   if (walk.cut > 0)
-    notes.push({ code: 'cut', text: `Line ${walk.cut}, the last, ends early and was left out.` });
+    notes.push({ code: 'cut', text: `The last line (${walk.cut}) is incomplete and was left out.` });
   const unread =
     plan === null ? columns.find(({ header, survey }) => isTimeName(header) && survey.unread > 0) : undefined;
   if (unread !== undefined) {
     notes.push({
       code: 'no-time',
-      text: `Column ${show(unread.name)} is not read as time: ${show(unread.cells[0] ?? '')} is no date or clock that is known; write it as 2024-03-01 14:05. The samples have their numbers alone.`,
+      text: `Column ${show(unread.name)} is not read as time: ${show(unread.cells[0] ?? '')} is no known date or clock time; write it like 2024-03-01 14:05. The samples are numbered instead.`,
     });
   }
   return {

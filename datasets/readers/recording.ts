@@ -1,4 +1,4 @@
-/** Recordings: tables of measurements with their time, read as they come from the field, and what had to be assumed to read them. */
+/** Recordings: tables of measurements with their times, read tolerantly; notes name every assumption. */
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
@@ -27,9 +27,8 @@ interface RecordingColumn {
 export interface Recording {
   /** File name without its extension. */
   readonly name: string;
-  /** The value of the key column that this series was told apart by; null where the file is one series. */
+  /** Value of the key column; null where the file holds one series. */
   readonly key: string | null;
-  /** One or several columns of values. */
   readonly columns: readonly RecordingColumn[];
   /** [N] ms, strictly ascending; since 1970 UTC, or what `origin` says. Null without a column of time, or with row numbers alone. */
   readonly time: Float64Array | null;
@@ -53,15 +52,14 @@ export interface Recording {
 export interface RecordingOptions extends TableOptions {
   /** Columns of values: headers, or numbers from 1. Default: every column of numbers that is neither time nor key. */
   readonly columns?: readonly (string | number)[] | undefined;
-  /** The column, or several as `host,metric`, that tells apart series whose rows are mixed. */
+  /** Column, or several as `host,metric`, that separates series whose rows are mixed. */
   readonly key?: string | number | undefined;
   /** The series to read, by its value in the key column. */
   readonly select?: string | undefined;
-  /** Earlier samples are left out: a time, or a duration such as `7d` before the last sample. */
+  /** Start of the samples to read: a time, or a duration such as `7d` before the last sample. */
   readonly since?: string | undefined;
 }
 
-/** Keys that a message lists. */
 const LISTED_KEYS = 20;
 
 /**
@@ -81,12 +79,12 @@ function theSeries({ table, series, key }: ReturnType<typeof openSeries>): Serie
   const names = series.map(({ name }) => name!);
   const first = /[^\w.-]/.test(names[0]!) ? show(names[0]!) : names[0]!;
   throw new DataError(
-    `${names.length} series in one file, told apart by column ${show(key)}: ${keysListed(names)}; read one of them with --key ${/\s/.test(key) ? show(key) : key} --select ${first}`,
+    `${names.length} series in one file, separated by column ${show(key)}: ${keysListed(names)}; choose one with --key ${/\s/.test(key) ? show(key) : key} --select ${first}`,
     { file: table.file },
   );
 }
 
-/** Reads one recording for each value of the key column, in order of the file; one where the file has no key. */
+/** Reads one recording per value of the key column, in file order; one where the file has no key. */
 export function readRecordings(source: string | Uint8Array, options: RecordingOptions = {}): Recording[] {
   return openSeries(source, options).series.map(({ read }) => read());
 }
@@ -116,11 +114,11 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
   const opened = all.table;
   const { file, layout, times } = opened;
   if (layout.header === null)
-    throw new DataError('no header; the first row names the columns where rows are followed', { file });
+    throw new DataError('no header; following a file needs column names in its first row', { file });
   if (times === null || times.ordinal)
-    throw new DataError('no column of time; rows that are followed need one (--time names it)', { file });
+    throw new DataError('no time column; following a file needs one (name it with --time)', { file });
   if (times.origin === 'midnight')
-    throw new DataError('clocks without dates; rows that are followed need their dates', { file });
+    throw new DataError('clock times without dates; following a file needs dates', { file });
   const series = theSeries(all);
   let table = opened;
   return {
@@ -141,7 +139,7 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
   };
 }
 
-/** The series of a file, or the one that is selected. @throws ConfigError for one that is not there */
+/** Opens the series of a file, or the selected one. @throws ConfigError for one that is not there */
 function openSeries(
   source: string | Uint8Array,
   options: RecordingOptions,
@@ -164,18 +162,18 @@ function keysListed(names: readonly string[]): string {
 }
 
 interface Series {
-  /** Its key; null where the file has none. */
+  /** Key of the series; null where the file has none. */
   readonly name: string | null;
-  /** Columns of values and of the key, from 0. */
+  /** Indices of the value and key columns. */
   readonly columns: readonly number[];
   readonly keys: readonly number[];
   readonly notes: readonly Note[];
-  /** Its rows in order of the file. */
+  /** Rows in file order. */
   readonly rows: () => Rows;
   readonly read: () => Recording;
 }
 
-/** The series of a file: one, or one for each key, where a column was named as key or tells apart rows of the same times. */
+/** Series of a file: one, or one per key, where a key column was named or separates rows of the same times. */
 function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; key: string } {
   const { columns, file, times, lines } = table;
   if (lines.length < MINIMUM_SAMPLES)
@@ -220,7 +218,7 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
     const rows = (): Rows => rowsAt({ ...all, values: kept.map((k) => values[k]!) }, order);
     const columns = kept.map((k) => chosen[k]!);
     const read = (): Recording => {
-      const text = `Of ${plural(keys.names.length, 'series', 'series')} told apart by column ${show(key)}, this is ${show(name)}: ${order.length} of ${lines.length} rows.`;
+      const text = `Series ${show(name)} of ${keys.names.length}, separated by column ${show(key)}: ${order.length} of ${lines.length} rows.`;
       return recordingOf(table, rows(), columns, name, [...notes, { code: 'split', text }], options);
     };
     return { name, columns, keys: keys.columns, notes, rows, read };
@@ -228,7 +226,7 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   return { series, key };
 }
 
-/** Rows of one series, in order of the file, as a recording. */
+/** Makes a recording of the rows of one series, which are in file order. */
 function recordingOf(
   table: Table,
   series: Rows,
@@ -293,7 +291,7 @@ function recordingOf(
     const from = rows.time.findIndex((ms) => ms >= since);
     if (from < 0)
       throw new DataError(
-        `no sample since ${options.since}; the last is of ${formatTime(rows.time.at(-1) ?? 0, { zone, step: null, origin })}`,
+        `no sample since ${options.since}; the last is at ${formatTime(rows.time.at(-1) ?? 0, { zone, step: null, origin })}`,
         { file },
       );
     if (from > 0) {
@@ -319,16 +317,16 @@ function recordingOf(
       text: `${order}${late} of ${all.lines.length} rows were out of order, the first in line ${all.lines[firstLate]} (${at(all.time[firstLate]!)} after ${at(all.time[before]!)}); they were sorted.`,
     });
   } else if (sorted.descending)
-    notes.push({ code: 'sorted', text: 'The rows are in descending order of time and were turned round.' });
+    notes.push({ code: 'sorted', text: 'The rows are in descending order of time and were reversed.' });
   if (merged.repeated > 0)
     notes.push({
       code: 'duplicates',
-      text: `${plural(merged.repeated, 'row')} that ${merged.repeated === 1 ? 'repeats another was' : 'repeat others were'} dropped, the first in line ${firstRepeated}.`,
+      text: `${plural(merged.repeated, 'repeated row')} ${merged.repeated === 1 ? 'was' : 'were'} dropped, the first in line ${firstRepeated}.`,
     });
   if (firstAveraged !== null)
     notes.push({
       code: 'duplicates',
-      text: `${plural(merged.averaged, 'time stamp')} ${merged.averaged === 1 ? 'has' : 'have'} several rows of different values, the first ${at(firstAveraged.ms)} in line ${firstAveraged.line}; their mean is used.${firstAveraged.inOneHour ? ' If this is the hour that is there twice where clocks are set back, --tz with the zone reads both.' : ''}`,
+      text: `${plural(merged.averaged, 'time stamp')} ${merged.averaged === 1 ? 'has' : 'have'} several rows of different values, the first ${at(firstAveraged.ms)} in line ${firstAveraged.line}; their mean is used.${firstAveraged.inOneHour ? ' If clocks were set back in this hour, set the zone with --tz to keep both readings.' : ''}`,
     });
   noteSampling(sampled, rows.time.length, at, notes);
   return {
@@ -345,7 +343,8 @@ function recordingOf(
 }
 
 /**
- * Says what is missing, and leaves out columns that hold no number unless they were asked for; gives the ones that are left.
+ * Notes missing values, and leaves out columns without a number unless they were requested.
+ * @returns the columns that are left
  *
  * @throws DataError where none is left, or one was asked for
  */
@@ -394,7 +393,7 @@ function noteSampling(sampled: Sampled, samples: number, at: (ms: number) => str
   if (calendar !== null)
     notes.push({
       code: 'calendar',
-      text: `The samples are one for each ${calendar === 'weekday' ? 'working day' : calendar}, and kept as they are.`,
+      text: `There is one sample per ${calendar === 'weekday' ? 'working day' : calendar}; all are kept as they are.`,
     });
   if (sampled.jittered > 0 && sampled.jitter > 0)
     notes.push({
@@ -410,7 +409,7 @@ function noteSampling(sampled: Sampled, samples: number, at: (ms: number) => str
   const missing = gaps.reduce((sum, gap) => sum + gap.missing, 0);
   const longest = gaps.reduce((a, b) => (b.to - b.from > a.to - a.from ? b : a));
   const which = gaps.length === 1 ? 'from' : 'the longest from';
-  const what = sampled.jumps ? '; they are too long to be filled, and the time jumps there' : '';
+  const what = sampled.jumps ? '; they are too long to be filled, so the time jumps there' : '';
   notes.push({
     code: 'gaps',
     text: `${plural(gaps.length, 'gap')} without samples (${missing} missing at a step of ${formatDuration(step)}), ${which} ${at(longest.from)} to ${at(longest.to)}${what}.`,

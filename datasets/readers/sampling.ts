@@ -1,4 +1,4 @@
-/** Rows with times made into samples: sorted, one for each time, at an even step. */
+/** Samples at an even step from rows with times: sorting, merging, gaps, interpolation. */
 import { DAY, wallTime } from './clock.ts';
 
 /** Rows of a table: the time [N] in ms, values [N] of each column, and the source line of each row. */
@@ -8,14 +8,14 @@ export interface Rows {
   readonly lines: Int32Array;
 }
 
-/** A stretch without samples: the last time before it, the first after it, and how many samples of the step are missing. */
+/** Stretch without samples: the last time before it, the first after it, and the number of missing samples. */
 export interface Gap {
   readonly from: number;
   readonly to: number;
   readonly missing: number;
 }
 
-/** The rows at `order`. */
+/** Gathers the rows at the positions `order`. */
 export function rowsAt(rows: Rows, order: ArrayLike<number>): Rows {
   const gather = <T extends Float64Array | Int32Array>(from: T, into: T): T => {
     for (let i = 0; i < order.length; i++) into[i] = from[order[i]!]!;
@@ -37,7 +37,7 @@ interface Sorted {
   /** Rows that come after a later one (in a descending file, after an earlier one), and the first of them; -1 for none. */
   readonly late: number;
   readonly firstLate: number;
-  /** The row before it. */
+  /** Row before the first late one. */
   readonly before: number;
 }
 

@@ -325,7 +325,7 @@ export class TimeColumn {
       const days = rollOver(time);
       notes.push({
         code: 'time-of-day',
-        text: `Column ${show(this.#plan.names[0]!)} holds times of day without a date; ${days === 0 ? 'all are taken to be of one day' : `a new day is taken to begin where the clock goes back (${days === 1 ? 'once' : `${days} times`})`}.`,
+        text: `Column ${show(this.#plan.names[0]!)} holds times of day without a date; ${days === 0 ? 'all are read as one day' : `a new day begins where the clock goes back (${days === 1 ? 'once' : `${days} times`})`}.`,
       });
       return { time, zone: null, origin: 'midnight', ordinal: false, notes };
     }
@@ -342,7 +342,7 @@ export class TimeColumn {
       if (tz === null) {
         notes.push({
           code: 'naive-time',
-          text: 'The time stamps name no time zone; they are shown as written, and --tz says which zone they are of.',
+          text: 'The time stamps have no time zone and are shown as written; set their zone with --tz.',
         });
       }
       return { time, zone: tz, origin: 'calendar', ordinal: false, notes };
@@ -351,14 +351,14 @@ export class TimeColumn {
       const first = offset.findIndex(Number.isNaN);
       notes.push({
         code: 'naive-time',
-        text: `${naive} of ${time.length} time stamps name no time zone, the first in line ${this.#lines[first]}; they are taken as ${tz ?? 'UTC'}.`,
+        text: `${naive} of ${time.length} time stamps have no time zone, the first in line ${this.#lines[first]}; they are read as ${tz ?? 'UTC'}.`,
       });
     }
     if (zones.length > 1) {
       const names = zones.slice(0, 4).map(offsetZone).join(', ');
       notes.push({
         code: 'mixed-offsets',
-        text: `The time stamps have ${zones.length} offsets (${names}); all are shown in ${tz ?? 'UTC, and --tz says in which zone to show them'}.`,
+        text: `The time stamps have ${zones.length} offsets (${names}); all are shown in ${tz ?? 'UTC; choose another zone with --tz'}.`,
       });
     }
     const zone = tz ?? (zones.length === 1 && naive === 0 ? offsetZone(zones[0]!) : 'UTC');
@@ -378,14 +378,14 @@ export class TimeColumn {
     if (number.what === 'epoch') {
       notes.push({
         code: 'epoch-unit',
-        text: `Column ${name} is read as ${number.name} since 1970 (UTC), by the size of its numbers.`,
+        text: `Column ${name} is read as ${number.name} since 1970 (UTC), judging by the size of its numbers.`,
       });
       return { ...calendar, zone: tz ?? 'UTC' };
     }
     if (number.what === 'excel') {
       notes.push({
         code: 'excel-date',
-        text: `Column ${name} is read as dates of a spreadsheet, which counts days from 1899-12-30.`,
+        text: `Column ${name} is read as spreadsheet dates (days since 1899-12-30).`,
       });
       if (tz !== null) this.#localize(time, offset, tz, notes);
       return { ...calendar, zone: tz };
@@ -393,7 +393,7 @@ export class TimeColumn {
     if (number.what === 'year') return { ...calendar, zone: null };
     notes.push({
       code: 'elapsed',
-      text: `Column ${name} holds no dates; it is read as ${number.name} since the beginning.`,
+      text: `Column ${name} holds no dates; it is read as ${number.name} since the start.`,
     });
     return { time, zone: null, origin: 'start', ordinal: false, notes };
   }
@@ -407,7 +407,7 @@ export class TimeColumn {
       const wrong = chosen.findIndex(Number.isNaN);
       if (wrong < 0) return chosen;
       const order = this.#usesMonthFirst ? 'month' : 'day';
-      throw new DataError(`the date has not the ${order} first, as those before it have`, {
+      throw new DataError(`the date does not have the ${order} first, unlike those before it`, {
         ...{ file, line: this.#lines[wrong]! },
       });
     }
@@ -415,7 +415,7 @@ export class TimeColumn {
     const noMonth = monthFirst.findIndex(Number.isNaN);
     if (noDay >= 0 && noMonth >= 0) {
       throw new DataError(
-        `the dates of column ${show(this.#plan.names[0]!)} are written in two ways: the one of line ${this.#lines[noMonth]} has the day first, the one of line ${this.#lines[noDay]} the month; write them in one, best as 2024-03-01`,
+        `column ${show(this.#plan.names[0]!)} mixes two date formats: day first in line ${this.#lines[noMonth]}, month first in line ${this.#lines[noDay]}; use one of them, preferably 2024-03-01`,
         { file, line: this.#lines[Math.max(noDay, noMonth)]! },
       );
     }
@@ -427,8 +427,8 @@ export class TimeColumn {
     const order = difference > 0 ? 'day' : 'month';
     const why =
       difference === 0
-        ? 'nothing in the file tells which'
-        : `read so, the rows are ${a.even === b.even && a.exact === b.exact ? 'in order' : 'more evenly spaced'}`;
+        ? 'the file does not show which is right'
+        : `this way the rows are ${a.even === b.even && a.exact === b.exact ? 'in order' : 'more evenly spaced'}`;
     notes.push({
       code: 'day-order',
       text: `Dates such as ${show(this.#example!.cell)} are read with the ${order} first; ${why}.`,
@@ -469,7 +469,7 @@ export class TimeColumn {
     if (twice > 0) {
       notes.push({
         code: 'ambiguous-hour',
-        text: `${twice} time stamps are of an hour that is there twice in ${tz}, where clocks are set back, the first in line ${this.#lines[first]}; they are taken in the order of the rows.`,
+        text: `${twice} time stamps are in an hour that occurs twice in ${tz}, because clocks are set back, the first in line ${this.#lines[first]}; they are read in row order.`,
       });
     }
   }

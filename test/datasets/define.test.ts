@@ -175,7 +175,7 @@ describe('a module that is wrong', () => {
       'has classes of anomalies',
       task(DRAWN, "kind: 'anomaly', classes: ['a']"),
       ConfigError,
-      /classes: of anomaly/,
+      /classes: those of anomaly are fixed/,
     ],
     ['has an unknown figure', task(DRAWN, "kind: 'anomaly', figure: 'pie'"), ConfigError, /no preset "pie"/],
     [

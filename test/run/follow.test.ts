@@ -91,7 +91,7 @@ describe('rows that are followed', () => {
   test('a header or times that cannot be read end it', async () => {
     const none = async (text: string): Promise<void> => follow(inParts(text, 50), OPTIONS, () => {});
     await expect(none('1,2\n3,4\n5,6\n7,8\n')).rejects.toThrow(/no header/);
-    await expect(none('a,b\n3,4\n5,7\n7,8\n1,9\n')).rejects.toThrow(/no column of time/);
+    await expect(none('a,b\n3,4\n5,7\n7,8\n1,9\n')).rejects.toThrow(/no time column/);
     await expect(none('time,b\n10:00,4\n10:01,7\n10:02,8\n10:03,9\n')).rejects.toThrow(/without dates/);
   });
 

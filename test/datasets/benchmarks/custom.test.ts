@@ -137,7 +137,7 @@ describe('files beside labels.csv', () => {
     const whole = await selectExamples(custom, table);
     expect([...whole.examples()].map(([, { channels }]) => channels[0]!.length)).toEqual([40, 37, 12]);
     expect(whole.origin.notes).toContain(
-      '2 of 3 rows end in empty cells: their series are taken to be shorter (write NaN where values are missing); the longest has 40 points',
+      '2 of 3 rows end in empty cells and are read as shorter series (write NaN where values are missing); the longest has 40 points',
     );
   });
 
@@ -247,7 +247,7 @@ describe('task.yaml', () => {
     const marked = { ...labelled, 'labels.csv': 'file,intervals\na.csv,2-3\nb.csv,\n' };
     await expect(
       select({ ...marked, 'task.yaml': 'advice: call a mechanic' }, { shares: TEST_ONLY }),
-    ).rejects.toThrow(/task\.yaml:1: advice: is asked for after classes alone/);
+    ).rejects.toThrow(/task\.yaml:1: advice: applies to classifications only/);
   });
 
   it('is refused where there are two of them', async () => {
@@ -350,7 +350,7 @@ describe('missing values in csv files', () => {
     [
       'several columns without names',
       '1,2\n3,5\n4,1\n',
-      /a\.csv: 2 columns of numbers: .*write them in the first line/,
+      /a\.csv: 2 columns of numbers: .*write them into the first line/,
     ],
     [
       'a tag in a name',
@@ -425,7 +425,7 @@ describe('labels.csv', () => {
     [
       'an interval beyond the end',
       { 'labels.csv': 'file,intervals\na.csv,\nb.csv,4-11\n', 'a.csv': a, 'b.csv': a },
-      /labels\.csv:3:7: b\.csv has 10 points, its interval ends at 11/,
+      /labels\.csv:3:7: b\.csv has 10 points, but its interval ends at 11/,
     ],
     [
       'a channel that is not there',
@@ -435,7 +435,7 @@ describe('labels.csv', () => {
     [
       'channels that are too few to be unlike each other',
       { 'labels.csv': 'file,variates\na.csv,1\n', 'a.csv': 'x,y\n1,2\n3,4\n' },
-      /labels\.csv:2:7: a\.csv has 2 channels; which of them are unlike the others shows from 3 on/,
+      /labels\.csv:2:7: a\.csv has 2 channels; at least 3 are needed to tell which are unlike the others/,
     ],
     [
       'a channel twice',
@@ -556,7 +556,7 @@ describe('files whose labels are not plain', () => {
     );
     await expect(failure).rejects.not.toThrow(/--column/);
     await expect(one('t.csv', 'time,v,label\n1,2,0\n2,3,1\n')).rejects.toThrow(
-      /t\.csv:1: a column "time" beside the column "label", .*leave the time out/,
+      /t\.csv:1: columns "time" and "label", .*leave the time out/,
     );
     expect(CUSTOM_LAYOUT).toMatch(/one series a row, whose header names a column "class"/);
   });
@@ -609,7 +609,7 @@ describe('a folder of several files that carry labels', () => {
   it('one data set in two formats is refused', async () => {
     const tsv = cars!.map((label, i) => `${label}\t${i}\t2\t3\t4`).join('\n');
     const files = { 'A_TRAIN.ts': ts(cars!, 0), 'A_TEST.ts': ts(cars!, 10), 'A_TEST.tsv': `${tsv}\n` };
-    await expect(select(files)).rejects.toThrow(/A_TEST\.ts and A_TEST\.tsv are the same split/);
+    await expect(select(files)).rejects.toThrow(/A_TEST\.ts and A_TEST\.tsv hold the same split/);
   });
 
   it('files without a split in their names are one data set, which is said', async () => {

@@ -125,7 +125,7 @@ describe('a choice of column', () => {
     const many = Array.from({ length: 200 }, (_, i) => `c${i}`).join(',');
     const { message } = failure(`${many}\n${many.replaceAll('c', '')}\n${many.replaceAll('c', '1')}\n`);
     expect(message).toContain('200 columns of numbers: "c0", "c1"');
-    expect(message).toContain('"c9" and 190 more; say which');
+    expect(message).toContain('"c9" and 190 more; name one');
     expect(message).not.toContain('"c10"');
   });
 
@@ -133,10 +133,10 @@ describe('a choice of column', () => {
     const error = failure(TSB);
     expect(error).toBeInstanceOf(DataError);
     expect(error.message).toBe(
-      `${path}: 2 columns of numbers: "Data", "Label"; say which, for example --column "Data"`,
+      `${path}: 2 columns of numbers: "Data", "Label"; name one, for example --column "Data"`,
     );
     expect(failure('1.5,0\n2.5,1\n').message).toContain(
-      '"column 1", "column 2"; say which, for example --column 1',
+      '"column 1", "column 2"; name one, for example --column 1',
     );
   });
 

@@ -60,7 +60,7 @@ describe('the order of rows', () => {
     const r = read(`time,v\n${[3, 2, 1, 0].map((n) => `${minutes(n)},${n * n}`).join('\n')}\n`);
     expect(values(r)).toEqual([0, 1, 4, 9]);
     expect([...r.rows]).toEqual([5, 4, 3, 2]);
-    expect(note(r, 'sorted')).toBe('The rows are in descending order of time and were turned round.');
+    expect(note(r, 'sorted')).toBe('The rows are in descending order of time and were reversed.');
   });
 
   it('does not matter', () => {
@@ -105,7 +105,7 @@ describe('several rows of one time', () => {
   it('are one where they are equal', () => {
     const r = read(`time,v\n${minutes(0)},5\n${minutes(1)},6\n${minutes(1)},6\n${minutes(2)},8\n`);
     expect(values(r)).toEqual([5, 6, 8]);
-    expect(note(r, 'duplicates')).toBe('1 row that repeats another was dropped, the first in line 4.');
+    expect(note(r, 'duplicates')).toBe('1 repeated row was dropped, the first in line 4.');
   });
 
   it('give their mean where nothing tells them apart', () => {
@@ -123,14 +123,14 @@ describe('several rows of one time', () => {
     const error = failure(HOSTS);
     expect(error).toBeInstanceOf(DataError);
     expect(error.message).toBe(
-      `${path}: 2 series in one file, told apart by column "host": "web-1", "db"; read one of them with --key host --select web-1`,
+      `${path}: 2 series in one file, separated by column "host": "web-1", "db"; choose one with --key host --select web-1`,
     );
     const db = read(HOSTS, { key: 'host', select: 'db' });
     expect(values(db)).toEqual([100, 99, 96, 91, 84, 75]);
     expect(db.key).toBe('db');
     expect([...db.rows]).toEqual([3, 5, 7, 9, 11, 13]);
     expect(values(read(HOSTS, { select: 'web-1' }))).toEqual([0, 1, 2, 3, 4, 5]);
-    expect(note(db, 'split')).toBe('Of 2 series told apart by column "host", this is "db": 6 of 12 rows.');
+    expect(note(db, 'split')).toBe('Series "db" of 2, separated by column "host": 6 of 12 rows.');
     expect(readRecordings(path).map(({ key, columns }) => [key, columns[0]!.values[1]])).toEqual([
       ['web-1', 1],
       ['db', 99],
@@ -155,12 +155,12 @@ describe('several rows of one time', () => {
   it('are told apart by a column of numbers, or by two columns, where no other does', () => {
     const ids = `time,sensor,v\n${[0, 1, 2, 3].flatMap((i) => [7, 9].map((id) => `${minutes(i)},${id},${i * id}.5`)).join('\n')}\n`;
     expect(failure(ids).message).toContain(
-      'column "sensor": "7", "9"; read one of them with --key sensor --select 7',
+      'column "sensor": "7", "9"; choose one with --key sensor --select 7',
     );
     const nine = read(ids, { key: 'sensor', select: '9' });
     expect(nine.columns.map(({ name }) => name)).toEqual(['v']);
     const long = `time,host,metric,v\n${[0, 1, 2, 3].flatMap((i) => ['a', 'b'].flatMap((h) => ['cpu', 'mem'].map((m, k) => `${minutes(i)},${h},${m},${i + 10 * k}`))).join('\n')}\n`;
-    expect(failure(long).message).toContain('4 series in one file, told apart by column "host,metric"');
+    expect(failure(long).message).toContain('4 series in one file, separated by column "host,metric"');
     expect(values(read(long, { key: 'host,metric', select: 'b / mem' }))).toEqual([10, 11, 12, 13]);
   });
 
@@ -170,7 +170,7 @@ describe('several rows of one time', () => {
       (_, i) => `${stamp(NOON + i * 60_000)},a,1${i}\n${stamp(NOON + i * 60_000 + 17_000)},b,2${i}\n`,
     );
     expect(failure(`time,host,v\n${rows.join('')}`).message).toContain(
-      'told apart by column "host": "a", "b"',
+      'separated by column "host": "a", "b"',
     );
   });
 
@@ -251,13 +251,15 @@ describe('the time', () => {
     const r = read(four(['03/01/2024', '04/01/2024', '05/01/2024', '06/01/2024']));
     expect(times(r)).toEqual(['2024-01-03', '2024-01-04', '2024-01-05', '2024-01-06']);
     expect(note(r, 'day-order')).toBe(
-      'Dates such as "03/01/2024" are read with the day first; read so, the rows are more evenly spaced.',
+      'Dates such as "03/01/2024" are read with the day first; this way the rows are more evenly spaced.',
     );
     const one = read(four(['03/04/2024 10:00', '03/04/2024 10:05', '03/04/2024 10:10']));
     expect(times(one)[0]).toBe('2024-03-04 10:00');
-    expect(note(one, 'day-order')).toContain('read with the month first; nothing in the file tells which');
+    expect(note(one, 'day-order')).toContain(
+      'read with the month first; the file does not show which is right',
+    );
     const error = failure(four(['13/01/2024', '01/14/2024', '01/15/2024'])) as DataError;
-    expect(error.message).toContain('line 2 has the day first, the one of line 3 the month');
+    expect(error.message).toContain('mixes two date formats: day first in line 2, month first in line 3');
   });
 
   it.each<[string, number]>([
@@ -274,7 +276,7 @@ describe('the time', () => {
     );
     expect(times(r)).toEqual(['2024-03-01 12:00 UTC', '2024-03-01 12:01 UTC', '2024-03-01 12:02 UTC']);
     expect(note(r, 'epoch-unit')).toBe(
-      `Column "ts" is read as ${unit} since 1970 (UTC), by the size of its numbers.`,
+      `Column "ts" is read as ${unit} since 1970 (UTC), judging by the size of its numbers.`,
     );
     expect(r.step).toBe(60_000);
   });
@@ -308,14 +310,14 @@ describe('the time', () => {
     const r = read('time,v\nMar  1 12:00:01,5\nMar  1 12:00:02,7\n');
     expect(r.time).toBeNull();
     expect(note(r, 'no-time')).toContain(
-      'Column "time" is not read as time: "Mar  1 12:00:01" is no date or clock',
+      'Column "time" is not read as time: "Mar  1 12:00:01" is no known date or clock time',
     );
   });
 
   it('of the hour that is there twice is not averaged without a word', () => {
     const rows = ['00', '01', '02', '02', '03', '04'].map((hour, i) => `2024-10-27 ${hour}:00,${i * i}`);
     expect(note(read(`time,v\n${rows.join('\n')}\n`), 'duplicates')).toContain(
-      '--tz with the zone reads both.',
+      'set the zone with --tz to keep both readings.',
     );
     expect(values(read(`time,v\n${rows.join('\n')}\n`, { tz: 'Europe/Berlin' }))).toEqual([
       0, 1, 4, 9, 16, 25,
@@ -333,7 +335,7 @@ describe('the time', () => {
     const r = read('clock,v\n23:50,1\n23:55,2\n00:00,4\n00:05,8\n');
     expect(times(r)).toEqual(['23:50', '23:55', 'day 2, 00:00', 'day 2, 00:05']);
     expect(r.origin).toBe('midnight');
-    expect(note(r, 'time-of-day')).toContain('a new day is taken to begin where the clock goes back (once)');
+    expect(note(r, 'time-of-day')).toContain('a new day begins where the clock goes back (once)');
   });
 
   it('as a spreadsheet counts days is one under a header of dates alone', () => {
@@ -347,7 +349,7 @@ describe('the time', () => {
     const r = read('time_ms,v\n0,1\n500,2\n1000,4\n1500,3\n');
     expect(times(r)).toEqual(['0:00:00.000', '0:00:00.500', '0:00:01.000', '0:00:01.500']);
     expect(r).toMatchObject({ origin: 'start', step: 500, zone: null });
-    expect(note(r, 'elapsed')).toContain('milliseconds since the beginning');
+    expect(note(r, 'elapsed')).toContain('milliseconds since the start');
   });
 
   it('is none where there are row numbers alone, or nothing', () => {
@@ -391,7 +393,7 @@ describe('the time', () => {
         expect(r.zone).toBe('Europe/Berlin');
         if (twice > 0)
           expect(note(r, 'ambiguous-hour')).toContain(
-            `${twice} time stamps are of an hour that is there twice in Europe/Berlin, where clocks are set back, the first in line ${some === cells ? 6 : 44};`,
+            `${twice} time stamps are in an hour that occurs twice in Europe/Berlin, because clocks are set back, the first in line ${some === cells ? 6 : 44};`,
           );
       }
       const hourly = read(four(cells.filter((_, i) => i % 2 === 0)), { tz: 'Europe/Berlin' });
@@ -468,7 +470,7 @@ describe('the step', () => {
     const r = read(at([0, 1, 2, 3, 50_000, 50_001, 50_002]));
     expect(r.columns[0]!.values.length).toBe(7);
     expect(r.gaps).toEqual([{ from: NOON + 180_000, to: NOON + 50_000 * 60_000, missing: 49_996 }]);
-    expect(note(r, 'gaps')).toContain('too long to be filled, and the time jumps there');
+    expect(note(r, 'gaps')).toContain('too long to be filled, so the time jumps there');
   });
 
   it('keeps samples that are a little off, and says so', () => {
@@ -520,7 +522,7 @@ describe('the step', () => {
     expect(r.columns[0]!.values.length).toBe(30);
     expect(times(r)[13]).toBe('2022-02-28');
     expect(values(r)[13]).toBeNaN();
-    expect(note(r, 'calendar')).toBe('The samples are one for each month, and kept as they are.');
+    expect(note(r, 'calendar')).toBe('There is one sample per month; all are kept as they are.');
     const years = read(rows(['1999-06-30', '2000-06-30', '2001-06-30', '2002-06-30', '2003-06-30']));
     expect(note(years, 'calendar')).toContain('year');
     const days = Array.from({ length: 40 }, (_, i) => new Date(Date.UTC(2024, 2, 1 + i))).filter(
@@ -574,7 +576,9 @@ describe('numbers', () => {
     expect(note(read('a;v\nx;1.234,5\ny;987,25\n'), 'decimal-comma')).toBe(
       'Numbers are read with a decimal comma: "1.234,5" in line 2 is 1234.5.',
     );
-    expect(note(read('v\n12 ms\n13ms\n'), 'unit')).toBe('"ms" was taken off the numbers of column "v".');
+    expect(note(read('v\n12 ms\n13ms\n'), 'unit')).toBe(
+      'The unit "ms" was removed from the numbers of column "v".',
+    );
     expect(note(read('v\n1\n\n3\n\n'), 'missing')).toBe('1 value missing, the first in line 3, column "v".');
   });
 
@@ -586,7 +590,7 @@ describe('numbers', () => {
     const r = read(`time,up,latency\n${rows.join('\n')}\n`);
     expect(values(r, 1)[41]).toBeNaN();
     expect(note(r, 'words')).toBe(
-      '1 cell of words among the numbers is taken as missing, the first "timeout" in line 43, column "latency".',
+      '1 cell with words among the numbers counts as missing, the first "timeout" in line 43, column "latency".',
     );
   });
 
@@ -596,7 +600,7 @@ describe('numbers', () => {
       'a,v\nx,1\ny,error\nz,3\n',
       3,
       3,
-      '"error" in column "v" is not a number; 1 cell of 3 are words, too many to be taken as missing',
+      '"error" in column "v" is not a number; 1 cell of 3 are words, too many to count as missing',
     ],
     [
       'another way of writing',
@@ -729,10 +733,10 @@ describe('tables', () => {
     expect(r.notes.map(({ text }) => text)).toEqual([
       '1 line above the table was skipped.',
       '1 comment line skipped.',
-      'The row below the header holds words alone ("h", "%") and was skipped.',
-      'The header comes again 1 time, first in line 7; these lines were skipped.',
-      'Line 8, the last, ends early and was left out.',
-      'The time stamps name no time zone; they are shown as written, and --tz says which zone they are of.',
+      'The row below the header holds only words ("h", "%") and was skipped.',
+      'The header is repeated 1 time, first in line 7; these lines were skipped.',
+      'The last line (8) is incomplete and was left out.',
+      'The time stamps have no time zone and are shown as written; set their zone with --tz.',
     ]);
   });
 
