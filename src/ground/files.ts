@@ -1,6 +1,4 @@
-/**
- * Files: written whole under their name or not at all, and read only where they are regular files of a bounded size.
- */
+/** Atomic writes, and reads of regular files of bounded size. */
 import { createHash } from 'node:crypto';
 import {
   closeSync,
@@ -72,8 +70,8 @@ export function notWritten(path: string, cause: unknown): WriteError {
 }
 
 /**
- * A refusal of the operating system that nobody expected at this place: one line that says where, why and what helps. Null
- * for anything else, which is a fault of the program.
+ * Describes an unexpected refusal of the operating system in one line: place, reason, remedy. Null for any
+ * other error.
  */
 export function systemError(error: unknown): SystemError | null {
   if (!(error instanceof Error)) return null;
@@ -154,8 +152,8 @@ function isOld(path: string): boolean {
 }
 
 /**
- * Removes what processes that were killed while they wrote have left in a directory, of what was to have a name that `concerns`;
- * a directory that one of them had moved away and not yet replaced is put back.
+ * Removes remains of killed writers in a directory, if `concerns` accepts the name that was being written; a
+ * directory that was moved away and not yet replaced is restored.
  */
 export function tidyUp(directory: string, concerns: (name: string) => boolean): void {
   let names: string[];
@@ -191,8 +189,8 @@ export function neverRemake(directory: string): () => void {
 }
 
 /**
- * Makes a directory and those above it. Node's own recursion does not end where a file system refuses new entries with ENOENT, as
- * /proc does.
+ * Makes a directory and its parents. Node's own recursion does not end on file systems that refuse entries
+ * with ENOENT, as /proc does.
  */
 export function makeDirectory(path: string): void {
   if (kept.has(resolve(path)) && !existsSync(path)) throw gone(path);
@@ -295,8 +293,8 @@ export function writeFileAtomic(path: string, chunks: Chunks): void {
 }
 
 /**
- * Writes several files. Each is complete beside its place before the first is renamed into it, so a full disk changes none of them.
- * @throws WriteError
+ * Writes several files. All are complete in temporary places before the first is renamed, so a full disk
+ * changes none. @throws WriteError
  */
 export function writeFilesAtomic(files: readonly (readonly [path: string, chunks: Chunks])[]): void {
   const pending = files.map(([path, chunks]) => ({ path, chunks, temporary: temporaryName(path) }));
@@ -318,8 +316,8 @@ export function writeFilesAtomic(files: readonly (readonly [path: string, chunks
 }
 
 /**
- * Appends to a file that is there. A process that is killed meanwhile may leave a part of `text` at its end.
- * @throws WriteError, also when the file has been removed: a log that begins in the middle is none
+ * Appends to an existing file; a process killed meanwhile may leave a part of `text` at its end.
+ * @throws WriteError, also when the file was removed, because a log must not begin in the middle
  */
 export function appendText(path: string, text: string | Uint8Array): void {
   try {
@@ -375,8 +373,8 @@ export function linkAtomic(target: string, path: string): void {
 }
 
 /**
- * Builds a whole directory in a temporary place beside `path` and swaps it in; an existing one is replaced only
- * after the new one is complete, and moved to `retired` where that is given: a path in the same file system where nothing is.
+ * Builds a directory in a temporary place beside `path` and swaps it in. An existing one is replaced only
+ * once the new one is complete, and moved to `retired`, an unused path in the same file system, if given.
  */
 export function writeDirectoryAtomic(
   target: string,
@@ -446,7 +444,7 @@ export function openFile(path: string): { handle: number; size: number } {
 const PASSED_ON = /^\/dev\/(?:stdin|fd\/\d+)$/;
 
 /**
- * The whole content of a regular file, or of a pipe that the shell passes on.
+ * Reads a regular file, or a pipe that the shell passes on.
  * @throws what `fs` throws; DataError, also for more than `maximum` bytes
  */
 export function readBytes(path: string, maximum = MAXIMUM_BYTES): Buffer {
@@ -476,11 +474,7 @@ export function readUtf8(path: string, maximum = MAXIMUM_BYTES): string {
   return readBytes(path, maximum).toString('utf8');
 }
 
-/**
- * The path of a file that is named by what lies in `folder`, or expected there: one that is reached without leaving it.
- *
- * @throws DataError where a name or a link leads out, so that nothing outside is read, copied or quoted
- */
+/** Resolves the path of a file in `folder`. @throws DataError if a name or link leads out of it */
 export function fileInside(folder: string, name: string): string {
   const path = join(folder, name);
   let way: string;

@@ -74,7 +74,8 @@ export async function withInterrupt<T>(
 }
 
 /**
- * The first process of a container is not ended by signals that nobody listens to: there, and only there, a listener ends it.
+ * Ends the process on a signal if it is the first of a container (PID 1), which the system does not end by
+ * itself.
  */
 export function endAsFirstProcess(pid = process.pid): void {
   if (pid !== 1) return;

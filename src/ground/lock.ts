@@ -1,14 +1,14 @@
 /**
- * A lock between processes that survives their deaths.
+ * Lock between processes that survives their deaths.
  *
- * Whoever wants it puts down a ticket, a file of its own beside the others', and only then looks for theirs. It holds the lock when
- * there is no other ticket of a living process; its ticket stays until it lets go. Of two processes the one whose ticket came second
- * must see the first's, so two never hold it. Nobody touches the ticket of a living process, and the name of a ticket is never used
- * again, so tickets of dead processes can be removed by anyone at any time: there is no moment at which a stale lock is "taken over".
- * Of several that look at the same time the first by name goes on looking while the others take their tickets back and try again.
+ * A process that wants the lock creates a ticket (a file of its own) and then looks for other tickets. It
+ * holds the lock if no other living process has one. Of two processes, the second to create its ticket must
+ * see the first, so two never hold the lock. Tickets of living processes are never touched and names never
+ * reused, so anyone may remove tickets of dead processes at any time: no stale lock is ever taken over. Of
+ * several processes that look at once, the first by name keeps looking; the others withdraw and retry.
  *
- * Whether a process of another machine or container lives cannot be asked: it touches its ticket, and one that is not touched for
- * STALE_MS, by the clock of the observer, counts as dead.
+ * A process of another machine or container touches its ticket; it counts as dead if the ticket is untouched
+ * for STALE_MS by the observer's clock.
  */
 import {
   closeSync,
@@ -127,8 +127,8 @@ async function decided(path: string, ticket: string, seen: Seen): Promise<boolea
 }
 
 /**
- * Takes the lock `path`, whose tickets are files that begin with that name.
- * @throws what `refuse` makes; WriteError where no ticket can be put down
+ * Takes the lock `path`; its tickets are files that begin with that name.
+ * @throws the error that `refuse` makes; WriteError if no ticket can be created
  */
 export async function takeLock(path: string, { refuse, onWait }: LockOptions = {}): Promise<Lock> {
   const seen: Seen = new Map();
@@ -180,8 +180,8 @@ function lockOf(ticket: string): Lock {
 }
 
 /**
- * Returns whether a process works on a directory that it has claimed; changes nothing. One of another machine or container
- * counts while it touches its ticket.
+ * Returns true if a process has claimed the directory; changes nothing. A remote process counts while it
+ * touches its ticket.
  */
 export function isClaimed(path: string): boolean {
   const names = existsSync(path) ? readdirSync(path) : [];
@@ -229,9 +229,9 @@ function removeEmpty(path: string, first: string): void {
 }
 
 /**
- * Claims a directory for this process; one that is not there is made, and removed again when nothing has come into it. Until the
- * claim is released it is not made again in this thread when somebody removes it: writing there fails.
- * @throws ConfigError when another process works on it; WriteError where nothing can be written
+ * Claims a directory for this process, making it if needed (and removing it again if it stays empty). While
+ * claimed it is not made again in this thread after someone removed it: writing then fails.
+ * @throws ConfigError when another process works on it; WriteError if nothing can be written
  */
 export async function claimDirectory(path: string): Promise<Lock> {
   if (existsSync(path) && !statSync(path).isDirectory()) {

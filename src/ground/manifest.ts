@@ -92,8 +92,8 @@ export function writeManifestedDirectory(
 }
 
 /**
- * Writes a file beside those of a directory, and into its manifest where it has one.
- * @throws CheckpointError when the manifest is damaged
+ * Writes a file into a directory, and into its manifest if it has one. @throws CheckpointError when the
+ * manifest is damaged
  */
 export function addToManifest(directory: string, name: string, text: string): void {
   const hashes = readManifest(directory);
@@ -138,8 +138,8 @@ export function hashesIn(directory: string): Hashes {
 const short = (hash: string): string => `${hash.slice(0, 12)}…`;
 
 /**
- * Describes the first file of a directory that differs from its manifest; null when none does, or there is no manifest.
- * @param wanted selects the files to compare; all when absent
+ * Describes the first file that differs from the manifest; null if none does, or there is no manifest.
+ * `wanted` selects files; default: all.
  */
 export function damageOf(directory: string, wanted: (name: string) => boolean = () => true): string | null {
   let manifest: Hashes | null;

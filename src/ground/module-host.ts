@@ -1,7 +1,8 @@
 /**
- * The one host of users' modules: rewards, policies, detectors, tasks. Modules run in a thread of their own, so that a function that
- * blocks, exits or prints does no harm to the process: what blocks is ended, what waits for it hears why, and the next call starts the
- * thread anew. What a module is and how it is called is said by the adapter of its kind; `module-worker.ts` is the thread's program.
+ * Host of users' modules: rewards, policies, detectors, tasks. Modules run in a thread of their own, so that
+ * code which blocks, exits or prints does not harm the process: a blocked thread is ended, pending calls fail
+ * with the reason, and the next call starts a new thread. The adapter of a kind defines its modules;
+ * `module-worker.ts` is the thread's program.
  */
 import { dirname, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,8 +20,8 @@ export interface LoadedModule {
 }
 
 /**
- * Interface to modules of one kind: the export `adapter` of the file that `ModuleHostOptions.adapter` names.
- * Runs in the thread.
+ * Interface to modules of one kind: the export `adapter` of the file in `ModuleHostOptions.adapter`. Runs in
+ * the thread.
  */
 export interface ModuleAdapter<Info, Request, Reply, Part = never> {
   /** A module's export, in words: `a reward made with defineReward`. */
@@ -89,8 +90,8 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
   }
 
   /**
-   * Waits until the thread can be called: it has heard of every abort, or was ended for it and is started anew.
-   * @throws ConfigError as `open`
+   * Waits until the thread can be called: it has received every abort, or was ended and restarted. @throws
+   * ConfigError as `open`
    */
   async ready(): Promise<void> {
     while (this.#thread.unheard) await sleep(20);

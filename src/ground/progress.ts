@@ -1,6 +1,6 @@
 /**
- * Progress on stderr: a live bar on a terminal, a plain line every few seconds elsewhere (logs, CI). Shows what is
- * done of the total, the rate over the last seconds, the time left, and live values such as the loss.
+ * Progress on stderr: a live bar on a terminal, a line every few seconds elsewhere (logs, CI). Shows share
+ * done, recent rate, time left, and values such as the loss.
  */
 import { SingleBar } from 'cli-progress';
 import { forPeople, tell } from './terminal.ts';

@@ -1,7 +1,7 @@
 /**
- * Output of commands: results on standard output, everything else on standard error. Names of files, cells of tables and
- * answers of models come from others, so that characters which a terminal obeys (escape codes, carriage returns, changes
- * of the reading direction) are shown instead. Every line of text for people goes through here.
+ * Output of commands: results on standard output, everything else on standard error. File names, table cells
+ * and model answers are foreign text, so control characters (escape codes, carriage returns, bidirectional
+ * overrides) are made visible. All text for people goes through here.
  */
 import { reasonOf } from './errors.ts';
 import { WriteError } from './files.ts';

@@ -1,7 +1,7 @@
 /**
- * Runs modules of the user: `.js` and `.mjs` by Node, `.ts` and `.mts` by Node where it strips types itself, else by jiti. Inside of
- * them `timeseer` is the package that runs, whether or not their folder has one installed; Node before 22.15 cannot be told so, and
- * modules that import it go through jiti there.
+ * Runs users' modules: `.js` and `.mjs` by Node, `.ts` and `.mts` by Node if it strips types, else by jiti.
+ * In them `timeseer` resolves to the running package; Node before 22.15 has no hook for that, and modules
+ * that import it go through jiti.
  */
 import { readFileSync } from 'node:fs';
 import * as nodeModule from 'node:module';
@@ -48,7 +48,7 @@ function provideEntries(): boolean {
 }
 
 /**
- * Returns true if Node can run a module with its imports: types are stripped where needed, and `timeseer`
+ * Returns true if Node can run a module with its imports: types are stripped if needed, and `timeseer`
  * resolves.
  */
 function isNative(file: string): boolean {
@@ -117,10 +117,7 @@ async function failure(file: string, cause: unknown): Promise<ConfigError> {
   );
 }
 
-/**
- * Errors where jiti can help and Node's type stripping cannot: `./other.js` for other.ts, imports without an
- * extension, enums.
- */
+/** Errors that jiti avoids: `./other.js` for other.ts, imports without an extension, enums. */
 const BEYOND_NODE: ReadonlySet<string> = new Set([
   'ERR_MODULE_NOT_FOUND',
   'ERR_UNSUPPORTED_DIR_IMPORT',
@@ -147,9 +144,9 @@ async function exportsOf(file: string): Promise<Readonly<Record<string, unknown>
 }
 
 /**
- * The export that an address names. The module's code runs in this thread.
- * @param wanted what it should be, for the message: `a reward made with defineReward`
- * @throws ConfigError for a module that is not there, has a syntax error, throws, or has no such export
+ * Loads the export that an address names; the module's code runs in this thread.
+ * @param wanted expected export, for the message: `a reward made with defineReward`
+ * @throws ConfigError for a missing module, a syntax error, an exception, or a missing export
  */
 export async function loadModule({ file, name }: ModuleAddress, wanted: string): Promise<unknown> {
   const all = await exportsOf(file);

@@ -1,7 +1,7 @@
 /**
- * A Worker and the one protocol by which threads are asked. A request gets any number of parts, then one reply or error; it can be
- * aborted; a thread of foreign code shows by a heartbeat that it is not blocked. `answerRequests` is the Worker's side. Pools
- * (`worker-pool.ts`), hosts of users' modules (`module-host.ts`) and guarded programs are built on it.
+ * Worker with the one protocol for requests to threads: a request gets any number of parts, then one reply or
+ * error, and can be aborted; foreign code sends a heartbeat. `answerRequests` is the Worker's side. Used by
+ * pools (`worker-pool.ts`), hosts of users' modules (`module-host.ts`) and guarded programs.
  */
 import { performance } from 'node:perf_hooks';
 import {
@@ -178,8 +178,8 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
   }
 
   /**
-   * Blocks this thread until the reply is there.
-   * @throws Stopped beyond the limits; the thread has ended then. The error of the answer
+   * Blocks this thread until the reply arrives. @throws Stopped beyond the limits, after ending the thread;
+   * the error of the answer
    */
   callSync(request: Request, limits: Limits): Reply {
     if (this.#ended !== null) throw this.#ended;
@@ -313,8 +313,9 @@ interface AnswerOptions<Info> {
   /** Requests are answered side by side; one after the other when absent. */
   readonly concurrent?: boolean;
   /**
-   * The answers come from code that is not ours: every error travels to who asked, the thread shows that it is not blocked, and a request
-   * that waits for nothing fails. Otherwise an error of no type of ours is a fault of the program and ends the thread.
+   * True for foreign code: every error is sent to the caller, a heartbeat shows that the thread is not
+   * blocked, and a request that waits for nothing fails. False: an untyped error is a bug and ends the
+   * thread.
    */
   readonly foreign?: boolean;
 }
