@@ -39,8 +39,8 @@ export interface Retries {
 }
 
 /**
- * Runs `attempt` until it succeeds, fails for good, or has failed too often in a row; it calls `moved` whenever it got further.
- * @throws EndpointError; the signal's reason
+ * Repeats `attempt` until it succeeds, fails for good, or fails too often without progress (`moved`). @throws
+ * EndpointError; the signal's reason
  */
 export async function retry<T>(
   signal: AbortSignal,
@@ -137,8 +137,8 @@ function unreachable(what: string, remedy: string, error: unknown): EndpointErro
 }
 
 /**
- * Maps a failed connection to an error: a broken one may work the next time, one that was never made (unless the server was
- * `reached` before) does not.
+ * Maps a failed connection to an error. A connection that broke may work the next time; one never made does
+ * not, unless the server was `reached` before.
  */
 export function broken(
   { address, remedy }: Server,
@@ -294,8 +294,8 @@ export interface Source extends Server {
   /** Name of the file in error messages. */
   readonly name: string;
   /**
-   * Asks for the bytes from `offset` on; the answer's status is 200 (all of it), 206, or 416.
-   * @throws Passing, or EndpointError when asking again cannot help
+   * Requests the bytes from `offset` on; status 200 (all bytes), 206 or 416. @throws Passing, or
+   * EndpointError if a retry cannot help
    */
   readonly open: (offset: number, signal: AbortSignal) => Promise<Answer>;
   /** Maps a broken connection to an error. */
@@ -386,10 +386,9 @@ async function attempt(
 }
 
 /**
- * Brings the file of `source` to `target`, in place of what is there.
- *
- * @throws EndpointError when the server cannot be reached, refuses, stays away, or sends other content (the part is emptied then);
- * WriteError when the disk refuses; the signal's reason. The part stays but for wrong content.
+ * Downloads the file of `source` to `target`, replacing it. The part stays, except for wrong content.
+ * @throws EndpointError when the server cannot be reached, refuses, or sends other content; WriteError; the
+ * signal's reason
  */
 export async function download(
   source: Source,
@@ -473,8 +472,8 @@ export interface UrlDownload {
 }
 
 /**
- * Downloads a URL like `download`; an existing file is only hashed, unless its hash differs from `sha256`. A part of
- * an earlier process is resumed when the server still has what it had then.
+ * Downloads a URL like `download`. An existing file with the right hash is kept; the part of an earlier
+ * process is resumed if the server has the same content.
  */
 export async function downloadUrl(url: string, target: string, options: UrlOptions): Promise<UrlDownload> {
   const { signal, sha256 = null, silence } = options;

@@ -84,8 +84,8 @@ export function reasonOf(cause: unknown): string {
 }
 
 /**
- * The candidate that a misspelt `word` most likely means, or undefined when none is near. What follows the last slash counts as a name
- * of its own, so that `trend` finds `anomllm/trend`.
+ * Finds the candidate closest to a misspelt `word`; undefined if none is close. The part after the last slash
+ * also counts as a name, so that `trend` finds `anomllm/trend`.
  */
 export function closest(word: string, candidates: readonly string[]): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]/g, '');

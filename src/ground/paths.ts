@@ -42,7 +42,8 @@ function home(): string {
 }
 
 /**
- * Directory for what can be rebuilt or fetched again, outside the project and node_modules: `$TIMESEER_CACHE`, else `$XDG_CACHE_HOME/timeseer`, else `~/.cache/timeseer`.
+ * Directory for rebuildable files: `$TIMESEER_CACHE`, else `$XDG_CACHE_HOME/timeseer`, else
+ * `~/.cache/timeseer`.
  * @throws ConfigError for a user without a home directory
  */
 export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
@@ -59,9 +60,8 @@ export interface WorkerProgram {
 }
 
 /**
- * The program `name` (relative to `base`, with or without its ending) in the same form as its caller.
- * `base` is the caller's `import.meta.url`: from built code the Worker runs the `.js` file; from a `.ts` file
- * (tsx, Vitest) it runs the `.ts` source through tsx.
+ * Resolves the Worker program `name` relative to `base`, the caller's `import.meta.url`: from built code the
+ * `.js` file, from a `.ts` file (tsx, Vitest) the `.ts` source through tsx.
  */
 export function workerUrl(name: string, base: string | URL): WorkerProgram {
   const stem = name.replace(/\.[cm]?[tj]s$/, '');

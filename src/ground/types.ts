@@ -71,8 +71,8 @@ export type DepartureKind = (typeof DEPARTURE_KINDS)[number];
 export interface DepartureFacts {
   readonly kind: DepartureKind;
   /**
-   * Root mean square of the change over the interval, in standard deviations of what the samples before one do not foretell of it there
-   * (at least a hundredth of the range). Above 0.
+   * Root mean square of the change over the interval, in standard deviations of one-step prediction errors
+   * there (at least a hundredth of the range). Above 0.
    */
   readonly severity: number;
   /** Signal-to-noise ratio of the whole change for one who knows the unmodified series. */

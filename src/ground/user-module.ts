@@ -1,6 +1,4 @@
-/**
- * Modules of the user, `FILE[#NAME]`: what they are called by, where they lie, and what they are known by. `user-code.ts` runs them.
- */
+/** Users' modules `FILE[#NAME]`: specifiers, addresses and hashes. `user-code.ts` runs them. */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, extname, resolve } from 'node:path';
@@ -56,8 +54,8 @@ function readModule(file: string): string {
 }
 
 /**
- * The text of a module and of what it imports by a relative path that stands in its text, and so on, by file, the module first.
- * @throws ConfigError for a module that cannot be read
+ * Reads a module and its relative imports, recursively: text by file, the module first. @throws ConfigError
+ * for a module that cannot be read
  */
 export function moduleTexts(file: string): Map<string, string> {
   const texts = new Map<string, string>();
@@ -73,9 +71,8 @@ export function moduleTexts(file: string): Map<string, string> {
 }
 
 /**
- * SHA-256 of a module and of what it imports by relative paths (`moduleTexts`); hexadecimal. It depends on contents and the order of
- * imports, not on where the files lie. Not covered: packages, paths that are computed, files that the code reads, the environment. An
- * import inside a comment or a text counts, if there is such a file.
+ * SHA-256 (hexadecimal) of a module and its relative imports, independent of their location. Not covered:
+ * packages, computed paths, files that the code reads, the environment. Imports in comments count.
  * @throws ConfigError for a module that cannot be read
  */
 export function moduleHash(file: string): string {

@@ -34,7 +34,8 @@ interface AskOptions {
   /** Receives the numbers that the answer sends as parts. */
   readonly onProgress?: (done: number) => void;
   /**
-   * Aborting rejects with the signal's reason. A Worker that has begun is ended, and what waited behind the request goes to another.
+   * Aborting rejects with the signal's reason and ends a Worker that has begun; its waiting requests go to
+   * another.
    */
   readonly signal?: AbortSignal;
 }
@@ -60,8 +61,8 @@ export class WorkerPool<Request, Reply> {
   }
 
   /**
-   * Rejects with the typed error of the Worker, or with a TimeseerError when the Worker dies (the pool goes on with a new one), or
-   * the pool is closed.
+   * Rejects with the Worker's typed error, or with a TimeseerError when the Worker dies (the pool starts a
+   * new one) or the pool is closed.
    */
   ask(request: Request, { onProgress, signal }: AskOptions = {}): Promise<Reply> {
     if (this.#closed) return Promise.reject(new TimeseerError('the pool is closed; make a new one'));
@@ -98,8 +99,7 @@ export class WorkerPool<Request, Reply> {
   }
 
   /**
-   * Replies to all requests, in their order. Takes requests only as replies are consumed, never more than `ahead` of them. Throws the
-   * error of the first that fails and takes no more.
+   * Yields the replies to all requests in order, at most `ahead` requests at a time; throws the first error.
    */
   async *askAll(
     requests: Iterable<Request> | AsyncIterable<Request>,

@@ -108,11 +108,7 @@ function valueAt(tree: unknown, path: readonly PropertyKey[]): unknown {
 /** Formats a value of a tree for a message. */
 export const shown = (value: unknown): string => (value === undefined ? 'nothing' : show(value));
 
-/**
- * The first thing that is wrong with `tree`: `splits.train.count: got null, expected a number`.
- *
- * @param root what the tree as a whole is called
- */
+/** Describes an issue: `splits.train.count: got null, expected a number`. `root`: name of the whole tree. */
 export function issueText(issue: z.core.$ZodIssue, tree: unknown, root: string): string {
   const path = [...issue.path];
   if (issue.code === 'unrecognized_keys') {

@@ -1,7 +1,7 @@
 /**
- * A model hub that speaks the Hugging Face protocol, or a mirror of one. Revisions and file lists come through
- * `@huggingface/hub`, whose requests all pass through here: they carry the token to the endpoint alone, are repeated
- * after a passing failure, and fail with what to do about it.
+ * Model hub with the Hugging Face protocol, or a mirror of one. All requests of `@huggingface/hub` pass
+ * through here: the token goes to the endpoint alone, passing failures are retried, and errors say what to
+ * do.
  */
 import { HUB_URL, listFiles, modelInfo } from '@huggingface/hub';
 import {
@@ -114,8 +114,8 @@ export class Hub {
   }
 
   /**
-   * The files of `repo` at `revision` (branch, tag or commit), all of one commit.
-   * @throws EndpointError when there is no such repository or revision, or none that may be read
+   * Lists the files of `repo` at `revision` (branch, tag or commit), all of one commit.
+   * @throws EndpointError if repository or revision is missing, or not readable
    */
   async list(repo: string, revision: string, signal: AbortSignal): Promise<RepoListing> {
     const fetch = this.#library(`${repo} at ${revision}`, signal);
@@ -188,8 +188,8 @@ export class Hub {
   }
 
   /**
-   * The library's `fetch`: answers are read to their end here, where a broken connection can be tried again, and no further
-   * than a list of files can be long. A page that names itself as the next one would be asked for without end.
+   * Fetch for the library: reads answers to their end, with retries and a size limit, and refuses a page that
+   * names itself as the next one.
    */
   #library(what: string, signal: AbortSignal): typeof fetch {
     const asked = new Set<string>();

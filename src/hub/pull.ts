@@ -1,6 +1,6 @@
 /**
- * A checkpoint from a hub as a directory: which files, several at a time, each verified, and a record beside them of
- * what has been verified, so that a second pull fetches only what changed.
+ * Pulls a checkpoint from a hub into a directory: several files at a time, each verified, with a record of
+ * verified files, so that a second pull fetches only changes.
  */
 import { existsSync, rmSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -223,10 +223,11 @@ class Pull {
 }
 
 /**
- * Fetches the files of `repo` that a policy needs into `out`. Config and index come first, so that a repository of
- * another architecture is refused before its weights are fetched. What an interrupted pull left is used.
- * @throws ConfigError when nothing is chosen or other files are in the way; EndpointError as Hub and `download`;
- * CheckpointError when the repository is not a complete Qwen2.5-VL; WriteError; the signal's reason
+ * Fetches the files of `repo` that a policy needs into `out`, config and index first, so that another
+ * architecture is refused before its weights are fetched. Resumes an interrupted pull.
+ * @throws ConfigError when nothing is chosen or other files are in the way; EndpointError as Hub and
+ * `download`; CheckpointError when the repository is not a complete Qwen2.5-VL; WriteError; the signal's
+ * reason
  */
 export async function pull(options: PullOptions): Promise<Pulled> {
   const { hub, repo, revision, out, signal } = options;
@@ -279,8 +280,8 @@ export function neededByPolicy(path: string): boolean {
 }
 
 /**
- * Returns true if `path` matches a pattern in which `*` stands for any text, `?` for one character. A star takes as little as it can,
- * and only the last one is ever tried again, so that no path takes longer than its length times the pattern's.
+ * Returns true if `path` matches a pattern: `*` any text, `?` one character. Only the last star is retried,
+ * so the time is at most the product of both lengths.
  */
 export function fits(path: string, pattern: string): boolean {
   const [text, wanted] = [[...path], [...pattern]];
@@ -304,8 +305,7 @@ export function fits(path: string, pattern: string): boolean {
 }
 
 /**
- * Refuses the names that could lead out of the directory, or to files that a pull keeps for itself.
- * @throws EndpointError
+ * Refuses names that could lead out of the directory, or to files of the pull itself. @throws EndpointError
  */
 export function checkPath(path: string, by: string): void {
   const parts = path.split('/');
@@ -323,8 +323,8 @@ export function checkPath(path: string, by: string): void {
 }
 
 /**
- * The files of `listing` to fetch, in its order. `by` is the hub, for messages.
- * @throws ConfigError when nothing is chosen; EndpointError as `checkPath`
+ * Selects the files of `listing` to fetch, in order. `by`: hub, for messages. @throws ConfigError for no
+ * file; EndpointError as `checkPath`
  */
 function choose(listing: RepoListing, by: string, { include = [], exclude = [] }: Choice): RemoteFile[] {
   const files = listing.files.filter(
@@ -386,8 +386,9 @@ const untouched = (stats: Stats | undefined, known: Verified | undefined): boole
 const CONFIG_FILE = 'config.json';
 
 /**
- * Returns the reason why `directory` cannot be loaded as a policy, or null: config.json, weights, tokenizer. `has` says
- * whether a file is there, or will be. @throws CheckpointError when config.json is of another architecture
+ * Explains why `directory` cannot be loaded as a policy; null if it can. `has`: true if a file is there, or
+ * will be.
+ * @throws CheckpointError when config.json is of another architecture
  */
 function lacking(directory: string, has: (name: string) => boolean): string | null {
   if (!existsSync(join(directory, CONFIG_FILE))) return `no ${CONFIG_FILE}`;

@@ -85,10 +85,10 @@ export const isAnomalyClass = (value: unknown): value is AnomalyClass =>
   (ANOMALY_CLASSES as readonly unknown[]).includes(value);
 
 /**
- * Parses a JSON list of integer pairs for a series of `length` points. The result is sorted and disjoint:
- * order does not matter, overlapping and touching intervals are merged, and an end beyond the series is cut
- * at its end, as in the reference implementation of the reward. Refused, with the reason: anything but such
- * a list, start ≥ end, a start outside the series, more than MAX_INTERVALS pairs.
+ * Parses a JSON list of integer pairs for a series of `length` points: sorted, disjoint (overlapping and
+ * touching intervals merged), cut at the end of the series, as in the reference implementation of the reward.
+ * Returns the reason if it is no such list, an interval is empty or starts outside the series, or there are
+ * too many.
  */
 function parseIntervals(text: string, length: number): Interval[] | string {
   const intervals = readList<Interval>(text, {
@@ -121,10 +121,10 @@ function looseIntervals(text: string, length: number): Interval[] | null {
 }
 
 /**
- * Reads an anomaly-detection response about a series of `length` points; its list as in `parseIntervals`, or leniently.
+ * Reads an anomaly-detection response about a series of `length` points.
  *
  * Example: `parseAnswer('<think>spike</think><answer>[[140, 220]]</answer><class>seasonal</class>', 1000)`.
- * @throws DataError when `length` is not a positive integer.
+ * @throws DataError when `length` is not a positive integer
  */
 export function parseAnswer(response: string, length: number, reading: Reading = 'lenient'): ParsedAnswer {
   checkCount('parseAnswer', 'series length', length);
@@ -150,9 +150,8 @@ export function parseAnswer(response: string, length: number, reading: Reading =
 }
 
 /**
- * Checks that intervals are half-open pairs of integers, inside [0, length), sorted and disjoint (they may touch).
- *
- * @throws DataError naming the interval
+ * Checks that intervals are half-open integer pairs inside [0, length), sorted and disjoint. @throws
+ * DataError naming the interval
  */
 export function checkIntervals(intervals: readonly Interval[], length: number, at: Place = {}): void {
   let previous = 0;

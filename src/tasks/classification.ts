@@ -62,10 +62,10 @@ function needProfile(profile: ClassProfile | null): ClassProfile {
 }
 
 /**
- * Reads a classification response, with an extension part exactly when the task asks for one; only then the result has
- * an `extension`, trimmed.
+ * Reads a classification response; with an extension part if the task asks for one.
  *
- * Example: `parseClassification('<think>two levels</think><class>laptop</class>', { classes: ['Desktop', 'Laptop'] })`.
+ * Example: `parseClassification('<think>two levels</think><class>laptop</class>', { classes: ['Desktop',
+ * 'Laptop'] })`.
  */
 export function parseClassification(
   response: string,

@@ -42,9 +42,10 @@ const LIKEST = -2;
 const UNLIKEST = 3;
 
 /**
- * The lines of a figure with an overlay for a series [N]: its values, and between −1 and 1 how far each sample departs from its neighbours, in an
- * inverse hyperbolic sine of standard deviations, and how unlike all others the stretch around it is, in powers of two of what is usual.
- * These two interpolate missing values linearly.
+ * Lines of a figure with an overlay for a series [N]: its values; deviation of each sample from its
+ * neighbours (inverse hyperbolic sine of standard deviations); distance of the stretch around it to all
+ * others (powers of two of the usual distance). The last two are scaled to [−1, 1] and interpolate missing
+ * values.
  */
 export function unusualLines(values: Float64Array): readonly Float64Array[] {
   const n = values.length;
@@ -76,10 +77,9 @@ export function checkFigure(preset: string): void {
 }
 
 /**
- * The drawing of an example. A classified series with x values of its own, or one without an answer, stands over them; where
- * intervals are asked for, x counts samples, because answers do.
- *
- * @throws ConfigError for an unknown preset, and for more channels than a picture can show
+ * Draws an example. x is the time of a series with its own x values, if it is classified or has no answer;
+ * intervals count samples. @throws ConfigError for an unknown preset, or more channels than a picture can
+ * show
  */
 export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
   const { channels, names, times, gold } = example;

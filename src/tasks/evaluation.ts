@@ -42,7 +42,7 @@ export interface Evaluation<G extends Gold = Gold> {
   /** All of them over a set of series, in the order of reports: format, readability and reward among them. */
   readonly metrics: Metrics;
   /**
-   * Further ones of single responses: metrics.json, tables and reports have them, but nothing is chosen, required or trained by them.
+   * Metrics of single responses for metrics.json, tables and reports; nothing is chosen or trained by them.
    */
   readonly details: Metrics;
   /** Those of a group of series under one label. */

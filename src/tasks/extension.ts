@@ -36,8 +36,8 @@ function shown({ channels, names }: Pick<Example, 'channels' | 'names'>): string
 }
 
 /**
- * The advice of a trace: that for the class, as the benchmark words it, then, in the full style, what of the series it begins with. Without
- * words for the class, what the series shows alone. Free of tags and line ends.
+ * Writes the advice of a trace: the benchmark's advice for the class and, in the full style, facts of the
+ * series; without the former, the facts alone. Free of tags and line ends.
  */
 export function extensionTrace(
   example: Pick<Example, 'channels' | 'names'>,

@@ -1,6 +1,6 @@
 /**
- * Interface of an answer kind: everything that data sets, training, evaluation and reports need. Each kind has a file in
- * this folder; `kinds.ts` lists them. To add one: its gold answer in `types.ts`, its file, and a line in the list.
+ * Interface of an answer kind for data sets, training, evaluation and reports. To add a kind: its gold answer
+ * in `types.ts`, its file in this folder, and a line in `kinds.ts`.
  */
 import type { Reward } from '../../rewards/reward.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
@@ -146,8 +146,8 @@ export interface TaskKind<G extends Gold = Gold> {
   /** Fields of the gold answer in a file, `kind` first. */
   readonly fields: readonly string[];
   /**
-   * Fields of the gold answer from the parts that a program gives, some of which may be left out. Default: the parts as they are.
-   * @throws DataError naming the part
+   * Completes the parts that a program gives to the fields of a gold answer. Default: unchanged. @throws
+   * DataError naming the part
    */
   readonly fieldsFrom?: (
     parts: Readonly<Record<string, unknown>>,
@@ -166,15 +166,15 @@ export interface TaskKind<G extends Gold = Gold> {
   /** Category of an example in metrics. */
   label(gold: G): string;
   /**
-   * The gold answer as the parts of a response after the reasoning. `whole`: with every part that the form demands, even one that the
-   * data do not say and no reward counts.
+   * Writes the gold answer as the response parts after the reasoning. `whole`: with every part of the form,
+   * even if unknown and unrewarded.
    */
   parts(gold: G, whole: boolean): string;
   /** Marks in a picture; null for none. */
   marks(gold: G, length: number): Marks | null;
   /**
    * Gold answer stated by a user, which overrides the file's (`found`).
-   * @param missing throws that nothing says it, naming the option
+   * @param missing throws that it is not stated, naming the option
    * @throws ConfigError for a wrong statement
    */
   state(stated: Statement, found: G | null, length: number, missing: (option: string) => never): G;
@@ -198,10 +198,10 @@ export interface TaskKind<G extends Gold = Gold> {
 
   // The expert.
   /**
-   * Analyses a series without looking at its answer.
-   * @param profile what was learned from the training split; needed where `learnsClasses`
-   * @throws ConfigError without a profile that is needed; DataError for values that cannot be analysed (none, infinite, all missing) or
-   * do not fit the profile
+   * Analyses a series without its answer. `profile`: learned from the training split, required if
+   * `learnsClasses`.
+   * @throws ConfigError without a required profile; DataError for values that cannot be analysed (none,
+   * infinite, all missing) or do not fit the profile
    */
   expert(series: Unlabelled, profile: ClassProfile | null): Expert<G>;
   /** The short target of a training example. @throws as `expert` and `Expert.teacher` */
@@ -212,8 +212,8 @@ export interface TaskKind<G extends Gold = Gold> {
     options: NanoOptions,
   ): string;
   /**
-   * Text between the think tags of the generic trace, by style: how such a series is analysed, with every phrase that may come and
-   * no finding. It depends on no series and no label: beside expert traces it shows what their content is worth.
+   * Reasoning of the generic trace, by style: the usual analyses and phrases without any finding. The same
+   * for every series, it shows what the content of expert traces is worth.
    */
   readonly generic: Readonly<Record<'nano' | 'full', string>>;
   /** Answer of a response as text; empty where it cannot be read. */

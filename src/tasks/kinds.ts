@@ -78,9 +78,8 @@ export const goldParts = (gold: Gold): string => taskKind(gold.kind).parts(gold,
 export const EXACT_WORDS = { classes: [], reading: 'strict' } as const satisfies Partial<Asked>;
 
 /**
- * Parses a response; any text is accepted. Where reasoning was not requested, the form is the same without its part: a response that
- * reasons all the same is read, but is not well formed.
- * @throws DataError for a shape that is none
+ * Parses any text as a response. Without requested reasoning the form lacks that part: a response that
+ * reasons is read, but not well formed. @throws DataError for an impossible shape
  */
 export function parseResponse(response: string, asked: Asked): ParsedAnswer {
   const { parse } = taskKind(asked.kind);
@@ -93,11 +92,8 @@ export function parseResponse(response: string, asked: Asked): ParsedAnswer {
 }
 
 /**
- * The reward of the kind of the gold answer.
- * @param answer of `parseResponse` for the same kind
- * @param length points of the series
- * @param options of the reward in reinforcement; absent in evaluation
- * @param judged score of the extension; null where there is none
+ * Computes the reward of an answer by the kind of its gold answer. `length`: points of the series; `options`:
+ * reward in reinforcement, absent in evaluation; `judged`: score of the extension, null without one.
  */
 export function scoreAnswer(
   answer: ParsedAnswer,
@@ -110,8 +106,8 @@ export function scoreAnswer(
 }
 
 /**
- * Share of the points that an answer's intervals cover, in [0, 1]; of answers about variates, of the channels that it names. Null where
- * it marks neither, or cannot be read.
+ * Share in [0, 1] of the points that an answer's intervals cover, or of the channels that it names; null if
+ * it marks neither.
  */
 export function markedShare(
   { intervals, variates = null }: Pick<ParsedAnswer, 'intervals' | 'variates'>,
@@ -252,8 +248,8 @@ export type GoldParts<K extends Gold['kind'] = Gold['kind']> = K extends keyof G
   : Omit<Extract<Gold, { kind: K }>, 'kind'>;
 
 /**
- * The gold answer of a kind from its parts, each of its type; whether it fits a series is not looked at.
- * @throws DataError naming the part that is missing or wrong
+ * Builds the gold answer of a kind from its parts, without comparing it with a series. @throws DataError
+ * naming the part that is missing or wrong
  */
 export function goldFrom<K extends Gold['kind']>(kind: K, parts: GoldParts<K>, at: Place = {}): Gold {
   const given = parts as Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
 /**
- * A series as numbers in text: what a policy reads instead of a picture, to compare the two. One line per channel:
+ * Series as numbers in text, read by a policy instead of a picture. One line per channel:
  *
  *     x: 0.99, 1.01, 0.987
  *     y: -0.291, nan, -0.274
@@ -49,8 +49,8 @@ function write(value: number, digits: number): string {
 }
 
 /**
- * Writes the channels [C][N] of a series as text.
- * @throws DataError for no samples or channels of different lengths; ConfigError for an option out of range
+ * Writes the channels [C][N] of a series as text. @throws DataError for unequal or empty channels;
+ * ConfigError for a wrong option
  */
 export function numericText(
   channels: readonly Float64Array[],

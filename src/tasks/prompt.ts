@@ -62,11 +62,10 @@ function choices({ hints }: TaskPrompt, classes: readonly string[]): string {
 }
 
 /**
- * The text of a prompt, without its picture: what is shown, where it comes from, what is asked, and the form of the answer. It depends
- * on the request alone: the same for every series of a task with as many points and channels.
- *
- * @throws ConfigError for a length below 1, no channels, no classes where one is to be chosen, a class that holds a tag or a line
- * end, or an extension for a task that has none
+ * Writes a prompt without its picture: series, origin, question and form of the answer. It depends on the
+ * request alone.
+ * @throws ConfigError for a length below 1, no channels, no classes to choose from, a class with a tag or a
+ * line end, or an extension for a task that has none
  */
 export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
   const { length, channels, classes, numbers, extension = false, reasoning = true } = request;
@@ -103,8 +102,8 @@ export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
 }
 
 /**
- * Prompt of the teacher in on-policy self-distillation: the question, then a correct answer with its reasoning, and in the full style the
- * request to answer anew. Small policies know no words for that: the trace alone follows.
+ * Writes the prompt of the teacher in self-distillation: the question, a correct answer with its reasoning,
+ * and in the full style the request to answer anew (small policies do not know the words).
  */
 export function teacherInstruction(style: 'nano' | 'full', question: string, trace: string): string {
   if (style === 'nano') return `${question}\n${trace}`;
@@ -112,9 +111,8 @@ export function teacherInstruction(style: 'nano' | 'full', question: string, tra
 }
 
 /**
- * Instruction for a policy. `nano`: the kind's phrase, without the length, which is always the trained one; `full`: the whole prompt, with
- * context, classes and the form of the answer.
- * @throws ConfigError as `promptText`
+ * Instruction for a policy. `nano`: the kind's phrase; `full`: the whole prompt. @throws ConfigError as
+ * `promptText`
  */
 export function instruction(style: 'nano' | 'full', prompt: TaskPrompt, request: PromptRequest): string {
   if (style === 'full') return promptText(prompt, request);

@@ -51,10 +51,11 @@ export function optionNamed(text: string, options: readonly string[]): string | 
 }
 
 /**
- * Reads a response to a question. With options, its answer is a letter, strictly; leniently also "(b)", "B) text" and the text of one
- * option. Without, it is one line of at most 200 characters.
+ * Reads a response to a question. Strict: the letter of an option, or without options one line of at most 200
+ * characters; lenient: also "(b)", "B) text" and the text of one option.
  *
- * Example: `parseQuestion('<think>it rises</think><answer>b</answer>', { options: ['falls', 'rises'] })` → class `B`.
+ * Example: `parseQuestion('<think>it rises</think><answer>b</answer>', { options: ['falls', 'rises'] })` →
+ * class `B`.
  */
 export function parseQuestion(
   response: string,

@@ -172,9 +172,9 @@ function decoded(text: string, count: number, field: string): Float32Array {
 }
 
 /**
- * The reference of a policy; null where there is none: of a checkpoint from elsewhere, or one that was not taught to mark intervals.
- * @param dimensions of the policy's features
- * @throws CheckpointError for a damaged file, one of another version, and one of a policy of another size
+ * Reads the reference of a policy with `dimensions` features; null if it has none (foreign, or not trained to
+ * mark intervals).
+ * @throws CheckpointError for a damaged file, another version, or a policy of another size
  */
 export function readReference(directory: string, dimensions: number): PolicyReference | null {
   const file = join(directory, REFERENCE_FILE);

@@ -65,9 +65,9 @@ function layoutProblem(text: string, tags: readonly Tag[], format: TagFormat): s
 }
 
 /**
- * Finds the tagged parts. A part counts where its opening tag occurs once, its closing tag once, and no other
- * tag of the format stands between them, so that a response cannot offer several answers. `problem` also
- * covers order and text outside the parts; what a part must contain is the caller's business.
+ * Finds the tagged parts. A part counts only if its tags occur once each with no other tag of the format
+ * between them, so that a response cannot offer several answers. `problem` covers order and text outside the
+ * parts, not their content.
  */
 export function readTagged(text: string, format: TagFormat): TaggedParts {
   const parts: Record<string, string | null> = {};
@@ -89,10 +89,7 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
   return { parts, problem: layoutProblem(text, tags, format) };
 }
 
-/**
- * Text between all tags of a name in whatever case, in order: from an opening tag to the next closing one. What a response
- * that is not well formed offers; which of several counts is the caller's business.
- */
+/** Finds the texts between the tags of a name, in any case, in order: the parts of a malformed response. */
 function offered(text: string, name: string): string[] {
   const offers: string[] = [];
   if (text.length > MAX_RESPONSE_LENGTH) return offers;
@@ -126,8 +123,8 @@ export function readLabel(text: string | null): string | null {
 const folded = (label: string): string => label.trim().replace(/\s+/g, ' ').toLowerCase();
 
 /**
- * The class that a label names in whatever case and white space; the label in one line where it names none of them, or
- * several. `others`: further spellings, folded, with their classes.
+ * Finds the class that a label names, ignoring case and white space; the label in one line if it names none
+ * or several. `others`: further spellings, folded, with their classes.
  */
 export function nameClass(
   text: string | null,
@@ -175,10 +172,7 @@ function skip(text: string, at: number): number {
   return SPACE.lastIndex;
 }
 
-/**
- * The items of a list, in the order written; or why `text` is not such a list: white space of JSON may stand anywhere
- * between signs and numbers, nothing else may stand around the list.
- */
+/** Returns the items of a list in order, or the reason why `text` is no such list. White space as in JSON. */
 export function readList<T extends object | number>(text: string, grammar: ListGrammar<T>): T[] | string {
   let at = skip(text, 0);
   if (text[at] !== '[') return `the answer is not a list of ${grammar.list}`;

@@ -46,10 +46,9 @@ const IDS = {
 } as const;
 
 /**
- * Parses a JSON list of ids of variates, 0 to `channels` − 1. The result is ascending, each id once: order does not
- * matter, and an id given twice counts once, as an interval given twice does, because the answer is a set. Refused, with
- * the reason: anything but such a list, an id that no channel has, more than `channels` entries (repeated ones included,
- * so that a loop of one number is no answer).
+ * Parses a JSON list of variate ids, 0 to `channels` − 1, as a set: ascending, without repetition. Returns
+ * the reason if it is no such list, an id does not exist, or there are more than `channels` entries (a loop
+ * of one number is no answer).
  */
 function parseIds(text: string, channels: number): number[] | string {
   const ids = readList<number>(text, {
@@ -81,10 +80,11 @@ function looseIds(text: string, channels: number): number[] | null {
 }
 
 /**
- * Reads a response that names the anomalous ones of `channels` variates; its list as in `parseIds`, or leniently.
+ * Reads a response that names the anomalous ones of `channels` variates.
  *
- * Example: `parseVariates('<think>two are square waves</think><answer>[7, 2]</answer>', 9)` → variates [2, 7].
- * @throws DataError when `channels` is not a positive integer.
+ * Example: `parseVariates('<think>two are square waves</think><answer>[7, 2]</answer>', 9)` → variates [2,
+ * 7].
+ * @throws DataError when `channels` is not a positive integer
  */
 export function parseVariates(
   response: string,
