@@ -27,7 +27,6 @@ import { jsonLines, readJson, readJsonLines } from './json-files.ts';
 import { evalRecordShape } from './records.ts';
 
 const choiceShape = z.strictObject({
-  /** Name of the best detector. */
   best: z.string().min(1),
   /** Settings that it chose on the validation split; absent from runs before they were kept. */
   settings: z.exactOptional(z.record(z.string(), z.union([z.string(), z.number()]))),

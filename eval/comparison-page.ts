@@ -61,7 +61,6 @@ ${drawn}
 `;
 }
 
-/** Returns the examples with these ids. */
 function examplesOf(source: ExampleSource | null, ids: ReadonlySet<string>): Map<string, Example> {
   const examples = new Map<string, Example>();
   for (const example of ids.size > 0 ? (source ?? []) : []) {

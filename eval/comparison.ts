@@ -26,7 +26,6 @@ import { type PredictionFiles, readPredictions } from './predictions.ts';
 import { readRecords, sameGold } from './records.ts';
 import { POLICIES, type PolicyName, type RlLine, RunDirectory, type SftLine } from './run-directory.ts';
 
-/** Answers of one contender. */
 export interface ComparedAnswers {
   /** Path, as given. */
   readonly name: string;
@@ -83,7 +82,6 @@ export interface PairedComparison {
   readonly onlyB: number;
   /** The main metrics of the kind and the reward. */
   readonly metrics: readonly TestedDifference[];
-  /** Metric of `byType` and `flips`. */
   readonly metric: string;
   /** Differences by gold class; of variates by the number of anomalous ones. */
   readonly byType: Readonly<Record<string, Difference>>;

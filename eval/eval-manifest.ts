@@ -21,7 +21,7 @@ const shape = z.strictObject({
   /** Seconds spent on answers, over all sessions. */
   seconds: z.number().nonnegative(),
 });
-export type EvalSettings = Readonly<Record<string, Json>>;
+type EvalSettings = Readonly<Record<string, Json>>;
 
 /** Names of the files that an evaluation writes. */
 const WRITTEN = /^(?:records(?:\..+)?\.jsonl|metrics\.json|eval\.json|leaderboard\.(?:md|csv|html))$/;
@@ -35,7 +35,7 @@ function flat(value: Json, path: string): [string, string][] {
 }
 
 /** Lists the settings that differ, e.g. "temperature (was 0, is 0.7)". */
-export function differingSettings(was: EvalSettings, is: EvalSettings): string[] {
+function differingSettings(was: EvalSettings, is: EvalSettings): string[] {
   const [before, now] = [was, is].map((settings) => new Map(flat(settings as Json, '')));
   const keys = new Set([...before!.keys(), ...now!.keys()]);
   const short = (text: string | undefined): string =>
@@ -127,7 +127,6 @@ export function openManifest(
   );
 }
 
-/** Writes `eval.json`. */
 export function writeManifest(directory: string, settings: EvalSettings, seconds: number): void {
   const content = { format: 'timeseer-evaluation', version: 1, settings, seconds };
   writeFileAtomic(join(directory, EVAL_FILE), `${JSON.stringify(content, null, 2)}\n`);

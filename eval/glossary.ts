@@ -61,7 +61,6 @@ interface GlossarySection {
   readonly names: Readonly<Record<string, LoggedName>>;
 }
 
-/** Lists all names by file. */
 export function glossary(): GlossarySection[] {
   return [
     { title: 'sft/metrics.jsonl, one line an update', names: SFT_NAMES },

@@ -41,7 +41,6 @@ interface MacroMean {
   readonly mean: number | null;
 }
 
-/** A policy on all tasks. */
 interface Contender {
   readonly name: string;
   /** Rows by task. */

@@ -88,15 +88,7 @@ const inOrder = (names: readonly string[], entries: Readonly<Record<string, Esti
 /** Metrics of some series: means of what every response has, and statistics of the set. */
 function metricSet(series: readonly AnsweredSeries[], kind: Gold['kind'], options: MetricOptions): MetricSet {
   const names = metricNames(kind, options);
-  const columns = names.map((name, k) => {
-    const values = new Float64Array(series.length);
-    let n = 0;
-    for (const { columns: all, index } of series) {
-      const value = all[k]![index]!;
-      if (!Number.isNaN(value)) values[n++] = value;
-    }
-    return [name, values.subarray(0, n)] as const;
-  });
+  const columns = names.map((name) => [name, series.flatMap(({ values }) => values[name] ?? [])] as const);
   const entries = columnEstimates(columns, series.length, options);
   if (taskKind(kind).evaluation.classColumns !== null) {
     const { means } = classStatistics(series, labelOrder(series, kind, options));
@@ -389,10 +381,6 @@ export interface AnsweredSeries {
   readonly gold: Gold;
   /** Means over the responses. */
   readonly values: MetricValues;
-  /** Values of all series in the order of `metricNames`, NaN where there is none: sets look them up again and again. */
-  readonly columns: readonly Float64Array[]; // [metrics][series]
-  /** Place of this series in the columns. */
-  readonly index: number;
 }
 
 /** Means of the metrics that all responses have. */
@@ -423,13 +411,10 @@ export function answeredSeries(
       `metrics: all responses failed (${records[0]?.failure ?? 'there is none'}); mend that and evaluate again`,
     );
   }
-  const names = metricNames(records[0]!.gold.kind, { details });
-  const columns = names.map(() => new Float64Array(groups.size));
-  return [...groups].map(([id, group], index) => {
+  return [...groups].map(([id, group]) => {
     const { task, gold } = group[0]!;
     const values = meanValues(group.map((record) => metricValues(record, details)));
-    for (const [k, name] of names.entries()) columns[k]![index] = values[name] ?? Number.NaN;
-    return { records: group, id, task, gold, values, columns, index };
+    return { records: group, id, task, gold, values };
   });
 }
 

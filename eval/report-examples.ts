@@ -25,7 +25,6 @@ const WORST = 2;
 /** Up to FEW_CLASSES classes have PER_CLASS examples each; more have one each, and only the first MOST_CLASSES. */
 const FEW_CLASSES = 8;
 const MOST_CLASSES = 16;
-/** Maximum number of channels drawn. */
 const MOST_CHANNELS = 6;
 /** Lower pictures are bare strips. */
 const WHOLE_FROM = 64;
@@ -35,7 +34,6 @@ export type DrawExample = (example: Example) => Picture | null | Promise<Picture
 
 const perClass = (classes: number): number => (classes <= FEW_CLASSES ? PER_CLASS : 1);
 
-/** Describes the rule of `chooseExamples`. */
 export function exampleRule(kind: Gold['kind'], classes: number): string {
   const each = perClass(classes);
   const { each: group, of } = taskKind(kind).evaluation.examples;
@@ -46,7 +44,6 @@ export function exampleRule(kind: Gold['kind'], classes: number): string {
 
 interface Chosen {
   readonly record: EvalRecord;
-  /** Reason of the choice, for readers. */
   readonly why: string;
 }
 
@@ -108,9 +105,7 @@ function blindReading(example: Example, profile: ClassProfile | null): string {
 interface ExampleOptions {
   /** Policy and sampling behind the answers: `After TimerPO, greedy`. */
   readonly by: string;
-  /** Draws what the policy saw. */
   readonly draw: DrawExample;
-  /** Gold classes that occur, in the order of the report. */
   readonly classes: readonly string[];
   /** Profile learned from the training split; null where there is none. */
   readonly profile: ClassProfile | null;

@@ -200,7 +200,6 @@ function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
 const rewardGains = ({ gains }: ReportInput): ReportInput['gains'] =>
   gains.filter(({ key }) => key.startsWith('reward_'));
 
-/** The result in words. */
 function headline(input: ReportInput, last: ReportStage): Html {
   const { kind } = last.metrics;
   const detector = input.stages.find((stage) => stage.kind === 'detector');

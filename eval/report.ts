@@ -118,7 +118,6 @@ export interface CurvePanel {
   readonly curves: readonly Curve[];
   /** Width in steps of a centred moving mean, drawn over the faint raw curve; absent or 1: none. */
   readonly smooth?: number;
-  /** Logarithmic vertical axis. */
   readonly log?: boolean;
 }
 
@@ -178,13 +177,11 @@ export interface ReportInput {
   readonly gains: readonly ReportGain[];
   readonly curves: readonly CurvePanel[];
   readonly examples: readonly ReportExample[];
-  /** Rule by which the examples were chosen. */
   readonly exampleRule?: string;
   readonly transfer?: readonly ReportTransfer[];
   readonly environment: Readonly<Record<string, Json>>;
   /** Shell commands that repeat the run. */
   readonly reproduce: readonly string[];
-  /** Caveats about the numbers. */
   readonly caveats: readonly string[];
 }
 

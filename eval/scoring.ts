@@ -26,7 +26,6 @@ interface Scored extends Metrics {
   /** Gold answers with a prediction, and without one; a missing prediction counts as an unreadable answer. */
   readonly answered: number;
   readonly missing: number;
-  /** First ten ids without a prediction. */
   readonly missingIds: readonly string[];
   /** Number of predictions whose class is none of the classes. */
   readonly otherLabels: number;
@@ -40,7 +39,6 @@ interface ExampleScore {
   /** Reward of the answer kind, and its parts. */
   readonly total: number;
   readonly parts: Readonly<Record<string, number>>;
-  /** All metrics of the prediction. */
   readonly metrics: Readonly<Record<string, number>>;
   /** Reason why the prediction is not well formed; null where it is. */
   readonly problem: string | null;
@@ -106,7 +104,6 @@ export function scored(predictions: Predictions): Scored {
   };
 }
 
-/** Scores one prediction. */
 export function exampleScore(record: EvalRecord): ExampleScore {
   const { seriesId, sample, score, answer } = record;
   return {

@@ -63,7 +63,6 @@ export interface FinishedCell {
   readonly steps: readonly StepLine[];
 }
 
-/** A logged number with its title and definition. */
 export interface LoggedCurve {
   readonly name: string;
   readonly title: string;
@@ -191,7 +190,6 @@ export interface StudyResults {
   readonly version: typeof STUDY_VERSION;
   readonly name: string;
   readonly title: string;
-  /** Command that produces it. */
   readonly command: string;
   readonly base: string;
   readonly baseTitle: string;

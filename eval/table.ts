@@ -21,15 +21,12 @@ export interface Table {
 interface PageTable extends Table {
   /** Name for screen readers. */
   readonly label: string;
-  /** Class of the table. */
   readonly look?: string;
-  /** Heading of the table. */
   readonly title?: string;
   /** Sentence above the table. */
   readonly caption?: string;
 }
 
-/** Cell of a value that is not there. */
 export const NOTHING: Cell = { text: '\u2013', look: 'none' };
 
 /** Mean and interval as text: "0.812 [0.790, 0.834]". */

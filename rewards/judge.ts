@@ -6,12 +6,11 @@
  *   relevance        it is the advice that was asked for
  *   depth            it gives reasons or steps that can be followed
  *
- * score = mean of the four, at most .4 for generic advice, which would suit any series of the class. What a judge does not score has
- * no score: null with the reason, never 0.
+ * score = mean of the four, at most .4 for generic advice, which would suit any series of the class. A missing score is null with the
+ * reason, never 0.
  *
- * `endpointJudge` asks a chat model, `rulesJudge` counts by the rules below without one. What is judged was written by a policy that is
- * rewarded for the score, so it is handed over as data, an answer must carry a hash that no text can hold of itself, and a text that
- * speaks to its judge scores 0 without being read by it.
+ * `endpointJudge` asks a chat model, `rulesJudge` counts by the rules below. The policy is rewarded for the score, so its text is not
+ * trusted: it is sent as data, the judge's answer must carry a hash of it, and a text that addresses its judge scores 0 unread.
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
@@ -148,7 +147,7 @@ export interface Extension {
 }
 
 export interface Judgement {
-  /** In [0, 1]; null: missing, for the reason in `notes`. */
+  /** Score in [0, 1]; null: missing, for the reason in `notes`. */
   readonly score: number | null;
   readonly criteria: Criteria | null;
   /** Reason for a missing score, or a remark on it; null for none. */
@@ -171,7 +170,7 @@ export function judgeScore(criteria: Criteria, generic: boolean): number {
 const missing = (notes: string): Judgement => ({ score: null, criteria: null, notes });
 
 /**
- * Text that speaks to its judge: instructions to whoever reads it, a mark set by itself, or pieces of the judge's own form. Words such as
+ * Text that addresses its judge: instructions to its reader, a mark for itself, or pieces of the judge's own form. Words such as
  * "score" or "specificity" alone, which advice may hold, are none.
  */
 const SPEAKS_TO_JUDGE = new RegExp(
@@ -191,10 +190,10 @@ export const speaksToJudge = (text: string): boolean => SPEAKS_TO_JUDGE.test(tex
 const SCORES_ZERO: Judgement = {
   score: 0,
   criteria: null,
-  notes: 'speaks to its judge: it scores 0, and no judge was asked',
+  notes: 'addresses its judge: it scores 0, and no judge was asked',
 };
 
-/** The id of what is judged: a hash of it, which it cannot hold of itself. */
+/** Hash of an extension, which no text can contain of itself. */
 function idOf(extension: Extension): string {
   const { text, asked, class: gold } = extension;
   return createHash('sha256')
@@ -237,35 +236,15 @@ const ANSWER = z.strictObject({
   generic: z.boolean(),
 });
 
-/** The end of the JSON object that begins at `start`, by its braces; −1 where they do not close. */
-function objectEnd(text: string, start: number): number {
-  let depth = 0;
-  let quoted = false;
-  for (let i = start; i < text.length; i++) {
-    const letter = text[i];
-    if (quoted) {
-      if (letter === '\\') i++;
-      else if (letter === '"') quoted = false;
-    } else if (letter === '"') quoted = true;
-    else if (letter === '{') depth++;
-    else if (letter === '}' && --depth === 0) return i + 1;
-  }
-  return -1;
-}
-
-/** The JSON objects in a text that do not lie in one another. */
+/** Parses the JSON objects in a text; an answer holds no braces inside of its own. */
 function objectsIn(text: string): unknown[] {
-  const found: unknown[] = [];
-  for (let at = text.indexOf('{'); at >= 0; at = text.indexOf('{', at)) {
-    const end = objectEnd(text, at);
+  return (text.match(/\{[^{}]*\}/g) ?? []).flatMap((object) => {
     try {
-      found.push(JSON.parse(text.slice(at, Math.max(at, end))));
-      at = end;
+      return [JSON.parse(object)];
     } catch {
-      at++; // a brace of the prose
+      return []; // braces of the prose
     }
-  }
-  return found;
+  });
 }
 
 /**
@@ -287,16 +266,13 @@ export function readJudgement(answer: string, id: string): Judgement {
 }
 
 interface JudgeLimits {
-  /** Seconds from the asking until a score that is not there counts as missing; default: as long as the endpoint tries. */
+  /** Seconds until a score counts as missing; default: as long as the endpoint tries. */
   readonly seconds?: number;
 }
 
-/**
- * A chat model as the judge, at temperature 0. How many are asked at once, at which rate, how often again, at what price and whether
- * answers are kept, is the endpoint's.
- */
+/** Judges by a chat model at temperature 0. Concurrency, rates, retries, prices and the cache are those of the endpoint. */
 export function endpointJudge(endpoint: ChatEndpoint, { seconds }: JudgeLimits = {}): Judge {
-  async function one(extension: Extension, signal: AbortSignal): Promise<Judgement> {
+  async function judgeOne(extension: Extension, signal: AbortSignal): Promise<Judgement> {
     if (speaksToJudge(extension.text)) return SCORES_ZERO;
     try {
       const request = { messages: judgeMessages(extension), temperature: 0, maxTokens: 1024 };
@@ -322,9 +298,9 @@ export function endpointJudge(endpoint: ChatEndpoint, { seconds }: JudgeLimits =
       const judged = new Map<string, Promise<Judgement>>();
       const once = (extension: Extension): Promise<Judgement> => {
         const key = JSON.stringify(judgeMessages(extension));
-        const found = judged.get(key) ?? one(extension, stop.signal);
-        judged.set(key, found);
-        return found;
+        const judgement = judged.get(key) ?? judgeOne(extension, stop.signal);
+        judged.set(key, judgement);
+        return judgement;
       };
       try {
         return await Promise.all(

@@ -137,4 +137,4 @@ export interface LocalPolicy {
 }
 
 /** Options of `generate` without hidden states, which only training uses. */
-export type LocalGenerateOptions = Omit<GenerateOptions, 'hidden'>;
+type LocalGenerateOptions = Omit<GenerateOptions, 'hidden'>;

@@ -13,6 +13,7 @@ import { EXPCOT_BLIND } from '../expcot/anomaly.ts';
 import { learnClasses } from '../expcot/class-profile.ts';
 import { ConfigError, DataError, suggestion } from '../ground/errors.ts';
 import { cores } from '../ground/machine.ts';
+import { sum } from '../ground/numbers.ts';
 import { workerUrl } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';
 import type { EvalRecord, Example, Gold, ParsedAnswer } from '../ground/types.ts';
@@ -20,7 +21,7 @@ import { mapAhead, WorkerPool } from '../ground/worker-pool.ts';
 import { DETECTORS } from '../series/detectors.ts';
 import type { Unlabelled } from '../tasks/kind.ts';
 import { blindTrace, KIND_NAMES, scoreAnswer, taskKind } from '../tasks/kinds.ts';
-import type { Answerer } from './answerer.ts';
+import type { Answerer, AnswerOptions } from './answerer.ts';
 import {
   majorityOf,
   miniRocketClassifier,
@@ -38,7 +39,7 @@ export type BaselineSettings = Readonly<Record<string, string | number>>;
 /** Data that a baseline may look at before it answers. */
 export interface BaselineData {
   readonly kind: Gold['kind'];
-  /** Null where there are none. */
+  /** Training examples; null where there are none. */
   readonly training: Iterable<Example> | null;
   /** Examples that thresholds are chosen on; empty where there are none. */
   readonly validation: readonly Example[];
@@ -54,19 +55,16 @@ export interface BaselineData {
   readonly onProgress?: ((step: string, share: number) => void) | undefined;
 }
 
-/** A baseline that is ready to answer. */
 export interface PreparedBaseline {
   readonly settings: BaselineSettings;
   /** Returns an answer, or the reason why there is none. Several calls may run at once. */
   answer(series: Unlabelled): Promise<Gold | string>;
   /** Calls worth running at once. */
   readonly parallel: number;
-  /** Ends its threads. */
   close(): Promise<void>;
 }
 
-export interface Baseline {
-  /** Kinds of answers that it gives. */
+interface Baseline {
   readonly kinds: readonly Gold['kind'][];
   /** One line for users. */
   readonly about: string;
@@ -230,7 +228,9 @@ async function chooseThreshold(
       (threshold) => baselineRecord(example, answerAbove(score, scores, threshold)).score.total,
     );
   });
-  const rewards = thresholds.map((_, t) => rewardsOf.reduce((sum, of) => sum + of[t]! / plain.length, 0));
+  const rewards = thresholds.map((_, t) =>
+    sum(rewardsOf.map((byThreshold) => byThreshold[t]! / plain.length)),
+  );
   const best = rewards.indexOf(Math.max(...rewards));
   return {
     threshold: thresholds[best]!,
@@ -286,13 +286,15 @@ const ABOUT_DETECTORS: Readonly<Record<string, string>> = {
 const detectorsOf = (kind: Gold['kind']) => taskKind(kind).evaluation.detectors;
 
 /** Detectors of AnomSeer's analyses, at fixed thresholds. */
-const fixed = Object.keys(DETECTORS).map((name): [string, Baseline] => [
-  name,
-  {
-    ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, plain: true },
-    prepare: async () => following(onChannel(detectorsOf('anomaly').get(name)!), { chosen: 'fixed' }),
-  },
-]);
+const fixed: Readonly<Record<string, Baseline>> = Object.fromEntries(
+  Object.keys(DETECTORS).map((name): [string, Baseline] => [
+    name,
+    {
+      ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, plain: true },
+      prepare: async () => following(onChannel(detectorsOf('anomaly').get(name)!), { chosen: 'fixed' }),
+    },
+  ]),
+);
 
 /** Answer of the same text to every question. */
 function always(kind: Gold['kind'], text: string): Rule {
@@ -319,102 +321,80 @@ async function mostFrequent(data: BaselineData): Promise<string | null> {
  * Baselines by name, those first that win ties. Detectors whose threshold is chosen choose it on validation examples by mean reward; the
  * window of time warping and the penalty of ridge are chosen on the training split by leave-one-out.
  */
-export const BASELINES: ReadonlyMap<string, Baseline> = new Map<string, Baseline>([
+const TABLE: Readonly<Record<string, Baseline>> = {
   ...fixed,
-  [
-    EXPCOT_BLIND,
-    {
-      kinds: KIND_NAMES.filter((name) => !taskKind(name).readsWords),
-      about: "the expert's analyses read without the answer",
-      quick: true,
-      suits: async (data) => !taskKind(data.kind).learnsClasses || (await hasTraining(data)),
-      async prepare(data) {
-        const { kind } = data;
-        const profile = taskKind(kind).learnsClasses ? learnClasses((await sampleOf(data)).examples) : null;
-        const whole = detectorsOf(kind).get(EXPCOT_BLIND);
-        return following((series) =>
-          whole !== undefined && isPlain(series)
-            ? orReason(() => whole(series.channels[0]!))
-            : orReason(() => blindTrace(series, kind, profile).answer),
-        );
-      },
+  [EXPCOT_BLIND]: {
+    kinds: KIND_NAMES.filter((name) => !taskKind(name).readsWords),
+    about: "the expert's analyses read without the answer",
+    quick: true,
+    suits: async (data) => !taskKind(data.kind).learnsClasses || (await hasTraining(data)),
+    async prepare(data) {
+      const { kind } = data;
+      const profile = taskKind(kind).learnsClasses ? learnClasses((await sampleOf(data)).examples) : null;
+      const whole = detectorsOf(kind).get(EXPCOT_BLIND);
+      return following((series) =>
+        whole !== undefined && isPlain(series)
+          ? orReason(() => whole(series.channels[0]!))
+          : orReason(() => blindTrace(series, kind, profile).answer),
+      );
     },
-  ],
-  [
-    '1nn-euclid',
-    {
-      kinds: ['classification'],
-      about: 'the class of the nearest training example, each channel standardised (1NN-ED)',
-      quick: true,
-      async suits(data) {
-        const sample = await sampleIfAny(data);
-        return sample !== null && nearestNeighbour(sample.examples) !== null;
-      },
-      async prepare(data) {
-        const nearest = nearestNeighbour((await sampleOf(data)).examples);
-        if (nearest === null) throw new DataError('1nn-euclid: needs training examples of one length');
-        return following(({ channels }) => {
-          const name = nearest(channels);
-          return name === null
-            ? 'of another length than the training examples'
-            : { kind: 'classification', class: name };
-        });
-      },
+  },
+  '1nn-euclid': {
+    kinds: ['classification'],
+    about: 'the class of the nearest training example, each channel standardised (1NN-ED)',
+    quick: true,
+    async suits(data) {
+      const sample = await sampleIfAny(data);
+      return sample !== null && nearestNeighbour(sample.examples) !== null;
     },
-  ],
-  [
-    '1nn-dtw',
-    {
-      kinds: ['classification'],
-      about: 'the nearest by dynamic time warping, window learned by leave-one-out as in the UCR archive',
-      prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'learned', data),
+    async prepare(data) {
+      const nearest = nearestNeighbour((await sampleOf(data)).examples);
+      if (nearest === null) throw new DataError('1nn-euclid: needs training examples of one length');
+      return following(({ channels }) => {
+        const name = nearest(channels);
+        return name === null
+          ? 'of another length than the training examples'
+          : { kind: 'classification', class: name };
+      });
     },
-  ],
-  [
-    '1nn-dtw-full',
-    {
-      kinds: ['classification'],
-      about: 'the same with an unlimited window',
-      prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'full', data),
+  },
+  '1nn-dtw': {
+    kinds: ['classification'],
+    about: 'the nearest by dynamic time warping, window learned by leave-one-out as in the UCR archive',
+    prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'learned', data),
+  },
+  '1nn-dtw-full': {
+    kinds: ['classification'],
+    about: 'the same with an unlimited window',
+    prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'full', data),
+  },
+  minirocket: {
+    kinds: ['classification'],
+    about: 'ridge on 9996 features of MiniRocket (Dempster et al. 2021)',
+    prepare: async (data) => miniRocketClassifier((await sampleOf(data)).examples, data),
+  },
+  'first-option': {
+    ...{ kinds: ['question'], about: 'the letter A, whatever is asked', quick: true },
+    prepare: async ({ kind }) => following(always(kind, 'A')),
+  },
+  majority: {
+    kinds: ['classification', 'question'],
+    about: 'the most frequent class of the training examples, or the most frequent answer',
+    quick: true,
+    suits: async (data) => (await mostFrequent(data)) !== null,
+    async prepare(data) {
+      await sampleOf(data);
+      const answer = await mostFrequent(data);
+      if (answer === null) throw new DataError('majority: no training example has an answer');
+      return following(always(data.kind, answer));
     },
-  ],
-  [
-    'minirocket',
-    {
-      kinds: ['classification'],
-      about: 'ridge on 9996 features of MiniRocket (Dempster et al. 2021)',
-      prepare: async (data) => miniRocketClassifier((await sampleOf(data)).examples, data),
-    },
-  ],
-  [
-    'first-option',
-    {
-      ...{ kinds: ['question'], about: 'the letter A, whatever is asked', quick: true },
-      prepare: async ({ kind }) => following(always(kind, 'A')),
-    },
-  ],
-  [
-    'majority',
-    {
-      kinds: ['classification', 'question'],
-      about: 'the most frequent class of the training examples, or the most frequent answer',
-      quick: true,
-      suits: async (data) => (await mostFrequent(data)) !== null,
-      async prepare(data) {
-        await sampleOf(data);
-        const answer = await mostFrequent(data);
-        if (answer === null) throw new DataError('majority: no training example has an answer');
-        return following(always(data.kind, answer));
-      },
-    },
-  ],
-  ...Object.entries(POINT_SCORES).map(([name, score]): [string, Baseline] => [
-    name,
-    pointScoreBaseline(name, score),
-  ]),
-]);
+  },
+  ...Object.fromEntries(
+    Object.entries(POINT_SCORES).map(([name, score]) => [name, pointScoreBaseline(name, score)]),
+  ),
+};
+export const BASELINES: ReadonlyMap<string, Baseline> = new Map(Object.entries(TABLE));
 
-/** Names of the baselines that answer with a kind. */
 export const baselinesOf = (kind: Gold['kind']): string[] =>
   [...BASELINES].filter(([, { kinds }]) => kinds.includes(kind)).map(([name]) => name);
 
@@ -492,7 +472,7 @@ export function baselineAnswerer(
   }
   const prepared = new Map<string, Promise<PreparedBaseline>>();
   const prepare = (
-    data: Parameters<Answerer['answer']>[1]['data'],
+    data: AnswerOptions['data'],
     signal: AbortSignal | undefined,
   ): Promise<PreparedBaseline> => {
     const key = data === null ? '' : JSON.stringify(data.address);
@@ -504,9 +484,7 @@ export function baselineAnswerer(
     };
     const kind = data?.facts.kind ?? 'anomaly';
     const about =
-      data === null
-        ? { kind, training: null, validation: [], seed: 0 }
-        : baselineData(data.address, data.facts.kind);
+      data === null ? { kind, training: null, validation: [], seed: 0 } : baselineData(data.address, kind);
     const made =
       prepared.get(key) ??
       baselineNamed(name, kind, data?.address.name ?? 'a series').prepare({ ...about, signal, onProgress });

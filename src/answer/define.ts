@@ -20,7 +20,6 @@ export interface PolicyRequest {
   readonly picture: Picture | null;
   /** Solved training examples before the question. */
   readonly shots: readonly Shot[];
-  /** The series itself. */
   readonly series: Question;
   /** 0: greedy. */
   readonly temperature: number;

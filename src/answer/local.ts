@@ -75,8 +75,7 @@ function torchProblem(): string | null {
   }
 }
 
-/** Facts that decide which engine computes. */
-export interface EngineFacts {
+interface EngineFacts {
   /** Graphs, and no weights. */
   readonly graphsAlone: boolean;
   /** Reason why the torch engine cannot be opened, or null. */

@@ -32,7 +32,6 @@ export interface PointScore {
   readonly standardised: boolean;
   /** Threshold without validation examples. */
   readonly threshold: number;
-  /** Source of that threshold. */
   readonly source: string;
   /** Class of its answers, as AnomSeer assigns analyses to classes. */
   readonly finds: AnomalyClass;
@@ -61,7 +60,6 @@ const overWindows =
 
 const STANDARD = { standardised: true, threshold: 3, source: 'TSB-UAD: mean + 3 σ of the scores' } as const;
 
-/** Point scores by name. */
 export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
   'three-sigma': {
     about: 'samples more than a number of standard deviations from the mean (3σ)',

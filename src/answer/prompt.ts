@@ -12,7 +12,6 @@ import type { Prompt } from './answerer.ts';
 /** Tokens of a response where neither user nor checkpoint say how many. */
 const DEFAULT_MAX_TOKENS = 512;
 
-/** Encodes prompts for one policy. */
 export class PromptReader {
   readonly #policy: Prompting;
   readonly #encoder: PromptEncoder;

@@ -11,11 +11,9 @@ export const DEFAULT_POLICY = 'small';
 const ENDPOINT = 'openai:';
 const BASELINE = 'baseline:';
 
-/** Forms of a reference, for errors and help. */
 export const REFERENCE_SYNTAX =
   'small (ships with timeseer), DIRECTORY (a Qwen2.5-VL checkpoint, an ONNX export, or a run), openai:MODEL@URL, baseline:NAME, or FILE[#NAME] (a module with definePolicy or defineDetector)';
 
-/** A reference, read. */
 export type Reference =
   | { readonly kind: 'directory'; readonly directory: string }
   | { readonly kind: 'endpoint'; readonly model: string; readonly url: string }

@@ -1,10 +1,10 @@
 /**
- * Chat completions of any server that speaks OpenAI's protocol (vLLM, Ollama, commercial ones), with pictures: concurrent, at given
- * rates, tried again where that can help, counted and priced, and kept on disk where that is asked for.
+ * Chat completions of any server that speaks OpenAI's protocol (vLLM, Ollama, commercial ones), with pictures: concurrent, rate-limited,
+ * retried, counted and priced, and optionally cached on disk.
  *
  * Protocol: POST URL/chat/completions with model, messages, temperature, max_tokens, seed, n = 1. The key of the API comes from the
- * environment, goes to the address that was given and nowhere else (redirects are refused), and is blotted out of whatever a server
- * sends back.
+ * environment, goes to the address that was given and nowhere else (redirects are refused), and is removed from every
+ * response.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -17,7 +17,7 @@ import type { TokenUsage } from '../ground/types.ts';
 import { Limits, openConnections, type Posted, type Rates, Timeout } from './requests.ts';
 
 const LONGEST_TIMEOUT = 3600;
-/** Tokens that a picture is taken to have until the server says how many it were. */
+/** Estimated tokens of a picture until the server reports its count. */
 const PICTURE_TOKENS = 1000;
 const DEFAULT_KEY = 'OPENAI_API_KEY';
 
@@ -36,7 +36,6 @@ const plainPictures = new WeakSet<ChatPart>();
 /** Stands for such an address while the rest becomes JSON; no prompt can hold it. */
 const PLACE = randomUUID();
 
-/** A picture within a message. */
 export function pngPart(png: Uint8Array): ChatPart {
   const base64 = Buffer.from(png.buffer, png.byteOffset, png.byteLength).toString('base64');
   const part: ChatPart = { type: 'image_url', image_url: { url: `data:image/png;base64,${base64}` } };
@@ -77,15 +76,15 @@ export interface ChatRequest {
 
 interface ChatAnswer {
   readonly text: string;
-  /** Null where the server does not say. */
+  /** Tokens of prompt and response; null where the server does not say. */
   readonly usage: TokenUsage | null;
-  /** From the sending of the request that was answered to the end of the answer. */
+  /** Seconds from sending the request that was answered to the end of the answer. */
   readonly seconds: number;
   /** Finish reason from the server (`stop`, `length`, …); null where it gives none. */
   readonly finish: string | null;
-  /** In the currency of the prices; null without prices or usage; 0 of an answer that was on disk. */
+  /** Cost in the currency of the prices; null without prices or usage; 0 for a cached answer. */
   readonly cost: number | null;
-  /** It was on disk: the server was not asked. */
+  /** True where the answer was on disk and the server was not asked. */
   readonly cached: boolean;
 }
 
@@ -105,18 +104,17 @@ export interface EndpointOptions extends Rates {
   readonly concurrency?: number | undefined;
   /** Seconds until a request counts as failed, in (0, 3600]; default 300. */
   readonly timeout?: number | undefined;
-  /** Times that a request is sent at most; default 6. */
+  /** Maximum attempts per request; default 6. */
   readonly attempts?: number | undefined;
-  /** Pause after the first failure, seconds; it doubles with each that follows, and varies at random; default 1. */
+  /** Seconds of back-off after the first failure; doubles with each that follows, with random jitter; default 1. */
   readonly pause?: number | undefined;
   readonly prices?: Prices | undefined;
   /** Directory that keeps answers to repeatable requests: those at temperature 0 and those with a seed. */
   readonly cache?: string | undefined;
-  /** Told of each failure that is tried again. */
+  /** Called for each failure that is retried. */
   readonly onRetry?: ((message: string) => void) | undefined;
 }
 
-/** Usage of an endpoint so far. */
 export interface ChatTotals {
   readonly answers: number;
   /** Answers that were on disk. */
@@ -128,11 +126,11 @@ export interface ChatTotals {
   readonly retries: number;
   /** Tokens of the answers that have a count, those on disk left out. */
   readonly usage: TokenUsage;
-  /** Null without prices. It is too low where answers are `uncounted`. */
+  /** Total cost; null without prices. Too low where answers are `uncounted`. */
   readonly cost: number | null;
 }
 
-/** No answer to a request; `problem` says what failed, and after how many tries. */
+/** Error of a request without an answer; `problem` says what failed, and after how many tries. */
 export class ChatError extends EndpointError {
   /** True if every other request would fail as well: wrong address or key, empty account, a model without vision. */
   readonly everyRequest: boolean;
@@ -276,11 +274,10 @@ function estimatedTokens({ messages, maxTokens = 0 }: ChatRequest): number {
   return tokens.reduce((sum, each) => sum + each, maxTokens);
 }
 
-/** Explains a response with an error status. */
 function refused(response: Posted, text: string, pictures: boolean): ChatError | Passing {
   const { status } = response;
-  const said = FAILURE.safeParse(parsed(text));
-  const error = said.success ? said.data.error : text;
+  const failure = FAILURE.safeParse(parsed(text));
+  const error = failure.success ? failure.data.error : text;
   const message = excerpt(typeof error === 'string' ? error : error.message);
   const because = message === '' || /^<|<html/i.test(message) ? '' : `: ${message}`;
   const problem = `answers with status ${status}${because}`;

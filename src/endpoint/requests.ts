@@ -176,7 +176,7 @@ export class Limits {
     }
   }
 
-  /** No request is sent for so many seconds: the server asked for it. */
+  /** Sends no request for so many seconds, as the server asked. */
   pause(seconds: number): void {
     this.#pausedUntil = Math.max(this.#pausedUntil, performance.now() + seconds * 1000);
   }

@@ -20,7 +20,7 @@ export type MeanInterval = Pick<Estimate, 'mean' | 'ci95'>;
 
 const TWO_32 = 0x1_0000_0000;
 const RESAMPLES = 2000;
-/** From this many series on the interval is that of a normal distribution, equal to within the noise of 2000 resamples. */
+/** Largest number of series that are resampled; beyond, the interval of a normal distribution is equal within the noise. */
 const MANY = 10_000;
 /** 0.975 quantile of the standard normal distribution. */
 const Z_975 = 1.959963984540054;

@@ -196,26 +196,15 @@ function thresholdsOf(sorted: Float64Array, count: number | 'all'): Float64Array
   });
 }
 
-/** The first of descending thresholds that a value reaches. */
-function stepOf(value: number, thresholds: Float64Array): number {
-  let [low, high] = [0, thresholds.length];
+/** First place in [0, size) where a condition holds, which then holds for all later ones; `size` where there is none. */
+function firstWhere(size: number, holds: (i: number) => boolean): number {
+  let [low, high] = [0, size];
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (thresholds[middle]! <= value) high = middle;
+    if (holds(middle)) high = middle;
     else low = middle + 1;
   }
   return low;
-}
-
-/** Returns the number of ascending values that reach a threshold. */
-function countFrom(threshold: number, sorted: Float64Array): number {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (sorted[middle]! >= threshold) high = middle;
-    else low = middle + 1;
-  }
-  return sorted.length - low;
 }
 
 /**
@@ -248,14 +237,17 @@ export function volumeUnderSurface(
   const sorted = Float64Array.from(scores).sort();
   const thresholds = thresholdsOf(sorted, count);
   const size = thresholds.length;
-  const predicted = Float64Array.from(thresholds, (value) => countFrom(value, sorted)); // [T]
-  // Of each point near an anomaly, the first threshold at which it is predicted.
+  const predicted = Float64Array.from(
+    thresholds,
+    (threshold) => n - firstWhere(n, (i) => sorted[i]! >= threshold),
+  ); // [T]
+  // First threshold at which each point near an anomaly is predicted.
   const reach = Math.floor(window / 2);
   const step = new Int32Array(n);
   const inside = new Float64Array(size); // anomalous points predicted at a threshold, [T]
   for (const [start, end] of events) {
     for (let i = Math.max(0, start - reach); i < Math.min(n, end + reach); i++) {
-      step[i] = stepOf(scores[i]!, thresholds);
+      step[i] = firstWhere(size, (k) => thresholds[k]! <= scores[i]!);
       if (i >= start && i < end) inside[step[i]!]!++;
     }
   }
@@ -334,28 +326,25 @@ function slopeSums(window: number): readonly Float64Array[] {
   return sums.of;
 }
 
-/** The place of the first interval that ends after an index. */
-function firstAfter(index: number, intervals: readonly Interval[]): number {
-  let [low, high] = [0, intervals.length];
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (intervals[middle]![1] > index) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
+/** Place of the first interval that ends after an index. */
+const firstAfter = (index: number, intervals: readonly Interval[]): number =>
+  firstWhere(intervals.length, (i) => intervals[i]![1] > index);
 
-/** By window, the sum of the labels of the predicted points outside of the events, whose buffers do not meet: [W + 1]. */
+/** Sum of the labels of the predicted points outside of the events, whose buffers do not meet, by window: [W + 1]. */
 function labelsApart(
-  found: readonly Interval[],
+  predicted: readonly Interval[],
   events: readonly Interval[],
   reach: number,
   window: number,
 ): Float64Array {
   const ranges: (readonly [from: number, to: number])[] = []; // distances that are predicted, both inclusive
   for (const [start, end] of events) {
-    for (let i = firstAfter(start - reach, found); i < found.length && found[i]![0] < end + reach; i++) {
-      const [a, b] = found[i]!;
+    for (
+      let i = firstAfter(start - reach, predicted);
+      i < predicted.length && predicted[i]![0] < end + reach;
+      i++
+    ) {
+      const [a, b] = predicted[i]!;
       const left = [Math.max(a, start - reach), Math.min(b, start)] as const;
       if (left[0] < left[1]) ranges.push([start - left[1] + 1, start - left[0]]);
       const right = [Math.max(a, end), Math.min(b, end + reach)] as const;
@@ -375,31 +364,31 @@ function labelsApart(
   return labels;
 }
 
-/** Computes the same where buffers overlap. */
+/** Sum of the labels by window where buffers overlap: [W + 1]. */
 function labelsTogether(
-  found: readonly Interval[],
+  predicted: readonly Interval[],
   events: readonly Interval[],
   length: number,
   reach: number,
   window: number,
 ): Float64Array {
   const buffer = bufferOf(events, length, reach);
-  const said = Uint8Array.from(buffer.points, (point) => {
-    const next = found[firstAfter(point, found)];
+  const inside = Uint8Array.from(buffer.points, (point) => {
+    const next = predicted[firstAfter(point, predicted)];
     return next !== undefined && next[0] <= point ? 1 : 0;
   });
   const slopeOf = slopes(window);
   return Float64Array.from(slopeOf, (slope, w) => {
     let sum = 0;
-    for (let m = 0; m < said.length && buffer.nearest[m]! <= Math.floor(w / 2); m++) {
-      if (said[m] === 1) sum += labelAt(buffer, m, slope);
+    for (let m = 0; m < inside.length && buffer.nearest[m]! <= Math.floor(w / 2); m++) {
+      if (inside[m] === 1) sum += labelAt(buffer, m, slope);
     }
     return sum;
   });
 }
 
 /**
- * VUS for who predicts intervals instead of scores: precision and recall with the labels of `volumeUnderSurface`, averaged over the
+ * VUS of predicted intervals instead of scores: precision and recall with the labels of `volumeUnderSurface`, averaged over the
  * windows 0, 1, … `window`.
  *
  * Formula: by window, precision = TP / predicted points, recall = min(1, TP / P), F1 their harmonic mean; then the mean of each.

@@ -114,7 +114,7 @@ describe('the table of results', () => {
       'before training',
       'after SFT',
       summary.classical?.detector.slice(0, 16),
-      'greedy and sampl',
+      'greedy, sampled:',
       'missed: sft.poin',
     ]);
     expect(lines.at(-1)).toBe('missed: sft.point_f1 0.7312, required 0.75');
