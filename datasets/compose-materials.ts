@@ -1,6 +1,5 @@
 /**
- * Composes what stands beside each example of a prepared data set: its figure, its prompt and its expert traces, in this thread or on a
- * pool of Workers.
+ * Composes the figure, prompt and expert traces of each example of a prepared data set, in this thread or on a pool of Workers.
  */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -341,7 +340,7 @@ export class MaterialPool {
   }
 
   /**
-   * As `MaterialComposer.compose` for every job, in their order. Takes jobs only as results are consumed, a few ahead.
+   * Runs `MaterialComposer.compose` for every job, in order. Takes jobs only as results are consumed, a few ahead.
    * @throws also the signal's reason; TimeseerError where a Worker fails
    */
   async *compose(jobs: Iterable<MaterialJob>): AsyncGenerator<Composed, void> {
@@ -397,7 +396,6 @@ async function learn(
 
 /**
  * Writes figures, prompts and traces into a directory of examples that nobody else sees yet.
- *
  * @param manifest the one that stands in the directory
  * @returns the manifest with what was added
  * @throws the signal's reason; WriteError; DataError for files that changed; TimeseerError where a Worker fails

@@ -112,7 +112,6 @@ const isHint = (text: unknown): boolean => typeof text === 'string' && !RESERVED
  *         }
  *       },
  *     });
- *
  * @throws ConfigError for a wrong or unknown key
  */
 export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>): TaskDefinition<K> {

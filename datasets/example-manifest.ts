@@ -32,8 +32,7 @@ const splitMaterials = z.strictObject({
   /** Examples with a trace from values alone. */
   blind: count,
   /**
-   * How often the blind expert is right; null without traces, and for a split that it has learned the classes from.
-   * An example that it cannot read counts as wrong.
+   * Score of the blind expert; null without traces, and for the split that it learned the classes from. Unreadable examples count as wrong.
    */
   score: z
     .strictObject({
@@ -181,7 +180,6 @@ function readJson(file: string): unknown {
 
 /**
  * Reads and checks the manifest of a prepared data set.
- *
  * @throws DataError when it is missing, not JSON, of another format or version, or a field is wrong
  */
 export function readExampleManifest(directory: string): ExampleManifest {

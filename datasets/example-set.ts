@@ -112,7 +112,6 @@ export class LineFile {
 
   /**
    * `count` lines from number `offset` on (0-based). A full pass also compares the SHA-256.
-   *
    * @throws DataError for a truncated file, more or fewer lines than the manifest's count, and another SHA-256
    */
   *read(offset = 0, count: number = this.facts.count - offset): Generator<Line> {
@@ -140,7 +139,6 @@ export class LineFile {
 
   /**
    * Line number `index` (0-based). The first call scans the file once for line ends.
-   *
    * @throws RangeError outside [0, count); DataError as `read`
    */
   at(index: number): Line {
@@ -312,11 +310,8 @@ function checkApart(parts: ReadonlyMap<Split, Part>, file: string): void {
 /**
  * Writes a data set directory, whole or not at all; one that exists is replaced once the new one is complete. Lets
  * the event loop run after about every megabyte, so that signals and progress bars work.
- *
  * @returns the manifest as written
- * @throws DataError for an example that `checkExample` refuses, an id that occurs twice, a class that the origin does not
- * list, a recording in two splits where the origin says there is none, and for no examples at all; WriteError when the
- * disk refuses
+ * @throws DataError for an example that does not fit the set, and for no examples; WriteError when the disk refuses
  */
 export async function writeExamples(
   directory: string,
@@ -440,7 +435,6 @@ export class ExampleSet {
 
   /**
    * `count` examples of a split from number `offset` on (0-based); a full pass also compares the SHA-256.
-   *
    * @throws DataError for a split that is not there, with file and line for a line that `parseExample` refuses or that the
    * manifest does not describe, and as `LineFile.read`
    */

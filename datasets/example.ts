@@ -1,10 +1,10 @@
 /**
- * Examples of any task: what they must be, and how one stands on a line of text:
+ * Examples of any task: their checks, and their format, one line each:
  *
  *     {"id":"ctu/train/0","task":"ctu","recording":null,"gold":{"kind":"classification","class":"Laptop"},
  *      "names":["value"],"times":null,"channels":[[0.1,null,-0.25,…]]}
  *
- * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null. Of generated series, `facts` may follow.
+ * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null. Generated series may have `facts` behind.
  */
 import { z } from 'zod';
 import { DataError } from '../src/ground/errors.ts';
@@ -58,7 +58,6 @@ export function checkChannelNames(names: readonly string[], at: Place = {}): voi
  * named differently, without `RESERVED` text; points finite or NaN, at least one of them finite; times finite and never falling; an answer of
  * its kind: a class of one line, intervals as in `checkIntervals` with 'normal' exactly where there is none, or
  * ascending numbers of channels. Facts, where there are any, of each of its intervals.
- *
  * @throws DataError naming the field
  */
 export function checkExample(example: Example, at: Place = {}): void {
@@ -143,7 +142,6 @@ function readNumbers(list: readonly unknown[], name: string, at: Place): Float64
 
 /**
  * Reads one line of an example file, strictly: exactly the known fields, each of its type, then `checkExample`.
- *
  * @throws DataError with file, line, and column (syntax) or field (content)
  */
 export function parseExample(text: string, at: Place = {}): Example {

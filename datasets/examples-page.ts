@@ -107,10 +107,8 @@ function learned({ set, training }: DescribeOptions, stored: boolean): ReturnTyp
 }
 
 /**
- * Figure, prompt and expert traces of examples: of a prepared data set those that stand beside its examples, which training takes
- * and which have no trace with the right answer of a test split; else what would stand there. Classes are learned from the training
- * split alone, once, when a trace first needs them. What cannot be told is left out, with a line that says why.
- *
+ * Supplies figure, prompt and expert traces of examples: those stored in a prepared data set, or new ones. Classes are learned from the
+ * training split alone, once, when a trace first needs them. A note names each part that cannot be made.
  * @throws DataError for a prepared data set whose files are damaged
  */
 export function describer(options: DescribeOptions): Describe {
@@ -276,11 +274,7 @@ const OWN_STYLE =
   'cursor:pointer}.example .lack{margin:.8rem 0 0}.pictures.beside{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 1rem}.drawn{margin:0 0 .8rem;overflow-x:auto}.drawn img{display:block;max-width:100%;height:auto;' +
   'background:#fff;border:1px solid var(--rule)}.drawn figcaption{font-size:.8rem;color:var(--soft)}';
 
-/**
- * A self-contained page of examples.
- *
- * @throws as `drawingOf`, rendering, and `options.describe`
- */
+/** A self-contained page of examples. @throws as `drawingOf`, rendering, and `options.describe` */
 export async function examplesPage(
   origin: ExampleOrigin,
   examples: readonly ShownExample[],

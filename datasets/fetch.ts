@@ -25,8 +25,7 @@ const MOST = 50e9;
 const MOST_LIST = 16e6;
 
 /**
- * Where a file is really asked for: at `$TIMESEER_MIRROR/HOST/PATH` where a mirror is named, else at its own address.
- *
+ * Download address of a file: `$TIMESEER_MIRROR/HOST/PATH` where a mirror is set, else its own address.
  * @throws ConfigError for a mirror that is no address
  */
 function mirrored(url: string): string {
@@ -205,8 +204,7 @@ class Fetch {
 /**
  * Downloads all addresses of a task, unpacks archives, and puts the files into `folder` once all are there. What came
  * before an interruption is kept, and the next call goes on. Each file is compared with the SHA-256 that is known, that its
- * owners publish beside it, or that an earlier download had; the first download of a file without any is told and recorded.
- *
+ * owners publish beside it, or that an earlier download had; the first download of a file without any is reported and recorded.
  * @throws as `download` and `unpack`; EndpointError naming both where a SHA-256 differs
  */
 export async function fetchTask(spec: Benchmark, folder: string, options: FetchOptions): Promise<void> {
@@ -234,7 +232,6 @@ export function cachedFolder(spec: Benchmark): string {
 
 /**
  * The folder to read a task from: `from`, else the cache, which is filled where it is empty; null where no files are needed.
- *
  * @throws as `fetchTask`; Interrupted
  */
 export async function taskFolder(

@@ -4,7 +4,7 @@
  *     {"id":"ctu/train/0","image":"figures/train/000000.png","prompt":"The plot shows …","gold":"<class>Laptop</class>",
  *      "teacher":"<think>…</think><class>Laptop</class>","blind":"<think>…</think><class>Desktop</class>"}
  *
- * `image` is relative to the data set. `teacher` concludes the right answer; of the test split there is none. `blind` is told from
+ * `image` is relative to the data set. `teacher` concludes the right answer; the test split has none. `blind` uses the
  * values alone. All three are null where there is none.
  */
 import { createHash } from 'node:crypto';
@@ -188,7 +188,6 @@ export class Materials {
 
   /**
    * All of a split, in the order of the examples; a full pass also compares the SHA-256.
-   *
    * @throws DataError with file and line for a line that is not as described above, or whose id is not the example's; for a
    * split that is not there, and as `LineFile.read`
    */
@@ -237,7 +236,7 @@ function parseMaterial(text: string, at: Place): Material {
 const ADVICE = 'prepare the data set again, or remove the file to have the classes learned anew';
 
 /**
- * What the classes look like as the file beside the examples says; null where there is none.
+ * Class profile stored beside the examples; null where there is none.
  * @throws DataError for a file that is damaged or not the one of the manifest, or of other classes or channels than the training split
  */
 export function storedClasses(set: ExampleSet): ClassProfile | null {
@@ -278,8 +277,8 @@ function load(set: ExampleSet): ClassProfile | null {
 }
 
 /**
- * What the classes look like, when it is first asked for: from the file beside the examples, or else learned from the training split;
- * null without one, and where there are no classes. @throws DataError as `storedClasses`, or for classes that cannot be learned
+ * Class profile, loaded on first use: from the file beside the examples, or else learned from the training split; null without one,
+ * and where there are no classes. @throws DataError as `storedClasses`, or for classes that cannot be learned
  */
 export function classesOf(set: ExampleSet | null): () => ClassProfile | null {
   let profile: ClassProfile | null | undefined;

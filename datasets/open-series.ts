@@ -192,7 +192,6 @@ function openGenerated(options: SourceOptions): RenderSource {
 
 /**
  * Opens what is to be drawn.
- *
  * @throws ConfigError for an unknown name, an option that the source has no use for, a split, series or channel that is not
  * there; DataError for a file or directory that is wrong
  */

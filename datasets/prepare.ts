@@ -43,7 +43,6 @@ type SourceFile = ExampleOrigin['source']['files'][number];
 
 /**
  * Each file with its SHA-256, or, of very many, that of the list of theirs.
- *
  * @param directory folder or file that paths are relative to
  */
 async function sourceFiles(
@@ -202,7 +201,6 @@ function generatedCounts(options: SelectOptions): Partial<Record<Split, number>>
 
 /**
  * Opens a task, reads through it once, and chooses: its split or a drawn one, subsets, few shots.
- *
  * @throws ConfigError for options out of range, or that the task does not have; DataError for files that are missing or
  * wrong, and where nothing is left; the signal's reason
  */
@@ -301,12 +299,7 @@ interface PrepareOptions extends SelectOptions, Pick<WriteExamplesOptions, 'comp
   readonly onProgress?: (written: number, total: number) => void;
 }
 
-/**
- * Prepares a data set directory, whole or not at all.
- *
- * @returns its manifest
- * @throws as `selectExamples` and `writeExamples`
- */
+/** Prepares a data set directory, whole or not at all. @returns its manifest @throws as `selectExamples` and `writeExamples` */
 export async function prepare(
   spec: Benchmark,
   out: string,
@@ -316,7 +309,7 @@ export async function prepare(
 }
 
 /**
- * Whether a data set may be written into `out`: only one that is there is replaced, never a directory that holds something else.
+ * Checks that a data set may be written into `out`: only a data set is replaced, never a directory of other files.
  * @throws ConfigError
  */
 export function checkTarget(out: string, force: boolean): void {

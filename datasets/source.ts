@@ -58,17 +58,11 @@ export interface ExampleSource extends Iterable<Example> {
   readonly facts: DataFacts;
   readonly count: number;
   readonly set: ExampleSet | null;
-  /**
-   * Example number `index` of this source, in [0, count).
-   * @throws RangeError outside
-   */
+  /** Example number `index` of this source, in [0, count). @throws RangeError outside */
   at(index: number): Example;
 }
 
-/**
- * Returns true if a data set is generated on the fly, with splits that share no series; otherwise it is a
- * directory.
- */
+/** Returns true if a data set is generated on the fly, with splits that share no series; otherwise it is a directory. */
 export const isGenerator = (name: string): boolean => generatorOf(name) !== null;
 
 /** The split of a data set with a single split of generated series (`timeseer data generate`); null for all other data. */
@@ -112,7 +106,7 @@ function checkRange(offset: number, count: number, available: number): void {
 }
 
 /**
- * Of the examples that a recipe may train on, those with an expert trace, or those without: the classes of the former in proportion.
+ * Selects the training examples with an expert trace, stratified by class, or those without.
  * @throws ConfigError where the ones without would be none
  */
 function traced(all: ExampleSource, { name, seed, traced }: ExampleAddress): ExampleSource {
@@ -189,7 +183,6 @@ function openGenerator(
 /**
  * Opens an address. Of a prepared data set with more examples than `count`, as many are drawn with `seed`, unless an `offset` says
  * which.
- *
  * @throws ConfigError for an unknown name, a split that is not there or a number out of range; DataError for a directory that is not whole
  */
 export function openExamples(address: ExampleAddress): ExampleSource {

@@ -48,8 +48,7 @@ function sharedRecordings(
 }
 
 /**
- * Says how many held-out series have exactly the values of one in a split before theirs, in the order train, validation, test.
- *
+ * Counts held-out series with exactly the values of one in an earlier split (in the order train, validation, test).
  * @returns a sentence with one such pair, or null where there is none
  */
 export function duplicatesText(
@@ -185,7 +184,6 @@ function checkShared(items: readonly Item[], drawn: Drawn, allowed: boolean): Dr
 
 /**
  * The split of every item: the given one, or a drawn one.
- *
  * @throws ConfigError for options that the plan does not have; DataError for a given split with a recording on several sides
  */
 export function drawSplits(
@@ -245,9 +243,8 @@ function assign(items: readonly Item[], plan: SplitPlan, options: DrawOptions, s
 }
 
 /**
- * Keeps what was asked for of each split; the others become null.
- *
- * @returns what to say of it
+ * Keeps the requested examples of each split; the others become null.
+ * @returns a statement about it
  * @throws ConfigError for a count of a split that is not there, unless the same is asked of all
  */
 export function subset(

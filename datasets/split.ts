@@ -17,7 +17,6 @@ const MAXIMUM_LENGTH = 10_000_000;
 
 /**
  * Checks the address of a series.
- *
  * @param seed integer in [0, 2⁵³)
  * @param index integer in [0, 2³²)
  * @param length number of points, an integer from `minimum` to `MAXIMUM_LENGTH`
@@ -40,7 +39,6 @@ export function checkAddress(seed: number, index: number, length: number, minimu
 /**
  * Sizes of parts of `total` in proportion to `shares`: rounded down, and what is left goes to the largest remainders,
  * of equal ones to the first. Each is off by less than one; they sum to `total`.
- *
  * @param shares at least one above 0, none below
  */
 export function apportion(total: number, shares: readonly number[]): number[] {
@@ -62,7 +60,6 @@ export function apportion(total: number, shares: readonly number[]): number[] {
  * A table of whole numbers with the given sums of rows and columns, each entry the expected rows[r] · columns[c] / total
  * rounded up or down. Such a table always exists (Cox 1987, controlled rounding); this one is found by augmenting
  * paths between the rows and columns that rounding down left short.
- *
  * @throws DataError when rows and columns have different sums
  */
 export function roundedTable(rows: readonly number[], columns: readonly number[]): number[][] {
@@ -149,7 +146,6 @@ function giveOneOfEach(table: number[][], wanted: readonly boolean[]): void {
 /**
  * Splits items so that each class is spread like the whole: per class and split, the expected number rounded up or down; of
  * few items, at least one.
- *
  * @returns a split for each item
  */
 function stratified(classes: readonly string[], sizes: SplitSizes, seed: number): Split[] {
@@ -182,7 +178,6 @@ function stratified(classes: readonly string[], sizes: SplitSizes, seed: number)
  * Splits by single examples, stratified by class: per class and split, the expected number rounded up or down; the
  * sizes of the splits are exact. With fewer than 100 examples, every split has at least one of each class that has as many as there
  * are splits, at the cost of exact sizes. Windows of one recording may end up in several splits.
- *
  * @throws DataError for shares that are none
  */
 export function splitByExample(entries: readonly Entry[], sizes: SplitSizes, seed: number): Split[] {
@@ -211,7 +206,6 @@ function recordings(entries: readonly Entry[]): Map<string, { at: number[]; clas
  * Splits by recordings: all examples of one recording are in one split, and so is every example without one. Stratified
  * by the set of classes that a recording has: per set and split, the expected number of recordings rounded up or down; of fewer
  * than 100 recordings, at least one where there are enough.
- *
  * @throws DataError for shares that are none, and for fewer recordings than splits that must not be empty
  */
 export function splitByRecording(entries: readonly Entry[], sizes: SplitSizes, seed: number): Split[] {
@@ -241,7 +235,6 @@ function checkCount(key: string, value: number): void {
 
 /**
  * A subset of at most `count` items with the classes in proportion: per class the expected number, off by less than one.
- *
  * @returns positions of those kept, ascending
  * @throws ConfigError unless `count` is a whole number of at least 1
  */
@@ -260,7 +253,6 @@ export function stratifiedSubset(classes: readonly string[], count: number, seed
 
 /**
  * `shots` items of every class. A draw of more shots holds that of fewer.
- *
  * @returns positions of those kept, ascending
  * @throws ConfigError unless `shots` is a whole number of at least 1; DataError for a class with fewer items
  */

@@ -263,7 +263,6 @@ function readText(file: string): string {
 /**
  * Runs the gold answer through the reader and the reward of its kind, as a response is. Of an anomaly whose kind is not
  * named, the class is not graded.
- *
  * @returns what is wrong, or null
  */
 export function gradeProblem(example: Example): string | null {
@@ -350,7 +349,6 @@ class Neighbours {
  * Checks a prepared data set: every line is read, its example drawn by its figure and its right answer run through the
  * reward; ids, classes and recordings are compared. Where figures, prompts and traces stand beside the examples, these are
  * checked as well.
- *
  * @throws DataError when the manifest or a file as a whole is wrong
  */
 export async function validateSet(directory: string, options: ValidateOptions): Promise<Verdict> {

@@ -287,8 +287,8 @@ function nameParts(file: string): { readonly set: string; readonly split: Split 
 }
 
 /**
- * Files that a name tells apart are not one data set, and one file in two formats is not two.
- * @returns what to say where several files are read as one
+ * Checks by their names that files form one data set, each split in one file.
+ * @returns notes where several files are read as one
  * @throws DataError naming the data sets, or the files that hold the same
  */
 function checkOneSet(files: readonly string[], folder: string): string[] {
@@ -322,8 +322,8 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
 const NAMED = 8;
 
 /**
- * A csv file without a column `class`: marks of points, in a column `Label`, or no labels at all.
- * @returns what to say of it
+ * Checks a csv file without a column `class`, which must mark its points in a column `Label`.
+ * @returns notes on how it is read
  * @throws DataError that says which column is missing, or what a column `label` means
  */
 function checkPoints(file: string): string[] {
@@ -421,10 +421,7 @@ function fromFiles(
   };
 }
 
-/**
- * The files of a folder, or one file.
- * @throws DataError for files that are missing, or carry no labels
- */
+/** The files of a folder, or one file. @throws DataError for files that are missing, or carry no labels */
 export function openSource(path: string, options: SourceOptions): Source {
   let isFile: boolean;
   try {

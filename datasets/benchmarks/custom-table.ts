@@ -177,7 +177,6 @@ function below(folder: string, name: string, place: Place): string {
  * Reads `labels.csv`: columns `file` and `class`; `intervals` (`120-180 300-310`, half-open indices) makes it anomaly
  * detection, `variates` (`2 7`, numbers of channels from 0) the search for odd channels, which have no class; `recording` and
  * `split` are optional. Other columns are left out.
- *
  * @throws DataError with line and column, also for a file that is not there
  */
 export function readLabels(path: string, folder: string): LabelRow[] {
@@ -228,10 +227,7 @@ export function readLabels(path: string, folder: string): LabelRow[] {
   return list;
 }
 
-/**
- * Rows that are to keep examples of one recording together.
- * @throws DataError naming the rows of a recording that is in several splits
- */
+/** Checks that each recording is in one split. @throws DataError naming the rows of a recording that is in several splits */
 export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'split' | 'place'>[]): void {
   const first = new Map<string, (typeof rows)[number]>();
   const lost = new Set<string>();
@@ -284,7 +280,6 @@ export function isTable(path: string): boolean {
 /**
  * Reads a table of one series a row: column `class`, perhaps `id`, `recording` and `split`; all others are the points, in
  * order. Empty cells are missing points, and none at all at the end of a row.
- *
  * @throws DataError with line and column
  */
 export function* readTable(path: string): Generator<TableRow> {

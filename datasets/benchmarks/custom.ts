@@ -72,7 +72,6 @@ interface CustomWords extends z.infer<typeof schema> {
 
 /**
  * Reads the file of a folder, strictly; null where it has none.
- *
  * @throws DataError with file and line for a field that is unknown or wrong, and for text that is not YAML (or JSON)
  */
 export function readWords(folder: string): CustomWords | null {

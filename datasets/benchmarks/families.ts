@@ -158,7 +158,6 @@ interface AnomalyExampleOptions {
 
 /**
  * Cuts a labelled record into examples. The class of one without an anomaly is 'normal'.
- *
  * @throws DataError for a record without labels, or with channels of different lengths
  */
 export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptions): Iterable<Example> {

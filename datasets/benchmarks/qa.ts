@@ -1,5 +1,5 @@
 /**
- * qa: questions about series, from a file of the user or of a published set. Its layout is told by its columns, in any case of letters:
+ * qa: questions about series, from a file of the user or of a published set. Its layout is inferred from its columns, in any case:
  *
  *  any                question, answer, series; options, names, category, thought, id, split where there are some
  *  TimeSeriesExam     question, options, answer, ts or ts1 and ts2, category (Cai et al. 2024; `AutonLab/TimeSeriesExam1`)

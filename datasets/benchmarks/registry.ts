@@ -37,10 +37,7 @@ export function generatorOf(name: string): (Benchmark & { readonly generator: Ge
   return benchmark === undefined ? null : { ...benchmark, generator: benchmark.generator! };
 }
 
-/**
- * Returns the limitations of policies trained on a task from random weights, one sentence each; none for
- * unknown tasks.
- */
+/** Returns the limitations of policies trained on a task from random weights, one sentence each; none for unknown tasks. */
 export function limitationsOf(task: string): readonly string[] {
   return BENCHMARKS.find(({ name }) => name === task)?.limitations ?? [];
 }
@@ -92,8 +89,8 @@ export function benchmarkPrompt(task: string, kind?: Gold['kind']): TaskPrompt |
 }
 
 /**
- * What a policy is asked about data: the words of their benchmark; without one (null, or an unknown name) the user's own words, or else
- * the title, around the question of the kind of answer. Data of the user's own (`custom`) have a title that says nothing.
+ * Prompt for data: that of their benchmark; without one (null, or an unknown name) the user's words, or else the title, with the question
+ * of the answer kind. The title of `custom` data says nothing and is left out.
  */
 export function promptFor(task: string | null, kind: Gold['kind'], title = '', own?: OwnWords): TaskPrompt {
   const known = task === null ? null : benchmarkPrompt(task, kind);

@@ -11,7 +11,6 @@ const DEPTH = 5;
 
 /**
  * Paths of all files below a folder, those higher up first, then by name. Links are not followed.
- *
  * @throws DataError for a folder that cannot be read
  */
 export function filesBelow(directory: string): string[] {
@@ -89,8 +88,7 @@ function plain(label: string): string {
 }
 
 /**
- * What reads the class of a record.
- *
+ * Makes a reader of class labels.
  * @param classes class by label, in the order of prompts; a class is a label of itself
  * @returns a function that throws DataError for a record without a label, or with another one
  */

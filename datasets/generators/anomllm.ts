@@ -184,7 +184,6 @@ function drawIntervals(random: Random, recipe: Recipe, length: number): Interval
 
 /**
  * One series, a pure function of its arguments.
- *
  * @param seed 42 in the published evaluation split, 3407 in the training split
  * @param index integer in [0, 2³²)
  * @param length number of points, N ≥ 2
@@ -213,7 +212,6 @@ export function anomllm(
 /**
  * All eight tasks mixed: each block of eight consecutive indices holds every task once, in random order, so that no
  * stride over the indices meets one task only. Series i of block b is series b of its task.
- *
  * @returns as `anomllm`
  * @throws ConfigError as `anomllm`
  */

@@ -142,7 +142,6 @@ export function nano5Class(seed: number, split: Split, index: number): (typeof N
 
 /**
  * One series, a pure function of its arguments.
- *
  * @param index integer in [0, 2³²)
  * @param length number of points, N ≥ 200
  * @returns one channel [N]; intervals half-open, sorted, disjoint, inside [0, N), none for class 'normal'

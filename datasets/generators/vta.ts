@@ -187,7 +187,6 @@ const CHANGES: Readonly<Record<VtaType, Change>> = {
 
 /**
  * One whole series, a pure function of its arguments.
- *
  * @param index integer in [0, 2³²)
  * @param length number of points, N ≥ 20
  * @returns one channel [N]; intervals half-open, sorted, disjoint, inside [0, N): runs of the anomalous points
@@ -224,7 +223,6 @@ function seenIntervals(values: Float64Array, intervals: readonly Interval[]): In
 /**
  * The series of `vta` at the same address with ⌊missing · N⌋ points missing, evenly drawn. More missing points include
  * the fewer ones, so that shares can be compared on the same series. The publication uses 0.05, 0.1 … 0.25.
- *
  * @param missing share of points, in [0, 0.5]
  * @returns one channel; intervals end at present points, and anomalies of which no point is left are not among them.
  * An anomalous point type names present points only.
@@ -314,7 +312,6 @@ export interface VariateOptions {
 /**
  * One multivariate series, a pure function of its arguments. At one address, series with missing points are the whole
  * one with ⌊missing · N⌋ points of each variate left out.
- *
  * @returns gold: ids of the replaced variates, ascending
  * @throws ConfigError for a seed, index, length, number of variates or share out of range
  */

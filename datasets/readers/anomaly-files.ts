@@ -30,9 +30,7 @@ const UCR_NAME = /^\d+_UCR_Anomaly_.+_(\d+)_\d+_\d+(?:\.(?:txt|out|csv))*$/i;
  * Reads the one series of a `.out` file; its id is the file's name.
  *
  * Tolerated: a byte-order mark; blank lines at the end; missing values (NaN).
- *
- * @throws DataError with line and column for a line that is not two fields, text, infinities, a label other than 0
- * and 1, a blank line inside; for an empty file, and a training length that the series does not have
+ * @throws DataError with line and column for content of another form; for an empty file, or one shorter than its training part
  */
 export function readTsbUad(path: string): Generator<RawRecord> {
   return scanning(path, uadSeries);
@@ -100,10 +98,7 @@ export function readHeaderRow(scanner: Scanner): string[] {
  * Reads the one series of a TSB-AD file; its id is the file's name.
  *
  * Tolerated: a byte-order mark; another name; blank lines at the end; missing values (NaN).
- *
- * @throws DataError with line and column for a last column that is not `Label`, a line with another number of
- * fields, text, infinities, a label other than 0 and 1; for a file without points, and a training length that the
- * series does not have
+ * @throws DataError with line and column for content of another form; for no points, or fewer than its training part
  */
 export function readTsbAd(path: string): Generator<RawRecord> {
   return scanning(path, adSeries);
@@ -173,10 +168,7 @@ function instant(scanner: Scanner): number {
  *
  * Tolerated: a byte-order mark; columns in any order, and columns of other names, which are left out; rows of the
  * channels in any order; blank lines; missing values (NaN); a file without `label`.
- *
- * @throws DataError with line and column for text, infinities, a missing date, a row with another number of fields;
- * with the file for a header without `data` and `cols`, channels or labels of unequal lengths, channels whose dates
- * differ, a label other than 0 and 1
+ * @throws DataError with line and column for content of another form; for channels of different lengths or dates
  */
 export function readTab(path: string): Generator<RawRecord> {
   return scanning(path, tabSeries);
@@ -274,9 +266,7 @@ function readJson(path: string): unknown {
 
 /**
  * Reads a file of windows such as `combined_windows.json`: an object of `name: [[first, last], …]`, dates as text.
- *
- * @throws DataError with line and column where it is not JSON; with the file and the series for another structure,
- * something that is no date, and a window that ends before it begins
+ * @throws DataError with line and column for other text than JSON; naming the series for another structure or window
  */
 export function readNabWindows(path: string): NabWindows {
   const content = readJson(path);
@@ -340,10 +330,7 @@ function interval(times: Float64Array, [first, last]: readonly [number, number],
  * with both end points, as half-open index intervals; null without `windows`.
  *
  * Tolerated: a byte-order mark; blank lines; missing values (NaN); dates that do not rise.
- *
- * @throws DataError with line and column for another header, a line that is not two fields, text, infinities, a
- * field that is no date; with the file for one without points, without an entry among the windows, or with a window
- * in which no point lies
+ * @throws DataError with line and column for content of another form; for no points, and windows that are missing or hold none
  */
 export function readNab(path: string, windows: NabWindows | null = null): Generator<RawRecord> {
   return scanning(path, (scanner) => nabSeries(scanner, windows));

@@ -149,10 +149,7 @@ function readMatrix(scanner: Scanner, values: Column): { channels: Float64Array[
  * declared; `?`, `NaN` and empty fields, which are missing values (NaN); channels of unequal lengths and another
  * number of them per line. The class is the only nominal attribute wherever it stands, else a last numeric
  * attribute named class, target or label.
- *
- * @throws DataError with line and column for sparse rows, strings, dates, several classes, a missing class, a line
- * with another number of fields than there are attributes, infinities, quotes that never close; for a file without
- * `@data` or series
+ * @throws DataError with line and column for content of another form; for a file without `@data` or series
  */
 export function readArff(path: string): Generator<RawRecord> {
   return scanning(path, readSeries);

@@ -9,10 +9,7 @@ export const DAY = 24 * HOUR;
 interface Stamp {
   /** Written date and clock in ms since 1970-01-01 00:00 of the same clock; NaN for a date that no calendar has. */
   readonly wall: number;
-  /**
-   * Time where `03/04/2024` is read with the month first; NaN where that is no date. Equal to `wall` for
-   * other formats.
-   */
+  /** Time where `03/04/2024` is read with the month first; NaN where that is no date. Equal to `wall` for other formats. */
   readonly monthFirst: number;
   /** Minutes east of Greenwich; NaN where no zone is written. */
   readonly offset: number;
@@ -190,7 +187,6 @@ const DATES: readonly DateForm[] = [
  * `1 Mar 2024`, `March 1, 2024`, `Fri Mar  1 14:05:00 UTC 2024`, `20240301T1405`, `2024-03`, `Mar 2024`, `2024-Q1`, `2024-W09`, each
  * with or without a clock (`14:05`, `14:05:30.25`, `2:05 PM`) and a zone (`Z`, `+02:00`, `+0200`, `UTC`, `CET`); or a clock alone.
  * Years of two digits are those from 1970 to 2069.
- *
  * @returns null for any other text, and for dates and clocks that do not exist
  */
 export function parseStamp(cell: string): Stamp | null {
@@ -333,7 +329,6 @@ function offsetOfZone(zone: string): OffsetAt {
 
 /**
  * A zone by the name that `wallTime` and others take: an IANA name, `UTC`, or an offset such as `+02:00`.
- *
  * @throws ConfigError for a zone that is not known
  */
 export function checkZone(zone: string): string {
@@ -357,16 +352,16 @@ export function offsetZone(minutes: number): string {
 }
 
 /**
- * What clocks of the zone show at an instant, as ms since 1970-01-01 00:00 of the same clock: `new Date(…).getUTCHours()` of it is the
- * local hour. Days and weeks of a recording are to be told by it, also where a day has 23 or 25 hours.
+ * Wall-clock time of an instant in a zone, as ms since 1970-01-01 00:00 of the same clock: `new Date(…).getUTCHours()` of it is the
+ * local hour. Days and weeks of a recording follow it, even where a day has 23 or 25 hours.
  */
 export function wallTime(ms: number, zone: string | null): number {
   return zone === null ? ms : ms + offsetOfZone(zone)(ms);
 }
 
 /**
- * The instants at which clocks of the zone show a time: two, in order, in the hour that is there twice when clocks are set back. One that
- * is skipped when they are set forward gives the instant that as much later stands on the clock.
+ * Instants of a wall-clock time in a zone: two, in order, in the hour that occurs twice when clocks are set back. A time that is
+ * skipped when they are set forward gives one instant, shown an hour later on the clock.
  */
 export function instantsOf(wall: number, zone: string | null): readonly [number] | readonly [number, number] {
   if (zone === null) return [wall];
@@ -402,9 +397,9 @@ function clockText(ofDay: number, fine: boolean, milliseconds: boolean): string 
 }
 
 /**
- * An instant of a recording as a person writes it, in the recording's zone: `2024-03-01 14:05 UTC`, `2024-03-01 14:05:30.250`; the date
+ * Formats an instant in the recording's zone: `2024-03-01 14:05 UTC`, `2024-03-01 14:05:30.250`; the date
  * alone for midnight at steps of days, the year alone for its first day at steps of years; `14:05` or `day 2, 14:05` where the file has no
- * dates; `1:02:03` since the beginning where it has no clock. Seconds are shown where the step is below a minute, or they are not 0;
+ * dates; `1:02:03` since the start where it has no clock. Seconds are shown where the step is below a minute, or they are not 0;
  * milliseconds where it is below a second.
  */
 export function formatTime(ms: number, { zone, step, origin = 'calendar' }: TimeForm): string {
@@ -480,7 +475,6 @@ export function parseDuration(text: string): number | null {
 
 /**
  * The instant that an option names, in ms: a stamp (in `zone` where it names none of its own), or a duration such as `2h` before `last`.
- *
  * @throws ConfigError for any other text
  */
 export function parseInstant(text: string, option: string, zone: string | null, last: number): number {

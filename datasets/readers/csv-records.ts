@@ -1,6 +1,6 @@
 /**
- * Records of a CSV text (RFC 4180, with any delimiter, and CRLF, LF or CR), one at a time, as positions in the text. A scan of our own instead of a library: `explain` must name the column of a wrong cell inside its line,
- * which the common parsers do not keep, and a million rows must take about a second, without an object per row.
+ * Records of a CSV text (RFC 4180, any delimiter, CRLF, LF or CR) as positions in the text, one at a time. No library serves: errors
+ * name the column of a wrong cell in its line, and a million rows take about a second, without an object per row.
  */
 import { DataError } from '../../src/ground/errors.ts';
 
@@ -60,7 +60,6 @@ export class CsvRecords {
 
   /**
    * Moves to the next record; false after the last.
-   *
    * @throws DataError with line and column for a quote that never closes, text after a closing one, or too many fields
    */
   next(): boolean {
@@ -208,8 +207,8 @@ export class CsvRecords {
 const DELIMITERS = ['\t', ';', ','] as const;
 
 /**
- * Numbers of fields of the first records that are not blank, and whether there are as many of them as asked for, or no more in the
- * text; not so where a quote stands in the wrong place, which under another delimiter may be fine.
+ * Field counts of the first non-blank records. `whole` is false where a misplaced quote ended the walk early, which may be fine under
+ * another delimiter.
  */
 export function firstWidths(walk: CsvRecords, records: number): { widths: number[]; whole: boolean } {
   const widths: number[] = [];

@@ -187,10 +187,7 @@ interface CsvOptions {
  *
  * Time is the first column of dates or clock times, else a numeric column with a name such as `timestamp`, else row numbers that count
  * up from 0 or 1; columns of other text are left out. With several numeric columns left, `columns` must say which.
- *
- * @throws DataError with file, line and column for text or an infinity among the values, a record with another number of fields, a blank
- * line inside the data (of an only column, a missing value), a stray quote; with the file for one that cannot be read, is empty, has no
- * numeric column or several, no number in a column, or fewer than 2 points. ConfigError for a column that is not there, and for no columns
+ * @throws DataError with file, line and column, or with the file. ConfigError for a column that is not there, and for no columns
  */
 export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawRecord> {
   const { columns: wanted = [undefined], advice } = options;
@@ -291,7 +288,6 @@ const NUMBERS = /^[+-]?[\d.,]+(?:e[+-]?\d+)?$/i;
 /**
  * Columns of a csv file of points whose first value that is not missing is a number, and which are no time; undefined without a
  * header, or with a single one left. A first column without a name is the row numbers of a program that wrote the file.
- *
  * @throws DataError for a file that cannot be read
  */
 export function numericColumns(path: string): string[] | undefined {

@@ -14,9 +14,7 @@ const TOLERATED_COUNT = 10;
  * on the time axis with a missing value (NaN); a line without a readable time is left out. Both are counted as faults of
  * the record. Times must rise, except that a line may repeat the time before
  * it (they are rounded to six digits). The sampling rate is not in this file; its `.hea` states it.
- *
- * @throws DataError when more than 10 lines and more than 1 % of them are corrupt, for infinities, times that fall,
- * and a file without points
+ * @throws DataError above 10 corrupt lines and 1 % of them, for infinities, falling times, and a file without points
  */
 export function readEmgdb(path: string): Generator<RawRecord> {
   return scanning(path, readSeries);

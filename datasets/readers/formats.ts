@@ -69,7 +69,6 @@ function csvFormat(path: string): FileFormat {
 /**
  * The format of a file. csv files are TSB-AD by a name of its grammar or a header that ends in `Label` and has no
  * time, TAB by `data` and `cols`, NAB by `timestamp,value`, else one series of points.
- *
  * @throws ConfigError for an extension that no format has; DataError for a csv file that cannot be read
  */
 export function formatOf(path: string): FileFormat {
@@ -83,7 +82,6 @@ export function formatOf(path: string): FileFormat {
 
 /**
  * Reads the records of a file in its own or a given format, without options; what is missing is NaN in all of them.
- *
  * @throws as `formatOf` and the format's reader
  */
 export function* readRecords(path: string, format?: FileFormat): Generator<RawRecord> {

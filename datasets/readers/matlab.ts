@@ -127,11 +127,8 @@ function channelsOf(source: ByteSource, variable: Variable): Float64Array[] {
  * `name/variable`. All element types (double, single, int32, int16, uint16, uint8) in either byte order. Text
  * variables are no records. NaN is a missing value; values are as stored (2017: divide
  * by the gain of the `.hea`, 1000 per mV).
- *
  * @param only name of the variable to read; without it, every numeric one is a record
- * @throws DataError for a file of another version, a header that is none, fewer bytes than a header promises, VAX and
- * Cray numbers, infinities; for a sparse, complex or empty variable that is to be read, and none at all. ConfigError
- * for a variable that is not there
+ * @throws DataError for a damaged file, another version or machine, and unreadable variables. ConfigError for an unknown variable
  */
 export function readMatlab(path: string, only?: string): Generator<RawRecord> {
   return reading(path, (source) => records(source, only));

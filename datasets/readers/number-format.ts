@@ -58,8 +58,7 @@ export const unitOf = (cell: string): string | null => partsOf(cell)?.unit ?? nu
 const UNITS = 20;
 
 /**
- * What the cells of one column are, gathered one at a time; from it, how its numbers are written. A decision takes all of them:
- * `1.234` alone may be either.
+ * Counts the kinds of cells of a column, to infer its number format. The decision takes all of them: `1.234` alone may be either.
  */
 export class ColumnSurvey {
   empty = 0;
@@ -162,8 +161,9 @@ export class ColumnSurvey {
   }
 
   /**
-   * `commaFile`: whether another column of the file has decimal commas for certain; `commaFields`: whether commas separate fields.
-   * They decide where this column does not.
+   * Number format of the column. Where the column leaves it open, the arguments decide.
+   * @param commaFile true if another column of the file certainly has decimal commas
+   * @param commaFields true if commas separate fields
    */
   format(commaFile: boolean, commaFields: boolean): NumberFormat {
     const { commas, points } = this;

@@ -61,9 +61,7 @@ const REFUSED: Readonly<Record<string, string>> = {
 
 /**
  * Reads the header of an array.
- *
- * @throws DataError for another magic, version or header, an element type that is not a number (objects, text,
- * structures, complex numbers, dates), an empty axis, and fewer bytes than the shape needs
+ * @throws DataError for a damaged header, an element type that is not a number, an empty axis, and missing bytes
  */
 function readNpyHeader(source: ByteSource): NpyArray {
   const fail = (message: string): DataError => new DataError(message, { file: source.path });
@@ -144,7 +142,6 @@ function axesOf({
  * The channels [C][T] of every case, in order.
  *
  * A case whose elements lie together is read alone; otherwise the array is held whole, up to 1 GiB.
- *
  * @throws DataError for infinities, and for an array too large to be held
  */
 function* casesOf(array: NpyArray): Generator<Float64Array[]> {
@@ -184,7 +181,6 @@ function* casesOf(array: NpyArray): Generator<Float64Array[]> {
  * Reads the series of an `.npy` file: versions 1 to 3; float16/32/64, signed and unsigned integers of 8 to 64 bits,
  * booleans; either byte order; C and Fortran order. Several cases have ids `name/index` from 0. NaN is a missing
  * value.
- *
  * @throws DataError as `readNpyHeader` and `casesOf`, and for more than three axes
  */
 export function readNpy(path: string): Generator<RawRecord> {
@@ -221,9 +217,7 @@ function choose(names: readonly string[], path: string): [string, string | null]
  * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` has one
  * number per case, which becomes the record's label; without one, and as many labels as points, they are point
  * labels (0 or 1). Ids as in `readNpy`.
- *
- * @throws DataError as `readNpy` and `readZip`; for several arrays of which none is known by name; for labels of
- * another number than the cases, or that are text or objects
+ * @throws DataError as `readNpy` and `readZip`; for several arrays without a usual name, and labels that do not fit
  */
 export function readNpz(path: string): Generator<RawRecord> {
   return reading(path, npzRecords);

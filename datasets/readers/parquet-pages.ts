@@ -362,7 +362,6 @@ function addPage(
 
 /**
  * Reads one column chunk.
- *
  * @param bytes all bytes of the chunk, in memory of its own
  * @param rowCount rows of its row group
  * @throws PageError, RangeError, or an error of zlib or of the decompressors, for damaged content

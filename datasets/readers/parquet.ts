@@ -170,14 +170,11 @@ function numbers(chunk: Chunk, column: ParquetColumn, path: string): Float64Arra
  * lists, its label the label column. Otherwise the file is one record of one row per point: channels are the numeric
  * columns, times the first column of dates or one named time, timestamp, date, …, and the label column holds point
  * labels (0 or 1). Nulls are missing values (NaN); columns of other kinds are left out.
- *
  * @param labelled false: no column is taken for a label
  *
  * Row groups are read one by one. Compression: none, Snappy, gzip, Brotli, LZ4, Zstandard; numbers of up to 64 bits
  * (rounded to float64), decimals and dates (seconds since 1970).
- *
- * @throws DataError for a file that is none, encrypted or damaged, has no column of numbers, infinities, a missing
- * label or time, an empty list, or row groups of more than 33 million values per column
+ * @throws DataError for a damaged or encrypted file, no numeric column, infinities, and a missing label or time
  */
 export function readParquet(path: string, labelled = true): Generator<RawRecord> {
   return reading(path, (source) => records(source, labelled));

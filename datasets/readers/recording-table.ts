@@ -280,7 +280,7 @@ export interface TableLayout {
   readonly header: readonly string[] | null;
   readonly width: number;
   readonly sample: readonly (readonly string[])[];
-  /** For notes: number of lines above the header that belong to no table, and the row of units below it. */
+  /** Number of lines above the header that belong to no table, and the row of units below it; for notes. */
   readonly preamble: number;
   readonly units: readonly string[] | null;
 }
@@ -356,10 +356,7 @@ function isHeading(cells: readonly string[], below: readonly string[] = []): boo
 const isWords = (cells: readonly string[]): boolean =>
   isHeading(cells) && cells.every((cell) => unitOf(cell) === null);
 
-/**
- * Whether the lines below the header are numbers of one column: with decimal commas, which a comma would split, or with units, which
- * blanks would.
- */
+/** Returns true if the lines below the header are numbers of a single column, split at decimal commas or before units. */
 function isOneColumn(delimiter: string, records: readonly (readonly string[])[]): boolean {
   const [head, ...rows] = records;
   if (head?.length !== 1 || !isHeading(head) || rows.length === 0) return false;
@@ -377,7 +374,6 @@ function isOneColumn(delimiter: string, records: readonly (readonly string[])[])
  * Finds delimiter, header and columns of a table by its first records: tab, semicolon, `|`, comma, or runs of blanks; comment lines
  * (`#`, `//`, `%`) anywhere; lines of another width above the header; `sep=;` in the first line; a row of units below the header; a header
  * in the last comment line before the data; a header without a name for the row names.
- *
  * @throws DataError for an empty file, a header alone, or too many columns
  */
 export function tableLayout(text: string, file: string): TableLayout {

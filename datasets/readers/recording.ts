@@ -65,7 +65,6 @@ const LISTED_KEYS = 20;
 /**
  * Reads one recording from a file, or from its bytes. Tolerates, and says in its notes: any order of rows, repeated rows, gaps, uneven and
  * jittered times, local times, European numbers, units, comments, encodings; `tableLayout`, `parseStamp` and `sampleEvenly` say how.
- *
  * @throws DataError with file, line and column for cells that are neither number nor time; with the file for one without numbers,
  * with fewer than two samples, or with several series that a key tells apart. ConfigError for options that name what is not there
  */
@@ -106,7 +105,6 @@ interface ReadRows extends Rows {
 
 /**
  * Opens a recording that grows by its first rows, with their header.
- *
  * @throws as `readRecording`; DataError without a header, or without a column of time that has dates
  */
 export function openRows(source: Uint8Array, options: RecordingOptions): RowReader {
@@ -345,7 +343,6 @@ function recordingOf(
 /**
  * Notes missing values, and leaves out columns without a number unless they were requested.
  * @returns the columns that are left
- *
  * @throws DataError where none is left, or one was asked for
  */
 function withNumbers(

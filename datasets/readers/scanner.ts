@@ -84,7 +84,6 @@ export class Scanner {
 
   /**
    * Moves to the next field and past the byte that ends it.
-   *
    * @returns that byte, LINE at a line end, END at the end of the file
    * @throws DataError for a field of more than 1 MiB
    */
@@ -181,7 +180,6 @@ export class Scanner {
   /**
    * The current field as a number; NaN when it is missing: empty, `?`, `nan`, `na`, `n/a`, `null` or `none`, in
    * any case. Quotes around it do not count.
-   *
    * @throws DataError with line and column for other text and for infinities
    */
   number(): number {

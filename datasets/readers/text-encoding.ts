@@ -34,7 +34,6 @@ function wide(bytes: Uint8Array): 'utf-16le' | 'utf-16be' | null {
 /**
  * The text of a file: UTF-8, UTF-16 of either byte order (by its mark, or by its zero bytes), and Windows-1252, which holds Latin-1,
  * where the bytes are no UTF-8. NUL bytes, which a log that was cut while it was written begins with, are left out.
- *
  * @throws DataError for archives and workbooks, and for a text that is longer than a string can be
  */
 export function decodeText(bytes: Uint8Array, file: string): DecodedText {

@@ -75,8 +75,8 @@ function counts(numbers: readonly number[]): boolean {
 }
 
 /**
- * How numbers of a column would be read as time; null where neither their size nor the header says so. `meant`: the column was named as
- * time.
+ * Time format of the numbers of a column; null where neither their size nor the header suggests one.
+ * @param meant true where the user named the column as time
  */
 function numberForm(column: SampledColumn, index: number, meant = false): NumberForm | null {
   const { header } = column;
@@ -305,7 +305,6 @@ export class TimeColumn {
 
   /**
    * The instants of all rows; `lines` [N] of the file, for messages.
-   *
    * @throws DataError where some dates exist with the day first alone, and others with the month first alone
    */
   finish(lines: Int32Array, file: string, tz: string | null): ReadTimes {

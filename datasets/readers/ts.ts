@@ -13,7 +13,6 @@ function sameTimes(a: Float64Array, b: Float64Array): boolean {
 
 /**
  * Joins channels over the union of their times.
- *
  * @param channels [C][N_c] values
  * @param times [C][N_c] instants of each channel, rising or not
  * @param at where the series stands, for messages
@@ -165,8 +164,8 @@ function readPairs(scanner: Scanner, values: Column, instants: Column, labelled:
 }
 
 /**
- * Whether the last part of the lines is a label. `@classLabel` decides, unless the data cannot agree with it: a
- * file that says nothing of labels has one where the last part is one field and the part before has several.
+ * Returns true if the last part of each line is a label. `@classLabel` decides; without it, a single last field after a longer part is
+ * a label.
  */
 function hasLabel(row: Row, labelled: boolean | null): boolean {
   if (row.tail === null) return false;
@@ -183,9 +182,7 @@ function hasLabel(row: Row, labelled: boolean | null): boolean {
  * whether there are labels come from the first line, and all lines must agree with it. Without `@classLabel` and
  * `@targetLabel`, a last part of a single field after longer ones is the label. Channels observed at different
  * times are joined over the union of their times, NaN where a channel was not observed.
- *
- * @throws DataError with line and column for text, infinities, another number of channels, a header line among the
- * data, an empty label, a broken pair; for a file without series
+ * @throws DataError with line and column for content of another form; for a file without series
  */
 export function readTs(path: string): Generator<RawRecord> {
   return scanning(path, readSeries);

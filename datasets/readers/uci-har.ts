@@ -35,9 +35,7 @@ function readWord(scanner: Scanner): string {
  * Labels are spelled as in the file (1 to 6).
  *
  * Tolerated: a byte-order mark; blank lines; any blanks; `NaN` and `?` (missing, NaN).
- *
- * @throws DataError with line and column for text, infinities, a line of another length than the first; with the
- * file for files of unequal numbers of lines, and for no windows
+ * @throws DataError with line and column for content of another form; for files of unequal length, and no windows
  */
 export function* readUciHar(files: UciHarFiles): Generator<RawRecord> {
   const { signals, labels, subjects } = files;

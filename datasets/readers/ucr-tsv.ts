@@ -17,9 +17,7 @@ function detect(head: string): Uint8Array {
  * The separator is the tab, else the comma, else blanks, whichever occurs in the first line. Tolerated: a
  * byte-order mark; blank lines; lines of unequal lengths; `NaN`, `?` and empty fields, which are missing values
  * (NaN). The archive fills short series with NaN at the end: they stay as they are.
- *
- * @throws DataError with line and column for text among the values, infinities, a missing label, a line without
- * values; for a file without series
+ * @throws DataError with line and column for content of another form; for a file without series
  */
 export function readUcrTsv(path: string): Generator<RawRecord> {
   return scanning(path, readSeries);

@@ -74,9 +74,7 @@ function signalLine(text: string, scanner: Scanner): WfdbSignal {
 
 /**
  * Reads a header. Comments and blank lines may stand anywhere.
- *
- * @throws DataError with line and column for a line of another form, records of several segments, skewed signals, a
- * signal file outside the header's directory, and fewer signal lines than announced
+ * @throws DataError with line and column for another form, several segments, skewed signals, and files elsewhere
  */
 export function readWfdbHeader(path: string): WfdbHeader {
   for (const header of scanning(path, parse)) return header;
@@ -279,9 +277,7 @@ function* readGroup(
  * Reads the one record of a header; its id is the record's name, and its channels are physical values,
  * (sample − baseline) / gain, of lengths frames × samples per frame. Samples that the format marks as missing are
  * NaN. Formats 16, 24, 32, 61, 80, 160, 212, 310 and 311; several signals and files.
- *
- * @throws DataError as `readWfdbHeader`; for another format, a signal file that is missing or too short, and a
- * checksum that does not fit
+ * @throws DataError as `readWfdbHeader`; for another format, missing samples, and a wrong checksum
  */
 export function* readWfdb(path: string): Generator<RawRecord> {
   const header = readWfdbHeader(path);

@@ -132,7 +132,6 @@ function openEntry(
 
 /**
  * Lists a zip archive from its central directory.
- *
  * @throws DataError for a file that is no zip archive, is cut off, or has a directory that is not where it says
  */
 export function readZip(source: ByteSource): ZipEntry[] {
@@ -174,7 +173,6 @@ interface UnpackOptions {
 
 /**
  * Splits a name in an archive into its parts; null for folders and for files that macOS adds.
- *
  * @throws DataError for names that are absolute or lead out of the folder
  */
 function partsOf(name: string, archive: string): string[] | null {
@@ -223,10 +221,8 @@ function* entriesOf(source: ByteSource): Generator<ZipEntry> {
 
 /**
  * Unpacks a zip archive into a folder of its own, and archives inside it in their place.
- *
  * @returns number of files
- * @throws DataError for a damaged or encrypted archive, entries of more than 1 GiB, names that lead out, names that occur
- * twice, and more bytes than `maximum`; what `fs` throws when the disk refuses; the signal's reason
+ * @throws DataError for a damaged archive, entries above 1 GiB, unsafe or repeated names, and more than `maximum` bytes
  */
 export async function unpack(
   archive: string,

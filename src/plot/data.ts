@@ -83,7 +83,6 @@ export function xDomain(figure: Figure, length: number, times?: Float64Array): [
 /**
  * M4 downsampling (Jugel et al. 2014, "M4: a visualization-oriented time series data aggregation"): of the samples that fall
  * into one pixel column, the first, last, lowest and highest draw the same picture as all.
- *
  * @param values samples [N]
  * @param column pixel column of sample i; must not decrease with i
  * @returns indices of the samples to keep, ascending; at most five per column, the fifth being a missing sample (NaN,

@@ -99,10 +99,7 @@ export function imageSize(bytes: Buffer): { readonly width: number; readonly hei
   return { width, height };
 }
 
-/**
- * Reads a picture file, as `decodeImage` does its bytes.
- * @throws DataError naming the file, also when it is missing
- */
+/** Reads a picture file, as `decodeImage` does its bytes. @throws DataError naming the file, also when it is missing */
 export async function readImage(file: string): Promise<Picture> {
   const fail: Fail = (problem, cause) => new DataError(problem, { file, cause });
   const there = statSync(file, { throwIfNoEntry: false });

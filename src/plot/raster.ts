@@ -318,7 +318,6 @@ function boundary(times: Float64Array, i: number): number {
  * A copy of `picture`, drawn from `figure` and a series of `length` samples, with `intervals` shaded. The strip is
  * an eighth of the plot area's height, between 2 and 5 px, and at least `LEAST_STRIP` wide; the band is as wide as the interval.
  * Coverage of partly covered pixel columns is exact.
- *
  */
 export function shade(
   figure: Figure,

@@ -232,7 +232,6 @@ const SMALLEST_LABEL = 6; // px, just readable
 /**
  * Labels of the y axis that fit beside the plot, whatever the values: for ticks on [lo, hi]: plain decimals with as many digits as the tick step needs; SI prefixes (60k, 2.5M,
  * 300n) or exponents where the numbers are large or small and the step is not minute beside them.
- *
  * @param ticks about how many ticks there are
  * @param size wished font size, px
  * @param room px that a label may take; wider ones are set smaller, down to 6 px

@@ -132,7 +132,6 @@ function rasterOf(figure: Figure): Raster {
 
 /**
  * Draws any figure through vega, also the ones that the column rasteriser could draw.
- *
  * @param values one array per channel [C][N]; missing samples (NaN, ±Infinity) break the line, or are left out, as the
  * figure says
  * @param times x values [N], not decreasing, exactly when `needsTimes`: UTC milliseconds for `figure.time`

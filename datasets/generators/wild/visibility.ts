@@ -1,8 +1,8 @@
 /**
- * Whether a change can be seen, by one who knows the series as it would have been (an oracle): the signal-to-noise ratio of the change.
+ * Visibility of a change to an oracle that knows the unmodified series: the signal-to-noise ratio of the change.
  *
- * Of the unmodified readings y the generator knows the expected value m and the standard deviation c of what cannot be foretold; z = (y − m) / c
- * has about unit size, whatever the hour. What one sample tells of the next is taken out: w[t] = z[t] − φ·z[t − 1] with φ the correlation
+ * Of the unmodified readings y the generator knows the expected value m and the standard deviation c of the unpredictable part; z = (y − m) / c
+ * has about unit size, whatever the hour. The correlation of neighbours is removed: w[t] = z[t] − φ·z[t − 1] with φ the correlation
  * of neighbours, so that a walk is measured by its steps. A change d in [start, end) becomes ω[t] = d[t]/c[t] − φ·d[t − 1]/c[t − 1], and
  *
  *     visibility = √Σ ω² / σ        σ: standard deviation of w without its outliers (from the median of |w|)
@@ -20,7 +20,7 @@ import type { Sensor } from './sensor.ts';
 
 /** Signal-to-noise ratio from which a change is labelled. */
 export const VISIBLE = 6;
-/** The same ratio for values that stand still: nothing else in a moving series looks like them. */
+/** Signal-to-noise ratio for values that stand still: nothing else in a moving series looks like them. */
 export const VISIBLE_STILL = VISIBLE / 2;
 /** Minimum severity in standard deviations, however long a change lasts, unless values stand still. */
 const LEAST_SEVERITY = 0.7;
@@ -106,10 +106,7 @@ export class Usual {
   readonly #floor: number;
   readonly extremes: readonly [low: number, high: number];
 
-  /**
-   * @param clean readings without anomalies and without missing points [N]
-   * @param range their `usualRange`
-   */
+  /** @param clean readings without anomalies and without missing points [N] @param range their `usualRange` */
   constructor(
     clean: Float64Array,
     [low, high]: readonly [number, number],
@@ -170,19 +167,13 @@ export class Usual {
     return Math.max(this.#floor, this.#scale[t]! * this.#sigma);
   }
 
-  /**
-   * Distance of a sample from its expected value, in its standard deviations; a missing one as if it were
-   * unmodified.
-   */
+  /** Distance of a sample from its expected value, in its standard deviations; a missing one as if it were unmodified. */
   #z(values: Float64Array, t: number): number {
     const value = Number.isNaN(values[t]) ? this.#clean[t]! : values[t]!;
     return (value - this.#expected[t]!) / this.#scale[t]!;
   }
 
-  /**
-   * Judges a change of the readings in [start, end).
-   * @param of what is changed
-   */
+  /** Judges a change of the readings in [start, end). @param of what is changed */
   judge(changed: Float64Array, start: number, end: number, of: Judged): Judgement {
     const clean = this.#clean;
     const scale = this.#scale;

@@ -230,7 +230,6 @@ function change(random: Random, base: Base): Outcome {
 
 /**
  * One series with what is known of it, a pure function of its arguments.
- *
  * @param index integer in [0, 2³²)
  * @param length number of points, N ≥ 100
  * @returns one channel [N], finite but for missing points (NaN); intervals half-open, sorted, disjoint, with a gap between two, ending at
