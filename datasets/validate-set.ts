@@ -266,13 +266,8 @@ function readText(file: string): string {
  * @returns what is wrong, or null
  */
 export function gradeProblem(example: Example): string | null {
-  const { gold, channels } = example;
-  const length = lengthOf(example);
-  const asked = { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS };
-  const answer = parseResponse(goldResponse(gold, 'The right answer.'), asked);
-  const { total } = scoreAnswer(answer, gold, length);
-  if (Math.abs(total - 1) <= EXACT) return null;
-  return `the right answer earns ${total} of 1${answer.problem === null ? '' : ` (${answer.problem})`}`;
+  const { total, problem } = graded(goldResponse(example.gold, 'The right answer.'), example);
+  return Math.abs(total - 1) <= EXACT ? null : `the right answer earns ${total} of 1${because(problem)}`;
 }
 
 /** Checks the figure that a prepared data set names. @throws DataError with the manifest */

@@ -73,11 +73,10 @@ class ShortSeries {
   }
 
   note(window: number | null): string[] {
-    const [count, shown] = [this.#ids.length, this.#ids.slice(0, 5)];
+    const count = this.#ids.length;
     if (count === 0) return [];
-    const more = count > shown.length ? ` and ${count - shown.length} more` : '';
     return [
-      `${count} of ${this.#records} series ${count === 1 ? 'is' : 'are'} shorter than --window ${window} and left out: ${shown.join(', ')}${more}`,
+      `${count} of ${this.#records} series ${count === 1 ? 'is' : 'are'} shorter than --window ${window} and left out: ${listed(this.#ids)}`,
     ];
   }
 }
@@ -131,12 +130,17 @@ interface SourceOptions {
 }
 
 /** Notes the files of series that are not read. */
-function leftOut(files: readonly string[], folder: string, why: string): string[] {
-  const data = files.filter((file) => isSeriesFile(file));
+function leftOut(all: readonly string[], used: readonly string[], folder: string, why: string): string[] {
+  const read = new Set(used.map((path) => resolve(path)));
+  const data = all.filter((file) => !read.has(resolve(file)) && isSeriesFile(file));
   if (data.length === 0) return [];
-  const names = data.slice(0, 5).map((file) => relative(folder, file).replaceAll('\\', '/'));
-  const more = data.length > names.length ? ` and ${data.length - names.length} more` : '';
-  return [`left out (${why}): ${names.join(', ')}${more}`];
+  const names = data.map((file) => relative(folder, file).replaceAll('\\', '/'));
+  return [`left out (${why}): ${listed(names)}`];
+}
+
+/** The first five names, and the number of the others. */
+function listed(names: readonly string[]): string {
+  return names.slice(0, 5).join(', ') + (names.length > 5 ? ` and ${names.length - 5} more` : '');
 }
 
 /** Minimum number of channels: with two that differ, neither is the odd one. */
@@ -183,21 +187,14 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
       recording: recording ?? undefined,
     });
   };
-  const named = new Set([file, ...rows.map(({ path }) => path)].map((path) => resolve(path)));
+  const files = [file, ...rows.map(({ path }) => path)];
   return {
-    files: [file, ...rows.map(({ path }) => path)],
+    files,
     kind,
-    split: checkSplits(
-      rows.map(({ split }) => split),
-      file,
-    ),
+    split: checkSplits(rows, file),
     recordings: taskKind(kind).localises || size !== null || rows.some(({ recording }) => recording !== null),
     folder,
-    notes: leftOut(
-      all.filter((path) => !named.has(resolve(path))),
-      folder,
-      `not in ${LABELS}`,
-    ),
+    notes: leftOut(all, files, folder, `not in ${LABELS}`),
     *load(note) {
       const short = new ShortSeries();
       for (const row of rows) {
@@ -210,10 +207,10 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
 }
 
 /** Returns true if all have a split. @throws DataError where only some have */
-function checkSplits(splits: readonly (Split | null)[], file: string): boolean {
-  const without = splits.filter((split) => split === null).length;
-  if (without === 0 || without === splits.length) return without === 0;
-  throw new DataError(`${without} of ${splits.length} rows have no split; give all of them one, or none`, {
+function checkSplits(rows: readonly { readonly split: Split | null }[], file: string): boolean {
+  const without = rows.filter(({ split }) => split === null).length;
+  if (without === 0 || without === rows.length) return without === 0;
+  throw new DataError(`${without} of ${rows.length} rows have no split; give all of them one, or none`, {
     file,
   });
 }
@@ -240,20 +237,10 @@ function fromTables(
   return {
     files,
     kind: 'classification',
-    split: checkSplits(
-      rows.map(({ split }) => split),
-      files.length === 1 ? files[0]! : folder,
-    ),
+    split: checkSplits(rows, files.length === 1 ? files[0]! : folder),
     recordings: size !== null || rows.some(({ recording }) => recording !== null),
     folder,
-    notes: [
-      ...notes,
-      ...leftOut(
-        all.filter((path) => !files.includes(path)),
-        folder,
-        'no column "class"',
-      ),
-    ],
+    notes: [...notes, ...leftOut(all, files, folder, 'no column "class"')],
     *load(note) {
       const short = new ShortSeries();
       let [count, cut, longest] = [0, 0, 0];
@@ -298,8 +285,6 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
     ...nameParts(file),
   }));
   const sets = [...new Set(parts.map(({ set }) => set))];
-  const listed = (names: readonly string[]): string =>
-    names.slice(0, 5).join(', ') + (names.length > 5 ? ` and ${names.length - 5} more` : '');
   if (parts.every(({ split }) => split === null)) {
     return [`${files.length} files are read as one data set: ${listed(parts.map(({ file }) => file))}`];
   }
@@ -390,14 +375,7 @@ function fromFiles(
     split: given,
     recordings: anomaly || size !== null || first.group !== null,
     folder,
-    notes: [
-      ...notes,
-      ...leftOut(
-        all.filter((path) => !files.includes(path)),
-        folder,
-        'no labels',
-      ),
-    ],
+    notes: [...notes, ...leftOut(all, files, folder, 'no labels')],
     *load(note) {
       const short = new ShortSeries();
       for (const file of files) {

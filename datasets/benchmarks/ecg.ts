@@ -11,7 +11,7 @@ import {
   folderOf,
   labelReader,
   need,
-  wholeWindows,
+  windowExamples,
 } from './source-files.ts';
 
 const LABELS = {
@@ -131,23 +131,10 @@ export const ecg: Benchmark = {
         short = 0;
         for (const { name, label, file } of recordings) {
           for (const record of readMatlab(file, 'val')) {
-            const values = record.channels[0]!;
-            const windows = wholeWindows(values.length, size);
-            if (windows.length === 0) short++;
-            for (const [index, [start, end]] of windows.entries()) {
-              yield {
-                split: null,
-                example: {
-                  id: `ecg/${name}/${index}`,
-                  task: 'ecg',
-                  channels: [values.slice(start, end).map((value) => value / GAIN)],
-                  names: ['ECG'],
-                  times: null,
-                  gold: { kind: 'classification', class: read(label, record) },
-                  recording: name,
-                },
-              };
-            }
+            const values = record.channels[0]!.map((value) => value / GAIN);
+            if (values.length < size) short++;
+            const facts = { task: 'ecg', recording: name, channel: 'ECG', label: read(label, record) };
+            yield* windowExamples(facts, values, size);
           }
         }
       },

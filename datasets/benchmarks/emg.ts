@@ -4,7 +4,7 @@ import { DataError } from '../../src/ground/errors.ts';
 import { readEmgdb } from '../readers/emgdb.ts';
 import { readWfdb } from '../readers/wfdb.ts';
 import type { Benchmark } from './benchmark.ts';
-import { filesBelow, fixedWindow, folderOf, need, wholeWindows } from './source-files.ts';
+import { filesBelow, fixedWindow, folderOf, need, windowExamples } from './source-files.ts';
 
 /** Class by recording. */
 const RECORDINGS = {
@@ -100,27 +100,13 @@ export const emg: Benchmark = {
           for (const record of text ? readEmgdb(file) : readWfdb(file)) {
             const values = record.channels[0]!;
             if (record.faults > 0) notes.push(`${basename(file)}: ${record.faults} corrupt lines`);
-            const windows = wholeWindows(values.length, size);
-            if (windows.length === 0) {
+            if (values.length < size) {
               throw new DataError(
                 `${values.length} points, and a window has ${size}; choose a smaller --window`,
                 { file },
               );
             }
-            for (const [index, [start, end]] of windows.entries()) {
-              yield {
-                split: null,
-                example: {
-                  id: `emg/${name}/${index}`,
-                  task: 'emg',
-                  channels: [values.slice(start, end)],
-                  names: ['EMG'],
-                  times: null,
-                  gold: { kind: 'classification', class: label },
-                  recording: name,
-                },
-              };
-            }
+            yield* windowExamples({ task: 'emg', recording: name, channel: 'EMG', label }, values, size);
           }
         }
       },

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import type { RawRecord } from '../readers/record.ts';
-import type { Benchmark } from './benchmark.ts';
+import type { Benchmark, Loaded } from './benchmark.ts';
 
 /** Maximum depth of the folders that are searched. */
 const DEPTH = 5;
@@ -154,6 +154,20 @@ export function evenWindows(length: number, most: number | null): Interval[] {
 /** Windows of exactly `size` points from the start on; what is left at the end is not used. */
 export function wholeWindows(length: number, size: number): Interval[] {
   return Array.from({ length: Math.floor(length / size) }, (_, k): Interval => [k * size, (k + 1) * size]);
+}
+
+/** Classified examples of one channel, cut from a recording into windows of `size` points; the rest is not used. */
+export function* windowExamples(
+  { task, recording, channel, label }: Record<'task' | 'recording' | 'channel' | 'label', string>,
+  values: Float64Array,
+  size: number,
+): Generator<Loaded> {
+  for (const [index, [start, end]] of wholeWindows(values.length, size).entries()) {
+    const gold = { kind: 'classification', class: label } as const;
+    const channels = [values.slice(start, end)];
+    const id = `${task}/${recording}/${index}`;
+    yield { split: null, example: { id, task, channels, names: [channel], times: null, gold, recording } };
+  }
 }
 
 /** Returns the parts of intervals inside a window, counted from its start. */

@@ -51,8 +51,10 @@ function scratchFor(width: number, height: number): Scratch {
   return scratch;
 }
 
+type Rgb = readonly [r: number, g: number, b: number];
+
 /** `#rrggbb` → [r, g, b], 0–255. */
-function rgb(color: string): readonly [number, number, number] {
+function rgb(color: string): Rgb {
   const match = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(color);
   if (match === null) throw new ConfigError(`figure colour ${JSON.stringify(color)}: expected #rrggbb`);
   return [Number.parseInt(match[1]!, 16), Number.parseInt(match[2]!, 16), Number.parseInt(match[3]!, 16)];
@@ -119,18 +121,25 @@ function flush(s: Scratch, first: number, last: number, width: number, height: n
   }
 }
 
+/** Stroke of a picture: its scratch, size and radius, and the x scale of its samples. */
+interface Stroke {
+  readonly s: Scratch;
+  readonly width: number;
+  readonly height: number;
+  readonly radius: number;
+  readonly toX: { readonly scale: number; readonly offset: number };
+}
+
+/** The y scale of a channel, in px from the top. */
+interface YScale {
+  readonly scale: number;
+  readonly top: number;
+  readonly highest: number;
+}
+
 /** Traces one run of finite samples [from, to), already in pixels. */
-function addRun(
-  s: Scratch,
-  values: Float64Array,
-  from: number,
-  to: number,
-  toX: { readonly scale: number; readonly offset: number },
-  toY: { readonly scale: number; readonly top: number; readonly highest: number },
-  radius: number,
-  width: number,
-  height: number,
-): void {
+function addRun(stroke: Stroke, values: Float64Array, from: number, to: number, toY: YScale): void {
+  const { s, toX, radius, width, height } = stroke;
   const columns = width * SUBCOLUMNS;
   let x0 = from * toX.scale + toX.offset;
   let y0 = (toY.highest - values[from]!) * toY.scale + toY.top;
@@ -156,15 +165,7 @@ function ownDomain(
   return series.some((value) => Number.isFinite(value)) ? yDomain(figure, [series]) : otherwise;
 }
 
-function addChannel(
-  s: Scratch,
-  series: Float64Array,
-  toX: { readonly scale: number; readonly offset: number },
-  toY: { readonly scale: number; readonly top: number; readonly highest: number },
-  radius: number,
-  width: number,
-  height: number,
-): void {
+function addChannel(stroke: Stroke, series: Float64Array, toY: YScale): void {
   for (let from = 0; from < series.length; ) {
     const value = series[from]!;
     if (value - value !== 0) {
@@ -173,7 +174,7 @@ function addChannel(
     }
     let to = from + 1;
     while (to < series.length && series[to]! - series[to]! === 0) to++;
-    addRun(s, series, from, to, toX, toY, radius, width, height);
+    addRun(stroke, series, from, to, toY);
     from = to;
   }
 }
@@ -208,8 +209,7 @@ export function renderColumns(figure: Figure, values: FigureValues, into?: Uint8
   const xScale = plot.width / (xHi - xLo);
   const toX = { scale: xScale, offset: figure.padding.left - xLo * xScale };
   const data = into ?? new Uint8Array(size);
-  const s = scratchFor(width, height);
-  const radius = figure.lineWidth / 2;
+  const stroke = { s: scratchFor(width, height), width, height, radius: figure.lineWidth / 2, toX };
   const row = plot.height / channels.length;
   if (figure.overlay !== null) {
     fillWith(data, rgb(figure.background));
@@ -217,8 +217,8 @@ export function renderColumns(figure: Figure, values: FigureValues, into?: Uint8
       const series = channels[c]!;
       const [yLo, yHi] = axis ?? ownDomain(figure, series, common);
       const toY = { scale: plot.height / (yHi - yLo), top: figure.padding.top, highest: yHi };
-      addChannel(s, series, toX, toY, radius, width, height);
-      paintLight(s, rgb(figure.colors[c]!), width, height, data);
+      addChannel(stroke, series, toY);
+      paintLight(stroke, rgb(figure.colors[c]!), data);
     });
     return { width, height, data };
   }
@@ -226,19 +226,15 @@ export function renderColumns(figure: Figure, values: FigureValues, into?: Uint8
     const [yLo, yHi] = figure.rows === 'own' ? ownDomain(figure, series, common) : common;
     // Subtracted before scaling, so that values which differ in their last digits stay apart.
     const toY = { scale: row / (yHi - yLo), top: figure.padding.top + c * row, highest: yHi };
-    addChannel(s, series, toX, toY, radius, width, height);
+    addChannel(stroke, series, toY);
   });
-  paint(s, rgb(figure.colors[0]!), rgb(figure.background), width, height, data);
+  paint(stroke, rgb(figure.colors[0]!), rgb(figure.background), data);
   return { width, height, data };
 }
 
 /** Sums the coverage down each column, passes the coverage of each pixel to `draw`, and clears the scratch. */
-function eachPixel(
-  { change, coverage }: Scratch,
-  width: number,
-  height: number,
-  draw: (at: number, alpha: number) => void,
-): void {
+function eachPixel({ s, width, height }: Stroke, draw: (at: number, alpha: number) => void): void {
+  const { change, coverage } = s;
   coverage.fill(0);
   let at = 0;
   for (let row = 0; row < height; row++) {
@@ -254,15 +250,8 @@ function eachPixel(
   change.fill(0);
 }
 
-function paint(
-  s: Scratch,
-  [r, g, b]: readonly [number, number, number],
-  [br, bg, bb]: readonly [number, number, number],
-  width: number,
-  height: number,
-  data: Uint8Array,
-): void {
-  eachPixel(s, width, height, (at, alpha) => {
+function paint(stroke: Stroke, [r, g, b]: Rgb, [br, bg, bb]: Rgb, data: Uint8Array): void {
+  eachPixel(stroke, (at, alpha) => {
     data[at] = br + alpha * (r - br) + 0.5;
     data[at + 1] = bg + alpha * (g - bg) + 0.5;
     data[at + 2] = bb + alpha * (b - bb) + 0.5;
@@ -270,14 +259,8 @@ function paint(
 }
 
 /** Adds the light of a line to the picture: 255 − (255 − a)·(255 − b)/255 per colour, the blend mode `screen`. */
-function paintLight(
-  s: Scratch,
-  colour: readonly [number, number, number],
-  width: number,
-  height: number,
-  data: Uint8Array,
-): void {
-  eachPixel(s, width, height, (at, alpha) => {
+function paintLight(stroke: Stroke, colour: Rgb, data: Uint8Array): void {
+  eachPixel(stroke, (at, alpha) => {
     if (alpha === 0) return;
     for (let k = 0; k < 3; k++) {
       data[at + k] = 255.5 - ((255 - data[at + k]!) * (255 - alpha * colour[k]!)) / 255;
@@ -285,7 +268,7 @@ function paintLight(
   });
 }
 
-function fillWith(data: Uint8Array, [r, g, b]: readonly [number, number, number]): void {
+function fillWith(data: Uint8Array, [r, g, b]: Rgb): void {
   for (let at = 0; at < data.length; at += 3) {
     data[at] = r;
     data[at + 1] = g;

@@ -398,7 +398,7 @@ describe('custom files', () => {
     [
       'an interval beyond the end',
       { 'labels.csv': 'file,intervals\na.csv,1-9\n', 'a.csv': 'v\n1\n2\n3\n' },
-      /3 points, its interval ends at 9/,
+      /3 points, but its interval ends at 9/,
     ],
     ['a file that is not there', { 'labels.csv': 'file,class\na.csv,a\n' }, /labels.csv:2:1: names a.csv/],
     ['other columns', { 'labels.csv': 'name,kind\na.csv,a\n' }, /expected file and class/],
