@@ -166,8 +166,9 @@ export interface Engine {
   tensor(data: HostArray, shape: readonly number[]): Tensor;
   zeros(shape: readonly number[], dtype?: DType): Tensor;
   /**
-   * Part of a file as a tensor of host memory, from which `write` takes it into a tensor of any dtype and device. `offset` in
-   * bytes. Throws EngineError that names the file when it cannot be read or is shorter than the part.
+   * Reads a part of a file, from byte `offset` on, as a tensor of host memory, which `write` copies to any
+   * dtype and device.
+   * @throws EngineError naming the file when it cannot be read or is too short
    */
   fromFile(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor;
   /** Copies to the host, any float dtype widened or narrowed to float32. */
@@ -187,8 +188,8 @@ export interface Engine {
   /** Returns true if no element is NaN or infinite. */
   allFinite(tensor: Tensor): boolean;
   /**
-   * Starts counting storage, or counts the peak anew. The CPU counts what the process takes after the first call (blocks as
-   * the system rounds them); a GPU everything. Mapped files are no storage.
+   * Starts counting storage, or resets the peak. On the CPU it counts what is allocated after the first call;
+   * mapped files do not count.
    */
   trackMemory(): void;
   /** Null before `trackMemory`, and where the engine cannot tell. */
@@ -208,8 +209,8 @@ export interface Engine {
   detach(tensor: Tensor): Tensor;
   noGrad<T>(body: () => T): T;
   /**
-   * Gradients of `Σ output · outputGrad` (ones for scalars) with respect to each of `inputs`, in order. Several outputs
-   * take as many gradients. An input that no output depends on gets zeros; so do all when no output has a history.
+   * Gradients of `Σ output · outputGrad` (ones for scalars) with respect to `inputs`, in order; zeros for an
+   * input that no output depends on.
    */
   grad(
     output: Tensor | readonly Tensor[],
@@ -230,10 +231,7 @@ export interface Engine {
   indexSelect(tensor: Tensor, index: Tensor): Tensor;
   /** Copy of `tensor` [R, …] with rows `index` [K] replaced by `source` [K, …]; differentiable in both. */
   indexCopy(tensor: Tensor, index: Tensor, source: Tensor): Tensor;
-  /**
-   * Writes `source` into `tensor` at `start` along `axis`, in place, without autograd (key/value cache, flat
-   * buffers).
-   */
+  /** Writes `source` into `tensor` at `start` along `axis`, in place, without autograd. */
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void;
   /** Writes like `write`, at the positions `index` [K] along `axis`, which may live on the device. */
   indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void;
@@ -266,8 +264,8 @@ export interface Engine {
   /** softmax(q·kᵀ/√D + mask)·v → [B, Hq, T, D] */
   attention(input: AttentionInput): Tensor;
   /**
-   * Decoding step, no autograd: rotates queries and keys, writes keys and values into column `used` of the
-   * cache, and attends to the prefix and all columns so far → [B, Hq·D].
+   * Decoding step, no autograd: rotates queries and keys, writes column `used` of the cache, attends to
+   * prefix and all columns → [B, Hq·D].
    */
   attentionStep(input: AttentionStepInput): Tensor;
   /** silu(gate) · up from one tensor [..., 2·F] that holds gate then up → [..., F] */
@@ -275,8 +273,8 @@ export interface Engine {
   /** Exact (erf) GELU. */
   gelu(x: Tensor): Tensor;
   /**
-   * Log-probability of each target under softmax((hidden · headᵀ + mask) / temperature), and its entropy,
-   * computed in float32: hidden [N, D], head [V, D], targets int64 [N] → [N].
+   * Log-probability [N] of each target under softmax((hidden · headᵀ + mask) / temperature), and its entropy,
+   * in float32: hidden [N, D], head [V, D], targets int64 [N].
    */
   logProbs(
     hidden: Tensor,
@@ -285,9 +283,9 @@ export interface Engine {
     options?: LogProbOptions,
   ): { logProb: Tensor; entropy: Tensor | null };
   /**
-   * Next tokens from logits [B, V]: ids int64 [B] and their log-probabilities float32 [B] under the tempered, masked
-   * distribution (top-k and top-p are not renormalised into them; temperature 0 reports those of temperature 1). They
-   * stay on the device: nothing waits for it. NaN logits give NaN log-probabilities, which the caller must look for.
+   * Draws tokens from logits [B, V]: ids int64 [B] and log-probabilities float32 [B] under the tempered,
+   * masked distribution, without renormalisation by top-k and top-p (temperature 0: those of temperature 1).
+   * They stay on the device. NaN logits give NaN log-probabilities, which the caller must look for.
    */
   sample(logits: Tensor, options: SampleOptions): { ids: Tensor; logProbs: Tensor };
   /**
@@ -298,8 +296,8 @@ export interface Engine {
    */
   record(body: () => void): Recording | null;
   /**
-   * Sinkhorn (Cuturi 2013) as scalings of K = exp(−cost / ε), no autograd: u = rows / (K·v), v = columns / (Kᵀ·u), from v = 1. The
-   * plan is diag(u)·K·diag(v).
+   * Sinkhorn (Cuturi 2013) as scalings of K = exp(−cost / ε), no autograd: u = rows / (K·v), v = columns /
+   * (Kᵀ·u), from v = 1. Plan: diag(u)·K·diag(v).
    */
   sinkhorn(input: SinkhornInput): SinkhornResult;
   /** Updates in place by AdamW (Loshchilov & Hutter 2019, as torch.optim.AdamW). */

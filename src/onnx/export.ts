@@ -1,6 +1,6 @@
 /**
- * A policy as ONNX, in the layout that transformers.js loads: `config.json` and the tokenizer's files, and in `onnx/` three graphs, which are
- * written from the architecture and not traced from a program. Weights are read tensor by tensor and never held together.
+ * ONNX export in the layout of transformers.js: `config.json`, tokenizer files, and three graphs in `onnx/`,
+ * written from the architecture, not traced. Weights are read tensor by tensor.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -178,8 +178,9 @@ function storedTensors(directory: string, dims: Dims): Map<string, StoredTensor>
 const TOKENIZER_CLASS: Readonly<Record<string, string>> = { TokenizersBackend: 'PreTrainedTokenizerFast' };
 
 /**
- * Files beside the graphs, by name: those of the checkpoint, whatever its layout, and those that transformers.js reads, whole. An absent
- * key has another default there than in transformers (pictures are not normalised), and files of other layouts are not looked for.
+ * Files beside the graphs: those of the checkpoint, and complete versions of those that transformers.js
+ * reads, because it has other defaults than transformers (pictures are not normalised) and ignores other
+ * layouts.
  */
 function textFiles(parts: PolicyParts, dims: Dims): Record<string, string> {
   const carried = parts.files ?? {};
@@ -234,8 +235,8 @@ export interface Exported {
 }
 
 /**
- * Writes a Qwen2.5-VL directory as ONNX; the directory appears whole or not at all.
- * @throws CheckpointError for a directory that is none, or damaged; ConfigError for a wrong target; WriteError
+ * Exports a Qwen2.5-VL directory to ONNX, whole or not at all.
+ * @throws CheckpointError for a damaged or foreign directory; ConfigError for a wrong target; WriteError
  */
 export function exportOnnx(from: string, out: string, options: ExportOptions): Exported {
   checkTarget(out, from);

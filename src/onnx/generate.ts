@@ -164,9 +164,8 @@ async function decodeChunk(
 }
 
 /**
- * Samples the rows of groups until all have ended, as `decodeGroups` of src/policy/generate.ts does: each by its own limits, or because it
- * was stopped meanwhile.
- * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN
+ * Samples the rows of groups until all have ended, as `decodeGroups` does. @throws ConfigError for a wrong
+ * option; EngineError for NaN logits
  */
 export async function decodeGroupsOnnx(
   policy: OnnxPolicy,
@@ -196,9 +195,8 @@ export async function decodeGroupsOnnx(
 }
 
 /**
- * Samples responses as `generate` of src/policy does. Greedy answers and log-probabilities are the same up to rounding; so are draws, which
- * read the same random streams.
- * @throws as `decodeGroupsOnnx`
+ * Samples responses as `generate` does, from the same random streams; equal up to rounding. @throws as
+ * `decodeGroupsOnnx`
  */
 export const generateOnnx = (
   policy: OnnxPolicy,

@@ -1,6 +1,6 @@
 /**
- * Builds a graph of ONNX: nodes, constants and weights by name, with the operators that a transformer needs; and encodes it, with the
- * field numbers of `onnx.proto3` (ONNX 1.17, IR version 9), through protobufjs.
+ * Builder of ONNX graphs (nodes, constants, weights; operators of a transformer) and their encoder, through
+ * protobufjs, by the field numbers of `onnx.proto3` (ONNX 1.17, IR version 9).
  */
 import protobuf from 'protobufjs';
 

@@ -24,9 +24,9 @@ const MOST_PATCHES = 512;
 const AGAIN = 'write the directory again with `timeseer export --onnx`';
 
 /**
- * Loads onnxruntime with its telemetry off, unless the user has decided otherwise: its published packages report sessions to
- * their maker and leave an identifier on the disk. It reads the variable once, so what loads it first in a process decides.
- * @throws EngineError where the package is not installed or has no binary for this machine
+ * Loads onnxruntime with its telemetry off, unless the user decided otherwise: published packages report
+ * sessions and leave an identifier on the disk. The variable is read once per process.
+ * @throws EngineError if the package is not installed or has no binary for this machine
  */
 async function loadRuntime(): Promise<Runtime> {
   process.env['ORT_DISABLE_TELEMETRY'] ??= '1';
@@ -53,8 +53,8 @@ function weightTypeIn(directory: string): WeightType {
 }
 
 /**
- * Checks a graph and the files of its weights before onnxruntime opens them, which would wait for a pipe without end.
- * @throws CheckpointError naming the file that is not a regular one, or differs from the manifest
+ * Checks graph and weight files before onnxruntime opens them, which would wait for a pipe without end.
+ * @throws CheckpointError naming a file that is not regular, or differs from the manifest
  */
 function checkGraphFiles(directory: string, type: WeightType): void {
   const graphs = GRAPHS.map((name) => `onnx/${name}${SUFFIX[type]}.onnx`);
@@ -113,9 +113,8 @@ export class OnnxPolicy extends Prompting {
   }
 
   /**
-   * Opens an export. `threads` of one operation.
-   * @throws CheckpointError when a file is missing or damaged, or graphs and config.json do not belong together; EngineError
-   * without onnxruntime
+   * Opens an export; `threads` per operation.
+   * @throws CheckpointError for missing, damaged or mismatched files; EngineError without onnxruntime
    */
   static async open(
     directory: string,

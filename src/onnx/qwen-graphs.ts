@@ -1,6 +1,6 @@
 /**
- * The language decoder as graphs: embeddings of tokens, and the layers with a cache of keys and values. Attention and rotation are onnxruntime's
- * own operators: written in those of ONNX they take a dozen nodes and copy the cache at every step.
+ * Decoder graphs: token embeddings, and layers with a key/value cache. Attention and rotation are
+ * onnxruntime's own operators; in those of ONNX they take a dozen nodes and copy the cache at every step.
  */
 import { CHANNELS, type Dims, VISION_EPSILON } from '../policy/model-config.ts';
 import { GraphBuilder, valueMessage } from './graph.ts';

@@ -50,10 +50,7 @@ export function joined(prompt: EncodedPrompt, response: Int32Array): Sequence {
   return { ids, positions, images: prompt.images };
 }
 
-/**
- * Pads sequences on the right to the longest.
- * @throws CheckpointError for an empty batch or an empty sequence.
- */
+/** Pads sequences on the right to the longest. @throws CheckpointError for an empty batch or sequence */
 export function collate(sequences: readonly Sequence[], pad: number): Batch {
   const batch = sequences.length;
   const lengths = Int32Array.from(sequences, ({ ids }) => ids.length);

@@ -43,8 +43,8 @@ export class Chat {
   readonly #file: string;
 
   /**
-   * A template is a program of the checkpoint's: one that is not known is rendered within `limits`.
-   * @throws CheckpointError when the template is not valid Jinja.
+   * Unknown templates are programs of the checkpoint, rendered within `limits`. @throws CheckpointError for
+   * invalid Jinja
    */
   constructor(source: string = DEFAULT_TEMPLATE, file = 'chat_template.jinja', limits?: Limits) {
     this.source = source;
@@ -77,8 +77,9 @@ export class Chat {
   }
 
   /**
-   * Prompt text, one image placeholder per image; ends where the assistant begins unless told otherwise.
-   * @throws CheckpointError when the template refuses the messages, does not come to an end, or does not place their images.
+   * Renders a prompt, one placeholder per image, by default up to the assistant's turn.
+   * @throws CheckpointError when the template refuses the messages, does not end, or does not place their
+   * images
    */
   render(messages: readonly Message[], options: { readonly generation?: boolean } = {}): string {
     const fail = (problem: string, cause?: unknown): CheckpointError =>
@@ -108,8 +109,7 @@ export class Chat {
 }
 
 /**
- * Repeats each image placeholder once per visual token of its image, in order.
- * @throws CheckpointError when there are more or fewer placeholders than images.
+ * Repeats each image placeholder once per visual token. @throws CheckpointError unless there is one per image
  */
 export function expandImages(text: string, visualTokens: readonly number[]): string {
   const between = text.split(IMAGE_PLACEHOLDER);

@@ -34,7 +34,7 @@ export interface DecoderInput {
   /** Recomputes layer by layer; not with a KV cache. */
   readonly tape?: Tape | undefined;
   /**
-   * False when no later call attends to what this one returns: a tape then keeps one tensor a layer, and a step of decoding
+   * False if no later call attends to this one: a tape then keeps one tensor per layer, and a decoding step
    * extends the KV cache in one operation.
    */
   readonly useCache?: boolean | undefined;
@@ -131,10 +131,7 @@ function layer(
   };
 }
 
-/**
- * Runs all layers and the final norm.
- * @throws EngineError when the prefix is not of this decoder.
- */
+/** Runs all layers and the final norm. @throws EngineError when the prefix is not of this decoder */
 export function decode(engine: Engine, weights: Weights, dims: Dims, input: DecoderInput): DecoderOutput {
   const { prefix, tape, packing } = input;
   if (prefix !== undefined && prefix.layers.length !== dims.layers) {

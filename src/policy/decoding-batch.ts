@@ -1,7 +1,7 @@
 /**
- * The batch being decoded: its rows, their prompts' keys and values, and their own in a cache that all of them extend at
- * the same column. A row that joins later hides the columns before it; the position of a row's token is its column plus
- * a shift of the row's own. Columns that no row reads any longer are dropped when the cache grows.
+ * Batch in decoding: rows, keys and values of their prompts, and their own in a cache that all extend at the
+ * same column. A row that joins later hides earlier columns; the position of its token is the column plus a
+ * shift per row. Columns that no row reads are dropped when the cache grows.
  */
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from './batch.ts';
@@ -30,8 +30,8 @@ export interface Stepping {
   /** Steps between two looks at what was sampled. */
   readonly stepsPerLook: number;
   /**
-   * Static cache: steps reach over all columns, so that a device can record them. Where it can, always, or never.
-   * Otherwise they reach over what is filled of it.
+   * Static cache: steps reach over all columns, so that a device can record them; otherwise over the filled
+   * ones. `recorded`: where the device can.
    */
   readonly staticCache: 'recorded' | 'always' | 'never';
 }
@@ -112,8 +112,8 @@ export class DecodingBatch {
   // ---- rows that join --------------------------------------------------------------------------------
 
   /**
-   * Encodes prompts into the places `into` [n], all of whose slots are free, and draws the first token of each of their
-   * rows. Returns these rows [n · G] and the results of that one step.
+   * Encodes prompts into the free places `into` [n] and draws the first token of each row; returns the rows
+   * [n · G] and results.
    */
   fill(into: readonly number[], groups: readonly Group[]): { rows: readonly Row[]; results: StepResults } {
     const { engine } = this.#policy;
@@ -259,9 +259,8 @@ export class DecodingBatch {
   }
 
   /**
-   * Leaves out steps, in multiples of `stepsPerLook`, of which each takes as much memory as the next that is taken or less:
-   * all but the last that the cache has room for, or that a row needs. The rows hold something then, but nothing that was
-   * sampled.
+   * Skips steps, in multiples of `stepsPerLook`, that take no more memory than the next one taken: all but
+   * the last that fits in the cache or that a row needs. The rows then hold nothing that was sampled.
    */
   pass(): void {
     const { stepsPerLook } = this.#options.stepping;

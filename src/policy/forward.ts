@@ -1,6 +1,6 @@
 /**
- * The one forward pass: tokens and images to hidden states and a cache. In training a group of responses attends to its
- * prompt's cache with gradient, which equals the forward pass of each full sequence.
+ * Forward pass: tokens and images to hidden states and a cache. In training a group of responses attends to
+ * its prompt's cache with gradient, which equals the forward pass of each full sequence.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../ground/errors.ts';
@@ -26,8 +26,8 @@ export interface ForwardInput extends Batch {
   /** Flat indices b · T + t of the hidden states wanted, none of them padding; all when absent. */
   readonly rows?: Int32Array | undefined;
   /**
-   * Gradient checkpointing: recomputes layer by layer instead of recording; gradients then come from `tape.backward`, not from `engine.grad`.
-   * What enters from outside (the prefix) is constant unless the same tape made it.
+   * Gradient checkpointing, layer by layer; gradients come from `tape.backward` instead of `engine.grad`. The
+   * prefix is constant unless the same tape made it.
    */
   readonly tape?: Tape | undefined;
   /** False when the result will be no other call's prefix: then its cache is empty, and nothing is kept for it. */
@@ -132,10 +132,7 @@ function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardIn
   })[0]!;
 }
 
-/**
- * Runs the policy. Wrap it in `engine.noGrad` where no gradient is wanted.
- * @throws EngineError when shapes disagree.
- */
+/** Runs the policy; without gradient inside `engine.noGrad`. @throws EngineError when shapes disagree */
 export function forward(network: Network, input: ForwardInput): ForwardOutput {
   const { engine, dims, weights } = network;
   const { batch, length, tokens, positions, rows, prefix, tape } = input;

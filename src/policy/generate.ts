@@ -1,8 +1,8 @@
 /**
- * Batched sampling. Prompts are encoded once and shared by their samples; keys and values are written into caches that
- * grow by many columns at once; complete rows leave the batch, and waiting prompts take their places. Each row draws from its own random
- * stream, so what it samples does not depend on the rows beside it. What is sampled stays on the device and is copied to the
- * host once per several steps.
+ * Batched sampling. Prompts are encoded once and shared by their samples; caches grow by many columns at
+ * once; complete rows leave the batch and waiting prompts take their places. Each row has its own random
+ * stream, so its tokens do not depend on other rows. Tokens stay on the device and are copied to the host
+ * every few steps.
  */
 import { setImmediate } from 'node:timers/promises';
 import { ConfigError, EngineError } from '../ground/errors.ts';
@@ -61,8 +61,8 @@ export interface GenerateSchedule extends Stepping {
   /** True if waiting prompts take the slots of completed rows; false if they wait for the whole batch. */
   readonly refill: boolean;
   /**
-   * Leaves out the steps that take no more memory than one that is taken, and keeps no hidden states: for an engine that
-   * computes nothing. False when absent.
+   * Skips steps that take no more memory than others, and hidden states: for an engine without elements.
+   * Default: false.
    */
   readonly abridged?: boolean;
 }
@@ -156,9 +156,9 @@ const NOTHING = new Float32Array(0);
 const LARGE = 1e7;
 
 /**
- * Default schedule of generation on a device. Measured on two cores: with 0.75 M parameters looking at every eighth step takes 5 % less
- * time than looking at each, and refilling 10 % more than going chunk by chunk, since rows that join widen everybody's
- * attention and small batches are cheap; with 88 M, 8 or 16 rows and one sample refilling takes 17 to 27 % less.
+ * Default schedule of a device. Measured on two cores: with 0.75 M parameters, looking at every eighth step
+ * takes 5 % less time than at each, and refilling 10 % more than chunk by chunk (rows that join widen all
+ * attention); with 88 M, 8 or 16 rows and one sample refilling takes 17 to 27 % less.
  */
 export function defaultSchedule(device: string, parameters: number): GenerateSchedule {
   if (device.startsWith('cuda')) return { stepsPerLook: 16, staticCache: 'recorded', refill: true };
@@ -220,10 +220,10 @@ export function sampled(policy: Prompting, row: Row): Sampled {
 }
 
 /**
- * Samples responses: prompts × samples, in that order. Equal seeds and examples give equal responses, whatever the batch. Only stop tokens
- * and ordinary tokens can be sampled.
- * @param how the schedule, where it is not the device's usual one.
- * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN.
+ * Samples responses: prompts × samples, in that order, equal for equal seeds and examples whatever the batch.
+ * Only stop tokens and ordinary tokens can be sampled. `how`: schedule, where it differs from the device's
+ * default.
+ * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN
  */
 export const generate = (
   policy: Policy,
@@ -268,9 +268,9 @@ export interface DecodeOptions extends SamplingOptions, Pick<GenerateOptions, 'm
 }
 
 /**
- * Samples the rows of groups, each of as many rows, until all have ended: each by its own limits, or because it was stopped meanwhile. Their
- * stop tokens are the same.
- * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN.
+ * Samples the rows of groups, equally many each with the same stop tokens, until all have ended or were
+ * stopped.
+ * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN
  */
 export async function decodeGroups(
   policy: Policy,

@@ -33,8 +33,8 @@ interface Recorded {
 }
 
 /**
- * Recorded tensors live in the scope in which the tape was made: scopes in between are opened with `taped`. After
- * `backward` the tape is empty and can be used again.
+ * Recorded tensors live in the scope in which the tape was made; `taped` opens scopes in between. `backward`
+ * empties it.
  */
 export class Tape {
   readonly #engine: Engine;

@@ -1,6 +1,7 @@
 /**
- * Runs the foreign code of a checkpoint, its chat template and its tokenizer's regular expressions, where it can be stopped:
- * in a Worker, while the caller waits for the answer up to limits of time and memory. One Worker serves a thread. Code that is known to come to an end is run by its owner, without this detour.
+ * Runs foreign code of a checkpoint (chat template, regular expressions of its tokenizer) in a Worker, within
+ * limits of time and memory, while the caller waits. One Worker per thread. Code known to terminate is run
+ * directly.
  */
 import { workerUrl } from '../ground/paths.ts';
 import { type Limits, WorkerThread } from '../ground/worker-thread.ts';
@@ -32,8 +33,8 @@ export const LIMITS: Limits = { seconds: 20, memory: 1024 };
 /** Programs that a Worker holds. */
 const HELD = 8;
 /**
- * MiB of the Worker's heap. A Worker that needs more takes the whole process with it when it is a single array that grows:
- * so the limit lies far above that of a call, which is kept by looking.
+ * Heap of the Worker, MiB. A single array that exceeds it ends the whole process, so it lies far above the
+ * limit of a call, which is enforced by polling.
  */
 const HEAP = 4096;
 
@@ -73,8 +74,8 @@ export class Guarded {
   }
 
   /**
-   * Runs the program on a task and returns its result; blocks the thread meanwhile.
-   * @throws Stopped when it exceeds its limits; Error with what the program itself complains of
+   * Runs the program on a task; blocks the thread. @throws Stopped beyond its limits; Error of the program
+   * itself
    */
   run(task: Task): unknown {
     if (guard?.alive !== true) guard = new Guard();

@@ -15,8 +15,8 @@ export interface Grid {
 /** Patches of one picture, as the vision tower takes them. */
 export interface ProcessedImage extends Grid {
   /**
-   * [rows · columns, 3 · patch²] in Hugging Face order: 2 × 2 blocks in reading order, four patches each, a
-   * patch as channel, row, column. The temporal axis is left out: both frames of a still image are equal.
+   * [rows · columns, 3 · patch²] in Hugging Face order: 2 × 2 blocks in reading order, each patch as channel,
+   * row, column. The temporal axis is left out: both frames of a still image are equal.
    */
   readonly patches: Float32Array;
 }
@@ -67,8 +67,8 @@ export class ImageProcessor {
   }
 
   /**
-   * Size at which a picture is seen.
-   * @throws DataError when its aspect ratio is above 200, or when it does not fit and must not be resized.
+   * Size after resizing. @throws DataError for an aspect ratio above 200, or a size that does not fit and
+   * must not change
    */
   size(width: number, height: number): { width: number; height: number } {
     const { resize, minPixels, maxPixels } = this.config;
@@ -88,8 +88,8 @@ export class ImageProcessor {
   }
 
   /**
-   * Resizes if the size asks for it, normalises and cuts into patches.
-   * @throws DataError when the picture's data do not fit its size, or as `size` does.
+   * Resizes, normalises and cuts into patches. @throws DataError when the data do not fit the size, or as
+   * `size` does
    */
   process(picture: Picture): ProcessedImage {
     if (picture.data.length !== picture.width * picture.height * CHANNELS) {
@@ -196,8 +196,8 @@ function bounds(file: string, json: Json, keys: Keys): { minPixels: number; maxP
 }
 
 /**
- * Reads a parsed `preprocessor_config.json`; an absent key takes Qwen2.5-VL's value.
- * @throws CheckpointError naming the key that is wrong or contradicts the checkpoint's vision tower
+ * Reads a parsed `preprocessor_config.json`; absent keys take Qwen2.5-VL's values. @throws CheckpointError
+ * naming the wrong key
  */
 export function parsePreprocessor(value: unknown, vision: VisionDims, file = FILE): PreprocessorConfig {
   const json = asObject(value, file);
@@ -240,8 +240,8 @@ export function parsePreprocessor(value: unknown, vision: VisionDims, file = FIL
 }
 
 /**
- * The parsed settings of a checkpoint directory and the file they are from: the `image_processor` of
- * `processor_config.json` where it has one, as transformers does, else `preprocessor_config.json`, else none.
+ * Reads the settings of a checkpoint directory and names their file: `image_processor` of
+ * `processor_config.json`, else `preprocessor_config.json`, else none, as transformers does.
  */
 export function readPreprocessor(directory: string): { json: unknown; file: string } {
   const nested = join(directory, PROCESSOR_FILE);
@@ -264,9 +264,9 @@ function roundEven(x: number): number {
 }
 
 /**
- * Size that a picture is resized to: both sides multiples of `factor`, at least `minPixels` and at most
- * `maxPixels` in all, the aspect ratio kept as nearly as possible. Source: `smart_resize` of transformers.
- * @throws DataError when the picture is empty or more than 200 times as long as it is wide.
+ * Size after resizing: multiples of `factor`, `minPixels` to `maxPixels` in all, nearly the same aspect
+ * ratio. Source: `smart_resize` of transformers. @throws DataError for an empty picture or an aspect ratio
+ * above 200
  */
 export function smartResize(
   width: number,

@@ -44,8 +44,8 @@ export function readObject(file: string): Json {
 }
 
 /**
- * Reads keys from the first of several objects of a file that has them. Null counts as absent, and what is absent has the
- * value that the caller gives; every complaint is a CheckpointError that names file and key.
+ * Reads keys from the first of several objects that has them; null counts as absent, and absent keys take the
+ * caller's value. Errors are CheckpointErrors that name file and key.
  */
 export class Keys {
   readonly #file: string;

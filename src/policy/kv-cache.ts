@@ -1,6 +1,6 @@
 /**
- * Keys and values of the prompts and responses that are being decoded. The caches of a batch change their shape layer by
- * layer, so that no more than one layer is held twice.
+ * Keys and values of prompts and responses in decoding. Caches change shape layer by layer, so that at most
+ * one layer is held twice.
  */
 import type { Tensor } from '../engine/engine.ts';
 import type { Policy } from './policy.ts';
@@ -26,8 +26,8 @@ export interface KvCache {
   /** Columns filled so far; this call's are written behind them. */
   readonly used: number;
   /**
-   * Columns that this call's keys and values are written to instead, known to the device alone: [T]. All S columns are then attended to, and the mask
-   * must hide those that are not filled.
+   * Columns [T] to write instead, known to the device alone. All S columns are then attended to; the mask
+   * must hide those not filled.
    */
   readonly at?: Tensor;
 }

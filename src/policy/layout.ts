@@ -1,6 +1,6 @@
 /**
- * Place of every parameter in the one flat buffer [P], and its Hugging Face name. Query, key and value
- * projections are adjacent rows of one `qkv`, gate and up of one `gateUp`, so that each is a single product.
+ * Place of every parameter in the flat buffer [P], and its Hugging Face name. Query, key and value
+ * projections are adjacent rows of `qkv`, gate and up of `gateUp`, so that each is a single product.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../ground/errors.ts';
@@ -86,8 +86,8 @@ export class LayoutBuilder {
 }
 
 /**
- * The flat layout of a policy. Initial weights follow the nano recipe: N(0, 1/√fanIn), outputs into the residual
- * stream scaled by a further 1/√(2·layers), norms one, biases zero.
+ * Flat layout of a policy. Initial weights: N(0, 1/√fanIn), outputs into the residual stream scaled by a
+ * further 1/√(2·layers), norms one, biases zero.
  */
 export function layoutOf(dims: Dims): Layout {
   const { width, vision } = dims;
@@ -162,8 +162,8 @@ export interface Trainable {
 }
 
 /**
- * Returns a view of `flat` [P] per parameter, in table order. Those that `tuned` selects are leaves: their
- * gradients, flattened and concatenated, are the gradient of their part of `flat`.
+ * Views of `flat` [P], one per parameter in table order. Those that `tuned` selects are leaves, whose
+ * flattened gradients are the gradient of `flat`.
  */
 export function viewsOf(
   engine: Engine,

@@ -133,9 +133,8 @@ function checkAdapterOptions({ rank, alpha, targets }: AdapterOptions): void {
 }
 
 /**
- * Place of each matrix in the adapter's flat buffer: per product the A's under each other, then each B. Parts are named
- * by the projection and `.lora_A.weight` or `.lora_B.weight`.
- * @throws ConfigError as `checkAdapterOptions`.
+ * Layout of the adapter's flat buffer: per product the A's, then each B, named by projection and
+ * `.lora_A.weight` or `.lora_B.weight`. @throws ConfigError as `checkAdapterOptions`
  */
 export function adapterLayout(dims: Dims, options: AdapterOptions): Layout {
   checkAdapterOptions(options);
@@ -271,9 +270,8 @@ function sidePath(engine: Engine, x: Tensor, { down, up, rank, scale }: SidePath
 }
 
 /**
- * Adds the adapter to the base's weights in place, W += scale·B·A in float32, and sets every B to zero: the policy
- * computes what it did before, and saves as a plain checkpoint.
- * @throws CheckpointError when the policy has no adapter.
+ * Merges the adapter into the base in place, W += scale·B·A in float32, and zeroes every B: the outputs are
+ * unchanged, and the policy saves as a plain checkpoint. @throws CheckpointError without an adapter
  */
 export function mergeAdapter({ engine, dims, layout, flat, adapter }: Policy): void {
   if (adapter === null) throw new CheckpointError('this policy has no adapter to merge');
@@ -317,8 +315,8 @@ const storedName = (name: string): string =>
 type Adapted = Pick<Policy, 'engine' | 'dims' | 'adapter'>;
 
 /**
- * The modules of `targets` by their whole names, as an expression: decoder and vision tower have projections of the same
- * names, so a list of those would not tell them apart.
+ * Pattern of the whole names of the target modules: decoder and vision tower have projections of the same
+ * short names.
  */
 function targetPattern({ targets }: AdapterOptions): string {
   const among = (names: readonly AdapterTarget[]): string[] => names.filter((name) => targets.includes(name));
@@ -337,8 +335,8 @@ function targetPattern({ targets }: AdapterOptions): string {
 }
 
 /**
- * Writes the adapter of a policy into a directory of the caller's. `base`: name or path of the checkpoint it belongs to.
- * @throws CheckpointError when the policy has no adapter.
+ * Writes the adapter into a directory. `base`: name or path of its checkpoint. @throws CheckpointError
+ * without an adapter
  */
 export function writeAdapter({ engine, dims, adapter }: Adapted, directory: string, base?: string): void {
   if (adapter === null) throw new CheckpointError(`${directory}: not written, this policy has no adapter`);
@@ -420,9 +418,9 @@ const targetOfMatrix = (name: string): AdapterTarget | undefined =>
   targetOf(/^(.+)\.lora_[AB]\.weight$/.exec(name)?.[1] ?? '');
 
 /**
- * Reads an adapter that PEFT or `saveAdapter` wrote. Its targets are those that it has tensors of.
- * @throws CheckpointError for another kind of adapter (its option is named), for tensors that are missing, unknown, of
- * another shape or not finite, and for an adapter that is not what was saved there.
+ * Reads an adapter written by PEFT or `saveAdapter`; its targets are those with tensors.
+ * @throws CheckpointError for another kind of adapter, for tensors that are missing, unknown, of another
+ * shape or not finite, and for an adapter that differs from what was saved
  */
 export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adapter {
   const file = join(directory, WEIGHTS);

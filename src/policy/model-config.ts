@@ -1,7 +1,7 @@
 /**
- * The sizes of a Qwen2.5-VL policy, read from the Hugging Face `config.json`. Both layouts in
- * the wild are read: the flat one of the published checkpoints (text keys at the root, `rope_scaling`) and the
- * nested one of transformers 5 (`text_config`, `vision_config`, `rope_parameters`).
+ * Sizes of a Qwen2.5-VL policy, read from the Hugging Face `config.json`: the flat layout of the published
+ * checkpoints (text keys at the root, `rope_scaling`) or that of transformers 5 (`text_config`,
+ * `rope_parameters`).
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -169,10 +169,10 @@ function checkAttention(keys: Keys, rope: Keys, layers: number): void {
 }
 
 /**
- * The sizes in a parsed `config.json`. An absent key has the value that transformers gives it.
- * @param value the parsed file; @param file its name, for messages.
- * @throws CheckpointError naming the architecture when it is another one, else the first key that is of the wrong type,
- * inconsistent, or asks for something that the published policies do not use.
+ * Parses the sizes in a `config.json`; absent keys take the values of transformers. `file`: name for
+ * messages.
+ * @throws CheckpointError naming another architecture, or the first key that is wrong, inconsistent or not
+ * used by the published policies
  */
 export function parseDims(value: unknown, file = 'config.json'): Dims {
   const config = asObject(value, file);
@@ -354,17 +354,14 @@ export function statedDType(config: Json): unknown {
 }
 
 /**
- * Default type of a checkpoint's weights in memory: bfloat16 on an accelerator when they are `stated`
- * (config.json, or else the first tensor) to be of 16 bits, float32 otherwise.
+ * Default dtype in memory: bfloat16 on an accelerator if the weights are `stated` to have 16 bits, else
+ * float32.
  */
 export function usualDType(device: string, stated: unknown): WeightDType {
   return device !== 'cpu' && /16$/.test(String(stated)) ? 'bfloat16' : 'float32';
 }
 
-/**
- * The config.json of a policy whose weights are now of `dtype`: `dtype` under the names, old and new, at the root and in
- * the sections, that state one; all else, known here or not, as it was.
- */
+/** Sets `dtype` in a config.json wherever one is stated, under old and new names; all else stays. */
 export function withDType(config: Json, dtype: WeightDType): Json {
   const updated: Record<string, unknown> = { ...config };
   for (const key of ['dtype', 'torch_dtype']) if (key in updated) updated[key] = dtype;
@@ -398,9 +395,9 @@ export interface GenerationConfig {
 }
 
 /**
- * The sampling that a parsed `generation_config.json` asks for. Keys that are not listed above are left alone; null
- * counts as absent. An absent `top_k` restricts nothing, as in vLLM (transformers takes 50 when it samples).
- * @throws CheckpointError naming the key, what it must be and what it is
+ * Parses the sampling options of a `generation_config.json`; null counts as absent, unknown keys are ignored.
+ * Without `top_k` nothing is restricted, as in vLLM (transformers: 50). @throws CheckpointError naming the
+ * key
  */
 export function parseGenerationConfig(value: unknown, file = GENERATION_CONFIG_FILE): GenerationConfig {
   const keys = new Keys(file, [asObject(value, file)]);
@@ -419,8 +416,8 @@ export function parseGenerationConfig(value: unknown, file = GENERATION_CONFIG_F
 }
 
 /**
- * The `generation_config.json` of a checkpoint directory; greedy, with no stops of its own, where there is none.
- * @throws CheckpointError when the file is damaged or one of its values makes no sense
+ * Reads the `generation_config.json` of a directory; greedy without stops of its own if there is none.
+ * @throws CheckpointError when the file is damaged or a value makes no sense
  */
 export function readGenerationConfig(directory: string): GenerationConfig {
   const file = join(directory, GENERATION_CONFIG_FILE);

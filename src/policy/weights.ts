@@ -117,8 +117,8 @@ export function compareParts(
 }
 
 /**
- * The flat buffer [P] of a layout from stored tensors that fit it, converted to `dtype`.
- * @throws CheckpointError naming a tensor that holds NaN or Infinity.
+ * Loads stored tensors that fit a layout into a flat buffer [P] of `dtype`. @throws CheckpointError for NaN
+ * or Infinity
  */
 export function loadFlat(
   engine: Engine,
@@ -142,10 +142,9 @@ export function loadFlat(
 }
 
 /**
- * Weights [P] of a checkpoint's tensors, either naming scheme. Tensors of different dtypes in one checkpoint are all
- * converted to `dtype`, as transformers does.
- * @throws CheckpointError listing the tensors that are missing, unknown or of another shape, or naming one that holds
- * NaN or Infinity.
+ * Loads the weights [P] of a checkpoint, in either naming scheme, converted to `dtype` as transformers does.
+ * @throws CheckpointError listing the tensors that are missing, unknown or of another shape, or naming one
+ * that holds NaN or Infinity
  */
 export function loadWeights(
   engine: Engine,
@@ -207,9 +206,8 @@ function part(engine: Engine, { file, offset, dtype }: StoredTensor, start: numb
 }
 
 /**
- * Copies a stored tensor into `flat`, from its element `at` on, whatever the dtypes; no more than a slice of it is held
- * beside `flat`.
- * @throws CheckpointError when it holds NaN or Infinity, or something that `flat`'s dtype cannot hold.
+ * Copies a stored tensor into `flat` from element `at` on, converting dtypes slice by slice.
+ * @throws CheckpointError when it holds NaN or Infinity, or values beyond the range of `flat`
  */
 export function loadTensor(engine: Engine, stored: StoredTensor, flat: Tensor, at: number): void {
   for (const { start, length } of slices(elements(stored.shape))) {

@@ -110,8 +110,8 @@ export function remember(found: Found, env: NodeJS.ProcessEnv): void {
 }
 
 /**
- * Path of the built addon for the libtorch of this machine. Fast: no compiler and no Python is started when
- * the environment is the one of the last setup. Throws EngineError when it has not been built.
+ * Path of the built addon for this machine's libtorch. Starts neither compiler nor Python if the environment
+ * is that of the last setup. @throws EngineError if it is not built
  */
 export function addonPath(options: AddonOptions = {}): string {
   const env = options.env ?? process.env;
@@ -142,8 +142,8 @@ export interface Compiler {
 }
 
 /**
- * The C++ compiler: CXX, else c++, g++ or clang++ from PATH; null when there is none.
- * Throws EngineError if CXX names a program that does not exist.
+ * Finds a C++ compiler: CXX, else c++, g++ or clang++ from PATH; null without any. @throws EngineError for an
+ * unusable CXX
  */
 export function findCompiler(env: NodeJS.ProcessEnv = process.env): Compiler | null {
   const wished = (env['CXX'] ?? '').split(/\s+/).filter((word) => word !== '');
@@ -191,8 +191,8 @@ function headerVersions(): string[] {
 const NATIVE = process.platform === 'linux' && process.arch === 'x64';
 
 /**
- * GCC's loops in parallel call the OpenMP runtime by symbols that the one libtorch brings along provides: it is not linked,
- * so that no second one is loaded beside it. Other compilers call other symbols, and only vectorise.
+ * GCC's parallel loops call symbols that libtorch's OpenMP runtime provides, so none is linked and no second
+ * one is loaded. Other compilers call other symbols and only vectorise.
  */
 function openMp(compiler: Compiler): string {
   const gnu = process.platform === 'linux' && /\b(g\+\+|gcc|c\+\+|Free Software)/i.test(compiler.version);
@@ -314,9 +314,9 @@ function prune(root: string, keep: string): void {
 }
 
 /**
- * Builds the addon unless the cache has it; returns its path. Of several processes that build the same at
- * once, one compiles and the others wait. Throws EngineError with the first complaints of the compiler and the
- * name of the log.
+ * Builds the addon unless it is cached; returns its path. Of several processes one compiles and the others
+ * wait.
+ * @throws EngineError with the first errors of the compiler and the name of the log
  */
 export async function buildAddon(
   libtorch: Libtorch,

@@ -1,7 +1,6 @@
 /**
- * Finds a libtorch to build against, without loading it: the directory in LIBTORCH, then the PyTorch of the
- * Python that is first in PATH, then the system's own packages. Everything a compiler needs to know is read
- * from its files.
+ * Finds a libtorch to build against, without loading it: LIBTORCH, then the PyTorch of the first Python in
+ * PATH, then system packages. All build settings are read from its files.
  */
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
@@ -154,9 +153,9 @@ function cudaMajor(directory: string): number | null {
 }
 
 /**
- * Headers of the CUDA that a libtorch was built with: of CUDA_HOME, beside the Python package (pip's `nvidia/cu13` or
- * `nvidia/cuda_runtime`), of the environment around it (conda), of the nvcc in PATH, of the system. Those of another
- * major version do not fit its libraries and are passed over. pip's lack a part, `crt`, which Triton brings along.
+ * Finds headers of the CUDA version of a libtorch: in CUDA_HOME, beside the Python package (`nvidia/cu13`,
+ * `nvidia/cuda_runtime`), in its environment (conda), beside nvcc, in the system. pip's lack a part, `crt`,
+ * which Triton has.
  */
 function findCuda(root: string, version: string, options: FindOptions): string[] {
   const env = options.env ?? process.env;
@@ -230,8 +229,8 @@ function pythonTorch(python: string, env: NodeJS.ProcessEnv): string | null {
 }
 
 /**
- * The libtorch to use, or null when there is none.
- * Throws EngineError if LIBTORCH or TIMESEER_PYTHON is set to something unusable: a wish is never passed over.
+ * Finds the libtorch to use; null without any. @throws EngineError for an unusable LIBTORCH or
+ * TIMESEER_PYTHON
  */
 export function findLibtorch(options: FindOptions = {}): Libtorch | null {
   const env = options.env ?? process.env;

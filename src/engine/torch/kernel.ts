@@ -1,9 +1,9 @@
 /**
- * The kernels that OpenBLAS computes products with. It chooses them by the model of the processor when it is loaded, and for
- * a model that it does not know takes those for processors of twenty years ago, 2 to 8 times slower. OPENBLAS_CORETYPE
- * overrules it. What it chooses by itself is read in a process of its own, once per build of the addon and processor:
+ * OpenBLAS kernels. OpenBLAS chooses them by processor model when it is loaded; for an unknown model it takes
+ * those of 20-year-old processors, 2 to 8 times slower. OPENBLAS_CORETYPE overrides the choice, which is read
+ * in a separate process, once per build of the addon and processor:
  *
- *     <directory of the addon>/kernel.json    what it chose, and what is better where something is
+ *     <directory of the addon>/kernel.json    its choice, and a better one if there is any
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
@@ -39,10 +39,7 @@ export function instructionsOf(kernel: string): Instructions | null {
   return entry === undefined ? null : (entry[0] as Instructions);
 }
 
-/**
- * Kernels that suit a processor, the best first. SapphireRapids is left out: its products of float32 are those of
- * SkylakeX, and a library that has it knows the processor.
- */
+/** Kernels for a processor, best first. SapphireRapids is left out: in float32 it equals SkylakeX. */
 export function candidates({ instructions, vendor, flags }: Processor): string[] {
   const avx2 = vendor === 'AuthenticAMD' ? ['Zen', 'Haswell'] : ['Haswell', 'Zen'];
   switch (instructions) {
@@ -95,8 +92,8 @@ process.stdout.write(JSON.stringify({ ...native.blasKernel(), ...speed, config, 
 `;
 
 /**
- * Loads the addon in a process of its own, with the kernels of this name, or those that OpenBLAS takes by itself; null when
- * it does not load or ends on an instruction that the processor does not have.
+ * Loads the addon in a separate process, with the kernels of this name or OpenBLAS's choice; null when it
+ * does not load or uses an unsupported instruction.
  */
 export function probe(addon: string, kernel: string | null): Probe | null {
   const env: NodeJS.ProcessEnv = { ...process.env, OMP_NUM_THREADS: '1' };
@@ -117,8 +114,8 @@ export function probe(addon: string, kernel: string | null): Probe | null {
 }
 
 /**
- * The kernels to ask OpenBLAS for, or null where its own choice stands: another library, a choice that uses the processor, one
- * that is not known, or nothing that is there and faster.
+ * Kernels to request from OpenBLAS; null if its choice stands: another library, a choice that suits or is
+ * unknown, or nothing faster.
  */
 export function betterKernel(
   cpu: Processor,
@@ -161,8 +158,8 @@ function recall(addon: string): KernelRecord | null {
 }
 
 /**
- * The kernels that OpenBLAS must be asked for before this addon is loaded; null where its own choice is right. Looks once, which
- * takes a second, and remembers.
+ * Kernels to request from OpenBLAS before this addon is loaded; null if its choice is right. Measured once (a
+ * second) and recorded.
  */
 export function chosenKernel(addon: string): string | null {
   const known = recall(addon);
@@ -270,8 +267,8 @@ export function narrower(a: Instructions, b: Instructions): boolean {
 }
 
 /**
- * Most float32 operations a cycle of one core: lanes × 2 of a fused multiplication and addition × units that do it. Processors
- * with a single unit for AVX-512 reach half. Null where it is not known.
+ * Maximum float32 operations per cycle and core: lanes × 2 (fused multiply-add) × units; null if unknown.
+ * Processors with a single AVX-512 unit reach half.
  */
 export function flopsPerCycle({ vendor, family, model, instructions }: Processor): number | null {
   const amd = vendor === 'AuthenticAMD';

@@ -1,6 +1,6 @@
 /**
- * The torch engine on libtorch's meta device: it computes shapes, records what the backward pass keeps and frees it, and has no
- * elements. A ledger says how much memory another device would hold, and when: run a training step on it to plan one.
+ * Torch engine on libtorch's meta device: shapes and autograd bookkeeping without elements. A ledger records
+ * how much memory another device would hold, and when; used to plan training.
  */
 import { loadNative, type Native, type NativeValue } from './native.ts';
 import { TorchEngine } from './torch.ts';

@@ -62,9 +62,9 @@ export interface Native {
 let loaded: Native | undefined;
 
 /**
- * Loads the addon once per thread. OpenMP and OpenBLAS read their settings when their library is loaded, so they are set before:
- * with waiting threads that spin, two Workers on two cores take twice as long. A Worker that is the first to load it has to share
- * the environment of the process, or what it sets reaches no library.
+ * Loads the addon once per thread. OpenMP and OpenBLAS read their settings when they are loaded, so these are
+ * set before: with spinning threads, two Workers on two cores take twice as long. A Worker that loads it
+ * first must share the process's environment.
  */
 export function loadNative(): Native {
   if (loaded !== undefined) return loaded;
@@ -89,8 +89,8 @@ export function loadNative(): Native {
 }
 
 /**
- * Files of the matrix library mapped into this process that `device` uses, with the kernels it chose; where it is linked into
- * libtorch, its name from libtorch's own configuration, and 'unknown' where the system does not tell.
+ * Names the loaded matrix library of `device` with its kernels: mapped files, else libtorch's own
+ * configuration, else 'unknown'.
  */
 function loadedBlas(native: Native, device: string): string {
   const wanted = device === 'cpu' ? /lib(?:openblas|mkl_rt|mkl_core|blas)[^/]*$/ : /libcublas[^/]*$/;

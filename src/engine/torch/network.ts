@@ -162,8 +162,8 @@ function kept(ops: Operators, probabilities: Tensor, topP: number, topK: number 
 }
 
 /**
- * Inverse cumulative distribution in float64: the first token whose cumulative mass exceeds draw · total. Draws
- * stop short of the total, so that a token of zero mass is never found, whatever the caller passes.
+ * Inverts the cumulative distribution in float64: first token whose cumulative mass exceeds draw · total.
+ * Draws stay below the total, so a token without mass is never drawn.
  */
 function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
   const cumulative = ops.one('cumsum', weights, -1, 'float64'); // [B, V]
@@ -263,8 +263,8 @@ export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions):
 }
 
 /**
- * Scores per head from which libtorch's fused attention is taken, where it exists. Measured with 2.15 on one core:
- * at 120 × 120 it takes 1.1 times as long as the plain products, at 512 × 512 half as long (0.8 with gradients).
+ * Scores per head from which libtorch's fused attention is used. With 2.15 on one core it takes 1.1 times as
+ * long as plain products at 120 × 120, half as long at 512 × 512 (0.8 with gradients).
  */
 const FUSED_FROM = 256 * 256;
 
@@ -453,8 +453,8 @@ const SDPA = 'scaled_dot_product_attention';
 const COMPOSED = 0;
 
 /**
- * libtorch 2: tiled, so the scores are never held whole. Query heads that share a key head are given as such where a tiled
- * kernel takes them so (2.15 on one core: 0.75 to 0.95 of the time), and keys repeated elsewhere.
+ * Fused attention of libtorch 2, tiled. Query heads share key heads where a tiled kernel supports it (2.15 on
+ * one core: 0.75 to 0.95 of the time); elsewhere keys are repeated.
  */
 function fused(ops: Operators, { query, key, value, mask }: AttentionInput, repeat: number): Tensor {
   const [batch, heads, keys, width] = key.shape as [number, number, number, number];

@@ -1,6 +1,6 @@
 /**
- * ATen operators by name: the schema is looked up once, errors name operator, shapes and device. Their tensors are handles, which
- * the scopes of an arena free.
+ * ATen operators by name. Schemas are looked up once; errors name operator, shapes and device; arenas free
+ * the tensors of their scopes.
  */
 import { EngineError } from '../../ground/errors.ts';
 import type { DType, Tensor } from '../engine.ts';

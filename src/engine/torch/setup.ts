@@ -1,6 +1,6 @@
 /**
- * Makes the torch engine ready: finds a libtorch and a compiler, installs what is missing where that is safe to
- * do (Debian and Ubuntu, as root, and only when asked to), builds the addon. Elsewhere it says what to run.
+ * Setup of the torch engine: finds libtorch and a compiler, installs them on request (Debian and Ubuntu, as
+ * root) or prints the commands, and builds the addon.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -135,8 +135,8 @@ function installWithApt(packages: readonly string[], host: Host, options: SetupO
 }
 
 /**
- * Finds, installs if allowed, builds. A second call finds everything in the cache.
- * Throws EngineError that names what is missing and the commands that get it.
+ * Finds, installs if allowed, builds; a second call finds everything cached. @throws EngineError with the
+ * missing parts and commands
  */
 export async function setup(options: SetupOptions): Promise<SetupResult> {
   const env = options.env ?? process.env;
