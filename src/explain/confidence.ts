@@ -10,7 +10,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError } from '../ground/errors.ts';
+import { CheckpointError, faultOf } from '../ground/errors.ts';
 import { readUtf8 } from '../ground/files.ts';
 import { addToManifest, checkFiles } from '../ground/manifest.ts';
 import { mean } from '../ground/numbers.ts';
@@ -425,13 +425,8 @@ export function readConfidence(directory: string): ConfidenceModel | null {
   try {
     return modelSchema.parse(JSON.parse(readUtf8(file)));
   } catch (cause) {
-    const issue = cause instanceof z.ZodError ? cause.issues[0] : undefined;
-    const fault =
-      issue === undefined
-        ? (cause as Error).message
-        : `${issue.path.join('.') || 'all of it'}: ${issue.message}`;
     throw new CheckpointError(
-      `${file}: not a confidence model of this version (${fault}); write it anew with timeseer calibrate --policy ${directory}`,
+      `${file}: not a confidence model of this version (${faultOf(cause)}); write it anew with timeseer calibrate --policy ${directory}`,
       { cause },
     );
   }

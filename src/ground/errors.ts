@@ -11,6 +11,7 @@
  *  EndpointError      a server cannot be reached, refuses, or answers wrongly (address, status)
  */
 import leven from 'leven';
+import type { ZodError } from 'zod';
 
 export class TimeseerError extends Error {
   constructor(message: string, options?: ErrorOptions) {
@@ -81,6 +82,13 @@ export function reasonOf(cause: unknown): string {
     return cause.message.slice(cause.file.length + 2);
   const { code, message } = cause as NodeJS.ErrnoException;
   return (typeof code === 'string' ? REASONS[code] : undefined) ?? message ?? String(cause);
+}
+
+/** Describes the first fault that a schema found, by its key; for other errors their message. */
+export function faultOf(error: unknown): string {
+  const issue = error instanceof Error && 'issues' in error ? (error as ZodError).issues[0] : undefined;
+  if (issue !== undefined) return `${issue.path.join('.') || 'all of it'}: ${issue.message}`;
+  return error instanceof SyntaxError ? 'it is not JSON' : (error as Error).message;
 }
 
 /**

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { CheckpointError, ConfigError, faultOf } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { checkFiles } from '../ground/manifest.ts';
 import { ANOMALY_CLASSES } from '../ground/types.ts';
@@ -76,12 +76,6 @@ export function hasCard(directory: string): boolean {
 
 export function writeCard(directory: string, card: PolicyCard): void {
   writeFileAtomic(join(directory, CARD_FILE), `${JSON.stringify(card, null, 2)}\n`);
-}
-
-/** Describes the fault of a card by its key. */
-function faultOf(error: unknown): string {
-  const issue = error instanceof z.ZodError ? error.issues[0] : undefined;
-  return issue === undefined ? 'it is not JSON' : `${issue.path.join('.') || 'all of it'}: ${issue.message}`;
 }
 
 /** The card of a policy that is to be taught. @throws ConfigError when the data ask for more than a card may hold */

@@ -275,18 +275,9 @@ export const question: TaskKind<QuestionGold> = {
   phrase: 'Answer the question.',
   question: 'Answer the question.',
   hints: {},
-  shown({ length, channels, axes, numbers }) {
-    if (channels.length === 1)
-      return shownSeries(
-        {
-          length,
-          channels,
-          classes: [],
-          ...(axes === undefined ? {} : { axes }),
-          ...(numbers === undefined ? {} : { numbers }),
-        },
-        true,
-      );
+  shown(request) {
+    const { length, channels, axes, numbers } = request;
+    if (channels.length === 1) return shownSeries(request, true);
     const names = channels.join(', ');
     return numbers === undefined
       ? `The plot shows ${channels.length} time series of ${length} points, ${names}; ${axes ?? `the x axis is the index, 0 to ${length - 1}`}.`

@@ -9,7 +9,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError } from '../ground/errors.ts';
+import { CheckpointError, faultOf } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { checkFiles } from '../ground/manifest.ts';
 
@@ -193,13 +193,8 @@ export function readReference(directory: string, dimensions: number): PolicyRefe
     const { examples, distance, logProbability } = record;
     return { dimensions, examples, mean, factor, distance, logProbability };
   } catch (cause) {
-    const issue = cause instanceof z.ZodError ? cause.issues[0] : undefined;
-    const fault =
-      issue === undefined
-        ? (cause as Error).message
-        : `${issue.path.join('.') || 'all of it'}: ${issue.message}`;
     throw new CheckpointError(
-      `${file}: not a reference of this version (${fault}); remove it to use the policy without, or train again`,
+      `${file}: not a reference of this version (${faultOf(cause)}); remove it to use the policy without, or train again`,
       { cause },
     );
   }
