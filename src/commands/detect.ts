@@ -4,7 +4,7 @@ import { FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import type { ReportState } from '../explain/schema.ts';
 import { type AnomalyReport, reportSchema } from '../explain/schema.ts';
-import { failOn, readState, tellOnce, withState, writeState } from '../explain/state.ts';
+import { failOn, readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
@@ -119,7 +119,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
   };
   if (args.state === undefined) tell(report);
   else
-    await tellOnce(args.state, report, (fresh) => {
+    await reportOnce(args.state, report, (fresh) => {
       verify(fresh, source);
       tell(fresh);
     });

@@ -2,8 +2,8 @@
  * Expectation from similar stretches of a series: each window is laid over its nearest neighbours elsewhere, as in forecasting by
  * analogues (Lorenz 1969) and in the matrix profile, but with the amplitude kept and with a residual for every sample.
  */
-import { quantileInPlace } from '../series/stats.ts';
-import { cumulative, pooled } from './season.ts';
+import { cumulative, quantileInPlace } from '../series/stats.ts';
+import { pooled } from './season.ts';
 
 /** Number of windows after which the bounding ones are searched again. */
 const REFRESH = 4;

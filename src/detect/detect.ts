@@ -96,7 +96,7 @@ interface AnalyseOptions {
 }
 
 /** @param values [N], N ≥ 2, finite */
-export function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
+function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const n = values.length;
   const { low, high, middle } = robustRange(values);
   const range = high - low;

@@ -1,8 +1,7 @@
 /** Candidates beside the tracks: lasting steps of the level and the episodes between them, drifts, standstills and cutoffs. */
 import { runs } from '../series/intervals.ts';
-import { median, moments } from '../series/stats.ts';
+import { cumulative, median, moments } from '../series/stats.ts';
 import { type Candidate, deviation, type Stretch } from './scan.ts';
-import { cumulative } from './season.ts';
 import { fitTail, surprise, tempered } from './tail.ts';
 
 interface Step {

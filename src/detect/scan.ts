@@ -1,5 +1,5 @@
 /** Scan of a track of departures for improbable stretches: means over windows of many lengths, each compared with its own tail. */
-import { cumulative } from './season.ts';
+import { cumulative } from '../series/stats.ts';
 import { centreOf, fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
 
 export interface Stretch {

@@ -1,7 +1,7 @@
 /** Seasons of a series: found by autocorrelation or named by the calendar, kept if they predict; and the values that they predict. */
 import { sortedMedian } from '../series/deviation.ts';
 import { seriesOfSpectrum, spectrum } from '../series/spectrum.ts';
-import { quantileInPlace } from '../series/stats.ts';
+import { cycleMeans, quantileInPlace } from '../series/stats.ts';
 
 /** Cycles on each side whose values at the same phase are averaged. */
 const CYCLES = 4;
@@ -68,29 +68,6 @@ export function pooled(values: Float64Array, pool: number): Float64Array {
     for (let k = 0; k < pool; k++) sum += values[i * pool + k]!;
     return sum / pool;
   });
-}
-
-/** Sums of the values before each index [N + 1]. */
-export function cumulative(values: Float64Array): Float64Array {
-  const sums = new Float64Array(values.length + 1);
-  for (let i = 0; i < values.length; i++) sums[i + 1] = sums[i]! + values[i]!;
-  return sums;
-}
-
-/** Mean of the window of `period` samples around each sample [N]; at the ends, of the nearest whole window. Fractions weigh the outer samples. */
-function cycleMeans(values: Float64Array, period: number): Float64Array {
-  const n = values.length;
-  const sums = cumulative(values);
-  const at = (x: number): number => {
-    const whole = Math.floor(x);
-    return whole >= n ? sums[n]! : sums[whole]! + (x - whole) * values[whole]!;
-  };
-  const means = new Float64Array(n);
-  for (let i = 0; i < n; i++) {
-    const start = Math.min(Math.max(0, i + 0.5 - period / 2), n - period);
-    means[i] = (at(start + period) - at(start)) / period;
-  }
-  return means;
 }
 
 /** Level without season [N]: the median of the cycle means of seven cycles, `spacing` apart, which an unusual cycle does not move. */

@@ -82,7 +82,6 @@ function blindOf(channel: ChannelEvidence): Trace {
   const parts = {
     found: 'The cycle test finds a departure from this pattern.',
     validation: `${report(cycle)} The cycle test decides.`,
-    conclusion: `anomalies of class ${label} at ${listIntervals(intervals)}.`,
   };
   return composeTrace(evidence, parts, intervals, label);
 }
@@ -113,7 +112,6 @@ function teacherOf(
   const parts = {
     found: `It departs from this pattern at ${where}, like an anomaly of class ${label}.`,
     validation: `${report(cycle)} The cycle test best supports an anomaly of class ${label} at ${where}, with a ${sayAgreement(byCycle)}.${doubt}`,
-    conclusion: `anomalies of class ${label} at ${where}.`,
   };
   return composeTrace(evidence, parts, intervals, label);
 }

@@ -210,7 +210,7 @@ function describe(column: readonly number[], labels: readonly number[], classes:
   };
 }
 
-/** For each feature the most discriminating one that correlates with it within the classes. */
+/** Returns for each feature the most discriminating one that correlates with it within the classes. */
 function familiesOf(
   rows: readonly Float64Array[],
   labels: readonly number[],
@@ -287,24 +287,12 @@ const schema = z.strictObject({
 /** The profile as JSON text, exactly restored by `readProfile`. */
 export function profileToJson(profile: ClassProfile): string {
   const { task, channels, features: list, classes, rule, centre, scale } = profile;
-  const record: z.infer<typeof schema> = {
-    format: PROFILE_FORMAT,
-    version: PROFILE_VERSION,
-    task,
-    channels: [...channels],
+  const { shrinkage, heldOutAccuracy, weights, bias } = rule;
+  const record = {
+    ...{ format: PROFILE_FORMAT, version: PROFILE_VERSION, task, channels },
     features: list.map(({ key, ratio, within, family }) => ({ key, ratio, within, family })),
-    classes: classes.map(({ name, count, means, spreads }, c) => ({
-      name,
-      count,
-      means: [...means],
-      spreads: [...spreads],
-      weights: [...rule.weights[c]!],
-      bias: rule.bias[c]!,
-    })),
-    shrinkage: rule.shrinkage,
-    heldOutAccuracy: rule.heldOutAccuracy,
-    centre: [...centre],
-    scale: [...scale],
+    classes: classes.map((statistics, c) => ({ ...statistics, weights: [...weights[c]!], bias: bias[c]! })),
+    ...{ shrinkage, heldOutAccuracy, centre, scale },
   };
   return `${JSON.stringify(record)}\n`;
 }

@@ -6,7 +6,7 @@
 import type { AnomalyClass, Interval } from '../ground/types.ts';
 import { coverage, mergeIntervals, overlap, runs } from '../series/intervals.ts';
 import { runningMedians } from '../series/robust.ts';
-import { GAUSSIAN_MAD, largestMagnitude, median, quantileInPlace } from '../series/stats.ts';
+import { cycleMeans, GAUSSIAN_MAD, largestMagnitude, median, quantileInPlace } from '../series/stats.ts';
 import { recurrence } from './false-alarms.ts';
 import { localEvidence } from './shape.ts';
 
@@ -65,21 +65,6 @@ export interface CycleTest {
   readonly recurs: number | null;
 }
 
-/** Centred mean over exactly one period, by fractional weights at the ends; the nearest whole window at the ends of the series: [N]. */
-function movingMean(values: Float64Array, period: number): Float64Array {
-  const n = values.length;
-  const sums = new Float64Array(n + 1);
-  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + values[i]!;
-  const upTo = (x: number): number => {
-    const whole = Math.floor(x);
-    return sums[whole]! + (whole < n ? (x - whole) * values[whole]! : 0);
-  };
-  return values.map((_, i) => {
-    const start = Math.max(0, Math.min(n - period, i + 0.5 - period / 2));
-    return (upTo(start + period) - upTo(start)) / period;
-  });
-}
-
 /** Every how many samples a window's median takes one. */
 const strideOf = (length: number): number => Math.max(1, Math.ceil(length / MOST_SAMPLED));
 
@@ -110,7 +95,7 @@ function movingMedian(values: Float64Array, window: number): Float64Array {
 /** Value of the typical cycle at every point: the median over the nearest cycles of what stands at its phase, level removed: [N]. */
 function typicalCycle(values: Float64Array, period: number): Float64Array {
   const n = values.length;
-  const level = movingMean(values, period);
+  const level = cycleMeans(values, period);
   const around = new Float64Array(n);
   for (let i = 0; i < n; i++) around[i] = values[i]! - level[i]!;
   const cycles = Math.min(NEAREST_CYCLES, Math.ceil(n / period));
@@ -226,25 +211,13 @@ export function cycleTest(values: Float64Array, period: number, byPhase = false)
   const flagged = runs(n, (i) => Math.abs(departure[i]!) > limit(i));
   const middle = median(level);
   const [low, high] = [middle - half, middle + half];
-  const shared = {
-    period,
-    low,
-    high,
-    sigma,
-    threshold,
-    peak,
+  const none: CycleTest = {
+    ...{ period, low, high, sigma, threshold, peak },
     peakIndex: departure.findIndex((value) => Math.abs(value) === peak),
-  };
-  const none = {
-    ...shared,
     intervals: [],
     class: 'normal',
-    outside: 0,
-    speed: 0,
-    whiteness: 0,
-    levelChange: 0,
-    recurs: null,
-  } as const;
+    ...{ outside: 0, speed: 0, whiteness: 0, levelChange: 0, recurs: null },
+  };
   const changes = levelChanges(rest, period, LEVEL_PART * half);
   if (changes.length > 0) {
     const levelChange = Math.max(...changes.map(({ change }) => Math.abs(change)));

@@ -5,7 +5,7 @@
 import { DataError } from '../ground/errors.ts';
 import { bridge } from '../series/missing.ts';
 import { spectrum } from '../series/spectrum.ts';
-import { moments, quantileInPlace, summarise } from '../series/stats.ts';
+import { laggedProduct, moments, quantileInPlace, type Summary, summarise } from '../series/stats.ts';
 import { mannKendall, theilSen } from '../series/trend.ts';
 
 /** Entry of the catalogue: what a feature measures, in words that fit into "The … is 0.41", and the scale for comparing its values. */
@@ -120,12 +120,13 @@ const LONGEST_MEMORY = 500;
 
 /** Features of one channel [N] of finite values, in the order of CHANNEL_KINDS; `missing` is the share that was bridged. */
 function channelFeatures(values: Float64Array, missing: number): number[] {
-  const { mean, std, min, max, median, skew, excessKurtosis } = summarise(values);
+  const summary = summarise(values);
+  const { mean, std, median } = summary;
   // Equal values have no shape: what is measured in standard deviations is 0.
   const unit = std === 0 ? 1 : std;
   const standard = values.map((value) => (value - mean) / unit);
   return [
-    ...distribution(values, { mean, std, min, max, median, skew, excessKurtosis, unit }),
+    ...distribution(values, summary, unit),
     ...trend(standard),
     ...steps(standard),
     ...frequencies(standard),
@@ -136,19 +137,8 @@ function channelFeatures(values: Float64Array, missing: number): number[] {
   ];
 }
 
-interface Level {
-  readonly mean: number;
-  readonly std: number;
-  readonly min: number;
-  readonly max: number;
-  readonly median: number;
-  readonly skew: number;
-  readonly excessKurtosis: number;
-  readonly unit: number;
-}
-
-function distribution(values: Float64Array, level: Level): number[] {
-  const { mean, std, min, max, median, skew, excessKurtosis, unit } = level;
+function distribution(values: Float64Array, summary: Summary, unit: number): number[] {
+  const { mean, std, min, max, median, skew, excessKurtosis } = summary;
   const n = values.length;
   const scratch = values.slice();
   const range = quantileInPlace(scratch, n, 0.9) - quantileInPlace(scratch, n, 0.1);
@@ -271,12 +261,7 @@ function frequencies(standard: Float64Array): number[] {
   let line = 0;
   for (let k = Math.max(1, peak - 1); k <= Math.min(last, peak + 1); k++) line += power[k]!;
   const period = n / peak;
-  const correlation = (lag: number): number => {
-    if (lag >= n) return 0;
-    let sum = 0;
-    for (let i = lag; i < n; i++) sum += standard[i]! * standard[i - lag]!;
-    return sum / n;
-  };
+  const correlation = (lag: number): number => laggedProduct(standard, lag) / n;
   let memory = 1;
   const furthest = Math.min(n - 1, n >> 2, LONGEST_MEMORY);
   while (memory < furthest && correlation(memory) > Math.exp(-1)) memory++;
@@ -372,7 +357,7 @@ function stretches(standard: Float64Array): number[] {
   return [...parts.map(({ mean }) => mean), ...parts.map(({ std }) => std)].map(unlessRounding);
 }
 
-/** One feature of the list: a kind, and the channels it is taken of. */
+/** Feature of the list: a kind, and the channels it is taken of. */
 export interface FeatureName {
   /** `kind` for one channel, `channel.kind` for several, `a~b.correlation` for a pair. */
   readonly key: string;
@@ -461,7 +446,7 @@ export function features(channels: readonly Float64Array[]): Float64Array {
 
 const hasMagnitude = (channels: number): boolean => channels >= 2 && channels <= 4;
 
-/** All pairs a < b of 0 … count − 1. */
+/** Lists all pairs a < b of 0 … count − 1. */
 export function pairsOf(count: number): [number, number][] {
   const pairs: [number, number][] = [];
   for (let a = 0; a < count; a++) for (let b = a + 1; b < count; b++) pairs.push([a, b]);

@@ -215,7 +215,7 @@ function observe(evidence: Evidence): string {
   return `${bridged}The series has ${length} samples between ${say(summary.min)} and ${say(summary.max)}, mean ${say(summary.mean)}, standard deviation ${say(summary.std)}. ${describeBase(evidence)}`;
 }
 
-/** One sentence about a test: its numbers against its threshold, and what it flags. */
+/** Sentence about a test: its numbers, its threshold, and the flagged intervals. */
 function report(evidence: Evidence, family: Family): string {
   if (family === 'range') {
     const outcome =
@@ -243,16 +243,20 @@ function report(evidence: Evidence, family: Family): string {
   return `Matrix profile: ${PROFILE.window.of(test)}, ${PROFILE.exceeds.of(test)}: ${outcome}.`;
 }
 
-/** The response of three parts: an observation that ends with `found`, all tests and `validation`, `conclusion`. */
+/** Composes the response: an observation that ends with `found`, all tests with `validation`, and the conclusion. */
 export function composeTrace(
   evidence: Evidence,
-  parts: { readonly found: string; readonly validation: string; readonly conclusion: string },
+  parts: { readonly found: string; readonly validation: string },
   intervals: readonly Interval[],
   label: AnomalyClass,
   cited: Family | null = null,
 ): Trace {
   const tests = FAMILIES.map((family) => report(evidence, family)).join(' ');
-  const think = `Observation: ${observe(evidence)} ${parts.found}\nReasoning & Validation: ${tests} ${parts.validation}\nConclusion: ${parts.conclusion}`;
+  const conclusion =
+    intervals.length === 0
+      ? 'no anomaly; the class is normal.'
+      : `anomalies of class ${label} at ${listIntervals(intervals)}.`;
+  const think = `Observation: ${observe(evidence)} ${parts.found}\nReasoning & Validation: ${tests} ${parts.validation}\nConclusion: ${conclusion}`;
   return { text: formatResponse(think, intervals, label), think, intervals, class: label, cited };
 }
 
@@ -293,12 +297,8 @@ export function teacher(evidence: Evidence, intervals: readonly Interval[], labe
     intervals.length === 0
       ? 'Nothing departs from this pattern: it looks normal.'
       : `It departs from this pattern at ${listIntervals(intervals)}, like an anomaly of class ${label}.`;
-  const conclusion =
-    intervals.length === 0
-      ? 'no anomaly; the class is normal.'
-      : `anomalies of class ${label} at ${listIntervals(intervals)}.`;
   const validation = validate(evidence, citation, intervals, label);
-  return composeTrace(evidence, { found, validation, conclusion }, intervals, label, citation.family);
+  return composeTrace(evidence, { found, validation }, intervals, label, citation.family);
 }
 
 /** Explains why some flagged stretches do not count. */
@@ -376,10 +376,6 @@ export function blind(evidence: Evidence): Trace {
     family === null
       ? 'No test finds a departure from this pattern.'
       : `The ${NAMES[family]} finds a departure from this pattern.`;
-  const conclusion =
-    family === null
-      ? 'no anomaly; the class is normal.'
-      : `anomalies of class ${label} at ${listIntervals(intervals)}.`;
   const validation = `${setAside(evidence, reading.aside)}${decide(evidence, reading)}`;
-  return composeTrace(evidence, { found, validation, conclusion }, intervals, label, family);
+  return composeTrace(evidence, { found, validation }, intervals, label, family);
 }

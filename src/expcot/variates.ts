@@ -6,7 +6,7 @@
 import { DataError } from '../ground/errors.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
 import { dominantIndex, refineFrequency, spectrum } from '../series/spectrum.ts';
-import { median, moments } from '../series/stats.ts';
+import { laggedProduct, median, moments } from '../series/stats.ts';
 import { phrasesOf } from './phrase.ts';
 
 /** Fewest points and variates of which there is something to compare. */
@@ -130,12 +130,7 @@ function meanCycle(standard: Float64Array, period: number, phase: number): Float
 /** Autocorrelation at LAGS equal steps over two periods, linear between whole lags, 0 beyond the series. */
 function correlationsOf(standard: Float64Array, period: number): Float64Array {
   const n = standard.length;
-  const at = (lag: number): number => {
-    if (lag >= n) return 0;
-    let sum = 0;
-    for (let i = lag; i < n; i++) sum += standard[i]! * standard[i - lag]!;
-    return sum / (n - lag);
-  };
+  const at = (lag: number): number => (lag >= n ? 0 : laggedProduct(standard, lag) / (n - lag));
   return Float64Array.from({ length: LAGS }, (_, l) => {
     const lag = (2 * period * (l + 1)) / LAGS;
     const whole = Math.floor(lag);

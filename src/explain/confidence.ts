@@ -288,8 +288,12 @@ export function weighAccounts(
       return { ...account, confidence: support === null ? null : confidenceOf(model ?? UNFITTED, support) };
     })
     .sort((a, b) => (b.confidence ?? -1) - (a.confidence ?? -1));
-  const kept = new IntervalSet();
-  return ranked.filter(({ interval }) => kept.add(interval));
+  const kept: Interval[] = [];
+  return ranked.filter(({ interval: [start, end] }) => {
+    const free = kept.every(([from, to]) => end <= from || to <= start);
+    if (free) kept.push([start, end]);
+    return free;
+  });
 }
 
 /** Selects the reported accounts, by time: those of enough confidence, and those without one. */
@@ -301,26 +305,6 @@ export function reportedAccounts(
   return weighAccounts(windows, values, model)
     .filter(({ confidence }) => confidence === null || confidence >= REPORTED_FROM)
     .sort((a, b) => a.interval[0] - b.interval[0]);
-}
-
-/** Disjoint intervals, ordered by their starts. */
-class IntervalSet {
-  readonly #intervals: Interval[] = [];
-
-  /** Adds an interval unless it overlaps another; returns true if it was added. */
-  add(interval: Interval): boolean {
-    const all = this.#intervals;
-    let [low, high] = [0, all.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (all[middle]![0] < interval[0]) low = middle + 1;
-      else high = middle;
-    }
-    if (low > 0 && all[low - 1]![1] > interval[0]) return false;
-    if (low < all.length && all[low]![0] < interval[1]) return false;
-    all.splice(low, 0, interval);
-    return true;
-  }
 }
 
 /** Samples by which intervals are widened on both sides before they are compared, and the least intersection over union. */

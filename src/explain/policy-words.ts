@@ -89,19 +89,19 @@ export const signalNumber = (value: number | null): string =>
 
 /** Reasons why windows are doubtful by a signal, with the number farthest from its limit. */
 const WRONG: Readonly<
-  Record<Doubt, (signal: PolicySignal, doubtful: readonly PolicyAnswer[], one: boolean) => string>
+  Record<Doubt, (signal: PolicySignal, doubtful: readonly PolicyAnswer[], single: boolean) => string>
 > = {
-  unreadable: (_, __, one) => `${one ? 'has' : 'have'} an answer that cannot be read`,
-  unlike: ({ limit }, doubtful, one) =>
-    `${one ? 'looks' : 'look'} unlike its training data (distance up to ${signalNumber(Math.max(...doubtful.map(({ distance }) => distance ?? 0)))}, limit ${signalNumber(limit)})`,
-  unsure: ({ limit }, doubtful, one) =>
-    `${one ? 'has' : 'have'} an answer of lower confidence than on its validation series (log-probability of a token down to ${signalNumber(Math.min(...doubtful.map(({ logProbability }) => logProbability ?? 0)))}, limit ${signalNumber(limit)})`,
-  samples: ({ limit }, doubtful, one) =>
-    `${one ? 'is' : 'are'} answered differently when asked again (agreement down to ${signalNumber(Math.min(...doubtful.map(({ sampleAgreement }) => sampleAgreement ?? 1)))}, limit ${signalNumber(limit)})`,
-  shifts: ({ value, limit }, _, one) =>
-    `${one ? 'is' : 'are'} contradicted by overlapping windows (agreement of all ${signalNumber(value)}, limit ${signalNumber(limit)})`,
-  repeated: ({ value, limit }, _, one) =>
-    `${one ? 'gets' : 'get'} the same text as many other windows (${percent(value ?? 0)} of the windows that mark something, limit ${percent(limit ?? 0)})`,
+  unreadable: (_, __, single) => `${single ? 'has' : 'have'} an answer that cannot be read`,
+  unlike: ({ limit }, doubtful, single) =>
+    `${single ? 'looks' : 'look'} unlike its training data (distance up to ${signalNumber(Math.max(...doubtful.map(({ distance }) => distance ?? 0)))}, limit ${signalNumber(limit)})`,
+  unsure: ({ limit }, doubtful, single) =>
+    `${single ? 'has' : 'have'} an answer of lower confidence than on its validation series (log-probability of a token down to ${signalNumber(Math.min(...doubtful.map(({ logProbability }) => logProbability ?? 0)))}, limit ${signalNumber(limit)})`,
+  samples: ({ limit }, doubtful, single) =>
+    `${single ? 'is' : 'are'} answered differently when asked again (agreement down to ${signalNumber(Math.min(...doubtful.map(({ sampleAgreement }) => sampleAgreement ?? 1)))}, limit ${signalNumber(limit)})`,
+  shifts: ({ value, limit }, _, single) =>
+    `${single ? 'is' : 'are'} contradicted by overlapping windows (agreement of all ${signalNumber(value)}, limit ${signalNumber(limit)})`,
+  repeated: ({ value, limit }, _, single) =>
+    `${single ? 'gets' : 'get'} the same text as many other windows (${percent(value ?? 0)} of the windows that mark something, limit ${percent(limit ?? 0)})`,
 };
 
 /** States in one sentence what the policy answers about a column, or why it abstains. */

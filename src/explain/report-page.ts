@@ -340,17 +340,17 @@ function reductionWords(columns: PlotData['columns'], samples: number): string |
   return `This page holds ${grouped(kept)} of ${grouped(all)} values: the minimum and maximum of about every ${Math.max(2, Math.round((3 * all) / kept))} samples, and more around the findings.`;
 }
 
-interface PageOptions {
-  /** Pictures that the policy saw, if one was asked. */
-  readonly seen?: SeenPictures;
-}
-
 /**
- * Renders the page of a verified report, which may be a selection of what `source` holds.
+ * Renders the page of a verified report, which may be a selection of the findings.
  *
+ * @param seen pictures that the policy saw
  * @throws DataError for a picture that is no PNG data URI
  */
-export function reportPage(report: AnomalyReport, source: ReportSource, options: PageOptions = {}): string {
+export function reportPage(
+  report: AnomalyReport,
+  source: ReportSource,
+  seen: SeenPictures = new Map(),
+): string {
   const places = axisPlaces(source);
   const place = (sample: number): number => places[sample]!;
   const step = evenStep(places);
@@ -426,7 +426,7 @@ ${notesBlock(report.notes)}</header>
       : html`<ol class="findings" id="findings">${items}</ol>`
   }${hidden === 0 ? null : html`<p>${grouped(hidden)} less severe findings are in the JSON file.</p>`}${alone}</section></div>
 <section class="usual-shape" aria-labelledby="columns"><h2 id="columns">Columns</h2>${columnsTable(report)}</section>
-${policyBlock(report.policy, options.seen ?? new Map())}</main>${FOOTER}${jsonBlock('report-data', data)}`;
+${policyBlock(report.policy, seen)}</main>${FOOTER}${jsonBlock('report-data', data)}`;
   return page({
     title: `${report.file}: ${report.findings.length === 0 ? 'nothing unusual' : report.headline.split(/[.:]/)[0]!}`,
     style: `${STYLE}${PAGE_STYLE}${report.policy === undefined ? '' : POLICY_STYLE}`,
@@ -593,9 +593,9 @@ export function writeReport(
   out: string,
   report: AnomalyReport,
   source: ReportSource,
-  options: PageOptions = {},
+  seen?: SeenPictures,
 ): { readonly html: string; readonly json: string } {
-  const text = reportPage(report, source, options);
+  const text = reportPage(report, source, seen);
   const files = { html: `${out}.html`, json: `${out}.json` };
   tidyUp(dirname(out), (name) => [files.html, files.json].some((file) => basename(file) === name));
   writeFilesAtomic([

@@ -137,19 +137,19 @@ export function newFindings(
 }
 
 /**
- * Reports each finding of a growing recording once: `tell` gets the report of the new findings, which count as reported once it has
+ * Reports each finding of a growing recording once: `publish` gets the report of the new findings, which count as reported once it has
  * returned. One state file belongs to one recording. Processes that share it wait for each other.
  *
- * @throws DataError for a damaged state file; WriteError; errors of `tell`
+ * @throws DataError for a damaged state file; WriteError; errors of `publish`
  */
-export async function tellOnce(
+export async function reportOnce(
   path: string,
   report: AnomalyReport,
-  tell: (fresh: AnomalyReport) => void | Promise<void>,
+  publish: (fresh: AnomalyReport) => void | Promise<void>,
 ): Promise<AnomalyReport> {
   return withState(path, async () => {
     const { fresh, state } = newFindings(report, await readState(path));
-    await tell(fresh);
+    await publish(fresh);
     writeState(path, state);
     return fresh;
   });

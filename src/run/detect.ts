@@ -224,7 +224,7 @@ export async function explainFile(request: ExplainRequest): Promise<Explained> {
       ...{ since: request.since, ask: opened === null ? undefined : ask },
     });
     const pictures = new Map(seen.map((one) => [one.column, one.seen]));
-    const files = writeReport(out, report, source, { seen: pictures });
+    const files = writeReport(out, report, source, pictures);
     return { source, report, files, seconds: (performance.now() - started) / 1000 };
   } finally {
     await opened?.close();

@@ -16,6 +16,7 @@ import {
   furthest,
   GAUSSIAN_MAD,
   largestMagnitude,
+  type Moments,
   median,
   quantileInPlace,
   ROUNDING,
@@ -33,15 +34,20 @@ export const PROFILE_WINDOW = 50;
 /** z-score of the largest profile value above which its window is a discord. */
 export const DISCORD_Z = 3.5;
 
-export interface RangeTest {
+/** Band of 3σ around a mean. */
+interface Band {
   readonly mean: number;
   readonly std: number;
   readonly sigmas: number;
   /** mean + 3σ and mean − 3σ. */
   readonly upper: number;
   readonly lower: number;
-  /** Largest |value − mean| / σ, and where; 0 for a constant series. */
+  /** Largest |value − mean| / σ over all values; 0 for a constant series. */
   readonly maxAbsZ: number;
+}
+
+export interface RangeTest extends Band {
+  /** Sample with the largest |z|. */
   readonly maxIndex: number;
   /** Runs of samples outside [lower, upper]. */
   readonly intervals: readonly Interval[];
@@ -102,22 +108,22 @@ export interface ProfileTest {
   readonly regions: readonly Interval[];
 }
 
+/** Makes the band of a mean and a standard deviation; `outside` holds the runs of samples beyond it. */
+function bandOf(
+  values: Float64Array,
+  { mean, std }: Moments,
+): { band: Band; maxIndex: number; outside: Interval[] } {
+  const [upper, lower] = [mean + SIGMAS * std, mean - SIGMAS * std];
+  const { index, size } = furthest(values, mean);
+  const outside = runs(values.length, (i) => values[i]! > upper || values[i]! < lower);
+  const maxAbsZ = std === 0 ? 0 : size / std;
+  return { band: { mean, std, sigmas: SIGMAS, upper, lower, maxAbsZ }, maxIndex: index, outside };
+}
+
 /** Range test of a series [N], N ≥ 1: values more than 3σ from the mean. */
 export function rangeTest(values: Float64Array): RangeTest {
-  const { mean, std } = spread(values);
-  const upper = mean + SIGMAS * std;
-  const lower = mean - SIGMAS * std;
-  const { index, size } = furthest(values, mean);
-  return {
-    mean,
-    std,
-    sigmas: SIGMAS,
-    upper,
-    lower,
-    maxAbsZ: std === 0 ? 0 : size / std,
-    maxIndex: index,
-    intervals: runs(values.length, (i) => values[i]! > upper || values[i]! < lower),
-  };
+  const { band, maxIndex, outside } = bandOf(values, spread(values));
+  return { ...band, maxIndex, intervals: outside };
 }
 
 /** Slope per sample of the smoothed series (Savitzky–Golay 21, 2; central differences): [N] → [N], N ≥ 21. */
@@ -261,15 +267,8 @@ const FEWEST_VALUES = 27;
 const LARGEST_SHARE = 1 / 3;
 const LARGEST_SHARE_OF_EXTREME = 1 / 10;
 
-export interface OutlierTest {
-  /** Mean and standard deviation of what stays inside 3σ of itself. */
-  readonly mean: number;
-  readonly std: number;
-  readonly sigmas: number;
-  readonly upper: number;
-  readonly lower: number;
-  /** Largest |value − mean| / std over all values; 0 for a constant series. */
-  readonly maxAbsZ: number;
+/** Band of the values inside 3σ of their own mean, and what lies outside. */
+export interface OutlierTest extends Band {
   /** Values beyond this |z| make outliers. */
   readonly extreme: number;
   /** Runs outside [lower, upper], joined over gaps of up to 5 samples, that hold a value of |z| > `extreme`. */
@@ -299,22 +298,11 @@ export function outlierTest(values: Float64Array): OutlierTest {
   const extreme = furthest(values, plain.mean).size > EXTREME_Z * plain.std;
   const share = extreme ? LARGEST_SHARE_OF_EXTREME : LARGEST_SHARE;
   if (outside > share * values.length) ({ mean, std } = plain);
-  const upper = mean + SIGMAS * std;
-  const lower = mean - SIGMAS * std;
-  const beyond = runs(values.length, (i) => values[i]! > upper || values[i]! < lower);
+  const { band, outside: beyond } = bandOf(values, { mean, std });
   const joined = values.length < FEWEST_VALUES ? [] : mergeIntervals(beyond, OUTLIER_GAP);
   const intervals = joined.filter(([start, end]) => {
     for (let i = start; i < end; i++) if (Math.abs(values[i]! - mean) > EXTREME_Z * std) return true;
     return false;
   });
-  return {
-    mean,
-    std,
-    sigmas: SIGMAS,
-    upper,
-    lower,
-    maxAbsZ: std === 0 ? 0 : furthest(values, mean).size / std,
-    extreme: EXTREME_Z,
-    intervals,
-  };
+  return { ...band, extreme: EXTREME_Z, intervals };
 }

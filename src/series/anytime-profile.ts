@@ -21,8 +21,9 @@ import {
   oneDiagonal,
   pairsOfFour,
   prepare,
-  Workspace,
+  type Workspace,
   withoutOffset,
+  workspaceOf,
 } from './matrix-profile.ts';
 import { largestMagnitude } from './stats.ts';
 
@@ -190,10 +191,8 @@ function allocate(
 ): { shared: SharedProfile; constants: number } {
   const values = sharedFloats(given.length);
   values.set(withoutOffset(given));
-  const floats = (): Float64Array => sharedFloats(count);
-  const work = new Workspace();
-  const parts = { mean: floats(), inverse: floats(), incoming: floats(), outgoing: floats() };
-  Object.assign(work, parts);
+  const work = workspaceOf(count, sharedFloats);
+  const { mean, inverse, incoming, outgoing } = work;
   const constants = prepare(values, m, count, work, largestMagnitude(given));
   const restarts = sharedInts(work.restarts.length);
   restarts.set(work.restarts);
@@ -211,7 +210,7 @@ function allocate(
   const owner = sharedInts(Math.ceil(total / groups));
   const started = sharedInts(threads);
   const shared = {
-    ...{ window: m, count, first, threads, groups, values, ...parts },
+    ...{ window: m, count, first, threads, groups, values, mean, inverse, incoming, outgoing },
     ...{ restarts, lags, owner, cursor, started, best, neighbours },
   };
   return { shared, constants };
@@ -323,13 +322,13 @@ export const NOTHING = -2;
 /** More than the distance of two neighbouring numbers within [−1, 1]. */
 const TIE = Number.EPSILON;
 
-/** One thread's view: its results, and a scratch copy for the chunk in work. */
+/** Results of one thread, and a scratch copy for its current chunk. */
 export class ProfileThread {
   readonly best: Float64Array; // [K]
   readonly neighbours: Int32Array; // [K]
   readonly #shared: SharedProfile;
   readonly #rank: number;
-  readonly #work = new Workspace();
+  readonly #work: Workspace;
   readonly #found: Int32Array; // [K]
 
   constructor(shared: SharedProfile, rank: number) {
@@ -340,7 +339,7 @@ export class ProfileThread {
     this.neighbours = shared.neighbours.subarray(rank * count, (rank + 1) * count);
     this.#found = new Int32Array(count);
     const { mean, inverse, incoming, outgoing, restarts } = shared;
-    Object.assign(this.#work, { mean, inverse, incoming, outgoing, restarts, best: new Float64Array(count) });
+    this.#work = { mean, inverse, incoming, outgoing, restarts, best: new Float64Array(count) };
   }
 
   /** Takes the next chunk and completes it; false when there is none. */

@@ -309,7 +309,7 @@ export class Smoother {
   readonly #options: Loess;
   readonly #narrow: number;
   readonly #kernels = new Map<number, Kernel>();
-  /** That of a window about its middle. */
+  /** Kernel of a window around its middle. */
   readonly #inner: Kernel;
   /** Points from … to whose window lies inside of the series. */
   readonly #from: number;

@@ -120,7 +120,7 @@ function byProfile(values: Float64Array, which: 'intervals' | 'regions'): Scored
   return { intervals: test[which], score: spreadOverWindows(z, PROFILE_WINDOW, values.length) };
 }
 
-/** All detectors by the name that reports use. */
+/** Detectors by the name in reports. */
 export const DETECTORS: Readonly<Record<string, Detector>> = {
   zscore,
   'clipped-zscore': clippedZscore,

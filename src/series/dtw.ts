@@ -84,19 +84,13 @@ function lesser(a: number, b: number): number {
   return a < b ? a : b;
 }
 
-/** A sum and the squared differences of two samples in the channels after the first. */
-function withOthers(
-  sum: number,
-  a: Float64Array,
-  i: number,
-  n: number,
-  b: Float64Array,
-  j: number,
-  m: number,
-): number {
+/** Squared differences of two samples, summed over the channels. */
+function cost(a: Float64Array, i: number, n: number, b: Float64Array, j: number, m: number): number {
+  const step = a[i]! - b[j]!;
+  let sum = step * step;
   for (let p = i + n, q = j + m; p < a.length; p += n, q += m) {
-    const step = a[p]! - b[q]!;
-    sum += step * step;
+    const other = a[p]! - b[q]!;
+    sum += other * other;
   }
   return sum;
 }
@@ -121,7 +115,6 @@ export function warp(
   row.fill(Number.POSITIVE_INFINITY, 0, m + 2);
   before.fill(Number.POSITIVE_INFINITY, 0, m + 2);
   row[0] = 0;
-  const several = a.length > n;
   let left = 0;
   // Cells of the row before from this one on are out of reach.
   let right = 1;
@@ -129,7 +122,6 @@ export function warp(
     const swapped = before;
     before = row;
     row = swapped;
-    const sample = a[i]!;
     const limit = rest === null ? bound : bound - rest[i + 1]!;
     const last = Math.min(m, i + window + 1);
     let j = Math.max(left, i - window);
@@ -138,12 +130,7 @@ export function warp(
     row[j] = Number.POSITIVE_INFINITY;
     // Nothing has been reached in this row yet: no step along it.
     for (; j === start && j + 1 < right; j++) {
-      const step = sample - b[j]!;
-      let value = step * step;
-      if (several) value = withOthers(value, a, i, n, b, j, m);
-      const diagonal = before[j]!;
-      const above = before[j + 1]!;
-      value += lesser(diagonal, above);
+      const value = cost(a, i, n, b, j, m) + lesser(before[j]!, before[j + 1]!);
       row[j + 1] = value;
       if (value <= limit) end = j + 2;
       else start++;
@@ -153,10 +140,7 @@ export function warp(
     for (; j + 1 < right; j++) {
       const above = before[j + 1]!;
       const least = lesser(diagonal, above);
-      const step = sample - b[j]!;
-      let value = step * step;
-      if (several) value = withOthers(value, a, i, n, b, j, m);
-      along = value + lesser(along, least);
+      along = cost(a, i, n, b, j, m) + lesser(along, least);
       row[j + 1] = along;
       if (along <= limit) end = j + 2;
       diagonal = above;
@@ -164,20 +148,14 @@ export function warp(
     // The first column that the row before did not reach.
     if (j < last) {
       const least = j !== start && row[j]! < before[j]! ? row[j]! : before[j]!;
-      const step = sample - b[j]!;
-      let value = step * step;
-      if (several) value = withOthers(value, a, i, n, b, j, m);
-      value += least;
+      const value = cost(a, i, n, b, j, m) + least;
       row[j + 1] = value;
       if (value <= limit) end = j + 2;
       else if (j === start) return Number.POSITIVE_INFINITY;
       j++;
     } else if (j === start) return Number.POSITIVE_INFINITY;
     for (; j + 1 === end && j < last; j++) {
-      const step = sample - b[j]!;
-      let value = step * step;
-      if (several) value = withOthers(value, a, i, n, b, j, m);
-      value += row[j]!;
+      const value = cost(a, i, n, b, j, m) + row[j]!;
       row[j + 1] = value;
       if (value <= limit) end = j + 2;
     }

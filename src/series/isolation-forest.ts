@@ -87,12 +87,16 @@ export function isolationOfWindows(
   width: number,
   options: ForestOptions = {},
 ): Float64Array {
-  const count = values.length - width + 1;
-  if (count < 2) return new Float64Array(values.length).fill(0.5);
+  if (values.length <= width) return new Float64Array(values.length).fill(0.5);
+  return spreadOverWindows(isolationScores(windowRows(values, width), width, options), width, values.length);
+}
+
+/** Table of the windows of `width` samples of [N]: [N − width + 1, width]. */
+export function windowRows(values: Float64Array, width: number): Float64Array {
+  const count = Math.max(0, values.length - width + 1);
   const rows = new Float64Array(count * width);
   for (let i = 0; i < count; i++) rows.set(values.subarray(i, i + width), i * width);
-  const scores = isolationScores(rows, width, options);
-  return spreadOverWindows(scores, width, values.length);
+  return rows;
 }
 
 function emptyTree(sample: number): Tree {

@@ -54,8 +54,7 @@ export function matrixProfile(given: Float64Array, options: MatrixProfileOptions
   const diagonals = count - first;
   if (diagonals <= 0) return { window: m, exclusion, distances, neighbours, exact: true, share: 1 };
 
-  const work = count > LARGEST_KEPT ? new Workspace() : shared;
-  work.reserve(count);
+  const work = workspaceOf(count);
   const constants = prepare(values, m, count, work, largestMagnitude(given));
   work.best.fill(-2, 0, count);
   const pairs = (diagonals * (diagonals + 1)) / 2;
@@ -138,29 +137,31 @@ const REFRESH = 4096;
  */
 const DROP = 256;
 
-/** Per window: its mean, inverse norm, update terms, and the best correlation so far. Reused between calls. */
-export class Workspace {
-  mean = new Float64Array(0);
-  inverse = new Float64Array(0);
-  incoming = new Float64Array(0);
-  outgoing = new Float64Array(0);
-  best = new Float64Array(0);
+/** Per window [K]: its mean, inverse norm, update terms, and the best correlation so far. */
+export interface Workspace {
+  readonly mean: Float64Array;
+  readonly inverse: Float64Array;
+  readonly incoming: Float64Array;
+  readonly outgoing: Float64Array;
+  readonly best: Float64Array;
   /** Windows, ascending, from which covariances are computed afresh. */
-  restarts: Int32Array = new Int32Array(0);
-
-  reserve(count: number): void {
-    if (this.mean.length >= count) return;
-    this.mean = new Float64Array(count);
-    this.inverse = new Float64Array(count);
-    this.incoming = new Float64Array(count);
-    this.outgoing = new Float64Array(count);
-    this.best = new Float64Array(count);
-  }
+  restarts: Int32Array;
 }
 
-const shared = new Workspace();
-/** Windows up to which the workspace is kept between calls. */
-const LARGEST_KEPT = 65_536;
+export function workspaceOf(
+  count: number,
+  floats = (length: number): Float64Array => new Float64Array(length),
+): Workspace {
+  const [mean, inverse, incoming] = [floats(count), floats(count), floats(count)];
+  return {
+    mean,
+    inverse,
+    incoming,
+    outgoing: floats(count),
+    best: floats(count),
+    restarts: new Int32Array(0),
+  };
+}
 
 /**
  * The series for the updates, less a constant that correlations do not see: a large offset would take the digits of the
@@ -513,7 +514,7 @@ export function topMotifs(
     const other = neighbours[start]!;
     const distance = distances[start]!;
     const members = [start, other];
-    const like = windowDistances(values, windows, start, radius * distance);
+    const like = windowDistances(values, windows, start);
     const near: number[] = [];
     for (let i = 0; i < like.length; i++) if (free[i] === 1 && like[i]! <= radius * distance) near.push(i);
     near.sort((a, b) => like[a]! - like[b]! || a - b);
@@ -527,7 +528,7 @@ export function topMotifs(
 
 /** z-normalised distances of all windows of m samples to the one at `start`, by the rules of `matrixProfile`: [N] → [N − m + 1]. O(N·m). */
 export function distanceProfile(values: Float64Array, m: number, start: number): Float64Array {
-  return windowDistances(values, momentsOfWindows(values, m), start, Number.POSITIVE_INFINITY);
+  return windowDistances(values, momentsOfWindows(values, m), start);
 }
 
 interface Windows {
@@ -550,32 +551,20 @@ function momentsOfWindows(values: Float64Array, window: number): Windows {
   return { window, means, stds };
 }
 
-/** Samples between two looks at whether a sum is beyond the limit. */
-const LOOK = 8;
-
-/** Computes `distanceProfile`, abandoning distances beyond `limit`, which may come out as Infinity. */
+/** Computes `distanceProfile` from the moments of the windows. */
 function windowDistances(
   values: Float64Array,
   { window: m, means, stds }: Windows,
   start: number,
-  limit: number,
 ): Float64Array {
   const query = new Float64Array(m);
   const queryVaries = stds[start]! > 0;
   if (queryVaries) for (let k = 0; k < m; k++) query[k] = (values[start + k]! - means[start]!) / stds[start]!;
-  // Rounding must not carry a sum over the limit.
-  const most = limit * limit * (1 + 1e-9);
   return means.map((mean, i) => {
     const std = stds[i]!;
     if (std === 0 || !queryVaries) return std > 0 === queryVaries ? 0 : Math.sqrt(m);
     let squares = 0;
-    for (let k = 0; k < m; ) {
-      for (const end = Math.min(m, k + LOOK); k < end; k++) {
-        const step = (values[i + k]! - mean) / std - query[k]!;
-        squares += step * step;
-      }
-      if (squares > most) return Number.POSITIVE_INFINITY;
-    }
+    for (let k = 0; k < m; k++) squares += ((values[i + k]! - mean) / std - query[k]!) ** 2;
     return Math.sqrt(squares);
   });
 }

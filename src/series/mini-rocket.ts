@@ -22,7 +22,7 @@ export const SHORTEST = 9;
 /** Channels that a kernel sees at most. */
 const MOST_CHANNELS = 9;
 
-/** Everything that features depend on. */
+/** Fitted model. */
 export interface MiniRocket {
   readonly length: number;
   readonly channels: number;

@@ -32,7 +32,7 @@ export class WarpingSearch {
   readonly #candidates: readonly Channels[];
   readonly #scratch = new WarpingRows();
   readonly #rest: Float64Array;
-  /** By window: those of all candidates. */
+  /** Envelopes of all candidates for one window. */
   #envelopes: { readonly window: number; readonly all: readonly Envelope[] } | null = null;
 
   /** @throws ConfigError for no candidates, or unequal numbers of channels */
@@ -56,11 +56,7 @@ export class WarpingSearch {
       if (series.length !== query.length) return kim;
       return Math.max(kim, lbKeogh(query, all[i]!), lbKeogh(series, around));
     });
-    // Those that are near without warping come first: they give a bound for the others.
-    const hints = this.#candidates.map((series, i) =>
-      series.length === query.length ? straight(query, series) : bounds[i]!,
-    );
-    const order = Int32Array.from(hints.keys()).sort((a, b) => hints[a]! - hints[b]! || a - b);
+    const order = this.#nearestFirst(query, bounds);
     let best: Neighbour = { index: -1, distance: Number.POSITIVE_INFINITY };
     for (const index of order) {
       if (bounds[index]! > best.distance) continue;
@@ -73,6 +69,14 @@ export class WarpingSearch {
       }
     }
     return best;
+  }
+
+  /** Orders the candidates by their distance without warping: the near ones give a bound for the others. */
+  #nearestFirst(query: Channels, bounds: readonly number[]): Int32Array {
+    const hints = this.#candidates.map((series, i) =>
+      series.length === query.length ? straight(query, series) : bounds[i]!,
+    );
+    return Int32Array.from(hints.keys()).sort((a, b) => hints[a]! - hints[b]! || a - b);
   }
 
   #envelopesOf(window: number): readonly Envelope[] {
@@ -105,12 +109,7 @@ export class WarpingSearch {
     const nearestIndices = new Int32Array(windows.length).fill(-1);
     const query = this.#candidates[index]!;
     const bounds = this.#candidates.map((series) => lbKim(query, series));
-    const hints = this.#candidates.map((series, i) =>
-      series.length === query.length ? straight(query, series) : bounds[i]!,
-    );
-    const order = Int32Array.from(hints.keys())
-      .sort((a, b) => hints[a]! - hints[b]! || a - b)
-      .filter((other) => other !== index);
+    const order = this.#nearestFirst(query, bounds).filter((other) => other !== index);
     for (let at = windows.length - 1; at >= 0; ) {
       const around = envelope(query, windows[at]!);
       let [nearest, least] = [-1, Number.POSITIVE_INFINITY];

@@ -7,11 +7,11 @@ import type { Interval } from '../ground/types.ts';
 import { requireFinite, requireOdd, requireOption, requireWhole } from './checks.ts';
 import { stl } from './decompose.ts';
 import { spreadOverWindows } from './detectors.ts';
-import { isolationScores } from './isolation-forest.ts';
+import { isolationScores, windowRows } from './isolation-forest.ts';
 import { matrixProfile } from './matrix-profile.ts';
 import { runningMedians } from './robust.ts';
 import { seriesOfSpectrum, spectrum } from './spectrum.ts';
-import { moments, quantileInPlace } from './stats.ts';
+import { cumulative, moments, quantileInPlace } from './stats.ts';
 
 /** Scores of windows go to every sample of them, the largest counts, or to the sample in the middle. */
 export type Placement = 'spread' | 'centre';
@@ -56,9 +56,8 @@ export function stlScore(values: Float64Array, period: number | null, robust: bo
 
 /** Isolation scores of the windows [N − window + 1]. */
 export function windowIsolation(values: Float64Array, window: number): Float64Array {
-  const count = Math.max(0, values.length - window + 1);
-  const rows = new Float64Array(count * window);
-  for (let i = 0; i < count; i++) rows.set(values.subarray(i, i + window), i * window);
+  const rows = windowRows(values, window);
+  const count = rows.length / window;
   return count < 2 ? new Float64Array(count) : isolationScores(rows, window);
 }
 
@@ -79,8 +78,7 @@ export function smoothed(values: Float64Array, window: number): Float64Array {
   if (window <= 1) return values;
   const n = values.length;
   const half = window >> 1;
-  const sums = new Float64Array(n + 1);
-  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + values[i]!;
+  const sums = cumulative(values);
   return values.map((_, i) => {
     const [from, to] = [Math.max(0, i - half), Math.min(n, i + half + 1)];
     return (sums[to]! - sums[from]!) / (to - from);
@@ -181,14 +179,14 @@ export function spectralResidual(
   const floor = FLOOR * amplitudes.reduce((top, amplitude) => Math.max(top, amplitude), 0);
   const logs = amplitudes.map((amplitude) => Math.log(Math.max(amplitude, floor)));
   const half = (average - 1) / 2;
-  const gains = logs.map((own, k) => {
+  const gains = logs.map((level, k) => {
     if (amplitudes[k]! <= floor) return 0;
     let sum = 0;
     for (let d = k - half; d <= k + half; d++) {
       const wrapped = ((d % length) + length) % length;
       sum += logs[Math.min(wrapped, length - wrapped)]!;
     }
-    return Math.exp(own - sum / average) / amplitudes[k]!;
+    return Math.exp(level - sum / average) / amplitudes[k]!;
   });
   const back = seriesOfSpectrum({
     n: length,
@@ -259,9 +257,9 @@ function eigen(matrix: Float64Array, m: number): { values: Float64Array; vectors
           const [x, y] = [a[p * m + k]!, a[q * m + k]!];
           a[p * m + k] = c * x - s * y;
           a[q * m + k] = s * x + c * y;
-          const [one, other] = [v[p * m + k]!, v[q * m + k]!];
-          v[p * m + k] = c * one - s * other;
-          v[q * m + k] = s * one + c * other;
+          const [u, w] = [v[p * m + k]!, v[q * m + k]!];
+          v[p * m + k] = c * u - s * w;
+          v[q * m + k] = s * u + c * w;
         }
       }
     }
@@ -288,9 +286,8 @@ export function subPca(values: Float64Array, options: SubPcaOptions): Float64Arr
   const scores = new Float64Array(count);
   if (count === 0) return scores;
   const m = Math.min(window, MOST_PIECES);
-  const sums = new Float64Array(values.length + 1);
   // A large offset would take the digits of the sums.
-  for (let i = 0; i < values.length; i++) sums[i + 1] = sums[i]! + (values[i]! - values[0]!);
+  const sums = cumulative(values.map((value) => value - values[0]!));
   const bounds = Int32Array.from({ length: m + 1 }, (_, k) => Math.round((k * window) / m));
   const row = new Float64Array(m);
   const mean = new Float64Array(m);
@@ -313,9 +310,8 @@ export function subPca(values: Float64Array, options: SubPcaOptions): Float64Arr
   }
   for (let p = 0; p < m; p++) {
     for (let q = p; q < m; q++) {
-      const own = covariance[p * m + q]! / count;
-      covariance[p * m + q] = own;
-      covariance[q * m + p] = own;
+      covariance[p * m + q]! /= count;
+      covariance[q * m + p] = covariance[p * m + q]!;
     }
   }
   const { values: variances, vectors } = eigen(covariance, m);

@@ -13,12 +13,12 @@ export interface RidgeOptions {
 }
 
 export interface Ridge {
-  /** In the order of the coefficients; of two classes the second has the only ones. */
+  /** Classes in the order of the targets; of two classes only the second has a target. */
   readonly classes: readonly string[];
   /** The penalty of the least mean squared leave-one-out error, and those errors in the order of the penalties. */
   readonly penalty: number;
   readonly errors: readonly number[];
-  /** By target: F weights of the features as they are given, and a constant. */
+  /** Targets: F weights of the features as given, and a constant. */
   readonly targets: readonly { readonly weights: Float64Array; readonly constant: number }[];
 }
 

@@ -116,9 +116,23 @@ export function hampel(values: Float64Array, options: HampelOptions = {}): Hampe
   const { half = 5, sigmas = 3 } = options;
   requireWhole('Hampel half', half, 1);
   requireOption(sigmas >= 0, 'Hampel sigmas', sigmas, 'a number ≥ 0');
-  const n = values.length;
   const filtered = values.slice();
   const outliers: number[] = [];
+  deviateFromWindows(values, half, (i, deviation, scale, middle) => {
+    if (deviation <= sigmas * scale) return;
+    filtered[i] = middle;
+    outliers.push(i);
+  });
+  return { filtered, outliers: Int32Array.from(outliers) };
+}
+
+/** Visits each value that differs from the median of its window, with that deviation and the window's scaled MAD. */
+function deviateFromWindows(
+  values: Float64Array,
+  half: number,
+  visit: (index: number, deviation: number, scale: number, median: number) => void,
+): void {
+  const n = values.length;
   const window = new Float64Array(Math.min(n, 2 * half + 1));
   for (let i = 0; i < n; i++) {
     const first = Math.max(0, i - half);
@@ -128,12 +142,8 @@ export function hampel(values: Float64Array, options: HampelOptions = {}): Hampe
     const deviation = Math.abs(values[i]! - middle);
     if (deviation === 0) continue;
     for (let k = 0; k < size; k++) window[k] = Math.abs(values[first + k]! - middle);
-    if (deviation > sigmas * GAUSSIAN_MAD * quantileInPlace(window, size, 0.5)) {
-      filtered[i] = middle;
-      outliers.push(i);
-    }
+    visit(i, deviation, GAUSSIAN_MAD * quantileInPlace(window, size, 0.5), middle);
   }
-  return { filtered, outliers: Int32Array.from(outliers) };
 }
 
 /**
@@ -143,18 +153,11 @@ export function hampel(values: Float64Array, options: HampelOptions = {}): Hampe
 export function hampelScore(values: Float64Array, half = 5): Float64Array {
   requireFinite(values, 'Hampel score');
   requireWhole('Hampel half', half, 1);
-  const n = values.length;
-  const window = new Float64Array(Math.min(n, 2 * half + 1));
-  return values.map((value, i) => {
-    const first = Math.max(0, i - half);
-    const size = Math.min(n, i + half + 1) - first;
-    for (let k = 0; k < size; k++) window[k] = values[first + k]!;
-    const middle = quantileInPlace(window, size, 0.5);
-    const deviation = Math.abs(value - middle);
-    if (deviation === 0) return 0;
-    for (let k = 0; k < size; k++) window[k] = Math.abs(values[first + k]! - middle);
-    return Math.min(1e6, deviation / (GAUSSIAN_MAD * quantileInPlace(window, size, 0.5)));
+  const scores = new Float64Array(values.length);
+  deviateFromWindows(values, half, (i, deviation, scale) => {
+    scores[i] = Math.min(1e6, deviation / scale);
   });
+  return scores;
 }
 
 // Running medians: each window is kept sorted, and one value of it replaced at a time.

@@ -6,7 +6,15 @@
 
 import FFT from 'fft.js';
 import { requireFinite, requireOption, requireWithin } from './checks.ts';
-import { fitLine, largestMagnitude, moments, normalQuantile, ROUNDING, spread } from './stats.ts';
+import {
+  fitLine,
+  laggedProduct,
+  largestMagnitude,
+  moments,
+  normalQuantile,
+  ROUNDING,
+  spread,
+} from './stats.ts';
 
 export interface Spectrum {
   /** Length of the series. */
@@ -406,9 +414,7 @@ export function autocorrelation(values: Float64Array, options: AutocorrelationOp
   if (std === 0) return out.fill(Number.NaN);
   const centred = values.map((value) => value - mean);
   for (let k = 0; k <= lags; k++) {
-    let sum = 0;
-    for (let i = k; i < n; i++) sum += centred[i]! * centred[i - k]!;
-    out[k] = sum / (options.adjusted === true ? n - k : n);
+    out[k] = laggedProduct(centred, k) / (options.adjusted === true ? n - k : n);
   }
   const variance = out[0]!;
   for (let k = 0; k <= lags; k++) out[k]! /= variance;

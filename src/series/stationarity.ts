@@ -4,7 +4,7 @@
  * (nlags auto).
  */
 import { requireFinite, requireWithin } from './checks.ts';
-import { fitLine, moments, normalCdf } from './stats.ts';
+import { fitLine, laggedProduct, moments, normalCdf } from './stats.ts';
 
 /** Deterministic part of the regression: none, constant, constant and trend. */
 export type Regression = 'n' | 'c' | 'ct';
@@ -208,11 +208,11 @@ export function stationarityTest(
   // A line stands on the mean at the centre: its intercept would lose digits against a large offset.
   const slope = line === null ? 0 : line.slope;
   const residuals = values.map((value, i) => value - mean - slope * (i - (n - 1) / 2));
-  const variance = autocovariance(residuals, 0);
+  const variance = laggedProduct(residuals, 0);
   if (variance <= 1e-24 * n * std * std) return null;
   const lags = given ?? Math.min(n - 1, hobijnLags(residuals));
   let longRun = variance;
-  for (let k = 1; k <= lags; k++) longRun += 2 * (1 - k / (lags + 1)) * autocovariance(residuals, k);
+  for (let k = 1; k <= lags; k++) longRun += 2 * (1 - k / (lags + 1)) * laggedProduct(residuals, k);
   let partial = 0;
   let squares = 0;
   for (const residual of residuals) {
@@ -229,21 +229,14 @@ export function stationarityTest(
   };
 }
 
-/** Σ e[t]·e[t−k]. */
-function autocovariance(residuals: Float64Array, k: number): number {
-  let sum = 0;
-  for (let i = k; i < residuals.length; i++) sum += residuals[i]! * residuals[i - k]!;
-  return sum;
-}
-
 /** Bandwidth of Hobijn, Franses & Ooms (1998) for a Bartlett kernel. */
 function hobijnLags(residuals: Float64Array): number {
   const n = residuals.length;
-  let total = autocovariance(residuals, 0) / n;
+  let total = laggedProduct(residuals, 0) / n;
   let weighted = 0;
   const last = Math.floor(n ** (2 / 9));
   for (let k = 1; k <= last; k++) {
-    const pair = (2 * autocovariance(residuals, k)) / n;
+    const pair = (2 * laggedProduct(residuals, k)) / n;
     total += pair;
     weighted += k * pair;
   }

@@ -68,6 +68,36 @@ export function largestMagnitude(values: Float64Array): number {
   return largest;
 }
 
+/** Sums of the values before each index [N + 1]. */
+export function cumulative(values: Float64Array): Float64Array {
+  const sums = new Float64Array(values.length + 1);
+  for (let i = 0; i < values.length; i++) sums[i + 1] = sums[i]! + values[i]!;
+  return sums;
+}
+
+/** Mean of the window of `period` samples around each sample [N]; at the ends, of the nearest whole window. Fractions weigh the outer samples. */
+export function cycleMeans(values: Float64Array, period: number): Float64Array {
+  const n = values.length;
+  const sums = cumulative(values);
+  const upTo = (x: number): number => {
+    const whole = Math.floor(x);
+    return whole >= n ? sums[n]! : sums[whole]! + (x - whole) * values[whole]!;
+  };
+  const means = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    const start = Math.min(Math.max(0, i + 0.5 - period / 2), n - period);
+    means[i] = (upTo(start + period) - upTo(start)) / period;
+  }
+  return means;
+}
+
+/** Σ x[i]·x[i − lag]. */
+export function laggedProduct(values: Float64Array, lag: number): number {
+  let sum = 0;
+  for (let i = lag; i < values.length; i++) sum += values[i]! * values[i - lag]!;
+  return sum;
+}
+
 /** Reorders `scratch[0, n)` so that its k-th smallest value stands at k, and returns it (Hoare's selection). */
 export function select(scratch: Float64Array, n: number, k: number): number {
   let left = 0;
@@ -114,7 +144,7 @@ export function median(values: Float64Array): number {
   return quantileInPlace(values.slice(), values.length, 0.5);
 }
 
-/** All summary statistics of a non-empty series [N]. */
+/** Computes all summary statistics of a non-empty series [N]. */
 export function summarise(values: Float64Array): Summary {
   const n = values.length;
   const { mean, std } = moments(values);
@@ -205,7 +235,7 @@ export function noiseSigma(values: Float64Array): number {
   return (GAUSSIAN_MAD * quantileInPlace(scratch, n, 0.5)) / Math.sqrt(20);
 }
 
-/** Tail probabilities that the tests of a series need, to about 14 digits. */
+// Tail probabilities, to about 14 digits.
 
 /** Terms until a series or continued fraction has settled; reached by none of the arguments that occur. */
 const MOST_TERMS = 500;

@@ -1,6 +1,6 @@
 /** Trend without a distribution: the Mann–Kendall test, and the Theil–Sen line. */
 import { requireFinite, requireOption } from './checks.ts';
-import { largestMagnitude, median, normalQuantile, select, twoSided } from './stats.ts';
+import { median, normalQuantile, select, twoSided } from './stats.ts';
 
 export interface MannKendall {
   /** Rising minus falling pairs. */
@@ -26,7 +26,7 @@ export function mannKendall(values: Float64Array): MannKendall | null {
   const n = values.length;
   if (n < 2) return null;
   const sorted = values.slice();
-  const falling = sortCountingInversions(sorted, new Int32Array(n));
+  const falling = sortCountingInversions(sorted);
   let tiedPairs = 0;
   let tiedVariance = 0;
   for (let i = 0; i < n; ) {
@@ -63,7 +63,7 @@ export interface TheilSen {
 
 /**
  * Theil–Sen line of [N], N ≥ 2, over the index; null for fewer. `confidence` in (0, 1) is that of the slope's interval, default
- * 0.95. Equals scipy's `theilslopes`, intercept `separate`. Exact, without looking at most of the slopes (`slopesOfRank`).
+ * 0.95. Equals scipy's `theilslopes`, intercept `separate`. Exact, without keeping most of the slopes (`slopesOfRank`): O(N²) time, O(N) memory.
  * Throws a DataError for values that are not finite.
  */
 export function theilSen(values: Float64Array, confidence = 0.95): TheilSen | null {
@@ -90,16 +90,13 @@ function roundHalfEven(x: number): number {
   return floor % 2 === 0 ? floor : floor + 1;
 }
 
-// Order statistics of the slopes of all pairs of points, exact. A pair is flatter than c exactly where the keys x[i] − c·i of its
-// points are in falling order. A merge sort of the keys therefore counts the pairs flatter than c, and from the order at c to that
-// at a larger c′ exactly the pairs of a slope in between change places: an insertion sort meets each of them once (Cole, Salowe,
-// Steiger & Szemerédi 1989; a sample says where to look, as in Matoušek 1991). Where slopes repeat, as those of rounded values do,
-// passes over all pairs count them instead.
+// Order statistics of the slopes of all pairs of points, exact: a sample brackets them, and a pass over all pairs counts what lies
+// below, inside and above the bracket.
 
 /** Up to this many pairs, all slopes are kept. */
 const FEW_PAIRS = 20_000;
 
-/** The slopes of the given ranks (ascending, 0 is the smallest) among those of all pairs of [N]. O(N^1.5) where slopes differ, else O(N²). */
+/** Returns the slopes of the given ranks (ascending, 0 is the smallest) among those of all pairs of [N]. O(N²). */
 export function slopesOfRank(values: Float64Array, ranks: readonly number[]): number[] {
   const n = values.length;
   const pairs = (n * (n - 1)) / 2;
@@ -119,7 +116,7 @@ export function slopesOfRank(values: Float64Array, ranks: readonly number[]): nu
     const first = ranks[slopes.length]!;
     // Neighbouring ranks, such as the middle ones of an even number of pairs, share the work.
     const group = ranks.slice(slopes.length).filter((rank) => rank - first <= GROUP * Math.min(pairs, 2e6));
-    slopes.push(...(byInversions(values, sample, group) ?? byPasses(values, sample, group)));
+    slopes.push(...byPasses(values, sample, group));
   }
   return slopes;
 }
@@ -135,105 +132,6 @@ function allSlopes(values: Float64Array): Float64Array {
     for (let i = 0, j = d; j < n; i++, j++) slopes[count++] = (values[j]! - values[i]!) / d;
   }
   return slopes;
-}
-
-/** Standard deviations of a sample's rank by which the first slope stays below the wanted one. */
-const BACK = 1.5;
-
-/** Slopes that are kept at once, at most. */
-const MOST_KEPT = 1 << 24;
-
-/** The slopes of neighbouring ranks; null where slopes repeat or are too many to keep, or the sample does not show the way. */
-function byInversions(values: Float64Array, sample: Float64Array, ranks: readonly number[]): number[] | null {
-  const n = values.length;
-  const pairs = (n * (n - 1)) / 2;
-  const size = sample.length;
-  const first = ranks[0]!;
-  const last = ranks.at(-1)!;
-  for (let back = BACK; ; back *= 2) {
-    let place = Math.floor((first / (pairs - 1)) * size - (back * Math.sqrt(size)) / 2 - 1);
-    if (place < 0) return null;
-    const line = new Line(values, slopeAt(sample, place));
-    if (line.tied) return null;
-    if (line.flatter > first) continue;
-    for (;;) {
-      const before = line.flatter;
-      const expected = ((last + 1 - before) / pairs) * size;
-      place = Math.ceil(place + expected + 2 * Math.sqrt(expected) + 1);
-      if (place >= size - 1) return null;
-      const most = Math.ceil((3 * (expected + 8) * pairs) / size);
-      if (most > MOST_KEPT) return null;
-      const crossed = line.turn(slopeAt(sample, place), most);
-      if (crossed === null || line.tied) return null;
-      if (first < before + crossed.length && last >= before + crossed.length) return null;
-      if (last < before + crossed.length) {
-        return ranks.map((rank) => select(crossed, crossed.length, rank - before));
-      }
-    }
-  }
-}
-
-/** Between two slopes of the sample, where few pairs have theirs. */
-const slopeAt = (sample: Float64Array, place: number): number => (sample[place]! + sample[place + 1]!) / 2;
-
-/** The points in the order in which a line of some slope, coming from below, meets them. */
-class Line {
-  readonly #values: Float64Array;
-  readonly #magnitude: number;
-  readonly #order: Int32Array; // [N]
-  readonly #keys: Float64Array; // [N], ascending
-  #slope: number;
-  /** Pairs whose slope is less than the line's. */
-  flatter: number;
-
-  constructor(values: Float64Array, slope: number) {
-    const n = values.length;
-    this.#values = values;
-    this.#magnitude = largestMagnitude(values);
-    this.#slope = slope;
-    this.#keys = new Float64Array(n);
-    this.#order = new Int32Array(n);
-    for (let i = 0; i < n; i++) {
-      this.#keys[i] = values[i]! - slope * i;
-      this.#order[i] = i;
-    }
-    this.flatter = sortCountingInversions(this.#keys, this.#order);
-  }
-
-  /** Returns true if rounding may have exchanged two keys: keys err by at most 2ε(|x| + |slope|·N), quotients by less. */
-  get tied(): boolean {
-    const keys = this.#keys;
-    const rounding = 4 * Number.EPSILON * (this.#magnitude + Math.abs(this.#slope) * keys.length);
-    for (let k = 1; k < keys.length; k++) if (!(keys[k]! - keys[k - 1]! > rounding)) return true;
-    return false;
-  }
-
-  /** Turns the line to a larger slope; returns the slopes of the pairs in between, null where they are more than `most`. */
-  turn(slope: number, most: number): Float64Array | null {
-    const [values, order, keys] = [this.#values, this.#order, this.#keys];
-    const n = keys.length;
-    const slopes = new Float64Array(most);
-    let count = 0;
-    this.#slope = slope;
-    for (let k = 0; k < n; k++) keys[k] = values[order[k]!]! - slope * order[k]!;
-    for (let k = 1; k < n; k++) {
-      const key = keys[k]!;
-      const own = order[k]!;
-      const value = values[own]!;
-      let place = k;
-      for (; place > 0 && keys[place - 1]! > key; place--) {
-        const other = order[place - 1]!;
-        if (count === most) return null;
-        slopes[count++] = (value - values[other]!) / (own - other);
-        keys[place] = keys[place - 1]!;
-        order[place] = other;
-      }
-      keys[place] = key;
-      order[place] = own;
-    }
-    this.flatter += count;
-    return slopes.subarray(0, count);
-  }
 }
 
 /** Slopes of all pairs against a bracket [low, high]. */
@@ -338,58 +236,28 @@ function sampledSlopes(values: Float64Array): Float64Array {
   return sample.sort();
 }
 
-/** Length of the runs that insertion sorts before they are merged. */
-const RUN = 8;
-
-/**
- * Sorts keys [N] in place and `order` [N] along with them; equal keys keep their order. Returns the number of pairs i < j with keys[i] >
- * keys[j]. O(N log N).
- */
-export function sortCountingInversions(keys: Float64Array, order: Int32Array): number {
+/** Sorts keys [N] in place by merging; returns the number of pairs i < j with keys[i] > keys[j]. O(N log N). */
+export function sortCountingInversions(keys: Float64Array): number {
   const n = keys.length;
   let inversions = 0;
-  for (let start = 0; start < n; start += RUN) {
-    const end = Math.min(n, start + RUN);
-    for (let i = start + 1; i < end; i++) {
-      const key = keys[i]!;
-      const own = order[i]!;
-      let place = i;
-      for (; place > start && keys[place - 1]! > key; place--) {
-        keys[place] = keys[place - 1]!;
-        order[place] = order[place - 1]!;
-      }
-      keys[place] = key;
-      order[place] = own;
-      inversions += i - place;
-    }
-  }
   let from = keys;
   let to = new Float64Array(n) as typeof keys;
-  let orderFrom = order;
-  let orderTo = new Int32Array(n) as typeof order;
-  for (let width = RUN; width < n; width *= 2) {
+  for (let width = 1; width < n; width *= 2) {
     for (let left = 0; left < n; left += 2 * width) {
       const middle = Math.min(n, left + width);
       const end = Math.min(n, left + 2 * width);
       let a = left;
       let b = middle;
       for (let k = left; k < end; k++) {
-        if (a < middle && (b >= end || from[a]! <= from[b]!)) {
-          orderTo[k] = orderFrom[a]!;
-          to[k] = from[a++]!;
-        } else {
+        if (a < middle && (b >= end || from[a]! <= from[b]!)) to[k] = from[a++]!;
+        else {
           inversions += middle - a;
-          orderTo[k] = orderFrom[b]!;
           to[k] = from[b++]!;
         }
       }
     }
     [from, to] = [to, from];
-    [orderFrom, orderTo] = [orderTo, orderFrom];
   }
-  if (from !== keys) {
-    keys.set(from);
-    order.set(orderFrom);
-  }
+  if (from !== keys) keys.set(from);
   return inversions;
 }

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { FORMATS, numberWords, scoresCsv, toCsv, toGrafana, toMarkdown } from '../../src/explain/formats.ts';
 import { buildReport, selectFindings } from '../../src/explain/report.ts';
 import type { AnomalyReport } from '../../src/explain/schema.ts';
-import { failOn, newFindings, readState, sinceReport, tellOnce } from '../../src/explain/state.ts';
+import { failOn, newFindings, readState, reportOnce, sinceReport } from '../../src/explain/state.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { host, requests } from '../helpers/anomalies.ts';
 
@@ -147,15 +147,15 @@ describe('what is told', () => {
     const told: string[][] = [];
     const tell = (fresh: AnomalyReport): void => void told.push(kinds(fresh));
     const early = selectFindings(report, ({ kind }) => kind !== 'spike');
-    await tellOnce(path, early, tell);
-    await tellOnce(path, report, tell);
+    await reportOnce(path, early, tell);
+    await reportOnce(path, report, tell);
     const grown = requests();
     const { detection } = grown.columns[0]!;
     const findings = detection.findings.map((one) =>
       one.kind === 'flat' ? { ...one, start: 450, end: 495 } : one,
     );
     const column = { ...grown.columns[0]!, detection: { ...detection, findings } };
-    await tellOnce(path, buildReport({ ...grown, columns: [column] }), tell);
+    await reportOnce(path, buildReport({ ...grown, columns: [column] }), tell);
     expect(told).toEqual([['flat', 'level'], ['spike'], []]);
     expect(readdirSync(directory)).toEqual(['once.json']);
   });
@@ -165,14 +165,14 @@ describe('what is told', () => {
     const fail = (): void => {
       throw new Error('the pager is down');
     };
-    await expect(tellOnce(path, report, fail)).rejects.toThrow('the pager is down');
-    expect((await tellOnce(path, report, () => {})).findings).toHaveLength(3);
+    await expect(reportOnce(path, report, fail)).rejects.toThrow('the pager is down');
+    expect((await reportOnce(path, report, () => {})).findings).toHaveLength(3);
   });
 
   test('is told by one of two runs at the same time', async () => {
     const path = join(directory, 'twice.json');
     const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 30));
-    const runs = await Promise.all([tellOnce(path, report, pause), tellOnce(path, report, pause)]);
+    const runs = await Promise.all([reportOnce(path, report, pause), reportOnce(path, report, pause)]);
     expect(runs.map((fresh) => fresh.findings.length).sort()).toEqual([0, 3]);
   });
 
@@ -195,7 +195,7 @@ describe('what is told', () => {
       writeFileSync(path, content);
       await expect(readState(path)).rejects.toThrow(DataError);
       await expect(readState(path)).rejects.toThrow(why);
-      await expect(tellOnce(path, report, () => {})).rejects.toThrow(path);
+      await expect(reportOnce(path, report, () => {})).rejects.toThrow(path);
       expect(readFileSync(path, 'utf8')).toBe(content);
     }
   });

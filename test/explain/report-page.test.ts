@@ -186,7 +186,7 @@ describe('the page', () => {
     };
     const opinion = { name: HOSTILE, record: { [HOSTILE]: HOSTILE }, notes: [HOSTILE], columns: [column] };
     const seen = new Map([['requests', new Map([['0-100', 'data:image/png;base64,iVBORw0KGgo=']])]]);
-    const text = reportPage(buildReport(requests(), opinion), requests(), { seen });
+    const text = reportPage(buildReport(requests(), opinion), requests(), seen);
     expect(text).toContain('Abstains: 30 of 30 windows (100 %, limit 30 %)');
     expect(text.indexOf('What the policy says')).toBeGreaterThan(text.indexOf('</ol>'));
     expect(text.match(/<article>/g)).toHaveLength(12);

@@ -120,17 +120,14 @@ describe('Theil–Sen line', () => {
 });
 
 describe('inversions', () => {
-  it('are counted by a sort that takes the order along and keeps equal keys as they stand', () => {
+  it('are counted by a sort', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: -9, max: 9 }), { maxLength: 70 }), (list) => {
         const keys = Float64Array.from(list);
-        const order = Int32Array.from(list.keys());
         let pairs = 0;
         for (const [j, later] of list.entries()) for (const own of list.slice(0, j)) if (own > later) pairs++;
-        expect(sortCountingInversions(keys, order)).toBe(pairs);
-        const expected = [...list.keys()].sort((a, b) => list[a]! - list[b]! || a - b);
-        expect([...order]).toEqual(expected);
-        expect([...keys]).toEqual(expected.map((i) => list[i]));
+        expect(sortCountingInversions(keys)).toBe(pairs);
+        expect([...keys]).toEqual(list.toSorted((a, b) => a - b));
       }),
     );
   });
