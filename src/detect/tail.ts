@@ -238,7 +238,7 @@ interface Limits {
   readonly leastShape: number;
 }
 
-/** For counted values: most steps used, most different sizes, fewest departures at a step, and fewest departures per size. */
+/** Limits for counted values: most steps used, most different sizes, fewest departures at a step, and fewest per size. */
 const MOST_STEPS = 8;
 const MOST_SIZES = 16;
 const FEWEST_AT_STEP = 5;

@@ -3,7 +3,7 @@
  * covariance, part of which is replaced by equal variance in every direction (Friedman 1989, regularised discriminant
  * analysis), so that it can be inverted however few the examples.
  */
-import { ROUNDING } from '../series/stats.ts';
+import { ROUNDING, solveInPlace } from '../series/stats.ts';
 
 export const SHRINKAGES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9] as const;
 const FOLDS = 5;
@@ -22,27 +22,6 @@ export interface FittedDiscriminant extends Discriminant {
    * number. Nested: the shrinkage by which a fold is judged is chosen on the other folds. Null where no row could be held out.
    */
   readonly heldOutAccuracy: number | null;
-}
-
-/** Solves A·x = b for each b in place; A [F·F] symmetric positive definite, overwritten by its Cholesky factor. */
-function solveInPlace(a: Float64Array, size: number, targets: readonly Float64Array[]): void {
-  for (let i = 0; i < size; i++) {
-    for (let j = 0; j <= i; j++) {
-      let sum = a[i * size + j]!;
-      for (let k = 0; k < j; k++) sum -= a[i * size + k]! * a[j * size + k]!;
-      a[i * size + j] = i === j ? Math.sqrt(sum) : sum / a[j * size + j]!;
-    }
-  }
-  for (const b of targets) {
-    for (let i = 0; i < size; i++) {
-      for (let k = 0; k < i; k++) b[i]! -= a[i * size + k]! * b[k]!;
-      b[i]! /= a[i * size + i]!;
-    }
-    for (let i = size - 1; i >= 0; i--) {
-      for (let k = i + 1; k < size; k++) b[i]! -= a[k * size + i]! * b[k]!;
-      b[i]! /= a[i * size + i]!;
-    }
-  }
 }
 
 /** Sums over rows [M][F] of classes 0 … K − 1, from which the moments of any union of disjoint sets of rows follow. */
@@ -75,9 +54,8 @@ function sumsOf(
     const total = totals[labels[r]!]!;
     counts[labels[r]!]!++;
     for (let i = 0; i < size; i++) {
-      const own = row[i]!;
-      total[i]! += own;
-      for (let j = 0; j <= i; j++) products[i * size + j]! += own * row[j]!;
+      total[i]! += row[i]!;
+      for (let j = 0; j <= i; j++) products[i * size + j]! += row[i]! * row[j]!;
     }
   });
   return sums;

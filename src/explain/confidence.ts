@@ -17,7 +17,7 @@ import { mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { overlap, runs } from '../series/intervals.ts';
-import { quantileInPlace } from '../series/stats.ts';
+import { largestMagnitude, quantileInPlace, solveInPlace } from '../series/stats.ts';
 import { agreement } from './trust.ts';
 
 /** Symbols of a scan for an anomaly in a cell, and for none. */
@@ -325,23 +325,6 @@ export function isRight(interval: Interval, truth: readonly Interval[]): boolean
 const PENALTY = 1;
 const STEPS = 50;
 
-/** Solves A·x = b for a symmetric positive definite A [D][D], which is overwritten, as is b. */
-function solve(a: number[][], b: number[]): number[] {
-  const d = b.length;
-  for (let k = 0; k < d; k++) {
-    for (let i = k + 1; i < d; i++) {
-      const share = a[i]![k]! / a[k]![k]!;
-      for (let j = k; j < d; j++) a[i]![j]! -= share * a[k]![j]!;
-      b[i]! -= share * b[k]!;
-    }
-  }
-  for (let k = d - 1; k >= 0; k--) {
-    for (let j = k + 1; j < d; j++) b[k]! -= a[k]![j]! * b[j]!;
-    b[k]! /= a[k]![k]!;
-  }
-  return b;
-}
-
 /**
  * Fits the logistic regression of `right` on support by Newton's method, with a small penalty on the weights of standardised inputs. Half a
  * right and half a wrong example are added, so that no share is 0 or 1.
@@ -367,21 +350,20 @@ export function fitConfidence(
   targets.push(0.5);
   let weights = new Array<number>(d).fill(0);
   for (let step = 0; step < STEPS; step++) {
-    const hessian = Array.from({ length: d }, (_, i) =>
-      Array.from({ length: d }, (_, j) => (i === j ? (i === 0 ? 1e-9 : PENALTY) : 0)),
-    );
-    const gradient = weights.map((value, i) => (i === 0 ? 0 : -PENALTY * value));
+    const hessian = new Float64Array(d * d);
+    for (let i = 0; i < d; i++) hessian[i * d + i] = i === 0 ? 1e-9 : PENALTY;
+    const gradient = Float64Array.from(weights, (value, i) => (i === 0 ? 0 : -PENALTY * value));
     for (const [r, row] of rows.entries()) {
       const p = 1 / (1 + Math.exp(-row.reduce((sum, value, i) => sum + value * weights[i]!, 0)));
       const curve = Math.max(1e-9, p * (1 - p));
       for (let i = 0; i < d; i++) {
         gradient[i]! += (targets[r]! - p) * row[i]!;
-        for (let j = 0; j < d; j++) hessian[i]![j]! += curve * row[i]! * row[j]!;
+        for (let j = 0; j < d; j++) hessian[i * d + j]! += curve * row[i]! * row[j]!;
       }
     }
-    const change = solve(hessian, gradient);
-    weights = weights.map((value, i) => value + change[i]!);
-    if (Math.max(...change.map(Math.abs)) < 1e-9) break;
+    solveInPlace(hessian, d, [gradient]);
+    weights = weights.map((value, i) => value + gradient[i]!);
+    if (largestMagnitude(gradient) < 1e-9) break;
   }
   const scaled = SUPPORT.map((_, k) => weights[k + 1]! / spread[k]!.std);
   return {

@@ -17,6 +17,7 @@
  * square waves and noise with spikes.
  */
 
+import { meanOrNull, sum } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { coverage, overlap } from '../series/intervals.ts';
 import type { PolicyReference } from '../tasks/reference.ts';
@@ -50,14 +51,14 @@ export function agreement(a: readonly Interval[], b: readonly Interval[]): numbe
  * Mean agreement over all pairs of answers, in [0, 1]. Two that mark nothing agree; an unreadable one (null) agrees with none.
  */
 export function pairwiseAgreement(answers: readonly (readonly Interval[] | null)[]): number {
-  let [sum, pairs] = [0, 0];
+  let [total, pairs] = [0, 0];
   for (let i = 0; i < answers.length; i++) {
     for (let j = 0; j < i; j++, pairs++) {
       const [a, b] = [answers[i]!, answers[j]!];
-      if (a !== null && b !== null) sum += agreement(a, b) ?? 1;
+      if (a !== null && b !== null) total += agreement(a, b) ?? 1;
     }
   }
-  return pairs === 0 ? 1 : sum / pairs;
+  return pairs === 0 ? 1 : total / pairs;
 }
 
 const clipped = (intervals: readonly Interval[], [start, end]: Interval): Interval[] =>
@@ -85,7 +86,6 @@ export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'e
       union[k]! += marked;
     }
   }
-  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
   const marked = sum(union);
   return {
     each: shared.map((common, i) => (union[i]! > 0 ? common / union[i]! : null)),
@@ -128,9 +128,6 @@ function median(values: readonly number[]): number | null {
   const sorted = [...values].sort((a, b) => a - b);
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
 }
-
-const mean = (values: readonly number[]): number | null =>
-  values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
 
 const known = (values: readonly (number | null)[]): number[] => values.filter((value) => value !== null);
 
@@ -218,7 +215,7 @@ export function judge(
       signal(
         'samples',
         'Agreement of sampled answers, mean',
-        mean(sampled),
+        meanOrNull(sampled),
         LEAST_SAMPLE_AGREEMENT,
         sampled.length,
       ),

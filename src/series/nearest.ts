@@ -101,7 +101,7 @@ export class WarpingSearch {
   }
 
   /**
-   * For every window (ascending, samples) the nearest other candidate of candidate `index`: what leave-one-out needs. From the widest
+   * Returns the nearest other candidate of candidate `index` for every window (ascending, samples), for leave-one-out. From the widest
    * window down: a distance never falls as the window narrows, so that a neighbour whose distance is still the same is still the nearest,
    * and distances of wider windows are lower bounds (Tan et al. 2018, "Efficient search of the best warping window").
    */

@@ -235,6 +235,27 @@ export function noiseSigma(values: Float64Array): number {
   return (GAUSSIAN_MAD * quantileInPlace(scratch, n, 0.5)) / Math.sqrt(20);
 }
 
+/** Solves A·x = b for each b in place; A [F·F] symmetric positive definite, overwritten by its Cholesky factor. */
+export function solveInPlace(a: Float64Array, size: number, targets: readonly Float64Array[]): void {
+  for (let i = 0; i < size; i++) {
+    for (let j = 0; j <= i; j++) {
+      let sum = a[i * size + j]!;
+      for (let k = 0; k < j; k++) sum -= a[i * size + k]! * a[j * size + k]!;
+      a[i * size + j] = i === j ? Math.sqrt(sum) : sum / a[j * size + j]!;
+    }
+  }
+  for (const b of targets) {
+    for (let i = 0; i < size; i++) {
+      for (let k = 0; k < i; k++) b[i]! -= a[i * size + k]! * b[k]!;
+      b[i]! /= a[i * size + i]!;
+    }
+    for (let i = size - 1; i >= 0; i--) {
+      for (let k = i + 1; k < size; k++) b[i]! -= a[k * size + i]! * b[k]!;
+      b[i]! /= a[i * size + i]!;
+    }
+  }
+}
+
 // Tail probabilities, to about 14 digits.
 
 /** Terms until a series or continued fraction has settled; reached by none of the arguments that occur. */
