@@ -44,10 +44,10 @@ test('a policy without a card is asked as a foreign checkpoint', () => {
   expect(FOREIGN_CARD.style).toBe('full');
 });
 
-test('a policy is not taught what its card could not hold', () => {
+test('a policy is not trained on data that its card could not hold', () => {
   expect(checkedCard(CARD)).toEqual(CARD);
   expect(() => checkedCard({ ...CARD, length: 2e6 })).toThrow(ConfigError);
-  expect(() => checkedCard({ ...CARD, length: 2e6 })).toThrow(/be taught these data: length: /);
+  expect(() => checkedCard({ ...CARD, length: 2e6 })).toThrow(/be trained on these data: length: /);
 });
 
 test('a card that asks for too much is refused by the key', () => {
