@@ -309,63 +309,33 @@ export class Smoother {
   readonly #options: Loess;
   readonly #narrow: number;
   readonly #kernels = new Map<number, Kernel>();
-  /** Kernel of a window around its middle. */
-  readonly #inner: Kernel;
   /** Points from … to whose window lies inside of the series. */
   readonly #from: number;
   readonly #to: number;
-  #robust: Float64Array | null = null;
+  #robust = false;
   readonly #trust: Float64Array; // [N]
-  readonly #trusted: Float64Array; // [N], trust times value
-  /** Inside, the fit is a·Σ w·trusted + b·Σ w·d·trusted over the distances d: [N] each. */
-  readonly #a: Float64Array;
-  readonly #b: Float64Array;
-  readonly #evens: Float64Array; // [N]
-  readonly #odds: Float64Array; // [N]
 
   constructor(n: number, options: Loess) {
     this.#n = n;
     this.#options = options;
     this.#narrow = 0.001 * (n - 1);
     const half = (options.window - 1) >> 1;
-    this.#inner = this.#kernelOf(half);
     this.#from = Math.min(half, n);
     this.#to = Math.max(this.#from, n - half);
-    const row = () => new Float64Array(n);
-    this.#trust = row().fill(1);
-    [this.#trusted, this.#a, this.#b, this.#evens, this.#odds] = [row(), row(), row(), row(), row()];
+    this.#trust = new Float64Array(n).fill(1);
   }
 
   #kernelOf(h: number): Kernel {
-    const known = this.#kernels.get(h);
-    if (known !== undefined) return known;
-    const made = tricube(h);
-    this.#kernels.set(h, made);
-    return made;
+    const kernel = this.#kernels.get(h) ?? tricube(h);
+    this.#kernels.set(h, kernel);
+    return kernel;
   }
 
   /** Sets the robustness weights [N] that multiply those of distance, until they are set again; null, as at first: none. */
   weigh(robust: Float64Array | null): void {
-    this.#robust = robust;
-    if (robust === null) {
-      this.#trust.fill(1);
-      return;
-    }
-    this.#trust.set(robust);
-    const [a, b, squares] = [this.#a, this.#b, this.#trusted];
-    const [from, to] = [this.#from, this.#to];
-    bothSums(this.#inner, this.#trust, from, to, a, b);
-    if (this.#options.degree === 1) evenSums(this.#inner.squares, this.#trust, from, to, squares);
-    for (let i = from; i < to; i++) {
-      const total = a[i]!;
-      const centre = b[i]! / total;
-      const spread = squares[i]! / total - centre * centre;
-      const sloped = this.#options.degree === 1 && Math.sqrt(spread) > this.#narrow;
-      const lean = sloped ? centre / spread : 0;
-      // A point without any weight has none to give its value.
-      a[i] = total > 0 ? (1 + centre * lean) / total : Number.NaN;
-      b[i] = -lean / total;
-    }
+    this.#robust = robust !== null;
+    if (robust === null) this.#trust.fill(1);
+    else this.#trust.set(robust);
   }
 
   /**
@@ -391,11 +361,9 @@ export class Smoother {
       return;
     }
     const jump = Math.min(this.#options.jump, n - 1);
-    if (jump === 1) this.#fitInside(values, this.#from, this.#to, out);
     let previous = 0;
     for (let i = 0; ; ) {
-      if (i < this.#from || i >= this.#to) out[i] = this.#fitAtEnd(values, i);
-      else if (jump > 1) this.#fitInside(values, i, i + 1, out);
+      out[i] = this.#fitAt(values, i);
       if (Number.isNaN(out[i])) out[i] = values[i]!;
       if (i - previous > 1) {
         const step = (out[i]! - out[previous]!) / (i - previous);
@@ -407,39 +375,26 @@ export class Smoother {
     }
   }
 
-  /** Fits at the points from … to − 1, about which the window lies inside of the series. */
-  #fitInside(values: Float64Array, from: number, to: number, out: Float64Array): void {
-    const inner = this.#inner;
-    const { reach, total } = inner;
-    if (this.#robust === null) {
-      // A line's value in the middle of its window is the mean.
-      evenSums(inner.weights, values, from, to, out);
-      for (let i = from; i < to; i++) out[i]! /= total;
-      return;
-    }
-    const [trust, trusted, evens, odds, a, b] = [
-      this.#trust,
-      this.#trusted,
-      this.#evens,
-      this.#odds,
-      this.#a,
-      this.#b,
-    ];
-    // Values against one of them, so that an offset does not cancel digits.
-    const near = values[0]!;
-    for (let i = from - reach; i < to + reach; i++) trusted[i] = trust[i]! * (values[i]! - near);
-    bothSums(inner, trusted, from, to, evens, odds);
-    for (let i = from; i < to; i++) out[i] = near + (a[i]! * evens[i]! + b[i]! * odds[i]!);
-  }
-
-  /** Fit at a point near an end, from the window that is moved inwards. */
-  #fitAtEnd(values: Float64Array, i: number): number {
+  /** Fit at a point from the window around it, which near an end is moved inwards. */
+  #fitAt(values: Float64Array, i: number): number {
     const n = this.#n;
     const { window } = this.#options;
+    const half = (window - 1) >> 1;
+    const inside = i >= this.#from && i < this.#to;
+    // A line's value in the middle of its window is the mean.
+    if (inside && !this.#robust) return middleMean(this.#kernelOf(half), values, i);
+    if (inside) return this.fit(values, i, i - half, i + half);
     if (window >= n) return this.fit(values, i, 0, n - 1);
     const first = i < this.#from ? 0 : n - window;
     return this.fit(values, i, first, first + window - 1);
   }
+}
+
+/** Weighted mean of the values around i, all inside of the series; pairs first, which are equally far. */
+function middleMean({ reach, weights, total }: Kernel, values: Float64Array, i: number): number {
+  let sum = weights[reach]! * values[i]!;
+  for (let d = 1; d <= reach; d++) sum += weights[reach + d]! * (values[i - d]! + values[i + d]!);
+  return sum / total;
 }
 
 /** Tricube weights for bandwidth h at distances −R … R, R = ⌊0.999·h⌋, the same times distance and distance², and their sum. */
@@ -468,35 +423,4 @@ export function tricube(h: number): Kernel {
     total += weight;
   }
   return { reach, weights, leans, squares, total };
-}
-
-/** Σ kernel[R + d]·x[i + d] over d = −R … R of an even kernel [2R + 1] about each i in [from, to), all inside of x: into out[i]. */
-function evenSums(kernel: Float64Array, x: Float64Array, from: number, to: number, out: Float64Array): void {
-  const reach = kernel.length >> 1;
-  for (let i = from; i < to; i++) {
-    let sum = kernel[reach]! * x[i]!;
-    for (let d = 1; d <= reach; d++) sum += kernel[reach + d]! * (x[i - d]! + x[i + d]!);
-    out[i] = sum;
-  }
-}
-
-/** Applies an even and an odd kernel at once. */
-function bothSums(
-  { reach, weights, leans }: Kernel,
-  x: Float64Array,
-  from: number,
-  to: number,
-  evens: Float64Array,
-  odds: Float64Array,
-): void {
-  for (let i = from; i < to; i++) {
-    let even = weights[reach]! * x[i]!;
-    let odd = 0;
-    for (let d = 1; d <= reach; d++) {
-      even += weights[reach + d]! * (x[i + d]! + x[i - d]!);
-      odd += leans[reach + d]! * (x[i + d]! - x[i - d]!);
-    }
-    evens[i] = even;
-    odds[i] = odd;
-  }
 }
