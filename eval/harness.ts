@@ -51,9 +51,9 @@ export interface EvalForm {
   /** Numbers instead of pictures, or pictures (null). */
   readonly numbers: NumbersFormat | null;
   readonly shots: ShotOptions | null;
-  /** True where reasoning is asked for before the answer. */
+  /** True where reasoning is requested before the answer. */
   readonly reasoning: boolean;
-  /** True where advice is asked for after the answer; false when absent. */
+  /** True where advice is requested after the answer; false when absent. */
   readonly extension?: boolean;
   readonly reading: Reading;
   /** Longest response in tokens. */

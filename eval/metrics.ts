@@ -113,8 +113,7 @@ function groupedBy(
 }
 
 /**
- * The metrics of each class of a classified set. Precision and F1 need the whole set, so all are drawn from it; their n is
- * that of the class.
+ * Metrics of each class of a classified set. Precision and F1 need the whole set, which is resampled; their n is that of the class.
  */
 function classSets(
   series: readonly AnsweredSeries[],
@@ -443,11 +442,11 @@ export function kindOf(records: readonly EvalRecord[]): Gold['kind'] {
   if (first === undefined) {
     throw new DataError('metrics: no evaluated response; evaluate at least one series');
   }
-  const other = records.find(({ gold }) => gold.kind !== first.gold.kind);
-  if (other === undefined) return first.gold.kind;
+  const odd = records.find(({ gold }) => gold.kind !== first.gold.kind);
+  if (odd === undefined) return first.gold.kind;
   throw new DataError(
-    `metrics: ${first.seriesId} asks for an answer of kind ${first.gold.kind}, ${other.seriesId} for one of kind ` +
-      `${other.gold.kind}; evaluate one data set at a time`,
+    `metrics: ${first.seriesId} asks for an answer of kind ${first.gold.kind}, ${odd.seriesId} for one of kind ` +
+      `${odd.gold.kind}; evaluate one data set at a time`,
   );
 }
 

@@ -371,7 +371,7 @@ export function readPredictions({
     if (before !== undefined) {
       const which = sample === undefined ? '' : ` with sample ${sample}`;
       throw new DataError(
-        `id: ${show(id)}${which} again, first in line ${before}; tell several answers apart by "sample": 0, 1, …`,
+        `id: ${show(id)}${which} again, first in line ${before}; number several answers with "sample": 0, 1, …`,
         at,
       );
     }

@@ -152,7 +152,7 @@ async function pictures(
 }
 
 /**
- * The examples of a report with their figures.
+ * Builds the examples of a report with their figures.
  * @throws DataError for values that cannot be drawn; what `draw` throws
  */
 export async function buildExamples(

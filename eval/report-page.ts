@@ -130,7 +130,7 @@ function sections(input: ReportInput, last: ReportStage, required: readonly Requ
 }
 
 /**
- * The page as text: HTML with everything inlined, readable in light and dark, on paper and on a telephone.
+ * Writes the page: HTML with everything inlined, readable in light and dark, on paper and on a telephone.
  * @throws DataError when there is no policy stage, a floor names an unknown stage, or a figure is not a passive SVG.
  */
 export function runReportPage(input: ReportInput): string {
@@ -177,7 +177,7 @@ function trainedBy(input: ReportInput): string {
   return `After ${sft}${sft !== '' && rl !== '' ? ' and ' : ''}${rl}`;
 }
 
-/** The metrics that a kind is summed up by, those over all series: some of the data may not name their classes. */
+/** Main metrics of a kind that are over all series: the data may not name some classes. */
 function summedUp(kind: Gold['kind'], set: MetricSet): (readonly [name: string, estimate: Estimate])[] {
   return taskKind(kind).evaluation.main.flatMap((name) => {
     const estimate = set[name];
@@ -185,34 +185,24 @@ function summedUp(kind: Gold['kind'], set: MetricSet): (readonly [name: string, 
   });
 }
 
-function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
-  const { metrics, namesNumbers } = taskKind(kind).evaluation;
-  const numbers = summedUp(kind, set).map(([name, estimate]) => {
-    const metric = metrics[name]!;
-    const text = metric.percent ? percent(estimate.mean) : fixed(estimate.mean);
-    return namesNumbers ? `${lowerFirst(metric.label)} ${text}` : text;
-  });
-  const last = numbers.pop() ?? 'nothing';
-  return numbers.length === 0 ? last : `${numbers.join(', ')} and ${last}`;
-}
-
-/** The changes that reinforcement is after. */
-const rewardGains = ({ gains }: ReportInput): ReportInput['gains'] =>
-  gains.filter(({ key }) => key.startsWith('reward_'));
-
+/** Main result in sentences. */
 function headline(input: ReportInput, last: ReportStage): Html {
-  const { kind } = last.metrics;
-  const detector = input.stages.find((stage) => stage.kind === 'detector');
-  const { detector: called, headline: reached } = taskKind(kind).evaluation;
+  const { detector, headline: reached, metrics } = taskKind(last.metrics.kind).evaluation;
+  const classical = input.stages.find((stage) => stage.kind === 'detector')?.metrics;
+  const numbers = (classical === undefined ? [] : summedUp(classical.kind, classical.overall)).map(
+    ([name, { mean }]) => {
+      const { label, percent: isPercent } = metrics[name]!;
+      return `${lowerFirst(label)} ${isPercent ? percent(mean) : fixed(mean)}`;
+    },
+  );
   const compared =
-    detector === undefined
+    numbers.length === 0
       ? null
-      : html` The best classical ${called} reaches ${detectorReaches(kind, detector.metrics.overall)} on the same series.`;
-  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics).join('; ')}.${compared}${rewardGains(
-    input,
-  ).map(
-    (gain) => html` Change of the ${lowerFirst(gain.label)} on the same series: ${change(gain.estimate)}.`,
-  )}</p>`;
+      : ` The best classical ${detector} reaches ${numbers.join(', ')} on the same series.`;
+  const changes = input.gains
+    .filter(({ key }) => key.startsWith('reward_'))
+    .map(({ label, estimate }) => ` Reinforcement changed the ${lowerFirst(label)} by ${change(estimate)}.`);
+  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics).join('; ')}.${compared}${changes}</p>`;
 }
 
 function tile(label: string, estimate: Estimate, format: (value: number) => string = fixed): Html {

@@ -203,7 +203,9 @@ export function gainsSentence(gains: readonly ReportGain[]): string {
   const parts = [
     ...(up.length === 0 ? [] : [`Significant gains: ${list(up)}.`]),
     ...(down.length === 0 ? [] : [`Significant losses: ${list(down)}.`]),
-    `${gains.length - sure.length} of ${gains.length} metrics did not change significantly.`,
+    sure.length === gains.length
+      ? 'All metrics changed significantly.'
+      : `${gains.length - sure.length} of ${gains.length} metrics did not change significantly.`,
   ];
   return parts.join(' ');
 }

@@ -1,5 +1,5 @@
 /**
- * The directory of a run, read strictly. What a run has not reached is absent (null); what is there must be whole.
+ * Directory of a run, read strictly: a file that the run has not reached is absent (null), every other one must be whole.
  *
  *   recipe.json       first: version, name, resolved recipe, command, the data it began with, changes since
  *   environment.json  before each stage: versions, machine, calibration

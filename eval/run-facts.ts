@@ -269,8 +269,7 @@ function answerGaps(run: RunDirectory, policy: PolicyName): string[] {
 }
 
 /**
- * One line for each file that a run of its recipe holds and this one does not, or holds in part, with what the report
- * leaves out for it; empty for a whole run.
+ * Lists missing and incomplete files of a run, with the parts of the report that are left out for them; empty for a whole run.
  * @throws DataError when a file is damaged beyond leaving it out
  */
 export function gapsOf(run: RunDirectory): string[] {

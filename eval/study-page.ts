@@ -17,7 +17,7 @@ import { type Cell, markdownTable, NOTHING, pageTable, type Table } from './tabl
 
 /** Without the zero that all numbers below 1 begin with: ".724", "−.021", "1.250". */
 const tight = (value: number): string => fixed(value).replace(/^(\u2212?)0\./, '$1.');
-/** The same with a sign: "+.015". */
+/** `tight` with a sign: "+.015". */
 const tightSigned = (value: number): string => signed(value).replace(/^([+\u2212]?)0\./, '$1.');
 
 /** `*`: the interval excludes 0; `**`: also after Holm's correction; dagger: one seed. */

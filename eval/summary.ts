@@ -92,10 +92,7 @@ const summary = z.object({
       ),
     })
     .nullable(),
-  /**
-   * The best classical detector on the same series; it is deterministic, so both rewards are the same number. Null
-   * when none was run.
-   */
+  /** Best classical detector on the same series, deterministic: both rewards are equal. Null when none was run. */
   classical: z.object({ detector: z.string(), metrics }).nullable(),
   /** Greedy responses of the last policy to further tasks, by task in `per_task`. */
   transfer: z.exactOptional(metrics),

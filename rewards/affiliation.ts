@@ -11,9 +11,9 @@ import type { Interval } from '../src/ground/types.ts';
 /** Share of one gold event in the metrics. */
 interface EventAffiliation {
   readonly zone: readonly [start: number, end: number];
-  /** In [0, 1]; NaN when no prediction falls into the zone. */
+  /** Precision in [0, 1]; NaN when no prediction falls into the zone. */
   readonly precision: number;
-  /** In [0, 1]; 0 when no prediction falls into the zone. */
+  /** Recall in [0, 1]; 0 when no prediction falls into the zone. */
   readonly recall: number;
 }
 
@@ -99,7 +99,7 @@ function eventRecall(pieces: readonly Interval[], a: number, b: number, e0: numb
 }
 
 /**
- * The metrics for events that are already valid (see `affiliation`), unchecked for speed.
+ * Computes the metrics for events that are already valid (see `affiliation`), unchecked for speed.
  * Time is linear in the number of events plus predictions times zones they touch.
  */
 export function affiliationOf(

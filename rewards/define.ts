@@ -26,7 +26,7 @@ export interface RewardResult {
   readonly total: number | null;
   /** Components of the total, finite each, for the logs alone; a part that is null is left out. */
   readonly parts?: Readonly<Record<string, number | null>>;
-  /** For readers of the completions. */
+  /** Remarks shown with the completions. */
   readonly notes?: string;
 }
 

@@ -344,8 +344,8 @@ function names(text: string, name: string): boolean {
 }
 
 /**
- * The rules, for runs without a chat model; they know words and numbers, not meaning, and a policy that is trained against them learns to
- * name numbers.
+ * Judges without a chat model. The rules know words and numbers, not meaning: a policy that is trained against them learns to name
+ * numbers.
  *
  * - specificity = min(1, t / 2) · t / n, of n numbers and stretches in the text, t of which are true of the series (`numbersOf`);
  *   0 without any. A long list of numbers is no better than two that are true.

@@ -5,7 +5,7 @@ import { accuracyReward, formatReward, type Reward } from './reward.ts';
 
 /** A number as people write it: 1 200, 1,200.5, -3e4, 12 %. */
 const NUMBER = /^[+-]?(?:\d{1,3}(?:[ ,]\d{3})+|\d+)?(?:\.\d+)?(?:e[+-]?\d+)?$/i;
-/** Numbers are the same within this part of the right one. */
+/** Relative tolerance of numbers. */
 const NEAR = 0.01;
 
 const folded = (text: string): string => text.trim().replace(/\s+/g, ' ').replace(/[.!]$/, '').toLowerCase();
@@ -16,19 +16,18 @@ function numberOf(text: string): number | null {
 }
 
 /**
- * Whether a free answer is the right one: numbers within 1 % of it (0 is exact), other texts but for case, white space and a full stop at
- * the end.
+ * Returns true if a free answer is right: a number within 1 % (0 is exact), or a text equal up to case, white space and a final full stop.
  */
-export function sameAnswer(said: string, right: string): boolean {
-  const [is, should] = [numberOf(said), numberOf(right)];
-  if (is !== null && should !== null) return Math.abs(is - should) <= NEAR * Math.abs(should);
-  return folded(said) === folded(right);
+export function sameAnswer(answer: string, right: string): boolean {
+  const [value, expected] = [numberOf(answer), numberOf(right)];
+  if (value !== null && expected !== null) return Math.abs(value - expected) <= NEAR * Math.abs(expected);
+  return folded(answer) === folded(right);
 }
 
 /** Returns true if a response answers its question correctly; unreadable responses do not. */
-export function answersQuestion(said: string | null, { options, answer }: QuestionGold): boolean {
-  if (said === null) return false;
-  return options.length > 0 ? said === answer : sameAnswer(said, answer);
+export function answersQuestion(given: string | null, { options, answer }: QuestionGold): boolean {
+  if (given === null) return false;
+  return options.length > 0 ? given === answer : sameAnswer(given, answer);
 }
 
 /** Weights of the reward on questions; they sum to 1. */

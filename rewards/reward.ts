@@ -14,7 +14,7 @@ export interface Reward<G extends Gold = Gold> {
   /** Weights of the parts that scores may have; a part that a gold answer does not define is absent from its score. */
   readonly weights: Readonly<Record<string, number>>;
   /**
-   * The weighted sum of the parts, in [0, 1]: the gold answer, well formed, earns 1.
+   * Computes the weighted sum of the parts, in [0, 1]: the gold answer, well formed, earns 1.
    * @param length points of the series, N
    * @param options grades of intervals; those of the paper when absent
    * @param judged score of the extension of a classification; null where there is none

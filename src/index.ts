@@ -1,9 +1,9 @@
 /**
- * `timeseer` as a library: the functions behind the command line, for programs and for modules of users. Code that computes is loaded on the
- * first call. Errors are kinds of `TimeseerError`, whose message says what is wrong, where, and how to mend it; so are unknown options.
+ * `timeseer` as a library: the functions behind the command line, for programs and for modules of users. Code that computes is loaded on
+ * the first call. Errors are kinds of `TimeseerError`, whose message says what is wrong, where, and how to fix it; so are unknown options.
  *
- * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `definePolicy` and `defineDetector` (`eval --policy FILE`), `defineTask`
- *   (`data prepare FILE`)
+ * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `definePolicy` and
+ *   `defineDetector` (`eval --policy FILE`), `defineTask` (`data prepare FILE`)
  * - Values: `detect`, `openExamples`, `sft`, `rl`, `analyse`, `render`, `encodePng`
  * - Policies: `openPolicy`
  * - Files and runs: `explain`, `evaluate`, `runRecipe`
@@ -156,7 +156,8 @@ export type ExplainOptions = Partial<Omit<ExplainRequest, 'detect'>> &
 
 /**
  * Explains a file of numbers as `timeseer explain` does: findings of the classical detector and answers of `policy` (default: the one
- * that ships with timeseer; `none`: no policy), as a record, a page and JSON. @throws DataError for a file that cannot be read; others as the command
+ * that ships with timeseer; `none`: no policy), as a record, a page and JSON.
+ * @throws DataError for a file that cannot be read; others as the command
  */
 export async function explain(file: string, options: ExplainOptions = {}): Promise<Explained> {
   checkOptions(
@@ -241,8 +242,8 @@ export async function runRecipe(options: RunRecipeOptions): Promise<QuickstartRe
 }
 
 /**
- * Supervised fine-tuning on expert traces, in this thread: `onStep` receives the metrics of each step as they come. The policy is written to `out`,
- * or to a temporary directory that is removed when the process ends.
+ * Supervised fine-tuning on expert traces, in this thread: `onStep` receives the metrics of each step as they come. The policy is written
+ * to `out`, or to a temporary directory that is removed when the process ends.
  * @throws ConfigError for an unknown option or a wrong value; DataError, CheckpointError, EngineError
  */
 export async function sft(request: SftRequest): Promise<TrainedPolicy> {
@@ -290,7 +291,8 @@ export type DetectOptions = Pick<
 >;
 
 /**
- * Detects anomalies in one series by the classical detector. Returns findings by falling severity, with score and expected value of each sample.
+ * Detects anomalies in one series by the classical detector. Returns findings by falling severity, with score and expected value of each
+ * sample.
  * @param values NaN marks a missing one: [N]
  * @param times ms since 1970, or dates, evenly spaced and ascending; they tell hours, days and weeks: [N]
  * @throws DataError for values that cannot be judged or times that are uneven; ConfigError for an option out of range

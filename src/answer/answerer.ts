@@ -1,5 +1,5 @@
 /**
- * The contract of everything that answers questions: weights on this machine (torch, ONNX), an endpoint, a classical baseline, a module
+ * Contract of everything that answers questions: weights on this machine (torch, ONNX), an endpoint, a classical baseline, a module
  * of the user. `openPolicy` (open.ts) opens each of them from one reference syntax (reference.ts). Evaluation, explanations, calibration,
  * `ask`, the service and the library know nothing else of them.
  *

@@ -52,7 +52,7 @@ export interface PolicyDefinition extends Common {
   readonly answer: (request: PolicyRequest) => PolicyOutcome | Promise<PolicyOutcome>;
 }
 
-/** Result of a detector: the fields of the kind of answer that is asked for. */
+/** Result of a detector: the fields of the requested answer kind. */
 export interface DetectorOutcome {
   /** Intervals of anomalies: half-open [start, end) on the index, in any order. */
   readonly intervals?: readonly Interval[];

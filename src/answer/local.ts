@@ -82,7 +82,7 @@ interface EngineFacts {
   readonly torchProblem: () => string | null;
 }
 
-/** @throws ConfigError for options that contradict each other; EngineError where the engine that is asked for is missing */
+/** @throws ConfigError for options that contradict each other; EngineError where the requested engine is missing */
 export function chooseEngine(
   { engine, device = 'cpu', dtype = 'auto', adapter }: LocalOptions,
   { graphsAlone, torchProblem: problemOf }: EngineFacts,

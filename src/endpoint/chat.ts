@@ -13,6 +13,7 @@ import { z } from 'zod';
 import { broken, isBusy, Passing, retry, retryAfter } from '../ground/download.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { makeDirectory, notWritten, OWNER } from '../ground/files.ts';
+import { sum } from '../ground/numbers.ts';
 import type { TokenUsage } from '../ground/types.ts';
 import { Limits, openConnections, type Posted, type Rates, Timeout } from './requests.ts';
 
@@ -180,7 +181,10 @@ const COMPLETION = z.object({
 });
 
 const FAILURE = z.object({
-  error: z.union([z.string(), z.object({ message: z.string(), code: z.unknown().optional() })]),
+  error: z.union([
+    z.string().transform((message) => ({ message, code: undefined })),
+    z.object({ message: z.string(), code: z.unknown().optional() }),
+  ]),
 });
 
 const CACHED = z.object({
@@ -258,48 +262,36 @@ function parsed(text: string): unknown {
   }
 }
 
-function hasPicture({ messages }: ChatRequest): boolean {
-  return messages.some(
-    ({ content }) => typeof content !== 'string' && content.some(({ type }) => type === 'image_url'),
-  );
-}
-
-function estimatedTokens({ messages, maxTokens = 0 }: ChatRequest): number {
-  const parts = messages.flatMap(({ content }) =>
+const partsOf = ({ messages }: ChatRequest): ChatPart[] =>
+  messages.flatMap(({ content }) =>
     typeof content === 'string' ? { type: 'text' as const, text: content } : content,
   );
-  const tokens = parts.map((part) =>
-    part.type === 'text' ? Math.ceil(part.text.length / 4) : PICTURE_TOKENS,
+
+const estimatedTokens = (request: ChatRequest): number =>
+  (request.maxTokens ?? 0) +
+  sum(
+    partsOf(request).map((part) => (part.type === 'text' ? Math.ceil(part.text.length / 4) : PICTURE_TOKENS)),
   );
-  return tokens.reduce((sum, each) => sum + each, maxTokens);
-}
 
 function refused(response: Posted, text: string, pictures: boolean): ChatError | Passing {
   const { status } = response;
   const failure = FAILURE.safeParse(parsed(text));
-  const error = failure.success ? failure.data.error : text;
-  const message = excerpt(typeof error === 'string' ? error : error.message);
+  const message = excerpt(failure.success ? failure.data.error.message : text);
   const because = message === '' || /^<|<html/i.test(message) ? '' : `: ${message}`;
   const problem = `answers with status ${status}${because}`;
-  if (
-    pictures &&
-    status >= 400 &&
-    status < 500 &&
-    /\bimages?\b|image_url|vision|multi-?modal/i.test(message)
-  ) {
-    const advice = 'choose a model that takes pictures, or show the series as numbers';
-    return new ChatError(`refuses pictures (status ${status}${because})`, {
-      advice,
-      status,
-      everyRequest: true,
-    });
+  /** An error that every other request would have as well. */
+  const fatal = (advice: string, what = problem): ChatError =>
+    new ChatError(what, { advice, status, everyRequest: true });
+  const isClientError = status >= 400 && status < 500;
+  if (pictures && isClientError && /\bimages?\b|image_url|vision|multi-?modal/i.test(message)) {
+    const what = `refuses pictures (status ${status}${because})`;
+    return fatal('choose a model that takes pictures, or show the series as numbers', what);
   }
-  if (typeof error !== 'string' && error.code === 'insufficient_quota')
-    return new ChatError(problem, { advice: 'the account is used up', status, everyRequest: true });
+  if (failure.data?.error.code === 'insufficient_quota') return fatal('the account is used up');
   if (isBusy(response)) return new Passing(new ChatError(problem, { status }), retryAfter(response));
   if (status >= 300 && status < 400) {
     const advice = 'name the address that answers itself: the key goes nowhere else';
-    return new ChatError(`redirects elsewhere (status ${status})`, { advice, status, everyRequest: true });
+    return fatal(advice, `redirects elsewhere (status ${status})`);
   }
   const advice: Readonly<Record<number, string>> = {
     401: 'put a valid key into the environment variable of the endpoint',
@@ -308,10 +300,7 @@ function refused(response: Posted, text: string, pictures: boolean): ChatError |
     404: 'check the address (it usually ends in /v1) and the name of the model',
     405: 'check the address (it usually ends in /v1)',
   };
-  const help = advice[status];
-  return help === undefined
-    ? new ChatError(problem, { status })
-    : new ChatError(problem, { advice: help, status, everyRequest: true });
+  return advice[status] === undefined ? new ChatError(problem, { status }) : fatal(advice[status]);
 }
 
 /** The response in the text of a successful answer. @throws ChatError; Passing where another answer may be better */
@@ -325,10 +314,7 @@ function completion(text: string): Pick<ChatAnswer, 'text' | 'usage' | 'finish'>
     throw new Passing(new ChatError(`sends what is not JSON: ${excerpt(text) || 'nothing'}`));
   const failure = FAILURE.safeParse(value);
   if (failure.success) {
-    const { error } = failure.data;
-    throw new Passing(
-      new ChatError(`reports an error: ${excerpt(typeof error === 'string' ? error : error.message)}`),
-    );
+    throw new Passing(new ChatError(`reports an error: ${excerpt(failure.data.error.message)}`));
   }
   const answer = COMPLETION.safeParse(value);
   if (!answer.success) {
@@ -396,7 +382,11 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
         limit = 'max_completion_tokens';
         return send(request, signal);
       }
-      throw refused(response, text, hasPicture(request));
+      throw refused(
+        response,
+        text,
+        partsOf(request).some(({ type }) => type === 'image_url'),
+      );
     }
     const answer = completion(text);
     if (answer.usage !== null) admitted.tokens = answer.usage.prompt + answer.usage.completion;

@@ -89,7 +89,7 @@ export function rocArea(scores: Float64Array, truth: readonly Interval[]): numbe
   return area / positives / negatives;
 }
 
-/** The largest window unless another is asked for: TSB-AD's default. */
+/** Default of the largest window, as in TSB-AD. */
 export const VUS_WINDOW = 100;
 
 interface VusOptions {

@@ -19,7 +19,7 @@ export function passAtK(n: number, c: number, k: number): number {
   return 1 - none;
 }
 
-/** The answer that occurs most often, the first of equals; null where none could be read. Unreadable answers (null) have no vote. */
+/** Returns the most frequent answer, the first of equals; null where none is readable. Unreadable answers (null) have no vote. */
 export function majority(answers: readonly (string | null)[]): string | null {
   const votes = new Map<string, number>();
   for (const answer of answers) if (answer !== null) votes.set(answer, (votes.get(answer) ?? 0) + 1);
@@ -29,7 +29,7 @@ export function majority(answers: readonly (string | null)[]): string | null {
 }
 
 /**
- * The place of the answer with the highest mean similarity to the others, the first of equals; −1 for no answer.
+ * Returns the place of the answer with the highest mean similarity to the others, the first of equals; −1 for no answer.
  *
  * Source: minimum Bayes risk (Kumar & Byrne 2004) with the answers themselves as the sample of what may be true.
  * @param similarity of a candidate to another answer, larger is closer

@@ -432,7 +432,6 @@ const evaluation: Evaluation<AnomalyGold> = {
     if (affiliation !== undefined) parts.push(`affiliation F1 is ${withInterval(affiliation)}`);
     return parts;
   },
-  namesNumbers: false,
   examples: { each: 'of each class', of: '', one: () => 'of its class' },
   concluded: (answer) => `${formatIntervals(answer.intervals)}, ${answer.class}`,
   comparison(gold, answer, _, mark) {

@@ -187,7 +187,6 @@ const evaluation: Evaluation<ClassificationGold> = {
     }
     return parts;
   },
-  namesNumbers: true,
   examples: { each: 'of each class', of: '', one: () => 'of its class' },
   concluded: (answer) => answer.class,
   comparison: (gold, answer, _, mark) => ({

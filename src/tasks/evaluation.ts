@@ -88,8 +88,6 @@ export interface Evaluation<G extends Gold = Gold> {
   readonly groups: { readonly title: string; readonly head: string };
   /** Clauses about the policy's results, after "the policy"; joined by semicolons. */
   headline(metrics: Measured): string[];
-  /** True if a detector's headline includes its numbers; after the policy's headline they may be left out. */
-  readonly namesNumbers: boolean;
   /** Examples are shown by label: each label in words, and one with its label. */
   readonly examples: { readonly each: string; readonly of: string; one(label: string): string };
   /** The answer as a blind reading concludes it. */

@@ -158,7 +158,6 @@ const evaluation: Evaluation<QuestionGold> = {
       `answers ${percent(accuracy.mean)} of ${grouped(overall.reward.n)} held-out questions rightly (${withInterval(accuracy)}${by})`,
     ];
   },
-  namesNumbers: true,
   examples: { each: 'of each category', of: '', one: (label) => `of ${label}` },
   concluded: (answer) => answer.answer,
   comparison(gold, answer, _, mark) {

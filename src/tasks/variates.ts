@@ -192,7 +192,6 @@ const evaluation: Evaluation<VariatesGold> = {
     if (f1 !== undefined) parts.push(`the F1 of the variates named is ${withInterval(f1)}`);
     return parts;
   },
-  namesNumbers: true,
   examples: {
     each: 'with as many anomalous variates',
     of: 'for each number that occurs, ',

@@ -333,7 +333,7 @@ describe('what is wrong with the files is told with file and line', () => {
         { id: 'a', intervals: [] },
         { id: 'a', intervals: [] },
       ],
-      ':2: id: "a" again, first in line 1; tell several answers apart by "sample"',
+      ':2: id: "a" again, first in line 1; number several answers with "sample"',
     ],
     [
       'a sample twice',

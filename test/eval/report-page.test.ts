@@ -111,7 +111,7 @@ describe('the report page', () => {
   test('a change that is none has no sign and no interval', () => {
     const none = { ...input.gains[0]!, estimate: { mean: 0, ci95: [0, 0] as const, n: 40 } };
     const text = runReportPage({ ...input, gains: [none] });
-    expect(text).toMatch(/on the same series: 0\.000\./);
+    expect(text).toMatch(/sampled.* by 0\.000\.|reward by 0\.000\./);
     expect(text).not.toContain('\u00b10');
   });
 

@@ -95,7 +95,7 @@ describe('the numbers of a run', () => {
     expect(summaryTable(summary).at(-1)).toMatch(/sampled at temperature 0\.7, all others .* greedy/);
     const page = readFileSync(join(whole, 'report.html'), 'utf8');
     expect(page).toContain('Reward, sampled at temperature 0.7');
-    expect(page).toContain('Change of the reward sampled at temperature 0.7 on the same series');
+    expect(page).toContain('Reinforcement changed the reward sampled at temperature 0.7 by');
     expect(page).not.toMatch(/sampled reward/i);
   });
 
