@@ -94,7 +94,7 @@ export const SUPPORT = [
 ] as const satisfies readonly (keyof Support)[];
 
 /** Interval that a window marks, or might have marked. */
-export interface Account {
+interface Account {
   readonly interval: Interval;
   /** Null if the tokens give no probability. */
   readonly support: Support | null;

@@ -18,12 +18,12 @@ import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './tru
 import {
   cutScales,
   cutWindows,
+  LONGEST_UNTRAINED,
   MOST_WINDOWS,
   mapBack,
   mergeWindows,
   sharpened,
   shownOf,
-  UNTAUGHT_LENGTH,
   windowSize,
 } from './windows.ts';
 
@@ -127,7 +127,8 @@ function plansFor(
   reader: Reader,
   { window, overlap = 0.5, limit = MOST_WINDOWS }: AskOptions,
 ): Interval[][] {
-  const single = (): number => (reader.length === null ? UNTAUGHT_LENGTH : windowSize(reader.length, season));
+  const single = (): number =>
+    reader.length === null ? LONGEST_UNTRAINED : windowSize(reader.length, season);
   const size = window ?? (reader.scales ? reader.length! : single());
   const cut = { size, overlap, limit };
   return reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];

@@ -23,7 +23,7 @@ const EFFORT = {
 } as const;
 
 /** Greedy answer about a window. */
-export interface WindowAnswer {
+interface WindowAnswer {
   readonly text: string;
   /** Mean log-probability of its tokens (natural logarithm); null if unknown. */
   readonly logProbability: number | null;
@@ -38,7 +38,7 @@ export interface WindowAnswer {
 export interface Reader {
   /** Name of the policy in the page. */
   readonly name: string;
-  /** Points of every series that it was trained on; null: any number, up to UNTAUGHT_LENGTH. */
+  /** Points of every series that it was trained on; null: any number, up to LONGEST_UNTRAINED. */
   readonly length: number | null;
   /** Windows per batch. */
   readonly batch: number;

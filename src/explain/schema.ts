@@ -135,7 +135,7 @@ const AGREEMENT = z.strictObject({
 export type Agreement = z.infer<typeof AGREEMENT>;
 
 /** A departure that a policy claims. */
-export const POLICY_CLAIM = z.strictObject({
+const POLICY_CLAIM = z.strictObject({
   /** Class of the whole answer. */
   class: z.string().nullable(),
   /** Kind, direction and size (in standard deviations of the noise) of the departure; null where the reasoning states none. */
@@ -188,7 +188,7 @@ const SIGNAL = z.strictObject({
 export type PolicySignal = z.infer<typeof SIGNAL>;
 
 /** Answers about one column, without the intervals, to which the report adds times. */
-export const POLICY_COLUMN = z.strictObject({
+const POLICY_COLUMN = z.strictObject({
   column: z.string(),
   /**
    * `abstains`: too many answers are doubtful, so none counts; `not asked`: all values are equal; `too short`: fewer samples than a fifth of
@@ -211,7 +211,7 @@ export const POLICY_COLUMN = z.strictObject({
 export type PolicyColumn = z.infer<typeof POLICY_COLUMN>;
 
 /** The policy, and caveats for all of its answers. */
-export const POLICY_HEAD = z.strictObject({
+const POLICY_HEAD = z.strictObject({
   name: z.string(),
   /** Number of parameters, stage, figure, engine, device. */
   record: z.record(z.string(), z.union([z.string(), z.number()])),

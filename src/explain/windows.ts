@@ -12,7 +12,7 @@ import type { Reader } from './reader.ts';
 /** Maximum number of windows: a million samples in overlapping windows of 1000. Windows of longer series are longer. */
 export const MOST_WINDOWS = 2048;
 /** Longest window of a policy without a trained length: two samples per pixel of its figure. */
-export const UNTAUGHT_LENGTH = 2000;
+export const LONGEST_UNTRAINED = 2000;
 
 interface WindowOptions {
   /** Samples per window, ≥ 2. */
@@ -77,18 +77,18 @@ const PERIODS = 22;
 const SMALLEST = 100;
 
 /**
- * Samples per window for a policy trained on series of `taught` points: that many, unless the period of the series (in samples; null:
+ * Samples per window for a policy trained on series of `trained` points: that many, unless the period of the series (in samples; null:
  * none) is unlike those in the training data. Then 22 periods, at least 100 samples, so that a series sampled ten times finer looks the
  * same.
  *
  * The synthetic presets have 14 to 33 periods in a series. Measured with a nano policy (point F1 .635 at its own scale): nano5 stretched
  * to 2000 points .389 → .666, 4000 .239 → .649, 8000 .200 → .617, squeezed to 400 .572 → .597; at its own scale unchanged.
  * 16 or 30 periods, or a wider known range, were no better. A coarse view of the whole series beside
- * windows was worse in every case (at the taught scale .632 → .395; anomalies eight times longer .513 → .501), so there is none.
+ * windows was worse in every case (at the trained scale .632 → .395; anomalies eight times longer .513 → .501), so there is none.
  */
-export function windowSize(taught: number, period: number | null): number {
-  if (period === null || (period >= taught * KNOWN_PERIODS[0] && period <= taught * KNOWN_PERIODS[1]))
-    return taught;
+export function windowSize(trained: number, period: number | null): number {
+  if (period === null || (period >= trained * KNOWN_PERIODS[0] && period <= trained * KNOWN_PERIODS[1]))
+    return trained;
   return Math.max(SMALLEST, Math.round(PERIODS * period));
 }
 
@@ -180,7 +180,7 @@ export function mapBack(intervals: readonly Interval[], length: number, window: 
 
 /** Resamples a window to the length that the reader is asked about. */
 export function shownOf(values: Float64Array, reader: Reader, [start, end]: Interval): Float64Array {
-  return resample(values.subarray(start, end), reader.length ?? Math.min(end - start, UNTAUGHT_LENGTH));
+  return resample(values.subarray(start, end), reader.length ?? Math.min(end - start, LONGEST_UNTRAINED));
 }
 
 /** Least share of the votes at which a sample is anomalous. */

@@ -16,7 +16,7 @@ export interface Neighbour {
 }
 
 /** @throws ConfigError for no series, or unequal numbers of channels */
-export function checkCandidates(candidates: readonly Channels[]): void {
+function checkCandidates(candidates: readonly Channels[]): void {
   const [first] = candidates;
   if (first === undefined) throw new ConfigError('nearest neighbour: got no series to compare with');
   const channels = (series: Channels): number => series.values.length / series.length;
