@@ -66,14 +66,6 @@ export interface MaterialParts {
   readonly traces: boolean;
 }
 
-/** Milliseconds of wall clock. */
-export interface Spent {
-  reading: number;
-  drawing: number;
-  encoding: number;
-  tracing: number;
-}
-
 interface Lack {
   readonly part: 'figure' | 'blind' | 'teacher';
   readonly id: string;
@@ -86,7 +78,6 @@ export interface Composed {
   readonly gold: Gold;
   readonly agreement: Agreement | null;
   readonly lacks: readonly Lack[];
-  readonly spent: Spent;
 }
 
 /** Learned class profiles, as a file's text; or the reason why there are none. */
@@ -165,17 +156,9 @@ export class MaterialComposer {
    */
   async compose(split: Split, index: number): Promise<Composed> {
     const set = this.#set;
-    const spent: Spent = { reading: 0, drawing: 0, encoding: 0, tracing: 0 };
     const lacks: Lack[] = [];
-    let now = performance.now();
-    const lap = (name: keyof Spent): void => {
-      const before = now;
-      now = performance.now();
-      spent[name] += now - before;
-    };
     const example = set.at(split, index);
     const { id, gold } = example;
-    lap('reading');
     const lack = (part: Lack['part'], error: unknown): void => {
       if (!(error instanceof TimeseerError)) throw error;
       lacks.push({ part, id, reason: error.message });
@@ -184,16 +167,12 @@ export class MaterialComposer {
     if (this.#parts.figures) {
       try {
         const { figure, values, times } = drawingOf(example, set.manifest.figure);
-        const picture = await render(figure, values, times);
-        lap('drawing');
-        png = new Uint8Array(encodePng(picture));
-        lap('encoding');
+        png = new Uint8Array(encodePng(await render(figure, values, times)));
       } catch (error) {
         lack('figure', error);
       }
     }
     const traces = this.#trace(split, example, lack);
-    lap('tracing');
     return {
       material: {
         id,
@@ -201,7 +180,7 @@ export class MaterialComposer {
         gold: goldParts(gold),
         ...{ teacher: traces.teacher, blind: traces.blind },
       },
-      ...{ png, gold, lacks, spent, agreement: traces.agreement },
+      ...{ png, gold, lacks, agreement: traces.agreement },
     };
   }
 
@@ -244,13 +223,6 @@ interface MaterialOptions extends MaterialParts {
   readonly workers?: number | undefined;
   /** Reports training examples read for the classes, then examples composed. */
   readonly onProgress?: (phase: 'classes' | 'materials', done: number, total: number) => void;
-}
-
-interface AddedMaterials {
-  readonly manifest: ExampleManifest;
-  /** Milliseconds spent on each part, summed over all threads. */
-  readonly spent: Readonly<Spent>;
-  readonly workers: number;
 }
 
 /** A Worker loads the programs and compiles the figure anew; smaller data sets finish sooner on one thread. */
@@ -404,13 +376,12 @@ export async function addMaterials(
   directory: string,
   manifest: ExampleManifest,
   options: MaterialOptions,
-): Promise<AddedMaterials> {
+): Promise<ExampleManifest> {
   const { figures, traces, signal, onProgress } = options;
   const workers = options.workers ?? workersFor(manifest, options);
   const splits = splitsOf(manifest);
   const total = splits.reduce((sum, split) => sum + manifest.splits[split]!.count, 0);
   const pool = new MaterialPool({ directory, parts: { figures, traces } }, workers, signal);
-  const spent: Spent = { reading: 0, drawing: 0, encoding: 0, tracing: 0 };
   const lacks = new Lacks();
   const parts: [Split, SplitMaterials][] = [];
   let writer: MaterialWriter | undefined;
@@ -434,8 +405,6 @@ export async function addMaterials(
         writer.add(composed.material, composed.png);
         tally.add(composed.agreement, composed.gold);
         lacks.add(composed.lacks);
-        for (const key of ['reading', 'drawing', 'encoding', 'tracing'] as const)
-          spent[key] += composed.spent[key];
         onProgress?.('materials', ++done, total);
       }
       // The rule has seen the training examples of its classes: how it does on them says nothing.
@@ -454,7 +423,7 @@ export async function addMaterials(
       splits: Object.fromEntries(parts),
       notes: [...(note === null ? [] : [note]), ...lacks.notes],
     };
-    return { manifest: { ...manifest, materials }, spent, workers };
+    return { ...manifest, materials };
   } finally {
     writer?.close();
     await pool.close();

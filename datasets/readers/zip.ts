@@ -165,8 +165,6 @@ const MOST = 200e9;
 
 interface UnpackOptions {
   readonly signal?: AbortSignal;
-  /** Called with the number of files written so far. */
-  readonly onFile?: (files: number) => void;
   /** Maximum bytes unpacked. Default: 200 GB. */
   readonly maximum?: number;
 }
@@ -229,7 +227,7 @@ export async function unpack(
   directory: string,
   options: UnpackOptions = {},
 ): Promise<number> {
-  const { signal, onFile, maximum = MOST } = options;
+  const { signal, maximum = MOST } = options;
   let files = 0;
   let bytes = 0;
   const walk = async (
@@ -256,7 +254,6 @@ export async function unpack(
       }
       await write(content, path, signal);
       files++;
-      onFile?.(files);
     }
   };
   await walk(reading(archive, entriesOf), archive, directory, false);

@@ -55,6 +55,20 @@ const signal: Figure = {
   xLabel: 'Time (s)',
 };
 
+/** 10 × 1.5 in at 100 dpi, as in VisualTimeAnomaly and AnomLLM. */
+const wide: Figure = {
+  ...line,
+  width: 1000,
+  height: 150,
+  padding: { left: 45, top: 15, right: 15, bottom: 39 },
+  colors: [STEEL_BLUE],
+  lineWidth: 2.08,
+  xLabel: '',
+  yLabel: '',
+  tickSize: 13.9,
+  xMargin: 0.05,
+};
+
 /** Small and bare: whole 28 px blocks, one visual token each; line only. */
 const nano: Figure = {
   ...line,
@@ -128,16 +142,8 @@ export const FIGURES = {
   anomllm: {
     summary: 'blue, 1000 × 150',
     figure: {
-      ...line,
-      width: 1000,
-      height: 150,
+      ...wide,
       padding: { left: 58, top: 20, right: 15, bottom: 39 },
-      colors: [STEEL_BLUE],
-      lineWidth: 2.08,
-      xLabel: '',
-      yLabel: '',
-      tickSize: 13.9,
-      xMargin: 0.05,
       yInclude: [-1, 1],
     },
   },
@@ -203,18 +209,7 @@ export const FIGURES = {
   // VisualTimeAnomaly's univariate 10 × 1.5 in at 100 dpi.
   vta: {
     summary: 'blue, 1000 × 150, tight y axis',
-    figure: {
-      ...line,
-      width: 1000,
-      height: 150,
-      padding: { left: 45, top: 15, right: 15, bottom: 39 },
-      colors: [STEEL_BLUE],
-      lineWidth: 2.08,
-      xLabel: '',
-      yLabel: '',
-      tickSize: 13.9,
-      xMargin: 0.05,
-    },
+    figure: wide,
   },
   // VisualTimeAnomaly's 10 × 10 in grid of variates without ticks; ids above the panels are ours.
   'vta-grid': {

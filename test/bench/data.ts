@@ -9,7 +9,6 @@ import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
-import type { Spent } from '../../datasets/compose-materials.ts';
 import { addMaterials } from '../../datasets/compose-materials.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare } from '../../datasets/prepare.ts';
@@ -27,6 +26,7 @@ const SAMPLE = 160;
 const TARGET_SECONDS = 180;
 
 const PARTS = ['reading', 'drawing', 'encoding', 'tracing'] as const;
+type Part = (typeof PARTS)[number];
 
 export interface PrepareRound {
   readonly seconds: number;
@@ -35,50 +35,32 @@ export interface PrepareRound {
   readonly processorSeconds: number;
   /** Of this process so far, Workers included. */
   readonly peakMegabytes: number;
-  readonly workers: number;
-  /** Wall clock of the Workers in each part: its share of all of them. */
-  readonly shares: Readonly<Record<keyof Spent, number>>;
 }
 
 /** One run from the task's name to a finished directory; `path` must not exist yet. */
 async function run(path: string): Promise<PrepareRound> {
   const began = performance.now();
   const cpu = process.cpuUsage();
-  let spent: Readonly<Spent> | undefined;
-  let workers = 0;
   const { signal } = new AbortController();
   await prepare(benchmarkNamed('anomllm'), path, {
     directory: null,
     splits: ['train'],
     counts: { train: SERIES },
-    async complete(temporary, examples) {
-      const added = await addMaterials(temporary, examples, { figures: true, traces: true, signal });
-      ({ spent, workers } = added);
-      return added.manifest;
-    },
+    complete: (temporary, examples) =>
+      addMaterials(temporary, examples, { figures: true, traces: true, signal }),
   });
   const seconds = (performance.now() - began) / 1000;
   const { user, system } = process.cpuUsage(cpu);
-  if (spent === undefined) throw new Error('nothing was put beside the examples');
-  const own = spent;
-  const all = PARTS.reduce((sum, part) => sum + own[part], 0);
   return {
     seconds,
     seriesPerSecond: SERIES / seconds,
     processorSeconds: (user + system) / 1e6,
     peakMegabytes: process.resourceUsage().maxRSS / 1024,
-    workers,
-    shares: {
-      reading: own.reading / all,
-      drawing: own.drawing / all,
-      encoding: own.encoding / all,
-      tracing: own.tracing / all,
-    },
   };
 }
 
 /** Milliseconds of processor time per series of each part, in this thread alone. */
-async function alone(path: string): Promise<Record<keyof Spent, number>> {
+async function alone(path: string): Promise<Record<Part, number>> {
   const set = new ExampleSet(path);
   const measured = async (work: (index: number) => unknown): Promise<number> => {
     for (let index = 0; index < SAMPLE; index++) await work(index);
@@ -110,7 +92,7 @@ export interface PrepareReport {
   readonly load: number;
   readonly rounds: readonly PrepareRound[];
   /** Milliseconds of processor time per series, one thread. */
-  readonly parts: Readonly<Record<keyof Spent, number>>;
+  readonly parts: Readonly<Record<Part, number>>;
   /** Seconds that drawing, and all parts, take at least on all cores. */
   readonly boundOfDrawing: number;
   readonly boundOfAll: number;
@@ -137,18 +119,13 @@ export async function measurePreparing(rounds = 1): Promise<PrepareReport> {
 }
 
 function text({ series, cores, load, rounds, parts, boundOfDrawing, boundOfAll }: PrepareReport): string {
-  const of = (key: Exclude<keyof PrepareRound, 'shares'>): number =>
-    median(rounds.map((round) => round[key]));
+  const of = (key: keyof PrepareRound): number => median(rounds.map((round) => round[key]));
   const seconds = of('seconds');
-  const rows = PARTS.map((part) => [
-    part,
-    `${parts[part].toFixed(2)} ms`,
-    `${(100 * median(rounds.map(({ shares }) => shares[part]))).toFixed(0)} %`,
-  ]);
+  const rows = PARTS.map((part) => [part, `${parts[part].toFixed(2)} ms`]);
   return [
-    `${series} series with figures, prompts and traces: ${seconds.toFixed(1)} s (target: below ${TARGET_SECONDS}), ${of('seriesPerSecond').toFixed(0)} series/s, ${of('workers')} Workers on ${cores} cores`,
+    `${series} series with figures, prompts and traces: ${seconds.toFixed(1)} s (target: below ${TARGET_SECONDS}), ${of('seriesPerSecond').toFixed(0)} series/s, ${cores} cores`,
     `processor time ${of('processorSeconds').toFixed(1)} s; peak memory ${of('peakMegabytes').toFixed(0)} MB; load of the machine before ${load.toFixed(1)}`,
-    table(['', 'one thread, a series', "share of the Workers' time"], rows),
+    table(['', 'one thread, a series'], rows),
     `all cores, at least: drawing alone ${boundOfDrawing.toFixed(1)} s, all parts ${boundOfAll.toFixed(1)} s (${(seconds / boundOfAll).toFixed(2)}× of that measured)`,
   ].join('\n');
 }

@@ -233,7 +233,7 @@ describe('what is written does not depend on', () => {
       complete: async (temporary, manifest) => {
         const signal = new AbortController().signal;
         const options = { figures: true, traces: true, signal, workers };
-        return (await addMaterials(temporary, manifest, options)).manifest;
+        return addMaterials(temporary, manifest, options);
       },
     });
     return out;
@@ -276,15 +276,13 @@ describe('an interruption', () => {
           done = now;
           if (now === 3) controller.abort(reason);
         };
-        return (
-          await addMaterials(temporary, manifest, {
-            figures: true,
-            traces: true,
-            signal,
-            workers,
-            onProgress,
-          })
-        ).manifest;
+        return addMaterials(temporary, manifest, {
+          figures: true,
+          traces: true,
+          signal,
+          workers,
+          onProgress,
+        });
       },
     });
     await expect(work).rejects.toBe(reason);

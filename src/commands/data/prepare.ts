@@ -243,8 +243,8 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
       writeSelection(selection, args.out, {
         signal,
         onProgress: (written, total) => phases.update('prepare', written, total),
-        async complete(temporary, examples) {
-          const added = await addMaterials(temporary, examples, {
+        complete: (temporary, examples) =>
+          addMaterials(temporary, examples, {
             ...{ figures, traces, signal },
             onProgress: (phase, done, total) =>
               phases.update(
@@ -252,9 +252,7 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
                 done,
                 total,
               ),
-          });
-          return added.manifest;
-        },
+          }),
       });
     const note = 'stopping: nothing half-written is left; press Ctrl-C again to quit at once';
     const manifest = await withInterrupt(write, note);
