@@ -197,7 +197,7 @@ export class MaterialComposer {
       return { ...none, teacher: written ? expertOn(example, gold.kind, null).teacher(gold).text : null };
     }
     const profile = this.#classes();
-    // Without a profile no classification has traces: said once for all of them, not as a lack of each.
+    // Without a profile no classification has traces: this is noted once, not as a lack of each.
     if (taskKind(gold.kind).learnsClasses && profile === null) return none;
     try {
       const expert = expertOn(example, gold.kind, profile);

@@ -283,7 +283,7 @@ class TaskRun {
       if (index === 0) split = loaded.split;
       if ((split === null) !== (loaded.split === null)) {
         const has = loaded.split === null ? 'has no split' : 'has a split';
-        throw this.#wrong(`${has}, unlike the first; give one to all of them, or to none`);
+        throw this.#wrong(`${has}, unlike the first; give all examples one, or none`);
       }
       points += pointsOf(loaded);
       if (points > most) {

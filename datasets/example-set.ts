@@ -104,7 +104,7 @@ export class LineFile {
     closeSync(this.#open());
     if (facts.count > facts.bytes) {
       throw new DataError(
-        `${facts.count} ${unit} in ${facts.bytes} bytes, says the manifest; generate it again`,
+        `${facts.count} ${unit} in ${facts.bytes} bytes, according to the manifest; generate it again`,
         { file: path },
       );
     }
@@ -298,7 +298,7 @@ function checkApart(parts: ReadonlyMap<Split, Part>, file: string): void {
       const earlier = home.get(recording);
       if (earlier !== undefined) {
         throw new DataError(
-          `recording '${recording}' is in ${earlier} and ${split}, which must not share any`,
+          `recording '${recording}' is in ${earlier} and ${split}, which must not share recordings`,
           { file },
         );
       }

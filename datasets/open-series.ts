@@ -72,7 +72,7 @@ function choose(series: Drawable, column: readonly string[] | undefined): Drawab
     ...series,
     channels: places.map((place) => series.channels[place]!),
     names: places.map((place) => series.names[place]!),
-    // Variates are told by their number among all.
+    // Variates are numbered among all channels.
     gold: gold !== null && taskKind(gold.kind).countsChannels ? null : gold,
   };
 }
@@ -127,7 +127,7 @@ function openFile(options: SourceOptions): RenderSource {
   const { source, offset, limit, column } = options;
   refuse(options, ['split'], `data sets, and ${source} is a file`);
   refuse(options, ['seed', 'length'], `generators, and ${source} is a file`);
-  // Read through first: what is wrong with a file is said before anything is written.
+  // The file is read once before, so that its errors come before anything is written.
   let count = 0;
   for (const _ of range(recordsOf(source, column), 0, offset + limit)) count++;
   if (count <= offset) {

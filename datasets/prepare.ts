@@ -226,7 +226,7 @@ function checkShared(items: readonly Item[], drawn: Drawn, allowed: boolean): Dr
   const [name, home] = first;
   if (!allowed) {
     throw new DataError(
-      `recording '${name}' is in ${home.join(' and ')}, which must not share any; correct the split, or allow it with --allow-shared-recordings`,
+      `recording '${name}' is in ${home.join(' and ')}, which must not share recordings; correct the split, or allow it with --allow-shared-recordings`,
     );
   }
   const all = new Set(items.flatMap(({ recording }) => (recording === null ? [] : [recording]))).size;
@@ -250,12 +250,12 @@ function assign(items: readonly Item[], plan: SplitPlan, options: DrawOptions, s
   if (plan.by === 'given') {
     if (shares !== undefined) {
       throw new ConfigError(
-        '--shares: this data set has a split of its own; take --validation for a part of training',
+        '--shares: this data set has its own split; use --validation for a part of training',
       );
     }
     if (validation === 0 && items.some(({ split }) => split === 'validation')) {
       throw new ConfigError(
-        '--validation 0: the data have a validation split of their own; leave it out with --split train,test',
+        '--validation 0: the data have their own validation split; leave it out with --split train,test',
       );
     }
     if (validation !== undefined && validation > 0) return takeValidation(items, plan, validation, seed);
@@ -264,9 +264,7 @@ function assign(items: readonly Item[], plan: SplitPlan, options: DrawOptions, s
     return { splits, statement, recordingsApart: plan.recordingsApart };
   }
   if (validation !== undefined) {
-    throw new ConfigError(
-      '--validation: this data set has no split of its own; give --shares train,validation,test',
-    );
+    throw new ConfigError('--validation: this data set has no split; give --shares train,validation,test');
   }
   const sizes = shares ?? plan.sizes;
   const only = SPLITS.filter((split) => sizes[split] > 0);
@@ -427,7 +425,7 @@ function checkOptions({ validation, shares, splits, seed }: SelectOptions): void
     const list = SPLITS.map((split) => shares[split]);
     if (list.some((share) => !(share >= 0 && share < Number.POSITIVE_INFINITY)) || !list.some((s) => s > 0)) {
       throw new ConfigError(
-        `--shares: got ${list.join(',')}, expected numbers of at least 0, one of them above`,
+        `--shares: got ${list.join(',')}, expected numbers of at least 0, one of them above 0`,
       );
     }
   }
@@ -451,7 +449,7 @@ function withoutValidation(
       : typeof plan.validation === 'object'
         ? `none can be made, because ${plan.validation.refused}`
         : '--validation 0.1 takes one from training, --validation 0 does without (for figures on published splits)';
-  return [`there is no validation split to choose settings on: ${advice}`];
+  return [`no validation split for choosing settings: ${advice}`];
 }
 
 /** Examples per split of a generated task; 0 for splits that are not requested. */
@@ -582,7 +580,7 @@ export function checkTarget(out: string, force: boolean): void {
   if (out.trim() === '') throw new ConfigError('--out: empty; name the directory to write');
   if (!existsSync(out)) {
     if (lstatSync(out, { throwIfNoEntry: false })?.isSymbolicLink()) {
-      throw new ConfigError(`--out ${out}: is a link that leads nowhere; remove it, or choose another place`);
+      throw new ConfigError(`--out ${out}: is a broken link; remove it, or choose another place`);
     }
     return;
   }

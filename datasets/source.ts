@@ -155,7 +155,7 @@ function openSet({ name, split, seed, offset, count: most }: ExampleAddress): Ex
   if (most === undefined || most >= part.count) {
     return source(facts, part.count, set, (index) => set.at(split, index));
   }
-  // In their own order, so that files are read from front to back.
+  // Sorted, so that files are read from front to back.
   const drawn = new Random(seed, `subset of ${split}`).permutation(part.count).slice(0, most).sort();
   return source(facts, most, set, (index) => set.at(split, drawn[index]!));
 }

@@ -44,7 +44,7 @@ export function checkAddress(seed: number, index: number, length: number, minimu
 export function apportion(total: number, shares: readonly number[]): number[] {
   const sum = shares.reduce((all, share) => all + share, 0);
   if (!(sum > 0) || shares.some((share) => !(share >= 0))) {
-    throw new DataError(`shares ${shares.join(', ')}: expected numbers of at least 0, one of them above`);
+    throw new DataError(`shares ${shares.join(', ')}: expected numbers of at least 0, one of them above 0`);
   }
   const exact = shares.map((share) => (total * share) / sum);
   const sizes = exact.map(Math.floor);
@@ -192,7 +192,7 @@ export function splitByExample(entries: readonly Entry[], sizes: SplitSizes, see
 function recordings(entries: readonly Entry[]): Map<string, { at: number[]; classes: Set<string> }> {
   const groups = new Map<string, { at: number[]; classes: Set<string> }>();
   for (const [i, { recording, class: name }] of entries.entries()) {
-    // An example without a recording is one of its own; the prefix keeps the two kinds of names apart.
+    // An example without a recording is one of its own; the prefix separates the two kinds of names.
     const key = recording === null ? `example ${i}` : `recording ${recording}`;
     const group = groups.get(key) ?? { at: [], classes: new Set<string>() };
     group.at.push(i);

@@ -212,7 +212,7 @@ class MaterialCheck {
   compare(split: Split, line: number, id: string, png: Buffer, picture: Picture): void {
     const fail = (problem: string): void => this.#report({ split, line, id, problem: `image: ${problem}` });
     try {
-      // What is larger than the picture is not unpacked.
+      // The limit refuses larger pictures before they are unpacked.
       const { width, height, data } = decodePng(png, 'PNG', picture.width * picture.height);
       if (width !== picture.width || height !== picture.height) {
         fail(`${width} × ${height} pixels, it is drawn with ${picture.width} × ${picture.height}`);
@@ -228,7 +228,7 @@ class MaterialCheck {
   close(split: Split): void {
     if (this.#rows !== undefined) this.#next(split); // only now the file as a whole is compared
     const figures = this.#materials.facts.splits[split]?.figures ?? null;
-    // Of a figure that cannot be read that alone is said.
+    // An unreadable figure was reported already.
     if (figures === null || this.#rows === undefined || !this.#allRead) return;
     if (this.#hash.digest('hex') !== figures.sha256) {
       const problem = `${figures.folder}: SHA-256 of the figures is not the one in the manifest; --all compares each`;
@@ -391,7 +391,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
           rows++;
           const wrong =
             example === null ? null : (neighbours.problem(split, example) ?? gradeProblem(example));
-          // What stands beside a wrong example has nothing to be compared with.
+          // The materials of a wrong example cannot be compared with it.
           const png = beside?.row(split, wrong === null ? example : null) ?? null;
           if (example === null) broken.push({ split, file, line, id: null, problem: problem!.message });
           else {

@@ -45,8 +45,7 @@ export const ctu = archiveBenchmark({
         'Advise the household to unplug the charger of this computer once the battery is full and to keep its energy saving mode on, since a laptop uses less electricity on battery than at the wall.',
     },
   },
-  split:
-    'Published as 250 / 250. Households are not named, so it cannot be told whether days of one are in both.',
+  split: 'Published as 250 / 250. Households are not named, so days of one household may be in both.',
 });
 
 export const rcw = archiveBenchmark({

@@ -44,7 +44,7 @@ export const nano5Benchmark = generatedBenchmark({
   description: 'The series of the quickstart.',
   citation: null,
   limitations: [
-    'It was taught anomalies of about 20 to 150 samples of 1000: shorter ones, a single spike above all, hardly show in its picture and are easily missed.',
+    'It was trained on anomalies of about 20 to 150 samples of 1000: shorter ones, above all single spikes, hardly show in its picture and are easily missed.',
   ],
   shape: `${NANO5_LENGTH} points, 1 channel`,
   figure: { preset: 'nano', missing: 'break' },
@@ -182,7 +182,7 @@ export const vtaMissing = generatedBenchmark({
   prompt: anomalyPrompt(
     'It is a synthetic series: a sine wave with a little noise, which may change in places. Some of its points are missing; what is missing is no anomaly.',
   ),
-  // Where no point of an anomaly is left, the answer is that there is none.
+  // A series without a single point left of its anomalies is normal.
   classes: [...VTA_CLASSES, 'normal'],
   counts: { train: 2000, validation: 200, test: 500 },
   parameters: { ...UNIVARIATE, missing: VTA_MISSING },

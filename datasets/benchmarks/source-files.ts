@@ -79,7 +79,7 @@ export function need(
   });
 }
 
-/** `2`, `2.0` and ` 2` are one label; case, blanks, `-` and `_` do not tell labels apart. */
+/** Normal form of a label: `2`, `2.0` and ` 2` are equal; case, blanks, `-` and `_` do not count. */
 function plain(label: string): string {
   const number = Number(label);
   return label.trim() !== '' && Number.isFinite(number)

@@ -100,9 +100,7 @@ function readFooter(source: ByteSource): FileMetaData {
   if (magic !== 'PAR1') throw fail('not a Parquet file, or cut off: no PAR1 at its end');
   const length = end.readUInt32LE(0);
   if (length > Math.min(source.size - 12, LONGEST_FOOTER)) {
-    throw fail(
-      'damaged, or cut off: its end does not say where its list of columns begins; copy or write it again',
-    );
+    throw fail('damaged, or cut off: its end does not locate the list of columns; copy or write it again');
   }
   try {
     return parquetMetadata(source.read(source.size - 8 - length, length + 8), { geoparquet: false });
@@ -189,7 +187,7 @@ function readGroup(
   const chunks = new Map<ParquetColumn, Chunk>();
   const rowCount = Number(group.num_rows);
   for (const column of columns) {
-    // Of a damaged footer any part may be missing, whatever the type says.
+    // A damaged footer may lack any part, whatever the type says.
     const pathOf = (meta: Partial<ColumnMetaData> | undefined) => meta?.path_in_schema?.join('.');
     const meta = group.columns.find((chunk) => pathOf(chunk.meta_data) === column.path)?.meta_data;
     const fail = (message: string, cause?: unknown): DataError =>

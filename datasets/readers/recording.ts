@@ -63,10 +63,10 @@ export interface RecordingOptions extends TableOptions {
 const LISTED_KEYS = 20;
 
 /**
- * Reads one recording from a file, or from its bytes. Tolerates, and says in its notes: any order of rows, repeated rows, gaps, uneven and
+ * Reads one recording from a file, or from its bytes. Tolerates, with notes: any order of rows, repeated rows, gaps, uneven and
  * jittered times, local times, European numbers, units, comments, encodings; `tableLayout`, `parseStamp` and `sampleEvenly` say how.
  * @throws DataError with file, line and column for cells that are neither number nor time; with the file for one without numbers,
- * with fewer than two samples, or with several series that a key tells apart. ConfigError for options that name what is not there
+ * with fewer than two samples, or with several series that a key separates. ConfigError for options that name what is not there
  */
 export function readRecording(source: string | Uint8Array, options: RecordingOptions = {}): Recording {
   return theSeries(openSeries(source, options)).read();

@@ -105,7 +105,7 @@ export function mergeRows(rows: Rows): Merged {
     if (end - start === 1) continue;
     let equal = true;
     for (const [k, column] of rows.values.entries()) {
-      // In order of size, so that the mean does not depend on the order of the rows.
+      // Sorted, so that the mean does not depend on the order of the rows.
       const several = column.slice(start, end).sort();
       if (same(several[0]!, several.at(-1)!)) continue;
       equal = false;

@@ -443,7 +443,7 @@ export class TimeColumn {
     const step = back < 0 ? -1 : 1;
     let twice = 0;
     let first = -1;
-    // Where an hour is there twice, its second turn begins where the clock goes back, or where a stamp comes once more than usual.
+    // The second pass of a repeated hour begins where the clock goes back, or where a stamp comes once more than usual.
     let usual = 1;
     let same = 0;
     let last = this.#decided?.last ?? Number.NaN;

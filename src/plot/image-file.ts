@@ -148,7 +148,7 @@ export async function decodeImage(bytes: Buffer, fail: Fail = unnamed): Promise<
   return upright({ width, height, data }, bare.orientation);
 }
 
-// What a file says beside its pixels. transformers (that is, Pillow) takes the numbers of the pixels as they are, whatever
+// Metadata of a file. transformers (that is, Pillow) takes the numbers of the pixels as they are, whatever
 // gamma, colour space or ICC profile the file names, and turns the picture as its EXIF orientation, or else its XMP, says. A
 // browser's kind of decoder converts colours and turns some formats only, so it gets the pixels alone, without the orientation.
 

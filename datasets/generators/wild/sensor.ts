@@ -112,7 +112,7 @@ export function makeSensor(draft: Draft, options: SensorOptions = {}): Sensor {
     return gain * (x <= high ? Math.exp(gain * (x - low)) : edge);
   };
   const span = link(high) - link(low) || 1;
-  // Where the lowest value lies above zero, in parts of the range; machines often read zero at rest.
+  // Lowest value above zero, as a share of the range; machines often read zero at rest.
   const offset =
     percent || positive || gain !== undefined
       ? random.pick([0, 0, 0.02, 0.1, 0.5])

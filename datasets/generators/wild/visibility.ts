@@ -154,7 +154,7 @@ export class Usual {
       keepLargest(signed > 0 ? above : below, w);
     }
     const sample = sortedSample(size);
-    // Of |N(0, 1)| the median is 0.6745.
+    // The median of |N(0, 1)| is 0.6745.
     this.#sigma = Math.max(quantile(sample, 0.5) / 0.6745, floor / width);
     this.#kurtosis = Math.min(12, Math.max(3, second > 0 ? fourth / second ** 2 : 3));
     this.#third = [below[2]!, above[2]!];

@@ -196,7 +196,7 @@ describe('prepare refuses', () => {
     symlinkSync(join(root, 'nowhere'), out);
     const { code, err } = await inside('data', 'prepare', 'nano5', '--count', 'train=2', '--out', out);
     expect(code).toBe(2);
-    expect(err).toMatch(/--out .*: is a link that leads nowhere; remove it, or choose another place/);
+    expect(err).toMatch(/--out .*: is a broken link; remove it, or choose another place/);
   });
 });
 

@@ -649,7 +649,7 @@ describe('no validation split', () => {
   it('is said, with what makes one', async () => {
     const given = ['train', 'train', 'train', 'train', 'test', 'test'];
     expect(await notes(given)).toBe(
-      'there is no validation split to choose settings on: --validation 0.1 takes one from training, ' +
+      'no validation split for choosing settings: --validation 0.1 takes one from training, ' +
         '--validation 0 does without (for figures on published splits)',
     );
     expect(await notes(given, { validation: 0.5 })).toBe('');
@@ -664,7 +664,7 @@ describe('no validation split', () => {
     expect(origin.split.statement).toContain('Here: train 4, test 2.');
     expect(origin.notes).toEqual([]);
     await expect(select(files([...given, 'validation']), { validation: 0 })).rejects.toThrow(
-      /have a validation split of their own; leave it out with --split train,test/,
+      /have their own validation split; leave it out with --split train,test/,
     );
     await expect(select(files(given), { validation: 1 })).rejects.toThrow(/at least 0 and below 1/);
   });

@@ -60,7 +60,7 @@ describe('damaged files', () => {
       'a footer too long',
       (bytes) => bytes.writeUInt32LE(1e9, size - 8),
       size,
-      'its end does not say where its list of columns begins',
+      'its end does not locate the list of columns',
     ],
     ['a footer that is none', (bytes) => bytes.fill(0xff, size - 300, size - 8), size, 'damaged'],
     ['pages that are none', (bytes) => bytes.fill(0xff, 4, 400), size, 'damaged'],
