@@ -1,6 +1,6 @@
 import { ConfigError } from '../ground/errors.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
-import { studyNames } from '../recipe/study.ts';
+import { namesOf } from '../recipe/config.ts';
 import type { StudyRequest } from '../run/study.ts';
 import { command, DEVICE, flag, list, number, required } from './options.ts';
 
@@ -33,7 +33,7 @@ export const study = command({
       .positional('study', {
         type: 'string',
         demandOption: true,
-        describe: `Name of a study (${studyNames().join(', ')}) or path of a .yaml file`,
+        describe: `Name of a study (${namesOf('study').join(', ')}) or path of a .yaml file`,
       })
       .options(OPTIONS)
       .check(({ budget }) => {

@@ -21,14 +21,50 @@ function isTree(value: unknown): value is Tree {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const RECIPES = join(dirname(fileURLToPath(import.meta.url)), '..', 'recipes');
+/** Kind of YAML file that comes with the package, with its folder. */
+const FILES = {
+  recipe: { folder: folderOf('recipes'), plural: 'recipes' },
+  study: { folder: folderOf('recipes/studies'), plural: 'studies' },
+} as const;
 
-/** Lists the recipes in the package. */
-export function recipeNames(): string[] {
-  return readdirSync(RECIPES)
+function folderOf(name: string): string {
+  return join(dirname(fileURLToPath(import.meta.url)), '..', name);
+}
+
+/** Lists the recipes or studies in the package. */
+export function namesOf(kind: keyof typeof FILES): string[] {
+  return readdirSync(FILES[kind].folder)
     .filter((name) => name.endsWith('.yaml'))
     .map((name) => name.slice(0, -'.yaml'.length))
     .sort();
+}
+
+export const isPath = (nameOrPath: string): boolean => /[/\\]|\.ya?ml$/.test(nameOrPath);
+
+/** Finds and reads a recipe or study by name or path. @throws ConfigError */
+export function readNamed(
+  kind: keyof typeof FILES,
+  nameOrPath: string,
+): { readonly file: string; readonly text: string } {
+  const { folder, plural } = FILES[kind];
+  const names = namesOf(kind);
+  const path = isPath(nameOrPath);
+  if (path && !existsSync(nameOrPath)) {
+    throw new ConfigError(`${nameOrPath}: no such ${kind} file; ${plural} by name: ${names.join(', ')}`);
+  }
+  if (!path && !names.includes(nameOrPath)) {
+    const near = closest(nameOrPath, names);
+    throw new ConfigError(
+      `no ${kind} called ${nameOrPath}${near === undefined ? '' : `; did you mean ${near}?`} ` +
+        `(${plural}: ${names.join(', ')}; a path to a .yaml file works too)`,
+    );
+  }
+  const file = path ? nameOrPath : join(folder, `${nameOrPath}.yaml`);
+  try {
+    return { file, text: readUtf8(file, MOST_YAML_BYTES) };
+  } catch (cause) {
+    throw new ConfigError(`${file}: cannot be read as a ${kind} (${reasonOf(cause)})`, { cause });
+  }
 }
 
 /** Lists the leaves of a tree of settings by dotted key. */
@@ -121,37 +157,15 @@ function override(tree: Tree, text: string, from: string): Path {
   return path;
 }
 
-function recipeFile(nameOrPath: string): string {
-  if (/[/\\]|\.ya?ml$/.test(nameOrPath)) {
-    if (existsSync(nameOrPath)) return nameOrPath;
-    throw new ConfigError(`${nameOrPath}: no such recipe file; recipes by name: ${recipeNames().join(', ')}`);
-  }
-  const names = recipeNames();
-  if (names.includes(nameOrPath)) return join(RECIPES, `${nameOrPath}.yaml`);
-  const near = closest(nameOrPath, names);
-  throw new ConfigError(
-    `no recipe called ${nameOrPath}${near === undefined ? '' : `; did you mean ${near}?`} ` +
-      `(recipes: ${names.join(', ')}; a path to a .yaml file works too)`,
-  );
-}
-
-function readRecipe(file: string): string {
-  try {
-    return readUtf8(file, MOST_YAML_BYTES);
-  } catch (cause) {
-    throw new ConfigError(`${file}: cannot be read as a recipe (${reasonOf(cause)})`, { cause });
-  }
-}
-
 /**
  * Reads a recipe by name ('quickstart') or path, then applies overrides such as 'sft.samples=1000' in order.
  * Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
  */
 export function loadRecipe(nameOrPath: string, overrides: readonly (string | PlacedOverride)[] = []): Recipe {
-  const file = recipeFile(nameOrPath);
+  const { file, text } = readNamed('recipe', nameOrPath);
   const lineOf = (line: number | undefined): string => (line === undefined ? file : `${file}:${line}`);
   const yaml = readYaml(
-    readRecipe(file),
+    text,
     (complaint, line) => new ConfigError(`${lineOf(line)}: not YAML: ${complaint}`),
   );
   const content = yaml.content ?? {};

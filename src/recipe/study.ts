@@ -1,15 +1,8 @@
-/**
- * Study files: a grid of runs, setting × arm × seed, in YAML, checked strictly. What an arm changes are keys of a recipe, and all of
- * them are checked against its schema before anything is run. `src/recipes/studies` has those that come with timeseer.
- */
-import { existsSync, readdirSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import { ConfigError, closest, reasonOf } from '../ground/errors.ts';
-import { readUtf8 } from '../ground/files.ts';
-import { issueText, MOST_YAML_BYTES, readYaml } from '../ground/yaml.ts';
-import { loadRecipe, type PlacedOverride } from './config.ts';
+import { ConfigError, closest } from '../ground/errors.ts';
+import { issueText, readYaml } from '../ground/yaml.ts';
+import { isPath, loadRecipe, type PlacedOverride, readNamed } from './config.ts';
 import type { Recipe } from './recipe.ts';
 
 /** The arm that every setting with a start has by itself: the policy that the others begin with. */
@@ -132,31 +125,6 @@ export interface Study {
   cells(directory: string): Cell[];
 }
 
-const STUDIES = join(dirname(fileURLToPath(import.meta.url)), '..', 'recipes', 'studies');
-
-/** Names of the studies that come with timeseer. */
-export function studyNames(): string[] {
-  return readdirSync(STUDIES)
-    .filter((file) => file.endsWith('.yaml'))
-    .map((file) => file.slice(0, -'.yaml'.length))
-    .sort();
-}
-
-const isPath = (nameOrPath: string): boolean => /[/\\]|\.ya?ml$/.test(nameOrPath);
-
-function studyFile(nameOrPath: string): string {
-  const names = studyNames();
-  if (!isPath(nameOrPath) && names.includes(nameOrPath)) return join(STUDIES, `${nameOrPath}.yaml`);
-  if (isPath(nameOrPath) && existsSync(nameOrPath)) return nameOrPath;
-  const near = closest(nameOrPath, names);
-  throw new ConfigError(
-    isPath(nameOrPath)
-      ? `${nameOrPath}: no such study file; studies by name: ${names.join(', ')}`
-      : `no study called ${nameOrPath}${near === undefined ? '' : `; did you mean ${near}?`} ` +
-          `(studies: ${names.join(', ')}; a path to a .yaml file works too)`,
-  );
-}
-
 /** Overrides of a block of the file, each with its place there. */
 type Block = (path: readonly string[], values: Readonly<Record<string, unknown>>) => PlacedOverride[];
 
@@ -172,13 +140,7 @@ export function armTitle(file: StudyFile, arm: string): string {
  * @throws ConfigError that names file, line and key, what was got and what was expected
  */
 export function loadStudy(nameOrPath: string): Study {
-  const path = studyFile(nameOrPath);
-  let text: string;
-  try {
-    text = readUtf8(path, MOST_YAML_BYTES);
-  } catch (cause) {
-    throw new ConfigError(`${path}: cannot be read as a study (${reasonOf(cause)})`, { cause });
-  }
+  const { file: path, text } = readNamed('study', nameOrPath);
   const at = (line: number | undefined): string => (line === undefined ? path : `${path}:${line}`);
   const yaml = readYaml(text, (complaint, line) => new ConfigError(`${at(line)}: not YAML: ${complaint}`));
   const fail = (key: readonly PropertyKey[], complaint: string): ConfigError =>

@@ -25,7 +25,7 @@ import { writeFileAtomic } from '../ground/files.ts';
 import { takeLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
 import { changedRecipe } from '../recipe/config.ts';
-import { defaultRecipe, type RewardRecipe } from '../recipe/recipe.ts';
+import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.ts';
 import { type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
@@ -175,16 +175,10 @@ function runOf(policy: string): string | undefined {
   return [policy, above, dirname(above)].find((path) => existsSync(join(path, 'recipe.json')));
 }
 
-/** Returns the data of a policy's run; those of the quickstart outside of a run. */
-function dataOf(policy: string): string {
+/** Reads the recipe of a policy's run; undefined outside of a run. */
+function recipeOfRun(policy: string): Recipe | undefined {
   const run = runOf(policy);
-  return run === undefined ? USUAL_DATA : new RunDirectory(run).recipe.data.name;
-}
-
-/** Returns the parsing of answers in the run of a policy; lenient outside of a run. */
-function readingOf(policy: string): Reading {
-  const run = runOf(policy);
-  return run === undefined ? 'lenient' : new RunDirectory(run).recipe.answers;
+  return run === undefined ? undefined : new RunDirectory(run).recipe;
 }
 
 /** Warns when the data of a policy's run have changed: examples held out now may have been trained on. */
@@ -301,7 +295,8 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
     form: {
       ...{ numbers, shots, reasoning, seed },
       ...(card.extension === true ? { extension: true } : {}),
-      reading: given.answers ?? (local === null ? 'lenient' : readingOf(policy.given)),
+      reading:
+        given.answers ?? (local === null ? undefined : recipeOfRun(policy.given)?.answers) ?? 'lenient',
       maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
     },
   };
@@ -575,7 +570,9 @@ async function evaluateOpened(
   temperatures: readonly number[],
 ): Promise<Evaluation> {
   const local = opened.find((policy) => policy.local !== null);
-  const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
+  const names = listed(
+    given.data ?? [(local === undefined ? undefined : recipeOfRun(local.given)?.data.name) ?? USUAL_DATA],
+  );
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
   const card = local?.local == null ? null : readCard(local.local.directory);
   // A small policy gets generated series of its training length.

@@ -84,29 +84,32 @@ export function changedParts(before: DataRecord, now: DataRecord): string[] {
   return [...source, ...changedNames(before.files, now.files), ...changedNames(before.about, now.about)];
 }
 
-/** The files of the data set that the run in `path` began with and of another, where they are not the same data; else null. */
+/** Reads the data record of the run in `path`; undefined in a run without one. */
+const recordOf = (path: string): DataRecord | undefined =>
+  readJson(join(path, 'recipe.json'), headerShape, 'begin a new run').data;
+
+/** Returns the files of the run in `path` and those of a data set where they are not the same data, else null. */
 export function changedData(
   path: string,
   name: string,
 ): { readonly from: DataRecord['files']; readonly to: DataRecord['files'] } | null {
-  const before = readJson(join(path, 'recipe.json'), headerShape, 'begin a new run').data;
+  const before = recordOf(path);
   const now = dataRecord(name);
   if (before !== undefined && changedParts(before, now).length === 0) return null;
   return { from: before?.files ?? {}, to: now.files };
 }
 
 /**
- * Compares the data set with the one that the run in `path` began with. A run without a record is left alone.
+ * Compares the data set with that of the run in `path`. A run without a record is left alone.
  * @throws DataError naming the files that changed and what to do; as `dataRecord`
  */
 export function checkSameData(path: string, name: string): void {
-  const header = readJson(join(path, 'recipe.json'), headerShape, 'begin a new run');
-  const before = header.data;
+  const before = recordOf(path);
   if (before === undefined) return;
   const now = dataRecord(name);
+  if (changedParts(before, now).length === 0) return;
   const files = changedNames(before.files, now.files);
   const about = changedNames(before.about, now.about);
-  if (before.source === now.source && files.length === 0 && about.length === 0) return;
   const other = 'or begin a new run with another --out';
   if (before.source === 'generator' || now.source === 'generator') {
     throw new DataError(

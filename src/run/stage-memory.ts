@@ -20,7 +20,6 @@ import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PlannedPolicy, TrainingStage } from '../train/dry-run.ts';
 import { planLine, planStage, remedyLine, type StagePlan } from '../train/memory-plan.ts';
-import type { Task } from '../train/task.ts';
 import { nanoCard, trainingCard, trainingTask } from './policy-task.ts';
 
 /** Number of examples that a plan's tokenizer is trained on: fewer than a run's, a difference of a few tokens per trace. */
@@ -78,21 +77,6 @@ function newParts(recipe: Recipe, card: PolicyCard, device: string, vocabulary?:
   return parts;
 }
 
-/** Returns the policy of a directory without weights, which need not be there. */
-function directorySubject(
-  directory: string,
-  recipe: Recipe,
-  card: PolicyCard,
-  device: string,
-): PlannedPolicy {
-  const { dtype } = recipe.policy;
-  const chosen = dtype === 'auto' ? usualDType(device, storedDType(directory)) : dtype;
-  const parts = hasTokenizer(directory)
-    ? readParts(directory)
-    : partsWithoutTokenizer(directory, newParts(recipe, card, device, STAND_IN));
-  return { parts, from: directory, dtype: chosen, device: kindOf(device) };
-}
-
 /** Combines the sizes of a directory's `config.json` with the tokenizer of `standIn`. */
 function partsWithoutTokenizer(directory: string, standIn: PolicyParts): PolicyParts {
   const file = join(directory, 'config.json');
@@ -105,24 +89,26 @@ function partsWithoutTokenizer(directory: string, standIn: PolicyParts): PolicyP
   };
 }
 
-function nanoSubject(recipe: Recipe, card: PolicyCard, device: string): PlannedPolicy {
-  const dtype = recipe.policy.dtype === 'auto' ? 'float32' : recipe.policy.dtype;
-  return { parts: newParts(recipe, card, device), dtype, device: kindOf(device) };
-}
-
-/** Subject and card of the recipe's own nano policy (null) or of a directory. */
+/** Policy of the recipe (null) or of a directory, whose weights need not be there, and its card. */
 function planned(
   directory: string | null,
   recipe: Recipe,
   device: string,
 ): { readonly subject: PlannedPolicy; readonly card: PolicyCard } {
   const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
-  if (directory !== null) {
-    const card = trainingCard(directory, recipe, facts);
-    return { subject: directorySubject(directory, recipe, card, device), card };
+  const { dtype } = recipe.policy;
+  const kind = kindOf(device);
+  if (directory === null) {
+    const card = nanoCard(recipe, facts);
+    const parts = newParts(recipe, card, device);
+    return { subject: { parts, dtype: dtype === 'auto' ? 'float32' : dtype, device: kind }, card };
   }
-  const card = nanoCard(recipe, facts);
-  return { subject: nanoSubject(recipe, card, device), card };
+  const card = trainingCard(directory, recipe, facts);
+  const parts = hasTokenizer(directory)
+    ? readParts(directory)
+    : partsWithoutTokenizer(directory, newParts(recipe, card, device, STAND_IN));
+  const chosen = dtype === 'auto' ? usualDType(device, storedDType(directory)) : dtype;
+  return { subject: { parts, from: directory, dtype: chosen, device: kind }, card };
 }
 
 /** Plans one stage of a recipe. */
@@ -138,8 +124,7 @@ export async function planTrainingStage(
     stage === 'sft'
       ? trainingExamples(recipe.data, recipe.seed)
       : reinforcementExamples(recipe.data, recipe.seed);
-  const task: Task = trainingTask(card, address, stage);
-  return planStage({ subject, stage, recipe, task, memory });
+  return planStage({ subject, stage, recipe, task: trainingTask(card, address, stage), memory });
 }
 
 /** Largest policy that is not planned on a CPU, parameters: planning takes longer than a step, and it fits. */
@@ -147,22 +132,19 @@ const SMALL = 5e6;
 /** Smallest policy whose plan is shown on a CPU, parameters. */
 const LARGE = 100e6;
 
-export interface StageMemoryOptions {
-  readonly device: string;
-  readonly silent: boolean;
-  /** Bytes; the device's when absent, null where it is not known. */
-  readonly memory?: number | null;
-}
-
 /**
- * Decides on gradient checkpointing. @param directory initial policy of the stage
+ * Decides on gradient checkpointing. @param directory initial policy of the stage @param memory bytes; null: unknown
  * @throws ConfigError when the plan says that the stage cannot fit, unless `memory.check` is false.
  */
 export async function stageMemory(
   stage: TrainingStage,
   directory: string,
   recipe: Recipe,
-  { device, silent, memory = deviceMemory(device) }: StageMemoryOptions,
+  {
+    device,
+    silent,
+    memory = deviceMemory(device),
+  }: { readonly device: string; readonly silent: boolean; readonly memory?: number | null },
 ): Promise<boolean> {
   const { recompute, check } = recipe.memory;
   const file = join(directory, 'config.json');

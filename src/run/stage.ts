@@ -406,26 +406,22 @@ export interface Trained extends StageRecord {
   readonly policy: string;
 }
 
-async function openForSft({ out, recipe, set, resume, allowChange: allow }: TrainRequest): Promise<Run> {
-  const own = resume || Run.begun(out) || isGiven(allow);
-  const options = { recipe: recipe ?? (own ? null : 'quickstart'), set, resume, allow };
-  await Run.checkModules(out, options);
-  return Run.open(out, options);
-}
-
-const isGiven = (keys: readonly string[] = []): boolean => keys.length > 0;
-
-async function openForRl(given: TrainRequest): Promise<Run> {
+/** Opens the run of a stage, or begins one. @throws CheckpointError where the stage before is not finished */
+async function openForStage(stage: TrainingStage, given: TrainRequest): Promise<Run> {
   const { out, recipe, set, resume, policy, allowChange: allow } = given;
-  const from = policy === undefined ? [] : ['sft.samples=0', `policy.init=${JSON.stringify(policy)}`];
+  const from =
+    stage === 'sft' || policy === undefined ? [] : ['sft.samples=0', `policy.init=${JSON.stringify(policy)}`];
+  const begins =
+    stage === 'sft'
+      ? !resume && !Run.begun(out) && (allow === undefined || allow.length === 0)
+      : policy !== undefined;
   const options = {
-    recipe: recipe ?? (policy === undefined ? null : 'quickstart'),
-    set: [...set, ...from],
-    ...{ resume, allow },
+    recipe: recipe ?? (begins ? 'quickstart' : null),
+    ...{ set: [...set, ...from], resume, allow },
   };
   await Run.checkModules(out, options);
   const run = Run.open(out, options);
-  if (run.recipe.sft.samples > 0 && !run.stageFinished('sft')) {
+  if (stage === 'rl' && run.recipe.sft.samples > 0 && !run.stageFinished('sft')) {
     const first = `npx timeseer sft --out ${shellWord(run.path)} --resume`;
     throw new CheckpointError(
       `${run.path}: its supervised stage is not finished; run ${first} first, ` +
@@ -450,11 +446,10 @@ export async function trainStage(stage: TrainingStage, given: TrainRequest): Pro
       `--policy ${given.policy}: what comes with timeseer are graphs without weights, which cannot be trained; \`npx timeseer sft --recipe ${given.policy}\` trains such a policy from the start, and a directory of that name is ./${given.policy}`,
     );
   }
-  const open = stage === 'sft' ? openForSft : openForRl;
   const run = await runSession(
     stage === 'sft' ? 'sft' : 'train',
     given,
-    () => open(given),
+    () => openForStage(stage, given),
     async (own) => {
       writeEnvironment(own, given.device, { [`${stage}_workers`]: own.recipe[stage].workers });
       await runTrainingStage(own, stage, { ...given, silent: given.quiet });

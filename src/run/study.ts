@@ -61,27 +61,15 @@ export interface StudyRequest {
   readonly quiet: boolean;
 }
 
-export interface StudyOutcome {
+interface StudyOutcome {
   readonly out: string;
-  readonly files: StudyFiles;
+  readonly files: Readonly<Record<'json' | 'markdown' | 'page', string>>;
   readonly results: StudyResults;
   /** Reason for unfinished cells: the time budget; null otherwise. */
   readonly stopped: 'budget' | null;
   /** Command that resumes the study. */
   readonly resume: string;
 }
-
-interface StudyFiles {
-  readonly json: string;
-  readonly markdown: string;
-  readonly page: string;
-}
-
-const filesOf = (out: string): StudyFiles => ({
-  json: join(out, 'study.json'),
-  markdown: join(out, 'study.md'),
-  page: join(out, 'study.html'),
-});
 
 /** Returns true where a pattern matches the first parts of `SETTING/ARM/seed-N`; `*` matches any text within a part. */
 export function matches(path: string, pattern: string): boolean {
@@ -294,7 +282,7 @@ function buildResults(
   study: Study,
   out: string,
   failed: StudyResults['failed'] = [],
-): { readonly results: StudyResults; readonly files: StudyFiles } {
+): Pick<StudyOutcome, 'results' | 'files'> {
   const { file, name } = study;
   const cells = study.cells(out);
   const finished = cells.flatMap((cell): FinishedCell[] => {
@@ -328,7 +316,11 @@ function buildResults(
     },
     ...{ finished: finished.length, cells: cells.length, failed, settings },
   };
-  const files = filesOf(out);
+  const files = {
+    json: join(out, 'study.json'),
+    markdown: join(out, 'study.md'),
+    page: join(out, 'study.html'),
+  };
   writeFileAtomic(files.json, `${JSON.stringify(results, rounded, 1)}\n`);
   writeFileAtomic(files.markdown, studyMarkdown(results));
   writeFileAtomic(files.page, studyPage(results, study.text));

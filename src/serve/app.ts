@@ -11,7 +11,7 @@ import { chatCompletion, chatStream, type PolicyThread } from './chat-answer.ts'
 import type { ChatRequest } from './chat-request.ts';
 import type { ExplainRequest } from './explain-request.ts';
 import type { ExplainAnswer } from './explain-worker.ts';
-import { answerOf, clientGone, invalid, type Outcome, type Refusal, Refused } from './request.ts';
+import { answerOf, clientGone, invalid, type Outcome, type Refusal, Refused, refused } from './request.ts';
 
 export interface AppLimits {
   readonly bodyBytes: number;
@@ -55,7 +55,7 @@ function answerRefusal(c: Context, { status, error, headers = {} }: Refusal): Re
 }
 
 const serverError = (message: string, status: 500 | 503 | 504, code: string): Refused =>
-  new Refused({ status, error: { message, type: 'server_error', param: null, code } });
+  refused(status, 'server_error', message, null, code);
 
 const timedOut = (seconds: number): Refused =>
   serverError(`the answer took more than ${seconds} s; ask for less`, 504, 'timeout');
@@ -70,10 +70,7 @@ export function isLocalName(host: string): boolean {
 const onlyLocalNames: MiddlewareHandler<Env> = async (c, next) => {
   if (isLocalName(c.req.header('host') ?? '')) return next();
   const message = 'Host: the service listens to this machine alone; address it as localhost or 127.0.0.1';
-  throw new Refused({
-    status: 403,
-    error: { message, type: 'permission_error', param: 'Host', code: 'host_not_allowed' },
-  });
+  throw refused(403, 'permission_error', message, 'Host', 'host_not_allowed');
 };
 
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
@@ -85,16 +82,9 @@ function onlyWithKey(key: string): MiddlewareHandler<Env> {
     const [, given] = /^Bearer +(\S+) *$/i.exec(c.req.header('authorization') ?? '') ?? [];
     if (given !== undefined && timingSafeEqual(digest(given), wanted)) return next();
     const problem = given === undefined ? 'no API key was given' : 'the API key is wrong';
-    throw new Refused({
-      status: 401,
-      error: {
-        message: `${problem}; send it as Authorization: Bearer KEY`,
-        type: 'authentication_error',
-        param: null,
-        code: 'invalid_api_key',
-      },
-      headers: { 'WWW-Authenticate': 'Bearer' },
-    });
+    const message = `${problem}; send it as Authorization: Bearer KEY`;
+    const headers = { 'WWW-Authenticate': 'Bearer' };
+    throw refused(401, 'authentication_error', message, null, 'invalid_api_key', headers);
   };
 }
 
@@ -110,16 +100,9 @@ class Places {
   get middleware(): MiddlewareHandler<Env> {
     return async (c, next) => {
       if (this.taken >= this.#most) {
-        throw new Refused({
-          status: 429,
-          error: {
-            message: `${this.taken} requests run or wait, which is the limit; try again later`,
-            type: 'rate_limit_error',
-            param: null,
-            code: 'queue_full',
-          },
-          headers: { 'Retry-After': String(RETRY_SECONDS) },
-        });
+        const message = `${this.taken} requests run or wait, which is the limit; try again later`;
+        const headers = { 'Retry-After': String(RETRY_SECONDS) };
+        throw refused(429, 'rate_limit_error', message, null, 'queue_full', headers);
       }
       this.taken++;
       try {
@@ -203,17 +186,9 @@ export function createApp(service: Service): Hono<Env> {
   const size = bodyLimit({
     maxSize: limits.bodyBytes,
     onError: () => {
-      const most = `${limits.bodyBytes} bytes`;
-      throw new Refused({
-        status: 413,
-        error: {
-          message: `the body is larger than the limit of ${most}`,
-          type: 'invalid_request_error',
-          param: null,
-          code: 'body_too_large',
-        },
-        headers: { Connection: 'close' },
-      });
+      const message = `the body is larger than the limit of ${limits.bodyBytes} bytes`;
+      const headers = { Connection: 'close' };
+      throw refused(413, 'invalid_request_error', message, null, 'body_too_large', headers);
     },
   });
 

@@ -1,7 +1,7 @@
 /** Requests: JSON bodies, and refusals with an HTTP status and the error object of OpenAI's interface. */
 import { TimeseerError } from '../ground/errors.ts';
 
-export interface ErrorObject {
+interface ErrorObject {
   readonly message: string;
   readonly type:
     | 'invalid_request_error'
@@ -30,26 +30,26 @@ export class Refused extends TimeseerError {
   }
 }
 
+/** Refusal of a kind of error. */
+export const refused = (
+  status: Refusal['status'],
+  type: ErrorObject['type'],
+  message: string,
+  param: string | null = null,
+  code: string | null = null,
+  headers: Readonly<Record<string, string>> = {},
+): Refused => new Refused({ status, error: { message, type, param, code }, headers });
+
 /** Refusal for a client that has gone, so that nobody reads an answer; proxies log it as 499. */
-export function clientGone(): Refused {
-  const error = {
-    message: 'the client has gone',
-    type: 'invalid_request_error',
-    param: null,
-    code: null,
-  } as const;
-  return new Refused({ status: 499, error });
-}
+export const clientGone = (): Refused => refused(499, 'invalid_request_error', 'the client has gone');
 
 /** Refusal of a request with a wrong parameter. */
-export function invalid(
+export const invalid = (
   message: string,
   param: string | null = null,
   code: string | null = null,
   status: Refusal['status'] = 400,
-): Refused {
-  return new Refused({ status, error: { message, type: 'invalid_request_error', param, code } });
-}
+): Refused => refused(status, 'invalid_request_error', message, param, code);
 
 /** Reply of a Worker: its answer, or the refusal. */
 export type Outcome<T> = { readonly answer: T } | { readonly refusal: Refusal };

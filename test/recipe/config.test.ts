@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ConfigError, closest } from '../../src/ground/errors.ts';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../../src/policy/lora-targets.ts';
-import { changedKeys, defaultRecipe, loadRecipe, recipeNames } from '../../src/recipe/config.ts';
+import { changedKeys, defaultRecipe, loadRecipe, namesOf } from '../../src/recipe/config.ts';
 import { recipeKeys, recipeSchema } from '../../src/recipe/recipe.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
@@ -28,7 +28,7 @@ function complaint(text: string, overrides: readonly string[] = []): string {
 }
 
 describe('recipes that come along', () => {
-  test.each(recipeNames())('%s is valid', (name) => {
+  test.each(namesOf('recipe'))('%s is valid', (name) => {
     expect(loadRecipe(name).seed).toBe(42);
   });
 

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
-import { loadRecipe } from '../../src/recipe/config.ts';
-import { loadStudy, studyNames } from '../../src/recipe/study.ts';
+import { loadRecipe, namesOf } from '../../src/recipe/config.ts';
+import { loadStudy } from '../../src/recipe/study.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-study-'));
 const file = join(directory, 'mine.yaml');
@@ -179,7 +179,7 @@ describe('a study file is refused', () => {
   });
 });
 
-test.each(studyNames())('the study %s that comes with timeseer is whole', (name) => {
+test.each(namesOf('study'))('the study %s that comes with timeseer is whole', (name) => {
   const study = loadStudy(name);
   const paths = study.cells('out').map(({ path }) => path);
   expect(new Set(paths).size).toBe(paths.length);
