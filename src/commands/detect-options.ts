@@ -78,10 +78,10 @@ export function reportText(report: AnomalyReport, files: readonly string[], seco
   const several = report.columns.length > 1;
   const lines = [`${report.file}: ${report.headline} (${seconds.toFixed(1)} s)`];
   for (const { text: note } of report.notes) lines.push(`  note: ${note}`);
-  for (const one of report.findings.slice(0, SHOWN)) {
+  for (const finding of report.findings.slice(0, SHOWN)) {
     lines.push(
-      `${String(one.rank).padStart(3)}  ${one.level.padEnd(8)} ${one.severity.toFixed(1).padStart(5)}  ${several ? `${one.column}: ` : ''}${KIND_WORDS[one.kind]}, ${whenWords(one)} (${one.duration})${policyMark(one)}`,
-      `     ${one.statement}`,
+      `${String(finding.rank).padStart(3)}  ${finding.level.padEnd(8)} ${finding.severity.toFixed(1).padStart(5)}  ${several ? `${finding.column}: ` : ''}${KIND_WORDS[finding.kind]}, ${whenWords(finding)} (${finding.duration})${policyMark(finding)}`,
+      `     ${finding.statement}`,
     );
   }
   const more = report.findings.length - SHOWN;

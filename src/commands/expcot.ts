@@ -64,7 +64,7 @@ function describeEvidence(evidence: unknown): string {
   ].join('\n');
 }
 
-function describeScore(score: BlindScore, what: string, normal: number | undefined): string {
+function describeScore(score: BlindScore, subject: string, normal: number | undefined): string {
   const parts = [
     ...(score.accuracy === null
       ? []
@@ -75,7 +75,7 @@ function describeScore(score: BlindScore, what: string, normal: number | undefin
           ]),
     ...(score.f1 === null ? [] : [`mean F1 ${score.f1.toFixed(3)}`]),
   ];
-  return `${what}: ${score.count} series; ${parts.join('; ')}`;
+  return `${subject}: ${score.count} series; ${parts.join('; ')}`;
 }
 
 function check(args: ExpcotArguments): void {

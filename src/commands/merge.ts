@@ -13,8 +13,8 @@ function runMerge({ out, adapter, json, ...given }: MergeArguments): void {
   if (json) {
     printJson({ out, base, adapter, dtype, rank, alpha, rslora, targets });
   } else {
-    const what = `rank ${rank}, alpha ${alpha}${rslora ? ', rsLoRA' : ''}, on ${targets.join(', ')}`;
-    print(`${out}: ${base} with the adapter ${adapter} (${what}), ${dtype}`);
+    const settings = `rank ${rank}, alpha ${alpha}${rslora ? ', rsLoRA' : ''}, on ${targets.join(', ')}`;
+    print(`${out}: ${base} with the adapter ${adapter} (${settings}), ${dtype}`);
   }
 }
 

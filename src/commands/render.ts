@@ -84,7 +84,7 @@ function fileNamer(): (id: string) => string {
 }
 
 interface Job {
-  readonly one: Drawable;
+  readonly series: Drawable;
   readonly drawing: Drawing;
 }
 
@@ -162,13 +162,13 @@ export async function runRender(args: RenderArguments): Promise<void> {
   const files: string[] = [];
   const sizes = new Map<string, readonly [number, number]>();
   function* jobs(): Generator<Job> {
-    for (const one of source.series) yield { one, drawing: drawingOf(one, choice) };
+    for (const series of source.series) yield { series, drawing: drawingOf(series, choice) };
   }
   const progress = new Progress({ label: 'render', total: source.count, unit: 'pictures' });
   try {
-    for await (const { one, drawing, picture } of pictures(jobs(), workers)) {
-      const shown = (truth ? markTruth(drawing, picture, one) : null) ?? picture;
-      const file = isPicture(out) ? out : join(out, nameOf(one.id));
+    for await (const { series, drawing, picture } of pictures(jobs(), workers)) {
+      const shown = (truth ? markTruth(drawing, picture, series) : null) ?? picture;
+      const file = isPicture(out) ? out : join(out, nameOf(series.id));
       writeFileAtomic(file, encodePng(shown));
       files.push(file);
       sizes.set(`${shown.width} ${shown.height}`, [shown.width, shown.height]);

@@ -107,8 +107,8 @@ const difference = (estimate: Estimate): string =>
 function comparisonLines(comparison: RunComparison): string[] {
   const { runs, keys, metrics, notes } = comparison;
   const paths = runs.map(({ path }) => path);
-  const [first, ...others] = paths;
-  const head = ['metric', ...paths, ...others.map((path) => `${path} − ${first}`)];
+  const [first, ...rest] = paths;
+  const head = ['metric', ...paths, ...rest.map((path) => `${path} − ${first}`)];
   const evaluated = runs.map(({ policy, series }) =>
     policy === null ? NONE : `${policy}, ${series} series`,
   );
@@ -122,7 +122,7 @@ function comparisonLines(comparison: RunComparison): string[] {
       ? 'the recipes are the same'
       : columns([['key', ...paths], ...keys.map(({ key, values }) => [key, ...values.map(inText)])]),
     '',
-    columns([head, ['evaluated', ...evaluated, ...others.map(() => '')], ...metricRows]),
+    columns([head, ['evaluated', ...evaluated, ...rest.map(() => '')], ...metricRows]),
     ...notes,
     'Means over series. Differences are paired by series, with bootstrap 95 % intervals (*: excludes 0); they do not cover the spread between training seeds.',
     ...curveLines(comparison),

@@ -82,9 +82,9 @@ async function runServe(args: ServeArguments): Promise<void> {
     const { url, port, model } = service;
     if (args.json) printJson({ url, port, model, key: options.apiKey !== null });
     else {
-      const what = model === null ? 'reports only (no policy)' : `policy ${model}`;
+      const served = model === null ? 'reports only (no policy)' : `policy ${model}`;
       print(
-        `${url}: ${what}; ${options.apiKey === null ? 'no API key needed' : 'API key required'}; press Ctrl-C to stop`,
+        `${url}: ${served}; ${options.apiKey === null ? 'no API key needed' : 'API key required'}; press Ctrl-C to stop`,
       );
     }
     const stopped = new Promise<void>((resolve) => {

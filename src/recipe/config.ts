@@ -272,9 +272,9 @@ export function checkKey(option: string, key: string): void {
 
 /** Lists the dotted keys in which two recipes differ; a resumed run refuses them. */
 export function changedKeys(a: Recipe, b: Recipe): string[] {
-  const other = new Map(leaves(b));
+  const second = new Map(leaves(b));
   return leaves(a)
-    .filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(other.get(key)))
+    .filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(second.get(key)))
     .map(([key]) => key);
 }
 

@@ -121,7 +121,7 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
     } finally {
       progress.stop();
     }
-    const right = examples.filter((one) => one.right).length;
+    const right = examples.filter((example) => example.right).length;
     const wrong = examples.length - right;
     if (examples.length < FEWEST || Math.min(right, wrong) < FEWEST_OF_EITHER) {
       throw new ConfigError(

@@ -73,11 +73,11 @@ function outcome({ answer, advantage }: CompletionGroup['completions'][number]):
 }
 
 function card(
-  one: CompletionGroup['completions'][number],
+  completion: CompletionGroup['completions'][number],
   example: ShownExample | null,
   index: number,
 ): Html {
-  const { reward, advantage, main, orthogonal, similarity, parts, answer, response } = one;
+  const { reward, advantage, main, orthogonal, similarity, parts, answer, response } = completion;
   const look = advantage > 0 ? 'met' : advantage < 0 ? 'missed' : 'none';
   const numbers: [string, string][] = [
     ...Object.entries(parts).map(([name, value]): [string, string] => [name, fixed(value)]),
@@ -90,7 +90,7 @@ function card(
         ] as [string, string][])),
   ];
   const localises = example !== null && taskKind(example.gold.kind).localises;
-  return html`<li class="completion" data-order="${index}" data-reward="${reward ?? ''}" data-advantage="${advantage}" data-outcome="${outcome(one)}">
+  return html`<li class="completion" data-order="${index}" data-reward="${reward ?? ''}" data-advantage="${advantage}" data-outcome="${outcome(completion)}">
 <p class="score"><span><b>${reward === null ? 'no' : fixed(reward)}</b> reward</span> <span class="${look}">${signed(advantage)}</span> <span class="count">advantage</span></p>
 <span class="bar"><span style="width:${(100 * Math.min(1, Math.max(0, reward ?? 0))).toFixed(1)}%"></span></span>
 ${example !== null && localises ? track(example.length, goldIntervals(example), answer?.intervals ?? []) : null}
@@ -101,7 +101,7 @@ ${
 }
 ${problemNote(answer?.problem ?? null)}
 <dl class="parts">${numbers.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-${one.notes === undefined ? null : html`<p class="verdict">${one.notes}</p>\n`}${verbatim(response)}</li>
+${completion.notes === undefined ? null : html`<p class="verdict">${completion.notes}</p>\n`}${verbatim(response)}</li>
 `;
 }
 
@@ -125,7 +125,7 @@ ${typeof group.example === 'string' ? html`<p class="failure">The example cannot
 ${example?.picture == null ? null : seenFigure(example.picture, `The picture of ${seriesId} as the policy sees it`, example.whole)}
 ${example !== null && localises && !example.whole ? html`<div class="under">${track(example.length, goldIntervals(example), [])}</div>` : null}
 <ol class="responses">
-${completions.map((one, index) => card(one, example, index))}</ol>
+${completions.map((completion, index) => card(completion, example, index))}</ol>
 </article>
 `;
 }
@@ -139,7 +139,7 @@ const CURVE_HEIGHT = 60;
 
 /** Draws the mean reward by step, from 0 to 1, with a tick for every step shown. */
 function rewardCurve(rewards: readonly StepReward[], shown: readonly number[]): Html | null {
-  const known = rewards.filter((one): one is { step: number; reward: number } => one.reward !== null);
+  const known = rewards.filter((point): point is { step: number; reward: number } => point.reward !== null);
   const last = rewards.at(-1)?.step ?? 0;
   if (known.length < 2) return null;
   const x = (step: number): string => (((step - 1) / Math.max(1, last - 1)) * 1000).toFixed(1);
@@ -232,7 +232,7 @@ const move = (by) => go(steps[Math.min(steps.length - 1, Math.max(0, steps.index
 select.addEventListener('change', () => go(Number(select.value)));
 older.addEventListener('click', () => move(1));
 newer.addEventListener('click', () => move(-1));
-for (const one of [filter, order]) one.addEventListener('change', () => show(Number(select.value)));
+for (const control of [filter, order]) control.addEventListener('change', () => show(Number(select.value)));
 addEventListener('hashchange', () => show(wanted()));
 curve?.addEventListener('click', (event) => {
   const box = curve.getBoundingClientRect();
@@ -260,7 +260,7 @@ export function completionsPage({ run, method, rewards, steps }: CompletionsPage
 <p class="byline">${method}, ${grouped(last)} ${last === 1 ? 'step' : 'steps'} so far; ${steps.length === last ? 'all are shown.' : `${steps.length} are shown: the last ones, and a sample of those before.`}</p>
 <p>Responses to the first prompt of each worker at every step, as the policy wrote them. A response is reinforced in proportion to its advantage over the others of its group. The main part of the advantage comes from the reward; the orthogonal part, if any, from the similarity to the expert trace.</p>
 ${
-  steps.some((one) => one.body.markup.includes('class="track"'))
+  steps.some((step) => step.body.markup.includes('class="track"'))
     ? html`<p class="key">Strips, over the samples of the series:<i class="gold"></i>true intervals<i class="said"></i>predicted intervals</p>`
     : null
 }

@@ -83,10 +83,10 @@ export class CompletionsPage {
 
   /** Adds the responses of some steps, in order. */
   add(completions: readonly Completion[]): void {
-    for (const one of completions) {
-      const known = this.#completions.get(one.step);
-      if (known === undefined) this.#completions.set(one.step, [one]);
-      else known.push(one);
+    for (const completion of completions) {
+      const known = this.#completions.get(completion.step);
+      if (known === undefined) this.#completions.set(completion.step, [completion]);
+      else known.push(completion);
     }
     const last = Math.max(0, ...this.#completions.keys());
     for (const step of this.#completions.keys()) {
@@ -139,10 +139,11 @@ export class CompletionsPage {
 
   async #body(step: number): Promise<Html> {
     const groups: Completion[][] = [];
-    for (const one of this.#completions.get(step)!) {
+    for (const completion of this.#completions.get(step)!) {
       const group = groups.at(-1);
-      if (group?.[0]?.example === one.example && group?.[0]?.seriesId === one.seriesId) group.push(one);
-      else groups.push([one]);
+      if (group?.[0]?.example === completion.example && group?.[0]?.seriesId === completion.seriesId)
+        group.push(completion);
+      else groups.push([completion]);
     }
     return stepBody(await Promise.all(groups.map((group) => this.#group(group))));
   }
@@ -152,7 +153,7 @@ export class CompletionsPage {
     const alone = (why: string): CompletionGroup => ({
       seriesId,
       example: why,
-      completions: completions.map((one) => ({ ...one, answer: null })),
+      completions: completions.map((completion) => ({ ...completion, answer: null })),
     });
     this.#task ??= exampleTaskOf(this.#run);
     const task = this.#task;
@@ -168,7 +169,10 @@ export class CompletionsPage {
         picture: picture === null ? null : `data:image/png;base64,${encodePng(picture).toString('base64')}`,
         whole: picture !== null && picture.height >= WHOLE_FROM,
       };
-      const answered = completions.map((one) => ({ ...one, answer: task.parse(one.response, example) }));
+      const answered = completions.map((completion) => ({
+        ...completion,
+        answer: task.parse(completion.response, example),
+      }));
       return { seriesId, example: shown, completions: answered };
     } catch (error) {
       if (error instanceof TimeseerError || error instanceof RangeError) return alone(error.message);

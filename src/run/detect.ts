@@ -130,7 +130,7 @@ function evenStep(times: Float64Array, count: number): number {
     throw new DataError(`times: got ${times.length} for ${count} values; give one for each`);
   const steps = times.subarray(1).map((time, i) => time - times[i]!);
   const step = steps.toSorted()[steps.length >> 1]!;
-  const odd = steps.findIndex((one) => !(Math.abs(one - step) <= JITTER * step));
+  const odd = steps.findIndex((length) => !(Math.abs(length - step) <= JITTER * step));
   if (step > 0 && odd < 0) return step;
   throw new DataError(
     `times: entry ${odd + 1} does not follow the one before by the step of ${step} ms; give evenly spaced, ascending times, with NaN ` +
@@ -223,7 +223,7 @@ export async function explainFile(request: ExplainRequest): Promise<Explained> {
     const { source, report } = await detectFile(request.detect, {
       ...{ since: request.since, ask: opened === null ? undefined : ask },
     });
-    const pictures = new Map(seen.map((one) => [one.column, one.seen]));
+    const pictures = new Map(seen.map((answers) => [answers.column, answers.seen]));
     const files = writeReport(out, report, source, pictures);
     return { source, report, files, seconds: (performance.now() - started) / 1000 };
   } finally {

@@ -94,9 +94,9 @@ function nameOf({ maps, config }: Probe): string {
 /**
  * Judges the matrix library. @param wished OPENBLAS_CORETYPE, '' if unset @param install command that installs a fast library
  */
-export function blasCheck(cpu: Processor, found: Probe, wished: string, install: string): Check {
-  const { kernel, gflops, gigahertz } = found;
-  const { slow } = blasOf(found.maps);
+export function blasCheck(cpu: Processor, measured: Probe, wished: string, install: string): Check {
+  const { kernel, gflops, gigahertz } = measured;
+  const { slow } = blasOf(measured.maps);
   const perCycle = flopsPerCycle(cpu);
   const promised = perCycle === null || gigahertz === 0 ? null : perCycle * gigahertz;
   const promise =
@@ -104,7 +104,7 @@ export function blasCheck(cpu: Processor, found: Probe, wished: string, install:
       ? ''
       : ` of at most ${promised.toFixed(0)} (${cpu.instructions}: ${perCycle} operations a cycle × ${gigahertz.toFixed(1)} GHz)`;
   const kernels = kernel === '' ? '' : `, kernels for ${kernel}`;
-  const speed = `${nameOf(found)}${kernels}: ${gflops.toFixed(0)} GFLOP/s on one core${promise}`;
+  const speed = `${nameOf(measured)}${kernels}: ${gflops.toFixed(0)} GFLOP/s on one core${promise}`;
   const slower = (why: string, fix: string): Check => warning('blas', `${speed}${why}`, fix);
   const unset = `unset ${CORE_TYPE}`;
   if (slow) return slower(': a slow library', install);

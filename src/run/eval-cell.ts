@@ -275,20 +275,20 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
           if (scorer === null || record.failure !== undefined) return judged;
           return { ...judged, rewards: await scorer.totals(record.response, record.answer, example) };
         };
-        const report = (record: EvalRecord, one: ResponseRequest): void => {
+        const report = (record: EvalRecord, asked: ResponseRequest): void => {
           if (judge === null && scorer === null) {
-            keep(record, one);
+            keep(record, asked);
             return;
           }
           // A response that was interrupted while judged is not kept, and requested again.
-          const done = graded(record, source.at(one.number))
-            .then((found) => keep(found, one))
+          const done = graded(record, source.at(asked.number))
+            .then((scored) => keep(scored, asked))
             .catch((error: unknown) => {
               if (!signal.aborted) broken ??= error;
             });
           grading.push(done);
         };
-        for (const { record, request: one } of unjudged) report(record, one);
+        for (const { record, request: asked } of unjudged) report(record, asked);
         try {
           await ask(data, report, signal);
         } finally {

@@ -124,17 +124,17 @@ function check(given: EvalRequest): void {
 
 /** Different temperatures, in the order given. @throws ConfigError */
 function temperaturesOf(text: string): readonly number[] {
-  const found = String(text)
+  const temperatures = String(text)
     .split(',')
     .map((part) => (part.trim() === '' ? Number.NaN : Number(part)));
-  if (found.some((one) => !(one >= 0 && one <= 10))) {
+  if (temperatures.some((value) => !(value >= 0 && value <= 10))) {
     throw new ConfigError(
       `--temperature: got ${text}, expected a number from 0 to 10, or several between commas`,
     );
   }
-  if (new Set(found).size < found.length)
+  if (new Set(temperatures).size < temperatures.length)
     throw new ConfigError(`--temperature: ${text} has one of them twice`);
-  return found;
+  return temperatures;
 }
 
 /** Limits messages to one a minute. */
@@ -205,7 +205,7 @@ async function classicalMetrics({ source, address }: OpenTask): Promise<Record<s
 /** Returns the temperature with the highest mean reward; the lower one of equals. */
 export function bestTemperature(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
   const ranked = sets.toSorted(
-    ([a, one], [b, other]) => other.overall.reward.mean - one.overall.reward.mean || a - b,
+    ([a, first], [b, second]) => second.overall.reward.mean - first.overall.reward.mean || a - b,
   );
   return ranked[0]![0];
 }
@@ -244,7 +244,7 @@ function openTasks(given: EvalRequest, names: readonly string[], usual: number):
     return { name: named, address, source };
   });
   const twice = tasks.find(
-    ({ address }, i) => tasks.findIndex((one) => one.address.name === address.name) < i,
+    ({ address }, i) => tasks.findIndex((task) => task.address.name === address.name) < i,
   );
   if (twice !== undefined) throw new ConfigError(`--task: ${twice.name} is there twice`);
   return tasks;
@@ -391,13 +391,13 @@ async function evaluateOne(
   const directory = policy.local?.directory ?? null;
   const tokens = directory === null ? null : await promptTokens(directory, card, source, format);
   const out = given.out ?? null;
-  const found = await evaluateCell(requestOf(cell, given, temperatures, { out, label: 'eval' }));
-  const missing = missingOf([found]);
-  const sets = found.modes.flatMap(({ temperature, metrics }) =>
+  const cellResult = await evaluateCell(requestOf(cell, given, temperatures, { out, label: 'eval' }));
+  const missing = missingOf([cellResult]);
+  const sets = cellResult.modes.flatMap(({ temperature, metrics }) =>
     metrics === null ? [] : [[temperature, metrics] as const],
   );
   const [first] = sets;
-  if (first === undefined || sets.length < found.modes.length) throw noAnswer(missing, out);
+  if (first === undefined || sets.length < cellResult.modes.length) throw noAnswer(missing, out);
   const several = sets.length > 1;
   const [temperature, metrics] = first;
   const classical =
@@ -409,20 +409,20 @@ async function evaluateOne(
     ...{ data, answers: form.reading, input },
     ...(form.shots === null ? {} : { shots: form.shots.count }),
     ...(form.reasoning ? {} : { reasoning: false }),
-    ...(found.judged === null ? {} : { extension: found.judged }),
+    ...(cellResult.judged === null ? {} : { extension: cellResult.judged }),
     prompt: tokens,
   };
   const result = several
     ? {
         ...asked,
         best: bestTemperature(sets),
-        temperatures: found.modes.map(({ temperature: at, metrics: own, usage }) => {
-          return { temperature: at, metrics: own, responses: usage };
+        temperatures: cellResult.modes.map(({ temperature: at, metrics: found, usage }) => {
+          return { temperature: at, metrics: found, responses: usage };
         }),
       }
-    : { ...asked, temperature, metrics, classical, responses: found.modes[0]!.usage };
+    : { ...asked, temperature, metrics, classical, responses: cellResult.modes[0]!.usage };
   if (out !== null) writeResult(out, result);
-  const { usage } = found.modes[0]!;
+  const { usage } = cellResult.modes[0]!;
   return { kind: 'single', result, sets, classical, input, tokens, usage, title, statement, missing };
 }
 
@@ -484,27 +484,30 @@ async function evaluateBoard(
   temperatures: readonly number[],
 ): Promise<BoardEvaluation> {
   // All are checked before the first question.
-  const planned = tasks.map((task) => ({ task, cells: policies.map((one) => cellOf(one, task, given)) }));
+  const planned = tasks.map((task) => ({
+    task,
+    cells: policies.map((policy) => cellOf(policy, task, given)),
+  }));
   const rows: (LeaderboardRow & { readonly full: Metrics | null })[] = [];
   const results: CellResult[] = [];
   for (const { task, cells } of planned) {
     const more = await beside(task, policies, given);
-    const all = [...cells, ...more.map((one) => cellOf(one, task, given))];
+    const all = [...cells, ...more.map((policy) => cellOf(policy, task, given))];
     const names = slugs(all.map(({ policy }) => policy.name));
     for (const cell of all) {
       const { name } = cell.policy;
-      const place = slugs(tasks.map((one) => one.name)).get(task.name)!;
+      const place = slugs(tasks.map((each) => each.name)).get(task.name)!;
       const out = given.out === undefined ? null : join(given.out, place, names.get(name)!);
       const label = `${task.name} ${name}`;
-      const found = await evaluateCell(requestOf(cell, given, temperatures, { out, label }));
-      results.push(found);
-      if (found.failure !== null) say(`warning: ${label}: ${found.failure}`);
-      for (const { temperature, metrics, usage } of found.modes) {
+      const cellResult = await evaluateCell(requestOf(cell, given, temperatures, { out, label }));
+      results.push(cellResult);
+      if (cellResult.failure !== null) say(`warning: ${label}: ${cellResult.failure}`);
+      for (const { temperature, metrics, usage } of cellResult.modes) {
         rows.push({
           ...{ task: task.name, kind: task.source.facts.kind, policy: name },
           temperature: cell.policy.reads === 'prompt' ? temperature : null,
           ...{ metrics: metrics === null ? null : rowMetrics(metrics), usage, full: metrics },
-          seconds: found.seconds / found.modes.length,
+          seconds: cellResult.seconds / cellResult.modes.length,
         });
       }
     }
@@ -539,7 +542,7 @@ function named(policies: readonly Answerer[]): Answerer[] {
 
 /** Splits names at commas. */
 const listed = (given: readonly string[]): string[] =>
-  given.flatMap((one) => one.split(',')).map((one) => one.trim());
+  given.flatMap((name) => name.split(',')).map((name) => name.trim());
 
 /**
  * Evaluates policies on tasks. One policy on one task writes records and metrics to `out`; several write a directory each, and a leaderboard.

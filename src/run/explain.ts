@@ -94,7 +94,7 @@ async function ask(
   reader: Reader,
   { window, overlap }: ExplainRequest,
 ): Promise<AskedColumns> {
-  const said: ColumnAnswers[] = [];
+  const answers: ColumnAnswers[] = [];
   // A file is answered in bounded time, however many columns it has.
   const limit = Math.max(FEWEST_OF_A_COLUMN, Math.floor(MOST_WINDOWS / columns.length));
   for (const { name, values, detection } of columns) {
@@ -108,11 +108,11 @@ async function ask(
     };
     const season = detection.seasons[0] ?? null;
     try {
-      said.push(await askColumn({ name, values, season }, reader, { window, overlap, limit, onProgress }));
+      answers.push(await askColumn({ name, values, season }, reader, { window, overlap, limit, onProgress }));
     } finally {
       progress?.stop();
     }
   }
   const notes = [...reader.caveats, ...(reader.reference === null ? [NO_REFERENCE] : [])];
-  return { name: reader.name, record: { ...reader.record }, notes, columns: said };
+  return { name: reader.name, record: { ...reader.record }, notes, columns: answers };
 }

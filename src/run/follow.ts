@@ -287,9 +287,9 @@ interface Known extends SeenFinding {
   readonly open: ReportFinding | null;
 }
 
-function followed(one: ReportFinding, id: string): FollowedFinding {
-  const { column, kind, direction, level, severity, from, to, durationSeconds, duration } = one;
-  const { observed, expected, statement, ongoing, rows } = one;
+function followed(finding: ReportFinding, id: string): FollowedFinding {
+  const { column, kind, direction, level, severity, from, to, durationSeconds, duration } = finding;
+  const { observed, expected, statement, ongoing, rows } = finding;
   return {
     ...{ id, column, kind, direction, level, severity, from, to, durationSeconds, duration },
     ...{ observed, expected, statement, ongoing, rows },
@@ -311,10 +311,13 @@ function compare(
   const updated = known.map((old): Known => {
     if (old.open === null) {
       // It may have grown since.
-      const to = Math.max(old.to, ...findings.filter((one) => isSame(one, old)).map((one) => spanOf(one).to));
+      const to = Math.max(
+        old.to,
+        ...findings.filter((finding) => isSame(finding, old)).map((finding) => spanOf(finding).to),
+      );
       return { ...old, to };
     }
-    const here = findings.filter((one) => isSame(one, old));
+    const here = findings.filter((finding) => isSame(finding, old));
     const now = here.find(({ ongoing }) => ongoing) ?? here.find(({ kind }) => kind === old.kind) ?? here[0];
     if (now === undefined) {
       events.push({
@@ -329,12 +332,12 @@ function compare(
     events.push({ event: 'closed', reason: 'over', ...followed(now, old.id) });
     return { ...seen, open: null };
   });
-  const fresh = findings.filter((one) => !known.some((old) => isSame(one, old)));
-  for (const one of [...fresh].sort((a, b) => a.from!.ms - b.from!.ms)) {
-    events.push({ event: 'open', ...followed(one, one.id) });
-    if (!one.ongoing) events.push({ event: 'closed', reason: 'over', ...followed(one, one.id) });
-    const { id, column, kind } = one;
-    updated.push({ id, column, kind, ...spanOf(one), open: one.ongoing ? one : null });
+  const fresh = findings.filter((finding) => !known.some((old) => isSame(finding, old)));
+  for (const finding of [...fresh].sort((a, b) => a.from!.ms - b.from!.ms)) {
+    events.push({ event: 'open', ...followed(finding, finding.id) });
+    if (!finding.ongoing) events.push({ event: 'closed', reason: 'over', ...followed(finding, finding.id) });
+    const { id, column, kind } = finding;
+    updated.push({ id, column, kind, ...spanOf(finding), open: finding.ongoing ? finding : null });
   }
   return { events, known: updated.filter(({ to, open }) => open !== null || to >= begins) };
 }

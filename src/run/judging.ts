@@ -108,8 +108,8 @@ export async function judgeRecord(
   const { answer, gold, length } = record;
   if (answer.extension === undefined || record.failure !== undefined) return record;
   const extension = task.extension(record.response, example);
-  const [found] = extension === null ? [] : await judge.judge([extension], signal);
-  const { score, notes } = found ?? { score: 0, notes: 'the answer is wrong or ill-formed' };
+  const [judgement] = extension === null ? [] : await judge.judge([extension], signal);
+  const { score, notes } = judgement ?? { score: 0, notes: 'the answer is wrong or ill-formed' };
   const judged = { by: judge.name, score, notes };
   return { ...record, score: scoreAnswer(answer, gold, length, undefined, score), judged };
 }
@@ -172,8 +172,8 @@ export function judgedExtensions(
 
 /** Formats the scores as one line. */
 export function judgedText({ judge, scored, missing, mean, reason, usage }: JudgedExtensions): string {
-  const found = mean === null ? 'none scored' : `mean ${mean.toFixed(3)} of ${scored}`;
+  const scores = mean === null ? 'none scored' : `mean ${mean.toFixed(3)} of ${scored}`;
   const gaps = missing === 0 ? '' : `, ${missing} without a score (${reason})`;
   const tokens = usage === null ? '' : `; ${usage.prompt + usage.completion} tokens`;
-  return `extensions, judged by ${judge}: ${found}${gaps}${tokens}`;
+  return `extensions, judged by ${judge}: ${scores}${gaps}${tokens}`;
 }

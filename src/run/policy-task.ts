@@ -88,8 +88,8 @@ function checkKind(directory: string, { style, kind }: PolicyCard, facts: DataFa
 }
 
 /** Returns the figure: a small policy's own, or that of the data set for a large one. */
-function figureOf(card: PolicyCard, { task, figure: own }: DataFacts): string {
-  return card.style === 'nano' || own === null || card.task === task ? card.figure : own.preset;
+function figureOf(card: PolicyCard, { task, figure: shown }: DataFacts): string {
+  return card.style === 'nano' || shown === null || card.task === task ? card.figure : shown.preset;
 }
 
 /**
@@ -155,12 +155,12 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
     if (card.style === 'nano') checkTaught(directory, card, recipe, facts);
     const length = card.length === null ? null : facts.length;
     const channels = card.channels === null ? null : channelsOf(facts);
-    const own = { ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) };
-    return checkedCard(extended(own, recipe, facts));
+    const adapted = { ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) };
+    return checkedCard(extended(adapted, recipe, facts));
   }
-  const own = recipe.figure === NANO || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
-  checkFigure(own ?? USUAL);
-  const shown = { ...card, figure: own ?? USUAL, ...taught(facts) };
+  const preset = recipe.figure === NANO || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
+  checkFigure(preset ?? USUAL);
+  const shown = { ...card, figure: preset ?? USUAL, ...taught(facts) };
   const read = { ...shown, numbers: input === 'numbers' ? { ...numbers } : null };
   return checkedCard(extended(read, recipe, facts));
 }

@@ -56,8 +56,8 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
     return Run.open(given.out, options);
   };
   let worked = false;
-  const run = await runSession('quickstart', given, open, async (own) => {
-    worked = await runStages(own, given, installed);
+  const run = await runSession('quickstart', given, open, async (opened) => {
+    worked = await runStages(opened, given, installed);
   });
   const there = reportFiles(run.path);
   const whole = existsSync(there.report) && existsSync(there.summary);
@@ -112,9 +112,9 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
       facts,
       reading: recipe.answers,
     });
-    const found = await judgeRecords(task, opened.judge, source, records);
-    if (!given.quiet) say(judgedText(judgedExtensions(found, opened)));
-    return found;
+    const scored = await judgeRecords(task, opened.judge, source, records);
+    if (!given.quiet) say(judgedText(judgedExtensions(scored, opened)));
+    return scored;
   };
 
   /** Greedy and sampled answers to the held-out examples. */

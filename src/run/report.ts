@@ -30,7 +30,7 @@ function changeLines({ rl }: RunSummary): string[] {
 
 /** Lines of a run's results for a terminal: table, change by reinforcement, requirements missed. */
 export function resultLines(summary: RunSummary): string[] {
-  const missed = (summary.requirements ?? []).filter((one) => !one.met);
+  const missed = (summary.requirements ?? []).filter((requirement) => !requirement.met);
   const verdict =
     (summary.requirements ?? []).length === 0
       ? []

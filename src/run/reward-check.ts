@@ -119,8 +119,8 @@ function perturbed(
     }
   }
   if ('class' in gold && gold.class !== null) {
-    const other = classes.find((name) => name !== gold.class && mayChoose(gold.kind, name));
-    if (other !== undefined) out['wrong class'] = { ...gold, class: other } as Gold;
+    const wrong = classes.find((name) => name !== gold.class && mayChoose(gold.kind, name));
+    if (wrong !== undefined) out['wrong class'] = { ...gold, class: wrong } as Gold;
   }
   if ('variates' in gold) {
     const missing = example.names.findIndex((_, id) => !gold.variates.includes(id));
@@ -130,7 +130,7 @@ function perturbed(
     if (gold.variates.length > 0) out['a variate too few'] = { ...gold, variates: gold.variates.slice(1) };
   }
   // An interval of the whole series cannot be widened.
-  return Object.fromEntries(Object.entries(out).filter(([, other]) => !isDeepStrictEqual(other, gold)));
+  return Object.fromEntries(Object.entries(out).filter(([, changed]) => !isDeepStrictEqual(changed, gold)));
 }
 
 interface Response {

@@ -90,16 +90,16 @@ export async function openRewards(
 ): Promise<OpenRewards> {
   const plan = planOf(rewards, kind);
   const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
-  const own = taskKind(kind).reward;
-  const combined = combinedOf(plan, host).map((one, i) =>
-    task !== undefined && plan.members[i]!.of === own ? { ...one, weights: task.weights } : one,
+  const kindReward = taskKind(kind).reward;
+  const combined = combinedOf(plan, host).map((member, i) =>
+    task !== undefined && plan.members[i]!.of === kindReward ? { ...member, weights: task.weights } : member,
   );
   /** Returns the score of every member. */
   const scoresOf = (text: string, answer: ParsedAnswer, example: Example): Promise<(Score | null)[]> => {
     const custom = host?.score({ text, answer, example }) ?? [];
     const scores = plan.members.map(async ({ of }) => {
       if (typeof of === 'number') return (await custom)[of]!;
-      if (of === own && task !== undefined) return task.score(text, example);
+      if (of === kindReward && task !== undefined) return task.score(text, example);
       const trace = factTrace?.(example) ?? null;
       const context = trace === null ? options : { ...options, reasoning: graderOf(example, { trace }) };
       return of.score(answer, example.gold, example.channels[0]!.length, context);

@@ -43,10 +43,10 @@ function preparedRecord(manifest: ExampleManifest): DataRecord {
   // Origin and notes do not affect training.
   const { format: _, version, source, parameters, split, notes, splits, materials, ...about } = manifest;
   const files: [string, string][] = [];
-  for (const one of splitsOf(manifest)) {
-    const { file, sha256 } = splits[one]!;
+  for (const split of splitsOf(manifest)) {
+    const { file, sha256 } = splits[split]!;
     files.push([file, sha256]);
-    const prompts = one === 'train' ? materials?.splits.train?.prompts : undefined;
+    const prompts = split === 'train' ? materials?.splits.train?.prompts : undefined;
     if (prompts !== undefined) files.push([prompts.file, prompts.sha256]);
   }
   const classes = materials?.classes ?? null;
@@ -110,11 +110,11 @@ export function checkSameData(path: string, name: string): void {
   if (changedParts(before, now).length === 0) return;
   const files = changedNames(before.files, now.files);
   const about = changedNames(before.about, now.about);
-  const other = 'or begin a new run with another --out';
+  const fresh = 'or begin a new run with another --out';
   if (before.source === 'generator' || now.source === 'generator') {
     throw new DataError(
       `${path}: this run began with another ${name} (${before.source === now.source ? about.join(', ') : before.source}); ` +
-        `resume it with the version of timeseer that it began with, ${other}`,
+        `resume it with the version of timeseer that it began with, ${fresh}`,
     );
   }
   const changes = files.map(
@@ -125,7 +125,7 @@ export function checkSameData(path: string, name: string): void {
   }
   const [first = EXAMPLES_MANIFEST] = files;
   throw new DataError(
-    `not what the run ${path} began with; changed since then: ${changes.join('; ')}. Put the former data back, ${other}; ` +
+    `not what the run ${path} began with; changed since then: ${changes.join('; ')}. Put the former data back, ${fresh}; ` +
       '--allow-change data resumes with these',
     { file: join(name, about.length > 0 && files.length === 0 ? EXAMPLES_MANIFEST : first) },
   );

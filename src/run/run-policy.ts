@@ -42,8 +42,8 @@ export function checkKept(out: string, from: string): void {
  */
 function isOfPolicy(path: string): boolean {
   const name = basename(path);
-  const other = name.startsWith('.') || /\.(bin|pt|pth|gguf|h5|msgpack|onnx)$/.test(name);
-  return !other && ![...TRAINING_FILES, MANIFEST_FILE].includes(name) && statSync(path).isFile();
+  const excluded = name.startsWith('.') || /\.(bin|pt|pth|gguf|h5|msgpack|onnx)$/.test(name);
+  return !excluded && ![...TRAINING_FILES, MANIFEST_FILE].includes(name) && statSync(path).isFile();
 }
 
 /**

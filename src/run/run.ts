@@ -110,7 +110,7 @@ const DATA_KEY = 'data';
 
 /** Returns true where a key, or a block that contains it, may change. */
 const isAllowed = (key: string, allowed: readonly string[]): boolean =>
-  allowed.some((one) => key === one || key.startsWith(`${one}.`));
+  allowed.some((prefix) => key === prefix || key.startsWith(`${prefix}.`));
 
 /** @throws ConfigError for an unknown key, or one that can never change in a run */
 function checkAllowed(allowed: readonly string[]): void {
@@ -270,9 +270,9 @@ export class Run extends RunDirectory {
       replace = false,
     }: Pick<Parameters<typeof Run.open>[1], 'recipe' | 'set' | 'replace'>,
   ): Promise<void> {
-    const own = name === null && Run.begun(path) && !replace;
-    if (name === null && !own) return; // refused by `open`
-    const recipe = own ? changedRecipe(new Run(path).recipe, set) : loadRecipe(name!, set);
+    const existing = name === null && Run.begun(path) && !replace;
+    if (name === null && !existing) return; // refused by `open`
+    const recipe = existing ? changedRecipe(new Run(path).recipe, set) : loadRecipe(name!, set);
     const { advantage } = recipe.rl;
     if (typeof advantage !== 'string') await checkAdvantage(moduleAddress(advantage.use, '.'));
     if (recipe.reward === null) return;
@@ -418,9 +418,9 @@ export class Run extends RunDirectory {
   /** Removes a stage, the stage after it, and the answers of their policies. */
   #drop(stage: TrainingStage): void {
     const stages: readonly TrainingStage[] = stage === 'sft' ? ['rl', 'sft'] : ['rl'];
-    for (const one of stages) {
-      this.dropOutput(one);
-      rmSync(this.file(one), { recursive: true, force: true });
+    for (const name of stages) {
+      this.dropOutput(name);
+      rmSync(this.file(name), { recursive: true, force: true });
     }
   }
 }
@@ -440,9 +440,9 @@ function wholeState(checkpoint: string): TrainingState | null {
     if (!(error instanceof CheckpointError)) throw error;
     problem = error;
   }
-  const found = fallBack(checkpoint);
-  if (found === null) throw problem;
-  const { state, aside } = found;
+  const former = fallBack(checkpoint);
+  if (former === null) throw problem;
+  const { state, aside } = former;
   say(
     `warning: ${problem.message.replace(/; [^;]*--force$/, '')}; resuming from the checkpoint of step ${state.step}, the damaged one is ${aside} now`,
   );

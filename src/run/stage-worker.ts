@@ -106,9 +106,9 @@ function trainedPolicy({ device, base, from, recipe }: TrainingJob): Policy {
 }
 
 /** Opens the learner of a stage, resumed from its checkpoint. Collective. */
-function learnerOf(own: TrainingJob): { learner: Learner; card: PolicyCard; start: StageStart } {
-  const { stage, from, checkpoint, recipe, examples } = own;
-  const learner = new Learner(trainedPolicy(own), workers, recipe[stage], own.recompute);
+function learnerOf(job: TrainingJob): { learner: Learner; card: PolicyCard; start: StageStart } {
+  const { stage, from, checkpoint, recipe, examples } = job;
+  const learner = new Learner(trainedPolicy(job), workers, recipe[stage], job.recompute);
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...trainingCard(from, recipe, openExamples(examples).facts), stage };
   if (state === null) return { learner, card, start: BEGINNING };
@@ -137,13 +137,13 @@ function writeSnapshot(directory: string, policy: Policy, card: PolicyCard): voi
 }
 
 /** Evaluation during training; undefined without one. */
-function validationOf(own: TrainingJob, learner: Learner, card: PolicyCard): Validation | undefined {
-  const { stage, recipe, checkpoint, evaluator } = own;
+function validationOf(job: TrainingJob, learner: Learner, card: PolicyCard): Validation | undefined {
+  const { stage, recipe, checkpoint, evaluator } = job;
   if (evaluator === null) return undefined;
   const { evalEvery, patience, keep } = recipe[stage];
   const directory = dirname(checkpoint);
   return new Validation(workers, new EvaluatorState(evaluator), {
-    ...{ evalEvery, patience, best: keep.best, total: stepsOf(own) },
+    ...{ evalEvery, patience, best: keep.best, total: stepsOf(job) },
     lines: () => readValidation(directory),
     take: (step) => {
       const snapshot = snapshotOf(directory, step);
@@ -154,8 +154,8 @@ function validationOf(own: TrainingJob, learner: Learner, card: PolicyCard): Val
 }
 
 /** Returns the final policy: the last, or the best on the validation examples. */
-function outputOf({ policy }: Learner, own: TrainingJob): Policy {
-  const { stage, recipe, checkpoint, base } = own;
+function outputOf({ policy }: Learner, job: TrainingJob): Policy {
+  const { stage, recipe, checkpoint, base } = job;
   const { output, keep } = recipe[stage];
   const directory = dirname(checkpoint);
   const best = output === 'best' ? bestOf(readValidation(directory), keep.best) : null;
@@ -179,7 +179,8 @@ async function encode(
   examples: readonly Example[],
 ): Promise<EncodedPrompt[]> {
   const prompts: EncodedPrompt[] = [];
-  for (const one of examples) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
+  for (const example of examples)
+    prompts.push(encoder.encode(await task.picture(example), task.instruction(example)));
   return prompts;
 }
 
@@ -239,17 +240,17 @@ async function makePolicyReference(
  * Writes the finished policy beside the checkpoint. A trained adapter is written by itself and merged into the policy, which so is a plain
  * checkpoint for any reader and the next stage. Rank 0 only.
  */
-async function publish(learner: Learner, card: PolicyCard, own: TrainingJob): Promise<void> {
+async function publish(learner: Learner, card: PolicyCard, job: TrainingJob): Promise<void> {
   if (rank !== 0) return;
-  const { base, output, adapter, recipe } = own;
-  const policy = outputOf(learner, own);
+  const { base, output, adapter, recipe } = job;
+  const policy = outputOf(learner, job);
   if (policy.adapter !== null) {
     // The base of a first stage is a copy: the adapter names the original.
     const { init } = recipe.policy;
     saveAdapter(policy, adapter, basename(base) === 'initial' && !isBuiltIn(init) ? init : resolve(base));
     mergeAdapter(policy);
   }
-  const reference = await makePolicyReference(policy, card, own);
+  const reference = await makePolicyReference(policy, card, job);
   writeManifestedDirectory(output, (temporary) => {
     policy.write(temporary);
     writeCard(temporary, card);
@@ -257,8 +258,8 @@ async function publish(learner: Learner, card: PolicyCard, own: TrainingJob): Pr
   });
 }
 
-function save(own: TrainingJob, learner: Learner, card: PolicyCard, at: StageStart): void {
-  const { stage, checkpoint, origin, recipe } = own;
+function save(job: TrainingJob, learner: Learner, card: PolicyCard, at: StageStart): void {
+  const { stage, checkpoint, origin, recipe } = job;
   const { step, skippedInARow } = at;
   // The logs must hold the steps before, should the process be killed now.
   workers.awaitDelivered();
@@ -281,11 +282,11 @@ async function estimatorOf({ advantage }: RlRecipe): Promise<RlOptions['advantag
 const stepsOf = ({ stage, recipe }: TrainingJob): number =>
   stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps;
 
-async function train(own: TrainingJob): Promise<StageResult> {
-  const { stage, recipe } = own;
-  const { learner, card, start } = learnerOf(own);
-  const reference = stage === 'rl' ? referenceOf(own, learner.policy) : null;
-  const asked = trainingTask(card, own.examples, stage, {
+async function train(job: TrainingJob): Promise<StageResult> {
+  const { stage, recipe } = job;
+  const { learner, card, start } = learnerOf(job);
+  const reference = stage === 'rl' ? referenceOf(job, learner.policy) : null;
+  const asked = trainingTask(card, job.examples, stage, {
     reading: recipe.answers,
     reward: recipe.rl.reward,
     levels: recipe.sft.levels,
@@ -299,8 +300,8 @@ async function train(own: TrainingJob): Promise<StageResult> {
     stage === 'rl' ? await rewardedTask(judged, card.kind, recipe) : { task: judged, close: async () => {} };
   const { task } = rewarded;
   const { tokens, rows } = recipe.memory;
-  const validation = validationOf(own, learner, card);
-  const hooks = { save: (at: StageStart): void => save(own, learner, card, at), validation };
+  const validation = validationOf(job, learner, card);
+  const hooks = { save: (at: StageStart): void => save(job, learner, card, at), validation };
   const steps =
     stage === 'sft'
       ? await sft(
@@ -327,13 +328,13 @@ async function train(own: TrainingJob): Promise<StageResult> {
           },
           start,
           // The log was cut to the steps before.
-          start.step > 0 ? (readLog(join(dirname(own.checkpoint), 'metrics.jsonl')) as RlMetrics[]) : [],
+          start.step > 0 ? (readLog(join(dirname(job.checkpoint), 'metrics.jsonl')) as RlMetrics[]) : [],
         );
   if (judge !== null) note({ kind: 'judged', ...counts, totals: judge.totals() });
-  const ended = steps === stepsOf(own) || validation?.exhausted === true;
+  const ended = steps === stepsOf(job) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
   await rewarded.close();
-  if (complete) await publish(learner, card, own);
+  if (complete) await publish(learner, card, job);
   return { steps, complete, likelihoods: [] };
 }
 
@@ -401,7 +402,7 @@ function likelihoodsOf(
 ): Likelihood[] {
   const groups = prompts.map((prompt, p) => ({
     prompt,
-    responses: responses.filter((one) => one.prompt === p),
+    responses: responses.filter((response) => response.prompt === p),
   }));
   const scored = groupLogProbs(reference, groups, { temperature }); // of each group [Σ T]
   const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);

@@ -236,7 +236,7 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
       pending[rank]!.push(note.completions);
       while (pending.every((steps) => steps.length > 0)) {
         const done = pending.flatMap((steps) => steps.shift()!);
-        for (const one of done) completions.append(one);
+        for (const completion of done) completions.append(completion);
         page.add(done);
       }
     }
@@ -450,9 +450,9 @@ export async function trainStage(stage: TrainingStage, given: TrainRequest): Pro
     stage === 'sft' ? 'sft' : 'train',
     given,
     () => openForStage(stage, given),
-    async (own) => {
-      writeEnvironment(own, given.device, { [`${stage}_workers`]: own.recipe[stage].workers });
-      await runTrainingStage(own, stage, { ...given, silent: given.quiet });
+    async (opened) => {
+      writeEnvironment(opened, given.device, { [`${stage}_workers`]: opened.recipe[stage].workers });
+      await runTrainingStage(opened, stage, { ...given, silent: given.quiet });
     },
   );
   return { out: run.path, policy: run.policy(stage), ...run.stageRecord(stage)! };

@@ -77,7 +77,7 @@ export function matches(path: string, pattern: string): boolean {
   const wanted = pattern.split('/');
   return (
     wanted.length <= parts.length &&
-    wanted.every((one, i) => new RegExp(`^${one.split('*').map(escaped).join('.*')}$`).test(parts[i]!))
+    wanted.every((part, i) => new RegExp(`^${part.split('*').map(escaped).join('.*')}$`).test(parts[i]!))
   );
 }
 
@@ -92,7 +92,7 @@ function chosenCells(cells: readonly Cell[], only: readonly string[]): readonly 
     throw new ConfigError(`--only ${useless}: no such cell; cells: ${known.join(', ')}, each with /seed-N`);
   }
   const chosen = cells.filter(({ path }) => only.some((pattern) => matches(path, pattern)));
-  return cells.filter((cell) => chosen.some((one) => one === cell || one.start === cell.path));
+  return cells.filter((cell) => chosen.some((kept) => kept === cell || kept.start === cell.path));
 }
 
 /** Last policy of a cell's training. */
@@ -200,7 +200,7 @@ async function evaluateCell(
     })),
     workers: Math.max(sft.workers, rl.workers),
   });
-  const found = modes.map(({ records }, m) => {
+  const measured = modes.map(({ records }, m) => {
     writeRecords(run.file('eval', `${last}.study.${temperatures[m]}.jsonl`), records);
     return answersOf(temperatures[m]!, records);
   });
@@ -210,8 +210,8 @@ async function evaluateCell(
     version: STUDY_VERSION,
     evaluation: askedOf(cell),
     kind: openExamples(examples).facts.kind,
-    series: found[0]!.ids,
-    answers: found.map((one) => one.answers),
+    series: measured[0]!.ids,
+    answers: measured.map((mode) => mode.answers),
     tokens: hottest === 0 ? null : { temperature: hottest, ...tokensOf(sampled, comparable) },
     training: { samples: trained?.samples ?? 0, steps: reinforced?.steps ?? 0 },
     seconds: {
@@ -267,10 +267,10 @@ function stepLines(run: Run): StepLine[] {
   return readLog(run.file('rl', 'metrics.jsonl')).map((line) => {
     const tree = { ...line, validation: evaluated.get(line.step) };
     const value = (path: string): number | null => {
-      const found = path
+      const number = path
         .split('.')
         .reduce<unknown>((part, key) => (part as Record<string, unknown> | null | undefined)?.[key], tree);
-      return typeof found === 'number' ? found : null;
+      return typeof number === 'number' ? number : null;
     };
     const names = [...CURVES, ...GATES].map(({ name }) => name);
     return { step: line.step, ...Object.fromEntries(names.map((name) => [name, value(name)])) };
@@ -292,14 +292,17 @@ function buildResults(
     return [{ setting, arm, seed, result, steps: stepLines(new Run(join(out, cell.path))) }];
   });
   const settings = Object.entries(file.settings).flatMap(([setting, { title, start }]) => {
-    const own = cells.filter((cell) => cell.setting === setting);
-    const arms = [...new Set(own.map(({ arm }) => arm))].map((arm) => ({ arm, title: armTitle(file, arm) }));
-    const { split, samples } = own[0]!.evaluation;
+    const inSetting = cells.filter((cell) => cell.setting === setting);
+    const arms = [...new Set(inSetting.map(({ arm }) => arm))].map((arm) => ({
+      arm,
+      title: armTitle(file, arm),
+    }));
+    const { split, samples } = inSetting[0]!.evaluation;
     const result = settingResult(
       {
         ...{ setting, title: title ?? setting, split, samples, arms, base: file.base },
         start: start === undefined ? null : START,
-        cells: finished.filter((one) => one.setting === setting),
+        cells: finished.filter((cell) => cell.setting === setting),
       },
       file.bootstrap,
     );

@@ -113,9 +113,9 @@ export interface TrainedPolicy {
 const STAGE_KEYS = ['policy', 'examples', 'figure', 'seed', 'device', 'threads', 'out', 'signal', 'onStep'];
 
 /** The recipe of a request, whose stage keys stand beside its own. @throws ConfigError for an unknown key or a wrong value */
-function requestRecipe(stage: 'sft' | 'rl', given: StageOptions, own: readonly string[]): Recipe {
+function requestRecipe(stage: 'sft' | 'rl', given: StageOptions, others: readonly string[]): Recipe {
   const keys = Object.entries(given).filter(
-    ([key, value]) => value !== undefined && !STAGE_KEYS.includes(key) && !own.includes(key),
+    ([key, value]) => value !== undefined && !STAGE_KEYS.includes(key) && !others.includes(key),
   );
   const misplaced = keys.find(([key]) => (OF_RUNS as readonly string[]).includes(key));
   if (misplaced !== undefined) {
@@ -273,7 +273,7 @@ function rewardedBy(
   const list = Array.isArray(given)
     ? (given as readonly (RewardValue | WeightedReward)[])
     : [given as RewardValue];
-  const own = taskKind(kind).reward;
+  const kindReward = taskKind(kind).reward;
   const members = list.map((entry) => {
     const weighted = typeof entry === 'object' && 'use' in entry ? entry : { use: entry, weight: 1 };
     const { use, weight } = weighted;
@@ -285,7 +285,7 @@ function rewardedBy(
     // A function written in place has the name of its key.
     const reward =
       typeof use === 'string'
-        ? namedReward(use, own)
+        ? namedReward(use, kindReward)
         : rewardOf(
             typeof use === 'function' && use.name === 'use' ? { name: 'reward', score: use } : use,
             'rl()',

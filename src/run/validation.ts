@@ -72,7 +72,7 @@ export class Evaluator {
     this.#lines = readValidation(this.#directory);
     this.#saved = start;
     this.state.evaluated = this.#lines.at(-1)?.step ?? 0;
-    for (const step of snapshots(this.#directory).filter((one) => one > start)) this.#remove(step);
+    for (const step of snapshots(this.#directory).filter((step) => step > start)) this.#remove(step);
     this.#link();
     for (const step of snapshots(this.#directory)) this.add(step);
   }

@@ -137,7 +137,7 @@ export class Completions {
       const open: OpenJob = { job, onEvent, resolve, reject, rows: [], left: job.samples, aborted: false };
       const abort = (): void => {
         open.aborted = true;
-        this.#waiting = this.#waiting.filter((other) => other !== open);
+        this.#waiting = this.#waiting.filter((waiting) => waiting !== open);
         for (const row of open.rows) row.stop();
         resolve();
       };

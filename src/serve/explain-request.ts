@@ -65,7 +65,7 @@ interface ExplainJob {
 /** @throws Refused naming the option that is unknown, given twice, or has a wrong value */
 function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean): Options {
   const known = json ? NAMES.filter((name) => !(OF_TABLES as readonly string[]).includes(name)) : NAMES;
-  const found = new Map<string, unknown>();
+  const options = new Map<string, unknown>();
   const column: string[] = [];
   for (const [name, value] of pairs) {
     const param = json ? `options.${name.slice(0, LONGEST)}` : name.slice(0, LONGEST);
@@ -78,22 +78,22 @@ function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean
         'unknown_parameter',
       );
     }
-    if (found.has(name)) throw invalid(`${param}: given twice; give it once`, param);
+    if (options.has(name)) throw invalid(`${param}: given twice; give it once`, param);
     const choices = CHOICES[name];
     if ((NUMBERS as readonly string[]).includes(name)) {
       const number = json || value === '' ? value : Number(value);
       if (typeof number !== 'number' || !Number.isFinite(number)) throw fail('a number');
-      found.set(name, number);
+      options.set(name, number);
     } else if (typeof value !== 'string' || value === '' || value.length > LONGEST) {
       throw fail(`a text of 1 to ${LONGEST} characters`);
     } else if (name === 'column') {
       column.push(value);
     } else {
       if (choices !== undefined && !choices.includes(value)) throw fail(`one of ${choices.join(', ')}`);
-      found.set(name, value);
+      options.set(name, value);
     }
   }
-  return { ...Object.fromEntries(found), column };
+  return { ...Object.fromEntries(options), column };
 }
 
 /** Media types that the client takes, the best first. */
@@ -114,13 +114,13 @@ export function formOf(accept: string | undefined, format: Form | undefined): Fo
   if (format !== undefined) return format;
   if (accept === undefined || accept.trim() === '') return 'json';
   for (const { type } of accepted(accept)) {
-    const found = Object.entries(FORMS).find(([, media]) => {
-      const own = media.split(';')[0]!;
-      return type === own || type === '*/*' || type === `${own.split('/')[0]}/*`;
+    const form = Object.entries(FORMS).find(([, media]) => {
+      const offered = media.split(';')[0]!;
+      return type === offered || type === '*/*' || type === `${offered.split('/')[0]}/*`;
     });
-    if (found !== undefined) return found[0] as Form;
+    if (form !== undefined) return form[0] as Form;
   }
-  const media = [...new Set(Object.values(FORMS))].map((one) => one.split(';')[0]);
+  const media = [...new Set(Object.values(FORMS))].map((type) => type.split(';')[0]);
   throw invalid(`Accept: none of these types can be had; there are ${media.join(', ')}`, 'Accept', null, 406);
 }
 
@@ -128,7 +128,9 @@ export function formOf(accept: string | undefined, format: Form | undefined): Fo
 function series(value: unknown, param: string): readonly (number | null)[] {
   if (!Array.isArray(value))
     throw invalid(`${param}: expected a list of numbers, got ${shown(value)}`, param);
-  const wrong = value.findIndex((one) => one !== null && !(typeof one === 'number' && Number.isFinite(one)));
+  const wrong = value.findIndex(
+    (item) => item !== null && !(typeof item === 'number' && Number.isFinite(item)),
+  );
   if (wrong < 0) return value;
   const place = `${param.slice(0, LONGEST)}[${wrong}]`;
   throw invalid(
@@ -147,7 +149,7 @@ function columnsOf({ values, columns }: Fields): [name: string, values: readonly
   }
   if (values !== undefined) return [['value', series(values, 'values')]];
   if (!isObject(columns)) throw invalid(`columns: expected an object, got ${shown(columns)}`, 'columns');
-  const found = Object.entries(columns).map(([name, list]): [string, readonly (number | null)[]] => {
+  const named = Object.entries(columns).map(([name, list]): [string, readonly (number | null)[]] => {
     const param = `columns.${name.slice(0, LONGEST)}`;
     const usable =
       /\p{L}/u.test(name) && !/\p{Cc}/u.test(name) && name.trim() === name && name.length <= LONGEST;
@@ -156,16 +158,16 @@ function columnsOf({ values, columns }: Fields): [name: string, values: readonly
     }
     return [name, series(list, param)];
   });
-  const [first] = found;
+  const [first] = named;
   if (first === undefined) throw invalid('columns: at least one is needed', 'columns');
-  const other = found.find(([, list]) => list.length !== first[1].length);
-  if (other !== undefined) {
+  const uneven = named.find(([, list]) => list.length !== first[1].length);
+  if (uneven !== undefined) {
     throw invalid(
-      `columns.${other[0]}: ${other[1].length} values where '${first[0]}' has ${first[1].length}`,
-      `columns.${other[0]}`,
+      `columns.${uneven[0]}: ${uneven[1].length} values where '${first[0]}' has ${first[1].length}`,
+      `columns.${uneven[0]}`,
     );
   }
-  return found;
+  return named;
 }
 
 /** Times of a JSON body. @throws Refused for another number of them, or for what is neither text nor number */
@@ -173,8 +175,8 @@ function timesOf({ time }: Fields, length: number): readonly (string | number)[]
   if (time === undefined || time === null) return null;
   if (!Array.isArray(time)) throw invalid(`time: expected a list, got ${shown(time)}`, 'time');
   if (time.length !== length) throw invalid(`time: ${time.length} times for ${length} values`, 'time');
-  const wrong = time.findIndex((one) =>
-    typeof one === 'string' ? one.length > LONGEST : !(typeof one === 'number' && Number.isFinite(one)),
+  const wrong = time.findIndex((item) =>
+    typeof item === 'string' ? item.length > LONGEST : !(typeof item === 'number' && Number.isFinite(item)),
   );
   if (wrong < 0) return time;
   throw invalid(`time[${wrong}]: expected a text or a number, got ${shown(time[wrong])}`, `time[${wrong}]`);
@@ -183,7 +185,7 @@ function timesOf({ time }: Fields, length: number): readonly (string | number)[]
 /** Reads lists of numbers as a table is read, so that times mean the same in both. Numbers are written as no other format writes them. */
 function readLists(fields: Fields, name: string, tz: string | undefined): Recording {
   const columns = columnsOf(fields);
-  const names = columns.map(([own]) => own);
+  const names = columns.map(([name]) => name);
   const length = columns[0]![1].length;
   const times = timesOf(fields, length);
   const lines = [csvRecord([...(times === null ? [] : ['time']), ...names])];
@@ -204,7 +206,7 @@ function readLists(fields: Fields, name: string, tz: string | undefined): Record
     throw invalid(`time[${error.line - 2}]: ${problem}`, `time[${error.line - 2}]`);
   }
   const read = recording.columns.map((column) => column.name);
-  const lost = names.find((own, i) => own !== read[i]);
+  const lost = names.find((name, i) => name !== read[i]);
   if (lost !== undefined)
     throw invalid(`columns.${lost}: cannot be told from a number; rename it`, `columns.${lost}`);
   // Behind the header: the place in the lists, from 1.

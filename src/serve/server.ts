@@ -43,7 +43,7 @@ const HEADER_BYTES = 16_384;
 /** Milliseconds between checks for idle connections while the service ends. */
 const LOOK = 20;
 
-const dead = (what: string) => (problem: string) => `${what} ended (${problem})`;
+const dead = (worker: string) => (problem: string) => `${worker} ended (${problem})`;
 
 /** Starts the Workers of a policy; `failed` rejects when the one that holds it dies. */
 async function startPolicy(

@@ -106,8 +106,8 @@ export function selectOptions(args: ChoiceArguments, spec: Benchmark): Omit<Sele
 /** Counts of the classes by split. */
 function classTable(manifest: ExampleManifest): string {
   const splits = SPLITS.filter((split) => manifest.splits[split] !== undefined);
-  const found = splits.flatMap((split) => Object.keys(manifest.splits[split]!.classes));
-  const names = [...new Set([...manifest.classes.filter((name) => found.includes(name)), ...found])];
+  const classes = splits.flatMap((split) => Object.keys(manifest.splits[split]!.classes));
+  const names = [...new Set([...manifest.classes.filter((name) => classes.includes(name)), ...classes])];
   const rows = names.map((name) => [
     `  ${name}`,
     ...splits.map((split) => String(manifest.splits[split]!.classes[name] ?? 0).padStart(10)),

@@ -100,7 +100,7 @@ function checkSource(source: string): void {
   const name = source.toLowerCase();
   if (isModuleSpecifier(source) || isExampleSet(source) || BENCHMARKS.some((task) => task.name === name))
     return;
-  const own = 'your own files: timeseer data show custom --from FILE';
+  const ownFiles = 'your own files: timeseer data show custom --from FILE';
   if (!existsSync(source)) {
     if (!/[\\/]|\.\w+$/.test(source) || name.startsWith('anomllm/') || name.startsWith('vta/')) return;
     throw new ConfigError(
@@ -108,10 +108,12 @@ function checkSource(source: string): void {
     );
   }
   if (statSync(source).isFile()) {
-    throw new ConfigError(`${source}: is a file; name a task, or the directory that prepare wrote; ${own}`);
+    throw new ConfigError(
+      `${source}: is a file; name a task, or the directory that prepare wrote; ${ownFiles}`,
+    );
   }
   if (existsSync(join(source, EXAMPLES_MANIFEST))) readExampleManifest(source); // says what is wrong with it
-  throw new ConfigError(`${source}: is no data set that timeseer data prepare wrote; ${own}`);
+  throw new ConfigError(`${source}: is no data set that timeseer data prepare wrote; ${ownFiles}`);
 }
 
 /**
@@ -121,20 +123,20 @@ function checkSource(source: string): void {
  * @throws as the gallery
  */
 export function chooseShown(gallery: Gallery, n: number, seed: number): ShownExample[] {
-  const found: { split: Split; class: string; at: number }[] = [];
+  const items: { split: Split; class: string; at: number }[] = [];
   let at = 0;
   for (const [split, { gold }] of gallery.examples()) {
-    found.push({ split, class: labelOf(gold), at: at++ });
+    items.push({ split, class: labelOf(gold), at: at++ });
   }
-  const split = [...SPLITS].reverse().find((one) => found.some((item) => item.split === one));
-  const own = found.filter((item) => item.split === split);
-  const names = [...new Set(own.map((item) => item.class))].sort();
+  const split = [...SPLITS].reverse().find((name) => items.some((item) => item.split === name));
+  const chosen = items.filter((item) => item.split === split);
+  const names = [...new Set(chosen.map((item) => item.class))].sort();
   const queues = names.map((name) => {
-    const items = own.filter((item) => item.class === name);
+    const items = chosen.filter((item) => item.class === name);
     return Array.from(new Random(seed, `show/${name}`).permutation(items.length), (i) => items[i]!);
   });
   const wanted = new Map<number, number>();
-  for (let round = 0; wanted.size < Math.min(n, own.length); round++) {
+  for (let round = 0; wanted.size < Math.min(n, chosen.length); round++) {
     for (const queue of queues) {
       const item = queue[round];
       if (item !== undefined && wanted.size < n) wanted.set(item.at, wanted.size);
@@ -143,11 +145,11 @@ export function chooseShown(gallery: Gallery, n: number, seed: number): ShownExa
   const shown: ShownExample[] = [];
   const passed = new Map<Split, number>();
   let next = 0;
-  for (const [own, example] of gallery.examples()) {
+  for (const [part, example] of gallery.examples()) {
     const place = wanted.get(next++);
-    const index = passed.get(own) ?? 0;
-    passed.set(own, index + 1);
-    if (place !== undefined) shown[place] = { split: own, index, example };
+    const index = passed.get(part) ?? 0;
+    passed.set(part, index + 1);
+    if (place !== undefined) shown[place] = { split: part, index, example };
   }
   return shown;
 }

@@ -19,7 +19,7 @@ interface StatsArguments {
 const percent = (share: number): string => `${formatValue(100 * share)} %`;
 
 function table(list: readonly ClassStats[]): string {
-  const anomalous = list.some((one) => one.anomalous !== null);
+  const anomalous = list.some((row) => row.anomalous !== null);
   const names = ['least', '5 %', 'median', '95 %', 'most'];
   const head = [
     'split',

@@ -20,8 +20,8 @@ function text(verdict: Verdict, seconds: number): string {
       : `  ${place}: ${id === null ? '' : `${id}: `}${problem}`;
   });
   const more = broken.length > SHOWN ? [`  and ${broken.length - SHOWN} more (--json lists all)`] : [];
-  const found = broken.length === 0 ? `${head}; no broken row` : `${head}; ${broken.length} broken:`;
-  return [found, ...lines, ...more, ...remarks.map((remark) => `note: ${remark}`)].join('\n');
+  const summary = broken.length === 0 ? `${head}; no broken row` : `${head}; ${broken.length} broken:`;
+  return [summary, ...lines, ...more, ...remarks.map((remark) => `note: ${remark}`)].join('\n');
 }
 
 /** Runs the command; exit code 1 where a row is broken. @throws as `validateSet` */
