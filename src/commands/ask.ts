@@ -31,26 +31,26 @@ const OPTIONS = {
 
 export const askCommand = command({
   command: 'ask',
-  builder: (yargs) =>
-    yargs
-      .options(OPTIONS)
-      .example(
-        '$0 ask --policy models/Qwen2.5-VL-3B-Instruct --image plot.png --prompt "Where is the anomaly?"',
-        'Answer of a checkpoint, streamed',
-      )
-      .example(
-        '$0 ask --policy exports/mine --engine onnx --image plot.png --prompt "Where is the anomaly?"',
-        'An export, computed by onnxruntime',
-      )
-      .example(
-        '$0 ask --policy runs/mine --image a.png --image b.png --prompt - --samples 4 --json < question.txt',
-        'Two pictures, four answers, as JSON',
-      )
-      .example(
-        '$0 ask --policy openai:qwen2.5vl:7b@http://localhost:11434/v1 --image plot.png --prompt "Where is the anomaly?"',
-        'A model behind an endpoint',
-      )
-      .epilogue('Control characters in an answer are printed as escapes such as \\x1b; --json keeps them.'),
+  options: OPTIONS,
+  examples: [
+    [
+      '$0 ask --policy models/Qwen2.5-VL-3B-Instruct --image plot.png --prompt "Where is the anomaly?"',
+      'Answer of a checkpoint, streamed',
+    ],
+    [
+      '$0 ask --policy exports/mine --engine onnx --image plot.png --prompt "Where is the anomaly?"',
+      'An export, computed by onnxruntime',
+    ],
+    [
+      '$0 ask --policy runs/mine --image a.png --image b.png --prompt - --samples 4 --json < question.txt',
+      'Two pictures, four answers, as JSON',
+    ],
+    [
+      '$0 ask --policy openai:qwen2.5vl:7b@http://localhost:11434/v1 --image plot.png --prompt "Where is the anomaly?"',
+      'A model behind an endpoint',
+    ],
+  ],
+  epilogue: 'Control characters in an answer are printed as escapes such as \\x1b; --json keeps them.',
   // Loaded on demand: help needs no engine.
   handler: async (given: AskArguments) => (await import('../run/ask.ts')).runAsk(given),
 });

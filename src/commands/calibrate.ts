@@ -31,12 +31,12 @@ const OPTIONS = {
 
 export const calibrate = command({
   command: 'calibrate',
-  builder: (yargs) =>
-    yargs
-      .options(OPTIONS)
-      .example(
-        '$0 calibrate --policy runs/small',
-        'explain then shows a calibrated confidence for each interval of the policy',
-      ),
+  options: OPTIONS,
+  examples: [
+    [
+      '$0 calibrate --policy runs/small',
+      'explain then shows a calibrated confidence for each interval of the policy',
+    ],
+  ],
   handler: runCalibrate,
 });

@@ -131,32 +131,21 @@ const OPTIONS = {
 
 export const compare = command({
   command: 'compare <a> <b>',
-  builder: (cli) =>
-    cli
-      .positional('a', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'Directory of an evaluation or a run, or a file of records; with --gold, a file of predictions. For several seeds: runs separated by commas',
-      })
-      .positional('b', {
-        type: 'string',
-        demandOption: true,
-        describe: 'The answers to compare with A; differences are B − A',
-      })
-      .options(OPTIONS)
-      .example('$0 compare evaluations/before evaluations/after', 'Two evaluations')
-      .example(
-        '$0 compare evaluations/a evaluations/b --html flips.html',
-        'With plots of the series that differ',
-      )
-      .example('$0 compare a/seed-1,a/seed-2 b/seed-1,b/seed-2', 'Two methods, two seeds each')
-      .example(
-        '$0 compare one.jsonl other.jsonl --gold gold.jsonl --json | jq ".metrics[0].p"',
-        'Predictions of other programs',
-      )
-      .epilogue(
-        'Differences are paired by series, with bootstrap 95 % intervals. p: McNemar’s exact test where every value is 0 or 1, else a permutation test. Several answers to a series are averaged first.',
-      ),
+  positionals: {
+    a: 'Directory of an evaluation or a run, or a file of records; with --gold, a file of predictions. For several seeds: runs separated by commas',
+    b: 'The answers to compare with A; differences are B − A',
+  },
+  options: OPTIONS,
+  examples: [
+    ['$0 compare evaluations/before evaluations/after', 'Two evaluations'],
+    ['$0 compare evaluations/a evaluations/b --html flips.html', 'With plots of the series that differ'],
+    ['$0 compare a/seed-1,a/seed-2 b/seed-1,b/seed-2', 'Two methods, two seeds each'],
+    [
+      '$0 compare one.jsonl other.jsonl --gold gold.jsonl --json | jq ".metrics[0].p"',
+      'Predictions of other programs',
+    ],
+  ],
+  epilogue:
+    'Differences are paired by series, with bootstrap 95 % intervals. p: McNemar’s exact test where every value is 0 or 1, else a permutation test. Several answers to a series are averaged first.',
   handler: runCompare,
 });

@@ -145,23 +145,23 @@ const OPTIONS = {
 
 export const detectCommand = command({
   command: 'detect [file]',
-  builder: (yargs) =>
-    yargs
-      .positional('file', { type: 'string', describe: FILE_WORDS })
-      .options(OPTIONS)
-      .example('$0 detect metrics.csv', 'Findings in all numeric columns, ranked by severity')
-      .example(
-        '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
-        'One column: findings as CSV, and the score of every sample',
-      )
-      .example(
-        '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
-        'In a cron job: report each new finding once',
-      )
-      .example(
-        'tail -n +1 -F metrics.csv | $0 detect --follow --json',
-        'Streaming rows: one line of JSON when a finding appears, and one when it ends',
-      )
-      .epilogue(LEVEL_WORDS),
+  positionals: { file: { type: 'string', describe: FILE_WORDS } },
+  options: OPTIONS,
+  examples: [
+    ['$0 detect metrics.csv', 'Findings in all numeric columns, ranked by severity'],
+    [
+      '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
+      'One column: findings as CSV, and the score of every sample',
+    ],
+    [
+      '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
+      'In a cron job: report each new finding once',
+    ],
+    [
+      'tail -n +1 -F metrics.csv | $0 detect --follow --json',
+      'Streaming rows: one line of JSON when a finding appears, and one when it ends',
+    ],
+  ],
+  epilogue: LEVEL_WORDS,
   handler: runDetect,
 });

@@ -3,12 +3,12 @@ import { command, flag } from './options.ts';
 
 export const doctor = command({
   command: 'doctor',
-  builder: (cli) =>
-    cli
-      .option('json', flag('Print the findings as JSON'))
-      .example('$0 doctor', 'Check Node, compiler, libtorch, threads, memory, disk …')
-      .example('$0 doctor --json | jq .checks', 'The checks as JSON')
-      .epilogue('Exit code 1 if something needed is missing.'),
+  options: { json: flag('Print the findings as JSON') },
+  examples: [
+    ['$0 doctor', 'Check Node, compiler, libtorch, threads, memory, disk …'],
+    ['$0 doctor --json | jq .checks', 'The checks as JSON'],
+  ],
+  epilogue: 'Exit code 1 if something needed is missing.',
   handler: async ({ json }: { readonly json: boolean }) => {
     const { examine } = await import('../run/doctor.ts');
     const { packageVersion } = await import('../ground/paths.ts');

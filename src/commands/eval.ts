@@ -164,49 +164,48 @@ const OPTIONS = {
 
 export const evaluation = command({
   command: 'eval',
-  builder: (cli) =>
-    cli
-      .options(OPTIONS)
-      .check(({ resume, force, ...others }) => {
-        // yargs turns a text that is no number into NaN.
-        const invalid = Object.entries(others).find(([, value]) => Number.isNaN(value));
-        if (invalid !== undefined) throw new ConfigError(`--${invalid[0]}: expected a number`);
-        if (resume && force)
-          throw new ConfigError('--resume continues and --force starts over: give one of them');
-        return true;
-      })
-      .example('$0 eval --policy runs/quickstart', 'Greedy answers to 400 held-out nano5 series')
-      .example('$0 eval --policy runs/quickstart --task anomllm --count 160', 'The eight AnomLLM tasks')
-      .example('$0 eval --policy runs/har --task data/har', 'The test split of a prepared data set')
-      .example(
-        '$0 eval --policy runs/a --policy runs/b --policy baseline:majority --task ctu,emg --out evaluations/ours',
-        'A leaderboard of three policies on two prepared data sets',
-      )
-      .example(
-        '$0 eval --policy openai:qwen2.5vl:7b@http://localhost:11434/v1 --task ctu --out evaluations/ollama --resume',
-        'A model served by Ollama; for vLLM: http://localhost:8000/v1',
-      )
-      .example(
-        '$0 eval --policy openai:gpt-4o --task ctu --concurrency 32 --prices 2.5,10 --out evaluations/gpt --resume',
-        'A commercial model, with its cost; key in OPENAI_API_KEY',
-      )
-      .example(
-        '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --task ctu --shots 4 --reasoning off --out evaluations/few-shot',
-        'Four solved examples per prompt, answers without reasoning',
-      )
-      .example(
-        '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --task ctu --input numbers',
-        'The series as text instead of a plot',
-      )
-      .example(
-        '$0 eval --policy runs/quickstart --split validation --temperature 0.25,0.5,0.7,0.85,1 --samples 8',
-        'Choose a temperature on the validation split',
-      )
-      .example('$0 eval --policy runs/quickstart --reward ./brief.ts', 'Report your own reward as well')
-      .example(
-        '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out evaluations/sampled --resume',
-        'Sampled responses; after an interruption, run the same command again',
-      ),
+  options: OPTIONS,
+  check: ({ resume, force, ...others }) => {
+    // yargs turns a text that is no number into NaN.
+    const invalid = Object.entries(others).find(([, value]) => Number.isNaN(value));
+    if (invalid !== undefined) throw new ConfigError(`--${invalid[0]}: expected a number`);
+    if (resume && force)
+      throw new ConfigError('--resume continues and --force starts over: give one of them');
+  },
+  examples: [
+    ['$0 eval --policy runs/quickstart', 'Greedy answers to 400 held-out nano5 series'],
+    ['$0 eval --policy runs/quickstart --task anomllm --count 160', 'The eight AnomLLM tasks'],
+    ['$0 eval --policy runs/har --task data/har', 'The test split of a prepared data set'],
+    [
+      '$0 eval --policy runs/a --policy runs/b --policy baseline:majority --task ctu,emg --out evaluations/ours',
+      'A leaderboard of three policies on two prepared data sets',
+    ],
+    [
+      '$0 eval --policy openai:qwen2.5vl:7b@http://localhost:11434/v1 --task ctu --out evaluations/ollama --resume',
+      'A model served by Ollama; for vLLM: http://localhost:8000/v1',
+    ],
+    [
+      '$0 eval --policy openai:gpt-4o --task ctu --concurrency 32 --prices 2.5,10 --out evaluations/gpt --resume',
+      'A commercial model, with its cost; key in OPENAI_API_KEY',
+    ],
+    [
+      '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --task ctu --shots 4 --reasoning off --out evaluations/few-shot',
+      'Four solved examples per prompt, answers without reasoning',
+    ],
+    [
+      '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --task ctu --input numbers',
+      'The series as text instead of a plot',
+    ],
+    [
+      '$0 eval --policy runs/quickstart --split validation --temperature 0.25,0.5,0.7,0.85,1 --samples 8',
+      'Choose a temperature on the validation split',
+    ],
+    ['$0 eval --policy runs/quickstart --reward ./brief.ts', 'Report your own reward as well'],
+    [
+      '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out evaluations/sampled --resume',
+      'Sampled responses; after an interruption, run the same command again',
+    ],
+  ],
   handler: async (given: EvalArguments) => {
     const { runEval } = await import('../run/eval.ts');
     const evaluated = await runEval(given);

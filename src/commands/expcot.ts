@@ -1,7 +1,6 @@
 /** `timeseer expcot`: classical evidence about a series, and the expert trace written from it. */
 
 import { existsSync } from 'node:fs';
-import type { Argv } from 'yargs';
 import { openClasses, openSet, readFromFile, readFromSet, splitOf } from '../../datasets/open-series.ts';
 import { numericColumns } from '../../datasets/readers/csv.ts';
 import { formatOf } from '../../datasets/readers/formats.ts';
@@ -187,21 +186,14 @@ const OPTIONS = {
 
 export const expcotCommand = command({
   command: 'expcot <file>',
-  // yargs types lack the camel-case form of `--save-classes`.
-  builder: (yargs: Argv<object>) =>
-    yargs
-      .positional('file', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'A file of series (.csv, .ts, .arff, .tsv, .out, .npy, .npz, .parquet, .mat, .hea), or a prepared data set',
-      })
-      .options(OPTIONS)
-      .example('$0 expcot my.csv', 'Find anomalies in a CSV file')
-      .example('$0 expcot new.csv --classes TRAIN.ts --save-classes classes.json', 'Classify a series')
-      .example(
-        '$0 expcot data/ctu --score --split test',
-        'Measure the accuracy of the blind trace',
-      ) as unknown as Argv<ExpcotArguments>,
+  positionals: {
+    file: 'A file of series (.csv, .ts, .arff, .tsv, .out, .npy, .npz, .parquet, .mat, .hea), or a prepared data set',
+  },
+  options: OPTIONS,
+  examples: [
+    ['$0 expcot my.csv', 'Find anomalies in a CSV file'],
+    ['$0 expcot new.csv --classes TRAIN.ts --save-classes classes.json', 'Classify a series'],
+    ['$0 expcot data/ctu --score --split test', 'Measure the accuracy of the blind trace'],
+  ],
   handler: runExpcot,
 });

@@ -48,17 +48,17 @@ const OPTIONS = {
 
 export const explainCommand = command({
   command: 'explain <file>',
-  builder: (yargs) =>
-    yargs
-      .positional('file', { type: 'string', demandOption: true, describe: FILE_WORDS })
-      .options(OPTIONS)
-      .example('$0 explain metrics.csv', 'All numeric columns: writes metrics.explain.html and .json')
-      .example('$0 explain metrics.csv --column requests --out reports/requests', 'One column')
-      .example('$0 explain metrics.csv --policy none', 'The detector alone, without a policy')
-      .example(
-        '$0 explain series.csv --policy runs/quickstart',
-        'With the answers of your own policy, for series like its training data',
-      )
-      .epilogue(`${LEVEL_WORDS} Results of an earlier run are replaced; other files are never overwritten.`),
+  positionals: { file: FILE_WORDS },
+  options: OPTIONS,
+  examples: [
+    ['$0 explain metrics.csv', 'All numeric columns: writes metrics.explain.html and .json'],
+    ['$0 explain metrics.csv --column requests --out reports/requests', 'One column'],
+    ['$0 explain metrics.csv --policy none', 'The detector alone, without a policy'],
+    [
+      '$0 explain series.csv --policy runs/quickstart',
+      'With the answers of your own policy, for series like its training data',
+    ],
+  ],
+  epilogue: `${LEVEL_WORDS} Results of an earlier run are replaced; other files are never overwritten.`,
   handler: runExplain,
 });

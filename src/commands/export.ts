@@ -39,21 +39,20 @@ const OPTIONS = {
 
 export const exportCommand = command({
   command: 'export',
-  builder: (yargs) =>
-    yargs
-      .options(OPTIONS)
-      .example(
-        '$0 export --onnx --policy runs/mine --out exports/mine',
-        'In float32, for transformers.js or onnxruntime',
-      )
-      .example(
-        '$0 export --onnx --policy models/Qwen2.5-VL-3B-Instruct --dtype float16 --dtype int8 --out exports/3b',
-        'Two smaller variants; weights beyond 1.5 GB go into separate files',
-      )
-      .epilogue(
-        'In transformers.js: AutoProcessor and AutoModelForImageTextToText. With onnxruntime alone: run vision_encoder once per prompt and ' +
-          'embed_tokens on the ids; replace the embeddings of the image tokens by the image features; then run decoder_model_merged once per ' +
-          'token, passing the outputs present.N of one step as the inputs past_key_values.N of the next.',
-      ),
+  options: OPTIONS,
+  examples: [
+    [
+      '$0 export --onnx --policy runs/mine --out exports/mine',
+      'In float32, for transformers.js or onnxruntime',
+    ],
+    [
+      '$0 export --onnx --policy models/Qwen2.5-VL-3B-Instruct --dtype float16 --dtype int8 --out exports/3b',
+      'Two smaller variants; weights beyond 1.5 GB go into separate files',
+    ],
+  ],
+  epilogue:
+    'In transformers.js: AutoProcessor and AutoModelForImageTextToText. With onnxruntime alone: run vision_encoder once per prompt and ' +
+    'embed_tokens on the ids; replace the embeddings of the image tokens by the image features; then run decoder_model_merged once per ' +
+    'token, passing the outputs present.N of one step as the inputs past_key_values.N of the next.',
   handler: runExport,
 });

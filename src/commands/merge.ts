@@ -32,12 +32,12 @@ const OPTIONS = {
 
 export const merge = command({
   command: 'merge',
-  builder: (yargs) =>
-    yargs
-      .options(OPTIONS)
-      .example(
-        '$0 merge --policy models/Qwen2.5-VL-3B-Instruct --adapter runs/lora/rl/adapter --out merged --dtype bfloat16',
-        'A plain checkpoint for transformers and vLLM',
-      ),
+  options: OPTIONS,
+  examples: [
+    [
+      '$0 merge --policy models/Qwen2.5-VL-3B-Instruct --adapter runs/lora/rl/adapter --out merged --dtype bfloat16',
+      'A plain checkpoint for transformers and vLLM',
+    ],
+  ],
   handler: runMerge,
 });

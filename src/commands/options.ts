@@ -1,5 +1,5 @@
 /** Builders of options, one call each, and the options that several commands share. */
-import type { Argv, CommandModule, InferredOptionType, Options } from 'yargs';
+import type { Argv, CommandModule, InferredOptionType, Options, PositionalOptions } from 'yargs';
 import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 
 type Camel<Key extends string> = Key extends `${infer Head}-${infer Tail}`
@@ -15,13 +15,43 @@ interface Definition<Values> {
   readonly command: string;
   /** Line in the list of commands; that of a top-level command is in `src/cli.ts`. */
   readonly describe?: string;
-  readonly builder: (cli: Argv) => unknown;
+  /** Arguments in order; one that is only described is a text that must be given. */
+  readonly positionals?: Readonly<
+    Record<string, string | (PositionalOptions & Pick<Options, 'defaultDescription'>)>
+  >;
+  readonly options?: Readonly<Record<string, Options>>;
+  /** Refuses options that contradict each other. @throws ConfigError */
+  readonly check?: (given: Values) => void;
+  readonly examples: readonly (readonly [line: string, meaning: string])[];
+  readonly epilogue?: string;
   readonly handler: (given: Values) => void | Promise<void>;
 }
 
-/** Command for yargs, whose types cannot follow a table of options to the handler. */
-export const command = <Values>(definition: Definition<Values>) =>
-  definition as unknown as CommandModule<object, Values>;
+/** Makes a command for yargs, whose types cannot follow a table of options to the handler. */
+export function command<Values>({
+  positionals = {},
+  options = {},
+  check = () => {},
+  examples,
+  epilogue = '',
+  ...module
+}: Definition<Values>): CommandModule<object, Values> {
+  const builder = (cli: Argv): Argv => {
+    for (const [name, given] of Object.entries(positionals)) {
+      cli.positional(
+        name,
+        typeof given === 'string' ? { type: 'string', demandOption: true, describe: given } : given,
+      );
+    }
+    cli.options(options).check((given) => {
+      check(given as Values);
+      return true;
+    });
+    for (const [line, meaning] of examples) cli.example(line, meaning);
+    return cli.epilogue(epilogue);
+  };
+  return { ...module, builder } as unknown as CommandModule<object, Values>;
+}
 
 /** Option with a text. */
 export const text = <const More extends Options = object>(describe: string, more?: More) =>

@@ -17,18 +17,17 @@ const OPTIONS = {
 
 export const plan = command({
   command: 'plan',
-  builder: (cli) =>
-    cli
-      .options(OPTIONS)
-      .example('$0 plan --recipe quickstart', 'The quickstart on this machine')
-      .example(
-        '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --device cuda --memory 24GB',
-        'A 3B policy on a GPU with 24 GB',
-      )
-      .epilogue(
-        'Exit code 1 if a stage does not fit; the plan then lists the recipe changes tried. A plan uses at most 92 % of the memory; the ' +
-          'rest is left to the system, the libraries of the device and fragmentation.',
-      ),
+  options: OPTIONS,
+  examples: [
+    ['$0 plan --recipe quickstart', 'The quickstart on this machine'],
+    [
+      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --device cuda --memory 24GB',
+      'A 3B policy on a GPU with 24 GB',
+    ],
+  ],
+  epilogue:
+    'Exit code 1 if a stage does not fit; the plan then lists the recipe changes tried. A plan uses at most 92 % of the memory; the ' +
+    'rest is left to the system, the libraries of the device and fragmentation.',
   handler: async (given: PlanArguments) => {
     const [
       { loadRecipe },

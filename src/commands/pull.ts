@@ -137,19 +137,14 @@ const OPTIONS = {
 
 export const pullCommand = command({
   command: 'pull <repo>',
-  builder: (yargs) =>
-    yargs
-      .positional('repo', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Repository: OWNER/NAME or its URL',
-      })
-      .options(OPTIONS)
-      .example('$0 pull Qwen/Qwen2.5-VL-3B-Instruct', 'Into models/Qwen2.5-VL-3B-Instruct, 7.5 GB')
-      .example('$0 pull OWNER/NAME --revision v1.0 --out models/mine', 'A tag, into another directory')
-      .epilogue(
-        'Downloads config, tokenizer, templates and safetensors weights, and verifies the hash of each file. Run it again to resume ' +
-          'after an interruption, or later to update.',
-      ),
+  positionals: { repo: 'Repository: OWNER/NAME or its URL' },
+  options: OPTIONS,
+  examples: [
+    ['$0 pull Qwen/Qwen2.5-VL-3B-Instruct', 'Into models/Qwen2.5-VL-3B-Instruct, 7.5 GB'],
+    ['$0 pull OWNER/NAME --revision v1.0 --out models/mine', 'A tag, into another directory'],
+  ],
+  epilogue:
+    'Downloads config, tokenizer, templates and safetensors weights, and verifies the hash of each file. Run it again to resume ' +
+    'after an interruption, or later to update.',
   handler: runPull,
 });

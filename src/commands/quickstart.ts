@@ -1,23 +1,22 @@
 import { print, printJson, shellWord } from '../ground/terminal.ts';
 import { command } from './options.ts';
-import { type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
+import { checkRun, type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
 
 export const quickstart = command({
   command: 'quickstart',
-  builder: (cli) =>
-    runOptions(cli, {
-      recipe: 'quickstart',
-      out: 'runs/quickstart',
-      force: 'Start over: delete the existing run in --out',
-    })
-      .example('$0 quickstart', 'All stages, about four minutes on two cores')
-      .example('$0 quickstart --resume', 'Resume an interrupted run')
-      .example(
-        '$0 quickstart --recipe quickstart-short --out runs/short',
-        'All stages with tiny counts, as a trial',
-      )
-      .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage estimator')
-      .epilogue(recipeHelp(null)),
+  options: runOptions({
+    recipe: 'quickstart',
+    out: 'runs/quickstart',
+    force: 'Start over: delete the existing run in --out',
+  }),
+  check: checkRun,
+  examples: [
+    ['$0 quickstart', 'All stages, about four minutes on two cores'],
+    ['$0 quickstart --resume', 'Resume an interrupted run'],
+    ['$0 quickstart --recipe quickstart-short --out runs/short', 'All stages with tiny counts, as a trial'],
+    ['$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage estimator'],
+  ],
+  epilogue: recipeHelp(null),
   handler: async (given: RunArguments) => {
     const { runQuickstart } = await import('../run/quickstart.ts');
     const { resultLines } = await import('../run/report.ts');

@@ -207,28 +207,20 @@ const OPTIONS = {
 
 export const render = command({
   command: 'render <source>',
-  builder: (yargs) =>
-    yargs
-      .positional('source', {
-        type: 'string',
-        demandOption: true,
-        describe: 'A generator, a data set directory, or a file of series (.csv, .ts, .npy, .parquet …)',
-      })
-      .options(OPTIONS)
-      .example(
-        '$0 render nano5 --out pictures --figure nano --limit 20',
-        'Pictures as the quickstart policy sees them',
-      )
-      .example(
-        '$0 render anomllm/trend --out pictures --split test --truth',
-        'With the gold intervals shaded',
-      )
-      .example(
-        '$0 render data/ctu --split test --index 3 --out ctu.png',
-        'One example of a prepared data set',
-      )
-      .example('$0 render data/rcw --figure line --out pictures', 'In another style')
-      .example('$0 render my.csv --out my.png --column pressure flow', 'Columns of a CSV file')
-      .epilogue(`Generators: ${GENERATED.map(({ name }) => name).join(', ')}`),
+  positionals: {
+    source: 'A generator, a data set directory, or a file of series (.csv, .ts, .npy, .parquet …)',
+  },
+  options: OPTIONS,
+  examples: [
+    [
+      '$0 render nano5 --out pictures --figure nano --limit 20',
+      'Pictures as the quickstart policy sees them',
+    ],
+    ['$0 render anomllm/trend --out pictures --split test --truth', 'With the gold intervals shaded'],
+    ['$0 render data/ctu --split test --index 3 --out ctu.png', 'One example of a prepared data set'],
+    ['$0 render data/rcw --figure line --out pictures', 'In another style'],
+    ['$0 render my.csv --out my.png --column pressure flow', 'Columns of a CSV file'],
+  ],
+  epilogue: `Generators: ${GENERATED.map(({ name }) => name).join(', ')}`,
   handler: runRender,
 });

@@ -51,15 +51,14 @@ const OPTIONS = {
 
 export const report = command({
   command: 'report <run>',
-  builder: (yargs) =>
-    yargs
-      .positional('run', { type: 'string', demandOption: true, describe: 'Directory of a run' })
-      .options(OPTIONS)
-      .example('$0 report runs/quickstart --open', 'Write report.html and summary.json, and look')
-      .example('$0 report runs/quickstart --json | jq .rl.gain', 'The numbers for a program')
-      .epilogue(
-        'Also rebuilds rl/completions.html, the page of sampled responses. Runs the classical detectors on the held-out series where that has not been done (seconds). BROWSER names ' +
-          'the program of --open.',
-      ),
+  positionals: { run: 'Directory of a run' },
+  options: OPTIONS,
+  examples: [
+    ['$0 report runs/quickstart --open', 'Write report.html and summary.json, and look'],
+    ['$0 report runs/quickstart --json | jq .rl.gain', 'The numbers for a program'],
+  ],
+  epilogue:
+    'Also rebuilds rl/completions.html, the page of sampled responses. Runs the classical detectors on the held-out series where that has not been done (seconds). BROWSER names ' +
+    'the program of --open.',
   handler: runReport,
 });

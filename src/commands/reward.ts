@@ -63,25 +63,23 @@ const check = command({
   command: 'check <rewards..>',
   describe:
     'Score gold answers, answers with one error, and malformed text; exit code 1 if a reward has a fault',
-  builder: (yargs) =>
-    yargs
-      .positional('rewards', {
-        type: 'string',
-        array: true,
-        demandOption: true,
-        describe: `FILE.ts or FILE.ts#NAME made with defineReward, or a name; several are combined as in training. ${choiceHelp(REWARDS)}`,
-      })
-      .options(OPTIONS)
-      .example('$0 reward check ./brief.ts', 'A table of scores, with the faults of the reward')
-      .example(
-        '$0 reward check task ./brief.ts --data data/ctu',
-        'Equal weights: the reward of the task and your own',
-      )
-      .epilogue(
-        'Faults: the reward throws, times out, returns anything but a finite number or null, scores one response differently each time, ' +
-          'or scores a worse answer at least as high as the gold answer. A reward for one aspect, such as brevity or the format, ties ' +
-          'by design: check it together with task, as in training.',
-      ),
+  positionals: {
+    rewards: {
+      type: 'string',
+      array: true,
+      demandOption: true,
+      describe: `FILE.ts or FILE.ts#NAME made with defineReward, or a name; several are combined as in training. ${choiceHelp(REWARDS)}`,
+    },
+  },
+  options: OPTIONS,
+  examples: [
+    ['$0 reward check ./brief.ts', 'A table of scores, with the faults of the reward'],
+    ['$0 reward check task ./brief.ts --data data/ctu', 'Equal weights: the reward of the task and your own'],
+  ],
+  epilogue:
+    'Faults: the reward throws, times out, returns anything but a finite number or null, scores one response differently each time, ' +
+    'or scores a worse answer at least as high as the gold answer. A reward for one aspect, such as brevity or the format, ties ' +
+    'by design: check it together with task, as in training.',
   handler: runCheck,
 });
 

@@ -1,5 +1,4 @@
 /** Options of `sft`, `train` and `quickstart`, and help for the keys of a recipe, made from their schema. */
-import type { Argv } from 'yargs';
 import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { type RecipeKey, recipeKeys } from '../recipe/recipe.ts';
@@ -17,38 +16,40 @@ export function runRequest<Given extends RunArguments>(given: Given): Given {
   return reward.length === 0 ? given : { ...given, set: [...set, `reward=${JSON.stringify(reward)}`] };
 }
 
-export function runOptions(
-  cli: Argv,
-  defaults: { readonly recipe?: string; readonly out?: string; readonly force: string },
-): Argv<RunArguments> {
-  const { recipe, out, force } = defaults;
-  return cli
-    .options({
-      recipe: text('Recipe by name or path of a .yaml file. An existing run keeps its own', {
-        ...(recipe === undefined ? {} : { defaultDescription: recipe }),
-      }),
-      set: list('Set a recipe key, e.g. sft.samples=10000 (repeatable)'),
-      reward: list(
-        `Reward to maximise instead of the task's own: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}. Repeat it to maximise their mean; for weights use --set reward=…`,
-      ),
-      out: text('Directory of the run', out === undefined ? { demandOption: true } : { default: out }),
-      device: DEVICE,
-      resume: flag('Resume from the last checkpoint'),
-      'allow-change': list(
-        'With --resume: recipe key, block of keys or data that may differ from the start of the run (repeatable)',
-      ),
-      force: flag(force),
-      quiet: flag('Do not show progress'),
-      json: flag('Print the result as JSON'),
-    })
-    .check(({ resume, force, 'allow-change': allowed }) => {
-      if (allowed.length > 0 && !resume) {
-        throw new ConfigError('--allow-change applies only to a resumed run: add --resume');
-      }
-      if (resume && force)
-        throw new ConfigError('--resume resumes and --force starts over: give one of them');
-      return true;
-    }) as Argv<RunArguments>;
+/** Options of a command that works on a run. */
+export const runOptions = ({
+  recipe,
+  out,
+  force,
+}: {
+  readonly recipe?: string;
+  readonly out?: string;
+  readonly force: string;
+}) => ({
+  recipe: text('Recipe by name or path of a .yaml file. An existing run keeps its own', {
+    ...(recipe === undefined ? {} : { defaultDescription: recipe }),
+  }),
+  set: list('Set a recipe key, e.g. sft.samples=10000 (repeatable)'),
+  reward: list(
+    `Reward to maximise instead of the task's own: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}. Repeat it to maximise their mean; for weights use --set reward=…`,
+  ),
+  out: text('Directory of the run', out === undefined ? { demandOption: true } : { default: out }),
+  device: DEVICE,
+  resume: flag('Resume from the last checkpoint'),
+  'allow-change': list(
+    'With --resume: recipe key, block of keys or data that may differ from the start of the run (repeatable)',
+  ),
+  force: flag(force),
+  quiet: flag('Do not show progress'),
+  json: flag('Print the result as JSON'),
+});
+
+/** @throws ConfigError for options that contradict each other */
+export function checkRun({ resume, force, allowChange = [] }: RunArguments): void {
+  if (allowChange.length > 0 && !resume) {
+    throw new ConfigError('--allow-change applies only to a resumed run: add --resume');
+  }
+  if (resume && force) throw new ConfigError('--resume resumes and --force starts over: give one of them');
 }
 
 /** Maximum length of a default shown; longer ones are in `src/recipes/quickstart.yaml`. */

@@ -166,30 +166,28 @@ const OPTIONS = {
 
 export const runs = command({
   command: 'runs [runs..]',
-  builder: (cli) =>
-    cli
-      .positional('runs', {
-        type: 'string',
-        array: true,
-        default: [] as string[],
-        defaultDescription: DEFAULT,
-        describe: 'Directories to search for runs; with --compare: the runs',
-      })
-      .options(OPTIONS)
-      .check(({ compare: comparing, html, glossary: explained }) => {
-        if (html !== undefined && !comparing) {
-          throw new ConfigError('--html writes a comparison: add --compare and name the runs');
-        }
-        if (comparing && explained) throw new ConfigError('--glossary and --compare: give one of them');
-        return true;
-      })
-      .example('$0 runs', 'All runs in ./runs')
-      .example('$0 runs --compare runs/a runs/b --html compare.html', 'Two runs side by side')
-      .example(
-        '$0 runs --json experiments | jq ".[] | select(.greedy > 0.7) | .path"',
-        'JSON for other programs',
-      )
-      .example('$0 runs --glossary', 'Logged names with their definitions and TRL names'),
+  positionals: {
+    runs: {
+      type: 'string',
+      array: true,
+      default: [] as string[],
+      defaultDescription: DEFAULT,
+      describe: 'Directories to search for runs; with --compare: the runs',
+    },
+  },
+  options: OPTIONS,
+  check: ({ compare: comparing, html, glossary: explained }) => {
+    if (html !== undefined && !comparing) {
+      throw new ConfigError('--html writes a comparison: add --compare and name the runs');
+    }
+    if (comparing && explained) throw new ConfigError('--glossary and --compare: give one of them');
+  },
+  examples: [
+    ['$0 runs', 'All runs in ./runs'],
+    ['$0 runs --compare runs/a runs/b --html compare.html', 'Two runs side by side'],
+    ['$0 runs --json experiments | jq ".[] | select(.greedy > 0.7) | .path"', 'JSON for other programs'],
+    ['$0 runs --glossary', 'Logged names with their definitions and TRL names'],
+  ],
   handler: async (given: RunsArguments) => {
     if (given.glossary) {
       if (given.json) printJson(glossary());

@@ -85,24 +85,23 @@ const OPTIONS = {
 
 export const score = command({
   command: 'score',
-  builder: (cli) =>
-    cli
-      .options(OPTIONS)
-      .example('$0 score --gold gold.jsonl --pred mine.jsonl', 'A table of metrics')
-      .example(
-        '$0 score --gold gold.jsonl --pred mine.jsonl --json | jq .overall.affiliation_f1',
-        'One number for a program',
-      )
-      .example(
-        '$0 score --gold data/har/test.jsonl --pred answers.jsonl',
-        'Predictions for the test split of a prepared data set',
-      )
-      .example(
-        '$0 score --gold gold.jsonl --pred mine.jsonl --per-example | jq -c "[.id, .total]"',
-        'The reward of each prediction',
-      )
-      .epilogue(
-        'A gold answer without a prediction counts as an unparsable answer. Intervals are half-open, in points from 0. Number several predictions for one id with "sample": 0, 1, …; pass@k and the consensus are then reported too.',
-      ),
+  options: OPTIONS,
+  examples: [
+    ['$0 score --gold gold.jsonl --pred mine.jsonl', 'A table of metrics'],
+    [
+      '$0 score --gold gold.jsonl --pred mine.jsonl --json | jq .overall.affiliation_f1',
+      'One number for a program',
+    ],
+    [
+      '$0 score --gold data/har/test.jsonl --pred answers.jsonl',
+      'Predictions for the test split of a prepared data set',
+    ],
+    [
+      '$0 score --gold gold.jsonl --pred mine.jsonl --per-example | jq -c "[.id, .total]"',
+      'The reward of each prediction',
+    ],
+  ],
+  epilogue:
+    'A gold answer without a prediction counts as an unparsable answer. Intervals are half-open, in points from 0. Number several predictions for one id with "sample": 0, 1, …; pass@k and the consensus are then reported too.',
   handler: runScore,
 });

@@ -131,33 +131,31 @@ const OPTIONS = {
 
 export const serveCommand = command({
   command: 'serve',
-  builder: (yargs) =>
-    yargs
-      .options(OPTIONS)
-      .example('$0 serve', 'Reports only, for clients on this machine, on port 8000')
-      .example(
-        'curl -H "Content-Type: text/csv" --data-binary @metrics.csv "localhost:8000/v1/explain?severity=3"',
-        'Report of a table as JSON',
-      )
-      .example(
-        'curl -H "Content-Type: text/csv" -H "Accept: text/html" --data-binary @metrics.csv localhost:8000/v1/explain',
-        'Report of a table as an HTML page',
-      )
-      .example(
-        '$0 serve --policy runs/quickstart',
-        'With chat: the base URL for OpenAI clients is http://127.0.0.1:8000/v1',
-      )
-      .example(
-        `${KEY_VARIABLE}=… $0 serve --host 0.0.0.0`,
-        'For other machines; use a TLS proxy on networks that you do not control',
-      )
-      .epilogue(
-        [
-          'POST /v1/explain takes text/csv, with options of `detect` as query parameters (column, time, key, select, tz, severity,',
-          'direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
-          'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
-          'sampling parameters default to those of the checkpoint. GET /health needs no key.',
-        ].join(' '),
-      ),
+  options: OPTIONS,
+  examples: [
+    ['$0 serve', 'Reports only, for clients on this machine, on port 8000'],
+    [
+      'curl -H "Content-Type: text/csv" --data-binary @metrics.csv "localhost:8000/v1/explain?severity=3"',
+      'Report of a table as JSON',
+    ],
+    [
+      'curl -H "Content-Type: text/csv" -H "Accept: text/html" --data-binary @metrics.csv localhost:8000/v1/explain',
+      'Report of a table as an HTML page',
+    ],
+    [
+      '$0 serve --policy runs/quickstart',
+      'With chat: the base URL for OpenAI clients is http://127.0.0.1:8000/v1',
+    ],
+    [
+      `${KEY_VARIABLE}=… $0 serve --host 0.0.0.0`,
+      'For other machines; use a TLS proxy on networks that you do not control',
+    ],
+  ],
+  epilogue: [
+    'POST /v1/explain takes text/csv, with options of `detect` as query parameters (column, time, key, select, tz, severity,',
+    'direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
+    'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
+    'sampling parameters default to those of the checkpoint. GET /health needs no key.',
+  ].join(' '),
   handler: runServe,
 });

@@ -8,13 +8,13 @@ const OPTIONS = {
 
 export const setup = command({
   command: 'setup',
-  builder: (cli) =>
-    cli
-      .options(OPTIONS)
-      .example('$0 setup', 'Use the libtorch found, or install one')
-      .example('$0 setup --no-install', 'Install nothing; list what is missing and how to get it')
-      .example('LIBTORCH=/opt/libtorch $0 setup', 'Build against this libtorch')
-      .example('TIMESEER_PYTHON=venv/bin/python $0 setup', 'Build against the PyTorch of this Python'),
+  options: OPTIONS,
+  examples: [
+    ['$0 setup', 'Use the libtorch found, or install one'],
+    ['$0 setup --no-install', 'Install nothing; list what is missing and how to get it'],
+    ['LIBTORCH=/opt/libtorch $0 setup', 'Build against this libtorch'],
+    ['TIMESEER_PYTHON=venv/bin/python $0 setup', 'Build against the PyTorch of this Python'],
+  ],
   handler: async ({ install, json }: Given<typeof OPTIONS>) => {
     const { setup } = await import('../engine/torch/setup.ts');
     const { addon, libtorch, compiler, installed } = await setup({ install, log: say });

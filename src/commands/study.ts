@@ -28,36 +28,28 @@ const OPTIONS = {
 
 export const study = command({
   command: 'study <study>',
-  builder: (cli) =>
-    cli
-      .positional('study', {
-        type: 'string',
-        demandOption: true,
-        describe: `Name of a study (${namesOf('study').join(', ')}) or path of a .yaml file`,
-      })
-      .options(OPTIONS)
-      .check(({ budget }) => {
-        if (budget === undefined || budget > 0) return true;
-        throw new ConfigError(`--budget: got ${budget}, expected minutes > 0`);
-      })
-      .example('$0 study grounding --out runs/grounding', 'The study of grounding that ships with timeseer')
-      .example(
-        '$0 study grounding --out runs/grounding --resume --budget 60',
-        'Resume for an hour, then write the results so far',
-      )
-      .example(
-        "$0 study grounding --out runs/grounding --resume --only 'few/*timerpo*'",
-        'Some arms of one setting, with the start that they need',
-      )
-      .example('$0 study my-study.yaml --out runs/mine', 'Your own study')
-      .example(
-        '$0 study grounding --out runs/grounding --report',
-        'Rewrite study.html, study.md and study.json',
-      )
-      .epilogue(
-        'Seeds are the outermost loop, so all arms finish a seed before the next one begins. Each run is an ordinary run directory for ' +
-          'eval, train --resume and explain.',
-      ),
+  positionals: { study: `Name of a study (${namesOf('study').join(', ')}) or path of a .yaml file` },
+  options: OPTIONS,
+  check: ({ budget }) => {
+    if (budget === undefined || budget > 0) return true;
+    throw new ConfigError(`--budget: got ${budget}, expected minutes > 0`);
+  },
+  examples: [
+    ['$0 study grounding --out runs/grounding', 'The study of grounding that ships with timeseer'],
+    [
+      '$0 study grounding --out runs/grounding --resume --budget 60',
+      'Resume for an hour, then write the results so far',
+    ],
+    [
+      "$0 study grounding --out runs/grounding --resume --only 'few/*timerpo*'",
+      'Some arms of one setting, with the start that they need',
+    ],
+    ['$0 study my-study.yaml --out runs/mine', 'Your own study'],
+    ['$0 study grounding --out runs/grounding --report', 'Rewrite study.html, study.md and study.json'],
+  ],
+  epilogue:
+    'Seeds are the outermost loop, so all arms finish a seed before the next one begins. Each run is an ordinary run directory for ' +
+    'eval, train --resume and explain.',
   handler: async (given: StudyArguments) => {
     const { runStudy } = await import('../run/study.ts');
     const { studyMarkdown } = await import('../../eval/study-page.ts');

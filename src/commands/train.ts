@@ -1,6 +1,6 @@
 import { print, printJson, shellWord } from '../ground/terminal.ts';
 import { command, text } from './options.ts';
-import { type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
+import { checkRun, type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
 
 interface TrainArguments extends RunArguments {
   readonly policy: string | undefined;
@@ -8,22 +8,26 @@ interface TrainArguments extends RunArguments {
 
 export const train = command({
   command: 'train',
-  builder: (cli) =>
-    runOptions(cli, {
+  options: {
+    ...runOptions({
       force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
-    })
-      .option('policy', text('Initial policy of a new run: a checkpoint, or a run (its last policy)'))
-      .example('$0 train --out runs/a', 'TimerPO after `npx timeseer sft --out runs/a`')
-      .example('$0 train --out runs/a --resume', 'Resume from the last checkpoint, bit for bit')
-      .example(
-        '$0 train --policy runs/a --set rl.advantage=grpo --out runs/grpo',
-        'From the same policy with another advantage estimator',
-      )
-      .example(
-        '$0 train --policy runs/a --reward task --reward ./brief.ts --out runs/brief',
-        'Equal weights: the reward of the task and your own',
-      )
-      .epilogue(recipeHelp('rl')),
+    }),
+    ...{ policy: text('Initial policy of a new run: a checkpoint, or a run (its last policy)') },
+  },
+  check: checkRun,
+  examples: [
+    ['$0 train --out runs/a', 'TimerPO after `npx timeseer sft --out runs/a`'],
+    ['$0 train --out runs/a --resume', 'Resume from the last checkpoint, bit for bit'],
+    [
+      '$0 train --policy runs/a --set rl.advantage=grpo --out runs/grpo',
+      'From the same policy with another advantage estimator',
+    ],
+    [
+      '$0 train --policy runs/a --reward task --reward ./brief.ts --out runs/brief',
+      'Equal weights: the reward of the task and your own',
+    ],
+  ],
+  epilogue: recipeHelp('rl'),
   handler: async (given: TrainArguments) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('rl', runRequest(given));
@@ -39,22 +43,21 @@ export const train = command({
 
 export const sft = command({
   command: 'sft',
-  builder: (cli) =>
-    runOptions(cli, {
-      recipe: 'quickstart',
-      force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
-    })
-      .example('$0 sft --out runs/a', 'The supervised stage of the quickstart')
-      .example('$0 sft --out runs/a --resume', 'Resume after Ctrl-C or a crash, bit for bit')
-      .example(
-        '$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b',
-        'Another recipe with another number of samples',
-      )
-      .example(
-        '$0 sft --set policy.init=models/Qwen2.5-VL-3B-Instruct --out runs/c',
-        'Start from a checkpoint',
-      )
-      .epilogue(recipeHelp('sft')),
+  options: runOptions({
+    recipe: 'quickstart',
+    force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
+  }),
+  check: checkRun,
+  examples: [
+    ['$0 sft --out runs/a', 'The supervised stage of the quickstart'],
+    ['$0 sft --out runs/a --resume', 'Resume after Ctrl-C or a crash, bit for bit'],
+    [
+      '$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b',
+      'Another recipe with another number of samples',
+    ],
+    ['$0 sft --set policy.init=models/Qwen2.5-VL-3B-Instruct --out runs/c', 'Start from a checkpoint'],
+  ],
+  epilogue: recipeHelp('sft'),
   handler: async (given: RunArguments) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('sft', runRequest(given));

@@ -1,7 +1,6 @@
 /** `timeseer data generate NAME`: writes a data set of synthetic series. */
 import { existsSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import type { Argv } from 'yargs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { GENERATED } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleManifest, SplitFacts } from '../../../datasets/example-manifest.ts';
@@ -87,28 +86,23 @@ const OPTIONS = {
 export const generateCommand = command({
   command: 'generate <name>',
   describe: 'Write a data set of synthetic series with gold answers',
-  builder: (yargs) =>
-    yargs
-      .positional('name', { type: 'string', describe: 'Generator (see below)' })
-      .options(OPTIONS)
-      .example(
-        '$0 data generate nano5 --out data/nano5 --count 400 --split test --seed 42',
-        'The quickstart held-out set',
-      )
-      .example(
-        '$0 data generate anomllm/freq --out data/freq --split train',
-        'One AnomLLM task, as published',
-      )
-      .example(
-        '$0 data generate anomllm --out data/mixed --count 3200 --length 2000',
-        'All eight tasks, longer series',
-      )
-      .example(
-        '$0 data generate wild --out data/wild --count 400 --length 4000',
-        'Series as found in practice, with anomalies of ten kinds',
-      )
-      .epilogue(
-        `Generators:\n${GENERATED.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join('\n')}`,
-      ) as Argv as Argv<GenerateArguments>,
+  positionals: { name: { type: 'string', describe: 'Generator (see below)' } },
+  options: OPTIONS,
+  examples: [
+    [
+      '$0 data generate nano5 --out data/nano5 --count 400 --split test --seed 42',
+      'The quickstart held-out set',
+    ],
+    ['$0 data generate anomllm/freq --out data/freq --split train', 'One AnomLLM task, as published'],
+    [
+      '$0 data generate anomllm --out data/mixed --count 3200 --length 2000',
+      'All eight tasks, longer series',
+    ],
+    [
+      '$0 data generate wild --out data/wild --count 400 --length 4000',
+      'Series as found in practice, with anomalies of ten kinds',
+    ],
+  ],
+  epilogue: `Generators:\n${GENERATED.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join('\n')}`,
   handler: runGenerate,
 });

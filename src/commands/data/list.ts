@@ -68,10 +68,10 @@ export function runList({ json }: { readonly json: boolean }): void {
 export const listCommand = command({
   command: 'list',
   describe: 'List every task: classes, download, licence',
-  builder: (yargs) =>
-    yargs
-      .option('json', flag('Print the tasks as JSON'))
-      .example('$0 data list', 'A table of all tasks')
-      .example('$0 data list --json | jq ".[].name"', 'Their names, for a program'),
+  options: { json: flag('Print the tasks as JSON') },
+  examples: [
+    ['$0 data list', 'A table of all tasks'],
+    ['$0 data list --json | jq ".[].name"', 'Their names, for a program'],
+  ],
   handler: runList,
 });

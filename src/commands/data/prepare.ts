@@ -300,31 +300,24 @@ const OPTIONS = {
 export const prepareCommand = command({
   command: 'prepare <name>',
   describe: 'Prepare a task or your own files as a data set with pictures, prompts and expert traces',
-  builder: (yargs) =>
-    yargs
-      .positional('name', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'Task name (timeseer data list), or your own task: FILE.ts, FILE.js or FILE.ts#NAME (defineTask)',
-      })
-      .options(OPTIONS)
-      .example('$0 data prepare ctu --out data/ctu', 'Download, check and write it')
-      .example('$0 data prepare emg --from downloads/emg --out data/emg --seed 1', 'From files on disk')
-      .example('$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class')
-      .example('$0 data prepare custom --from my --out data/my --shares 8,1,1', 'Your own files')
-      .example('$0 data prepare ./my-task.ts --out data/mine', 'Examples from your own module')
-      .example(
-        '$0 data prepare qa --from questions.json --out data/questions',
-        'Questions about series, with answers',
-      )
-      .epilogue(
-        `Your own files (custom): ${CUSTOM_LAYOUT}. Gaps, NaN, NA and null are missing values.\n\n` +
-          'Intervals in labels.csv are half-open indices such as 120-180 300-310. With that column the task is anomaly detection, ' +
-          `and the class is one of ${ANOMALY_CLASSES.join(', ')}, or empty where the kind is unknown. Variates are the numbers ` +
-          'of the odd channels, from 0, such as 2 7. A column split that puts one recording into several splits is refused.\n\n' +
-          `${TASK_FILES.join(', ')} beside the labels describes the data; prompts contain the description and the hints. ` +
-          `All fields are optional:\n\n${TASK_FILE_EXAMPLE.replaceAll(/^/gm, '  ')}`,
-      ),
+  positionals: {
+    name: 'Task name (timeseer data list), or your own task: FILE.ts, FILE.js or FILE.ts#NAME (defineTask)',
+  },
+  options: OPTIONS,
+  examples: [
+    ['$0 data prepare ctu --out data/ctu', 'Download, check and write it'],
+    ['$0 data prepare emg --from downloads/emg --out data/emg --seed 1', 'From files on disk'],
+    ['$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class'],
+    ['$0 data prepare custom --from my --out data/my --shares 8,1,1', 'Your own files'],
+    ['$0 data prepare ./my-task.ts --out data/mine', 'Examples from your own module'],
+    ['$0 data prepare qa --from questions.json --out data/questions', 'Questions about series, with answers'],
+  ],
+  epilogue:
+    `Your own files (custom): ${CUSTOM_LAYOUT}. Gaps, NaN, NA and null are missing values.\n\n` +
+    'Intervals in labels.csv are half-open indices such as 120-180 300-310. With that column the task is anomaly detection, ' +
+    `and the class is one of ${ANOMALY_CLASSES.join(', ')}, or empty where the kind is unknown. Variates are the numbers ` +
+    'of the odd channels, from 0, such as 2 7. A column split that puts one recording into several splits is refused.\n\n' +
+    `${TASK_FILES.join(', ')} beside the labels describes the data; prompts contain the description and the hints. ` +
+    `All fields are optional:\n\n${TASK_FILE_EXAMPLE.replaceAll(/^/gm, '  ')}`,
   handler: runPrepare,
 });

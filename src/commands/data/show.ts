@@ -228,16 +228,12 @@ const OPTIONS = {
 export const showCommand = command({
   command: 'show <source>',
   describe: 'Show examples with their gold answers, as text or as a page',
-  builder: (yargs) =>
-    yargs
-      .positional('source', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Task name, your own module, or a prepared data set',
-      })
-      .options(OPTIONS)
-      .example('$0 data show ctu --from downloads --n 6 --out page.html', 'Six rendered examples')
-      .example('$0 data show ./my-task.ts --out page.html', 'What a module of yours makes')
-      .example('$0 data show data/emg --split train', 'The training split of a prepared data set'),
+  positionals: { source: 'Task name, your own module, or a prepared data set' },
+  options: OPTIONS,
+  examples: [
+    ['$0 data show ctu --from downloads --n 6 --out page.html', 'Six rendered examples'],
+    ['$0 data show ./my-task.ts --out page.html', 'What a module of yours makes'],
+    ['$0 data show data/emg --split train', 'The training split of a prepared data set'],
+  ],
   handler: runShow,
 });

@@ -61,14 +61,8 @@ async function runStats({ directory, json }: StatsArguments): Promise<void> {
 export const statsCommand = command({
   command: 'stats <directory>',
   describe: 'Print counts, lengths, missing points and value quantiles by split and class',
-  builder: (yargs) =>
-    yargs
-      .positional('directory', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Prepared data set',
-      })
-      .option('json', flag('Print the numbers as JSON'))
-      .example('$0 data stats data/ctu', 'What a prepared data set holds'),
+  positionals: { directory: 'Prepared data set' },
+  options: { json: flag('Print the numbers as JSON') },
+  examples: [['$0 data stats data/ctu', 'What a prepared data set holds']],
   handler: runStats,
 });

@@ -55,14 +55,8 @@ const OPTIONS = {
 export const validateCommand = command({
   command: 'validate <directory>',
   describe: 'Check every example of a data set, with its figure, prompt and traces; list broken rows',
-  builder: (yargs) =>
-    yargs
-      .positional('directory', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Prepared data set',
-      })
-      .options(OPTIONS)
-      .example('$0 data validate data/ctu', 'Exit code 1 where a row is broken'),
+  positionals: { directory: 'Prepared data set' },
+  options: OPTIONS,
+  examples: [['$0 data validate data/ctu', 'Exit code 1 where a row is broken']],
   handler: runValidate,
 });
