@@ -1,28 +1,28 @@
 /** `timeseer ask`: answers of a policy to a prompt with pictures. */
 import { DEFAULT_POLICY } from '../answer/reference.ts';
 import type { AskArguments } from '../run/ask.ts';
-import { choice, command, ENGINE_OPTIONS, flag, number, repeated, text } from './options.ts';
+import { ADAPTER, choice, command, ENGINE_OPTIONS, flag, number, repeated, text } from './options.ts';
 
 const OPTIONS = {
   policy: text(
     'Policy to ask: small (ships with timeseer), the directory of a checkpoint, an export or a run, openai:MODEL@URL, or FILE[#NAME]',
     { default: DEFAULT_POLICY },
   ),
-  adapter: text('Directory of a LoRA adapter (PEFT format) for the policy'),
+  adapter: ADAPTER,
   image: repeated('Picture to show: PNG, JPEG or WebP (repeatable, in order)'),
   prompt: text('Question; - reads it from standard input'),
   system: text('System message'),
   'max-tokens': number("Maximum tokens per answer (default: the checkpoint's, else 512)"),
   temperature: number("Sampling temperature, 0: greedy (default: the checkpoint's)"),
   'top-p': number(
-    "Nucleus sampling: total probability of the tokens sampled from (default: the checkpoint's)",
+    "Nucleus sampling: sample from the most probable tokens that reach this probability together (default: the checkpoint's)",
   ),
   'top-k': number("Number of most probable tokens sampled from, 0: all (default: the checkpoint's)"),
   samples: number('Number of answers (default: 1)'),
   ...ENGINE_OPTIONS,
   dtype: choice(
     ['auto', 'float32', 'bfloat16'],
-    'Type of the weights in memory (default: auto, 16 bits on CUDA where the checkpoint has them)',
+    'Data type of the weights (default: auto, 16 bits on CUDA where the checkpoint has them)',
   ),
   threads: number('Number of threads (default: one per core)'),
   seed: number('Seed for sampling (default: 0)'),

@@ -21,7 +21,7 @@ async function runCalibrate({ json, ...request }: CalibrateArguments): Promise<v
 const OPTIONS = {
   policy: required('Run or policy directory; the policy must be trained with the figure nano-analysis'),
   count: number(
-    'Number of held-out series of the training length; a quarter as many of 4 times and a ninth as many of 9 times that length are added',
+    'Number of held-out series of the training length. Longer ones are added: a quarter of this number with 4 times, and a ninth with 9 times the length',
     { default: 400 },
   ),
   seed: number('Seed of the held-out series', { default: 0 }),

@@ -4,7 +4,18 @@ import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
 import type { PromptTokens } from '../run/prompt-length.ts';
-import { choice, command, DEVICE, ENGINE_OPTIONS, flag, grouped, list, number, text } from './options.ts';
+import {
+  ADAPTER,
+  choice,
+  command,
+  DEVICE,
+  ENGINE_OPTIONS,
+  flag,
+  grouped,
+  list,
+  number,
+  text,
+} from './options.ts';
 
 interface EvalArguments extends EvalRequest {
   readonly json: boolean;
@@ -74,7 +85,7 @@ const OPTIONS = {
       describe:
         "Policy to evaluate (repeatable): small (ships with timeseer); a checkpoint, an export or a run (its last trained policy); openai:MODEL@URL, any endpoint with OpenAI's protocol such as vLLM or Ollama (without @URL: OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline; FILE.ts or FILE.ts#NAME, your own policy or detector (definePolicy, defineDetector)",
     },
-    adapter: text('Directory of a LoRA adapter (PEFT format) for the policy'),
+    adapter: ADAPTER,
     classical: flag(
       `Also evaluate the fast classical baselines of each task; --no-classical skips them. Anomalies: ${quickNames('anomaly').join(', ')}. Classes: ${quickNames('classification').join(', ')}. Questions: ${quickNames('question').join(', ')}. Slower baselines run only by name, e.g. --policy baseline:1nn-dtw`,
       true,

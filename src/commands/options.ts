@@ -101,5 +101,7 @@ export const ENGINE_OPTIONS = {
   device: text('Device of the policy: cpu (default), cuda or cuda:N'),
 } as const;
 
+export const ADAPTER = text('Directory of a LoRA adapter (PEFT format) for the policy');
+
 /** Device of commands that always compute. */
 export const DEVICE = text('cpu, cuda or cuda:N', { default: 'cpu' });

@@ -4,9 +4,12 @@ import { command, DEVICE, flag, type Given, list, number, text } from './options
 type PlanArguments = Given<typeof OPTIONS>;
 
 const OPTIONS = {
-  policy: text('Policy: nano, small, a run, or a checkpoint directory (config.json suffices)', {
-    defaultDescription: "the recipe's policy.init",
-  }),
+  policy: text(
+    'Policy: nano or small (new, with random weights), a run, or a checkpoint directory (config.json suffices)',
+    {
+      defaultDescription: "the recipe's policy.init",
+    },
+  ),
   recipe: text('Recipe by name or path of a .yaml file', { default: 'quickstart' }),
   set: list('Set a recipe key, e.g. memory.tokens=8192 (repeatable)'),
   device: DEVICE,

@@ -4,7 +4,17 @@ import { withInterrupt } from '../ground/interrupt.ts';
 import { cores } from '../ground/machine.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import { isLocalHost, type ServeOptions, startService } from '../serve/server.ts';
-import { choice, command, ENGINE_OPTIONS, flag, type Given, grouped, number, text } from './options.ts';
+import {
+  ADAPTER,
+  choice,
+  command,
+  ENGINE_OPTIONS,
+  flag,
+  type Given,
+  grouped,
+  number,
+  text,
+} from './options.ts';
 
 type ServeArguments = Given<typeof OPTIONS>;
 
@@ -104,7 +114,7 @@ const OPTIONS = {
     policy: text(
       'Policy to chat with: small (ships with timeseer), or the directory of a checkpoint, an export or a run',
     ),
-    adapter: text('Directory of a LoRA adapter for the policy, in PEFT format'),
+    adapter: ADAPTER,
     ...ENGINE_OPTIONS,
     dtype: choice(['auto', 'float32', 'bfloat16'], 'Data type of the weights', { default: 'auto' }),
     threads: number('Number of threads for the policy', {

@@ -86,7 +86,7 @@ const policy = z
     init: word
       .default('nano')
       .describe(
-        'Initial policy: nano or small (Qwen2.5-VL with 0.75 M or 2.4 M random weights), or a Hugging Face directory.',
+        'Initial policy: nano or small (a new Qwen2.5-VL with 0.75 M or 2.4 M random weights; small is not the policy that ships), or a Hugging Face directory.',
       ),
     dtype: z
       .enum(['auto', 'float32', 'bfloat16'])

@@ -61,12 +61,12 @@ function checkOptions(args: AskArguments): void {
   check('threads', args.threads, whole(1, 1024), 'a whole number from 1 to 1024');
   if (args.adapter !== undefined && !statSync(args.adapter, { throwIfNoEntry: false })?.isDirectory()) {
     throw new ConfigError(
-      `--adapter ${args.adapter}: is no directory; give the one that adapter_config.json is in`,
+      `--adapter ${args.adapter}: is not a directory; give the one with adapter_config.json`,
     );
   }
 }
 
-/** Sampling of the checkpoint, with the user's changes. */
+/** Sampling parameters of the checkpoint, with the user's changes. */
 interface Sampling extends Omit<GenerationConfig, 'pad' | 'maxTokens'> {
   readonly samples: number;
 }
@@ -92,7 +92,7 @@ function samplingOf(args: AskArguments, config: GenerationConfig): Sampling {
   };
 }
 
-/** The user's words, from the command line or standard input; a line's end that a shell or editor adds is left out. */
+/** Reads the question, from the command line or standard input, without a line break at its end. */
 export async function readPrompt(prompt: string | undefined): Promise<string> {
   if (prompt === undefined) {
     throw new ConfigError('--prompt: missing; give the text, or - to read it from standard input');
@@ -160,7 +160,7 @@ class Display {
     this.#progress?.update(++this.#tokens);
   }
 
-  /** Ends the line, after an error too: what has been said stays. */
+  /** Ends the line, also after an error. */
   end(): void {
     if (this.#stream !== null) print(this.#stream.end());
     this.#progress?.stop();
@@ -174,12 +174,12 @@ const answerOf = ({ text, ids, finished }: Sampled) => ({
   finished,
 });
 
-/** Several answers, each under its number. */
+/** Formats several answers, each under its number. */
 function listed(answers: readonly Pick<Sampled, 'text'>[]): string {
   return answers.map(({ text }, i) => `[${i + 1} of ${answers.length}]\n${text}\n`).join('\n');
 }
 
-/** Says on standard error which answers were cut off and, on a terminal, how fast sampling was. */
+/** Reports answers that were cut off and, on a terminal, the speed of sampling. */
 function remark(answers: readonly Sampled[], maxTokens: number, measured: Measured): void {
   const cut = answers.filter(({ finished }) => !finished).length;
   const which = answers.length === 1 ? 'the answer was' : `${cut} of ${answers.length} answers were`;
@@ -190,7 +190,7 @@ function remark(answers: readonly Sampled[], maxTokens: number, measured: Measur
   say(`policy read in ${load.toFixed(1)} s, prompt in ${prefill.toFixed(1)} s${rate}`);
 }
 
-/** Asks a policy that is not on this machine. @throws ConfigError for an option that only policies on this machine have */
+/** Asks a policy elsewhere. @throws ConfigError for an option of local policies */
 async function askElsewhere(policy: Answerer, args: AskArguments, question: UserPrompt): Promise<void> {
   const { temperature, samples, maxTokens, seed } = args;
   for (const [name, value] of [
@@ -204,7 +204,7 @@ async function askElsewhere(policy: Answerer, args: AskArguments, question: User
   ] as const) {
     if (value === undefined) continue;
     throw new ConfigError(
-      `${name}: is for policies on this machine, and ${policy.given} is not; leave it out`,
+      `${name}: applies to local policies only, and ${policy.given} is not one; leave it out`,
     );
   }
   const { prompt, system } = question;

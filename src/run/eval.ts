@@ -129,20 +129,20 @@ function temperaturesOf(text: string): readonly number[] {
     .map((part) => (part.trim() === '' ? Number.NaN : Number(part)));
   if (temperatures.some((value) => !(value >= 0 && value <= 10))) {
     throw new ConfigError(
-      `--temperature: got ${text}, expected a number from 0 to 10, or several between commas`,
+      `--temperature: got ${text}, expected a number from 0 to 10, or several separated by commas`,
     );
   }
   if (new Set(temperatures).size < temperatures.length)
-    throw new ConfigError(`--temperature: ${text} has one of them twice`);
+    throw new ConfigError(`--temperature: ${text} names a temperature twice`);
   return temperatures;
 }
 
 /** Limits messages to one a minute. */
 function sometimes(tell: (message: string) => void): (message: string) => void {
-  let told = Number.NEGATIVE_INFINITY;
+  let last = Number.NEGATIVE_INFINITY;
   return (message) => {
-    if (performance.now() - told < 60_000) return;
-    told = performance.now();
+    if (performance.now() - last < 60_000) return;
+    last = performance.now();
     tell(message);
   };
 }
@@ -155,7 +155,7 @@ function endpointOf(given: EvalRequest): NonNullable<OpenOptions['endpoint']> {
     .map((part) => (part.trim() === '' ? -1 : Number(part))) ?? [0, 0];
   if (!(prompt! >= 0 && completion! >= 0) || more.length > 0) {
     throw new ConfigError(
-      `--prices: got ${prices}, expected those of a million tokens of prompts and of responses, such as 0.15,0.6`,
+      `--prices: got ${prices}, expected prices per million prompt and completion tokens, e.g. 0.15,0.6`,
     );
   }
   return {
@@ -163,9 +163,7 @@ function endpointOf(given: EvalRequest): NonNullable<OpenOptions['endpoint']> {
     ...(prices === undefined ? {} : { prices: { prompt: prompt!, completion: completion! } }),
     onRetry: given.quiet
       ? undefined
-      : sometimes((message) =>
-          say(`eval: ${message}; more failures that are tried again are told once a minute`),
-        ),
+      : sometimes((message) => say(`eval: ${message}; further retries are reported once a minute`)),
   };
 }
 
@@ -246,7 +244,7 @@ function openTasks(given: EvalRequest, names: readonly string[], usual: number):
   const twice = tasks.find(
     ({ address }, i) => tasks.findIndex((task) => task.address.name === address.name) < i,
   );
-  if (twice !== undefined) throw new ConfigError(`--task: ${twice.name} is there twice`);
+  if (twice !== undefined) throw new ConfigError(`--task: ${twice.name} is given twice`);
   return tasks;
 }
 
@@ -264,19 +262,19 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
   const { local } = policy;
   const { facts } = task.source;
   const from = local === null ? null : (local.adapter ?? local.directory);
-  const taught = from === null ? foreignCard(facts, null) : evaluationCard(from, facts);
-  const known = taught.numbers ?? USUAL_NUMBERS;
+  const trained = from === null ? foreignCard(facts, null) : evaluationCard(from, facts);
+  const known = trained.numbers ?? USUAL_NUMBERS;
   const format: NumbersFormat = {
     digits: given.digits ?? known.digits,
     points: given.points ?? known.points,
   };
-  const read = given.input === undefined ? taught.numbers !== null : given.input === 'numbers';
+  const read = given.input === undefined ? trained.numbers !== null : given.input === 'numbers';
   const numbers = read ? format : null;
-  const plain = { ...taught, numbers };
+  const plain = { ...trained, numbers };
   const asks = given.extension === true && policy.reads === 'prompt' && plain.extension !== true;
   if (asks && plain.style === 'nano') {
     throw new ConfigError(
-      `--extension: ${policy.given} is a small policy that was not taught to give advice; train one with --set extension.ask=true`,
+      `--extension: ${policy.given} was not trained to give advice; train a policy with --set extension.ask=true`,
     );
   }
   const card = asks ? withExtension(plain, facts) : plain;
@@ -284,7 +282,7 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
   const reasoning = given.reasoning === 'on';
   if (!reasoning && card.style === 'nano') {
     throw new ConfigError(
-      `--reasoning off: ${policy.given} is a small policy, which answers as it was taught, with reasoning; leave it out`,
+      `--reasoning off: ${policy.given} always answers with reasoning, as it was trained; leave it out`,
     );
   }
   const seed = given.seed ?? 42;
@@ -579,8 +577,8 @@ async function evaluateOpened(
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
   const card = local?.local == null ? null : readCard(local.local.directory);
   // A small policy gets generated series of its training length.
-  const taught = card?.task != null && isGenerator(card.task) ? card.length : null;
-  const tasks = openTasks(given, names, taught ?? USUAL_LENGTH);
+  const trainedLength = card?.task != null && isGenerator(card.task) ? card.length : null;
+  const tasks = openTasks(given, names, trainedLength ?? USUAL_LENGTH);
   const reward = rewardsOf(given);
   for (const { source } of tasks)
     await checkRewards({ reward: reward.length === 0 ? null : reward }, source.facts.kind);

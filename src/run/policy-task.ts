@@ -62,7 +62,7 @@ const USUAL = 'anomllm';
 /** Default figure of a recipe. */
 const NANO = 'nano';
 
-const taught = ({
+const factsOf = ({
   kind,
   task,
   classes,
@@ -119,7 +119,7 @@ export function nanoCard(recipe: Recipe, facts: DataFacts): PolicyCard {
   }
   if (taskKind(facts.kind).readsWords) {
     throw new ConfigError(
-      `${facts.title}: a small policy has no words for questions; begin with the directory of a Qwen2.5-VL checkpoint (--set policy.init=DIR)`,
+      `${facts.title}: a nano or small policy has no vocabulary for questions; start from a Qwen2.5-VL checkpoint (--set policy.init=DIR)`,
     );
   }
   const preset = wanted === OF_TASK ? facts.figure!.preset : wanted === NANO ? nanoFigure(facts) : wanted;
@@ -129,7 +129,7 @@ export function nanoCard(recipe: Recipe, facts: DataFacts): PolicyCard {
     style: 'nano',
     figure: preset,
     length: facts.length,
-    ...taught(facts),
+    ...factsOf(facts),
     channels: channelsOf(facts),
     numbers: input === 'numbers' ? { ...numbers } : null,
     stage: 'initial',
@@ -147,20 +147,20 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
   if (hasCard(directory)) {
     if ((card.numbers !== null) !== (input === 'numbers')) {
       throw new ConfigError(
-        `input: ${input}, but the policy of ${directory} was taught with ${card.numbers === null ? 'pictures' : 'numbers'}; ` +
-          `set input=${card.numbers === null ? 'picture' : 'numbers'}, or begin with another policy`,
+        `input: ${input}, but the policy of ${directory} was trained with ${card.numbers === null ? 'pictures' : 'numbers'}; ` +
+          `set input=${card.numbers === null ? 'picture' : 'numbers'}, or start from another policy`,
       );
     }
     checkKind(directory, card, facts);
     if (card.style === 'nano') checkTaught(directory, card, recipe, facts);
     const length = card.length === null ? null : facts.length;
     const channels = card.channels === null ? null : channelsOf(facts);
-    const adapted = { ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) };
+    const adapted = { ...card, ...factsOf(facts), length, channels, figure: figureOf(card, facts) };
     return checkedCard(extended(adapted, recipe, facts));
   }
   const preset = recipe.figure === NANO || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
   checkFigure(preset ?? USUAL);
-  const shown = { ...card, figure: preset ?? USUAL, ...taught(facts) };
+  const shown = { ...card, figure: preset ?? USUAL, ...factsOf(facts) };
   const read = { ...shown, numbers: input === 'numbers' ? { ...numbers } : null };
   return checkedCard(extended(read, recipe, facts));
 }
@@ -170,21 +170,21 @@ function checkTaught(directory: string, card: PolicyCard, recipe: Recipe, facts:
   const { figure: wanted, sft } = recipe;
   if (wanted !== NANO && wanted !== OF_TASK && wanted !== card.figure) {
     throw new ConfigError(
-      `figure: ${wanted}, but the policy of ${directory} was taught with ${card.figure}; leave the figure out, or begin with policy.init=nano`,
+      `figure: ${wanted}, but the policy of ${directory} was trained with ${card.figure}; leave the figure out, or start from policy.init=nano`,
     );
   }
   const channels = channelsOf(facts);
   if (card.channels !== null && channels !== null && card.channels !== channels) {
     throw new ConfigError(
-      `${directory}: was taught series of ${counted(card.channels)}, ${facts.task} has ${counted(channels)}; ` +
-        'take data of as many, or begin with policy.init=nano',
+      `${directory}: was trained on series of ${counted(card.channels)}, ${facts.task} has ${counted(channels)}; ` +
+        'choose data with as many, or start from policy.init=nano',
     );
   }
   const shared = card.classes.some((name) => facts.classes.includes(name));
   if (sft.samples === 0 && facts.classes.length > 0 && !shared) {
     throw new ConfigError(
-      `${directory}: was taught the classes ${card.classes.join(', ')}, none of which ${facts.task} has (${facts.classes.join(', ')}); ` +
-        'reinforcement cannot find new ones: begin with a supervised stage on this data (timeseer sft)',
+      `${directory}: was trained on the classes ${card.classes.join(', ')}, and ${facts.task} has others (${facts.classes.join(', ')}); ` +
+        'reinforcement cannot add classes: start with a supervised stage on these data (timeseer sft)',
     );
   }
 }
@@ -206,7 +206,7 @@ export function evaluationCard(
   return {
     ...plain,
     ...(advises ? { extension } : {}),
-    ...taught(facts),
+    ...factsOf(facts),
     figure: drawn,
     numbers: numbers === undefined ? card.numbers : numbers,
   };
@@ -214,7 +214,7 @@ export function evaluationCard(
 
 /** Returns the card of a policy without a directory: an endpoint or a program. */
 export function foreignCard(facts: DataFacts, numbers: PolicyCard['numbers']): PolicyCard {
-  return { ...FOREIGN_CARD, ...taught(facts), figure: facts.figure?.preset ?? USUAL, numbers };
+  return { ...FOREIGN_CARD, ...factsOf(facts), figure: facts.figure?.preset ?? USUAL, numbers };
 }
 
 /** Lists reasons why the answers of a small policy may say little about a data set; empty for a large one. */
@@ -228,12 +228,12 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
     ...(strange.length === 0 || taskKind(facts.kind).classes !== 'data'
       ? []
       : [
-          `the policy was never taught ${strange.length === facts.classes.length ? 'any of the classes' : `the classes ${strange.join(', ')}`}`,
+          `the policy was never trained on ${strange.length === facts.classes.length ? 'any of the classes' : `the classes ${strange.join(', ')}`}`,
         ]),
     ...(card.channels === null || channels === null || card.channels === channels
       ? []
-      : [`the policy was taught series of ${counted(card.channels)}, these have ${channels}`]),
-    ...(was === is ? [] : [`the policy was taught with ${was}, and is asked with ${is}`]),
+      : [`the policy was trained on series of ${counted(card.channels)}, these have ${channels}`]),
+    ...(was === is ? [] : [`the policy was trained with ${was}, and is asked with ${is}`]),
   ];
 }
 

@@ -119,8 +119,8 @@ function learnerOf(job: TrainingJob): { learner: Learner; card: PolicyCard; star
 /** Returns the reference policy (KL term, initial teacher), which is the initial policy of the stage; null where unused. Collective. */
 function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Scorer | null {
   const { kl, distillation } = recipe.rl;
-  const taught = distillation.weight > 0 && distillation.teacher === 'initial';
-  if (kl === 0 && !taught) return null;
+  const distils = distillation.weight > 0 && distillation.teacher === 'initial';
+  if (kl === 0 && !distils) return null;
   if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
   // A new stage has just verified the files of its base.
   const options = { dtype: policy.dtype, tuning: 'none', checked: from === base } as const;
@@ -207,14 +207,14 @@ async function makePolicyReference(
     policy.dims.width <= MOST_DIMENSIONS;
   if (address === null || !wanted) return null;
   const encoder = new PromptEncoder(policy);
-  const taught = trainingTask(card, examples, stage);
+  const trainingExamples = trainingTask(card, examples, stage);
   const training: Float32Array[] = [];
   const pictures = Math.min(TRAINING, trained);
   for (let first = 0; first < pictures; first += BATCH) {
     const batch = Array.from({ length: Math.min(BATCH, pictures - first) }, (_, i) =>
-      taught.example(first + i),
+      trainingExamples.example(first + i),
     );
-    training.push(...pictureFeatures(policy, await encode(encoder, taught, batch)));
+    training.push(...pictureFeatures(policy, await encode(encoder, trainingExamples, batch)));
   }
   const source = openExamples(address);
   const task = exampleTask(card, { facts: source.facts });

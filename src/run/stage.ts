@@ -443,7 +443,7 @@ export async function trainStage(stage: TrainingStage, given: TrainRequest): Pro
   }
   if (given.policy !== undefined && shippedPolicy(given.policy) !== null) {
     throw new CheckpointError(
-      `--policy ${given.policy}: what comes with timeseer are graphs without weights, which cannot be trained; \`npx timeseer sft --recipe ${given.policy}\` trains such a policy from the start, and a directory of that name is ./${given.policy}`,
+      `--policy ${given.policy}: the policy that ships with timeseer is an export without trainable weights; train a new one of its size with \`npx timeseer sft --recipe ${given.policy}\`, or write ./${given.policy} for a directory of that name`,
     );
   }
   const run = await runSession(

@@ -431,6 +431,6 @@ describe('ask of a model behind an endpoint', () => {
     const refused = await elsewhere();
     expect([refused.code, refused.out]).toEqual([1, '']);
     expect(refused.err).toMatch(/no such model/);
-    expect((await elsewhere('--top-k', '4')).err).toMatch(/--top-k: is for policies on this machine/);
+    expect((await elsewhere('--top-k', '4')).err).toMatch(/--top-k: applies to local policies only/);
   });
 });

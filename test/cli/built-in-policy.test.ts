@@ -151,7 +151,7 @@ describe('its name', () => {
     const { code, err } = await inside('train', '--policy', 'small', '--out', runs);
     expect([code, err]).toEqual([
       1,
-      expect.stringMatching(/graphs without weights.*sft --recipe small.*\n$/),
+      expect.stringMatching(/without trainable weights.*sft --recipe small.*\n$/),
     ]);
     expect(existsSync(runs)).toBe(false);
     const copy = (): void => copyPolicy(findPolicy('small'), join(root, 'copy'));

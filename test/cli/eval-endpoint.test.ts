@@ -215,7 +215,7 @@ describe('an endpoint that cannot be used', () => {
     [['--policy', 'openai:@http://localhost:1/v1'], /names no model; expected openai:MODEL@URL/],
     [
       ['--policy', 'openai:m@http://localhost:1/v1', '--prices', '3'],
-      /--prices: got 3, expected those of a million/,
+      /--prices: got 3, expected prices per million/,
     ],
     [
       ['--policy', 'openai:m@http://localhost:1/v1', '--key-variable', 'NO_SUCH_KEY'],
@@ -227,7 +227,7 @@ describe('an endpoint that cannot be used', () => {
     ],
     [['--policy', 'baseline:zscor'], /zscor.* Did you mean zscore\?/],
     [['--policy', 'baseline:zscore', '--resume'], /--resume: there is nothing to resume without --out/],
-    [['--policy', 'baseline:zscore', '--task', 'nano5,nano5'], /--task: nano5 is there twice/],
+    [['--policy', 'baseline:zscore', '--task', 'nano5,nano5'], /--task: nano5 is given twice/],
     [
       ['--policy', 'baseline:zscore', '--task', 'ctu'],
       /no data set in 'ctu': timeseer data prepare ctu --out data\/ctu makes it/,

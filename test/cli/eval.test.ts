@@ -161,7 +161,7 @@ describe('timeseer eval', () => {
     const [plain, few] = [await prompts(), await prompts('--shots', '2')];
     for (const [i, tokens] of few.entries()) expect(tokens).toBeGreaterThan(2.5 * plain[i]!);
     const quiet = await timeseer(...asked, '--reasoning', 'off');
-    expect(quiet).toMatchObject({ code: 2, err: expect.stringContaining('which answers as it was taught') });
+    expect(quiet).toMatchObject({ code: 2, err: expect.stringContaining('always answers with reasoning') });
     const seen = await timeseer(...asked, '--shots', '2', '--split', 'train');
     expect(seen).toMatchObject({ code: 2, err: expect.stringContaining('drawn from the training split') });
   });
@@ -257,7 +257,7 @@ describe('bad input: one clear line', () => {
         /--temperature: .*got|Not enough arguments following: temperature/,
       );
     }
-    expect(await failure(2, '--policy', policy, '--temperature', '0.5,1,.5')).toMatch(/one of them twice/);
+    expect(await failure(2, '--policy', policy, '--temperature', '0.5,1,.5')).toMatch(/names a temperature twice/);
   });
 
   test('a policy, device or data set that is not there', async () => {

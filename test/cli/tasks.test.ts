@@ -164,7 +164,7 @@ describe('a prepared data set goes through sft, train and eval', () => {
     expect(result.prompt.format).toEqual({ digits: 2, points: 12 });
     expect(
       await refused('train', '--policy', out, '--set', `data.name=${classes}`, '--out', join(root, 'x')),
-    ).toMatch(/taught with numbers; set input=numbers/);
+    ).toMatch(/trained with numbers; set input=numbers/);
   });
 });
 

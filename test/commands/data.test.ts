@@ -110,7 +110,7 @@ describe('data prepare', () => {
     expect(first.out).toMatch(/train +test\n/);
     expect(first.out).toMatch(/shapelet +2 +1\n/);
     expect(first.out).toMatch(/split: Generated/);
-    expect(first.out).toMatch(/\nfigure: vta; small policies are shown nano \(/);
+    expect(first.out).toMatch(/\nfigure: vta; nano and small policies get nano \(/);
     expect(await inside(...args)).toMatchObject({ code: 2, err: expect.stringContaining('--force') });
     const again = await inside(...args, '--force', '--json');
     expect(JSON.parse(again.out)).toMatchObject({ out, task: 'vta', splits: { train: { count: 10 } } });

@@ -137,14 +137,14 @@ describe('a policy that was taught here', () => {
     expect(() => trainingCard(directory, recipe(), series)).toThrow(
       /answer with classes, but nano5 asks for intervals/,
     );
-    expect(() => trainingCard(directory, recipe({ figure: 'ctu' }), facts)).toThrow(/was taught with nano/);
+    expect(() => trainingCard(directory, recipe({ figure: 'ctu' }), facts)).toThrow(/was trained with nano/);
     const other = { ...facts, task: 'tee', classes: ['a', 'b'] };
     expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), other)).toThrow(
       /none of which tee has/,
     );
     expect(trainingCard(directory, recipe(), other).classes).toEqual(['a', 'b']);
     expect(() => trainingCard(directory, recipe(), { ...facts, channels: ['x', 'y'] })).toThrow(
-      /taught series of 1 channel, ctu has 2 channels/,
+      /trained on series of 1 channel, ctu has 2 channels/,
     );
   });
 
@@ -154,18 +154,18 @@ describe('a policy that was taught here', () => {
       mismatches(directory, evaluationCard(directory, own, numbers), own);
     expect(told(facts)).toEqual([]);
     expect(told({ ...facts, classes: ['Desktop', 'Tablet'] })).toEqual([
-      'the policy was never taught the classes Tablet',
+      'the policy was never trained on the classes Tablet',
     ]);
     expect(told({ ...facts, channels: ['a', 'b'] }, { digits: 3, points: 9 })).toEqual([
-      'the policy was taught series of 1 channel, these have 2',
-      'the policy was taught with pictures, and is asked with numbers',
+      'the policy was trained on series of 1 channel, these have 2',
+      'the policy was trained with pictures, and is asked with numbers',
     ]);
     expect(mismatches(policyOf(null), FOREIGN_CARD, facts)).toEqual([]);
   });
 
   test('is not trained in another mode than it was taught', () => {
     expect(() => trainingCard(policyOf(nano), recipe({ input: 'numbers' }), facts)).toThrow(
-      /taught with pictures/,
+      /trained with pictures/,
     );
     const reader = { ...nano, numbers: { digits: 3, points: 50 } };
     expect(() => trainingCard(policyOf(reader), recipe(), facts)).toThrow(/set input=numbers/);

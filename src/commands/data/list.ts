@@ -38,7 +38,7 @@ export function figuresText(
 ): string {
   if (taskKind(kind).readsWords) return `figure: ${figure.preset} (key of a recipe: figure: task)`;
   const small = nanoFigure({ task, kind, channels });
-  return `figure: ${figure.preset}; small policies are shown ${small} (keys of a recipe: figure: task, figure: ${small})`;
+  return `figure: ${figure.preset}; nano and small policies get ${small} (recipe keys: figure: task, figure: ${small})`;
 }
 
 export function runList({ json }: { readonly json: boolean }): void {

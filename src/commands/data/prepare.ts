@@ -280,9 +280,9 @@ export const CHOICE_OPTIONS = {
     "Maximum number of points per example; longer series are cut into windows. 0: never cut. Default: the task's",
   ),
   length: number('Number of points per generated series'),
-  shares: text('Split proportions train,validation,test for data without a split: 8,1,1'),
+  shares: text('Split proportions train,validation,test for data without a split, e.g. 8,1,1'),
   validation: number(
-    'Share of the training split to hold out for validation, where the data have a split: 0.1; 0: none, training stays whole',
+    'Share of the training split to hold out for validation, for data with a split, e.g. 0.1. 0: none',
   ),
   figure: text("Figure to draw instead of the task's; timeseer render --help lists them"),
   'allow-shared-recordings': flag('Accept a split whose parts share recordings; reports will say so'),
@@ -315,9 +315,9 @@ export const prepareCommand = command({
   epilogue:
     `Your own files (custom): ${CUSTOM_LAYOUT}. Gaps, NaN, NA and null are missing values.\n\n` +
     'Intervals in labels.csv are half-open indices such as 120-180 300-310. With that column the task is anomaly detection, ' +
-    `and the class is one of ${ANOMALY_CLASSES.join(', ')}, or empty where the kind is unknown. Variates are the numbers ` +
-    'of the odd channels, from 0, such as 2 7. A column split that puts one recording into several splits is refused.\n\n' +
-    `${TASK_FILES.join(', ')} beside the labels describes the data; prompts contain the description and the hints. ` +
+    `and the class is one of ${ANOMALY_CLASSES.join(', ')}, or empty where the kind is unknown. Variates are the indices ` +
+    'of the anomalous channels, from 0, e.g. 2 7. A column split that puts one recording into several splits is refused.\n\n' +
+    `${TASK_FILES.join(' or ')} beside the labels describes the data; prompts contain the description and the hints. ` +
     `All fields are optional:\n\n${TASK_FILE_EXAMPLE.replaceAll(/^/gm, '  ')}`,
   handler: runPrepare,
 });
