@@ -18,111 +18,98 @@ class UsageError extends ConfigError {}
 
 interface Command {
   readonly describe: string;
-  readonly register: (cli: Argv) => Promise<Argv>;
+  readonly register: (cli: Argv, name: string) => Promise<Argv>;
 }
 
-/** A command whose module is loaded when it is needed. */
-function lazy<T extends object>(describe: string, load: () => Promise<CommandModule<object, T>>): Command {
-  return { describe, register: async (cli) => cli.command({ ...(await load()), describe }) };
-}
+/** Command whose module is loaded when it is needed; the module exports it under any name. */
+const lazy = (describe: string, load: () => Promise<object>): Command => ({
+  describe,
+  register: async (cli, name) => {
+    const exported = Object.values(await load()) as readonly CommandModule[];
+    const module = exported.find(({ command }) => String(command).split(' ')[0] === name)!;
+    return cli.command({ ...module, describe });
+  },
+});
 
 /** Every command, in the order of help: the order in which they are used. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
-  setup: lazy(
-    'Find or install libtorch and build the engine',
-    async () => (await import('./commands/setup.ts')).setup,
-  ),
+  setup: lazy('Find or install libtorch and build the engine', () => import('./commands/setup.ts')),
   doctor: lazy(
     'Check this machine for everything timeseer needs, and show how to get what is missing',
-    async () => (await import('./commands/doctor.ts')).doctor,
+    () => import('./commands/setup.ts'),
   ),
   serve: lazy(
     'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol)',
-    async () => (await import('./commands/serve.ts')).serveCommand,
+    () => import('./commands/serve.ts'),
   ),
   pull: lazy(
     'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
-    async () => (await import('./commands/pull.ts')).pullCommand,
+    () => import('./commands/pull.ts'),
   ),
-  ask: lazy(
-    'Ask a policy a question, with pictures',
-    async () => (await import('./commands/ask.ts')).askCommand,
-  ),
+  ask: lazy('Ask a policy a question, with pictures', () => import('./commands/ask.ts')),
   data: lazy(
     'List, prepare, generate, show and check data sets: tasks of papers, synthetic series, your own files',
-    async () => (await import('./commands/data.ts')).data,
+    () => import('./commands/data.ts'),
   ),
   render: lazy(
     'Draw the series of a data set or a file as PNG pictures',
-    async () => (await import('./commands/render.ts')).render,
+    () => import('./commands/render.ts'),
   ),
   expcot: lazy(
     'Print the classical evidence about a series and the expert trace written from it',
-    async () => (await import('./commands/expcot.ts')).expcotCommand,
+    () => import('./commands/expcot.ts'),
   ),
-  plan: lazy(
-    'Estimate the memory of a training run before it starts',
-    async () => (await import('./commands/plan.ts')).plan,
-  ),
+  plan: lazy('Estimate the memory of a training run before it starts', () => import('./commands/plan.ts')),
   reward: lazy(
     'Check a reward function on correct, wrong and malformed answers',
-    async () => (await import('./commands/reward.ts')).rewardCommand,
+    () => import('./commands/reward.ts'),
   ),
-  sft: lazy(
-    'Train a policy on expert traces (supervised fine-tuning)',
-    async () => (await import('./commands/train.ts')).sft,
-  ),
+  sft: lazy('Train a policy on expert traces (supervised fine-tuning)', () => import('./commands/train.ts')),
   train: lazy(
     'Train a policy by reinforcement learning: TimerPO, GRPO and related estimators',
-    async () => (await import('./commands/train.ts')).train,
+    () => import('./commands/train.ts'),
   ),
   eval: lazy(
     'Evaluate policies and classical baselines on held-out examples',
-    async () => (await import('./commands/eval.ts')).evaluation,
+    () => import('./commands/eval.ts'),
   ),
   calibrate: lazy(
     "Calibrate a policy's confidence on held-out series and save it with the policy",
-    async () => (await import('./commands/calibrate.ts')).calibrate,
+    () => import('./commands/calibrate.ts'),
   ),
-  score: lazy(
-    'Score predictions of any program against gold answers',
-    async () => (await import('./commands/score.ts')).score,
-  ),
+  score: lazy('Score predictions of any program against gold answers', () => import('./commands/score.ts')),
   compare: lazy(
     'Compare two sets of answers to the same series, with significance tests and the series that differ',
-    async () => (await import('./commands/compare.ts')).compare,
+    () => import('./commands/compare.ts'),
   ),
   export: lazy(
     'Write a policy as ONNX, for transformers.js and onnxruntime',
-    async () => (await import('./commands/export.ts')).exportCommand,
+    () => import('./commands/export.ts'),
   ),
   merge: lazy(
     'Merge a LoRA adapter (PEFT format) into the weights of its checkpoint',
-    async () => (await import('./commands/merge.ts')).merge,
+    () => import('./commands/merge.ts'),
   ),
   report: lazy(
     'Rebuild the report and the summary of a run from its files',
-    async () => (await import('./commands/report.ts')).report,
+    () => import('./commands/report.ts'),
   ),
   study: lazy(
     'Run a grid of trainings (setting × arm × seed) and compare its arms',
-    async () => (await import('./commands/study.ts')).study,
+    () => import('./commands/study.ts'),
   ),
-  runs: lazy(
-    'List runs with their final metrics, or compare several',
-    async () => (await import('./commands/runs.ts')).runs,
-  ),
+  runs: lazy('List runs with their final metrics, or compare several', () => import('./commands/runs.ts')),
   detect: lazy(
     'Find anomalies in a CSV file: findings and scores, for programs and cron jobs',
-    async () => (await import('./commands/detect.ts')).detectCommand,
+    () => import('./commands/detect.ts'),
   ),
   explain: lazy(
     'Find anomalies in a CSV file and write an HTML page about them',
-    async () => (await import('./commands/explain.ts')).explainCommand,
+    () => import('./commands/explain.ts'),
   ),
   quickstart: lazy(
     'Set up, train (supervised, then TimerPO), evaluate and report',
-    async () => (await import('./commands/quickstart.ts')).quickstart,
+    () => import('./commands/quickstart.ts'),
   ),
 };
 
@@ -214,7 +201,7 @@ async function build(args: readonly string[]): Promise<Argv> {
     throw new UsageError(`no command called ${wanted}; ${hint}`);
   }
   for (const [name, command] of Object.entries(COMMANDS)) {
-    cli = name === wanted ? await command.register(cli) : cli.command(name, command.describe);
+    cli = name === wanted ? await command.register(cli, name) : cli.command(name, command.describe);
   }
   return cli;
 }

@@ -5,8 +5,7 @@ import { generateCommand } from './data/generate.ts';
 import { listCommand } from './data/list.ts';
 import { prepareCommand } from './data/prepare.ts';
 import { showCommand } from './data/show.ts';
-import { statsCommand } from './data/stats.ts';
-import { validateCommand } from './data/validate.ts';
+import { statsCommand, validateCommand } from './data/validate.ts';
 
 /** Default command: asks for an action. */
 const nothing: CommandModule = {

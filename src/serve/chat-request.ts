@@ -7,7 +7,7 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { GenerationConfig } from '../policy/model-config.ts';
 import type { Prompting } from '../policy/policy.ts';
-import { type Fields, invalid, isObject, parseBody, type Refused, shown } from './request.ts';
+import { type Fields, invalid, isObject, parseBody, type Refused, shown, wrong } from './request.ts';
 
 export interface ChatLimits {
   /** Maximum tokens of a prompt, those of its pictures included. */
@@ -77,7 +77,7 @@ function checkFields(fields: Fields, known: readonly string[], at: string): void
     const neutral = at === '' && Object.hasOwn(NEUTRAL, name) && NEUTRAL[name]!(value);
     if (empty || neutral) continue;
     const param = `${at}${name.slice(0, 100)}`;
-    throw invalid(`${param}: is not supported; leave it out`, param, 'unsupported_parameter');
+    throw wrong(param, 'is not supported; leave it out', 'unsupported_parameter');
   }
 }
 
@@ -90,7 +90,7 @@ function numberOf(
   const value = fields[name];
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'number' && Number.isFinite(value) && ok(value)) return value;
-  throw invalid(`${name}: expected ${expected}, got ${shown(value)}`, name);
+  throw wrong(name, `expected ${expected}, got ${shown(value)}`);
 }
 
 function countOf(fields: Fields, name: string, most: number): number | undefined {
@@ -102,7 +102,7 @@ function countOf(fields: Fields, name: string, most: number): number | undefined
 function flagOf(fields: Fields, name: string, param = name): boolean {
   const value = fields[name] ?? false;
   if (typeof value === 'boolean') return value;
-  throw invalid(`${param}: expected true or false, got ${shown(value)}`, param);
+  throw wrong(param, `expected true or false, got ${shown(value)}`);
 }
 
 function stopsOf({ stop }: Fields): string[] {
@@ -110,9 +110,9 @@ function stopsOf({ stop }: Fields): string[] {
   const list: unknown[] = Array.isArray(stop) ? stop : [stop];
   const ok = list.every((text) => typeof text === 'string' && text !== '' && text.length <= LONGEST_STOP);
   if (ok && list.length <= MOST_STOPS) return list as string[];
-  throw invalid(
-    `stop: expected a text or up to ${MOST_STOPS} of them, each of 1 to ${LONGEST_STOP} characters`,
+  throw wrong(
     'stop',
+    `expected a text or up to ${MOST_STOPS} of them, each of 1 to ${LONGEST_STOP} characters`,
   );
 }
 
@@ -123,31 +123,27 @@ const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 function pictureBytes(part: Fields, param: string): Buffer {
   const { image_url: image } = part;
   if (!isObject(image) || typeof image['url'] !== 'string') {
-    throw invalid(
-      `${param}.image_url: expected an object with a url, got ${shown(image)}`,
-      `${param}.image_url`,
-    );
+    throw wrong(`${param}.image_url`, `expected an object with a url, got ${shown(image)}`);
   }
   checkFields(image, ['url', 'detail'], `${param}.image_url.`);
   if (!['auto', 'high', undefined, null].includes(image['detail'] as string | null | undefined)) {
-    throw invalid(
-      `${param}.image_url.detail: pictures are always shown in the detail that the checkpoint asks for; leave it out`,
+    throw wrong(
       `${param}.image_url.detail`,
+      'pictures are always shown in the detail that the checkpoint asks for; leave it out',
       'unsupported_value',
     );
   }
   const at = `${param}.image_url.url`;
   const head = DATA_URI.exec(image['url'].slice(0, 100));
   if (head === null) {
-    throw invalid(
-      `${at}: pictures are not fetched from anywhere; send the picture itself, as data:image/png;base64,…`,
+    throw wrong(
       at,
+      'pictures are not fetched from anywhere; send the picture itself, as data:image/png;base64,…',
       'invalid_image_url',
     );
   }
   const base64 = image['url'].slice(head[0].length);
-  if (base64 === '' || !BASE64.test(base64))
-    throw invalid(`${at}: is not base64`, at, 'invalid_base64_image');
+  if (base64 === '' || !BASE64.test(base64)) throw wrong(at, 'is not base64', 'invalid_base64_image');
   return Buffer.from(base64, 'base64');
 }
 
@@ -160,28 +156,25 @@ interface Shown {
 /** Reads messages for the chat template, and their pictures in order. */
 function messagesOf({ messages }: Fields): { messages: Message[]; pictures: Shown[] } {
   if (!Array.isArray(messages) || messages.length === 0) {
-    throw invalid(`messages: expected a list of at least one message, got ${shown(messages)}`, 'messages');
+    throw wrong('messages', `expected a list of at least one message, got ${shown(messages)}`);
   }
   const pictures: Shown[] = [];
   const read = messages.map((message: unknown, i): Message => {
     const at = `messages[${i}]`;
-    if (!isObject(message)) throw invalid(`${at}: expected an object, got ${shown(message)}`, at);
+    if (!isObject(message)) throw wrong(at, `expected an object, got ${shown(message)}`);
     checkFields(message, ['role', 'content'], `${at}.`);
     const { content } = message;
     const role = message['role'] === 'developer' ? 'system' : message['role'];
     if (role !== 'system' && role !== 'user' && role !== 'assistant') {
-      throw invalid(`${at}.role: expected system, user or assistant, got ${shown(role)}`, `${at}.role`);
+      throw wrong(`${at}.role`, `expected system, user or assistant, got ${shown(role)}`);
     }
     if (typeof content === 'string') return { role, content };
     if (!Array.isArray(content) || content.length === 0) {
-      throw invalid(
-        `${at}.content: expected a text or a list of parts, got ${shown(content)}`,
-        `${at}.content`,
-      );
+      throw wrong(`${at}.content`, `expected a text or a list of parts, got ${shown(content)}`);
     }
     const parts = content.map((part: unknown, j) => {
       const param = `${at}.content[${j}]`;
-      if (!isObject(part)) throw invalid(`${param}: expected an object, got ${shown(part)}`, param);
+      if (!isObject(part)) throw wrong(param, `expected an object, got ${shown(part)}`);
       const { type, text } = part;
       if (type === 'text' && typeof text === 'string') {
         checkFields(part, ['type', 'text'], `${param}.`);
@@ -193,7 +186,7 @@ function messagesOf({ messages }: Fields): { messages: Message[]; pictures: Show
         return { type: 'image' as const };
       }
       const expected = role === 'user' ? "'text' or 'image_url'" : "'text' (only users show pictures)";
-      throw invalid(`${param}: expected a part of type ${expected}, got ${shown(type)}`, param);
+      throw wrong(param, `expected a part of type ${expected}, got ${shown(type)}`);
     });
     return { role, content: parts };
   });
@@ -209,18 +202,18 @@ function checkTexts(messages: readonly Message[], prompting: Prompting, most: nu
     for (const text of texts) {
       characters += text.length;
       if (characters > most * CHARACTERS_PER_TOKEN) {
-        throw invalid(
-          `messages: more than ${most * CHARACTERS_PER_TOKEN} characters; a prompt may have ${most} tokens`,
+        throw wrong(
           'messages',
+          `more than ${most * CHARACTERS_PER_TOKEN} characters; a prompt may have ${most} tokens`,
           'context_length_exceeded',
         );
       }
       const token = prompting.tokenizer.specialIn(text);
       if (token === null) continue;
       const param = `messages[${i}].content`;
-      throw invalid(
-        `${param}: holds ${token}, which is not text to this policy but a part of its prompts' structure; write it another way`,
+      throw wrong(
         param,
+        `holds ${token}, which is not text to this policy but a part of its prompts' structure; write it another way`,
       );
     }
   }
@@ -235,15 +228,14 @@ async function decodeAll(
   const decoded: Picture[] = [];
   let [pixels, tokens] = [0, 0];
   for (const { bytes, param } of pictures) {
-    const fail = (cause: unknown): Refused =>
-      invalid(`${param}: ${(cause as DataError).message}`, param, 'invalid_image');
+    const fail = (cause: unknown): Refused => wrong(param, (cause as DataError).message, 'invalid_image');
     try {
       const { width, height } = imageSize(bytes);
       pixels += width * height;
       if (pixels > limits.pixels) {
-        throw invalid(
-          `${param}: ${pixels} pixels with the pictures before are more than ${limits.pixels}; send it smaller`,
+        throw wrong(
           param,
+          `${pixels} pixels with the pictures before are more than ${limits.pixels}; send it smaller`,
           'image_too_large',
         );
       }
@@ -258,9 +250,9 @@ async function decodeAll(
 }
 
 const tooLong = (tokens: number, most: number, where = 'in all'): Refused =>
-  invalid(
-    `messages: the prompt has ${tokens} tokens ${where}; at most ${most} are taken`,
+  wrong(
     'messages',
+    `the prompt has ${tokens} tokens ${where}; at most ${most} are taken`,
     'context_length_exceeded',
   );
 
@@ -281,7 +273,7 @@ async function promptOf(fields: Fields, prompting: Prompting, limits: ChatLimits
     prompt = prompting.encodePrompt(text, decoded);
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
-    throw invalid(`messages: ${cause.message}`, 'messages', 'context_length_exceeded');
+    throw wrong('messages', cause.message, 'context_length_exceeded');
   }
   if (prompt.ids.length > limits.promptTokens) throw tooLong(prompt.ids.length, limits.promptTokens);
   return prompt;
@@ -289,7 +281,7 @@ async function promptOf(fields: Fields, prompting: Prompting, limits: ChatLimits
 
 /** Checks the name of the model. @throws Refused (404) for another than `model` */
 function checkModel(asked: unknown, model: string): void {
-  if (typeof asked !== 'string') throw invalid(`model: expected a text, got ${shown(asked)}`, 'model');
+  if (typeof asked !== 'string') throw wrong('model', `expected a text, got ${shown(asked)}`);
   if (asked !== model) {
     throw invalid(
       `the model '${asked.slice(0, 100)}' is not served here; use '${model}'`,
@@ -322,13 +314,13 @@ export async function readChatRequest(
     countOf(fields, name, Number.MAX_SAFE_INTEGER),
   );
   if (most[0] !== undefined && most[1] !== undefined) {
-    throw invalid('max_tokens: give it or max_completion_tokens, not both', 'max_tokens');
+    throw wrong('max_tokens', 'give it or max_completion_tokens, not both');
   }
   const stop = stopsOf(fields);
   const stream = flagOf(fields, 'stream');
   const options = fields['stream_options'] ?? {};
   if (!isObject(options) || (fields['stream_options'] != null && !stream)) {
-    throw invalid('stream_options: expected an object, and only with stream', 'stream_options');
+    throw wrong('stream_options', 'expected an object, and only with stream');
   }
   checkFields(options, ['include_usage'], 'stream_options.');
   const usage = flagOf(options, 'include_usage', 'stream_options.include_usage');

@@ -3,7 +3,7 @@ import { type Recording, readRecording } from '../../datasets/readers/recording.
 import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
 import { csvRecord, type FORMATS } from '../explain/formats.ts';
 import { DataError, suggestion } from '../ground/errors.ts';
-import { type Fields, invalid, isObject, parseBody, type Refused, shown } from './request.ts';
+import { type Fields, invalid, isObject, parseBody, type Refused, shown, wrong } from './request.ts';
 
 export interface ExplainRequest {
   readonly body: Uint8Array;
@@ -69,8 +69,7 @@ function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean
   const column: string[] = [];
   for (const [name, value] of pairs) {
     const param = json ? `options.${name.slice(0, LONGEST)}` : name.slice(0, LONGEST);
-    const fail = (expected: string): Refused =>
-      invalid(`${param}: expected ${expected}, got ${shown(value)}`, param);
+    const fail = (expected: string): Refused => wrong(param, `expected ${expected}, got ${shown(value)}`);
     if (!known.includes(name)) {
       throw invalid(
         `no option is called '${name.slice(0, LONGEST)}'.${suggestion(name.slice(0, LONGEST), known)} Options: ${known.join(', ')}`,
@@ -78,7 +77,7 @@ function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean
         'unknown_parameter',
       );
     }
-    if (options.has(name)) throw invalid(`${param}: given twice; give it once`, param);
+    if (options.has(name)) throw wrong(param, 'given twice; give it once');
     const choices = CHOICES[name];
     if ((NUMBERS as readonly string[]).includes(name)) {
       const number = json || value === '' ? value : Number(value);
@@ -126,17 +125,13 @@ export function formOf(accept: string | undefined, format: Form | undefined): Fo
 
 /** A list of numbers and nulls. @throws Refused naming the first that is neither */
 function series(value: unknown, param: string): readonly (number | null)[] {
-  if (!Array.isArray(value))
-    throw invalid(`${param}: expected a list of numbers, got ${shown(value)}`, param);
-  const wrong = value.findIndex(
+  if (!Array.isArray(value)) throw wrong(param, `expected a list of numbers, got ${shown(value)}`);
+  const index = value.findIndex(
     (item) => item !== null && !(typeof item === 'number' && Number.isFinite(item)),
   );
-  if (wrong < 0) return value;
-  const place = `${param.slice(0, LONGEST)}[${wrong}]`;
-  throw invalid(
-    `${place}: expected a finite number, or null where one is missing, got ${shown(value[wrong])}`,
-    place,
-  );
+  if (index < 0) return value;
+  const place = `${param.slice(0, LONGEST)}[${index}]`;
+  throw wrong(place, `expected a finite number, or null where one is missing, got ${shown(value[index])}`);
 }
 
 /** Columns of a JSON body by their names. */
@@ -148,23 +143,23 @@ function columnsOf({ values, columns }: Fields): [name: string, values: readonly
     );
   }
   if (values !== undefined) return [['value', series(values, 'values')]];
-  if (!isObject(columns)) throw invalid(`columns: expected an object, got ${shown(columns)}`, 'columns');
+  if (!isObject(columns)) throw wrong('columns', `expected an object, got ${shown(columns)}`);
   const named = Object.entries(columns).map(([name, list]): [string, readonly (number | null)[]] => {
     const param = `columns.${name.slice(0, LONGEST)}`;
     const usable =
       /\p{L}/u.test(name) && !/\p{Cc}/u.test(name) && name.trim() === name && name.length <= LONGEST;
     if (!usable || name.toLowerCase() === 'time') {
-      throw invalid(`${param}: a column's name needs a letter, and none is called time; rename it`, param);
+      throw wrong(param, "a column's name needs a letter, and none is called time; rename it");
     }
     return [name, series(list, param)];
   });
   const [first] = named;
-  if (first === undefined) throw invalid('columns: at least one is needed', 'columns');
+  if (first === undefined) throw wrong('columns', 'at least one is needed');
   const uneven = named.find(([, list]) => list.length !== first[1].length);
   if (uneven !== undefined) {
-    throw invalid(
-      `columns.${uneven[0]}: ${uneven[1].length} values where '${first[0]}' has ${first[1].length}`,
+    throw wrong(
       `columns.${uneven[0]}`,
+      `${uneven[1].length} values where '${first[0]}' has ${first[1].length}`,
     );
   }
   return named;
@@ -173,13 +168,13 @@ function columnsOf({ values, columns }: Fields): [name: string, values: readonly
 /** Times of a JSON body. @throws Refused for another number of them, or for what is neither text nor number */
 function timesOf({ time }: Fields, length: number): readonly (string | number)[] | null {
   if (time === undefined || time === null) return null;
-  if (!Array.isArray(time)) throw invalid(`time: expected a list, got ${shown(time)}`, 'time');
-  if (time.length !== length) throw invalid(`time: ${time.length} times for ${length} values`, 'time');
-  const wrong = time.findIndex((item) =>
+  if (!Array.isArray(time)) throw wrong('time', `expected a list, got ${shown(time)}`);
+  if (time.length !== length) throw wrong('time', `${time.length} times for ${length} values`);
+  const index = time.findIndex((item) =>
     typeof item === 'string' ? item.length > LONGEST : !(typeof item === 'number' && Number.isFinite(item)),
   );
-  if (wrong < 0) return time;
-  throw invalid(`time[${wrong}]: expected a text or a number, got ${shown(time[wrong])}`, `time[${wrong}]`);
+  if (index < 0) return time;
+  throw wrong(`time[${index}]`, `expected a text or a number, got ${shown(time[index])}`);
 }
 
 /** Reads lists of numbers as a table is read, so that times mean the same in both. Numbers are written as no other format writes them. */
@@ -203,12 +198,11 @@ function readLists(fields: Fields, name: string, tz: string | undefined): Record
     if (!(error instanceof DataError) || error.line === undefined) throw error;
     // The place is that in the table which was made here.
     const problem = error.message.replace(/^.*?:\d+(?::\d+)?: /s, '');
-    throw invalid(`time[${error.line - 2}]: ${problem}`, `time[${error.line - 2}]`);
+    throw wrong(`time[${error.line - 2}]`, problem);
   }
   const read = recording.columns.map((column) => column.name);
   const lost = names.find((name, i) => name !== read[i]);
-  if (lost !== undefined)
-    throw invalid(`columns.${lost}: cannot be told from a number; rename it`, `columns.${lost}`);
+  if (lost !== undefined) throw wrong(`columns.${lost}`, 'cannot be told from a number; rename it');
   // Behind the header: the place in the lists, from 1.
   return { ...recording, rows: recording.rows.map((line) => (line > 0 ? line - 1 : line)) };
 }
@@ -232,7 +226,7 @@ export function readExplainRequest(request: ExplainRequest): ExplainJob {
     if (query.length > 0)
       throw invalid(`${query[0]![0]}: give options inside the JSON body, under 'options'`, query[0]![0]);
     if (fields['options'] !== undefined && !isObject(fields['options']))
-      throw invalid(`options: expected an object, got ${shown(fields['options'])}`, 'options');
+      throw wrong('options', `expected an object, got ${shown(fields['options'])}`);
   }
   const pairs = json ? Object.entries((fields['options'] as Fields | undefined) ?? {}) : query;
   const options = optionsOf(pairs, json);

@@ -51,6 +51,10 @@ export const invalid = (
   status: Refusal['status'] = 400,
 ): Refused => refused(status, 'invalid_request_error', message, param, code);
 
+/** Refusal that begins with the parameter at fault. */
+export const wrong = (param: string, problem: string, code: string | null = null): Refused =>
+  invalid(`${param}: ${problem}`, param, code);
+
 /** Reply of a Worker: its answer, or the refusal. */
 export type Outcome<T> = { readonly answer: T } | { readonly refusal: Refusal };
 
