@@ -308,7 +308,7 @@ describe('timeseer ask refuses', () => {
       [...asked, '--temperature', '0', '--samples', '2'],
       /--samples 2: all would be the same, decoding is greedy;/,
     ],
-    [[...asked, '--adapter', 'nowhere'], /--adapter nowhere: is no directory/],
+    [[...asked, '--adapter', 'nowhere'], /--adapter nowhere: is not a directory/],
     [[...asked, '--dtype', 'int8'], /Choices: "auto", "float32", "bfloat16"/],
   ])('%j as wrong usage', async (args, message) => {
     const { code, out, err } = await inside('ask', ...args);

@@ -140,7 +140,7 @@ describe('a policy that was taught here', () => {
     expect(() => trainingCard(directory, recipe({ figure: 'ctu' }), facts)).toThrow(/was trained with nano/);
     const other = { ...facts, task: 'tee', classes: ['a', 'b'] };
     expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), other)).toThrow(
-      /none of which tee has/,
+      /and tee has others/,
     );
     expect(trainingCard(directory, recipe(), other).classes).toEqual(['a', 'b']);
     expect(() => trainingCard(directory, recipe(), { ...facts, channels: ['x', 'y'] })).toThrow(
