@@ -257,7 +257,9 @@ describe('bad input: one clear line', () => {
         /--temperature: .*got|Not enough arguments following: temperature/,
       );
     }
-    expect(await failure(2, '--policy', policy, '--temperature', '0.5,1,.5')).toMatch(/names a temperature twice/);
+    expect(await failure(2, '--policy', policy, '--temperature', '0.5,1,.5')).toMatch(
+      /names a temperature twice/,
+    );
   });
 
   test('a policy, device or data set that is not there', async () => {
