@@ -83,9 +83,8 @@ export function systemError(error: unknown): SystemError | null {
   });
 }
 
-// Which process made a file is written into the file's name: what locks and temporary files of killed processes are told by. A
-// process is known by its machine, its boot, its process namespace (containers number their own processes), its id and its start
-// time, so that an id which is given out again is not mistaken for it.
+// Names of locks and temporary files hold the process that made them: machine, boot, process namespace
+// (containers number their own processes), id and start time, so that a reused id is not mistaken for it.
 
 /** Reads a system file; empty where there is none. */
 function readOrEmpty(read: () => string): string {
@@ -143,7 +142,7 @@ function temporaryName(path: string, old = ''): string {
 
 const TEMPORARY = new RegExp(`^\\.(.+)\\.(${OWNER_PATTERN})\\.[0-9a-z]+(\\.old)?\\.tmp$`);
 
-/** Nobody writes a file for so long without a change to it: whose process cannot be asked, of another boot or container, has ended. */
+/** Age of a temporary file, ms, from which an unreachable writer (another boot or container) counts as dead. */
 const ABANDONED_MS = 3_600_000;
 
 function isOld(path: string): boolean {
@@ -160,7 +159,7 @@ export function tidyUp(directory: string, concerns: (name: string) => boolean): 
   try {
     names = readdirSync(directory);
   } catch {
-    return; // nothing there, or nothing that can be seen to: whoever writes there will say so
+    return; // missing or unreadable: the write itself reports it
   }
   for (const name of names) {
     const [, target, owner, old] = TEMPORARY.exec(name) ?? [];
@@ -178,10 +177,10 @@ export function tidyUp(directory: string, concerns: (name: string) => boolean): 
   }
 }
 
-/** Directories that are never made again: who removed one did not mean to find a part of it there afterwards. */
+/** Directories that are not made again: who removes one must not find a part of it afterwards. */
 const kept = new Set<string>();
 
-/** Until the returned function is called, a write into `directory` fails in this thread when it has been removed. */
+/** Makes writes into `directory` fail in this thread once it was removed, until the returned function is called. */
 export function neverRemake(directory: string): () => void {
   const path = resolve(directory);
   kept.add(path);
@@ -219,7 +218,7 @@ export function gone(path: string): WriteError {
   );
 }
 
-/** Removes what a failed write left; the failure itself is what is reported, not that this failed too. */
+/** Removes the remains of a failed write; a failure to do so is not reported. */
 function discard(temporary: string): void {
   try {
     rmSync(temporary, { recursive: true, force: true });
@@ -235,7 +234,7 @@ function failedWrite(path: string, temporary: string, error: unknown): unknown {
   return ours ? error : notWritten(path, error);
 }
 
-/** Makes what is in a file last through a power failure, or a rename in a directory. */
+/** Syncs the content of a file, or the renames in a directory, to disk. */
 export function syncPath(path: string): void {
   const handle = openSync(path, 'r');
   try {
@@ -410,8 +409,8 @@ export async function writeDirectoryAtomicAsync(
   }
 }
 
-// Files are opened for reading as regular files only, and not without end: a pipe or a device, which a name inside of somebody's
-// data may lead to, would block for ever or fill the memory.
+// Only regular files of bounded size are read: a pipe or device named in foreign data would block for ever
+// or fill the memory.
 
 /** Largest file that is read as a whole, in bytes: what a JavaScript string holds. */
 const MAXIMUM_BYTES = 500_000_000;

@@ -167,7 +167,7 @@ function lockOf(ticket: string): Lock {
     try {
       utimesSync(ticket, now, now);
     } catch {
-      // whoever works under the lock asks whether it is held
+      // the holder calls `held` before it relies on the lock
     }
   }, TOUCH_MS).unref();
   return {

@@ -34,7 +34,7 @@ export interface ModuleAdapter<Info, Request, Reply, Part = never> {
   };
 }
 
-export interface ModuleHostOptions<Info> {
+interface ModuleHostOptions<Info> {
   readonly modules: readonly ModuleAddress[];
   /** `import.meta.url` of the file that exports `adapter`. */
   readonly adapter: string;

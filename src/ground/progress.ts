@@ -6,7 +6,7 @@ import { SingleBar } from 'cli-progress';
 import { forPeople, tell } from './terminal.ts';
 
 /** Output stream of progress, such as process.stderr. */
-export interface ProgressStream extends NodeJS.WritableStream {
+interface ProgressStream extends NodeJS.WritableStream {
   readonly isTTY?: boolean;
   readonly columns?: number;
 }
@@ -29,7 +29,7 @@ export interface ProgressOptions {
   readonly now?: () => number;
 }
 
-export type ProgressValues = Readonly<Record<string, number | string>>;
+type ProgressValues = Readonly<Record<string, number | string>>;
 
 const BAR_WIDTH = 20;
 /** Span that the rate is taken over: long enough to be calm, short enough to be current. */
@@ -173,7 +173,7 @@ export class Progress {
   }
 }
 
-export interface ReadingNoteOptions {
+interface ReadingNoteOptions {
   /** Name of the data that are read: 'har'. */
   readonly label: string;
   /** Verb of the note. Default: reading. */

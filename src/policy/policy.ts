@@ -133,7 +133,7 @@ function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<strin
       pad_token_id: special.pad,
       eos_token_id: [special.end, special.pad],
       do_sample: true,
-      // Training gave them no probability, so nothing has taught the policy not to say them.
+      // Masked in training, so the policy never learned to avoid them.
       suppress_tokens: [special.visionStart, special.visionEnd, special.image, special.video],
     }),
     'tokenizer.json': pretty(parts.tokenizer),

@@ -130,7 +130,7 @@ function normalisedOverBatch(
   });
 }
 
-export interface RewardAdvantageOptions {
+interface RewardAdvantageOptions {
   /** Weights of the reward's parts. */
   readonly weights: Readonly<Record<string, number>>;
   /** Normalisation batch of `reinforce_pp` and `gdpo`: all prompts of the step, or the prompts of each task. */
@@ -165,7 +165,7 @@ function gdpo(groups: readonly GroupRecord[], options: RewardAdvantageOptions, g
 }
 
 /** Combination of TimerPO's main and orthogonal part. */
-export interface TimerpoOptions {
+interface TimerpoOptions {
   /** Weight of the orthogonal part, α ≥ 0. */
   readonly alpha: number;
   /** False keeps the component along the main part (the paper's ablation). */

@@ -74,7 +74,7 @@ const ANY_ADVANTAGE: AdvantageDefinition = {
   advantages: (groups) => groups.map(({ rewards }) => rewards),
 };
 
-export interface StageInput {
+interface StageInput {
   readonly subject: PlannedPolicy;
   readonly stage: TrainingStage;
   readonly recipe: PlannedTraining;
@@ -117,7 +117,7 @@ export interface StageMeasure {
 export const EXAMPLES = 64;
 
 /** An example and what the policy reads of it. */
-export interface PlannedExample {
+interface PlannedExample {
   readonly example: Example;
   readonly picture: Picture | null;
   readonly prompt: EncodedPrompt;
@@ -127,7 +127,7 @@ export interface PlannedExample {
 }
 
 /** Encodes each text once. Pictures count by size alone: prompts that differ only in pixels are one. */
-export class RememberingPrompting extends Prompting {
+class RememberingPrompting extends Prompting {
   readonly prompts = new Map<string, EncodedPrompt>();
   readonly responses = new Map<string, Int32Array>();
 
@@ -221,7 +221,7 @@ export function undominated<T>(items: readonly T[], extentsOf: (item: T) => read
 }
 
 /** Pieces of the first steps of supervised fine-tuning, as one of its workers takes them. */
-export function supervisedMicroBatches(
+function supervisedMicroBatches(
   examples: readonly PlannedExample[],
   { samples, batch }: Pick<SftOptions, 'samples' | 'batch'>,
   workers: number,
@@ -245,14 +245,14 @@ export function supervisedMicroBatches(
 }
 
 /** Prompts of a planned reinforcement step. */
-export interface PlannedGroups {
+interface PlannedGroups {
   /** The longest prompts first: as many as are sampled, or transported, at once, or make its micro-batches. */
   readonly examples: readonly PlannedExample[];
   /** Number of examples, from the first, that take part in the update. */
   readonly trained: number;
 }
 
-export interface GroupSizes {
+interface GroupSizes {
   readonly group: number;
   readonly maxTokens: number;
   /** Responses that are sampled side by side. */
@@ -268,7 +268,7 @@ export interface GroupSizes {
 }
 
 /** Prompts that are in the policy at the same time, at most: of those, more would say the same. */
-export function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): number {
+function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): number {
   return Math.max(EXAMPLES, Math.floor(rows / group), Math.ceil(tokens / (group * maxTokens)));
 }
 

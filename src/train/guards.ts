@@ -23,7 +23,7 @@ export const GUARDS = {
 } as const;
 export type GuardName = keyof typeof GUARDS;
 
-export interface GuardOption {
+interface GuardOption {
   /** Limit of the measured value; its unit is in `GUARDS`. */
   readonly limit: number;
   readonly reaction: 'ignore' | 'warn' | 'stop';

@@ -23,7 +23,7 @@ import type { Task } from './task.ts';
 export const USABLE = 0.92;
 
 /** Changes to the options of a training by key of its recipe, as `--set` makes them. */
-export type RecipeChanges = Readonly<Record<string, string | number>>;
+type RecipeChanges = Readonly<Record<string, string | number>>;
 
 /** Changes that lower the peak together, each of them needed, and the peak with them. */
 export interface Remedy {
@@ -59,7 +59,7 @@ export interface Search {
   readonly complete: boolean;
 }
 
-export interface PlanInput {
+interface PlanInput {
   readonly subject: PlannedPolicy;
   readonly stage: TrainingStage;
   readonly recipe: PlannedTraining;
@@ -75,7 +75,7 @@ export function trainingStages({ sft, rl }: PlannedTraining): TrainingStage[] {
 }
 
 /** Inputs of the decision `memory.recompute=auto`. */
-export interface KeptMemory {
+interface KeptMemory {
   /** Peak of the stage when every activation is kept, bytes: from its plan. */
   readonly kept: number;
   /** Memory of the device, bytes; null where it is not known. */

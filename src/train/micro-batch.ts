@@ -114,7 +114,7 @@ export class PaddingMeter {
 }
 
 /** A forward input and what each of its hidden states predicts. */
-export interface PredictionBatch {
+interface PredictionBatch {
   readonly input: ForwardInput;
   /** Token predicted by hidden state k: [K]. */
   readonly targets: Int32Array;
@@ -149,7 +149,7 @@ export function promptBatch(prompts: readonly EncodedPrompt[], pad: number): For
 }
 
 /** Responses [B, T] of P prompts that are already encoded, B/P consecutive ones to each, without their last token. */
-export interface ResponseBatch {
+interface ResponseBatch {
   /** Null when every response is a single token: nothing to feed. */
   readonly input: ForwardInput | null;
   /**

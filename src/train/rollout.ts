@@ -35,7 +35,7 @@ export interface RolloutGroup extends SampledGroup {
 }
 
 /** Responses whose scores may still be pending. */
-export interface Rollout {
+interface Rollout {
   readonly groups: readonly SampledGroup[];
   /** Waits for the scores. @throws RewardError and other errors of the reward */
   readonly scored: () => Promise<RolloutGroup[]>;

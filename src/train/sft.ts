@@ -30,7 +30,7 @@ export interface SftOptions extends LearningRateOptions {
   readonly tokens?: number;
 }
 
-export interface SftHooks {
+interface SftHooks {
   /** Called on rank 0 after every step. */
   readonly onStep: (metrics: SftMetrics) => void;
   /** Called on rank 0 while the other ranks wait: writes a checkpoint. */

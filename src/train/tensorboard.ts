@@ -81,7 +81,7 @@ export function scalarEvent(
 }
 
 /** Metrics line with the time it was written. */
-export interface TimedLine extends LogLine {
+interface TimedLine extends LogLine {
   /** Seconds since 1970; absent in lines of earlier versions. */
   readonly time?: number;
 }

@@ -26,7 +26,7 @@ export interface HiddenStates {
   readonly lengths: Int32Array;
 }
 
-export interface TransportResult {
+interface TransportResult {
   /** W = ⟨plan, cost⟩ per response: [B], ≥ 0. */
   readonly distance: Float64Array;
   /** exp(−W / τ) clamped to [0, 1]: [B]. */

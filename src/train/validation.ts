@@ -14,7 +14,7 @@ export interface ValidationLine {
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-export interface ValidationOptions {
+interface ValidationOptions {
   /** Steps between evaluations; 0: none. */
   readonly evalEvery: number;
   /** Evaluations in a row without a better one after which training ends; 0: it does not. */
@@ -88,7 +88,7 @@ export class EvaluatorState {
   }
 }
 
-export interface ValidationPlan extends ValidationOptions {
+interface ValidationPlan extends ValidationOptions {
   /** Steps of the stage. */
   readonly total: number;
   /** Evaluations recorded so far. */

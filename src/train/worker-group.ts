@@ -241,7 +241,7 @@ function rebuilt(failure: WorkerFailure): Error {
   return Object.assign(new Error(message), { name, stack });
 }
 
-export interface WorkerGroupOptions<Job, Note> {
+interface WorkerGroupOptions<Job, Note> {
   readonly size: number;
   readonly program: WorkerProgram;
   readonly job: Job;
