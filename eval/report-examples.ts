@@ -206,7 +206,8 @@ function claimsNote(reasoning: ReasoningCheck | undefined): Html | null {
   }`;
 }
 
-function exampleCard(example: ReportExample, index: number): Html {
+/** Card of an example. @param index of the card on its page */
+export function exampleCard(example: ReportExample, index: number): Html {
   const { answer, score } = example;
   const { comparison } = taskKind(example.gold.kind).evaluation;
   const { shown, spoken } = comparison(example.gold, answer, example.channels, mark(example));
@@ -226,8 +227,4 @@ ${problemNote(answer.problem)}${claimsNote(example.reasoning)}
 <div><h4>${example.expcotLabel ?? 'ExpCoT of the same series'}</h4>${verbatim(example.expcot, 'prose')}</div></div>
 </article>
 `;
-}
-
-export function examplesBlock(examples: readonly ReportExample[]): Html {
-  return html`${examples.map(exampleCard)}`;
 }

@@ -20,7 +20,7 @@ import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { ReportInput, ReportStage } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
-import { examplesBlock } from './report-examples.ts';
+import { exampleCard } from './report-examples.ts';
 import {
   confusionTable,
   gainsSentence,
@@ -106,7 +106,7 @@ function sections(input: ReportInput, last: ReportStage, required: readonly Requ
       : {
           id: 'examples',
           title: 'Held-out examples',
-          body: html`<p>${taskKind(kind).localises ? BANDS : ''}The ExpCoT is the expert trace written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
+          body: html`<p>${taskKind(kind).localises ? BANDS : ''}The ExpCoT is the expert trace written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${input.examples.map(exampleCard)}`,
         },
     input.caveats.length === 0
       ? null

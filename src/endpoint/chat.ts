@@ -399,7 +399,7 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
     const entry =
       cache === undefined || !repeatable
         ? null
-        : requestKey([address.href, model, messages, temperature, maxTokens, seed]);
+        : sha256(JSON.stringify([address.href, model, messages, temperature, maxTokens, seed]));
     const cached = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));
     if (cached?.success) {
       totals.cached++;
@@ -461,9 +461,6 @@ const costOf = (usage: TokenUsage, prices: Prices): number =>
   (usage.prompt * prices.prompt + usage.completion * prices.completion) / 1e6;
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
-
-/** The name of a request: a hash of its parts, hexadecimal. */
-const requestKey = (parts: readonly unknown[]): string => sha256(JSON.stringify(parts));
 
 /** `ab/abcd….json`: a directory does not hold all of 100 000 answers. */
 const fileOf = (directory: string, key: string): string => join(directory, key.slice(0, 2), `${key}.json`);
