@@ -72,7 +72,7 @@ function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Ga
   };
 }
 
-/** The same benchmark, whose examples tick while they are loaded. */
+/** Returns the benchmark with examples that tick while they are loaded. */
 export function watched(spec: Benchmark, note: ReadingNote): Benchmark {
   return {
     ...spec,

@@ -168,7 +168,7 @@ describe('pages of data show', () => {
 
   it('a list says which figures there are, and how to get a page', async () => {
     const list = (await inside('data', 'show', 'vta/multivariate', '--n', '2')).out;
-    expect(list).toMatch(/\nfigure: vta-grid; small policies are shown nano-variates \(/);
+    expect(list).toMatch(/\nfigure: vta-grid; nano and small policies get nano-variates \(/);
     expect(list).toMatch(/add --out page\.html\n$/);
     const page = await pageOf('vta/multivariate', '--n', '2', '--count', '8');
     expect(
