@@ -1,4 +1,4 @@
-/** Examples by name, of a generator or a prepared data set: facts, and the subsets that a run trains and is evaluated on. */
+/** Opens the examples of a generator or prepared data set by name, and selects those for training and evaluation. */
 import { existsSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ConfigError, DataError, suggestion } from '../src/ground/errors.ts';
@@ -13,7 +13,7 @@ import { isExampleSet, type PromptFacts, readExampleManifest, splitsOf } from '.
 import { ExampleSet } from './example-set.ts';
 import { checkAddress, MAXIMUM_INDEX, type Split, stratifiedSubset } from './split.ts';
 
-/** A range of examples as plain data, from which a Worker can open them itself. */
+/** Address of a range of examples, as plain data that can be sent to a Worker. */
 export interface ExampleAddress {
   /** Generator preset or data set directory. */
   readonly name: string;
@@ -30,9 +30,9 @@ export interface ExampleAddress {
   readonly traced?: { readonly count: number; readonly part: 'with' | 'without' };
 }
 
-/** Facts about a data set that need none of its examples. */
+/** Metadata of a data set. */
 export interface DataFacts {
-  /** Name of the task, which has its prompt. */
+  /** Name of the task; it determines the prompt. */
   readonly task: string;
   /** Title for people. */
   readonly title: string;
@@ -43,29 +43,29 @@ export interface DataFacts {
   readonly channels: readonly string[];
   /** Points of every example; null where they differ. */
   readonly length: number | null;
-  /** Samples per second; null where that is not known, or differs. */
+  /** Samples per second; null if unknown or not the same for all examples. */
   readonly rate: number | null;
   /** Figure of its examples; null where the data set does not state one. */
   readonly figure: BenchmarkFigure | null;
-  /** Statement about its split, shown beside every result; null for generators, which make their splits. */
+  /** Statement about the origin of the split, shown with every result; null for generators. */
   readonly statement: string | null;
   /** User's description of the data, for prompts; absent without one. */
   readonly prompt?: PromptFacts;
 }
 
-/** Examples that can be walked through again and again, or asked for one by one. */
+/** Examples with repeatable iteration and random access. */
 export interface ExampleSource extends Iterable<Example> {
   readonly facts: DataFacts;
   readonly count: number;
   readonly set: ExampleSet | null;
-  /** Example number `index` of this source, in [0, count). @throws RangeError outside */
+  /** Returns the example at `index`, in [0, count). @throws RangeError otherwise */
   at(index: number): Example;
 }
 
 /** Returns true if a data set is generated on the fly, with splits that share no series; otherwise it is a directory. */
 export const isGenerator = (name: string): boolean => generatorOf(name) !== null;
 
-/** The split of a data set with a single split of generated series (`timeseer data generate`); null for all other data. */
+/** Returns the split of generated series that have only one (`timeseer data generate`); null for all other data. */
 function onlySplit(name: string): Split | null {
   if (!isExampleSet(name)) return null;
   const manifest = readExampleManifest(name);
@@ -73,7 +73,7 @@ function onlySplit(name: string): Split | null {
   return others.length === 0 && manifest.source.files.length === 0 ? split! : null;
 }
 
-/** True if the data set states its splits; for one split of generated series, the last ones are held out. */
+/** Returns false for generated series with a single split, of which the last series are held out; true for all other data. */
 export const hasSplits = (name: string): boolean => onlySplit(name) === null;
 
 function source(
@@ -106,15 +106,15 @@ function checkRange(offset: number, count: number, available: number): void {
 }
 
 /**
- * Selects the training examples with an expert trace, stratified by class, or those without.
- * @throws ConfigError where the ones without would be none
+ * Selects the training examples that have an expert trace, stratified by class, or the remaining ones.
+ * @throws ConfigError if none would remain
  */
 function traced(all: ExampleSource, { name, seed, traced }: ExampleAddress): ExampleSource {
   if (traced === undefined) return all;
   if (traced.count >= all.count) {
     throw new ConfigError(
       `data.traces: got ${traced.count}, but ${name} has ${all.count} examples to train on, which leaves none without a trace; ` +
-        'lower it, or leave it out: then both stages see all of them',
+        'lower it, or leave it out to train both stages on all of them',
     );
   }
   const chosen = stratifiedSubset(
@@ -122,15 +122,15 @@ function traced(all: ExampleSource, { name, seed, traced }: ExampleAddress): Exa
     traced.count,
     seed,
   );
-  const among = new Set(chosen);
-  const places =
+  const chosenIndices = new Set(chosen);
+  const indices =
     traced.part === 'with'
       ? chosen
-      : Array.from({ length: all.count }, (_, i) => i).filter((i) => !among.has(i));
-  return source(all.facts, places.length, all.set, (index) => all.at(places[index]!));
+      : Array.from({ length: all.count }, (_, i) => i).filter((i) => !chosenIndices.has(i));
+  return source(all.facts, indices.length, all.set, (index) => all.at(indices[index]!));
 }
 
-function openSet({ name, split, seed, offset, count: most }: ExampleAddress): ExampleSource {
+function openSet({ name, split, seed, offset, count: maximum }: ExampleAddress): ExampleSource {
   const set = new ExampleSet(name);
   const { manifest } = set;
   const part = manifest.splits[split];
@@ -148,16 +148,16 @@ function openSet({ name, split, seed, offset, count: most }: ExampleAddress): Ex
     ...(prompt === undefined ? {} : { prompt }),
   };
   if (offset !== undefined) {
-    const count = Math.min(most ?? part.count, part.count - offset);
+    const count = Math.min(maximum ?? part.count, part.count - offset);
     checkRange(offset, count, part.count);
     return source(facts, count, set, (index) => set.at(split, offset + index));
   }
-  if (most === undefined || most >= part.count) {
+  if (maximum === undefined || maximum >= part.count) {
     return source(facts, part.count, set, (index) => set.at(split, index));
   }
   // Sorted, so that files are read from front to back.
-  const drawn = new Random(seed, `subset of ${split}`).permutation(part.count).slice(0, most).sort();
-  return source(facts, most, set, (index) => set.at(split, drawn[index]!));
+  const drawn = new Random(seed, `subset of ${split}`).permutation(part.count).slice(0, maximum).sort();
+  return source(facts, maximum, set, (index) => set.at(split, drawn[index]!));
 }
 
 function openGenerator(
@@ -181,9 +181,9 @@ function openGenerator(
 }
 
 /**
- * Opens an address. Of a prepared data set with more examples than `count`, as many are drawn with `seed`, unless an `offset` says
- * which.
- * @throws ConfigError for an unknown name, a split that is not there or a number out of range; DataError for a directory that is not whole
+ * Opens the examples at an address. A prepared data set with more than `count` examples is sampled at random with `seed`, unless
+ * `offset` is given.
+ * @throws ConfigError for an unknown name, a missing split or a number out of range; DataError for an incomplete directory
  */
 export function openExamples(address: ExampleAddress): ExampleSource {
   const { name } = address;
@@ -191,9 +191,9 @@ export function openExamples(address: ExampleAddress): ExampleSource {
   if (generator !== null) return openGenerator(generator, address);
   if (existsSync(name) && statSync(name).isDirectory()) return traced(openSet(address), address);
   if (existsSync(name) || isModuleSpecifier(name)) {
-    const makes = isModuleSpecifier(name) ? name : `custom --from ${name}`;
+    const argument = isModuleSpecifier(name) ? name : `custom --from ${name}`;
     throw new ConfigError(
-      `${name}: is a file, not a data set; timeseer data prepare ${makes} --out DIR makes one of it`,
+      `${name}: is a file, not a data set; convert it with timeseer data prepare ${argument} --out DIR`,
     );
   }
   const task = BENCHMARKS.map((benchmark) => benchmark.name).find(
@@ -201,17 +201,17 @@ export function openExamples(address: ExampleAddress): ExampleSource {
   );
   if (task !== undefined && task !== 'custom') {
     throw new ConfigError(
-      `no data set in '${name}': timeseer data prepare ${task} --out ${task === name ? join('data', ...task.split('/')) : name} makes it`,
+      `no data set in '${name}'; create it with timeseer data prepare ${task} --out ${task === name ? join('data', ...task.split('/')) : name}`,
     );
   }
   const known = BENCHMARKS.map((benchmark) => benchmark.name).filter(isGenerator);
   throw new ConfigError(
-    `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one of any task: timeseer data list)`,
+    `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare creates one; timeseer data list shows the tasks)`,
   );
 }
 
 /**
- * Examples in memory as a source: of one task, with the classes that occur where the kind does not list them.
+ * Wraps examples of one task in memory as a source. If their kind has no fixed classes, the classes are those that occur.
  * @throws DataError for no example, or examples of several tasks or kinds
  */
 export function exampleValues(examples: readonly Example[]): ExampleSource {
@@ -246,17 +246,17 @@ export interface DataRecipe {
   readonly traces: number | null;
 }
 
-/** Offset of reinforcement in a generator's training split, beyond the reach of any supervised stage. */
+/** Index of the first series for reinforcement in a generator's training split; supervised stages stay below it. */
 const REINFORCEMENT_OFFSET = 2 ** 31;
 
-/** Training split of a recipe's data. @throws DataError when a data set of one split has none left beside the held-out ones */
+/** Addresses the training examples of a recipe. @throws DataError if a data set with one split has only held-out ones */
 function trainable({ name, length, heldOut }: DataRecipe, seed: number): ExampleAddress {
   const split = onlySplit(name);
   if (split === null) return { name, split: 'train', seed, length };
   return { name, split, seed, length, offset: 0, count: trainingCount(name, split, heldOut) };
 }
 
-/** Examples of the supervised stage: those that have an expert trace. @throws DataError as `trainable` */
+/** Addresses the examples of the supervised stage, which have an expert trace. @throws DataError as `trainable` */
 export function trainingExamples(data: DataRecipe, seed: number): ExampleAddress {
   const all = trainable(data, seed);
   const { name, traces } = data;
@@ -265,7 +265,10 @@ export function trainingExamples(data: DataRecipe, seed: number): ExampleAddress
   return { ...all, traced: { count: traces, part: 'with' } };
 }
 
-/** Examples of the reinforcement stage; other ones than the supervised stage's for a generator, and where not all have a trace. */
+/**
+ * Addresses the examples of the reinforcement stage. For a generator, and where only some examples have a trace, they differ from
+ * those of the supervised stage.
+ */
 export function reinforcementExamples(data: DataRecipe, seed: number): ExampleAddress {
   const all = trainable(data, seed);
   const { name, traces } = data;
@@ -273,7 +276,10 @@ export function reinforcementExamples(data: DataRecipe, seed: number): ExampleAd
   return traces === null ? all : { ...all, traced: { count: traces, part: 'without' } };
 }
 
-/** Addresses `count` held-out examples: a generator's first ones; a draw from a data set's test split, or its last ones. */
+/**
+ * Addresses `count` held-out examples: the first of a generator's test split, a random sample of a data set's test split, or the
+ * last series of a data set with a single split.
+ */
 export function heldOutExamples(
   { name, length, heldOut }: Omit<DataRecipe, 'traces'>,
   seed: number,
@@ -291,10 +297,10 @@ export function validationExamples(
   seed: number,
   count: number,
 ): ExampleAddress | null {
-  const spare =
+  const hasValidation =
     isGenerator(name) ||
     (isExampleSet(name) && hasSplits(name) && new ExampleSet(name).count('validation') > 0);
-  return spare ? { name, split: 'validation', seed, length, count } : null;
+  return hasValidation ? { name, split: 'validation', seed, length, count } : null;
 }
 
 /** Training split of a prepared data set in order; null where there is none to learn classes from. */
@@ -316,8 +322,8 @@ function trainingCount(name: string, split: Split, heldOut: number): number {
 }
 
 /**
- * Places in a data set of `count` examples by the number of the draw: each epoch is a permutation of the whole, so that no
- * example is seen twice before all are seen once. A pure function of its arguments, whatever was asked for before.
+ * Shuffled order of `count` examples: each epoch is a new permutation of all. The result of a draw depends only on its number and
+ * the constructor's arguments, not on earlier draws, so that a resumed run sees the same order.
  */
 export class EpochOrder {
   readonly #count: number;
@@ -326,18 +332,18 @@ export class EpochOrder {
   #epoch = -1;
   #order: Int32Array = new Int32Array(0);
 
-  /** `name` keys the shuffles: stages of one run go through the data in different orders. */
+  /** @param name seeds the shuffles too, so that the stages of a run see different orders */
   constructor(count: number, seed: number, name: string) {
     this.#count = count;
     this.#seed = seed;
     this.#name = name;
   }
 
-  /** Place, in [0, count), of draw number `index` ≥ 0. */
+  /** Returns the index of an example, in [0, count), for draw number `index` ≥ 0. */
   place(index: number): number {
     const epoch = Math.floor(index / this.#count);
     if (epoch !== this.#epoch) {
-      // The key of the random stream keeps its name: the order of every data set hangs on it.
+      // Do not rename this key (`passes of`): the order of every data set depends on it.
       this.#order = new Random(this.#seed, `passes of ${this.#name}`, epoch).permutation(this.#count);
       this.#epoch = epoch;
     }

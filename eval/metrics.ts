@@ -1,6 +1,6 @@
 /**
- * From evaluated responses to metrics: means over series with bootstrap intervals, overall and by group. Which metrics
- * there are depends on the kind of answer (src/tasks).
+ * Computes metrics of evaluated responses: means over series with bootstrap intervals, overall and by group. The kind of
+ * answer defines the metrics (src/tasks).
  */
 
 import { DataError } from '../src/ground/errors.ts';
@@ -19,55 +19,55 @@ import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import { consensusOf } from './consensus.ts';
 
 export interface MetricOptions extends BootstrapOptions {
-  /** Classes that the answers may name, in order; absent or empty: of a classification those that are gold, sorted, else the kind's own. */
+  /** Classes that answers may name, in order. Default: for classification the sorted gold classes, else the kind's own. */
   readonly classes?: readonly string[];
-  /** Computes the further metrics of the kind too (`Evaluation.details`). Default: true. */
+  /** Also computes the additional metrics of the kind (`Evaluation.details`). Default: true. */
   readonly details?: boolean;
 }
 
 /** Metrics of several responses to each series, over the series with at least two. */
 interface SampleMetrics {
-  /** Smallest number of responses to any of them. */
+  /** Smallest number of responses to one of these series. */
   readonly samples: number;
   /** Chance that one of k responses solves the example, by k = 1, 2, 4, … and `samples`. */
   readonly passAtK: Readonly<Record<string, Estimate>>;
-  /** Metrics of one answer made of all: the class of the majority, the intervals or variates closest to the others. */
+  /** Metrics of one consensus answer per series: the majority class; the intervals or variates closest to the others. */
   readonly consensus: MetricSet;
 }
 
 export interface Metrics {
   readonly kind: Gold['kind'];
   readonly overall: MetricSet;
-  /** Series with at least one anomaly; null when there is none, and for classification. */
+  /** Metrics over the series with an anomaly; null without any, and for classification. */
   readonly anomalous: MetricSet | null;
-  /** Sets by gold class, in the order of the classes, those that occur; of variates by the number of anomalous ones. */
+  /** Metrics by gold class that occurs, in the order of the classes; for variates, by the number of anomalous variates. */
   readonly byClass: Readonly<Record<string, MetricSet>>;
-  /** Sets by task (generator preset, data set, or a part of one), sorted by name. */
+  /** Metrics by task (generator preset, data set, or a part of one), sorted by name. */
   readonly byTask: Readonly<Record<string, MetricSet>>;
-  /** Sets by length of the series, from one power of two to the next (`513–1024`), ascending. */
+  /** Metrics by length range, from one power of two to the next (`513–1024`), ascending. */
   readonly byLength: Readonly<Record<string, MetricSet>>;
   /** Absent (null) where no series has several responses. */
   readonly samples: SampleMetrics | null;
-  /** Rewards that were asked for beside the task's own, by name: means over the series to which each applies. */
+  /** Additional rewards by name: means over the series that each applies to. */
   readonly rewards: Readonly<Record<string, Estimate>>;
-  /** Per response: tokens of `prompt` and `completion`, `seconds`, `cost`; those that are known. */
+  /** Means per response, as far as known: `prompt` and `completion` tokens, `seconds`, `cost`. */
   readonly usage: Readonly<Record<string, Estimate>>;
-  /** Number of responses that failed, as from an endpoint that is down: no metric counts them. */
+  /** Number of failed responses, e.g. from an endpoint that is down; no metric counts them. */
   readonly failed: number;
   /** Absent (null) for variates, which have no class. */
   readonly confusion: Confusion | null;
 }
 
-/** Metrics of a kind in the order of reports, the further ones last unless they are left out. */
+/** Returns the names of a kind's metrics in report order; with `details`, the additional ones follow. */
 function metricNames(
   kind: Gold['kind'],
-  { details: further = true }: Pick<MetricOptions, 'details'>,
+  { details: withDetails = true }: Pick<MetricOptions, 'details'>,
 ): string[] {
   const { metrics, details } = taskKind(kind).evaluation;
-  return Object.keys(further ? { ...metrics, ...details } : metrics);
+  return Object.keys(withDetails ? { ...metrics, ...details } : metrics);
 }
 
-/** Estimates of columns of n series; a column that only some series have is a mean over those, drawn by itself. */
+/** Estimates column means over n series; a column that only some series have is resampled over those alone. */
 function columnEstimates(
   columns: readonly (readonly [name: string, values: ArrayLike<number>])[],
   n: number,
@@ -85,7 +85,7 @@ function columnEstimates(
 const inOrder = (names: readonly string[], entries: Readonly<Record<string, Estimate>>) =>
   Object.fromEntries(names.flatMap((name) => (name in entries ? [[name, entries[name]!]] : [])));
 
-/** Metrics of some series: means of what every response has, and statistics of the set. */
+/** Computes the metrics of a group of series: means of per-response values, and set metrics such as macro F1. */
 function metricSet(series: readonly AnsweredSeries[], kind: Gold['kind'], options: MetricOptions): MetricSet {
   const names = metricNames(kind, options);
   const columns = names.map((name) => [name, series.flatMap(({ values }) => values[name] ?? [])] as const);
@@ -97,7 +97,7 @@ function metricSet(series: readonly AnsweredSeries[], kind: Gold['kind'], option
   return inOrder(names, entries) as MetricSet;
 }
 
-/** Groups series by a key, in the order given, then of appearance. */
+/** Groups series by key: the keys of `order` first, then the others in order of appearance. */
 function groupedBy(
   series: readonly AnsweredSeries[],
   keyOf: (series: AnsweredSeries) => string,
@@ -113,7 +113,8 @@ function groupedBy(
 }
 
 /**
- * Metrics of each class of a classified set. Precision and F1 need the whole set, which is resampled; their n is that of the class.
+ * Computes the metrics of each class. Precision and F1 depend on the other classes' answers, so the whole set is resampled;
+ * their n is the number of series of the class.
  */
 function classSets(
   series: readonly AnsweredSeries[],
@@ -139,7 +140,7 @@ function knownClasses(kind: Gold['kind'], { classes: given = [] }: MetricOptions
   return classes === 'data' || (classes.length > 0 && given.length > 0) ? given : classes;
 }
 
-/** Labels that occur: those that answers may name, in order, then the others. */
+/** Returns the gold labels that occur: those that answers may name first, in order, then the others. */
 function labelOrder(series: readonly AnsweredSeries[], kind: Gold['kind'], options: MetricOptions): string[] {
   const labels = series.map(({ gold }) => labelOf(gold));
   return occurring(labels, knownClasses(kind, options));
@@ -187,8 +188,8 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
 
 /** `513–1024` for a series of 720 points. */
 function lengthRange({ records }: AnsweredSeries): string {
-  const most = 2 ** Math.ceil(Math.log2(records[0]!.length));
-  return most === 1 ? '1' : `${most / 2 + 1}–${most}`;
+  const upper = 2 ** Math.ceil(Math.log2(records[0]!.length));
+  return upper === 1 ? '1' : `${upper / 2 + 1}–${upper}`;
 }
 
 function sampleMetrics(
@@ -216,7 +217,7 @@ function sampleMetrics(
   };
 }
 
-/** Mean over the series that have a value, each the mean over its responses that have one. Null where none has. */
+/** Averages a value over the responses to each series, then over series; missing values are skipped. Null if all are missing. */
 function meanOf(
   series: readonly AnsweredSeries[],
   measure: (record: EvalRecord) => number | undefined,
@@ -252,7 +253,7 @@ function usageOf(series: readonly AnsweredSeries[], options: MetricOptions): Rec
   );
 }
 
-/** Returns true where anything is anomalous; no class of a classification is. */
+/** Returns true if the gold answer has an anomaly; always false for classification. */
 export const isAnomalous = (gold: Gold): boolean => taskKind(gold.kind).evaluation.anomalous(gold);
 
 /** Computes the metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
@@ -276,9 +277,9 @@ export function metricOf(
 }
 
 /**
- * Computes paired changes, after − before, over the series of both lists, in the order of reports. A metric of whole sets (macro F1)
- * changes on the same resamples.
- * @param wanted metrics; default: all that some series has on both sides
+ * Computes paired changes, after − before, over the series of both lists, in report order. Set metrics such as macro F1 use the
+ * same resamples on both sides.
+ * @param wanted names of metrics; default: all that at least one series has on both sides
  * @throws DataError when the two lists do not answer the same series
  */
 export function pairedGains(
@@ -311,9 +312,9 @@ export function pairedGains(
   const gains = columnEstimates(changes, second.length, options);
   if (classColumns !== null && names.some((name) => SET_METRICS.has(name))) {
     const classes = labelOrder(second, kind, options);
-    const [old, now] = [partners, second].map((side) => classStatistics(side, classes).means);
+    const [setBefore, setAfter] = [partners, second].map((side) => classStatistics(side, classes).means);
     const change: SetMeasure<string> = (indices) => {
-      const [a, b] = [old!(indices), now!(indices)];
+      const [a, b] = [setBefore!(indices), setAfter!(indices)];
       return Object.fromEntries(
         Object.entries(b).map(([name, value]) => [name, value - a[name as keyof typeof a]]),
       );
@@ -335,7 +336,7 @@ export function pairedGain(
   throw new DataError(`paired change: no series has ${metric} on both sides`);
 }
 
-/** Metric values of one response, each in [0, 1]; of an anomaly whose kind the data do not name, no class accuracy. */
+/** Computes the metrics of one response, each in [0, 1]; no class accuracy where the data do not name the kind of anomaly. */
 function metricValues(record: EvalRecord, details = false): MetricValues {
   const { answer, gold, length, score, measures, judged } = record;
   const extension = judged?.score == null ? {} : { extension: judged.score };
@@ -355,7 +356,7 @@ function metricValues(record: EvalRecord, details = false): MetricValues {
   };
 }
 
-/** Metrics of a reasoning; parts that could not be checked are left out. */
+/** Computes the metrics of the reasoning; those that could not be checked are left out. */
 function reasoningValues(reasoning: ReasoningCheck | undefined): MetricValues {
   if (reasoning === undefined) return {};
   const { truth, facts, recalled, f1, coverage, agreement, contradictions } = reasoning;
@@ -407,7 +408,7 @@ export function answeredSeries(
   }
   if (groups.size === 0) {
     throw new DataError(
-      `metrics: all responses failed (${records[0]?.failure ?? 'there is none'}); mend that and evaluate again`,
+      `metrics: all responses failed (${records[0]?.failure ?? 'there are none'}); fix the cause and evaluate again`,
     );
   }
   return [...groups].map(([id, group]) => {
@@ -418,7 +419,7 @@ export function answeredSeries(
 }
 
 /**
- * Values of the metrics that a single response has, by series in the order of first appearance.
+ * Returns the per-response metrics (no set metrics) by series, in order of first appearance.
  * @throws DataError for no record, or for several kinds of answers
  */
 export function seriesValues(records: readonly EvalRecord[]): {
@@ -451,8 +452,8 @@ export function kindOf(records: readonly EvalRecord[]): Gold['kind'] {
 }
 
 /*
- * Metrics of classification that no single response has: recall, precision and F1 by class, their means, and the
- * confusion of classes. A series that was answered several times counts once, shared evenly among its answers.
+ * Set metrics of classification: recall, precision and F1 by class, their means, and the confusion matrix. A series with
+ * several answers counts once; each answer has an equal share of it.
  */
 
 /** Counts of responses by gold class (rows) and predicted class (columns). */
@@ -488,7 +489,7 @@ interface Counts {
 
 const BY_NAME = new Intl.Collator('en', { numeric: true });
 
-/** Distinct names: those in `order` first, in that order, then the others by name, numbers in them by their size. */
+/** Returns the distinct names: those of `order` first, in that order, then the others in natural order (`a2` before `a10`). */
 function occurring(names: Iterable<string>, order: readonly string[]): string[] {
   const distinct = new Set(names);
   const known = order.filter((name) => distinct.has(name));
@@ -509,26 +510,27 @@ function voteOf({ records, values }: AnsweredSeries, gold: string, classes: read
   };
 }
 
-/** Numbers of classified series. */
+/** Set metrics of classification as functions of the (resampled) indices of series. */
 interface ClassStatistics {
   readonly means: SetMeasure<'balanced_accuracy' | 'macro_f1' | 'weighted_f1'>;
   /** Recall, precision and F1 of each class: [K · 3], under `classKey(metric, k)`. */
   readonly byClass: SetMeasure<string>;
 }
 
-/** Metrics of whole sets of series. */
+/** Names of the set metrics: defined for a set of series, not for a single response. */
 export const SET_METRICS: ReadonlySet<string> = new Set(['balanced_accuracy', 'macro_f1', 'weighted_f1']);
 const CLASS_METRICS = ['class_recall', 'class_precision', 'class_f1'] as const;
 
-/** Name of a number of class k. */
+/** Key of a metric of class k. */
 const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => `${metric} ${k}`;
 
 /**
- * Formulas, over the K classes that are gold for some series of the set, in the order of `classes`: balanced accuracy =
- * mean of recall_k; macro F1 = mean of F1_k = 2·right_k / (gold_k + predicted_k); weighted F1 = Σ gold_k · F1_k / Σ gold_k. Precision of a class that is never answered is 0.
- * Classes that are gold for none of the series (which a resample may lack) have no part in a mean; their own recall and F1
- * are not defined (NaN). An answer with a class that is gold for no series counts against recall, and for no class's
- * precision.
+ * Computes set metrics over the K classes that are gold for some series of the set, in the order of `classes`:
+ *   balanced accuracy = mean of recall_k
+ *   macro F1 = mean of F1_k, F1_k = 2·right_k / (gold_k + predicted_k)
+ *   weighted F1 = Σ gold_k · F1_k / Σ gold_k
+ * The precision of a class that is never predicted is 0. A class that is gold for no series (possible in a resample) is left
+ * out of the means; its recall and F1 are NaN. An answer with such a class lowers the recall of the gold class, but no precision.
  * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)` or 'weighted'.
  */
 function classStatistics(series: readonly AnsweredSeries[], classes: readonly string[]): ClassStatistics {
@@ -578,7 +580,7 @@ function classStatistics(series: readonly AnsweredSeries[], classes: readonly st
 function confusionOf(records: readonly EvalRecord[], classes: readonly string[]): Confusion {
   const golds = records.map(({ gold }) => labelOf(gold));
   const rows = occurring(golds, classes);
-  // Counted by place: a class of the data may have the name of one of the last two columns.
+  // Counted by column index, not name: a class of the data may be called `other label` or `unreadable`.
   const [other, unreadable] = [classes.length, classes.length + 1];
   const place = ({ answer }: EvalRecord): number => {
     if (answer.class === null) return unreadable;

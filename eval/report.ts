@@ -58,10 +58,11 @@ export interface ReportRun {
   readonly seeds: Readonly<Record<string, number>>;
   /** Wall-clock seconds of each stage, in order. */
   readonly seconds: Readonly<Record<string, number>>;
-  /** Supervised samples and TimerPO steps; 0 where a stage was skipped. */
+  /** Number of supervised samples; 0 if the stage was skipped. */
   readonly samples: number;
+  /** Number of reinforcement steps; 0 if the stage was skipped. */
   readonly steps: number;
-  /** Training series that have an expert trace, where not all have. */
+  /** Number of training series with an expert trace; absent if all have one. */
   readonly traces?: number;
   readonly trainingData: string;
   readonly heldOutData: string;
@@ -73,7 +74,7 @@ export interface ReportRun {
 export interface ReportStage {
   /** Short and unique: `before`, `sft`, `rl`, `classical`. */
   readonly key: string;
-  /** Head of the column: `After SFT`. */
+  /** Column header, e.g. `After SFT`. */
   readonly label: string;
   readonly kind: 'policy' | 'detector';
   /** Metrics of greedy responses. */
@@ -82,7 +83,7 @@ export interface ReportStage {
   readonly rewardSampled: Estimate | null;
 }
 
-/** A mean that a stage is required to reach. */
+/** Requirement: the mean of a metric of one stage must be at least `atLeast`. */
 export interface ReportFloor {
   readonly stage: string;
   readonly metric: string;
@@ -95,9 +96,9 @@ export interface ReportGain {
   readonly key: string;
   readonly label: string;
   readonly estimate: Estimate;
-  /** The lower end of the interval is required to lie above this; null: nothing is required. */
+  /** Requirement: the lower bound of the interval must exceed this value; null: no requirement. */
   readonly lowerAbove: number | null;
-  /** True where the mean is required not to fall. */
+  /** Requirement: the mean must not decrease. */
   readonly notLower: boolean;
 }
 
@@ -112,7 +113,7 @@ export interface Curve {
 
 export interface CurvePanel {
   readonly title: string;
-  /** One line: what is drawn, and in which direction it should go. */
+  /** One line: what is drawn, and whether higher or lower is better. */
   readonly definition: string;
   readonly xLabel: string;
   readonly curves: readonly Curve[];
@@ -121,7 +122,7 @@ export interface CurvePanel {
   readonly log?: boolean;
 }
 
-/** A held-out series with what was said about it. */
+/** Held-out series with the response, its score and the expert trace. */
 export interface ReportExample {
   readonly seriesId: string;
   readonly length: number;
@@ -129,13 +130,13 @@ export interface ReportExample {
   /** Names of the channels; absent where there is one. */
   readonly channels?: readonly string[];
   /**
-   * SVG of the series with its true and predicted intervals, one for each channel (of many the first); checked to be passive
-   * before it is inlined. None where what the policy saw says it all.
+   * SVG of the series with gold and predicted intervals, one per channel (only the first of many); checked to hold no
+   * active content before it is inlined. Empty where `seen` shows everything.
    */
   readonly figure: string | readonly string[];
   /** data:image/png;base64 of exactly what the policy saw; optional. */
   readonly seen?: string;
-  /** True for a whole figure, with axes or panels, shown in its own size; absent: a bare strip. */
+  /** True: `seen` is a figure with axes or panels, shown in its own size. Absent: a strip without axes. */
   readonly seenWhole?: boolean;
   /** Policy and sampling behind the answer: `After TimerPO, greedy`. */
   readonly by: string;
@@ -149,7 +150,7 @@ export interface ReportExample {
   readonly reasoning?: ReasoningCheck;
   /** The expert trace of the same series. */
   readonly expcot: string;
-  /** Head of the trace; `ExpCoT of the same series` when absent. */
+  /** Heading of the trace. Default: `ExpCoT of the same series`. */
   readonly expcotLabel?: string;
 }
 
@@ -157,15 +158,15 @@ export interface ReportExample {
 export interface ReportTransfer {
   readonly title: string;
   readonly note: string;
-  /** Head of the first column; `Task` when absent. */
+  /** Header of the first column. Default: `Task`. */
   readonly head?: string;
-  /** Columns after the number of series; format, what the kind of answer is summed up by, and reward when absent. */
+  /** Columns after the number of series. Default: format, the main metrics of the answer kind, reward. */
   readonly columns?: readonly string[];
   /** One row each, in this order. */
   readonly metrics: Pick<Metrics, 'kind' | 'byTask'>;
-  /** Share of series without an anomaly by row, shown beside it: what always answering "normal" scores. */
+  /** Reference accuracy by row: share of series without an anomaly, i.e. the score of always answering "normal". */
   readonly normalShare?: Readonly<Record<string, number>>;
-  /** Rows of detectors, which write no text: nothing stands in their columns about it. */
+  /** Rows of detectors; their columns about text stay empty, because they write none. */
   readonly detectors?: readonly string[];
 }
 
@@ -186,7 +187,7 @@ export interface ReportInput {
 }
 
 export interface AssembleOptions {
-  /** Draws what the policy saw of an example, or null where it read numbers; the recipe's figure when absent. */
+  /** Draws the figure that the policy saw; returns null if it read numbers. Default: the recipe's figure. */
   readonly draw?: DrawExample;
 }
 
@@ -210,7 +211,7 @@ async function profileOf(recipe: Recipe): Promise<ClassProfile | null> {
   return learnClasses((await sampleTraining(training, recipe.seed)).examples);
 }
 
-/** Draws as the recipe says; its figure 'task' is the one that the data set names. */
+/** Returns the drawing function for the recipe's figure; `task` stands for the figure of the data set. */
 function drawingOf({ figure, input }: Recipe, facts: DataFacts): DrawExample {
   if (input === 'numbers') return () => null;
   return plainDrawing(figure === 'task' ? (facts.figure?.preset ?? 'line') : figure);
@@ -233,10 +234,10 @@ export async function assembleReport(
     ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap, classes: facts.classes },
   };
   const answers = readAnswers(run, series, facts.classes);
-  const last = POLICIES.toReversed().find((name) => answers[name] !== undefined);
-  if (last === undefined) {
+  const lastPolicy = POLICIES.toReversed().find((name) => answers[name] !== undefined);
+  if (lastPolicy === undefined) {
     throw new DataError(
-      `no policy was evaluated in this run; \`npx timeseer quickstart --resume --out ${runDirectory}\` does what is left of it`,
+      `no policy was evaluated in this run; \`npx timeseer quickstart --resume --out ${runDirectory}\` completes it`,
       { file: run.file('eval') },
     );
   }
@@ -250,8 +251,8 @@ export async function assembleReport(
   const floors = isRequired ? floorsOf(recipe, answers) : [];
   const transfer = await transferOf(run, baselines, method, bootstrap);
   // A single detector has its column in the main table.
-  const several = baselines !== null && Object.keys(baselines.records).length > 1;
-  const detectors = several ? detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap) : null;
+  const hasTable = baselines !== null && Object.keys(baselines.records).length > 1;
+  const detectors = hasTable ? detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap) : null;
   const { environment } = run;
   const gaps = gapsOf(run);
   const data = { facts, series, available: facts.statement === null ? null : set!.count('test') };
@@ -269,8 +270,8 @@ export async function assembleReport(
       ...validationPanels(run.validationLines('rl'), method),
       ...rlPanels(run.rlLines(), method),
     ],
-    examples: await buildExamples(answers[last]!.greedy, series, {
-      by: `${policyLabel(last, method)}, greedy`,
+    examples: await buildExamples(answers[lastPolicy]!.greedy, series, {
+      by: `${policyLabel(lastPolicy, method)}, greedy`,
       draw: options.draw ?? drawingOf(recipe, facts),
       classes,
       profile: await profileOf(recipe),
@@ -279,7 +280,7 @@ export async function assembleReport(
     transfer: [transfer?.table ?? null, detectors].filter((table) => table !== null),
     environment: Object.keys(environment).length === 0 ? { recorded: 'nothing' } : environment,
     reproduce: ['npm ci', described.command],
-    caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines, data)],
+    caveats: [...gaps.map((gap) => `Incomplete: ${gap}.`), ...caveatsOf(run, baselines, data)],
   };
   return { input, summary: summariseRun(run, input, baselines, transfer?.metrics ?? null), gaps };
 }

@@ -1,23 +1,23 @@
 /**
- * Checks a report against the recording before it is printed. Everything is recomputed from values and times, without any function of the
- * code that builds reports, so that its faults are found here.
+ * Checks a report against the recording before it is printed. Recomputes everything from values and times, and shares no function with
+ * the code that builds reports, so that bugs of that code show up here.
  */
 import { type Finding, KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import type { Place, Quantity, Stated } from '../detect/sentence.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
 import type { AnomalyReport, Instant, ReportEvent, ReportFinding } from './schema.ts';
 
-/** A statement of a report that the values contradict: a fault of the program, never of the file. */
+/** Error: the report states something that the values contradict. Always a bug of timeseer, never a fault of the file. */
 export class ReportMismatch extends Error {
   constructor(place: string, stated: unknown, actual: unknown) {
     super(
-      `report: ${place}: stated ${JSON.stringify(stated)}, the values give ${JSON.stringify(actual)}; please report this fault of timeseer`,
+      `report: ${place}: stated ${JSON.stringify(stated)}, the values give ${JSON.stringify(actual)}; this is a bug of timeseer, please report it`,
     );
     this.name = 'ReportMismatch';
   }
 }
 
-/** Part of the largest value by which sums in another order may differ. */
+/** Rounding tolerance of sums, relative to the largest value: the order of summation may differ. */
 const TOLERANCE = 1e-9;
 const DAY = 86_400;
 
@@ -39,7 +39,7 @@ function compare(place: string, ...rows: readonly Row[]): void {
   }
 }
 
-/** Least, mean and largest value of [start, end), the number of missing ones, and the largest magnitude, to which rounding is relative. */
+/** Returns minimum, mean, maximum and number of missing values in [start, end); `size`: largest magnitude, for tolerances. */
 function describe(values: Float64Array, start: number, end: number) {
   let n = 0;
   let [least, largest] = [Number.NaN, Number.NaN];
@@ -57,7 +57,7 @@ function describe(values: Float64Array, start: number, end: number) {
   return { least, mean, largest, missing: end - start - n, size };
 }
 
-/** Sum and number of the steps between values that are there, from sample to sample of [start, end). */
+/** Returns the sum and number of the absolute sample-to-sample steps in [start, end) between known values. */
 function movesIn(values: Float64Array, start: number, end: number): { sum: number; count: number } {
   let [sum, count] = [0, 0];
   for (let i = start + 1; i < end; i++) {
@@ -67,8 +67,8 @@ function movesIn(values: Float64Array, start: number, end: number): { sum: numbe
   return { sum, count };
 }
 
-/** Correlation of [start, end) with itself `lag` samples later. */
-function likeness(values: Float64Array, start: number, end: number, lag: number): number {
+/** Returns the autocorrelation of [start, end) at `lag`. */
+function autocorrelation(values: Float64Array, start: number, end: number, lag: number): number {
   const [left, right] = [values.slice(start, end - lag), values.slice(start + lag, end)];
   const mean = (list: Float64Array): number => list.reduce((sum, value) => sum + value, 0) / list.length;
   const [a, b] = [mean(left), mean(right)];
@@ -83,7 +83,7 @@ function likeness(values: Float64Array, start: number, end: number, lag: number)
 
 type Measure = (values: Float64Array, detection: ReportColumn['detection'], place: Place) => number | null;
 
-/** Quantities of a column at a place; the others are checked by `Verification`. */
+/** Computes quantities of a column at a place; `Verification` checks the other quantities. */
 const MEASURES: Partial<Record<Quantity, Measure>> = {
   value: (values, _, { start }) => values[start]!,
   least: (values, _, { start, end }) => describe(values, start, end).least,
@@ -115,32 +115,32 @@ const MEASURES: Partial<Record<Quantity, Measure>> = {
   samples: (_, __, { start, end }) => end - start,
 };
 
-/** Words of a comparison, and words that a sentence may hold only where they are stated. */
+/** Words of upward and downward comparisons, and all words that may occur only inside a claim. */
 const UPWARD: ReadonlySet<string> = new Set(['rose', 'drifted up', 'more', 'up']);
 const DOWNWARD: ReadonlySet<string> = new Set(['fell', 'drifted down', 'less', 'down']);
-const WEIGHTY: ReadonlySet<string> = new Set([
+const CLAIM_WORDS: ReadonlySet<string> = new Set([
   ...['rose', 'fell', 'drifted', 'up', 'down', 'more', 'less', 'above', 'below', 'since'],
   ...['first', 'together', 'ongoing', 'ended', 'previous', 'earlier', ...Object.keys(LEVELS)],
 ]);
-/** Quantities of the whole extent of a finding. */
+/** Quantities that always refer to the whole extent of a finding. */
 const WHOLE: ReadonlySet<Quantity> = new Set<Quantity>([
   ...(['column', 'state', 'cycles before', 'least before', 'largest before'] as const),
 ]);
-/** Quantities that sentences may state beside those of `MEASURES`, by subject. */
+/** Further quantities that a sentence may state (besides those of `MEASURES`), by its subject. */
 const OF_FINDINGS: ReadonlySet<string> = new Set([...WHOLE, 'time', 'pace', 'samples at']);
 const OF_EVENTS: ReadonlySet<string> = new Set(['time', 'column', 'lag', 'share']);
 const OF_HEADLINES: ReadonlySet<string> = new Set([
   ...['time', 'column', 'state', 'level', 'kind', 'duration', 'findings', 'ongoing findings', 'samples'],
 ]);
 
-const two = (n: number): string => `${n < 10 ? '0' : ''}${n}`;
-/** Number at the beginning of a text, its digits grouped or not. */
-const leading = (text: string): number => Number(text.split(' ')[0]!.split('\u202f').join(''));
+const twoDigits = (n: number): string => `${n < 10 ? '0' : ''}${n}`;
+/** Parses the number at the start of a text, with or without digit grouping. */
+const leadingNumber = (text: string): number => Number(text.split(' ')[0]!.split('\u202f').join(''));
 const finiteOrNull = (value: number): number | null => (Number.isFinite(value) ? value : null);
 const zones = new Map<string, Intl.DateTimeFormat>();
 
 /** Date and time of day ("HH:MM:SS.mmm") on the clock of a zone, and its offset from UTC in minutes. */
-function clockAt(ms: number, zone: string | null): { day: string; clock: string; ahead: number } | null {
+function clockAt(ms: number, zone: string | null): { day: string; clock: string; utcOffset: number } | null {
   let wall = ms;
   if (zone !== null && (zone[0] === '+' || zone[0] === '-'))
     wall += Number(`${zone[0]}60000`) * (60 * Number(zone.slice(1, 3)) + Number(zone.slice(-2)));
@@ -152,13 +152,13 @@ function clockAt(ms: number, zone: string | null): { day: string; clock: string;
     const whole = Math.floor(ms / 1000) * 1000;
     wall = Date.parse(`${format.format(whole).replace(' ', 'T')}Z`) + (ms - whole);
   }
-  if (!(wall > -6e13 && wall < 8e15)) return null; // before our era, or after all calendars
+  if (!(wall > -6e13 && wall < 8e15)) return null; // before about the year 70, or beyond the range of Date
   const text = new Date(wall).toISOString();
   const t = text.indexOf('T');
-  return { day: text.slice(0, t), clock: text.slice(t + 1, -1), ahead: Math.round((wall - ms) / 60_000) };
+  return { day: text.slice(0, t), clock: text.slice(t + 1, -1), utcOffset: Math.round((wall - ms) / 60_000) };
 }
 
-/** Forms in which a time of day may be written: as short as it is exact. */
+/** Returns the accepted forms of a time of day: zero seconds and zero milliseconds may be left out. */
 function clocks(clock: string): string[] {
   const [seconds, thousandths] = [clock.slice(6, 8), clock.slice(9)];
   return [
@@ -193,14 +193,14 @@ class Verification {
     this.#ongoing = report.findings.filter(({ end, lasting }) => end === this.#samples || lasting);
   }
 
-  /** Rounding error of means of a column. */
+  /** Returns the tolerance for means of a column. */
   #rounding(values: Float64Array): number {
     const size = this.#sizes.get(values) ?? describe(values, 0, this.#samples).size;
     this.#sizes.set(values, size);
     return TOLERANCE * size;
   }
 
-  /** Date, time of day and zone of an instant, in every form in which they may be shown. */
+  /** Returns date, time of day and zone of an instant in every accepted form. */
   #shown(ms: number): { day: string; clock: string[]; zone: string }[] {
     const { origin, step, zone } = this.#source;
     const unit = step !== null && step < 1000 ? 1 : 1000;
@@ -218,9 +218,9 @@ class Verification {
     }
     const at = clockAt(rounded, zone);
     if (at === null) return [];
-    const { day, clock, ahead } = at;
-    const offset = `${ahead < 0 ? '-' : '+'}${two(Math.floor(Math.abs(ahead) / 60))}:${two(Math.abs(ahead) % 60)}`;
-    const suffix = zone === null ? '' : ahead === 0 ? 'UTC' : offset;
+    const { day, clock, utcOffset } = at;
+    const offset = `${utcOffset < 0 ? '-' : '+'}${twoDigits(Math.floor(Math.abs(utcOffset) / 60))}:${twoDigits(Math.abs(utcOffset) % 60)}`;
+    const suffix = zone === null ? '' : utcOffset === 0 ? 'UTC' : offset;
     const midnight = clock === '00:00:00.000';
     return [
       { day, clock: clocks(clock), zone: suffix },
@@ -229,7 +229,7 @@ class Verification {
     ];
   }
 
-  /** Returns every way to write an instant; empty beyond the calendar, where nothing is checked. */
+  /** Returns every accepted form of an instant; empty outside the range of dates, where nothing is checked. */
   #stamps(ms: number): string[] {
     return this.#shown(ms).flatMap(({ day, clock, zone }) =>
       clock.map((time) => [day, time, zone].filter((part) => part !== '').join(' ')),
@@ -250,7 +250,7 @@ class Verification {
     const at = origin === 'calendar' ? clockAt(Math.round(ms), zone) : null;
     if (at === null) return;
     const iso = stated!.iso!;
-    // The date and clock of the zone, and with its offset the instant itself.
+    // The local date and time; and with the UTC offset, the instant.
     compare(
       place,
       ['date and clock', iso.slice(0, at.day.length + 9), `${at.day}T${at.clock.slice(0, 8)}`],
@@ -264,17 +264,17 @@ class Verification {
     this.#instant(`${place}: to`, to, end - 1);
   }
 
-  /** Seconds from the first sample of a stretch to the end of its last; null without time. */
+  /** Returns the seconds from the first sample of a stretch to the end of its last sample; null without times. */
   #seconds(start: number, end: number): number | null {
     const { time, step } = this.#source;
     return time === null ? null : (time[end - 1]! + (step ?? 0) - time[start]!) / 1000;
   }
 
-  /** Checks a length in words: its units must add up to it within half of the unit that follows the largest. */
+  /** Checks a duration in words (`2 h 5 min`): must equal `seconds` within half of the unit after the largest one written. */
   #length(place: string, text: string, seconds: number | null, samples: number): void {
     const words = text.split(' ');
     if (seconds === null || seconds === 0) {
-      compare(place, ['', [leading(text), words[1]], [samples, samples === 1 ? 'sample' : 'samples']]);
+      compare(place, ['', [leadingNumber(text), words[1]], [samples, samples === 1 ? 'sample' : 'samples']]);
       return;
     }
     const units: Readonly<Record<string, number>> = { d: DAY, h: 3600, min: 60, s: 1, ms: 0.001 };
@@ -286,7 +286,7 @@ class Verification {
     confirm(exact, place, text, seconds);
   }
 
-  /** Checks that each claim stands where it says, and that the sentence has no other number and no other word that compares. */
+  /** Checks that each claim is at its position in the sentence, and that no digit or claim word is outside all claims. */
   #covers(place: string, sentence: string, stated: readonly Stated[]): void {
     let [rest, end] = ['', 0];
     for (const { at, text } of [...stated].sort((a, b) => a.at - b.at)) {
@@ -297,12 +297,12 @@ class Verification {
     }
     rest += sentence.slice(end);
     const letters = [...rest].map((c) => (c.toLowerCase() === c.toUpperCase() ? ' ' : c)).join('');
-    const loose =
-      [...rest].find((c) => c >= '0' && c <= '9') ?? letters.split(' ').find((word) => WEIGHTY.has(word));
-    confirm(loose === undefined, `${place}: unfounded`, loose, sentence);
+    const unclaimed =
+      [...rest].find((c) => c >= '0' && c <= '9') ?? letters.split(' ').find((word) => CLAIM_WORDS.has(word));
+    confirm(unclaimed === undefined, `${place}: not part of a claim`, unclaimed, sentence);
   }
 
-  /** Places that a statement about a subject may be about. */
+  /** Returns the sample ranges that a claim about a subject may refer to. */
   #places({ quantity, finding: id }: Stated, { finding, event, column }: Subject): (readonly number[])[] {
     if (finding !== undefined) {
       const { start, end, peak, ongoing, stepped, stated } = finding;
@@ -318,11 +318,11 @@ class Verification {
     }
     if (event !== undefined)
       return [[event.start, quantity === 'lag' && id === undefined ? event.start + 1 : event.end]];
-    const meant = column === undefined ? this.#byId.get(id ?? '') : undefined;
-    return [meant === undefined ? [0, this.#samples] : [meant.start, meant.end]];
+    const referenced = column === undefined ? this.#byId.get(id ?? '') : undefined;
+    return [referenced === undefined ? [0, this.#samples] : [referenced.start, referenced.end]];
   }
 
-  /** Checks a sentence and everything that it states. */
+  /** Checks a sentence and each of its claims. */
   #sentence(
     place: string,
     { statement, stated }: Pick<ReportFinding, 'statement' | 'stated'>,
@@ -367,7 +367,10 @@ class Verification {
     );
   }
 
-  /** Checks a number: it is as exact as it is written, and has three digits at least. */
+  /**
+   * Checks a number against the values. Its tolerance may be half a unit of the last digit written, or 0.5 % of the
+   * largest number in the finding's statement, whichever is larger.
+   */
   #number(place: string, claim: Stated, { column, finding }: Subject, actual: number | null): void {
     const { text, number, tolerance } = claim;
     confirm(number !== undefined, place, text, null);
@@ -380,13 +383,13 @@ class Verification {
     compare(place, ['', number, actual ?? 'nothing', tolerance! + this.#rounding(column!.values)]);
   }
 
-  /** Column of an event that a statement is about. */
+  /** Returns the column of an event that a claim refers to. */
   #eventColumn({ finding }: Stated, event: ReportEvent): ReportEvent['columns'][number] | undefined {
     const name = this.#byId.get(finding ?? '')?.column;
     return event.columns.find(({ column }) => column === name);
   }
 
-  /** Checks by quantity; a quantity of `MEASURES` has none, unless its words depend on the subject. */
+  /** Checks of the quantities that are not in `MEASURES`, or whose words depend on the subject. */
   readonly #checks: Partial<Record<Quantity, (place: string, claim: Stated, subject: Subject) => void>> = {
     time: (place, { text, start, end }) => {
       const { time } = this.#source;
@@ -410,18 +413,18 @@ class Verification {
       confirm(allowed.length === 0 || allowed.includes(text), place, text, allowed.slice(0, 9));
     },
     column: (place, claim, { column, event }) => {
-      const meant =
+      const referenced =
         event === undefined ? this.#byId.get(claim.finding ?? '') : this.#eventColumn(claim, event);
-      compare(place, ['', claim.text, column?.name ?? meant?.column]);
+      compare(place, ['', claim.text, column?.name ?? referenced?.column]);
     },
     state: (place, claim, { finding }) => {
       const { text } = claim;
       if (finding !== undefined) return compare(place, ['', [text, finding.ongoing], ['since', true]]);
-      const meant = this.#byId.get(claim.finding ?? '')!;
+      const referenced = this.#byId.get(claim.finding ?? '')!;
       const word = text === 'since' ? 'ongoing' : text.split(' ')[0]!.toLowerCase();
-      compare(place, ['', word, this.#ongoing.includes(meant) ? 'ongoing' : 'ended']);
+      compare(place, ['', word, this.#ongoing.includes(referenced) ? 'ongoing' : 'ended']);
       if (text.endsWith(' ago')) {
-        const seconds = (this.#report.to!.ms - meant.to!.ms) / 1000;
+        const seconds = (this.#report.to!.ms - referenced.to!.ms) / 1000;
         this.#length(place, text.slice('ended '.length, -' ago'.length), seconds, 0);
       } else if (text.startsWith('ongoing since ')) {
         const stamp = text.slice('ongoing since '.length);
@@ -433,19 +436,19 @@ class Verification {
       compare(place, ['', text, KIND_WORDS[this.#byId.get(finding ?? '')!.kind]]),
     findings: (place, { text, number }) => {
       const { length } = this.#report.findings;
-      compare(place, ['', [number, leading(text)], [length, length]]);
+      compare(place, ['', [number, leadingNumber(text)], [length, length]]);
     },
     samples: (place, claim, subject) => {
       const { text, number, start, end } = claim;
       if (subject.column !== undefined) this.#number(place, claim, subject, end - start);
-      else compare(place, ['', [number, leading(text)], [this.#samples, this.#samples]]);
+      else compare(place, ['', [number, leadingNumber(text)], [this.#samples, this.#samples]]);
     },
     'ongoing findings': (place, { text, number }) => {
-      const [some, all] = [this.#ongoing.length, this.#report.findings.length];
-      compare(place, ['', number, some]);
-      if (some > 0 && some < all)
-        compare(place, ['', [leading(text), text.endsWith(' ongoing')], [some, true]]);
-      else compare(place, ['', text.split(' ').at(-1), some === 0 ? 'ended' : 'ongoing']);
+      const [ongoing, total] = [this.#ongoing.length, this.#report.findings.length];
+      compare(place, ['', number, ongoing]);
+      if (ongoing > 0 && ongoing < total)
+        compare(place, ['', [leadingNumber(text), text.endsWith(' ongoing')], [ongoing, true]]);
+      else compare(place, ['', text.split(' ').at(-1), ongoing === 0 ? 'ended' : 'ongoing']);
     },
     duration: (place, { text, number, start, end }) => {
       const seconds = this.#seconds(start, end);
@@ -471,8 +474,8 @@ class Verification {
       const { start, end, number } = claim;
       this.#number(place, claim, subject, number!);
       const spare = Math.max(0, end - start - 4096) >> 1;
-      const like = likeness(subject.column!.values, start + spare, end - spare, number!);
-      compare(place, ['repeats', Number.isInteger(number) && like > 0.5, true]);
+      const correlation = autocorrelation(subject.column!.values, start + spare, end - spare, number!);
+      compare(place, ['repeats', Number.isInteger(number) && correlation > 0.5, true]);
     },
     'samples at': (place, claim, subject) => {
       const part = subject.column!.values.subarray(claim.start, claim.end);
@@ -491,14 +494,14 @@ class Verification {
       const { starts, period } = finding!.before!;
       const { step, time, zone, origin } = this.#source;
       const hours = step === null || origin === 'start' ? 0 : (period * step) / 3_600_000;
-      const is = (length: number): boolean => Math.abs(hours - length) < 0.01 * length;
-      let unit = is(168) ? 'weeks' : is(24) ? 'days' : is(1) ? 'hours' : 'cycles';
-      if (is(168) && origin === 'calendar' && (this.#seconds(start, end) ?? 0) <= DAY) {
+      const lastsAbout = (length: number): boolean => Math.abs(hours - length) < 0.01 * length;
+      let unit = lastsAbout(168) ? 'weeks' : lastsAbout(24) ? 'days' : lastsAbout(1) ? 'hours' : 'cycles';
+      if (lastsAbout(168) && origin === 'calendar' && (this.#seconds(start, end) ?? 0) <= DAY) {
         const noon = new Date(`${clockAt(time![starts[0]!]!, zone)?.day}T12:00Z`);
         unit = `${noon.toLocaleDateString('en-US', { weekday: 'long', timeZone: 'UTC' })}s`;
       }
-      const next = starts.every((at, k) => (starts[k - 1] ?? start) - at < 1.5 * period);
-      const words = next ? `previous ${number} ${unit}` : `${number} earlier ${unit}`;
+      const consecutive = starts.every((at, k) => (starts[k - 1] ?? start) - at < 1.5 * period);
+      const words = consecutive ? `previous ${number} ${unit}` : `${number} earlier ${unit}`;
       compare(place, ['', number, starts.length], ['', text, words]);
     },
   };
@@ -580,7 +583,7 @@ class Verification {
     );
   }
 
-  /** Lowest and highest line of the file from which the samples come. */
+  /** Returns the first and last line of the file that hold the samples; null if unknown. */
   #rows(start: number, end: number): ReportFinding['rows'] {
     const lines = Array.from(this.#source.lines ?? [])
       .slice(start, end)
@@ -589,7 +592,7 @@ class Verification {
     return lines.length === 0 ? null : { first: lines[0]!, last: lines.at(-1)! };
   }
 
-  /** Checks that findings of several columns that overlap are one event. */
+  /** Checks that overlapping findings in different columns belong to one event. */
   #joined(): void {
     const { findings } = this.#report;
     for (const [i, a] of findings.entries())
@@ -609,12 +612,13 @@ class Verification {
   event(event: ReportEvent): void {
     const at = `event ${event.id}`;
     const members = this.#report.findings.filter((finding) => finding.event === event.id);
-    const of = (column: string): ReportFinding[] =>
+    const findingsIn = (column: string): ReportFinding[] =>
       members.filter((finding) => finding.column === column).sort((a, b) => a.start - b.start);
     const start = Math.min(...members.map((finding) => finding.start));
     const worst = members.reduce((a, b) => (b.severity > a.severity ? b : a));
-    const severest = (column: string): number => Math.max(...of(column).map(({ severity }) => severity));
-    const sum = event.columns.reduce((total, { column }) => total + severest(column), 0);
+    const maxSeverity = (column: string): number =>
+      Math.max(...findingsIn(column).map(({ severity }) => severity));
+    const sum = event.columns.reduce((total, { column }) => total + maxSeverity(column), 0);
     const listed = event.columns.flatMap(({ findings }) => findings);
     compare(
       at,
@@ -628,7 +632,7 @@ class Verification {
     this.#extent(at, event);
     const { time } = this.#source;
     for (const [k, { column, samplesLater, secondsLater, share, findings }] of event.columns.entries()) {
-      const first = of(column)[0];
+      const first = findingsIn(column)[0];
       confirm(first !== undefined, `${at}: column`, column, listed);
       const seconds = time === null ? null : (time[first.start]! - time[start]!) / 1000;
       compare(
@@ -636,7 +640,7 @@ class Verification {
         ['samples later', samplesLater, first.start - start],
         ['order', samplesLater >= (event.columns[k - 1]?.samplesLater ?? 0), true],
         ['seconds later', secondsLater, seconds, 1e-6],
-        ['share', share, sum > 0 ? severest(column) / sum : 1 / event.columns.length, TOLERANCE],
+        ['share', share, sum > 0 ? maxSeverity(column) / sum : 1 / event.columns.length, TOLERANCE],
         ['findings', findings.every((id) => this.#byId.get(id)?.column === column), true],
       );
     }
@@ -664,13 +668,13 @@ class Verification {
   /** Checks the policy part against the findings, its answers and the stamps. */
   policy(): void {
     const { policy, findings } = this.#report;
-    const meet = (a: { start: number; end: number }, b: { start: number; end: number }): boolean =>
+    const overlap = (a: { start: number; end: number }, b: { start: number; end: number }): boolean =>
       a.start < b.end && b.start < a.end;
     for (const finding of findings) {
       const answered = policy?.columns.find(({ column }) => column === finding.column);
       const marks =
         answered?.status === 'answers'
-          ? answered.intervals.some((interval) => meet(interval, finding))
+          ? answered.intervals.some((interval) => overlap(interval, finding))
           : null;
       compare(`finding ${finding.rank}`, ['marked by the policy', finding.markedByPolicy, marks]);
     }
@@ -697,18 +701,20 @@ class Verification {
         const { kind, size, direction } = interval;
         const claims = interval.class !== null || kind !== null || size !== null || direction !== null;
         const clause = `${kind}${direction === null ? '' : ` ${direction}`} ${size} sd`;
-        const founded = answers.some(
+        const supported = answers.some(
           (answer) =>
             answer.class === interval.class &&
             answer.doubts.length === 0 &&
-            (answer.intervals ?? []).some(([start, end]) => meet({ start, end }, interval)) &&
+            (answer.intervals ?? []).some(([start, end]) => overlap({ start, end }, interval)) &&
             (kind === null || answer.response.includes(clause)),
         );
-        // A report of some of the findings knows of the others only here.
-        const overlapped = findings.some((finding) => finding.column === column && meet(finding, interval));
+        // `interval.finding` may stand for a finding that this report, of selected findings, does not list.
+        const overlapped = findings.some(
+          (finding) => finding.column === column && overlap(finding, interval),
+        );
         compare(
           `${at}: an interval`,
-          ['what is claimed', !claims || founded, true],
+          ['claim supported by an answer', !claims || supported, true],
           ['a finding overlaps', interval.finding || !overlapped, true],
         );
         if (!interval.finding) alone++;

@@ -15,26 +15,26 @@ import { Sampler, type SamplingOptions } from './sampler.ts';
 import { arrangeForSteps, type StepResults } from './step.ts';
 
 export interface GenerateOptions extends SamplingOptions {
-  /** Responses per prompt, G; 1 when absent. */
+  /** Number of responses per prompt, G. Default: 1. */
   readonly samples?: number;
-  /** Sample numbers to skip for each prompt, because their responses exist already; they take no steps. */
+  /** Indices of samples to skip, by prompt, because their responses exist already. They are not decoded. */
   readonly skip?: readonly ReadonlySet<number>[];
-  /** Longest response, its stop token included. */
+  /** Maximum response length in tokens, stop token included. */
   readonly maxTokens: number;
-  /** Tokens that end a response beside the end token. */
+  /** Additional stop tokens, besides the end token. */
   readonly stops?: readonly number[];
   readonly seed: number;
-  /** Name of the random streams: uses with different names draw independently. 'sample' when absent. */
+  /** Name of the random streams; different names give independent draws. Default: 'sample'. */
   readonly stream?: string;
-  /** Key of each prompt's random streams; its index when absent. */
+  /** Key of each prompt's random streams. Default: the index of the prompt. */
   readonly examples?: readonly number[];
-  /** Keep the hidden state of every response token; the stop token is then fed once more. */
+  /** Keeps the hidden state of every response token; this takes one more step, for the last token. */
   readonly hidden?: boolean;
-  /** Most rows decoded together; 256 when absent. */
+  /** Maximum number of rows decoded at a time. Default: 256. */
   readonly maxRows?: number;
   /** Called with the new tokens of a response, its stop token included, as they become known. */
   readonly onTokens?: (row: { readonly prompt: number; readonly sample: number }, ids: Int32Array) => void;
-  /** Called with every response as it is complete, in no order; the promise has all of them in order. */
+  /** Called with each response once it is complete, in any order; the returned promise resolves to all, in order. */
   readonly onResponse?: (response: Sampled) => void;
   /** Checked every few steps; aborting rejects with the signal's reason and frees everything. */
   readonly signal?: AbortSignal;
@@ -42,27 +42,28 @@ export interface GenerateOptions extends SamplingOptions {
 
 /** Sampled response. */
 export interface Sampled {
-  /** Index of its prompt, and of the sample within the prompt's group. */
+  /** Index of the prompt. */
   readonly prompt: number;
+  /** Index of the sample within the prompt's group. */
   readonly sample: number;
   /** Sampled tokens, the stop token included when there is one: [T]. */
   readonly ids: Int32Array;
-  /** Log-probabilities under the tempered, masked distribution (temperature 0 reports those of 1): [T]. */
+  /** Log-probs after temperature and masking; at temperature 0 (greedy), those of temperature 1: [T]. */
   readonly logProbs: Float32Array;
   readonly text: string;
   /** False when it was cut off at `maxTokens`. */
   readonly finished: boolean;
-  /** States after the final norm at the tokens' own positions: [T · D]; empty unless asked for. */
+  /** Hidden states after the final norm, with each token as the input: [T · D]; empty unless `hidden` is set. */
   readonly hidden: Float32Array;
 }
 
-/** Batching of the work. The tokens of a row do not depend on it. */
+/** Batching options; the sampled tokens do not depend on them. */
 export interface GenerateSchedule extends Stepping {
-  /** True if waiting prompts take the slots of completed rows; false if they wait for the whole batch. */
+  /** True for continuous batching: waiting prompts take the slots of complete rows. False: they wait for the whole batch. */
   readonly refill: boolean;
   /**
-   * Skips steps that take no more memory than others, and hidden states: for an engine without elements.
-   * Default: false.
+   * For memory planning on an engine that has shapes but no values: skips steps that cannot raise the peak
+   * memory, and does not store hidden states. Default: false.
    */
   readonly abridged?: boolean;
 }
@@ -71,7 +72,7 @@ export interface GenerateSchedule extends Stepping {
 export interface StoppingCriteria {
   readonly stops: ReadonlySet<number>;
   readonly maxTokens: number;
-  /** True if a row is complete only with the state of its last token. */
+  /** True if a row is complete only once the hidden state of its last token is stored. */
   readonly hidden: boolean;
 }
 
@@ -83,9 +84,9 @@ export class Row {
   readonly limits: StoppingCriteria;
   readonly ids: number[] = [];
   readonly logProbs: number[] = [];
-  /** Its last token is sampled. */
+  /** True once the last token has been sampled. */
   ended = false;
-  /** Tokens whose states are kept. */
+  /** Number of tokens with a stored (or skipped) hidden state. */
   #states = 0;
   #hidden = new Float32Array(0);
 
@@ -100,12 +101,12 @@ export class Row {
     return this.ended && (!this.limits.hidden || this.#states === this.ids.length);
   }
 
-  /** The next draw in [0, 1). A float32 just below 1 may round up to 1, which is no draw. */
+  /** Returns a uniform draw in [0, 1); capped at 1 − 2⁻²⁴, because float32 rounds larger values up to 1. */
   draw(): number {
     return Math.min(this.random.uniform(), 1 - 2 ** -24);
   }
 
-  /** Samples no more tokens. */
+  /** Ends the row before its last token. */
   stop(): void {
     this.ended = true;
   }
@@ -118,12 +119,12 @@ export class Row {
     this.ended = stops.has(id) || this.ids.length === maxTokens;
   }
 
-  /** Steps until its last token is sampled, if no stop token comes before. */
+  /** Number of steps left, unless a stop token ends the row earlier. */
   get left(): number {
     return this.ended ? 0 : this.limits.maxTokens - this.ids.length;
   }
 
-  /** Skips `steps` steps (fewer than remain) as if each had sampled the last token again; they leave no states. */
+  /** Skips `steps` steps, fewer than are left: repeats the last token and counts hidden states without storing them. */
   pass(steps: number): void {
     const last = this.ids.at(-1)!;
     for (let step = 0; step < steps; step++) this.take(last, 0);
@@ -150,23 +151,24 @@ export class Row {
 
 const YIELD_EVERY = 4;
 const COMPACT_EVERY = 8;
-const NOTHING = new Float32Array(0);
+const NO_STATES = new Float32Array(0);
 
-/** Parameters from which a step costs a processor about the same whatever the number of rows. */
-const LARGE = 1e7;
+/** Number of parameters above which a CPU step takes about the same time for any number of rows. */
+const LARGE_PARAMETERS = 1e7;
 
 /**
- * Default schedule of a device. Measured on two cores: with 0.75 M parameters, looking at every eighth step
- * takes 5 % less time than at each, and refilling 10 % more than chunk by chunk (rows that join widen all
- * attention); with 88 M, 8 or 16 rows and one sample refilling takes 17 to 27 % less.
+ * Returns the default schedule of a device. Measured on two cores:
+ * - 0.75 M parameters: copying tokens to the host every eighth step takes 5 % less time than every step;
+ *   refilling takes 10 % more than whole batches, because joining rows widen the attention of all rows;
+ * - 88 M parameters, 8 or 16 rows, one sample: refilling takes 17 to 27 % less.
  */
 export function defaultSchedule(device: string, parameters: number): GenerateSchedule {
   if (device.startsWith('cuda')) return { stepsPerLook: 16, staticCache: 'recorded', refill: true };
-  const large = parameters >= LARGE;
+  const large = parameters >= LARGE_PARAMETERS;
   return { stepsPerLook: large ? 1 : 8, staticCache: 'never', refill: large };
 }
 
-/** Hands out what steps gave to the rows of its slots. Rows that end among them are cut there. */
+/** Appends the results of steps to the rows in their slots; drops what was sampled after a row's last token. */
 function distribute(
   { steps, ids, logProbs, hidden }: StepResults,
   rows: readonly (Row | null)[],
@@ -198,13 +200,15 @@ function limitsOf(
   }
   for (const id of stops) {
     if (!(Number.isInteger(id) && id >= 0 && id < vocabulary)) {
-      throw new ConfigError(`generate: stop token ${id} is not one of the ${vocabulary} of the vocabulary`);
+      throw new ConfigError(
+        `generate: stop token: expected an id from 0 to ${vocabulary - 1} (the vocabulary), got ${id}`,
+      );
     }
   }
   return { stops: new Set([special.end, ...stops]), maxTokens, hidden };
 }
 
-/** A row as it is told to the caller. */
+/** Converts a row to the result that the caller gets. */
 export function sampled(policy: Prompting, row: Row): Sampled {
   const { ids, logProbs, prompt, sample, limits } = row;
   const finished = limits.stops.has(ids.at(-1)!);
@@ -220,20 +224,22 @@ export function sampled(policy: Prompting, row: Row): Sampled {
 }
 
 /**
- * Samples responses: prompts × samples, in that order, equal for equal seeds and examples whatever the batch.
- * Only stop tokens and ordinary tokens can be sampled. `how`: schedule, where it differs from the device's
- * default.
+ * Samples responses, ordered by prompt, then by sample. They depend on the seed and `examples`, not on the
+ * batch. Of the special tokens, only stop tokens can be sampled.
+ * @param overrides differences from the default schedule of the device
  * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN
  */
 export const generate = (
   policy: Policy,
   prompts: readonly EncodedPrompt[],
   options: GenerateOptions,
-  how: Partial<GenerateSchedule> = {},
+  overrides: Partial<GenerateSchedule> = {},
 ): Promise<Sampled[]> =>
-  generateWith(policy, prompts, options, (groups, decoding) => decodeGroups(policy, groups, decoding, how));
+  generateWith(policy, prompts, options, (groups, decoding) =>
+    decodeGroups(policy, groups, decoding, overrides),
+  );
 
-/** Samples responses as `generate` does, by whatever decodes the rows of groups. */
+/** Samples responses as `generate` does, with `decode` as the decoding loop. */
 export async function generateWith(
   policy: Prompting,
   prompts: readonly EncodedPrompt[],
@@ -250,68 +256,69 @@ export async function generateWith(
       return row;
     }),
   }));
-  const tell = (row: Row, ids: Int32Array): void => {
+  const report = (row: Row, ids: Int32Array): void => {
     onTokens?.(row, ids);
     if (row.complete) onResponse?.(sampled(policy, row));
   };
-  const listens = onTokens !== undefined || onResponse !== undefined;
-  await decode(groups, { ...options, ...(listens ? { onTokens: tell } : {}) });
+  const hasListeners = onTokens !== undefined || onResponse !== undefined;
+  await decode(groups, { ...options, ...(hasListeners ? { onTokens: report } : {}) });
   return groups.flatMap(({ rows }, p) =>
     rows.filter(({ sample }) => !skip?.[p]?.has(sample)).map((row) => sampled(policy, row)),
   );
 }
 
-/** The `GenerateOptions` of the whole batch; rows bring their own limits and random streams. */
+/** Options of a whole batch; each row has its own limits and random stream. */
 export interface DecodeOptions extends SamplingOptions, Pick<GenerateOptions, 'maxRows' | 'signal'> {
   /** Callback for each token, as in `GenerateOptions`; it may stop the row. */
   readonly onTokens?: (row: Row, ids: Int32Array) => void;
 }
 
 /**
- * Samples the rows of groups, equally many each with the same stop tokens, until all have ended or were
- * stopped.
+ * Samples all rows until each has ended or was stopped. Groups must have equal numbers of rows and the same
+ * stop tokens.
  * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN
  */
 export async function decodeGroups(
   policy: Policy,
   groups: readonly Group[],
   options: DecodeOptions,
-  how: Partial<GenerateSchedule> = {},
+  overrides: Partial<GenerateSchedule> = {},
 ): Promise<void> {
   const { engine, dims } = policy;
   const { maxRows = 256, signal, onTokens } = options;
-  const schedule = { ...defaultSchedule(engine.info.device, policy.layout.size), ...how };
+  const schedule = { ...defaultSchedule(engine.info.device, policy.layout.size), ...overrides };
   signal?.throwIfAborted();
   const [first] = groups;
   if (first === undefined) return;
   const prompts = groups.map(({ prompt }) => prompt);
   const samples = first.rows.length;
-  const every = groups.flatMap(({ rows }) => rows.map((row) => row.limits));
+  const allLimits = groups.flatMap(({ rows }) => rows.map((row) => row.limits));
   const limits = {
-    ...every[0]!,
-    maxTokens: every.reduce((most, limit) => Math.max(most, limit.maxTokens), 0),
+    ...allLimits[0]!,
+    maxTokens: allLimits.reduce((most, limit) => Math.max(most, limit.maxTokens), 0),
   };
   const waiting = [...groups];
   const sampler = new Sampler(policy, options, limits.stops);
   const rope = ropeTablesFor(policy, prompts, limits.maxTokens, 2 * GROWTH);
-  const small = engine.info.device === 'cpu' && policy.layout.size < LARGE && policy.dtype === 'float32';
+  const small =
+    engine.info.device === 'cpu' && policy.layout.size < LARGE_PARAMETERS && policy.dtype === 'float32';
   const { weights, tensors } = small ? arrangeForSteps(policy) : { weights: policy.weights, tensors: [] };
-  /** Takes what steps gave, tells about it, and frees the slots of complete rows. */
-  const settle = (batch: DecodingBatch, rows: readonly (Row | null)[], results: StepResults): void => {
+  /** Appends step results to the rows, calls `onTokens`, and frees the slots of complete rows. */
+  const applyResults = (batch: DecodingBatch, rows: readonly (Row | null)[], results: StepResults): void => {
     const before = rows.map((row) => row?.ids.length ?? 0);
-    const kept = schedule.abridged && results.hidden !== null ? { ...results, hidden: NOTHING } : results;
+    const kept = schedule.abridged && results.hidden !== null ? { ...results, hidden: NO_STATES } : results;
     distribute(kept, rows, dims.width);
     for (const [b, row] of onTokens === undefined ? [] : rows.entries()) {
-      const fresh = row?.ids.slice(before[b]) ?? [];
-      if (fresh.length > 0) onTokens!(row!, Int32Array.from(fresh));
+      const newIds = row?.ids.slice(before[b]) ?? [];
+      if (newIds.length > 0) onTokens!(row!, Int32Array.from(newIds));
     }
     batch.retire();
   };
-  /** Lets waiting prompts into free places. */
+  /** Moves waiting prompts into free slots. */
   const admit = (batch: DecodingBatch, into: readonly number[]): void => {
     if (into.length === 0) return;
     const { rows, results } = engine.noGrad(() => batch.fill(into, waiting.splice(0, into.length)));
-    settle(batch, rows, results);
+    applyResults(batch, rows, results);
   };
   const open = (): DecodingBatch => {
     const count = Math.min(Math.max(1, Math.floor(maxRows / samples)), waiting.length);
@@ -351,7 +358,7 @@ export async function decodeGroups(
         continue;
       }
       const results = engine.noGrad(() => current.run(schedule.stepsPerLook));
-      settle(current, [...current.slots], results);
+      applyResults(current, [...current.slots], results);
       if (schedule.abridged) current.pass();
       unchanged += results.steps;
       steps += results.steps;

@@ -57,7 +57,7 @@ export interface EvalRequest {
   readonly extension?: boolean;
   /** Judge of the advice: `rules` (default), openai:MODEL@URL, or none. */
   readonly judge?: string | undefined;
-  /** Rewards that score responses beside the task's own, as in a recipe. */
+  /** Additional rewards to compute, written as in a recipe. */
   readonly reward?: readonly string[];
   readonly answers: Reading | undefined;
   readonly maxTokens: number | undefined;
@@ -84,22 +84,23 @@ export interface EvalRequest {
   readonly quiet: boolean;
 }
 
-/** Defaults: points of a generated series, and the format of numbers. */
-const USUAL_LENGTH = 1000;
-const USUAL_NUMBERS: NumbersFormat = { digits: 3, points: 250 };
+/** Default length of a generated series, in points. */
+const DEFAULT_LENGTH = 1000;
+/** Default format of numbers in prompts. */
+const DEFAULT_NUMBERS: NumbersFormat = { digits: 3, points: 250 };
 /** Default data for a policy outside of a run. */
-const USUAL_DATA = 'nano5';
+const DEFAULT_DATA = 'nano5';
 /** Directory in which prepared data sets are found by name. */
-const DATA = 'data';
-/** Default number of generated examples; of a data set, all are used. */
-const GENERATED = 400;
+const DATA_DIRECTORY = 'data';
+/** Default number of generated examples; data sets are used whole. */
+const DEFAULT_COUNT = 400;
 /** Timeout of the judge for one response. */
 const JUDGE_SECONDS = 300;
 /** Default maximum response length in tokens, by the style of the policy. */
-const MOST_TOKENS = { nano: 96, full: 1024 } as const;
+const DEFAULT_MAX_TOKENS = { nano: 96, full: 1024 } as const;
 
 function check(given: EvalRequest): void {
-  // The bounds of a recipe.
+  // Same bounds as for the recipe keys.
   for (const [name, value, least, most] of [
     ['count', given.count ?? 1, 1, 1e7],
     ['samples', given.samples, 1, 1024],
@@ -122,7 +123,7 @@ function check(given: EvalRequest): void {
   }
 }
 
-/** Different temperatures, in the order given. @throws ConfigError */
+/** Parses --temperature into distinct temperatures, in the order given. @throws ConfigError */
 function temperaturesOf(text: string): readonly number[] {
   const temperatures = String(text)
     .split(',')
@@ -137,13 +138,13 @@ function temperaturesOf(text: string): readonly number[] {
   return temperatures;
 }
 
-/** Limits messages to one a minute. */
-function sometimes(tell: (message: string) => void): (message: string) => void {
+/** Wraps a logger to pass at most one message a minute. */
+function throttled(log: (message: string) => void): (message: string) => void {
   let last = Number.NEGATIVE_INFINITY;
   return (message) => {
     if (performance.now() - last < 60_000) return;
     last = performance.now();
-    tell(message);
+    log(message);
   };
 }
 
@@ -163,7 +164,7 @@ function endpointOf(given: EvalRequest): NonNullable<OpenOptions['endpoint']> {
     ...(prices === undefined ? {} : { prices: { prompt: prompt!, completion: completion! } }),
     onRetry: given.quiet
       ? undefined
-      : sometimes((message) => say(`eval: ${message}; further retries are reported once a minute`)),
+      : throttled((message) => say(`eval: ${message}; further retries are reported once a minute`)),
   };
 }
 
@@ -191,7 +192,7 @@ function warnOfChange(policy: string, name: string): void {
   }
 }
 
-/** Evaluates every classical detector on the same examples. None is selected: that needs a validation split. */
+/** Evaluates every classical detector on the same examples. Does not pick the best: that would need a validation split. */
 async function classicalMetrics({ source, address }: OpenTask): Promise<Record<string, MetricSet>> {
   const { kind, classes } = source.facts;
   const answers = await classicalAnswers([...source], baselineData(address, kind));
@@ -200,7 +201,7 @@ async function classicalMetrics({ source, address }: OpenTask): Promise<Record<s
   );
 }
 
-/** Returns the temperature with the highest mean reward; the lower one of equals. */
+/** Returns the temperature with the highest mean reward; ties go to the lower one. */
 export function bestTemperature(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
   const ranked = sets.toSorted(
     ([a, first], [b, second]) => second.overall.reward.mean - first.overall.reward.mean || a - b,
@@ -219,25 +220,22 @@ interface OpenTask {
 /** Resolves a generator, the directory of a prepared data set, or its name in `data`. */
 function directoryOf(name: string): string {
   if (isGenerator(name) || existsSync(name)) return name;
-  const prepared = join(DATA, name);
+  const prepared = join(DATA_DIRECTORY, name);
   return existsSync(prepared) ? prepared : name;
 }
 
-/**
- * @param usual default points of a generated series
- * @throws ConfigError for a name that is unknown or given twice
- */
-function openTasks(given: EvalRequest, names: readonly string[], usual: number): OpenTask[] {
+/** Opens the named tasks. @throws ConfigError for a name that is unknown or given twice */
+function openTasks(given: EvalRequest, names: readonly string[], defaultLength: number): OpenTask[] {
   const { split, seed = 42 } = given;
   const tasks = names.map((named): OpenTask => {
     const name = directoryOf(named);
     const generated = isGenerator(name);
-    const { length = usual } = given;
-    const count = given.count ?? (generated ? GENERATED : undefined);
+    const { length = defaultLength } = given;
+    const count = given.count ?? (generated ? DEFAULT_COUNT : undefined);
     const address = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
     const source = openExamples(address);
     if (given.length !== undefined && !generated) {
-      throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
+      throw new ConfigError(`--length: only generators take it, and ${name} is a data set; leave it out`);
     }
     return { name: named, address, source };
   });
@@ -257,28 +255,28 @@ interface Cell {
   readonly form: EvalForm;
 }
 
-/** @throws ConfigError where the policy cannot answer the task in this form */
+/** Settles card, number format and prompt form for a policy on a task. @throws ConfigError if it cannot answer in this form */
 function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
   const { local } = policy;
   const { facts } = task.source;
-  const from = local === null ? null : (local.adapter ?? local.directory);
-  const trained = from === null ? foreignCard(facts, null) : evaluationCard(from, facts);
-  const known = trained.numbers ?? USUAL_NUMBERS;
+  const checkpoint = local === null ? null : (local.adapter ?? local.directory);
+  const baseCard = checkpoint === null ? foreignCard(facts, null) : evaluationCard(checkpoint, facts);
+  const defaults = baseCard.numbers ?? DEFAULT_NUMBERS;
   const format: NumbersFormat = {
-    digits: given.digits ?? known.digits,
-    points: given.points ?? known.points,
+    digits: given.digits ?? defaults.digits,
+    points: given.points ?? defaults.points,
   };
-  const read = given.input === undefined ? trained.numbers !== null : given.input === 'numbers';
-  const numbers = read ? format : null;
-  const plain = { ...trained, numbers };
-  const asks = given.extension === true && policy.reads === 'prompt' && plain.extension !== true;
-  if (asks && plain.style === 'nano') {
+  const readsNumbers = given.input === undefined ? baseCard.numbers !== null : given.input === 'numbers';
+  const numbers = readsNumbers ? format : null;
+  const plain = { ...baseCard, numbers };
+  const addsExtension = given.extension === true && policy.reads === 'prompt' && plain.extension !== true;
+  if (addsExtension && plain.style === 'nano') {
     throw new ConfigError(
       `--extension: ${policy.given} was not trained to give advice; train a policy with --set extension.ask=true`,
     );
   }
-  const card = asks ? withExtension(plain, facts) : plain;
-  if (from !== null) for (const text of mismatches(from, card, facts)) say(`warning: ${text}`);
+  const card = addsExtension ? withExtension(plain, facts) : plain;
+  if (checkpoint !== null) for (const text of mismatches(checkpoint, card, facts)) say(`warning: ${text}`);
   const reasoning = given.reasoning === 'on';
   if (!reasoning && card.style === 'nano') {
     throw new ConfigError(
@@ -295,12 +293,12 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
       ...(card.extension === true ? { extension: true } : {}),
       reading:
         given.answers ?? (local === null ? undefined : recipeOfRun(policy.given)?.answers) ?? 'lenient',
-      maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
+      maxTokens: given.maxTokens ?? DEFAULT_MAX_TOKENS[card.style],
     },
   };
 }
 
-/** @throws ConfigError for a module that is not there */
+/** Resolves the additional rewards. @throws ConfigError for a missing module */
 function rewardsOf({ reward = [] }: EvalRequest): readonly RewardRecipe[] {
   if (reward.length === 0) return [];
   return changedRecipe(defaultRecipe(), [`reward=${JSON.stringify(reward)}`]).reward!;
@@ -328,7 +326,7 @@ function requestOf(
 export interface Missing {
   readonly count: number;
   readonly asked: number;
-  /** Reason of all, or of the first. */
+  /** Why the evaluation ended early; otherwise why the first missing response failed. */
   readonly reason: string;
 }
 
@@ -336,13 +334,13 @@ function missingOf(results: readonly CellResult[]): Missing | null {
   const records = results.flatMap(({ modes }) => modes.flatMap((mode) => mode.records));
   const failed = records.filter(({ failure }) => failure !== undefined);
   const [first] = failed;
-  const ended = results.find(({ failure }) => failure !== null)?.failure;
-  if (first === undefined && ended == null) return null;
+  const endReason = results.find(({ failure }) => failure !== null)?.failure;
+  if (first === undefined && endReason == null) return null;
   const usages = results.flatMap(({ modes }) => modes.map(({ usage }) => usage));
   return {
     count: usages.reduce((sum, { missing }) => sum + missing, 0),
     asked: usages.reduce((sum, { asked }) => sum + asked, 0),
-    reason: ended ?? `${first!.seriesId}: ${first!.failure}`,
+    reason: endReason ?? `${first!.seriesId}: ${first!.failure}`,
   };
 }
 
@@ -402,7 +400,7 @@ async function evaluateOne(
     given.classical && !several && policy.reads === 'prompt' ? await classicalMetrics(task) : {};
   const data = { ...address, title, ...(statement === null ? {} : { statement }) };
   const input = form.numbers === null ? 'picture' : 'numbers';
-  const asked = {
+  const settings = {
     policy: directory ?? policy.given,
     ...{ data, answers: form.reading, input },
     ...(form.shots === null ? {} : { shots: form.shots.count }),
@@ -412,13 +410,13 @@ async function evaluateOne(
   };
   const result = several
     ? {
-        ...asked,
+        ...settings,
         best: bestTemperature(sets),
-        temperatures: cellResult.modes.map(({ temperature: at, metrics: found, usage }) => {
-          return { temperature: at, metrics: found, responses: usage };
+        temperatures: cellResult.modes.map(({ temperature: value, metrics: metricsThere, usage }) => {
+          return { temperature: value, metrics: metricsThere, responses: usage };
         }),
       }
-    : { ...asked, temperature, metrics, classical, responses: cellResult.modes[0]!.usage };
+    : { ...settings, temperature, metrics, classical, responses: cellResult.modes[0]!.usage };
   if (out !== null) writeResult(out, result);
   const { usage } = cellResult.modes[0]!;
   return { kind: 'single', result, sets, classical, input, tokens, usage, title, statement, missing };
@@ -431,7 +429,7 @@ function writeResult(out: string, result: object): void {
 function noAnswer(missing: Missing | null, out: string | null): EndpointError {
   const again = out === null ? 'run the command again' : 'run the command again with --resume';
   return new EndpointError(`no response to any question (${missing?.reason ?? 'nothing was asked'})`, {
-    advice: `see to the endpoint, then ${again}`,
+    advice: `check the endpoint, then ${again}`,
   });
 }
 
@@ -448,7 +446,7 @@ function slugs(names: readonly string[]): Map<string, string> {
 }
 
 /** Opens the fast classical baselines of a task; none where the user names baselines. */
-async function beside(
+async function addedBaselines(
   task: OpenTask,
   policies: readonly Answerer[],
   given: EvalRequest,
@@ -460,19 +458,19 @@ async function beside(
 }
 
 /** Describes the questions in one or two sentences. */
-function askedWords(given: EvalRequest, cells: readonly Cell[], temperatures: readonly number[]): string {
+function settingsText(given: EvalRequest, cells: readonly Cell[], temperatures: readonly number[]): string {
   const forms = cells.filter(({ policy }) => policy.reads === 'prompt').map(({ form }) => form);
   const inputs = new Set(forms.map(({ numbers }) => (numbers === null ? 'a picture' : 'numbers')));
   const shots = given.shots === 1 ? 'one solved example' : `${given.shots} solved examples`;
-  const asked = [
+  const parts = [
     `Each series is shown as ${[...inputs].join(' or ')}`,
     ...(given.shots === 0 ? [] : [`after ${shots} of the training split`]),
     ...(given.reasoning === 'off' ? ['and answered without reasoning'] : []),
     `at temperature ${temperatures.join(', ')}`,
-    ...(given.samples > 1 ? [`(${given.samples} responses above 0)`] : []),
+    ...(given.samples > 1 ? [`(${given.samples} responses each above temperature 0)`] : []),
   ];
-  const which = `The ${given.split} split${given.count === undefined ? '' : `, at most ${given.count} examples of a task`}, seed ${given.seed ?? 42}.`;
-  return forms.length === 0 ? which : `${which} ${asked.join(' ')}.`;
+  const split = `The ${given.split} split${given.count === undefined ? '' : `, at most ${given.count} examples of a task`}, seed ${given.seed ?? 42}.`;
+  return forms.length === 0 ? split : `${split} ${parts.join(' ')}.`;
 }
 
 async function evaluateBoard(
@@ -481,7 +479,7 @@ async function evaluateBoard(
   given: EvalRequest,
   temperatures: readonly number[],
 ): Promise<BoardEvaluation> {
-  // All are checked before the first question.
+  // All cells are checked before the first request.
   const planned = tasks.map((task) => ({
     task,
     cells: policies.map((policy) => cellOf(policy, task, given)),
@@ -489,7 +487,7 @@ async function evaluateBoard(
   const rows: (LeaderboardRow & { readonly full: Metrics | null })[] = [];
   const results: CellResult[] = [];
   for (const { task, cells } of planned) {
-    const more = await beside(task, policies, given);
+    const more = await addedBaselines(task, policies, given);
     const all = [...cells, ...more.map((policy) => cellOf(policy, task, given))];
     const names = slugs(all.map(({ policy }) => policy.name));
     for (const cell of all) {
@@ -513,7 +511,7 @@ async function evaluateBoard(
   const board = leaderboardOf(
     tasks.map(({ name, source: { facts } }) => ({ name, kind: facts.kind, title: facts.title })),
     rows,
-    [askedWords(given, planned[0]!.cells, temperatures)],
+    [settingsText(given, planned[0]!.cells, temperatures)],
   );
   const result = {
     tasks: tasks.map(({ name, address, source: { facts } }) => ({ name, kind: facts.kind, data: address })),
@@ -532,7 +530,7 @@ async function evaluateBoard(
   return { kind: 'leaderboard', result, board, statements, missing: missingOf(results) };
 }
 
-/** Renames policies of equal names (a model behind two endpoints) to their references. */
+/** Gives policies that share a name (one model behind two endpoints) their references as names. */
 function named(policies: readonly Answerer[]): Answerer[] {
   const same = ({ name }: Answerer): number => policies.filter((policy) => policy.name === name).length;
   return policies.map((policy) => (same(policy) === 1 ? policy : { ...policy, name: policy.given }));
@@ -543,7 +541,8 @@ const listed = (given: readonly string[]): string[] =>
   given.flatMap((name) => name.split(',')).map((name) => name.trim());
 
 /**
- * Evaluates policies on tasks. One policy on one task writes records and metrics to `out`; several write a directory each, and a leaderboard.
+ * Evaluates policies on tasks. One policy on one task writes records and metrics to `out`; otherwise each pair gets a
+ * directory of its own, and a leaderboard is written.
  * @throws ConfigError, CheckpointError, DataError; EndpointError where an endpoint gives no response
  */
 export async function runEval(given: EvalRequest): Promise<Evaluation> {
@@ -572,13 +571,13 @@ async function evaluateOpened(
 ): Promise<Evaluation> {
   const local = opened.find((policy) => policy.local !== null);
   const names = listed(
-    given.data ?? [(local === undefined ? undefined : recipeOfRun(local.given)?.data.name) ?? USUAL_DATA],
+    given.data ?? [(local === undefined ? undefined : recipeOfRun(local.given)?.data.name) ?? DEFAULT_DATA],
   );
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
   const card = local?.local == null ? null : readCard(local.local.directory);
   // A small policy gets generated series of its training length.
   const trainedLength = card?.task != null && isGenerator(card.task) ? card.length : null;
-  const tasks = openTasks(given, names, trainedLength ?? USUAL_LENGTH);
+  const tasks = openTasks(given, names, trainedLength ?? DEFAULT_LENGTH);
   const reward = rewardsOf(given);
   for (const { source } of tasks)
     await checkRewards({ reward: reward.length === 0 ? null : reward }, source.facts.kind);

@@ -76,8 +76,8 @@ const UNNAMED = 'contextual point';
 const INTERVALS = {
   most: MAX_INTERVALS,
   list: '[start, end] pairs',
-  one: '[start, end] with integers',
-  many: 'intervals',
+  itemName: '[start, end] with integers',
+  itemsName: 'intervals',
 } as const;
 
 /** Returns true if a value is one of AnomSeer's classes. */

@@ -1,17 +1,22 @@
 /**
- * Reads responses: a fixed grammar over bounded text, nothing is evaluated. A response consists of tagged parts,
- * `<think>…</think><answer>…</answer>…`; which ones, and what they hold, is up to the kind of answer.
+ * Reads responses with a fixed grammar over text of bounded length; nothing is evaluated as code. A response
+ * consists of tagged parts, `<think>…</think><answer>…</answer>…`; the answer kind defines which, and their content.
  *
- * Each part is read on its own, so a response with a format fault can still earn the rest; `wellFormed` demands exactly
- * the parts of the kind, in order, with only white space around them, none of them blank, each valid.
+ * Each part is read on its own, so a response with a format fault can still earn the other rewards. `wellFormed`
+ * requires exactly the parts of the kind, in order, each valid and not blank, with only white space around them.
  *
- * Readings. `lenient`, the default, takes what both papers' releases take: a class in any case and white space (`contextual` and
- * `global` for the points); numbers such as 100.0, cut to integers; intervals cut to the series, those that are empty, reversed
- * or outside of it left out while the others count; tags in any case; of several answers the last, of several classes the
- * first. A list of which nothing is left is unreadable, so that it is not taken for "nothing is anomalous". `strict` reads a part
- * only where it is valid. `wellFormed`, which the format reward is, is strict in both; the releases' is not: TimeMaster's asks
- * for a known class alone, AnomSeer's for the three parts anywhere. Not taken over: Python literals, which they evaluate as code,
- * and objects in place of pairs. An interval that begins before the series is cut; AnomSeer's drops it.
+ * Readings:
+ * - `lenient` (default) accepts what the releases of both papers accept: tags in any case; the last of several
+ *   answers; the first of several classes; classes in any case and white space (`contextual` and `global` for the
+ *   point anomalies); numbers such as 100.0, truncated to integers. Intervals are clipped to the series; empty,
+ *   reversed and outside ones are dropped. A list whose items are all dropped is unreadable, so that it is not taken
+ *   for "nothing is anomalous".
+ * - `strict` reads a part only if it is valid.
+ *
+ * The format reward is `wellFormed`, which is strict in both readings. The releases check less: TimeMaster only for a
+ * known class, AnomSeer for the three parts anywhere. Unlike the releases, Python literals (evaluated as code there)
+ * and objects in place of pairs are not accepted, and an interval that begins before the series is clipped, where
+ * AnomSeer drops it.
  */
 import { DataError } from '../ground/errors.ts';
 
@@ -19,10 +24,10 @@ import { DataError } from '../ground/errors.ts';
 export const READINGS = ['lenient', 'strict'] as const;
 export type Reading = (typeof READINGS)[number];
 
-/** Longest response that is looked at, in UTF-16 units; real ones have a few thousand. */
+/** Maximum length of a response in UTF-16 units; longer ones are not read. Usual: a few thousand. */
 export const MAX_RESPONSE_LENGTH = 200_000;
 
-/** The tags that a kind of response consists of, in order. */
+/** Tag names of a kind of response, in order, and the pattern that finds them. */
 interface TagFormat {
   readonly names: readonly string[];
   readonly pattern: RegExp;
@@ -35,7 +40,7 @@ export function tagFormat(...names: readonly string[]): TagFormat {
 interface TaggedParts {
   /** Text between the tags of each name; null where the pair is absent, repeated or interleaved. */
   readonly parts: Readonly<Record<string, string | null>>;
-  /** Reason why the response is not exactly these parts in this order; null when it is. */
+  /** First deviation from exactly these parts in this order; null without one. */
   readonly problem: string | null;
 }
 
@@ -89,22 +94,22 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
   return { parts, problem: layoutProblem(text, tags, format) };
 }
 
-/** Finds the texts between the tags of a name, in any case, in order: the parts of a malformed response. */
-function offered(text: string, name: string): string[] {
-  const offers: string[] = [];
-  if (text.length > MAX_RESPONSE_LENGTH) return offers;
+/** Returns all texts between tags of one name (in any case), in order; used for malformed responses. */
+function taggedTexts(text: string, name: string): string[] {
+  const texts: string[] = [];
+  if (text.length > MAX_RESPONSE_LENGTH) return texts;
   let from: number | null = null;
   for (const tag of text.matchAll(new RegExp(`<(/?)${name}>`, 'gi'))) {
     if (tag[1] === '') from ??= tag.index + tag[0].length;
     else if (from !== null) {
-      offers.push(text.slice(from, tag.index));
+      texts.push(text.slice(from, tag.index));
       from = null;
     }
   }
-  return offers;
+  return texts;
 }
 
-/** Span of the first reasoning of a text, without its tags (any case); null where a tag is missing or nothing is between. */
+/** Returns the span inside the first `<think>` tags (in any case); null if a tag is missing or nothing is between. */
 export function reasoningRange(text: string): readonly [start: number, end: number] | null {
   if (text.length > MAX_RESPONSE_LENGTH) return null;
   const opening = /<think>/i.exec(text);
@@ -114,7 +119,7 @@ export function reasoningRange(text: string): readonly [start: number, end: numb
   return length < 1 ? null : [start, start + length];
 }
 
-/** A trimmed, non-empty, one-line label of at most 200 characters (code points); null otherwise. */
+/** Returns the trimmed label; null unless it is one line of 1 to 200 characters (code points). */
 export function readLabel(text: string | null): string | null {
   const label = text?.trim() ?? '';
   return label === '' || [...label].length > 200 || /[\n\r]/.test(label) ? null : label;
@@ -123,8 +128,8 @@ export function readLabel(text: string | null): string | null {
 const folded = (label: string): string => label.trim().replace(/\s+/g, ' ').toLowerCase();
 
 /**
- * Finds the class that a label names, ignoring case and white space; the label in one line if it names none
- * or several. `others`: further spellings, folded, with their classes.
+ * Returns the class that a label names, ignoring case and white space; if it names none or several, the label
+ * itself on one line. `others` maps further spellings (folded) to classes.
  */
 export function nameClass(
   text: string | null,
@@ -145,21 +150,21 @@ export function nameClass(
 interface ListGrammar<T> {
   /** Sticky; matches one item at its `lastIndex`. */
   readonly item: RegExp;
-  /** The item's value; why the list is refused for it; or null: it is left out. */
+  /** Returns the item's value, null to drop the item, or a reason to reject the whole list. */
   read(match: RegExpExecArray): T | string | null;
-  /** Most items that a list may have. */
+  /** Maximum number of items. */
   readonly most: number;
   /** The list, as in "the answer is not a list of …". */
   readonly list: string;
   /** Name of an item, as in "expected …". */
-  readonly one: string;
+  readonly itemName: string;
   /** Items, as in "more than 1000 …". */
-  readonly many: string;
+  readonly itemsName: string;
 }
 
 /** An integer without sign, at most nine digits, no leading zero. */
 export const INTEGER = String.raw`(0|[1-9]\d{0,8})`;
-/** A number of JSON: with a sign, a fraction or an exponent too. */
+/** JSON number, with optional sign, fraction and exponent. */
 export const JSON_NUMBER = String.raw`(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)`;
 /** White space of JSON. */
 export const GAP = String.raw`[ \t\n\r]*`;
@@ -183,11 +188,11 @@ export function readList<T extends object | number>(text: string, grammar: ListG
     for (;;) {
       grammar.item.lastIndex = at;
       const match = grammar.item.exec(text);
-      if (match === null) return `expected ${grammar.one} at character ${at} of the answer`;
+      if (match === null) return `expected ${grammar.itemName} at character ${at} of the answer`;
       at = grammar.item.lastIndex;
       const value = grammar.read(match);
       if (typeof value === 'string') return value;
-      if (count++ === grammar.most) return `more than ${grammar.most} ${grammar.many}`;
+      if (count++ === grammar.most) return `more than ${grammar.most} ${grammar.itemsName}`;
       if (value !== null) items.push(value);
       at = skip(text, at);
       if (text[at] === ']') break;
@@ -196,8 +201,8 @@ export function readList<T extends object | number>(text: string, grammar: ListG
     }
   }
   if (skip(text, at + 1) !== text.length) return 'text after the list of the answer';
-  // A list of nothing but what is left out names nothing, which is another answer than the empty list.
-  return count > 0 && items.length === 0 ? `none of the ${grammar.many} is in the series` : items;
+  // All items were dropped. Returning [] would make it "nothing is anomalous", which is a different answer.
+  return count > 0 && items.length === 0 ? `none of the ${grammar.itemsName} is in the series` : items;
 }
 
 /** @throws DataError unless `count` is a positive integer */
@@ -215,7 +220,10 @@ export const thinkProblem = (think: string | null): string | null =>
 export const labelProblem = (label: string | null): string | null =>
   label === null ? 'the class is blank, too long or more than one line' : null;
 
-/** A part that stands where it should; where it does not, and the reading is lenient, what the response offers in its place. */
+/**
+ * Returns a part of the response. If its tags are repeated, interleaved or in another case, a lenient reading takes the
+ * first (`which` 0) or last (−1) text between them.
+ */
 export function partOf(
   { parts }: TaggedParts,
   name: string,
@@ -223,5 +231,5 @@ export function partOf(
   reading: Reading,
   which: 0 | -1 = 0,
 ): string | null {
-  return parts[name] ?? (reading === 'strict' ? null : (offered(response, name).at(which) ?? null));
+  return parts[name] ?? (reading === 'strict' ? null : (taggedTexts(response, name).at(which) ?? null));
 }

@@ -41,8 +41,8 @@ const LOOSE_NUMBER = new RegExp(JSON_NUMBER, 'y');
 
 const IDS = {
   list: 'numbers of variates',
-  one: 'the number of a variate, an integer,',
-  many: 'variates',
+  itemName: 'the number of a variate, an integer,',
+  itemsName: 'variates',
 } as const;
 
 /**

@@ -5,21 +5,21 @@
 import { TimeseerError } from '../ground/errors.ts';
 import { mean } from '../ground/numbers.ts';
 
-/** Definition of each guard; w = `rl.guards.window` steps. The metrics of a step list tripped guards by name, under `guards`. */
+/** Definition of each guard; a window is `rl.guards.window` steps. Step metrics list the tripped guards under `guards`. */
 export const GUARDS = {
-  nonFinite: 'an update was left out, because loss or gradient was not finite',
+  nonFinite: 'an update was skipped because its loss or gradient was not finite',
   kl: 'exploding KL: the mean KL per token of this step is above its limit',
-  entropy:
-    'collapsed entropy: its mean over the last w steps is below the limit × its mean over the first w steps',
+  entropy: 'entropy collapse: the mean entropy of the last window is below limit × that of the first window',
   hacking:
-    'reward hacking: over the last w steps the accuracy (mean of all reward parts but the format and details of your own rewards) is lower by more than the limit than ' +
-    'over the w earlier steps at which it was highest, and the format higher than there',
+    'reward hacking: the mean accuracy of the last window is more than the limit below that of the best earlier window, ' +
+    'while the format reward is higher than it was there (accuracy: mean of the reward parts, without the format and the parts of your own rewards)',
   width:
-    'answers widen: over the last w steps they mark more than limit × as much of the series as the gold answers do',
+    'widening answers: over the last window they mark more than limit × the share of the series that gold answers mark',
   reasoning:
-    'reasoning worsens: over the last w steps the claim F1 or the agreement of reasoning and answer is lower by more than the limit ' +
-    'than over the first w steps, and the reward higher',
-  equalRewards: 'all groups had equal rewards in as many steps in a row as the limit says',
+    'worsening reasoning: the claim F1, or the agreement of reasoning and answer, is more than the limit lower in the last window ' +
+    'than in the first one, while the reward is higher',
+  equalRewards:
+    'zero-variance groups: in each of the last limit steps, all responses of every group had the same reward',
 } as const;
 export type GuardName = keyof typeof GUARDS;
 
@@ -30,7 +30,7 @@ interface GuardOption {
 }
 
 export type GuardOptions = Readonly<Record<GuardName, GuardOption>> & {
-  /** Steps that means are taken over. */
+  /** Number of steps per window. */
   readonly window: number;
 };
 
@@ -40,7 +40,7 @@ export interface GuardedStep {
   readonly kl: number | null;
   readonly entropy: number | null;
   readonly parts: Readonly<Record<string, number | null>>;
-  /** Mean shares of the series that answers and gold answers mark; null where answers mark nothing. */
+  /** Mean share of the series marked by answers and by gold answers; null for answer kinds without marks. */
   readonly marked: { readonly predicted: number; readonly gold: number } | null;
   readonly equalRewards: number | null;
   /** Absent in logs of earlier versions. */
@@ -55,31 +55,31 @@ export interface Alarm {
   readonly value: number | null;
 }
 
-const finite = (value: number | null | undefined): number => value ?? Number.NaN;
+const orNaN = (value: number | null | undefined): number => value ?? Number.NaN;
 
-/** Mean of the reward's parts but the format and what those of a user are made of (`name.part`); NaN where there is no other. */
+/** Returns the mean reward part, without `format` and the sub-parts of user rewards (`name.part`); NaN if none is left. */
 const accuracyOf = ({ parts }: GuardedStep): number =>
   mean(
     Object.entries(parts).flatMap(([name, value]) =>
-      name === 'format' || name.includes('.') ? [] : [finite(value)],
+      name === 'format' || name.includes('.') ? [] : [orNaN(value)],
     ),
   );
 
-/** Two means of the same values may differ by this. */
+/** Tolerance for rounding: two means of the same values may differ by this much. */
 const ROUNDING = 1e-9;
 
-/** Means over each `width` values in a row: entry i over values i … i + width − 1. */
+/** Computes moving means: entry i averages values i … i + width − 1. */
 function movingMeans(values: readonly number[], width: number): number[] {
   const sums = [0];
   for (const value of values) sums.push(sums.at(-1)! + value);
   return values.slice(width - 1).map((_, i) => (sums[i + width]! - sums[i]!) / width);
 }
 
-/** Computes the fall of the accuracy from its highest window, if the format is higher than there; null otherwise. */
-function hackingOf(steps: readonly GuardedStep[], window: number): number | null {
+/** Returns the drop in accuracy from the best earlier window to the last; null unless the format reward rose meanwhile. */
+function accuracyDrop(steps: readonly GuardedStep[], window: number): number | null {
   const accuracy = movingMeans(steps.map(accuracyOf), window);
   const format = movingMeans(
-    steps.map(({ parts }) => finite(parts['format'])),
+    steps.map(({ parts }) => orNaN(parts['format'])),
     window,
   );
   // Windows that share no step with the last one.
@@ -91,21 +91,21 @@ function hackingOf(steps: readonly GuardedStep[], window: number): number | null
   return accuracy[best]! - accuracy.at(-1)!;
 }
 
-/** Computes the larger fall of claim F1 and agreement from the first window to the last, if the reward rose; null otherwise. */
-function reasoningFall(steps: readonly GuardedStep[], window: number): number | null {
+/** Returns the drop in claim F1 or agreement, whichever is larger, from the first window to the last; null unless the reward rose. */
+function reasoningDrop(steps: readonly GuardedStep[], window: number): number | null {
   const [first, last] = [steps.slice(0, window), steps.slice(-window)];
-  const rise = (of: (step: GuardedStep) => number | null | undefined): number =>
-    mean(last.map((step) => finite(of(step)))) - mean(first.map((step) => finite(of(step))));
-  if (!(rise(({ reward }) => reward) > ROUNDING)) return null;
+  const change = (of: (step: GuardedStep) => number | null | undefined): number =>
+    mean(last.map((step) => orNaN(of(step)))) - mean(first.map((step) => orNaN(of(step))));
+  if (!(change(({ reward }) => reward) > ROUNDING)) return null;
   const falls = [
-    -rise(({ reasoning }) => reasoning?.claimF1),
-    -rise(({ reasoning }) => reasoning?.agreement),
+    -change(({ reasoning }) => reasoning?.claimF1),
+    -change(({ reasoning }) => reasoning?.agreement),
   ].filter((fall) => !Number.isNaN(fall));
   return falls.length === 0 ? null : Math.max(...falls);
 }
 
-/** Counts the last steps in which all groups have equal rewards. */
-function equalInARow(steps: readonly GuardedStep[]): number {
+/** Counts the latest consecutive steps in which every group has zero variance. */
+function zeroVarianceSteps(steps: readonly GuardedStep[]): number {
   return steps.length - 1 - steps.findLastIndex(({ equalRewards }) => equalRewards !== 1);
 }
 
@@ -120,25 +120,25 @@ export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): 
     if (trips && options[name].reaction !== 'ignore') alarms.push({ name, value });
   };
   add('nonFinite', last.skipped > 0, last.skipped);
-  const kl = finite(last.kl);
+  const kl = orNaN(last.kl);
   add('kl', kl > options.kl.limit, kl);
   if (steps.length >= 2 * window) {
-    const entropyOf = (window: readonly GuardedStep[]) => mean(window.map(({ entropy }) => finite(entropy)));
-    const share = entropyOf(recent) / entropyOf(steps.slice(0, window));
-    add('entropy', share < options.entropy.limit, share);
-    const fall = hackingOf(steps, window);
+    const entropyOf = (window: readonly GuardedStep[]) => mean(window.map(({ entropy }) => orNaN(entropy)));
+    const ratio = entropyOf(recent) / entropyOf(steps.slice(0, window));
+    add('entropy', ratio < options.entropy.limit, ratio);
+    const fall = accuracyDrop(steps, window);
     add('hacking', fall !== null && fall > options.hacking.limit, fall);
-    const worse = reasoningFall(steps, window);
-    add('reasoning', worse !== null && worse > options.reasoning.limit, worse);
+    const reasoningLoss = reasoningDrop(steps, window);
+    add('reasoning', reasoningLoss !== null && reasoningLoss > options.reasoning.limit, reasoningLoss);
   }
   if (steps.length >= window && recent.every(({ marked }) => marked !== null)) {
     const predicted = mean(recent.map(({ marked }) => marked!.predicted));
     const gold = mean(recent.map(({ marked }) => marked!.gold));
-    // Where gold answers mark nothing, any mark is too wide.
-    const times = predicted === 0 ? 0 : predicted / gold;
-    add('width', times > options.width.limit, times);
+    // Infinite where gold answers mark nothing: any mark is too wide then.
+    const widening = predicted === 0 ? 0 : predicted / gold;
+    add('width', widening > options.width.limit, widening);
   }
-  const equal = equalInARow(steps);
+  const equal = zeroVarianceSteps(steps);
   add('equalRewards', equal >= options.equalRewards.limit, equal);
   return alarms;
 }
@@ -154,7 +154,7 @@ export function checkAlarms(alarms: readonly Alarm[], options: GuardOptions, ste
     const key = `rl.guards.${name}`;
     throw new TimeseerError(
       `rl: stopped by the guard ${name} in step ${step}: ${GUARDS[name]} (${value?.toPrecision(3)}, ${key}.limit is ` +
-        `${options[name].limit}); the last checkpoint before it can be resumed with other values, as in ` +
+        `${options[name].limit}); to go on, resume from the last checkpoint with other values, e.g. ` +
         `--resume --set ${key}.reaction=warn --allow-change ${key}.reaction`,
     );
   }

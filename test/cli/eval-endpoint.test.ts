@@ -230,7 +230,7 @@ describe('an endpoint that cannot be used', () => {
     [['--policy', 'baseline:zscore', '--task', 'nano5,nano5'], /--task: nano5 is given twice/],
     [
       ['--policy', 'baseline:zscore', '--task', 'ctu'],
-      /no data set in 'ctu': timeseer data prepare ctu --out data\/ctu makes it/,
+      /no data set in 'ctu'; create it with timeseer data prepare ctu --out data\/ctu/,
     ],
     [['--policy', 'baseline:zscore', '--count', 'abc'], /--count: expected a number/],
   ])('%j is refused', async (args, message) => {

@@ -191,7 +191,7 @@ describe('generators by name', () => {
     expect(() => open('anomllm/flat_trend')).toThrow(/Did you mean anomllm\/flat-trend\?/);
     expect(() => open('zzzzzz')).toThrow(/'zzzzzz'\. Known: /);
     expect(() => open('har')).toThrow(
-      /no data set in 'har': timeseer data prepare har --out data\/har makes it/,
+      /no data set in 'har'; create it with timeseer data prepare har --out data\/har/,
     );
   });
 });

@@ -392,7 +392,7 @@ describe('what a run lacks', () => {
     const { gaps, input } = await assembleReport(copy);
     expect(gaps).toHaveLength(1);
     expect(gaps[0]).toMatch(gap);
-    expect(input.caveats[0]).toBe(`Not whole: ${gaps[0]}.`);
+    expect(input.caveats[0]).toBe(`Incomplete: ${gaps[0]}.`);
   });
 });
 

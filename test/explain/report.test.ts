@@ -574,7 +574,9 @@ describe('what a policy says in a report', () => {
     expect(wrong(({ policy }) => (policy!.columns[0]!.statement = 'Marks 9 intervals.'))).toThrow(
       /statement/,
     );
-    expect(wrong(({ policy }) => (policy!.columns[0]!.intervals[0]!.size = 5))).toThrow(/what is claimed/);
+    expect(wrong(({ policy }) => (policy!.columns[0]!.intervals[0]!.size = 5))).toThrow(
+      /claim supported by an answer/,
+    );
     expect(wrong(({ policy }) => (policy!.agreement.policyAlone = 2))).toThrow(/agreement/);
     expect(wrong(({ policy }) => (policy!.columns[0]!.doubtful = 1))).toThrow(/statement|doubtful/);
     expect(wrong(({ policy }) => (policy!.columns[0]!.status = 'abstains'))).toThrow(ReportMismatch);

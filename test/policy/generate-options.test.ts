@@ -212,7 +212,11 @@ describe('bad options', () => {
     ['half a top-k', { topK: 1.5 }, /topK.*got 1.5/],
     ['a penalty of 0', { repetitionPenalty: 0 }, /repetitionPenalty.*got 0/],
     ['no room', { maxTokens: 0 }, /maxTokens.*got 0/],
-    ['a stop beyond the vocabulary', { stops: [policy.dims.vocabulary] }, /stop token .* is not one of/],
+    [
+      'a stop beyond the vocabulary',
+      { stops: [policy.dims.vocabulary] },
+      /stop token: expected an id from 0 to .*, got/,
+    ],
   ])('are complained about: %s', async (_, wrong, message) => {
     const running = generate(policy, prompts, { maxTokens: 5, seed: 0, ...wrong });
     await expect(running).rejects.toThrow(ConfigError);
