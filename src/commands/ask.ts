@@ -5,7 +5,7 @@ import { ADAPTER, choice, command, ENGINE_OPTIONS, flag, number, repeated, text 
 
 const OPTIONS = {
   policy: text(
-    'Policy to ask: small (ships with timeseer), the directory of a checkpoint, an export or a run, openai:MODEL@URL, or FILE[#NAME]',
+    'Policy to ask: small (ships with timeseer), the directory of a checkpoint, an export or a run, openai:MODEL@URL (an endpoint), or FILE[#NAME] (a module of your own)',
     { default: DEFAULT_POLICY },
   ),
   adapter: ADAPTER,
@@ -15,14 +15,14 @@ const OPTIONS = {
   'max-tokens': number("Maximum tokens per answer (default: the checkpoint's, else 512)"),
   temperature: number("Sampling temperature, 0: greedy (default: the checkpoint's)"),
   'top-p': number(
-    "Nucleus sampling: sample from the most probable tokens that reach this probability together (default: the checkpoint's)",
+    "Nucleus sampling: sample from the smallest set of tokens whose total probability reaches this (default: the checkpoint's)",
   ),
-  'top-k': number("Number of most probable tokens sampled from, 0: all (default: the checkpoint's)"),
+  'top-k': number("Sample from this many most probable tokens; 0: from all (default: the checkpoint's)"),
   samples: number('Number of answers (default: 1)'),
   ...ENGINE_OPTIONS,
   dtype: choice(
     ['auto', 'float32', 'bfloat16'],
-    'Data type of the weights (default: auto, 16 bits on CUDA where the checkpoint has them)',
+    'Data type of the weights (default: auto; float32 on a CPU; on CUDA bfloat16 for 16-bit checkpoints, else float32)',
   ),
   threads: number('Number of threads (default: one per core)'),
   seed: number('Seed for sampling (default: 0)'),

@@ -21,12 +21,12 @@ async function runCalibrate({ json, ...request }: CalibrateArguments): Promise<v
 const OPTIONS = {
   policy: required('Run or policy directory; the policy must be trained with the figure nano-analysis'),
   count: number(
-    'Number of held-out series of the training length. Longer ones are added: a quarter of this number with 4 times, and a ninth with 9 times the length',
+    'Number N of held-out series of the training length. Also used: N/4 series of 4 times and N/9 series of 9 times that length',
     { default: 400 },
   ),
   seed: number('Seed of the held-out series', { default: 0 }),
   ...ENGINE_OPTIONS,
-  json: flag('Print the fitted model as JSON'),
+  json: flag('Print the fitted confidence model as JSON'),
 };
 
 export const calibrate = command({

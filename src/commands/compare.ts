@@ -125,7 +125,7 @@ const OPTIONS = {
   data: text('With --html: data set to draw the series from', {
     defaultDescription: 'that of the evaluation',
   }),
-  split: choice(['train', 'validation', 'test'], 'With --data: its split', { default: 'test' }),
+  split: choice(['train', 'validation', 'test'], 'With --data: split of that data set', { default: 'test' }),
   json: flag('Print the comparison as one JSON object'),
 };
 
@@ -133,7 +133,7 @@ export const compare = command({
   command: 'compare <a> <b>',
   positionals: {
     a: 'Directory of an evaluation or a run, or a file of records; with --gold, a file of predictions. For several seeds: runs separated by commas',
-    b: 'The answers to compare with A; differences are B − A',
+    b: 'Answers to compare with those of A, in the same form; differences are B − A',
   },
   options: OPTIONS,
   examples: [

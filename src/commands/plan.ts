@@ -29,8 +29,8 @@ export const plan = command({
     ],
   ],
   epilogue:
-    'Exit code 1 if a stage does not fit; the plan then lists the recipe changes tried. A plan uses at most 92 % of the memory; the ' +
-    'rest is left to the system, the libraries of the device and fragmentation.',
+    'Exit code 1 if a stage does not fit; the plan then lists the recipe changes that were tried. A plan uses at most 92 % of the memory; the ' +
+    'rest is reserved for the system, device libraries and fragmentation.',
   handler: async (given: PlanArguments) => {
     const [
       { loadRecipe },

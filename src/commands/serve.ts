@@ -112,7 +112,7 @@ async function runServe(args: ServeArguments): Promise<void> {
 const OPTIONS = {
   ...grouped('Chat:', {
     policy: text(
-      'Policy to chat with: small (ships with timeseer), or the directory of a checkpoint, an export or a run',
+      'Policy to chat with: small (ships with timeseer), or the directory of a checkpoint, an export or a run. Default: none, reports only',
     ),
     adapter: ADAPTER,
     ...ENGINE_OPTIONS,
@@ -128,9 +128,9 @@ const OPTIONS = {
   host: text('Address to listen on; 0.0.0.0 for all networks', { default: '127.0.0.1' }),
   port: number('Port to listen on; 0 picks a free one', { default: 8000 }),
   'api-key': text(
-    `API key that clients must send (safer: the variable ${KEY_VARIABLE}; other users can see command lines)`,
+    `API key that clients must send. Safer: set the environment variable ${KEY_VARIABLE}, because other users can see command lines`,
   ),
-  auth: flag('Require an API key when other machines can connect; --no-auth lets them in without one', true),
+  auth: flag('Require an API key if --host lets other machines connect; --no-auth requires none', true),
   'max-body': number('Maximum size of a request body in MB', { default: 32 }),
   'max-queue': number('Maximum number of pending requests per endpoint; further ones are refused', {
     default: 64,

@@ -1,4 +1,4 @@
-/** Description of a finding: its kind, what was observed and expected in units of the series, and earlier cycles at the same phase. */
+/** Describes findings: kind, observed and expected values, and the range of earlier cycles at the same phase. */
 import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
 import type { Expectation } from './departures.ts';
 import { type Finding, type Kind, LEVELS, type Level } from './finding.ts';
@@ -6,32 +6,32 @@ import type { Joined } from './join.ts';
 import type { Candidate } from './scan.ts';
 import { stateFinding } from './sentence.ts';
 
-/** Series that a finding is described in. */
+/** Series with its findings' context: expected values, season and statistics of the whole series. */
 interface Described {
   /** [N]; NaN where missing. */
   readonly values: Float64Array;
   readonly base: Expectation;
   /** Null without a season. */
   readonly season: Cycles | null;
-  /** Median step from sample to sample. */
+  /** Median absolute difference between consecutive samples. */
   readonly usualStep: number;
-  /** Least and largest value, and the steps, of the whole series. */
+  /** Minimum, maximum and steps (sum and number) of the whole series. */
   readonly least: number;
   readonly largest: number;
   readonly steps: { readonly sum: number; readonly count: number };
 }
 
-/** Longest spike or dip: so many samples, or this share of a season if that is longer. */
+/** Maximum length of a spike or dip: this many samples, or this share of a season if longer. */
 const SPIKE_SAMPLES = 3;
 const SPIKE_PART = 1 / 24;
-/** Largest range of a flat stretch, as a share of the band; and its fewest samples. */
+/** Flat stretch: maximum range as a share of the band, and minimum number of samples. */
 const STILL = 0.05;
 const STILL_SAMPLES = 5;
-/** Share of their sizes that departures in one direction add up to. */
+/** Minimum |balance| of one-sided departures: |sum of departures| / sum of their magnitudes. */
 const ONE_SIDED = 0.6;
-/** Steps from which a stretch is noise rather than another shape, in usual steps. */
+/** Mean step, relative to the usual step, above which a stretch is noise rather than another shape. */
 const ROUGH = 1.8;
-/** Findings this alike in length and height are similar. */
+/** Minimum ratio of the lengths, and of the heights, of similar findings. */
 const ALIKE = 0.6;
 
 function levelOf(severity: number): Level {
@@ -45,17 +45,18 @@ interface Facts {
   readonly mean: number;
   /** Mean of the expected values. */
   readonly expected: number;
-  /** Sum of the departures over the sum of their sizes, −1 to 1. */
+  /** Sum of the departures divided by the sum of their magnitudes, −1 to 1. */
   readonly balance: number;
-  /** Mean step from sample to sample inside, and outside. */
+  /** Mean absolute difference between consecutive samples inside the stretch. */
   readonly step: number;
+  /** The same mean outside of the stretch. */
   readonly usualStep: number;
   /** Samples that have the least, and the largest value. */
   readonly atLeast: number;
   readonly atLargest: number;
 }
 
-/** Mean and number of the values that are not missing in samples [from, to); NaN without one. */
+/** Returns the mean and number of known values in samples [from, to); mean NaN without any. */
 function meanKnown(values: Float64Array, from: number, to: number): { mean: number; known: number } {
   let [sum, known] = [0, 0];
   for (let i = from; i < to; i++) {
@@ -66,14 +67,14 @@ function meanKnown(values: Float64Array, from: number, to: number): { mean: numb
   return { mean: sum / known, known };
 }
 
-/** Mean of the values right before a step, over as many samples as after it; null if all are missing. */
+/** Returns the mean before a step, over as many samples as the stretch after it; null if all are missing. */
 function beforeStep(values: Float64Array, start: number, end: number): Finding['stepped'] {
   const since = Math.max(0, 2 * start - end);
   const { mean, known } = meanKnown(values, since, start);
   return known === 0 ? null : { since, mean };
 }
 
-/** Share of a drift, at its end, that is averaged. */
+/** Share of a drift, at its end, over which its final level is averaged. */
 const LATE = 1 / 16;
 
 /** Mean of the last samples of a stretch, at least one cycle. */
@@ -87,7 +88,7 @@ function meanOfEnd(
   return { mean: meanKnown(values, end - samples, end).mean, samples };
 }
 
-/** Sum and number of the steps between values that are there, in samples [from, to). */
+/** Returns the sum and number of the absolute sample-to-sample steps in [from, to) between known values. */
 export function stepsIn(values: Float64Array, from: number, to: number): { sum: number; count: number } {
   let [sum, count] = [0, 0];
   for (let i = from + 1; i < to; i++) {
@@ -129,14 +130,14 @@ function factsOf({ values, base: { expected }, steps }: Described, start: number
   };
 }
 
-/** Returns true if a stretch begins and ends without a jump: then its values are capped rather than at another level. */
+/** Returns true if a stretch begins and ends without a jump, as clipped values do; a level shift jumps. */
 function continuous(values: Float64Array, start: number, end: number, band: number): boolean {
   const before = start > 0 ? Math.abs(values[start]! - values[start - 1]!) : 0;
   const after = end < values.length ? Math.abs(values[end]! - values[end - 1]!) : 0;
   return Math.max(before, after) < band / 2;
 }
 
-/** Returns true if the expected values begin and end at the mean of the stretch and go beyond it in between: it is cut off there. */
+/** Returns true if the expected values start and end near the stretch's mean and leave it in between, as where values are clipped. */
 function passesThrough(
   expected: Float64Array,
   start: number,
@@ -144,9 +145,9 @@ function passesThrough(
   { mean }: Facts,
   band: number,
 ): boolean {
-  const beyond = expected.subarray(start, end).map((value) => Math.abs(value - mean));
-  const edges = Math.max(beyond[0]!, beyond.at(-1)!);
-  return largestMagnitude(beyond) > Math.max(2 * edges, band / 2);
+  const distances = expected.subarray(start, end).map((value) => Math.abs(value - mean));
+  const edges = Math.max(distances[0]!, distances.at(-1)!);
+  return largestMagnitude(distances) > Math.max(2 * edges, band / 2);
 }
 
 function kindOf(
@@ -165,7 +166,7 @@ function kindOf(
   const outside = facts.mean > base.high[joined.peak]! || facts.mean < base.low[joined.peak]!;
   if (length >= STILL_SAMPLES && facts.largest - facts.least <= STILL * band) {
     const direction = facts.mean > facts.expected ? 'above' : 'below';
-    // At the least or largest of all values nothing holds them back: they fell or rose to it.
+    // At the minimum or maximum of the series the values are not clipped; they fell or rose to a level.
     const extreme =
       direction === 'below' ? facts.least <= described.least : facts.largest >= described.largest;
     if (extreme && Math.abs(facts.balance) > ONE_SIDED) return { kind: 'level', direction };
@@ -193,7 +194,7 @@ function kindOf(
     if (length <= short) return { kind: up ? 'spike' : 'dip', direction };
     return { kind: 'level', direction };
   }
-  if (facts.step > ROUGH * Math.max(usualStep, stepsAround(values, start, end)))
+  if (facts.step > ROUGH * Math.max(usualStep, medianStepAround(values, start, end)))
     return { kind: 'variance', direction: 'above' };
   return { kind: 'shape', direction: null };
 }
@@ -220,22 +221,30 @@ function driftOf(values: Float64Array, expected: Float64Array, start: number, en
     if (n === 0) return 0;
     means.push(sum / n);
   }
-  const far = means.at(-1)!;
-  const sign = far > 0 ? 1 : -1;
-  const steady = means.every((mean, i) => i === 0 || sign * (mean - means[i - 1]!) > 0.05 * Math.abs(far));
-  return steady && Math.abs(means[0]!) < 0.35 * Math.abs(far) ? sign : 0;
+  const lastMean = means.at(-1)!;
+  const sign = lastMean > 0 ? 1 : -1;
+  const steady = means.every(
+    (mean, i) => i === 0 || sign * (mean - means[i - 1]!) > 0.05 * Math.abs(lastMean),
+  );
+  return steady && Math.abs(means[0]!) < 0.35 * Math.abs(lastMean) ? sign : 0;
 }
 
-/** Pace, relative to the season, beyond which the frequency has changed (or beyond its inverse). */
+/** Ratio of a stretch's period to the season below which (or above whose inverse) its frequency counts as changed. */
 const OTHER_PACE = 0.8;
 
-/** Fewest seasons in which another pace differs from a part of the pattern. */
+/** Minimum length in seasons for a changed period: in less, a part of the seasonal pattern may look like one. */
 const FEWEST_SEASONS = 1.2;
-/** Most samples of a stretch that are compared with each other. */
+/** Maximum number of samples of a stretch used for its autocorrelation. */
 const MOST_COMPARED = 4096;
 
-/** Correlation of samples [start, end) with themselves `lag` samples later, around a common mean; missing values are left out. */
-function likeness(values: Float64Array, start: number, end: number, mean: number, lag: number): number {
+/** Returns the autocorrelation of samples [start, end) at `lag`, around `mean`; missing values are left out. */
+function autocorrelation(
+  values: Float64Array,
+  start: number,
+  end: number,
+  mean: number,
+  lag: number,
+): number {
   let [products, left, right] = [0, 0, 0];
   for (let i = start; i + lag < end; i++) {
     const [a, b] = [values[i]! - mean, values[i + lag]! - mean];
@@ -256,25 +265,25 @@ function otherPace(values: Float64Array, from: number, to: number, period: numbe
   const { mean, known } = meanKnown(values, start, end);
   if (known < end - start) return null;
   let best = 0;
-  let height = 0.7;
-  let dipped = false; // before the first dip the stretch is only smooth
+  let highest = 0.7;
+  let dipped = false; // before its first dip, a high autocorrelation only means that the stretch is smooth
   for (let lag = 1; lag <= longest; lag++) {
-    const r = likeness(values, start, end, mean, lag);
+    const r = autocorrelation(values, start, end, mean, lag);
     if (r < 0.3) dipped = true;
-    if (dipped && r > height + 0.05) {
+    if (dipped && r > highest + 0.05) {
       best = lag;
-      height = r;
+      highest = r;
     }
   }
   if (best === 0) return null;
   const pace = best / period;
-  // A pattern with several humps a season repeats within it: so does the series around the stretch.
+  // A pattern with several peaks per season repeats within the season, but then also around the stretch.
   const other = pace < OTHER_PACE || pace > 1 / OTHER_PACE;
-  return other && likeAround(values, start, end, best) < height - 0.2 ? best : null;
+  return other && autocorrelationAround(values, start, end, best) < highest - 0.2 ? best : null;
 }
 
-/** Correlation at a lag of the series before and after the stretch, whichever is larger. */
-function likeAround(values: Float64Array, start: number, end: number, lag: number): number {
+/** Returns the autocorrelation at `lag` before or after the stretch, whichever is larger. */
+function autocorrelationAround(values: Float64Array, start: number, end: number, lag: number): number {
   const reach = Math.max(4 * lag, end - start);
   let best = -1;
   for (const [from, to] of [
@@ -282,13 +291,13 @@ function likeAround(values: Float64Array, start: number, end: number, lag: numbe
     [end, Math.min(values.length, end + reach)],
   ] as const) {
     if (to - from < 2 * lag) continue;
-    best = Math.max(best, likeness(values, from, to, meanKnown(values, from, to).mean, lag));
+    best = Math.max(best, autocorrelation(values, from, to, meanKnown(values, from, to).mean, lag));
   }
   return best;
 }
 
-/** Median step before and after a stretch, over as many samples as it has on each side. */
-function stepsAround(values: Float64Array, start: number, end: number): number {
+/** Returns the median step around a stretch: on each side, over as many samples as the stretch has (at least 20). */
+function medianStepAround(values: Float64Array, start: number, end: number): number {
   const reach = Math.max(20, end - start);
   const steps: number[] = [];
   for (let i = Math.max(1, start - reach); i < Math.min(values.length, end + reach); i++) {
@@ -298,17 +307,17 @@ function stepsAround(values: Float64Array, start: number, end: number): number {
   return steps.length === 0 ? 0 : quantileInPlace(Float64Array.from(steps), steps.length, 0.5);
 }
 
-/** Evidence that a candidate of each track gives for a finding. */
-const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
+/** Evidence for a finding, in words, by the track of the candidate. */
+const EVIDENCE_WORDS: Readonly<Record<Candidate['track'], string>> = {
   level: 'far from the level of the whole series',
   local: 'far from the samples around it',
   season: 'unlike the same phase of the other cycles',
-  analogue: 'unlike even the most similar stretches elsewhere',
+  analogue: 'unlike any other stretch, even the most similar',
   step: 'the level after it differs from the level before',
-  movement: 'moves more, or less, from sample to sample than elsewhere',
+  movement: 'sample-to-sample changes larger or smaller than elsewhere',
   still: 'keeps one value for longer than anywhere else',
-  limit: 'reaches one value again and again and does not pass it',
-  size: 'departs from the expected values, up and down, for longer than elsewhere',
+  limit: 'reaches one value repeatedly and never goes beyond it',
+  size: 'deviates from the expected values, above and below, for longer than elsewhere',
 };
 
 /** Describes one finding; `similar` is filled in later. */
@@ -325,11 +334,11 @@ function describe(
   for (let i = start; i < end; i++) {
     if (Math.abs(values[i]! - base.expected[i]!) > Math.abs(values[peak]! - base.expected[peak]!)) peak = i;
   }
-  const { kind, pace, ...toward } = kindOf({ ...joined, peak }, facts, described);
+  const { kind, pace, ...byKind } = kindOf({ ...joined, peak }, facts, described);
   const stepped =
     (kind === 'level' && joined.track === 'step') || joined.drifts ? beforeStep(values, start, end) : null;
-  // The expectation may have followed the step.
-  const direction = stepped === null ? toward.direction : facts.mean > stepped.mean ? 'above' : 'below';
+  // The expected values may have adapted to the step, so the direction comes from the mean before it.
+  const direction = stepped === null ? byKind.direction : facts.mean > stepped.mean ? 'above' : 'below';
   const finding = {
     start,
     end,
@@ -344,7 +353,7 @@ function describe(
     ongoing: end === values.length || joined.lasting === true,
     lasting: joined.lasting === true,
   };
-  const names = [...new Set(members.map(({ track }) => track))];
+  const tracks = [...new Set(members.map(({ track }) => track))];
   const inside = values[peak]! >= base.low[peak]! && values[peak]! <= base.high[peak]!;
   return {
     ...finding,
@@ -356,7 +365,7 @@ function describe(
       late: joined.drifts ? meanOfEnd(values, start, end, described.season?.period ?? 1) : null,
     }),
     evidence: {
-      for: names.map((name) => ACCOUNTS[name]),
+      for: tracks.map((track) => EVIDENCE_WORDS[track]),
       against: inside ? ['no single value leaves the usual band'] : [],
     },
     similar: [],
@@ -382,7 +391,7 @@ export function describeAll(all: readonly Joined[], described: Described): Findi
         alike(lengthOf(finding), lengthOf(other)) &&
         alike(heightOf(finding), heightOf(other)),
     );
-    const repeats = similar.length === 1 ? 'another stretch is like it' : 'other stretches are like it';
+    const repeats = similar.length === 1 ? 'another stretch is similar' : 'other stretches are similar';
     return {
       ...finding,
       similar: similar.map(({ start, end }) => ({ start, end })).sort((a, b) => a.start - b.start),
@@ -398,20 +407,20 @@ export function describeAll(all: readonly Joined[], described: Described): Findi
 export interface Cycles {
   /** Samples per cycle. */
   readonly period: number;
-  /** Samples by which the clock of the season is ahead of the sample count [N]; null if it is never changed. */
+  /** Lead of the season's clock over the sample index, in samples: [N]. Null if the clock never changes (no daylight saving time). */
   readonly clock: Int32Array | null;
 }
 
-/** Most and fewest earlier cycles that a finding is compared with. */
+/** Maximum and minimum number of earlier cycles that a finding is compared with. */
 const MOST_CYCLES = 9;
 const FEWEST_CYCLES = 2;
 
-/** Returns true for kinds that the value at the peak stands for; the mean stands for the others. */
+/** Returns true for kinds described by the value at their peak; the others are described by their mean. */
 export const atPeak = (kind: Finding['kind']): boolean => kind === 'spike' || kind === 'dip';
 
 /**
- * Least and largest value of the earlier cycles at the same phase: at the peak of a spike or dip, the mean over other stretches. Cycles with
- * half of the values missing, or that overlap one of `others` (half-open, in samples), do not count; null if fewer than two are left.
+ * Returns the range of earlier cycles at the same phase: of the value at the peak for a spike or dip, of the mean for other kinds. Skips
+ * cycles with more than half of the values missing or that overlap one of `others` (half-open, in samples); null if fewer than two remain.
  */
 export function precedents(
   values: Float64Array, // [N], NaN where missing

@@ -1,6 +1,6 @@
 /**
- * The page of a report for someone on call: a headline, the plot of all columns, the ranked findings, each of which can be shown in the
- * plot, and what a policy says. One file that loads nothing; written together with its JSON, both or neither.
+ * HTML page of a report for an engineer on call: headline, plot of all columns, ranked findings (each can be shown in the plot) and the
+ * answers of a policy. A single file that loads nothing. Page and JSON are written together, both or neither.
  */
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -58,15 +58,15 @@ import type {
   ReportFinding,
 } from './schema.ts';
 
-/** Findings that the page shows; the JSON file has all of them. */
+/** Maximum number of findings on the page; the JSON file has all of them. */
 const MOST_FINDINGS = 100;
-/** Columns that the page draws: those with the most severe findings. */
+/** Maximum number of columns drawn: those with the most severe findings. */
 const MOST_COLUMNS = 12;
-/** Notes that stand open. */
+/** Number of notes shown unfolded. */
 const OPEN_NOTES = 4;
-/** Stretches marked by the policy alone that the page lists. */
+/** Maximum number of listed intervals that only the policy marks. */
 const MOST_ALONE = 50;
-/** Stretches like a finding that are named. */
+/** Maximum number of similar stretches listed per finding. */
 const MOST_SIMILAR = 8;
 
 const COLOURS = {
@@ -202,7 +202,7 @@ function eventItem(event: ReportEvent, members: readonly Html[], target: number)
 `;
 }
 
-/** Entries of the list by rank, an event in the place of its most severe finding; and the target of each in the plot. */
+/** Returns list items in order of rank, with an event at the rank of its most severe finding, and their targets in the plot. */
 function entries(
   report: AnomalyReport,
   findings: readonly ReportFinding[],
@@ -243,7 +243,7 @@ function entries(
   return { items, targets };
 }
 
-/** List of the intervals that only the policy marks, with their targets in the plot; and all marked intervals. */
+/** Renders the intervals that only the policy marks and adds their plot targets; also returns all marked intervals. */
 function aloneBlock(
   report: AnomalyReport,
   targets: PlotTarget[],
@@ -284,15 +284,15 @@ function axisTitle({ zone, origin, from, to }: AnomalyReport): string {
   return zone === null ? 'time, as written in the file' : `time, ${zone}`;
 }
 
-/** Headline: the number of findings, then the worst of them; stamps do not break. */
+/** Renders the headline: number of findings, then the worst one. Time stamps do not wrap. */
 function headline(report: AnomalyReport): Html {
-  const whole = (text: string): (Html | string)[] =>
+  const unbroken = (text: string): (Html | string)[] =>
     text
       .split(/(\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?)/)
       .map((part, i) => (i % 2 === 1 ? html`<span>${part}</span>` : part));
-  if (report.findings.length === 0) return html`<p class="headline">${whole(report.headline)}</p>`;
+  if (report.findings.length === 0) return html`<p class="headline">${unbroken(report.headline)}</p>`;
   const [, first, rest] = /^([^.:]*[.:]) (.*)$/s.exec(report.headline)!;
-  return html`<p class="headline">${first!.replace(':', '.')}</p><p class="since">${whole(upperFirst(rest!))}</p>`;
+  return html`<p class="headline">${first!.replace(':', '.')}</p><p class="since">${unbroken(upperFirst(rest!))}</p>`;
 }
 
 function columnsTable(report: AnomalyReport): Html {
@@ -332,7 +332,7 @@ function drawnColumns(report: AnomalyReport, { columns }: ReportSource): ReportS
   return columns.filter(({ name }) => chosen.has(name));
 }
 
-/** Note under the plot: the share of the samples in the page; null if it holds all. */
+/** Returns the note about downsampling under the plot; null if the page holds all values. */
 function reductionWords(columns: PlotData['columns'], samples: number): string | null {
   const kept = columns.reduce((sum, column) => sum + column.kept, 0);
   if (kept === samples * columns.length) return null;
@@ -341,7 +341,7 @@ function reductionWords(columns: PlotData['columns'], samples: number): string |
 }
 
 /**
- * Renders the page of a verified report, which may be a selection of the findings.
+ * Renders the page of a verified report; the report may hold only selected findings.
  *
  * @param seen pictures that the policy saw
  * @throws DataError for a picture that is no PNG data URI
@@ -411,7 +411,7 @@ ${headline(report)}${
 <p class="byline">${byline.join(' \u00b7 ')}</p>
 ${notesBlock(report.notes)}</header>
 <main class="report"><div class="board">
-<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>usual range (99 % of the other samples)</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>
+<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>usual range (99 % of the samples outside findings)</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>
 <div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list next to it has the same findings as text."></div>
 <noscript><p class="failure">The plot needs JavaScript. The script is part of this file; nothing is loaded.</p></noscript>
 <div class="bar" role="group" aria-label="What the plot shows">${
@@ -441,7 +441,7 @@ type SeenPictures = ReadonlyMap<string, ReadonlyMap<string, string>>;
 type Policy = NonNullable<AnomalyReport['policy']>;
 type Column = Policy['columns'][number];
 
-/** Intervals that the page lists. */
+/** Maximum number of intervals listed per column. */
 const MOST_INTERVALS = 50;
 
 const POLICY_STYLE = `
@@ -463,17 +463,17 @@ const DOUBT_WORDS: Readonly<Record<Doubt, string>> = {
 function intervalsTable({ intervals }: Column): Html | null {
   if (intervals.length === 0) return null;
   const rest = intervals.length - MOST_INTERVALS;
-  const sure = intervals.some(({ confidence }) => confidence !== undefined);
+  const hasConfidence = intervals.some(({ confidence }) => confidence !== undefined);
   return html`${scrolling(
     'Intervals of the policy',
-    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">What</th>${sure ? html`<th scope="col">Confidence</th>` : null}<th scope="col">Detector</th></tr></thead>
+    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">What</th>${hasConfidence ? html`<th scope="col">Confidence</th>` : null}<th scope="col">Detector</th></tr></thead>
 <tbody>${intervals
       .slice(0, MOST_INTERVALS)
       .map(
         (interval) =>
-          html`<tr><th scope="row">${whenWords(interval)}</th><td>${interval.start} to ${interval.end - 1}</td><td>${claimWords(interval)}</td>${sure ? html`<td>${confidenceWords(interval.confidence ?? null)}</td>` : null}<td>${interval.finding ? 'finding there' : 'no finding there'}</td></tr>\n`,
+          html`<tr><th scope="row">${whenWords(interval)}</th><td>${interval.start} to ${interval.end - 1}</td><td>${claimWords(interval)}</td>${hasConfidence ? html`<td>${confidenceWords(interval.confidence ?? null)}</td>` : null}<td>${interval.finding ? 'finding there' : 'no finding there'}</td></tr>\n`,
       )}</tbody></table>`,
-  )}${sure ? html`<p>Confidence: share of such intervals that were right on held-out generated series. On other data the share can be lower.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+  )}${hasConfidence ? html`<p>Confidence: share of similar intervals that were correct on held-out generated series. It can be lower on other data.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
 /** Signals whose limit is a minimum; it is a maximum for the others. */
@@ -516,7 +516,7 @@ ${intervalsTable(column)}${
 }`;
 }
 
-/** The section; null where no policy was asked. @throws DataError for a picture that is no PNG data URI */
+/** Renders the section of the policy; null if none was asked. @throws DataError for a picture that is no PNG data URI */
 function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html | null {
   if (policy === undefined) return null;
   const several = policy.columns.length > 1;
@@ -550,13 +550,13 @@ function isOurs(path: string): boolean {
   }
 }
 
-/** Bytes of a name: file systems allow 255, of which temporary names beside the result need some 50. */
+/** Maximum bytes of a file name: file systems allow 255, and temporary files add about 50. */
 const LONGEST_NAME = 200;
 
 /** Returns the nearest existing path above a path. */
-function standing(path: string): string {
+function nearestExisting(path: string): string {
   const parent = dirname(path);
-  return existsSync(parent) || parent === path ? parent : standing(parent);
+  return existsSync(parent) || parent === path ? parent : nearestExisting(parent);
 }
 
 /**
@@ -569,7 +569,7 @@ export function checkTarget(out: string): void {
       `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,
     );
   }
-  const above = standing(out);
+  const above = nearestExisting(out);
   if (existsSync(above) && !statSync(above).isDirectory()) {
     throw new WriteError(
       `--out ${out}: ${above} is a file, not a directory; choose another place with --out`,
@@ -579,7 +579,7 @@ export function checkTarget(out: string): void {
   for (const path of [`${out}.html`, `${out}.json`]) {
     if (!existsSync(path)) continue;
     if (!statSync(path).isFile())
-      throw new ConfigError(`--out ${out}: ${path} is a directory; choose another`);
+      throw new ConfigError(`--out ${out}: ${path} is a directory; choose another --out`);
     if (!isOurs(path)) {
       throw new ConfigError(
         `--out ${out}: ${path} exists and was not written by this command; it is kept. Choose another --out`,
