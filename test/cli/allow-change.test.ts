@@ -79,7 +79,7 @@ describe('--allow-change', { timeout: 120_000 }, () => {
     const run = new RunDirectory(out);
     const { facts, series } = openHeldOut(run.recipe);
     expect(caveatsOf(run, null, { facts, series, available: null })).toContain(
-      'rl.learningRate was changed after step 2 of the reinforcement stage, from 0.0002 to 0.00001: what was trained before had the former.',
+      'rl.learningRate was changed after step 2 of the reinforcement stage, from 0.0002 to 0.00001: earlier steps used the old value.',
     );
   });
 

@@ -114,7 +114,8 @@ export default function ties({ answer, gold }) { return ${total}; }
     expect(code).toBe(1);
     expect(out).toMatch(/fails: gold, nano5\/train\/0 and 1 more: .*waits for something that never comes/);
     expect(out).toMatch(/20 more kinds of answers were not checked/);
-    expect(err).toMatch(/scoring answers: \d+ s so far/);
+    // Where the promise is seen never to settle at once, there is nothing to wait for.
+    expect(err).toMatch(/^$|scoring answers: \d+ s so far/);
   });
 
   test('tells what fails, is random, or prefers another answer, and what does not apply', async () => {
