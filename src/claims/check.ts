@@ -592,20 +592,22 @@ export class ClaimChecker {
     return judged(claim.negated ? !touched : holds, nearest, why);
   }
 
-  /** Checks the symbols of a scan against the annotation: of intervals, or of variates. */
   #scan({ scan: stated = '' }: Claim): Verdict {
+    const truth = this.scanTruth(stated);
+    return truth === null
+      ? unchecked('where anomalies are is not annotated')
+      : judged(stated === truth, null, `the scan is ${truth}`);
+  }
+
+  /** Returns the scan that the annotation asks for, of intervals or of variates, in as many symbols as `stated`; null without one. */
+  scanTruth(stated: string): string | null {
     const { intervals, variates, channels } = this.subject;
-    if (variates != null) {
-      const truth = channels.map((_, id) => (variates.includes(id) ? 'x' : '.')).join('');
-      return judged(stated === truth, null, `the scan is ${truth}`);
-    }
-    if (intervals == null) return unchecked('where anomalies are is not annotated');
-    const cells = stated.length;
+    if (variates != null) return channels.map((_, id) => (variates.includes(id) ? 'x' : '.')).join('');
+    if (intervals == null) return null;
     const rounded = roundIntervals(intervals, this.length);
-    const truth = /\d/.test(stated)
-      ? levelScan(channels[0]!, rounded, cells)
-      : scan(rounded, this.length, cells);
-    return judged(stated === truth, null, `the scan is ${truth}`);
+    return /\d/.test(stated)
+      ? levelScan(channels[0]!, rounded, stated.length)
+      : scan(rounded, this.length, stated.length);
   }
 
   /** Compares the slots of a template with what would be true. */

@@ -8,7 +8,7 @@
  */
 import { CYCLE_PHRASES } from '../expcot/anomaly.ts';
 import { CLASS_PHRASES } from '../expcot/class-trace.ts';
-import { NANO_PHRASES, SCAN } from '../expcot/nano.ts';
+import { NANO_DEPARTURES, NANO_FACTS, NANO_PHRASES, SCAN } from '../expcot/nano.ts';
 import type { Phrase, Slot } from '../expcot/phrase.ts';
 import { TRACE_PHRASES } from '../expcot/trace.ts';
 import { VARIATE_PHRASES } from '../expcot/variates.ts';
@@ -552,6 +552,8 @@ const TEMPLATES: readonly Template[] = [
   CLASS_PHRASES,
   VARIATE_PHRASES,
   NANO_PHRASES,
+  NANO_FACTS,
+  NANO_DEPARTURES,
 ].flatMap((phrases) => Object.values<Phrase>(phrases).map(templateOf));
 
 function statementOf(text: string, sentence: Sentence, phrase: Phrase, match: RegExpExecArray): Statement {

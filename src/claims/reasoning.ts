@@ -53,6 +53,8 @@ export interface GradedClaim {
 /** Claims of one reasoning, and how many facts of the expert trace are among them. */
 export interface ReasoningGrade {
   readonly claims: readonly GradedClaim[];
+  /** Symbols of its scan, where the series is annotated. */
+  readonly cells: readonly GradedCell[];
   /** Count of the numbers that the reasoning holds. */
   readonly numbers: number;
   /** Facts of the trace; 0 without a trace. */
@@ -130,9 +132,25 @@ export class ReasoningGrader {
       recalled += Math.min(times, count('true', fact));
     }
     const wrong = count('false');
+    const drawn = reading.claims.find(({ scan }) => scan !== undefined);
+    const truth = drawn === undefined ? null : this.#checker.scanTruth(drawn.scan!);
+    const end = drawn?.span[1] ?? 0;
+    const cells =
+      truth === null
+        ? []
+        : [...drawn!.scan!].map((symbol, k, { length }): GradedCell => {
+            const at = end - length + k;
+            return { span: [at, at + 1], holds: symbol === truth[k] };
+          });
     const f1 = facts === 0 ? null : (2 * recalled) / (recalled + wrong + facts);
-    return { claims, numbers: reading.numbers, facts, recalled, false: wrong, f1 };
+    return { claims, cells, numbers: reading.numbers, facts, recalled, false: wrong, f1 };
   }
+}
+
+/** Symbol of a scan, and whether the annotation asks for it there. */
+export interface GradedCell {
+  readonly span: readonly [start: number, end: number];
+  readonly holds: boolean;
 }
 
 const graders = new WeakMap<object, { readonly trace: string | null; readonly grader: ReasoningGrader }>();
@@ -207,7 +225,7 @@ function conclusionAt(text: string): number {
  * Compares the answer with what the reasoning concludes, as far as it names any: intervals (intersection over union of at least ½, an index
  * inside), variates and class. False where one differs; null where it names none.
  */
-function agreementOf(
+export function agreementOf(
   text: string,
   claims: readonly Claim[],
   answer: ParsedAnswer,

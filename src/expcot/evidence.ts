@@ -40,7 +40,15 @@ import {
   type TailTest,
   tailTest,
 } from './false-alarms.ts';
-import { type Base, describeBase, type LocalEvidence, localEvidence, type Noise } from './shape.ts';
+import {
+  type Base,
+  type Departure,
+  departureOf,
+  describeBase,
+  type LocalEvidence,
+  localEvidence,
+  type Noise,
+} from './shape.ts';
 
 /** The analysis families, in the order in which a tie between them is decided. */
 export const FAMILIES = ['range', 'trend', 'frequency', 'profile'] as const;
@@ -196,6 +204,12 @@ export class Evidence {
         this.base.spread,
       ),
     );
+  }
+
+  /** How the given values inside an interval depart from those around it. */
+  departure(interval: Interval): Departure {
+    const { min, max } = this.summary;
+    return departureOf(this.#values, this.local(interval), this.base, Math.max(max - min, Number.MIN_VALUE));
   }
 
   get trend(): TrendTest | null {

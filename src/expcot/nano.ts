@@ -1,7 +1,10 @@
 /**
  * The short style of anomalies and of variates, for policies of a million parameters: what the picture shows, in a few fixed phrases.
  *
- *   <think>sine wave; period 62; scan ..(#)...()...; discord</think><answer>[[140, 220]]</answer><class>seasonal</class>
+ *   <think>scan ..(#)...()...; swings faster; swings slower; sine wave; period 62; spread 30; rough line</think><answer>[[140, …
+ *
+ * The scan comes first: behind statements that identify a training series it would be remembered and not read from the picture. Spread,
+ * steps and shifts are percentages of the range of the series, which is the height of the picture.
  *
  * The scan walks along the picture, one symbol per cell: a picture 560 pixels wide is 20 visual tokens, each over N/20
  * samples. It is privileged supervision: the symbols come from the stated intervals, not from a test.
@@ -28,10 +31,10 @@ import {
 import { mergeIntervals } from '../series/intervals.ts';
 import { type ClassProfile, classIndex, toScale } from './class-profile.ts';
 import { CITABLE_RATIO, type ClassEvidence } from './class-trace.ts';
-import type { Evidence, Family } from './evidence.ts';
+import type { Evidence } from './evidence.ts';
 import { CHANNEL_KINDS, MAGNITUDE, ORDINALS, PAIR_KIND, pairsOf, SHARE_KINDS } from './features.ts';
-import { phrasesOf } from './phrase.ts';
-import { citedFamily } from './route.ts';
+import { phrasesOf, type Slot, type TraceView } from './phrase.ts';
+import type { Departure } from './shape.ts';
 import { formatResponse } from './trace.ts';
 import type { VariatesEvidence } from './variates.ts';
 
@@ -58,13 +61,106 @@ const BASES = {
   slow: ['irregular curve', 'curve with trend'],
   irregular: ['irregular curve', 'curve with trend'],
 } as const;
-const CITED: Readonly<Record<Family | 'none', string>> = {
-  range: '; range test',
-  trend: '; trend test',
-  frequency: '; period shift',
-  profile: '; discord',
-  none: '; no test',
+
+/** Share of a number in percent, to the nearest multiple of `step`, at least that. */
+const percent = (share: number, step: number): number =>
+  Math.max(step, step * Math.round((100 * share) / step));
+/** Multiples of `step` that a share may be stated as: the nearest, and the next where it is nearly as near. */
+const percents = (share: number, step: number): number[] => {
+  const nearest = percent(share, step);
+  return [nearest, nearest - step, nearest + step].filter(
+    (stated) => stated === nearest || (stated > 0 && Math.abs(stated - 100 * share) <= 0.75 * step),
+  );
 };
+const rangeOf = ({ summary: { min, max } }: Evidence): number => Math.max(max - min, Number.MIN_VALUE);
+const shapeOf = ({ base: { kind, trending } }: Evidence): string => BASES[kind][trending ? 1 : 0];
+const SPREAD_STEP = 5;
+const TENTH = 10;
+
+const SHAPES = [...new Set<string>(Object.values(BASES).flat())].sort((a, b) => b.length - a.length);
+
+/** Roughness by the share of the noise in the range, from the upper bounds on: words that a picture tells apart. */
+const ROUGHNESS = [
+  { below: 0.025, word: 'smooth' },
+  { below: 0.08, word: 'rough' },
+  { below: Infinity, word: 'noisy' },
+];
+/** Share of a bound by which a noise may miss it and have either word. */
+const NEAR_BOUND = 0.1;
+
+function roughnessOf(evidence: Evidence, slack = 0): string {
+  const share = evidence.noise.sigma / rangeOf(evidence);
+  return ROUGHNESS.find(({ below }) => share < below * (1 + slack))!.word;
+}
+
+/** Statements of short traces about a whole series; the spread in percent of its range. */
+export const NANO_FACTS = phrasesOf(({ evidence }) => evidence)(null, {
+  shape: [`; {${SHAPES.join('|')}}`, (evidence) => [shapeOf(evidence)]],
+  spread: ['; spread {int}', (evidence) => [percents(evidence.base.spread / rangeOf(evidence), TENTH)]],
+  roughness: [
+    `; {${ROUGHNESS.map(({ word }) => word).join('|')}} line`,
+    (evidence, [stated]) => [
+      [-NEAR_BOUND, NEAR_BOUND]
+        .map((slack) => roughnessOf(evidence, slack))
+        .find((word) => word === stated) ?? roughnessOf(evidence),
+    ],
+  ],
+});
+
+/** Returns the departures of one kind among annotated intervals, in the stated direction if any has it. */
+function departuresOf(
+  { evidence, gold }: Pick<TraceView, 'evidence' | 'gold'>,
+  kind: Departure['kind'],
+  direction: Slot | undefined,
+): Departure[] | null {
+  const alike = (gold ?? [])
+    .map((interval) => evidence.departure(interval))
+    .filter((one) => one.kind === kind);
+  const same = alike.filter((departure) => departure.direction === direction);
+  return alike.length === 0 ? null : same.length > 0 ? same : alike;
+}
+
+const sizesOf = (departures: readonly Departure[], step: number): number[] =>
+  departures.flatMap(({ size }) => percents(size!, step));
+const DEPARTURE_STEP = 10;
+
+/** Statements of short traces about annotated intervals: what departs, and by how much of the range. */
+export const NANO_DEPARTURES = phrasesOf((view) => view)(null, {
+  step: [
+    '; step {up|down} {int}',
+    (view, [direction]) => {
+      const steps = departuresOf(view, 'step', direction);
+      return steps && [steps[0]!.direction, sizesOf(steps, DEPARTURE_STEP)];
+    },
+  ],
+  shift: [
+    '; shift {up|down} {int}',
+    (view, [direction]) => {
+      const shifts = departuresOf(view, 'shift', direction);
+      return shifts && [shifts[0]!.direction, sizesOf(shifts, DEPARTURE_STEP)];
+    },
+  ],
+  swings: [
+    '; swings {faster|slower}',
+    (view, [direction]) => {
+      const swings = departuresOf(view, 'swings', direction);
+      return swings && [swings[0]!.direction];
+    },
+  ],
+  inside: [
+    '; inside {int}',
+    (view) => {
+      const spreads = departuresOf(view, 'inside', null);
+      return spreads && [sizesOf(spreads, SPREAD_STEP)];
+    },
+  ],
+});
+
+function statedDeparture({ kind, direction, size }: Departure): string {
+  if (kind === 'swings') return NANO_DEPARTURES.swings.print(direction);
+  if (kind === 'inside') return NANO_DEPARTURES[kind].print(percent(size!, SPREAD_STEP));
+  return NANO_DEPARTURES[kind].print(direction, percent(size!, DEPARTURE_STEP));
+}
 
 /** Default number of coordinate steps along a series. */
 const STEPS = 100;
@@ -140,19 +236,28 @@ export function levelScan(values: Float64Array, intervals: readonly Interval[], 
 const roundPeriod = (period: number, length: number): number =>
   period * period < length ? Math.max(2, Math.round(period)) : 2 * Math.round(period / 2);
 
+/** Departures that a trace describes; of more, the first ones. */
+const MOST_DESCRIBED = 4;
+
 /**
- * The short target of a training series: base and period from the evidence, scan and answer from the gold annotation, and the
- * family whose evidence covers it best (`no test` when none does; nothing for a normal series). At most 60 tokens
- * for up to three intervals when every tag, phrase, symbol, digit and separator is one token; each more costs 8.
+ * The short target of a training series: base, period, spread and noise from the evidence, scan and answer from the gold annotation, and
+ * how each annotated interval departs from the series around it. At most 80 tokens for up to three intervals when every tag, phrase,
+ * symbol, digit and separator is one token; each more costs 12.
  */
 export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions = {}): string {
   const { cells = 20, steps } = options;
   const { length, base } = evidence;
   const rounded = roundIntervals(gold.intervals, length, steps);
-  const phrase = BASES[base.kind][base.trending ? 1 : 0];
-  const period = base.period === null ? '' : `; period ${roundPeriod(base.period, length)}`;
-  const citation = gold.intervals.length === 0 ? '' : CITED[citedFamily(evidence, gold.intervals) ?? 'none'];
-  const think = `${phrase}${period}; scan ${scan(rounded, length, cells)}${citation}`;
+  const departures = gold.intervals
+    .slice(0, MOST_DESCRIBED)
+    .map((interval) => statedDeparture(evidence.departure(interval)));
+  const facts = [
+    NANO_FACTS.shape.print(shapeOf(evidence)),
+    base.period === null ? '' : `; period ${roundPeriod(base.period, length)}`,
+    NANO_FACTS.spread.print(percent(base.spread / rangeOf(evidence), TENTH)),
+    NANO_FACTS.roughness.print(roughnessOf(evidence)),
+  ];
+  const think = [`scan ${scan(rounded, length, cells)}`, ...departures, ...facts].join('');
   return formatResponse(think, rounded, gold.class);
 }
 

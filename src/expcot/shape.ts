@@ -370,6 +370,77 @@ export interface LocalEvidence {
   readonly levelChangeInStd: number;
 }
 
+/** How a stretch departs from the series around it; sizes are shares of the range of the series. */
+export interface Departure {
+  readonly kind: 'step' | 'shift' | 'swings' | 'inside';
+  /** Of a step or shift up or down, of swings faster or slower; null for inside. */
+  readonly direction: 'up' | 'down' | 'faster' | 'slower' | null;
+  /** Step: change of the level from before to after; shift: of the level inside; inside: standard deviation inside; swings: none. */
+  readonly size: number | null;
+}
+
+/** Shares of the range from which a level has changed for good, and from which it differs inside. */
+const STEP_FROM = 0.2;
+const SHIFT_FROM = 0.15;
+/** Ratios of the rates of swings, inside over around, from which they are faster or slower. */
+const FASTER_FROM = 1.6;
+const SLOWER_BELOW = 0.65;
+/** Distance from the mean, in standard deviations, that a swing reaches. */
+const SWING = 0.5;
+
+/** Counts the changes from beyond +½ to beyond −½ standard deviations around the mean, and back, per sample. */
+function swingRate(values: Float64Array, start: number, end: number): number {
+  const { mean, std } = moments(values, start, end);
+  let [side, swings] = [0, 0];
+  for (let i = start; i < end; i++) {
+    const far = values[i]! - mean;
+    if (Math.abs(far) < SWING * std) continue;
+    if (side !== 0 && Math.sign(far) !== side) swings++;
+    side = Math.sign(far);
+  }
+  return end > start ? swings / (end - start) : 0;
+}
+
+/**
+ * Describes how an interval of a series [N] departs from what surrounds it, by the first of: a step of the level, noise in place of waves,
+ * waves of another frequency, another level, the spread inside.
+ * @param range largest less smallest value, above 0
+ */
+export function departureOf(
+  values: Float64Array,
+  { interval, whiteness }: Pick<LocalEvidence, 'interval' | 'whiteness'>,
+  { kind, period }: Pick<Base, 'kind' | 'period'>,
+  range: number,
+): Departure {
+  const [start, end] = interval;
+  const around = Math.max(1, Math.round(period ?? end - start));
+  const [from, to] = [Math.max(0, start - around), Math.min(values.length, end + around)];
+  const level = (a: number, b: number): number | null => (a < b ? moments(values, a, b).mean : null);
+  const [before, after] = [level(from, start), level(end, to)];
+  const inside = moments(values, start, end);
+  const step = before === null || after === null ? 0 : (after - before) / range;
+  const expected = before === null ? after : after === null ? before : (before + after) / 2;
+  const shift = expected === null ? 0 : (inside.mean - expected) / range;
+  const up = (size: number): 'up' | 'down' => (size > 0 ? 'up' : 'down');
+  const isNoise = kind === 'noise' || kind === 'flat';
+  const spread: Departure = { kind: 'inside', direction: null, size: inside.std / range };
+  if (!isNoise && Math.abs(step) >= STEP_FROM) {
+    return { kind: 'step', direction: up(step), size: Math.abs(step) };
+  }
+  if (!isNoise) {
+    if (whiteness >= WHITE_FROM) return spread;
+    const outside =
+      (swingRate(values, 0, start) * start + swingRate(values, end, values.length) * (values.length - end)) /
+      Math.max(1, values.length - (end - start));
+    const ratio = outside === 0 ? 1 : swingRate(values, start, end) / outside;
+    if (ratio >= FASTER_FROM || ratio < SLOWER_BELOW) {
+      return { kind: 'swings', direction: ratio > 1 ? 'faster' : 'slower', size: null };
+    }
+  }
+  if (Math.abs(shift) >= SHIFT_FROM) return { kind: 'shift', direction: up(shift), size: Math.abs(shift) };
+  return spread;
+}
+
 /**
  * Local evidence of an interval inside a series [N].
  * @param period samples over which the levels before and after are averaged: one period of the wave, so that it cancels

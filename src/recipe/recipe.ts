@@ -379,7 +379,7 @@ const rl = z
       .describe(
         'Nucleus sampling of rollouts; 1: off. Below 1 the gradient is biased, because the loss uses the full distribution.',
       ),
-    maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Maximum response length in tokens.'),
+    maxTokens: count(1, LONGEST_RESPONSE).default(112).describe('Maximum response length in tokens.'),
     reward: reward.prefault({}),
     advantage,
     timerpo: timerpo.prefault({}),
@@ -573,7 +573,7 @@ const evaluation = z
         'Validation examples that select the best classical detector; 0: the blind expert, without selection.',
       ),
     bootstrap: count(100, 1e6).default(2000).describe('Bootstrap resamples per 95 % interval.'),
-    maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Maximum response length in tokens.'),
+    maxTokens: count(1, LONGEST_RESPONSE).default(112).describe('Maximum response length in tokens.'),
   })
   .readonly();
 

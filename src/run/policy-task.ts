@@ -22,7 +22,7 @@ import type { EvalTask } from '../../eval/harness.ts';
 import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
-import { checkReasoning, graderOf } from '../claims/reasoning.ts';
+import { agreementOf, checkReasoning, graderOf } from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import type { Example, Picture } from '../ground/types.ts';
@@ -387,15 +387,30 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     factTrace,
     claims: (response, example) => {
       const [start, end] = reasoningRange(response) ?? [0, 0];
-      const grader = graderOf(example, { trace: factTrace(example) });
-      const { claims, f1 } = grader.grade(response.slice(start, end));
+      const think = response.slice(start, end);
+      const grade = graderOf(example, { trace: factTrace(example) }).grade(think);
+      const at = (from: number, to: number) => [start + from, start + to] as const;
+      const stated = grade.claims.flatMap(({ claim: { span }, fact, verdict: { verdict }, void: isVoid }) =>
+        isVoid || verdict === 'unchecked' ? [] : [{ fact, span: at(...span), holds: verdict === 'true' }],
+      );
+      const cells = grade.cells.map(({ span, holds }, k) => ({
+        fact: `cell ${k}`,
+        span: at(...span),
+        holds,
+      }));
+      const answer = parse(response, example);
+      const claims = grade.claims.map(({ claim }) => claim);
+      const agrees =
+        think === '' ? null : agreementOf(think, claims, answer, facts.classes, lengthOf(example));
+      const concluded =
+        agrees === null ? [] : [{ fact: 'conclusion', span: [end, response.length] as const, holds: agrees }];
+      // The conclusion is one fact more.
+      const right = grade.recalled + (agrees === true ? 1 : 0);
+      const wrong = grade.false + (agrees === false ? 1 : 0);
+      const all = grade.facts + concluded.length;
       return {
-        f1,
-        claims: claims.flatMap(({ claim, fact, verdict: { verdict }, void: isVoid }) => {
-          if (isVoid || verdict === 'unchecked') return [];
-          const [from, to] = claim.span;
-          return [{ fact, span: [start + from, start + to], holds: verdict === 'true' } as const];
-        }),
+        claims: [...stated, ...cells, ...concluded],
+        f1: all === 0 ? null : (2 * right) / (right + wrong + all),
       };
     },
     reasoned: (response, example) => {

@@ -583,7 +583,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
     return nanoTeacher(evidence, { intervals, class: kind }, options);
   },
   generic: {
-    nano: 'sine wave; sine with trend; range test; period shift; discord; no test',
+    nano: 'scan; step up; shift down; swings faster; inside; sine wave; sine with trend; period; spread; rough',
     full:
       'Observation: The level of the series, its spread, its trend and whether it repeats are looked at first, for the series as a whole.\n' +
       'Reasoning & Validation: Values far from all others, a slope unlike the usual one, a change of the period and a shape unlike any other would each stand out. Each is held against what is usual for the series, and a test that finds nothing speaks for a normal series.\n' +

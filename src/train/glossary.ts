@@ -179,8 +179,7 @@ export const RL_NAMES: Readonly<
     tag: 'train/marked_share/*',
   },
   reasoning: {
-    definition:
-      'Mean F1 of claims (claimF1) and share of reasonings that conclude their answer (agreement), over the responses to the first prompt of every worker.',
+    definition: 'Mean F1 of claims (claimF1) and share of reasonings that conclude their answer (agreement).',
     tag: 'train/reasoning/*',
   },
   guards: {

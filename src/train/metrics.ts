@@ -301,17 +301,16 @@ export class StepMeter {
     }
   }
 
-  /** Adds what the reasonings of the responses to one prompt are worth. */
-  reasoning({ example, responses }: RolloutGroup, reasoned: NonNullable<Task['reasoned']>): void {
-    for (const { text } of responses) {
-      const { f1, agreement } = reasoned(text, example) ?? { agreement: null };
-      if (f1 !== undefined) {
-        this.#sums.graded++;
-        this.#sums.claimF1 += f1;
-      }
-      if (agreement !== null) {
-        this.#sums.concluded++;
-        if (agreement) this.#sums.agreed++;
+  /** Adds claim F1 and agreement of the reasonings. */
+  reasoning(groups: readonly RolloutGroup[], reasoned: NonNullable<Task['reasoned']>): void {
+    const sums = this.#sums;
+    for (const { example, responses } of groups) {
+      for (const { text } of responses) {
+        const { f1, agreement } = reasoned(text, example) ?? { agreement: null };
+        sums.graded += f1 === undefined ? 0 : 1;
+        sums.claimF1 += f1 ?? 0;
+        sums.concluded += agreement === null ? 0 : 1;
+        sums.agreed += agreement === true ? 1 : 0;
       }
     }
   }

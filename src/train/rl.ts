@@ -94,7 +94,7 @@ import {
   similarityTo,
   truthOf,
 } from './similarity.ts';
-import { PromptEncoder, type Task } from './task.ts';
+import { PromptEncoder, type StatedClaims, type Task } from './task.ts';
 import type { Validation } from './validation.ts';
 
 export interface RlOptions
@@ -221,6 +221,7 @@ export async function rl(
     throw new TimeseerError('rl: the initial teacher of rl.distillation is the reference, and there is none');
   }
   const updates = options.epochs * options.miniBatches;
+  const stated = new WeakMap<Sampled, StatedClaims>();
   // With klIn 'reward' the divergence is part of the reward, not of the loss.
   const lossReference = options.klIn === 'loss' ? penalised : null;
   const { nonFinite } = options.guards;
@@ -253,7 +254,7 @@ export async function rl(
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
-    if (groups[0] !== undefined && task.reasoned !== undefined) meter.reasoning(groups[0], task.reasoned);
+    if (task.reasoned !== undefined) meter.reasoning(groups, task.reasoned);
     for (let round = 1; round <= options.resample; round++) {
       const places = groups.flatMap((group, i) => (hasEqualRewards(group) ? [i] : []));
       if (places.length === 0) break;
@@ -359,6 +360,13 @@ export async function rl(
   save(options.steps);
   return options.steps;
 
+  /** Finds the claims of a response, once. */
+  function claimsOf(response: Sampled, example: Example): StatedClaims {
+    const kept = stated.get(response) ?? task.claims!(response.text, example);
+    stated.set(response, kept);
+    return kept;
+  }
+
   /** Adds the advantages of claims to those of their response, at the tokens that state them: [G]. */
   function withClaims(
     { example, responses }: RolloutGroup,
@@ -366,7 +374,7 @@ export async function rl(
   ): (number | Float32Array)[] {
     const { credit, alpha, projection } = options.timerpo;
     if (!gradesClaims || credit === 'response') return [...advantage];
-    const claims = responses.map(({ text }) => task.claims!(text, example).claims);
+    const claims = responses.map((response) => claimsOf(response, example).claims);
     const ofClaims = claimAdvantages(claims, projection ? main : null);
     return responses.map(({ ids }, g) => {
       const perToken = tokenCredit(policy.tokenizer, ids, claims[g]!, ofClaims[g]!, alpha);
@@ -388,9 +396,7 @@ export async function rl(
     if (!grounded || groups.length === 0) return null;
     if (gradesClaims) {
       const { credit } = options.timerpo;
-      return credit === 'claim'
-        ? null
-        : truthOf(groups, (response, example) => task.claims!(response, example));
+      return credit === 'claim' ? null : truthOf(groups, claimsOf);
     }
     const { gatesEvery } = options.timerpo;
     const gated = gatesEvery > 0 && step % gatesEvery === 0;

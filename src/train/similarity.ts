@@ -12,13 +12,15 @@
  *   trace       expert: the trace of the series; generic: a text of the same style that is the same for every series
  */
 import type { Engine } from '../engine/engine.ts';
+import type { Example } from '../ground/types.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
+import type { Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import { TextStreamer, type Tokenizer } from '../policy/tokenizer.ts';
 import { microBatches, promptBatch } from './micro-batch.ts';
 import type { SampledGroup } from './rollout.ts';
-import type { Task } from './task.ts';
+import type { StatedClaims, Task } from './task.ts';
 import { type HiddenStates, type TransportOptions, transport } from './transport.ts';
 
 export interface SimilarityOptions extends TransportOptions {
@@ -160,10 +162,12 @@ const NOTHING = { ids: new Int32Array(0), positions: new Int32Array(0), images: 
 /** Grades the claims of all responses against the expert traces: [P·G]. */
 export function truthOf(
   groups: readonly SampledGroup[],
-  claims: NonNullable<Task['claims']>,
+  claimsOf: (response: Sampled, example: Example) => Pick<StatedClaims, 'f1'>,
 ): SimilarityResult {
   const similarity = Float64Array.from(
-    groups.flatMap(({ example, responses }) => responses.map(({ text }) => claims(text, example).f1 ?? 0)),
+    groups.flatMap(({ example, responses }) =>
+      responses.map((response) => claimsOf(response, example).f1 ?? 0),
+    ),
   );
   return { similarity, gold: null, transport: null };
 }

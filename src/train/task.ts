@@ -49,7 +49,7 @@ export interface StatedClaim {
 
 export interface StatedClaims {
   readonly claims: readonly StatedClaim[];
-  /** F1 of the facts of the expert trace; null where it states none. */
+  /** F1 of the facts of the expert trace, with the conclusion (the answer agrees) as one more; null where nothing can be judged. */
   readonly f1: number | null;
 }
 

@@ -13,6 +13,7 @@ import {
 } from '../../src/expcot/nano.ts';
 import { analyseVariates } from '../../src/expcot/variates.ts';
 import { DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import {
   ANOMALY_CLASSES,
   type DepartureKind,
@@ -27,8 +28,18 @@ import { nano5, vtaMultivariate } from '../helpers/series.ts';
 
 const PHRASES = [
   ...['flat line', 'straight line', 'sine wave', 'sine with trend', 'noise', 'noise with trend'],
-  ...['irregular curve', 'curve with trend', '; period ', '; scan ', ...'.#()ox'],
-  ...['; range test', '; trend test', '; period shift', '; discord', '; no test'],
+  ...[
+    'irregular curve',
+    'curve with trend',
+    '; period ',
+    '; spread ',
+    '; smooth line',
+    '; rough line',
+    '; noisy line',
+    '; ',
+    'scan ',
+  ],
+  ...[...'.#()ox', '; step ', '; shift ', 'up ', 'down ', '; swings ', 'faster', 'slower', '; inside '],
 ];
 
 /** Longest pieces first: what a tokenizer with one token per tag, phrase, symbol and digit makes of a text. */
@@ -144,16 +155,16 @@ describe('rounded intervals', () => {
 describe('nano style', () => {
   const series = Array.from({ length: 40 }, (_, index) => nano5(3407, 'train', index));
 
-  it('tells gold and evidence in fixed phrases, at most 60 tokens, as a well-formed response', () => {
+  it('tells gold and evidence in fixed phrases, at most 80 tokens, as a well-formed response', () => {
     for (const one of series) {
       const text = nanoTeacher(analyse(one.values), one);
-      expect(tokens(text)).toBeLessThanOrEqual(60);
+      expect(tokens(text)).toBeLessThanOrEqual(80);
       const answer = parseAnswer(text, one.values.length);
       expect(answer.wellFormed).toBe(true);
       expect(answer.class).toBe(one.class);
       expect(answer.intervals).toEqual(roundIntervals(one.intervals, one.values.length));
       expect(text).toMatch(
-        /^<think>[a-z ]+(?:; period [1-9]\d*)?; scan [.()#ox]{20}(?:; [a-z ]+)?<\/think><answer>[^<]*<\/answer><class>[a-z ]+<\/class>$/,
+        /^<think>scan [.()#ox]{20}(?:; [a-z]+ [a-z0-9 ]+){0,3}; [a-z ]+(?:; [a-z]+ [1-9]\d*){1,2}; [a-z]+ line<\/think><answer>[^<]*<\/answer><class>[a-z ]+<\/class>$/,
       );
     }
   });
@@ -166,11 +177,25 @@ describe('nano style', () => {
     }
   });
 
-  it('names a family only for anomalies', () => {
+  it('describes how each interval departs, and nothing of a normal series', () => {
     for (const one of series) {
-      const phrase = /; scan [^;<]+(; [a-z ]+)?</.exec(nanoTeacher(analyse(one.values), one))?.[1];
-      expect(phrase === undefined).toBe(one.class === 'normal');
+      const text = nanoTeacher(analyse(one.values), one);
+      const described = text.match(/; (?:step|shift|swings|inside) [a-z0-9 ]+/g) ?? [];
+      expect(described).toHaveLength(one.intervals.length);
     }
+  });
+
+  const wave = (i: number): number => Math.sin((2 * Math.PI * i) / 40);
+  const random = new Random(5, 'departures');
+  it.each<readonly [string, (i: number) => number]>([
+    ['step up 50', (i) => wave(i) + (i < 300 ? 0 : i < 360 ? (i - 300) / 30 : 2)],
+    ['step down 50', (i) => wave(i) - (i < 300 ? 0 : i < 360 ? (i - 300) / 30 : 2)],
+    ['swings faster', (i) => (i < 300 || i >= 360 ? wave(i) : wave(3 * i))],
+    ['shift up 60', (i) => (i < 300 || i >= 360 ? 0 : 1.5) + random.normal() / 6],
+    ['inside 15', (i) => (i < 300 || i >= 360 ? wave(i) : 0.3 * random.normal())],
+  ])('says %s of an interval that does so', (said, value) => {
+    const values = Float64Array.from({ length: 600 }, (_, i) => value(i));
+    expect(nanoTeacher(analyse(values), { intervals: [[300, 360]], class: 'trend' })).toContain(`; ${said};`);
   });
 
   it.each([
@@ -192,7 +217,7 @@ describe('nano style', () => {
     const gold = { intervals: [[100, 140]] as Interval[], class: 'seasonal' as const };
     const text = nanoTeacher(analyse(values), gold, { cells: 7 });
     expect(text).toBe(
-      '<think>sine wave; period 26; scan ..o....; no test</think><answer>[[100, 140]]</answer><class>seasonal</class>',
+      '<think>scan ..o....; inside 35; sine wave; period 26; spread 40; smooth line</think><answer>[[100, 140]]</answer><class>seasonal</class>',
     );
   });
 });

@@ -32,8 +32,11 @@ describe('recipes that come along', () => {
     expect(loadRecipe(name).seed).toBe(42);
   });
 
-  test('the quickstart writes out every key, with its default; requirements and traces are its own', () => {
-    const { requirements, data, ...rest } = loadRecipe('quickstart');
+  test('the quickstart writes out every key, with its default but for requirements, traces and the similarity', () => {
+    const { requirements, data, ...rest } = loadRecipe('quickstart', [
+      'rl.timerpo.similarity=ot',
+      'rl.timerpo.credit=response',
+    ]);
     const none = { requirements: { sft: {}, final: {}, gain: {}, notLower: [] } };
     expect({ ...rest, ...none, data: { ...data, traces: null } }).toEqual(defaultRecipe());
     expect(Object.keys({ ...requirements.final, ...requirements.gain })).toHaveLength(6);
