@@ -114,12 +114,12 @@ ${Object.keys(LEVELS)
   .map((name) => `.level.${name}{color:var(--${name})}`)
   .join('')}
 .ongoing{font-weight:700;color:var(--ink)}
-.told{padding:0 .9rem .65rem;font-size:.925rem}
-.told p{margin:0 0 .35rem}
-.told .facts{margin:0;gap:.1rem .9rem;font-size:.875rem}
-.told .more{margin-top:.35rem}
-.js .told .more{display:none}.js li.selected>.told .more{display:grid}
-.members{padding:0 .6rem .2rem!important}.members>li{border-top:1px solid var(--rule)}.members .pick{padding-left:.3rem}.members .told{padding-left:.3rem}
+.detail{padding:0 .9rem .65rem;font-size:.925rem}
+.detail p{margin:0 0 .35rem}
+.detail .facts{margin:0;gap:.1rem .9rem;font-size:.875rem}
+.detail .more{margin-top:.35rem}
+.js .detail .more{display:none}.js li.selected>.detail .more{display:grid}
+.members{padding:0 .6rem .2rem!important}.members>li{border-top:1px solid var(--rule)}.members .pick{padding-left:.3rem}.members .detail{padding-left:.3rem}
 .findings h3{margin:0}
 .unusual h2{margin:0 0 .5rem}
 .usual-shape{border-top:1px solid var(--rule);padding-top:1.2rem}
@@ -128,9 +128,9 @@ ${Object.keys(LEVELS)
 .board{grid-template-columns:minmax(0,1fr) 25.5rem}
 .plotside{position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding-top:.4rem}
 }
-@media (max-width:640px){.headline{font-size:1.1rem}.told .facts{grid-template-columns:max-content 1fr;gap:.1rem .7rem}.told .facts dd{margin:0}.bar button{padding:.5rem .8rem}}
+@media (max-width:640px){.headline{font-size:1.1rem}.detail .facts{grid-template-columns:max-content 1fr;gap:.1rem .7rem}.detail .facts dd{margin:0}.bar button{padding:.5rem .8rem}}
 @media print{
-.bar,.hint{display:none}.js .told .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
+.bar,.hint{display:none}.js .detail .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
 .board{display:block}.plotside{break-inside:avoid}.notes details>*{display:block}.pick{padding-bottom:.1rem}
 }`.replaceAll('\n', '');
 
@@ -192,13 +192,13 @@ function findingItem(finding: ReportFinding, target: number, report: AnomalyRepo
       ? null
       : ` \u00b7 ${finding.markedByPolicy ? 'marked by the policy too' : 'not marked by the policy'}`
   }</span></button>
-<div class="told"><p>${finding.statement}</p>${facts(finding)}${more(finding)}</div></li>
+<div class="detail"><p>${finding.statement}</p>${facts(finding)}${more(finding)}</div></li>
 `;
 }
 
 function eventItem(event: ReportEvent, members: readonly Html[], target: number): Html {
   return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(event.level)}<span class="when">${whenWords(event)}</span><span class="what">${event.columns.length} columns together: ${event.columns.map(({ column }) => column).join(', ')}${event.ongoing ? html` \u00b7 <span class="ongoing">ongoing</span>` : null}</span></button>
-<div class="told"><p>${event.statement}</p></div><ol class="members">${members}</ol></li>
+<div class="detail"><p>${event.statement}</p></div><ol class="members">${members}</ol></li>
 `;
 }
 

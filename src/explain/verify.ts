@@ -339,8 +339,8 @@ class Verification {
           ? (event === undefined ? OF_HEADLINES : OF_EVENTS).has(claim.quantity)
           : claim.quantity in MEASURES || (finding !== undefined && OF_FINDINGS.has(claim.quantity));
       confirm(known, at, claim.quantity, null);
-      const free = claim.quantity === 'time' && subject.column === undefined;
-      for (const { start, end } of free ? [] : [claim, claim.more ?? claim, claim.less ?? claim]) {
+      const anyPlace = claim.quantity === 'time' && subject.column === undefined;
+      for (const { start, end } of anyPlace ? [] : [claim, claim.more ?? claim, claim.less ?? claim]) {
         const places = this.#places(claim, subject);
         const allowed = places.some(([from, to]) => from === start && to === end);
         confirm(allowed, `${at}: place`, [start, end], places);
@@ -678,7 +678,7 @@ class Verification {
           : null;
       compare(`finding ${finding.rank}`, ['marked by the policy', finding.markedByPolicy, marks]);
     }
-    let alone = 0;
+    let policyAlone = 0;
     for (const { column, intervals, answers, status, doubtful, statement } of policy?.columns ?? []) {
       const at = `policy: ${column}`;
       const opening = {
@@ -688,13 +688,13 @@ class Verification {
         'too short': 'Not asked: ',
       }[status];
       const words = statement.split('\u202f').join('');
-      const counted = status !== 'answers' || doubtful === 0;
+      const noneLeftOut = status !== 'answers' || doubtful === 0;
       compare(
         at,
         ['doubtful', doubtful, answers.filter(({ doubts }) => doubts.length > 0).length],
         ['statement', words.slice(0, opening.length), opening],
         ['intervals', status === 'answers' || intervals.length === 0, true],
-        ['left out', counted || words.includes(` ${doubtful} of ${answers.length} window`), true],
+        ['left out', noneLeftOut || words.includes(` ${doubtful} of ${answers.length} window`), true],
       );
       for (const interval of intervals) {
         this.#extent(`${at}: an interval`, interval);
@@ -717,14 +717,13 @@ class Verification {
           ['claim supported by an answer', !claims || supported, true],
           ['a finding overlaps', interval.finding || !overlapped, true],
         );
-        if (!interval.finding) alone++;
+        if (!interval.finding) policyAlone++;
       }
     }
     const marked = (by: boolean | null): number =>
       findings.filter(({ markedByPolicy }) => markedByPolicy === by).length;
     const counts = { both: marked(true), detectorAlone: marked(false), unanswered: marked(null) };
-    if (policy !== undefined)
-      compare('policy', ['agreement', policy.agreement, { ...counts, policyAlone: alone }]);
+    if (policy !== undefined) compare('policy', ['agreement', policy.agreement, { ...counts, policyAlone }]);
   }
 
   whole(): void {

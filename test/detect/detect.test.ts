@@ -404,7 +404,7 @@ describe('what a finding says', () => {
     );
   });
 
-  test('that others are like it', () => {
+  test('that other findings are similar', () => {
     const twice = withStretch(
       withStretch(noise(13, 1500), 300, 303, () => 12),
       1100,
