@@ -103,7 +103,7 @@ export const LOCALISATIONS: Readonly<Record<RewardOptions['localisation'], Local
   },
   f05_affiliation: {
     label: 'point F0.5 and affiliation F1',
-    summary: 'mean of point F0.5 and affiliation F1, under which answers do not widen',
+    summary: 'mean of point F0.5 and affiliation F1, which does not reward over-wide intervals',
     grade({ precision, recall, affiliationF1 }) {
       const f05 = precision * recall === 0 ? 0 : (1.25 * precision * recall) / (0.25 * precision + recall);
       return (f05 + affiliationF1) / 2;

@@ -1,6 +1,6 @@
 /**
- * `timeseer` as a library: the functions behind the command line, for programs and for modules of users. Code that computes is loaded on
- * the first call. Errors are kinds of `TimeseerError`, whose message says what is wrong, where, and how to fix it; so are unknown options.
+ * `timeseer` as a library: the functions behind the command line, for programs and user modules. Implementations are imported on first use.
+ * All errors, unknown options included, are subclasses of `TimeseerError` whose message says what is wrong, where, and how to fix it.
  *
  * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `definePolicy` and
  *   `defineDetector` (`eval --policy FILE`), `defineTask` (`data prepare FILE`)
@@ -9,7 +9,7 @@
  * - Files and runs: `explain`, `evaluate`, `runRecipe`
  * - Metrics: `localisation`, `localisationReward`, `affiliation`, `pointF1`, `accuracyReward`, `formatReward`, `combine`
  *
- * `timeseer/series` has the classical analyses one by one.
+ * `timeseer/series` exports the classical analyses individually.
  */
 
 import type { ExampleSource } from '../datasets/source.ts';
@@ -96,7 +96,7 @@ export type {
   TrainedPolicy,
 };
 
-/** @param keys of the options, between blanks @throws ConfigError for options that are no object, or an unknown key */
+/** Checks an options object. @param keys known keys, separated by spaces @throws ConfigError if it is no object or has an unknown key */
 function checkOptions(name: string, options: unknown, keys: string): void {
   const known = keys.split(' ');
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
@@ -109,13 +109,13 @@ function checkOptions(name: string, options: unknown, keys: string): void {
   );
 }
 
-/** A policy, an endpoint, a baseline or a module of the user, opened. */
+/** An opened policy, endpoint, baseline or user module. */
 export interface OpenedPolicy {
   /** Name in tables. */
   readonly name: string;
   /**
-   * Answers a question, in as many samples as it asks for. Equal seeds give equal responses.
-   * @throws DataError for a picture, prompt or series that cannot be answered; ConfigError for an option out of its range
+   * Answers a question with `samples` responses, reproducible by `seed`.
+   * @throws DataError for an invalid picture, prompt or series; ConfigError for an option out of range
    */
   ask(request: AskRequest): Promise<PolicyAnswer[]>;
   /** Frees weights and threads. */
@@ -123,19 +123,19 @@ export interface OpenedPolicy {
 }
 
 /**
- * Opens what a reference names: `small`, which ships with timeseer; the directory of a Qwen2.5-VL checkpoint, an ONNX export or a run;
- * `openai:MODEL@URL`; `baseline:NAME`; `FILE[#NAME]`, a module of the user. Weights are loaded with the first question.
+ * Opens the policy that a reference names: `small` (ships with timeseer); the directory of a Qwen2.5-VL checkpoint, an ONNX export or a
+ * run; `openai:MODEL@URL`; `baseline:NAME`; `FILE[#NAME]` (a user module). Weights are loaded on the first question.
  *
  *     const policy = await openPolicy('small');
  *     const [answer] = await policy.ask({ prompt: 'Find the anomalies.', pictures: [await render(values, 'nano')] });
  *     await policy.dispose();
  *
- * @throws CheckpointError, ConfigError where nothing is there; EngineError without an engine that computes it
+ * @throws CheckpointError, ConfigError if the reference names nothing; EngineError if no installed engine can run it
  */
 export async function openPolicy(reference: string, options: OpenOptions = {}): Promise<OpenedPolicy> {
   checkOptions('openPolicy', options, 'engine device threads dtype adapter merge endpoint quiet');
-  const [door, { ask }] = await Promise.all([import('./answer/open.ts'), import('./answer/ask.ts')]);
-  const answerer = await door.openPolicy(reference, options);
+  const [opener, { ask }] = await Promise.all([import('./answer/open.ts'), import('./answer/ask.ts')]);
+  const answerer = await opener.openPolicy(reference, options);
   return {
     name: answerer.name,
     ask: async (request) => {
@@ -155,9 +155,9 @@ export type ExplainOptions = Partial<Omit<ExplainRequest, 'detect'>> &
   Partial<Omit<ExplainRequest['detect'], 'file'>>;
 
 /**
- * Explains a file of numbers as `timeseer explain` does: findings of the classical detector and answers of `policy` (default: the one
- * that ships with timeseer; `none`: no policy), as a record, a page and JSON.
- * @throws DataError for a file that cannot be read; others as the command
+ * Explains a file of numbers as `timeseer explain` does: findings of the classical detector and answers of `policy` (default:
+ * `small`; `none`: no policy), as an object, an HTML page and a JSON file.
+ * @throws DataError for a file that cannot be read; otherwise as the command
  */
 export async function explain(file: string, options: ExplainOptions = {}): Promise<Explained> {
   checkOptions(
@@ -177,13 +177,13 @@ export async function explain(file: string, options: ExplainOptions = {}): Promi
 
 /** Options of `timeseer eval`, with its defaults. */
 export type EvaluateOptions = Partial<Omit<EvalRequest, 'policy' | 'data'>> & {
-  /** Directories, `openai:MODEL@URL`, `baseline:NAME`, or modules of the user. */
+  /** Directories, `openai:MODEL@URL`, `baseline:NAME`, or user modules. */
   readonly policy: string | readonly string[];
   /** Generators or directories of prepared data sets. */
   readonly task?: string | readonly string[];
 };
 
-/** Evaluates policies on tasks as `timeseer eval` does; one on one is `single`, otherwise a leaderboard. @throws as the command */
+/** Evaluates policies on tasks as `timeseer eval` does: kind `single` for one policy on one task, else a leaderboard. @throws as the command */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   checkOptions(
     'evaluate',
@@ -213,7 +213,7 @@ export interface RunRecipeOptions {
   readonly out: string;
   /** Name of a recipe, or path of a .yaml file. Default: `quickstart`. */
   readonly recipe?: string;
-  /** Keys of the recipe with other values: `sft.samples=10000`. */
+  /** Recipe settings: `sft.samples=10000`. */
   readonly set?: readonly string[];
   /** Rewards by name or file: `task`, `./mine.ts`. */
   readonly reward?: readonly string[];
@@ -223,7 +223,7 @@ export interface RunRecipeOptions {
   readonly quiet?: boolean;
 }
 
-/** Trains, evaluates and reports as `timeseer quickstart` does with a recipe, in Workers. @throws as the command */
+/** Trains, evaluates and reports as `timeseer quickstart` does with a recipe, in worker threads. @throws as the command */
 export async function runRecipe(options: RunRecipeOptions): Promise<QuickstartResult> {
   checkOptions('runRecipe', options, 'out recipe set reward device resume force quiet');
   const { runQuickstart } = await import('./run/quickstart.ts');
@@ -242,8 +242,8 @@ export async function runRecipe(options: RunRecipeOptions): Promise<QuickstartRe
 }
 
 /**
- * Supervised fine-tuning on expert traces, in this thread: `onStep` receives the metrics of each step as they come. The policy is written
- * to `out`, or to a temporary directory that is removed when the process ends.
+ * Runs supervised fine-tuning on expert traces in the current thread; `onStep` receives the metrics of each step. The policy is written to
+ * `out`, or to a temporary directory that is removed when the process ends.
  * @throws ConfigError for an unknown option or a wrong value; DataError, CheckpointError, EngineError
  */
 export async function sft(request: SftRequest): Promise<TrainedPolicy> {
@@ -252,7 +252,7 @@ export async function sft(request: SftRequest): Promise<TrainedPolicy> {
 }
 
 /**
- * Reinforcement learning in this thread, with rewards and advantage estimators as functions. As `sft` otherwise.
+ * Runs reinforcement learning in the current thread; rewards and advantage estimators may be functions. Otherwise like `sft`.
  * @throws as `sft`; RewardError and AdvantageError for a function that throws or returns anything but finite numbers
  */
 export async function rl(request: RlRequest): Promise<TrainedPolicy> {
@@ -264,9 +264,9 @@ export async function rl(request: RlRequest): Promise<TrainedPolicy> {
 export interface OpenExamplesOptions {
   /** Default: `test`. */
   readonly split?: 'train' | 'validation' | 'test';
-  /** Number of examples; of a data set with more, as many are drawn. Default: all of a data set, 100 of a generator. */
+  /** Maximum number of examples (random sample of a data set). Default: all of a data set, 100 of a generator. */
   readonly count?: number;
-  /** Seed of a generator, and of the draw. Default: 42. */
+  /** Seed of a generator, or of the random sample. Default: 42. */
   readonly seed?: number;
   /** Points per series of a generator. Default: 1000. */
   readonly length?: number;
@@ -293,9 +293,9 @@ export type DetectOptions = Pick<
 /**
  * Detects anomalies in one series by the classical detector. Returns findings by falling severity, with score and expected value of each
  * sample.
- * @param values NaN marks a missing one: [N]
- * @param times ms since 1970, or dates, evenly spaced and ascending; they tell hours, days and weeks: [N]
- * @throws DataError for values that cannot be judged or times that are uneven; ConfigError for an option out of range
+ * @param values [N], NaN where missing
+ * @param times [N], ms since 1970 or dates, evenly spaced and ascending; used to look for daily and weekly seasons
+ * @throws DataError for values that cannot be analysed or unevenly spaced times; ConfigError for an option out of range
  */
 export async function detect(
   values: ArrayLike<number>,
@@ -307,14 +307,14 @@ export async function detect(
   return detectValues(values, times, options);
 }
 
-/** Computes the evidence of the classical analyses that ExpCoT is written from. @throws DataError for values that cannot be analysed */
+/** Computes the classical evidence from which expert traces (ExpCoT) are written. @throws DataError for values that cannot be analysed */
 export async function analyse(values: Float64Array): Promise<Evidence> {
   const { analyse: evidenceOf } = await import('./expcot/evidence.ts');
   return evidenceOf(values);
 }
 
 /**
- * Draws the picture of a series that a policy sees.
+ * Draws a series as a policy sees it.
  * @param preset name of a figure: `anomllm`, `nano`, …  @throws ConfigError for an unknown one
  */
 export async function render(

@@ -106,9 +106,9 @@ function* whole(
 }
 
 export const CUSTOM_LAYOUT =
-  `a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), or files that carry their ` +
-  'labels (.ts, .arff, .tsv, .npz, .parquet, or csv with a row for each point and a column "Label" of 0 and 1), or a csv table with one ' +
-  'series a row, whose header names a column "class" (perhaps also id, recording and split; all others are the points)';
+  `(1) a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), (2) files that ` +
+  'contain their labels (.ts, .arff, .tsv, .npz, .parquet, or csv with one point per row and a column "Label" of 0 and 1), or (3) a csv ' +
+  'table with one series per row and a column "class" (optional: id, recording, split; all other columns are the points)';
 
 /** Files of one layout. */
 export interface Source {

@@ -42,7 +42,9 @@ const OPTIONS = {
   window: number(
     `Samples per window of the policy (default: its training length; longer if the series needs more than ${MOST_WINDOWS} windows)`,
   ),
-  overlap: number('Overlap of neighbouring windows of the policy, 0 to 0.9 (default: 0.5)'),
+  overlap: number(
+    'Overlap of neighbouring windows of the policy, as a share of the window: 0 to 0.9 (default: 0.5)',
+  ),
   json: flag('Print the report as JSON'),
 };
 

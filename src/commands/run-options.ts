@@ -37,7 +37,7 @@ export const runOptions = ({
   device: DEVICE,
   resume: flag('Resume from the last checkpoint'),
   'allow-change': list(
-    'With --resume: recipe key, block of keys or data that may differ from the start of the run (repeatable)',
+    'With --resume: accept the changed value of this recipe key or block of keys, or with data, changed data files (repeatable)',
   ),
   force: flag(force),
   quiet: flag('Do not show progress'),

@@ -86,13 +86,13 @@ const policy = z
     init: word
       .default('nano')
       .describe(
-        'Initial policy: nano or small (a new Qwen2.5-VL with 0.75 M or 2.4 M random weights; small is not the policy that ships), or a Hugging Face directory.',
+        'Initial policy: nano or small (a new Qwen2.5-VL with 0.75 M or 2.4 M randomly initialised weights; not the trained policy small that ships with timeseer), or a Hugging Face directory.',
       ),
     dtype: z
       .enum(['auto', 'float32', 'bfloat16'])
       .default('auto')
       .describe(
-        'Data type of the weights. auto: float32 on a CPU; on a GPU that of the checkpoint, with 16 bits as bfloat16. Training bfloat16 weights keeps float32 master copies.',
+        'Data type of the weights. auto: float32 on a CPU; on a GPU that of the checkpoint (float16 becomes bfloat16). Training bfloat16 weights keeps float32 master copies.',
       ),
     tune: z
       .enum(['all', 'decoder', 'adapter'])
@@ -174,7 +174,7 @@ const sft = z
       .max(1)
       .default(0.05)
       .describe('Decoupled weight decay (AdamW), on matrices only.'),
-    clip: scale.default(1).describe('Gradient clipping: largest global norm.'),
+    clip: scale.default(1).describe('Gradient clipping: maximum global norm.'),
     workers: count(1, 256).default(2).describe('Data-parallel threads of this process.'),
     checkpointEvery: count(1).default(500).describe('Steps between checkpoints.'),
     ...validation,
@@ -255,7 +255,7 @@ const guard = <Limit extends z.ZodType>(limit: Limit, usual: 'warn' | 'stop' = '
         .enum(['ignore', 'warn', 'stop'])
         .default(usual)
         .describe(
-          'Reaction: ignore; warn: name the guard in the metrics, and on the terminal at its first step; stop: also end the run.',
+          'Reaction: ignore; warn: log the guard in the metrics and, the first time, on the terminal; stop: warn and end the run.',
         ),
     })
     .readonly()
@@ -308,7 +308,7 @@ const distillation = z
 /** Limits and reactions of the guards; `src/train/guards.ts` defines each. */
 const guards = z
   .strictObject({
-    window: count(1, 100_000).default(10).describe('Window of the means that guards compare, in steps.'),
+    window: count(1, 100_000).default(10).describe('Number of steps over which guards average metrics.'),
     nonFinite: guard(
       count(1)
         .default(10)
@@ -334,7 +334,7 @@ const guards = z
       scale
         .default(2)
         .describe(
-          'Widening answers: maximum ratio of the share of the series that answers mark to that of gold answers.',
+          'Widening answers: maximum ratio of predicted to gold anomalous points, each as a share of the series.',
         ),
     ),
     reasoning: guard(
@@ -447,7 +447,7 @@ const rl = z
       .max(1)
       .default(1)
       .describe('Share of tokens, by highest entropy, with policy gradient and entropy bonus.'),
-    clip: scale.default(1).describe('Gradient clipping: largest global norm.'),
+    clip: scale.default(1).describe('Gradient clipping: maximum global norm.'),
     betas: betas.default([0.9, 0.95]),
     weightDecay: nonNegative.max(1).default(0).describe('Decoupled weight decay (AdamW), on matrices only.'),
     checkpointEvery: count(1).default(10).describe('Steps between checkpoints.'),

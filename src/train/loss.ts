@@ -192,7 +192,7 @@ export const AGGREGATIONS = {
   },
   constant: {
     label: 'constant',
-    summary: 'sum over responses times rl.maxTokens, which does not depend on the sampled lengths',
+    summary: 'sum over tokens / (responses · rl.maxTokens), independent of the sampled lengths',
     paper: 'Dr. GRPO, Liu et al. 2025, arXiv 2503.20783',
     weights: null,
     denominator: ({ most }) => most,

@@ -268,7 +268,7 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
 /** Options of `ChoiceArguments`, for help. */
 export const CHOICE_OPTIONS = {
   from: text(
-    'Folder with the data (custom and qa: or one file; your own module: passed to its function). Default: download to the cache',
+    'Folder with the data; for custom and qa also a single file; your own module receives it as an argument. Default: download to the cache',
   ),
   split: text(`Splits to write: ${SPLITS.join(',')}. Default: all`),
   count: text(
@@ -285,14 +285,17 @@ export const CHOICE_OPTIONS = {
     'Share of the training split to hold out for validation, for data with a split, e.g. 0.1. 0: none',
   ),
   figure: text("Figure to draw instead of the task's; timeseer render --help lists them"),
-  'allow-shared-recordings': flag('Accept a split whose parts share recordings; reports will say so'),
+  'allow-shared-recordings': flag('Accept splits that share recordings; reports mention it'),
 } as const;
 
 const OPTIONS = {
   out: required('Output directory'),
   ...CHOICE_OPTIONS,
   figures: flag('Draw the picture of each example; --no-figures: none', true),
-  traces: flag('Write expert traces and score the blind ones; --no-traces: none', true),
+  traces: flag(
+    'Write expert traces, and score those written without the gold answer; --no-traces: none',
+    true,
+  ),
   force: flag('Replace an existing data set'),
   json: flag('Print the manifest as JSON, no progress'),
 };

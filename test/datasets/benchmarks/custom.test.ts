@@ -558,7 +558,7 @@ describe('files whose labels are not plain', () => {
     await expect(one('t.csv', 'time,v,label\n1,2,0\n2,3,1\n')).rejects.toThrow(
       /t\.csv:1: columns "time" and "label", .*leave the time out/,
     );
-    expect(CUSTOM_LAYOUT).toMatch(/one series a row, whose header names a column "class"/);
+    expect(CUSTOM_LAYOUT).toMatch(/one series per row and a column "class"/);
   });
 
   it('a column "label" of classes is not taken for marks of points', async () => {
