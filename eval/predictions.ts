@@ -123,7 +123,7 @@ function anomalyGold(fields: Fields, length: number, classes: readonly string[],
   const name = named === undefined ? null : knownClass(named, classes, at);
   if (name !== null && classes.includes('normal') && (name === 'normal') !== (intervals.length === 0)) {
     throw new DataError(
-      `class: ${show(name)} with ${intervals.length} intervals; "normal" goes with none, every other with some`,
+      `class: ${show(name)} with ${intervals.length} intervals; "normal" needs none, every other class at least one`,
       at,
     );
   }

@@ -1,4 +1,4 @@
-/** Rewards of users' modules: their definition, the thread they run in, and the checks of what they return. */
+/** User-defined rewards: definition, the thread they run in, and checks of their return values. */
 
 import { ConfigError, RewardError, RewardTimeoutError } from '../src/ground/errors.ts';
 import { checkKeys, show } from '../src/ground/json-record.ts';
@@ -11,7 +11,7 @@ import type { ModuleAddress } from '../src/ground/user-module.ts';
 export interface RewardRequest<G extends Gold = Gold> {
   /** The response, raw. */
   readonly text: string;
-  /** The response as the parser of its answer kind reads it. */
+  /** Answer parsed from the response. */
   readonly answer: ParsedAnswer;
   /** The example it responds to: the series, with names and times. */
   readonly example: Example;
@@ -22,25 +22,25 @@ export interface RewardRequest<G extends Gold = Gold> {
 }
 
 export interface RewardResult {
-  /** Finite; null: does not apply. Best in [0, 1], so that weights mean the same beside other rewards. */
+  /** Finite; null: not applicable. Recommended: [0, 1], so that weights are comparable between rewards. */
   readonly total: number | null;
-  /** Components of the total, finite each, for the logs alone; a part that is null is left out. */
+  /** Components of the total, for logging only: finite, or null to leave one out. */
   readonly parts?: Readonly<Record<string, number | null>>;
   /** Remarks shown with the completions. */
   readonly notes?: string;
 }
 
-/** A number; null: the reward does not apply to the response, which is not 0; or the number with its parts. */
+/** A number, or a number with parts; null if the reward does not apply to the response (excluded, unlike a 0). */
 export type RewardOutcome = number | null | RewardResult;
 
 interface RewardCommon {
   /** Name in metrics and completions, one word: letters, digits, `_` and `-`. */
   readonly name: string;
-  /** Seconds that a call of the function may take; 60 when absent. */
+  /** Time limit of a call in seconds. Default: 60. */
   readonly timeLimit?: number;
 }
 
-/** A reward of one response at a time, or of all that are waiting (`scoreBatch`, one outcome for each, in order). */
+/** Reward of one response (`score`), or of all waiting responses (`scoreBatch`: one outcome each, in order). */
 export type RewardDefinition<G extends Gold = Gold> = RewardCommon &
   (
     | {
@@ -57,9 +57,9 @@ export type RewardDefinition<G extends Gold = Gold> = RewardCommon &
 
 /** Default time limit of a call, seconds. */
 const TIME_LIMIT = 60;
-/** Seconds after the time limit in which a function that heeds its signal may still answer, say with null. */
+/** Seconds after the time limit in which a function may still react to its signal, e.g. return null. */
 const GRACE = 1;
-/** Grace, in seconds, where nothing is pending that could bring an answer. */
+/** Grace in seconds if no pending work could settle the call any more. */
 const STALL_GRACE = 0.1;
 /** Maximum number of concurrent calls. */
 const CONCURRENCY = 64;
@@ -85,9 +85,7 @@ export function defineReward<G extends Gold = Gold>(definition: RewardDefinition
     );
   }
   if ((typeof score === 'function') === (typeof scoreBatch === 'function')) {
-    throw new ConfigError(
-      `defineReward ${name}: expected a function score or a function scoreBatch, one of them`,
-    );
+    throw new ConfigError(`defineReward ${name}: expected one function, either score or scoreBatch`);
   }
   if (timeLimit !== undefined && !(Number.isFinite(timeLimit) && timeLimit > 0 && timeLimit <= 86_400)) {
     throw new ConfigError(
@@ -99,8 +97,8 @@ export function defineReward<G extends Gold = Gold>(definition: RewardDefinition
 }
 
 /**
- * Reads a module's export as a reward: made by `defineReward`, the same written as an object, or a function alone, which is called by
- * its own name. @throws ConfigError naming the file
+ * Reads a module's export as a reward: the result of `defineReward`, an equivalent object, or a plain function, whose name becomes the
+ * name of the reward. @throws ConfigError naming the file
  */
 export function rewardOf(value: unknown, file: string): RewardDefinition {
   if (typeof value === 'function') {
@@ -148,27 +146,27 @@ function checked(outcome: unknown, where: string): Score | null {
 }
 
 /**
- * Runs a call up to its limit and the grace that follows. The timer does not keep the event loop alive: a promise that nothing can
- * settle shows at once, as `Stalled` on the outer signal.
+ * Runs a call for at most its time limit plus a grace period. The timers do not keep the event loop alive, so a promise that nothing can
+ * settle is detected at once, as `Stalled` on the outer signal.
  * @throws RewardTimeoutError
  */
-async function within<T>(
+async function withTimeLimit<T>(
   limit: number,
   outer: AbortSignal | undefined,
   where: string,
   call: (signal: AbortSignal) => T | Promise<T>,
 ): Promise<T> {
-  const late = new AbortController();
-  const signal = outer === undefined ? late.signal : AbortSignal.any([late.signal, outer]);
+  const timeout = new AbortController();
+  const signal = outer === undefined ? timeout.signal : AbortSignal.any([timeout.signal, outer]);
   const reason = new DOMException(`the time limit of ${limit} s has passed`, 'TimeoutError');
-  const timers = [setTimeout(() => late.abort(reason), 1000 * limit).unref()];
+  const timers = [setTimeout(() => timeout.abort(reason), 1000 * limit).unref()];
   const expired = new Promise<never>((_, reject) => {
     const expire = (): void => {
-      const message = late.signal.aborted
-        ? `had no answer after ${limit} s: heed the signal and return null, or raise timeLimit`
+      const message = timeout.signal.aborted
+        ? `returned nothing within ${limit} s: return null when the signal aborts, or raise timeLimit`
         : (outer!.reason as Error).message;
       const fail = (): void => reject(new RewardTimeoutError(`${where} ${message}`));
-      timers.push(setTimeout(fail, 1000 * (late.signal.aborted ? GRACE : STALL_GRACE)));
+      timers.push(setTimeout(fail, 1000 * (timeout.signal.aborted ? GRACE : STALL_GRACE)));
     };
     signal.addEventListener('abort', expire, { once: true });
   });
@@ -180,7 +178,7 @@ async function within<T>(
 }
 
 interface ScoringOptions {
-  /** The module that the reward comes from, for messages. */
+  /** File of the module, for messages. */
   readonly file: string;
   readonly signal?: AbortSignal;
   /** Called before every call of the function. */
@@ -190,9 +188,9 @@ interface ScoringOptions {
 type UnscoredResponse = Omit<RewardRequest, 'signal'>;
 
 /**
- * Scores responses by a reward, in their order; null where it does not apply, an error naming function, file and response where the
- * function throws, has no answer in time, or returns anything but one finite number for each. A function of one response is called
- * for up to 64 of them at a time; after one that took too long no other is called.
+ * Scores responses by a reward, in order. An entry is null if the reward does not apply, and an error (naming function, file and response)
+ * if the function throws, times out or returns an invalid value. `score` runs for up to 64 responses concurrently; after a timeout it is
+ * not called again.
  */
 export async function scoresBy(
   reward: RewardDefinition,
@@ -201,7 +199,7 @@ export async function scoresBy(
 ): Promise<(Score | null | RewardError)[]> {
   const { name, timeLimit = TIME_LIMIT, scoreBatch, score } = reward;
   const who = `${file}: reward ${name}`;
-  /** Calls the function, and reads its return value; an error is a value here. */
+  /** Calls the function and reads its return value; returns errors instead of throwing them. */
   const settled = async <T, R>(
     where: string,
     work: (signal: AbortSignal) => T | Promise<T>,
@@ -209,7 +207,7 @@ export async function scoresBy(
   ): Promise<R | RewardError> => {
     onCall?.();
     try {
-      return read(await within(timeLimit, signal, where, work));
+      return read(await withTimeLimit(timeLimit, signal, where, work));
     } catch (cause) {
       if (cause instanceof RewardError) return cause;
       return new RewardError(`${where} ${thrownText(file, cause)}`, { cause });
@@ -271,14 +269,14 @@ export interface ScoringRequest {
 interface Batch {
   readonly examples: readonly Example[];
   readonly responses: readonly {
-    /** Place of its example in `examples`. */
+    /** Index of its example in `examples`. */
     readonly example: number;
     readonly text: string;
     readonly answer: ParsedAnswer;
   }[];
 }
 
-/** The outcome of one response. */
+/** Outcome of one response, as sent between the threads. */
 type SentOutcome = Score | null | { readonly failure: string; readonly late: boolean };
 
 /** Facts about a reward whose module is loaded. */
@@ -322,10 +320,10 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Rewards of users' modules in a thread of their own: they take their time while the policy samples. */
+/** Runs user-defined rewards in a separate thread, concurrently with sampling. */
 export class RewardHost {
   readonly #host: ModuleHost<readonly HostedReward[], Batch, Outcomes>;
-  #gathered: Waiting[] = [];
+  #queue: Waiting[] = [];
 
   private constructor(host: ModuleHost<readonly HostedReward[], Batch, Outcomes>) {
     this.#host = host;
@@ -348,13 +346,13 @@ export class RewardHost {
   }
 
   /**
-   * Scores a response by each reward, in the order of the modules; null where one does not apply. Requests of one turn of the event
-   * loop are sent together.
+   * Scores a response by each reward, in the order of the modules; null where one does not apply. Requests made in one turn of the
+   * event loop are batched.
    * @throws RewardError as `scoresBy`; RewardTimeoutError for a function that blocks or ends its thread
    */
   score(request: ScoringRequest): Promise<(Score | null)[]> {
     return new Promise((resolve, reject) => {
-      if (this.#gathered.push({ request, resolve, reject }) === 1) queueMicrotask(() => void this.#send());
+      if (this.#queue.push({ request, resolve, reject }) === 1) queueMicrotask(() => void this.#send());
     });
   }
 
@@ -363,8 +361,8 @@ export class RewardHost {
   }
 
   async #send(): Promise<void> {
-    const waiting = this.#gathered;
-    this.#gathered = [];
+    const waiting = this.#queue;
+    this.#queue = [];
     const places = new Map<Example, number>();
     const responses = waiting.map(({ request: { example, text, answer } }) => {
       const place = places.get(example) ?? places.size;

@@ -1,4 +1,4 @@
-/** The one door: from a reference to what answers. */
+/** Opens policies, endpoints, baselines and user modules, all by one reference syntax. */
 import type { EndpointOptions } from '../endpoint/chat.ts';
 import { ConfigError } from '../ground/errors.ts';
 import type { Answerer, LocalSource } from './answerer.ts';
@@ -8,18 +8,18 @@ import { parseReference } from './reference.ts';
 export interface OpenOptions extends LocalOptions {
   /** Limits, prices and key of endpoints. */
   readonly endpoint?: Omit<EndpointOptions, 'url' | 'model'>;
-  /** True: no lines about what baselines prepare. */
+  /** True: do not log the preparation of baselines. */
   readonly quiet?: boolean;
 }
 
 /**
- * Opens whatever a reference names: `small`, a directory of a policy or a run, `openai:MODEL@URL`, `baseline:NAME`, or `FILE[#NAME]`, a
- * module of the user. Weights are loaded with the first request.
- * @throws ConfigError, CheckpointError where nothing is there, with the syntax of references
+ * Opens the policy that a reference names: `small`, a policy or run directory, `openai:MODEL@URL`, `baseline:NAME`, or `FILE[#NAME]` (a
+ * user module). Weights are loaded on the first request.
+ * @throws ConfigError, CheckpointError if the reference names nothing; the message explains the syntax
  */
 export async function openPolicy(reference: string, options: OpenOptions = {}): Promise<Answerer> {
   const parsed = parseReference(reference);
-  // Each is loaded when it is wanted.
+  // Imported on demand, so that a command loads only the code it needs.
   switch (parsed.kind) {
     case 'endpoint': {
       const { endpointAnswerer } = await import('./endpoint.ts');
@@ -48,7 +48,7 @@ export async function openLocal(reference: string, options: LocalOptions = {}): 
   const { local } = await openPolicy(reference, options);
   if (local === null) {
     throw new ConfigError(
-      `--policy ${reference}: is not on this machine, and this command reads the policy itself; give small, the directory of a policy, or that of a run`,
+      `--policy ${reference}: this command needs local weights; give small, a policy directory or a run directory`,
     );
   }
   return local;

@@ -1,7 +1,7 @@
 /**
- * Anomaly detector for one series. The values are compared with several expectations (level, neighbours, season, similar stretches), and
- * their movement with the usual one. Each comparison gives a track of departures, which is scanned at many window lengths and calibrated
- * against its own usual departures. Candidates of all tracks are then joined; the rarest one describes the stretch.
+ * Anomaly detector for one series. It compares the values with several predictions (from level, neighbours, season, similar stretches), and
+ * their movement with the usual movement. Each comparison yields a track: residuals that are scanned at many window lengths and calibrated
+ * against their own distribution. Overlapping candidates of all tracks are joined; the rarest one describes the finding.
  */
 import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
@@ -41,12 +41,12 @@ function robustRange(values: Float64Array): { low: number; high: number; middle:
   };
 }
 
-/** Values are counts or rounded where there are at most so many different ones, each with so many samples. */
+/** Limits for treating values as counts or rounded: distinct values, samples per distinct value, and range in steps. */
 const MOST_STEPS = 256;
 const SAMPLES_PER_STEP = 8;
 const FEWEST_STEPS = 3;
 
-/** Returns the step of values that are counted or rounded; 0 for other values. */
+/** Returns the quantisation step of counts or rounded values; 0 for continuous values. */
 function quantum(values: Float64Array, range: number): number {
   const { sample } = sampleOf(values, 50_000);
   const distinct = new Set<number>();
@@ -58,16 +58,16 @@ function quantum(values: Float64Array, range: number): number {
   const sorted = Float64Array.from(distinct).sort();
   let least = Infinity;
   for (let i = 1; i < sorted.length; i++) least = Math.min(least, sorted[i]! - sorted[i - 1]!);
-  // Between a few distant levels, a whole step is a departure. Counts of rare events are mostly 0: their range is a step or two.
+  // With only a few distant levels, one step is itself a departure. Rare-event counts are mostly 0, so their robust range is a step or two.
   return least <= range / 4 || sorted.at(-1)! - sorted[0]! >= FEWEST_STEPS * least ? least : 0;
 }
 
-/** Neighbours must leave less than this share of the usual departures from the level. */
+/** Local tracks are used if the usual residual from the neighbours is below this share of the usual residual from the level. */
 const FOLLOWING = 0.85;
-/** Similar stretches must leave less than this share of the usual departures from the mean of the stretch. */
-const MOST_LEFT = 0.5;
+/** The analogue track is used if the residual from similar stretches is below this share of the residual from the stretch mean. */
+const MAX_REST = 0.5;
 
-/** Shortest window over which the sizes of departures are scanned. */
+/** Shortest window of the `size` track, in samples. */
 const SHORTEST_SIZE = 12;
 
 interface Analysed {
@@ -75,19 +75,19 @@ interface Analysed {
   readonly season: Season | null;
   readonly tracks: readonly Track[];
   readonly candidates: readonly Candidate[];
-  /** Best expectation [N]. */
+  /** Expected values [N]. */
   readonly ordinary: Float64Array;
-  /** Spread of the values around it, relative to the usual spread [N]; null without a season. */
+  /** Spread of the values around `ordinary`, relative to the usual spread [N]; null without a season. */
   readonly phases: Float64Array | null;
-  /** Size below which a difference is no departure. */
+  /** Smallest residual that counts as a departure. */
   readonly floor: number;
   readonly usualStep: number;
 }
 
 interface AnalyseOptions {
-  /** Samples of an hour, a day, a week, where known. */
+  /** Periods of an hour, a day and a week in samples, if known. */
   readonly calendar?: readonly number[];
-  /** Samples by which the clock of the calendar is ahead of the sample count [N]; absent for a clock that is never changed. */
+  /** Offset of the wall clock from the sample count, in samples [N] (daylight saving time); absent if constant. */
   readonly clock?: Int32Array;
   /** Smallest departure, as a share of the range of the values (1 % to 99 %). Default: 0.02. */
   readonly relativeFloor?: number;
@@ -125,15 +125,15 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     floor,
     windows: windowLengths(n),
   });
-  const away = usualSize(values.map((value) => value - middle));
+  const usualFromLevel = usualSize(values.map((value) => value - middle));
   for (const window of [9, 33]) {
     if (n < 3 * window) continue;
-    const beside = difference(values, centredMedians(values, window));
-    // Samples that do not follow their neighbours are not judged by them.
-    if (usualSize(beside) > FOLLOWING * away) continue;
+    const fromNeighbours = difference(values, centredMedians(values, window));
+    // Skip if neighbours predict little better than the level.
+    if (usualSize(fromNeighbours) > FOLLOWING * usualFromLevel) continue;
     tracks.push({
       name: 'local',
-      values: beside,
+      values: fromNeighbours,
       floor,
       windows: windowLengths(n).filter((w) => w <= window / 2),
     });
@@ -153,7 +153,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     const edges = spreadAtEdges(residuals, expected, Math.max(floor, usualSize(residuals)), jitter);
     return residuals.map((value, i) => value / edges[i]!);
   };
-  if (similar !== null && similar.rest < MOST_LEFT) {
+  if (similar !== null && similar.rest < MAX_REST) {
     tracks.push({
       name: 'analogue',
       values: overEdges(departures(values, similar.expected, jitter), similar.expected),
@@ -171,7 +171,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       onlyAbove: true,
     });
   }
-  // In a series that mostly stands still, standing still is no departure, and the other tracks see what moves.
+  // In a mostly constant series no movement is normal, and the other tracks detect the changes.
   if (usualStep > 0) {
     tracks.push({
       name: 'movement',
@@ -195,18 +195,19 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     ...stillness(values, least).map((candidate) => ({ ...candidate, track: 'still' as const })),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
-  // A level that follows the cycles would follow a shift that outlasts them.
-  const calm = season === null ? values : difference(values, difference(season.expected, season.level));
+  // Only the seasonal shape is subtracted: with a level that follows each cycle, longer shifts would vanish too.
+  const deseasonalised =
+    season === null ? values : difference(values, difference(season.expected, season.level));
   const seasonal = tracks.find(({ name }) => name === 'season');
-  const alike = tracks.find(({ name }) => name === 'analogue');
+  const analogue = tracks.find(({ name }) => name === 'analogue');
   const vetoed = (candidate: Candidate): boolean => {
     if (seasonal === undefined) return false;
     if (candidate.track === 'level' || candidate.track === 'local')
       return explained(seasonal.values, candidate);
-    // A narrow peak that is a little early or late is compared with similar peaks, not with their mean.
+    // Compare a slightly early or late narrow peak with similar peaks, not with the seasonal mean.
     return (
       candidate.track === 'season' &&
-      alike !== undefined &&
+      analogue !== undefined &&
       candidate.end - candidate.start <= 2 * jitter + 2 &&
       atEdge(
         season!.expected,
@@ -215,41 +216,41 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
         PEAK * Math.abs(values[candidate.peak]! - season!.expected[candidate.peak]!),
       ) &&
       cameNear(values, season!.expected[candidate.peak]!, candidate, 2 * jitter + 2) &&
-      explained(alike.values, candidate)
+      explained(analogue.values, candidate)
     );
   };
   candidates.push(
     ...levels(
-      steps(calm, { floor, least, looks, shortest: Math.max(12, Math.ceil(season?.period ?? 0)) }),
-      calm,
+      steps(deseasonalised, { floor, least, looks, shortest: Math.max(12, Math.ceil(season?.period ?? 0)) }),
+      deseasonalised,
       middle,
     ),
   );
-  const judged = candidates
+  const accepted = candidates
     .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
     .map((candidate) => ({
       ...candidate,
       severity:
         candidate.severity /
-        (1 + (likeEdges(values, usualStep, candidate, season, alike?.values) / PEERS) ** 3),
+        (1 + (likeEdges(values, usualStep, candidate, season, analogue?.values) / PEERS) ** 3),
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
-  const leak = drift(calm, floor, least, looks);
-  if (leak !== null) judged.push(leak);
-  judged.sort((a, b) => b.severity - a.severity);
+  const leak = drift(deseasonalised, floor, least, looks);
+  if (leak !== null) accepted.push(leak);
+  accepted.sort((a, b) => b.severity - a.severity);
   const plain = levelOrNeighbours(values, middle);
-  // Similar stretches give the expectation where they predict far better: a wave of changing pace, not noise with a few spikes.
+  // Expect the values of similar stretches only if they predict far better: for a wave of varying period, not noise with a few spikes.
   const ordinary =
     season?.expected ??
     (similar !== null &&
     usualSize(difference(values, similar.middle)) < FOLLOWS * usualSize(difference(values, plain))
       ? similar.middle
       : plain);
-  return { values, season, tracks, candidates: judged, ordinary, phases, floor, usualStep };
+  return { values, season, tracks, candidates: accepted, ordinary, phases, floor, usualStep };
 }
 
-/** Returns true if the values come at least half-way to the value expected at the peak of a stretch within `reach` samples: a late peak is not missing. */
+/** Returns true if the values reach at least half of the expected peak within `reach` samples of a stretch: it is shifted, not missing. */
 function cameNear(
   values: Float64Array,
   expected: number,
@@ -265,21 +266,21 @@ function cameNear(
 
 export interface DetectOptions extends AnalyseOptions {
   /**
-   * Minimum severity of a finding. Default: 2, one false finding per 100 normal series, if departures are distributed as they seem.
+   * Minimum severity of a finding. Default: 2, one false finding per 100 normal series, if residuals follow the estimated distribution.
    */
   readonly severity?: number;
   /** Direction of the findings to keep. Default: both. */
   readonly direction?: 'above' | 'below' | 'both';
 }
 
-/** Fewest samples from which usual behaviour can be learned. */
+/** Minimum number of samples to estimate usual behaviour. */
 const FEWEST_SAMPLES = 16;
 export const DEFAULT_SEVERITY = LEVELS.medium;
 
 /**
  * Detects anomalies in [N] values; NaN marks a missing value. O(N log N): at most a few seconds for a million samples.
  *
- * @throws DataError for no sample, no value at all, or an infinite one; ConfigError for an option out of range
+ * @throws DataError for an empty series, one without values, or an infinite value; ConfigError for an option out of range
  */
 export function detect(given: Float64Array, options: DetectOptions = {}): Detection {
   const {
@@ -298,7 +299,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   );
   const { values: bridged } = bridge(given);
   const n = bridged.length;
-  // Values whose squares would not be finite are analysed in other units.
+  // Rescale values whose squares would overflow or underflow.
   const magnitude = largestMagnitude(bridged);
   const unit = magnitude > 1e100 || (magnitude > 0 && magnitude < 1e-100) ? magnitude : 1;
   const values = unit === 1 ? bridged : bridged.map((value) => value / unit);
@@ -319,11 +320,11 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   }
   const settings = { ...options, absoluteFloor: absoluteFloor / unit };
   const first = analyse(values, settings);
-  // Lasting level shifts and drifts are taken out before the second analysis.
+  // Remove lasting level shifts and drifts, then analyse again.
   const moved = first.candidates.filter(
     (candidate) => candidate.lasting && candidate.severity >= LEVELS.medium,
   );
-  const away = movedBy(values, moved, Math.max(1, Math.round(first.season?.period ?? 1)));
+  const away = levelChange(values, moved, Math.max(1, Math.round(first.season?.period ?? 1)));
   const level = moved.length === 0 ? values : difference(values, away);
   const analysed = moved.length === 0 ? first : analyse(level, settings);
   const { season, tracks, usualStep } = analysed;
@@ -336,7 +337,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const all = join(candidates, n, season?.period ?? null);
   const unusual = new Uint8Array(n);
   for (const event of all) {
-    // A level that stays is the usual one from then on.
+    // After a lasting shift the new level counts as usual.
     if (event.severity >= LEVELS.medium && event.lasting !== true) unusual.fill(1, event.start, event.end);
   }
   const { ordinary, phases: scale, floor } = analysed;
@@ -373,10 +374,10 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
 }
 
 /**
- * Computes the distance of the level from where it was before its lasting shifts and drifts, for each of [N] values: from the medians of
- * whole cycles before and after a shift, and from a line over a drift.
+ * Computes the cumulative level change [N] due to lasting shifts (difference of the medians of whole cycles before and after) and drifts
+ * (a line).
  */
-function movedBy(values: Float64Array, moved: readonly Candidate[], period: number): Float64Array {
+function levelChange(values: Float64Array, moved: readonly Candidate[], period: number): Float64Array {
   const n = values.length;
   const away = new Float64Array(n);
   const medianOf = (from: number, to: number): number => {
@@ -384,25 +385,25 @@ function movedBy(values: Float64Array, moved: readonly Candidate[], period: numb
     return quantileInPlace(some, some.length, 0.5);
   };
   // A cycle's median does not depend on where it begins.
-  const whole = (samples: number): number => Math.max(1, Math.floor(samples / period)) * period;
+  const wholeCycles = (samples: number): number => Math.max(1, Math.floor(samples / period)) * period;
   const sorted = moved.toSorted((a, b) => a.start - b.start);
   for (const [k, { start, drifts }] of sorted.entries()) {
     const from = sorted[k - 1]?.start ?? 0;
     const to = drifts ? n : (sorted[k + 1]?.start ?? n);
-    const before = medianOf(start - whole(start - from), start);
+    const before = medianOf(start - wholeCycles(start - from), start);
     if (drifts) {
-      const late = Math.min(n - start, whole(Math.ceil((n - start) / 8)));
+      const late = Math.min(n - start, wholeCycles(Math.ceil((n - start) / 8)));
       const slope = (medianOf(n - late, n) - before) / Math.max(1, n - late / 2 - start);
       for (let i = start; i < n; i++) away[i]! += slope * (i - start);
     } else {
-      const size = medianOf(start, start + whole(to - start)) - before;
+      const size = medianOf(start, start + wholeCycles(to - start)) - before;
       for (let i = start; i < n; i++) away[i]! += size;
     }
   }
   return away;
 }
 
-/** Returns true if the peak lies inside its band: a usual value is no spike, however unlike the compared stretches. */
+/** Returns true if the peak lies inside its band: such a value is no spike, even if similar stretches differ. */
 const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): boolean =>
   peak >= low && peak <= high;
 
@@ -410,10 +411,10 @@ const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): b
 const untilNext = ({ start }: Joined, all: readonly Joined[], n: number): number =>
   Math.min(n, ...all.flatMap((other) => (other.start > start ? [other.start] : [])));
 
-/** Share of samples outside the band, between the first and the last of them, from which they bound the stretch. */
+/** Minimum share of samples outside the band, from the first to the last of them, for a finding to be trimmed to these. */
 const MOSTLY_OUTSIDE = 0.6;
 
-/** Cuts a stretch back to the samples outside the band. */
+/** Trims a finding to its samples outside the band. */
 function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
   if (event.lasting) return event;
   let [start, end, outside] = [event.end, event.start, 0];
@@ -436,7 +437,7 @@ function withoutGaps(event: Joined, given: Float64Array): Joined[] {
   return 2 * known < event.end - event.start || known === 0 ? [] : [{ ...event, start, end }];
 }
 
-/** Scores [N]: severity inside candidates; elsewhere 0 to 1, how near a sample alone comes to a candidate. */
+/** Computes scores [N]: severity inside candidates; elsewhere 0 to 1, the sample's rarity as a share of the lowest severity. */
 function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: number): Float64Array {
   const out = new Float64Array(n);
   const chance = Math.log10(n * tracks.length) + LEVELS.low;
@@ -454,12 +455,13 @@ function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: n
   return out;
 }
 
-/** States the season of the series and how wide its band is. */
+/** States the season of the series and the width of its usual range. */
 function structureOf(season: Season | null, { low, high }: Expectation): Sentence {
   const whole = { start: 0, end: low.length };
   const width = quantileInPlace(difference(high, low), low.length, 0.5);
   const band = figure(width, stepFor([width]), { quantity: 'band', ...whole });
-  if (season === null) return say`No season was found; nearly all samples lie in a band ${band} wide.`;
+  if (season === null)
+    return say`No season found; nearly all values lie in a range ${band} wide around the expected value.`;
   const period = figure(season.period, stepFor([season.period]), { quantity: 'period', ...whole });
-  return say`Repeats every ${period} samples; nearly all samples lie in a band ${band} wide around the prediction from the other cycles.`;
+  return say`Repeats every ${period} samples; nearly all values lie in a range ${band} wide around the expected value.`;
 }

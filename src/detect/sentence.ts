@@ -154,7 +154,9 @@ function clausesOf(finding: Described, measured: Measured): Finding['says'] {
   const range =
     observed.least === observed.largest
       ? []
-      : [say`range ${value(observed.least, place('least'))} to ${value(observed.largest, place('largest'))}`];
+      : [
+          say`observed ${value(observed.least, place('least'))} to ${value(observed.largest, place('largest'))}`,
+        ];
   const usual = say`usual range ${value(expected.low, place('low', at, at + 1))} to ${value(expected.high, place('high', at, at + 1))}`;
   const about = say`expected about ${value(expected.value, expectedThere)}`;
   const average = observed.least === observed.largest ? say`` : say` on average`;

@@ -1,6 +1,6 @@
 /**
- * The report of a recording: findings with their times, lines and sentences, events across columns, a headline, and what a policy says.
- * Built once; page, files for other programs and state file are made from it alone. `verify.ts` checks it before it is printed.
+ * Report of a recording: findings with times, file lines and sentences; events across columns; a headline; the answers of a policy.
+ * It is built once; HTML page, exports and state file are rendered from it alone. `verify.ts` checks it before it is printed.
  */
 import { createHash } from 'node:crypto';
 import { DAY, HOUR, type TimeOrigin } from '../../datasets/readers/clock.ts';
@@ -35,19 +35,19 @@ export interface ReportSource {
   /** Name of the file in the report. */
   readonly file: string;
   readonly columns: readonly ReportColumn[];
-  /** Instants of the samples in ms since 1970, rising; without a zone as if the clock stood in UTC. Null: samples are counted. */
+  /** Sample times in ms since 1970, ascending; without a zone, the wall-clock time read as UTC. Null: no time column. */
   readonly time: Float64Array | null; // [N]
   /** Meaning of 0 ms: 1970, midnight of a first day without a date, or the beginning. */
   readonly origin: TimeOrigin;
-  /** Milliseconds from a sample to the next; null without time, and where there is no usual step. */
+  /** Milliseconds from a sample to the next; null without time, or if the spacing is irregular. */
   readonly step: number | null;
   /** IANA name or offset ("+02:00"); null where the stamps name none. */
   readonly zone: string | null;
   /** Formats a stamp for people. */
   readonly formatTime: (ms: number) => string;
-  /** Line of the file that each sample comes from, counted from 1; below 1 for a sample that stands for none. Null: no lines. */
+  /** Line of the file that each sample comes from, counted from 1; below 1 for an inserted sample without a line. Null: no line numbers. */
   readonly lines: ArrayLike<number> | null; // [N]
-  /** Assumptions about the file, and remarkable things in it. */
+  /** Assumptions made when reading the file, and peculiarities in it. */
   readonly notes: readonly { readonly code: string; readonly text: string }[];
 }
 
@@ -65,7 +65,7 @@ export function reportSource(
   };
 }
 
-/** "2025-03-04T14:00:00+01:00"; milliseconds where there are any; no offset where the file names no zone. */
+/** Formats a time as ISO 8601, "2025-03-04T14:00:00+01:00"; milliseconds only if not 0, no offset if the file names no zone. */
 export function isoTime(ms: number, zone: string | null): string {
   const whole = Math.round(ms);
   const wall = wallTime(whole, zone);
@@ -115,7 +115,7 @@ function summary(
     count++;
   }
   if (count === 0) return { least: null, mean: null, largest: null, missing: end - start };
-  // The sum of values near the largest that float64 holds overflows.
+  // The sum of values near the float64 maximum overflows.
   let mean = sum / count;
   if (!Number.isFinite(mean)) {
     mean = 0;
@@ -190,11 +190,13 @@ function beforeClause(source: ReportSource, finding: Finding): Sentence | null {
         : near(HOUR)
           ? 'hours'
           : 'cycles';
-  const next = starts.every((at, k) => Math.abs((k === 0 ? start : starts[k - 1]!) - at) < 1.5 * period);
+  const consecutive = starts.every(
+    (at, k) => Math.abs((k === 0 ? start : starts[k - 1]!) - at) < 1.5 * period,
+  );
   const cycles = count(
     starts.length,
     { quantity: 'cycles before', start, end },
-    next ? `previous ${starts.length} ${unit}` : `${starts.length} earlier ${unit}`,
+    consecutive ? `previous ${starts.length} ${unit}` : `${starts.length} earlier ${unit}`,
   );
   const subject = atPeak(kind) ? observed.peak : observed.mean;
   const distance = Math.min(Math.abs(subject - least), Math.abs(subject - largest));
@@ -206,7 +208,7 @@ function beforeClause(source: ReportSource, finding: Finding): Sentence | null {
   const whole = span > DAY / 2 && near(Math.round(span / DAY) * DAY);
   const phase = whole ? say`at this time` : say`at the same phase`;
   const on = weekly || unit === 'days' ? say`on` : say`in`;
-  return next
+  return consecutive
     ? say`${range}${average} ${phase} ${on} the ${cycles}`
     : say`${range}${average} ${phase} ${on} ${cycles}`;
 }
@@ -225,8 +227,8 @@ const startStated = ({ start, from }: Pick<Extent, 'start' | 'from'>): Omit<Stat
   text: from?.shown ?? `sample ${start}`,
 });
 
-/** Kinds that the values of earlier cycles put in perspective. */
-const ALIKE_BY_VALUE: ReadonlySet<Finding['kind']> = new Set(['spike', 'dip', 'level', 'trend', 'flat']);
+/** Kinds of findings whose sentence includes the values of earlier cycles. */
+const KINDS_WITH_HISTORY: ReadonlySet<Finding['kind']> = new Set(['spike', 'dip', 'level', 'trend', 'flat']);
 
 /** States what happened when, what was expected, and earlier values. */
 function findingSentence(source: ReportSource, column: string, finding: Finding): Sentence {
@@ -240,7 +242,7 @@ function findingSentence(source: ReportSource, column: string, finding: Finding)
       : extent.from === null
         ? say`in ${whenStated(extent)}`
         : say`from ${whenStated(extent)}`;
-  const before = ALIKE_BY_VALUE.has(finding.kind) ? beforeClause(source, finding) : null;
+  const before = KINDS_WITH_HISTORY.has(finding.kind) ? beforeClause(source, finding) : null;
   const context = [...finding.says.context, ...(before === null ? [] : [before])];
   const fact = say`${name} ${finding.says.fact} ${when}`;
   return context.length === 0 ? say`${fact}.` : say`${fact} (${joined(context, '; ')}).`;
@@ -285,8 +287,8 @@ function toFinding(source: ReportSource, column: ReportColumn, finding: Finding)
 }
 
 /**
- * Returns true if findings of two columns belong to one event: they share samples, and begin within three times the shorter length of each
- * other or overlap by a fifth. A spike in the middle of another column's trend of weeks is not part of it.
+ * Returns true if findings of two columns belong to one event: they overlap, and either their starts differ by at most three times the
+ * shorter length or their overlap is at least a fifth of their union. A spike in the middle of another column's weeks-long trend is not.
  */
 function belongTogether(a: ReportFinding, b: ReportFinding): boolean {
   const shared = Math.min(a.end, b.end) - Math.max(a.start, b.start);
@@ -347,18 +349,18 @@ function toEvent(members: readonly ReportFinding[]): ReportEvent {
   const latest = members.reduce((a, b) => (b.end > a.end ? b : a));
   const worst = members.reduce((a, b) => (b.severity > a.severity ? b : a));
   const names = [...new Set(byTime.map(({ column }) => column))];
-  const of = (name: string): ReportFinding[] => byTime.filter(({ column }) => column === name);
-  const most = (name: string): number => Math.max(...of(name).map(({ severity }) => severity));
-  const sum = names.reduce((total, name) => total + most(name), 0);
+  const findingsIn = (name: string): ReportFinding[] => byTime.filter(({ column }) => column === name);
+  const maxSeverity = (name: string): number => Math.max(...findingsIn(name).map(({ severity }) => severity));
+  const sum = names.reduce((total, name) => total + maxSeverity(name), 0);
   const columns = names.map((column) => {
-    const first = of(column)[0]!;
+    const first = findingsIn(column)[0]!;
     return {
       column,
-      findings: of(column).map(({ id }) => id),
+      findings: findingsIn(column).map(({ id }) => id),
       samplesLater: first.start - earliest.start,
       secondsLater:
         first.from === null || earliest.from === null ? null : (first.from.ms - earliest.from.ms) / 1000,
-      share: sum > 0 ? most(column) / sum : 1 / names.length,
+      share: sum > 0 ? maxSeverity(column) / sum : 1 / names.length,
     };
   });
   const extent = { start: earliest.start, end: latest.end, from: earliest.from, to: latest.to };
@@ -467,7 +469,7 @@ function headlineOf(
 
 type Policy = NonNullable<AnomalyReport['policy']>;
 
-/** Counts what detector and policy agree on. */
+/** Counts findings by agreement of detector and policy. */
 function agreementOf(
   findings: readonly ReportFinding[],
   columns: readonly Pick<Policy['columns'][number], 'intervals'>[],
@@ -504,7 +506,7 @@ export function markedAlone({ policy }: AnomalyReport): { column: string; interv
     );
 }
 
-/** Ranks, joins, counts and sums up findings. */
+/** Ranks findings, joins them into events, and adds counts and headline. */
 function assemble(
   base: Omit<AnomalyReport, 'headline' | 'stated' | 'counts' | 'findings' | 'events' | 'policy'> & {
     readonly policy?: Omit<Policy, 'agreement'> | undefined;
@@ -540,7 +542,7 @@ export interface PolicyOpinion extends PolicyHead {
   })[];
 }
 
-/** True where the policy marks part of a finding; null where it gives no answer about the column. */
+/** Returns true if the policy's intervals overlap a finding; null if it gave no answer for the column. */
 function markedBy(
   policy: Pick<PolicyOpinion, 'columns'> | undefined,
   { column, start, end }: Pick<ReportFinding, 'column' | 'start' | 'end'>,
@@ -619,7 +621,7 @@ export function buildReport(source: ReportSource, policy?: PolicyOpinion): Anoma
   const findings = source.columns.flatMap((column) =>
     column.detection.findings.map((finding) => toFinding(source, column, finding)),
   );
-  // Two findings of one kind may begin at one sample; their ids must differ all the same.
+  // Two findings of one kind may begin at the same sample; give them different ids.
   const seen = new Map<string, number>();
   const unique = findings.map((finding) => {
     const earlier = seen.get(finding.id) ?? 0;

@@ -157,7 +157,7 @@ ${scripts.map((text) => new Html(`<script>${text}</script>\n`))}</body>
 const MAX_SHOWN = 20_000;
 
 /** Last line of every page. */
-export const FOOTER = html`<footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
+export const FOOTER = html`<footer>Written by timeseer. This page is self-contained: it loads nothing from the network.</footer>`;
 
 /** Text of unknown origin, verbatim up to a length that keeps the page small. */
 export function verbatim(text: string, look: 'code' | 'prose' = 'code'): Html {

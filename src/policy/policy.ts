@@ -39,26 +39,26 @@ import { flatTensors, loadWeights, randomWeights } from './weights.ts';
 
 /**
  * Parameters that training may change. `all`; `decoder`: embedding, decoder and head, while the vision tower stays as it is;
- * `adapter`: the low-rank adapter alone; `none`: nothing, for answering and for reference policies.
+ * `adapter`: the low-rank adapter alone; `none`: nothing (inference and reference policies).
  */
 export type Tuning = 'all' | 'decoder' | 'adapter' | 'none';
 
 export interface PolicyOptions {
   /** Parameters that training may change. Default: `adapter` where there is one, else `all`. */
   readonly tuning?: Tuning;
-  /** A low-rank adapter beside decoder or vision tower, or what makes it for the policy's sizes. The policy owns it. */
+  /** LoRA adapter, or a function that creates it from the policy's dimensions. The policy owns it and frees it in `dispose`. */
   readonly adapter?: Adapter | ((dims: Dims) => Adapter);
 }
 
 export interface LoadOptions extends PolicyOptions {
   /**
-   * Type in which the weights are stored in memory. `auto`, the default: bfloat16 on CUDA when the checkpoint is of 16 bits, float32
-   * otherwise. Weights of any dtype are converted.
+   * Data type of the weights in memory; the checkpoint's weights are converted. Default: `auto`, bfloat16 on CUDA for a 16-bit
+   * checkpoint, else float32.
    */
   readonly dtype?: 'auto' | WeightDType;
-  /** The directory has been compared with its manifest already. */
+  /** True if the directory has already been checked against its manifest. Default: false. */
   readonly checked?: boolean;
-  /** Called with all but the weights, which may take minutes, before they are read; what it throws is thrown. */
+  /** Called before the weights are read (which may take minutes), with everything else; its exceptions propagate. */
   readonly beforeWeights?: (prompting: Prompting) => void;
 }
 
@@ -71,14 +71,14 @@ export interface PolicyParts {
   readonly template: string;
   readonly preprocessor: Json;
   /**
-   * Text of the checkpoint's files beside config.json and the weights, by name, as they are saved again. When absent they
-   * are made from the parts above.
+   * Text of the checkpoint's other files (all but config.json and weights) by name, copied when the policy is saved. Default: generated
+   * from the parts above.
    */
   readonly files?: Readonly<Record<string, string>>;
 }
 
 /** Files of a checkpoint directory, beside config.json and the weights, that are copied when the policy is saved. */
-const CARRIED: readonly string[] = [
+const COPIED_FILES: readonly string[] = [
   'generation_config.json',
   'tokenizer.json',
   'tokenizer_config.json',
@@ -110,11 +110,11 @@ export function readParts(directory: string): PolicyParts {
     );
   }
   const config = readJson(file);
-  const dims = parseDims(config, file); // another architecture is named before its other files are missed
+  const dims = parseDims(config, file); // first, so that a wrong architecture is reported before missing files
   const tokenizer = readTokenizer(directory);
   const preprocessor = readPreprocessor(directory);
-  parsePreprocessor(preprocessor.json, dims.vision, preprocessor.file); // its faults named by its file
-  const present = CARRIED.filter((name) => existsSync(join(directory, name)));
+  parsePreprocessor(preprocessor.json, dims.vision, preprocessor.file); // throws with the file's name
+  const present = COPIED_FILES.filter((name) => existsSync(join(directory, name)));
   return {
     config: config as PolicyParts['config'],
     tokenizer: tokenizer.json,
@@ -125,8 +125,8 @@ export function readParts(directory: string): PolicyParts {
   };
 }
 
-/** The files of a policy that came without any. */
-function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<string, string>> {
+/** Generates the files of a policy that was created without any. */
+function generatedFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<string, string>> {
   return {
     'generation_config.json': pretty({
       bos_token_id: special.pad,
@@ -143,12 +143,12 @@ function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<strin
   };
 }
 
-/** The vision tower stands behind the decoder in the flat buffer, so what is tuned starts at its beginning. */
+/** Returns true if training changes a parameter. The vision tower follows the decoder in the flat buffer: tuned parameters are a prefix. */
 function isTuned(tuning: Tuning, { name }: Parameter): boolean {
   return tuning === 'all' || (tuning === 'decoder' && !/^(vision|merger)\./.test(name));
 }
 
-/** Added to the logits of tokens that must not be sampled; finite, so that no NaN can come of it. */
+/** Added to the logits of tokens that must not be sampled; finite, to avoid NaN. */
 export const FORBID = -1e9;
 
 /** Everything needed to encode a prompt: a checkpoint without its weights. */
@@ -159,15 +159,15 @@ export class Prompting {
   readonly processor: ImageProcessor;
   /**
    * Additive vocabulary mask [V], 0 or −1e9: image, video, padding and other special tokens, and ids beyond the
-   * tokenizer, are forbidden; the end token is allowed. Sampling and log-probabilities use the same one.
+   * tokenizer, are forbidden; the end token is allowed. Sampling and log-probabilities use the same mask.
    */
   readonly forbidden: Float32Array;
-  /** Token ids that no text can hold: those of `forbidden`, with only the image and video tokens among the special ones. */
+  /** Additive mask [V] of tokens that cannot occur in text: image and video tokens, ids beyond the tokenizer. Other special tokens are allowed. */
   readonly nonText: Float32Array;
 
   /**
    * @param from directory that the parts come from, for messages
-   * @throws CheckpointError when the parts do not belong together
+   * @throws CheckpointError if the parts are inconsistent
    */
   constructor(parts: PolicyParts, from?: string) {
     const file = (name: string): string => (from === undefined ? name : join(from, name));
@@ -205,7 +205,7 @@ export class Prompting {
     return new Prompting(readParts(directory), directory);
   }
 
-  /** Tokens, positions and patches of a chat-template text with one image placeholder per picture. */
+  /** Encodes a chat-template text with one image placeholder per picture: tokens, positions and patches. */
   encodePrompt(text: string, pictures: readonly Picture[]): EncodedPrompt {
     const images = pictures.map((picture) => this.processor.process(picture));
     const unit = this.dims.vision.merge ** 2;
@@ -214,7 +214,7 @@ export class Prompting {
     return { ids, images, ...ropeIndex(ids, images, this.dims) };
   }
 
-  /** Ids of a response with its end token. */
+  /** Returns the token ids of a response, end token included. */
   encodeResponse(text: string): Int32Array {
     return Int32Array.from([...this.tokenizer.encode(text), this.dims.special.end]);
   }
@@ -223,25 +223,24 @@ export class Prompting {
 export class Policy extends Prompting implements Network {
   readonly engine: Engine;
   readonly layout: Layout;
-  /** All parameters of the checkpoint, float32 or bfloat16 [P]; the others are views of it. */
+  /** All parameters of the checkpoint, float32 or bfloat16 [P]; `parameters` are views of it. */
   readonly flat: Tensor;
   readonly tuning: Tuning;
   /** Parameters that training changes; empty when the tuning is `none`. */
   readonly trainable: Trainable;
-  /** Views of `flat` in table order. Those that training changes are leaves: with the tuning `all`, every one. */
+  /** Views of `flat` in table order. Trainable ones are autograd leaves. */
   readonly parameters: readonly Tensor[];
   /** The parameters by their role, with the adapter where there is one. */
   readonly weights: Weights;
   readonly adapter: Adapter | null;
-  /** Shares the weights without the adapter: a reference policy at no cost, because training started there. */
+  /** Same weights without the adapter: a reference policy at no extra memory, because LoRA training starts from it. */
   readonly withoutAdapter: Network;
   readonly #parts: PolicyParts;
   readonly #adapterViews: readonly Tensor[] = [];
 
   /**
-   * @param flat the weights [P], or what makes them once the parts are found to belong together. The policy owns them:
-   * `dispose` frees them.
-   * @throws CheckpointError when parts or weights do not belong together.
+   * @param flat weights [P], or a function that creates them once the parts have been checked. The policy owns them: `dispose` frees them.
+   * @throws CheckpointError if parts and weights are inconsistent
    */
   constructor(
     engine: Engine,
@@ -269,36 +268,36 @@ export class Policy extends Prompting implements Network {
         `weights of shape [${this.flat.shape.join(', ')}] for a policy of ${this.layout.size} parameters: weights and config.json differ`,
       );
     }
-    this.#parts = { ...parts, files: parts.files ?? madeFiles(parts, this.dims) };
-    const changed = this.layout.parameters.filter((parameter) => isTuned(this.tuning, parameter));
+    this.#parts = { ...parts, files: parts.files ?? generatedFiles(parts, this.dims) };
+    const tuned = this.layout.parameters.filter((parameter) => isTuned(this.tuning, parameter));
     this.parameters = viewsOf(engine, this.layout, this.flat, (parameter) => isTuned(this.tuning, parameter));
     this.weights = arrange(this.layout, this.dims, this.parameters);
     this.withoutAdapter = { engine, dims: this.dims, weights: this.weights };
-    const made = typeof options.adapter === 'function' ? options.adapter(this.dims) : options.adapter;
-    this.adapter = made ?? null;
-    let tuned: Trainable | undefined;
-    if (made !== undefined) {
-      const opened = openAdapter(engine, this.dims, made, this.tuning === 'adapter');
+    const adapter = typeof options.adapter === 'function' ? options.adapter(this.dims) : options.adapter;
+    this.adapter = adapter ?? null;
+    let adapterParameters: Trainable | undefined;
+    if (adapter !== undefined) {
+      const opened = openAdapter(engine, this.dims, adapter, this.tuning === 'adapter');
       this.weights = withAdapter(this.weights, opened);
       this.#adapterViews = opened.tensors;
-      if (this.tuning === 'adapter') tuned = opened.trainable;
+      if (this.tuning === 'adapter') adapterParameters = opened.trainable;
     }
-    this.trainable = tuned ?? {
+    this.trainable = adapterParameters ?? {
       flat: engine.narrow(
         this.flat,
         0,
         0,
-        changed.reduce((sum, { size }) => sum + size, 0),
+        tuned.reduce((sum, { size }) => sum + size, 0),
       ),
-      parameters: changed,
-      leaves: this.parameters.slice(0, changed.length),
+      parameters: tuned,
+      leaves: this.parameters.slice(0, tuned.length),
     };
   }
 
   /**
    * Loads a Hugging Face directory.
-   * @throws CheckpointError when a file is missing, truncated, of another architecture, or they do not belong together; also when
-   * it is not what was saved there.
+   * @throws CheckpointError if a file is missing, truncated, of another architecture, inconsistent with the others, or differs from the
+   * manifest
    */
   static load(engine: Engine, directory: string, options: LoadOptions = {}): Policy {
     const { dtype = 'auto', beforeWeights, checked = false, ...rest } = options;
@@ -315,15 +314,15 @@ export class Policy extends Prompting implements Network {
   }
 
   /**
-   * The policy of a directory over weights that another Worker loaded and shared: `engine.share(policy.flat)`. Their
-   * dtype is the one that they were loaded with.
+   * Opens the policy of a directory on weights that another Worker loaded and shared (`engine.share(policy.flat)`), in the dtype they
+   * were loaded with.
    */
   static attach(engine: Engine, directory: string, ticket: number, options: PolicyOptions = {}): Policy {
     const weights = (): Tensor => engine.attach(ticket);
     return new Policy(engine, readParts(directory), weights, { ...options, from: directory });
   }
 
-  /** A new policy with random weights; nano sizes unless told otherwise. Equal seeds give equal policies. */
+  /** Creates a policy with random weights, reproducible by seed; nano dimensions by default. */
   static create(
     engine: Engine,
     options: {
@@ -331,7 +330,7 @@ export class Policy extends Prompting implements Network {
       readonly tokenizer: Json;
       readonly seed: number;
       readonly dims?: (vocabulary: number, special: SpecialIds) => Dims;
-      /** float32 when absent. */
+      /** Default: float32. */
       readonly dtype?: WeightDType;
       readonly tuning?: Tuning;
     },
@@ -372,7 +371,7 @@ export class Policy extends Prompting implements Network {
     return this.engine.linear(hidden, this.weights.head);
   }
 
-  /** Writes the Hugging Face files into a directory of the caller's, the weights in shards of at most `shardBytes`. */
+  /** Writes the Hugging Face files into `directory`, the weights in shards of at most `shardBytes`. */
   write(directory: string, options: { readonly shardBytes?: number } = {}): void {
     mkdirSync(directory, { recursive: true });
     const { config, files = {} } = this.parts;
@@ -381,7 +380,7 @@ export class Policy extends Prompting implements Network {
     writeCheckpoint(directory, flatTensors(this.engine, this.layout, this.flat), options.shardBytes);
   }
 
-  /** Saves as a directory that appears whole or not at all; an older one of that name is replaced. */
+  /** Saves to `directory` atomically, replacing an existing one. */
   save(directory: string, options: { readonly shardBytes?: number } = {}): void {
     writeManifestedDirectory(directory, (temporary) => this.write(temporary, options));
   }

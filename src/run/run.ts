@@ -1,6 +1,5 @@
 /**
- * Run: a directory that its stages write, one at a time, each of them resumable; `eval/run-directory.ts` reads it.
- * From the command line to the loop of a stage:
+ * A run: a directory written by training stages, one at a time, each resumable. `eval/run-directory.ts` reads it. Call path of a stage:
  *
  *   cli.ts → commands/train.ts → run/stage.ts (opens the run, shows progress, writes metrics; train/worker-group.ts starts its Workers)
  *          → run/stage-worker.ts (one rank: policy, task, checkpoints) → train/rl.ts (the loop)
@@ -70,7 +69,7 @@ export interface StageRecord {
   readonly seconds: number;
   readonly samples: number;
   readonly steps: number;
-  /** Time of its end, ISO 8601; false when it was stopped before. */
+  /** End time, ISO 8601; false if the stage was stopped early. */
   readonly finished: string | false;
 }
 
@@ -89,7 +88,7 @@ const PARTS = [
 
 /** Request of a command that works on a run. */
 export interface RunRequest {
-  /** Recipe by name or path; an existing run has its own. */
+  /** Recipe by name or path. An existing run keeps its own. */
   readonly recipe: string | undefined;
   /** Recipe settings: `sft.samples=10000`. */
   readonly set: readonly string[];
@@ -100,37 +99,37 @@ export interface RunRequest {
   readonly device: string;
   readonly resume: boolean;
   readonly force: boolean;
-  /** No progress. */
+  /** True: do not show progress. */
   readonly quiet: boolean;
 }
 
-const OPTION = '--allow-change';
-/** Key for the files of the data set. */
+const ALLOW_CHANGE = '--allow-change';
+/** Key of --allow-change for the files of the data set. */
 const DATA_KEY = 'data';
 
-/** Returns true where a key, or a block that contains it, may change. */
+/** Returns true if a key, or a block that contains it, may change. */
 const isAllowed = (key: string, allowed: readonly string[]): boolean =>
   allowed.some((prefix) => key === prefix || key.startsWith(`${prefix}.`));
 
 /** @throws ConfigError for an unknown key, or one that can never change in a run */
 function checkAllowed(allowed: readonly string[]): void {
   for (const key of allowed) {
-    checkKey(OPTION, key);
+    checkKey(ALLOW_CHANGE, key);
     if (key !== 'policy' && !key.startsWith('policy.')) continue;
     throw new ConfigError(
-      `${OPTION} ${key}: the weights in a checkpoint belong to the policy that its run started with; start a new run`,
+      `${ALLOW_CHANGE} ${key}: a run cannot change its policy, because its checkpoints hold the weights; start a new run`,
     );
   }
 }
 
-/** Keys whose values differ from those of the run. @throws ConfigError naming those that are not allowed to differ */
+/** Returns keys whose values differ from those of the run. @throws ConfigError naming those that are not allowed to differ */
 function checkChanges(path: string, before: Recipe, now: Recipe, allowed: readonly string[]): string[] {
   const changed = changedKeys(before, now);
   const refused = changed.filter((key) => !isAllowed(key, allowed));
   if (refused.length === 0) return changed;
   throw new ConfigError(
     `${path}: this run was started with other values of ${refused.join(', ')}; choose a new --out, ` +
-      `leave these settings out, or resume with ${refused.map((key) => `${OPTION} ${key}`).join(' ')}`,
+      `leave these settings out, or resume with ${refused.map((key) => `${ALLOW_CHANGE} ${key}`).join(' ')}`,
   );
 }
 
@@ -177,8 +176,8 @@ export class Run extends RunDirectory {
   }
 
   /**
-   * Opens the run of `path`, or begins one. A run keeps its recipe and data: other settings are refused by key, other data by file, unless
-   * they may change. Nothing is written or removed before all examples are known to be usable.
+   * Opens the run at `path`, or creates one. An existing run keeps its recipe and data: changed keys and data files are rejected, by name,
+   * unless `allow` lists them. All examples are checked before anything is written or removed.
    * @throws ConfigError; DataError when the recipe of the run is damaged, and as `checkSameData` and `checkData`
    */
   static open(
@@ -187,11 +186,11 @@ export class Run extends RunDirectory {
       /** Recipe by name or path; null: the run's own, which must exist. */
       readonly recipe: string | null;
       readonly set: readonly string[];
-      /** The run must be there already. */
+      /** Require an existing run. */
       readonly resume?: boolean;
       /** Keys that may differ from the run, which adopts the new values. */
       readonly allow?: readonly string[] | undefined;
-      /** Start over: the former run is deleted once the new one has been checked. */
+      /** Start over: delete the existing run once the new one has been checked. */
       readonly replace?: boolean;
       /** Splits of a prepared data set that are used. Default: train. */
       readonly splits?: readonly Split[];
@@ -214,7 +213,7 @@ export class Run extends RunDirectory {
       const left = ['initial', 'sft', 'rl'].filter((part) => existsSync(join(path, part)));
       if (left.length > 0 && !replace) {
         throw new ConfigError(
-          `${path}: holds ${left.join(', ')} of a run without its recipe.json; remove them or choose another --out`,
+          `${path}: holds ${left.join(', ')} of a run, but no recipe.json; remove them or choose another --out`,
         );
       }
       const { init } = recipe.policy;
@@ -292,7 +291,7 @@ export class Run extends RunDirectory {
     return this.policyDirectory(name);
   }
 
-  /** Adapter of a stage that trains one; its policy has it merged. */
+  /** Adapter directory of a LoRA stage; the stage's policy has the adapter merged. */
   adapter(stage: TrainingStage): string {
     return this.file(stage, 'adapter');
   }
@@ -321,15 +320,14 @@ export class Run extends RunDirectory {
     writeFileAtomic(this.file(stage, 'stage.json'), `${JSON.stringify(record, null, 2)}\n`);
   }
 
-  /** Returns true once a stage has ended and its policy is there. */
+  /** Returns true if a stage has finished and its policy exists. */
   stageFinished(stage: TrainingStage): boolean {
     return typeof this.stageRecord(stage)?.finished === 'string' && existsSync(this.policy(stage));
   }
 
   /**
    * Returns the state from which a stage resumes; null for a new one. Starting over deletes the stage and all later results.
-   * @throws CheckpointError when the checkpoint is damaged or is none of this stage, or there is one but the user asked neither to
-   *   resume nor to start over.
+   * @throws CheckpointError if the checkpoint is damaged, belongs to another stage, or exists although neither `resume` nor `force` is set
    */
   stateOf(
     stage: TrainingStage,
@@ -342,31 +340,31 @@ export class Run extends RunDirectory {
     }
     const checkpoint = this.checkpoint(stage);
     recoverCheckpoint(checkpoint);
-    const state = how.resume ? wholeState(checkpoint) : readState(checkpoint);
+    const state = how.resume ? undamagedState(checkpoint) : readState(checkpoint);
     if (state === null) return null;
     if (!how.resume) {
       throw new CheckpointError(
         `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to resume from it, or --force to start over`,
       );
     }
-    const wrong =
+    const problem =
       state.stage !== stage
-        ? `is of the stage ${state.stage}, not ${stage}`
+        ? `belongs to stage ${state.stage}, not ${stage}`
         : state.step > total
-          ? `is of step ${state.step}, the recipe has ${total}`
+          ? `is at step ${state.step}, but the recipe has ${total} steps`
           : null;
-    if (wrong !== null) {
+    if (problem !== null) {
       throw new CheckpointError(
-        `${checkpoint}: ${wrong}; put the checkpoint of this run back, or start the stage over with --force`,
+        `${checkpoint}: ${problem}; restore this run's checkpoint, or start the stage over with --force`,
       );
     }
     return state;
   }
 
   /**
-   * Returns the recipe, data and policy that a stage begins with. @param base its policy @param state its checkpoint
-   * @throws CheckpointError when the checkpoint began with another recipe, other data or another policy, by name; as `dataRecord`
-   *   and `hashesIn`
+   * Returns the recipe, data and policy that a stage starts from. @param base its initial policy @param state its checkpoint
+   * @throws CheckpointError if recipe, data or policy have changed since the checkpoint's stage started, naming the changes; as
+   *   `dataRecord` and `hashesIn`
    */
   originOf(stage: TrainingStage, base: string, state: TrainingState | null): StageOrigin {
     // Settings of the other stage and of the evaluation do not affect this one.
@@ -394,17 +392,17 @@ export class Run extends RunDirectory {
       keys.length > 0
         ? `was trained with other values of ${keys.join(', ')} than ${this.file('recipe.json')} has`
         : parts.length > 0
-          ? `was trained on other data than ${this.recipe.data.name} is now (${parts.join(', ')})`
+          ? `was trained on data that has changed since: ${this.recipe.data.name} (${parts.join(', ')})`
           : files.length > 0
-            ? `began with another policy than ${base} is now (${files.join(', ')})`
+            ? `started from a policy that has changed since: ${base} (${files.join(', ')})`
             : null;
     if (problem === null) return now;
     throw new CheckpointError(
-      `${this.checkpoint(stage)}: ${problem}; put back what it began with, or start the stage over with --force`,
+      `${this.checkpoint(stage)}: ${problem}; restore the original, or start the stage over with --force`,
     );
   }
 
-  /** Removes the policy of a stage that is trained further, and its answers. */
+  /** Removes policy and answers of a stage before it trains on. */
   dropOutput(stage: TrainingStage): void {
     const answers = this.file('eval');
     for (const name of existsSync(answers) ? readdirSync(answers) : []) {
@@ -426,10 +424,10 @@ export class Run extends RunDirectory {
 }
 
 /**
- * Returns the state of a checkpoint; where its files are damaged, the newest undamaged one takes its place.
- * @throws CheckpointError where all are damaged
+ * Returns the state of a checkpoint; falls back to the newest undamaged one.
+ * @throws CheckpointError if all are damaged
  */
-function wholeState(checkpoint: string): TrainingState | null {
+function undamagedState(checkpoint: string): TrainingState | null {
   let problem: CheckpointError;
   try {
     const state = readState(checkpoint);
@@ -444,13 +442,13 @@ function wholeState(checkpoint: string): TrainingState | null {
   if (former === null) throw problem;
   const { state, aside } = former;
   say(
-    `warning: ${problem.message.replace(/; [^;]*--force$/, '')}; resuming from the checkpoint of step ${state.step}, the damaged one is ${aside} now`,
+    `warning: ${problem.message.replace(/; [^;]*--force$/, '')}; resuming from the checkpoint of step ${state.step}; the damaged one was moved to ${aside}`,
   );
   return state;
 }
 
-/** Returns the card of the policy in `from` (null: a new nano policy) for the data of a recipe. */
-function asked(
+/** Returns facts about a recipe's data, and the card for that data of the policy in `from` (null: a new nano policy). */
+function factsAndCard(
   recipe: Recipe,
   from: string | null,
 ): { readonly facts: DataFacts; readonly card: PolicyCard } {
@@ -458,7 +456,7 @@ function asked(
   return { facts, card: from === null ? nanoCard(recipe, facts) : trainingCard(from, recipe, facts) };
 }
 
-/** Returns true where a stage is evaluated during training. @throws ConfigError where it cannot be */
+/** Returns true if any stage evaluates during training. @throws ConfigError if it cannot */
 function checkValidation({ data, seed, ...stages }: Recipe): boolean {
   const evaluated = (['sft', 'rl'] as const).filter((stage) => stages[stage].evalEvery > 0);
   for (const stage of evaluated) {
@@ -472,18 +470,18 @@ function checkValidation({ data, seed, ...stages }: Recipe): boolean {
     const known = Object.keys(taskKind(openExamples(address).facts.kind).evaluation.metrics);
     if (known.includes(keep.best)) continue;
     throw new ConfigError(
-      `${stage}.keep.best: no metric ${keep.best} of ${data.name}; known: ${known.join(', ')}`,
+      `${stage}.keep.best: ${data.name} has no metric ${keep.best}; known: ${known.join(', ')}`,
     );
   }
   return evaluated.length > 0;
 }
 
-/** Checks the examples of some splits. @throws ConfigError for a test split that is not there; DataError as `checkData` */
+/** Checks the examples of some splits. @throws ConfigError for a missing test split; DataError as `checkData` */
 function checkExamples(recipe: Recipe, from: string | null, splits: readonly Split[]): void {
   const { data, seed, eval: evaluation } = recipe;
   const evaluated = checkValidation(recipe);
   if (splits.includes('test')) openExamples(heldOutExamples(data, seed, evaluation.series));
-  const { facts, card } = asked(recipe, from);
+  const { facts, card } = factsAndCard(recipe, from);
   checkRewardNames(recipe, facts.kind);
   const all = evaluated && !splits.includes('validation') ? [...splits, 'validation' as const] : splits;
   checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
@@ -492,10 +490,10 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
 /** Checks the policy, data set and figure that a recipe names. @throws ConfigError, CheckpointError, DataError */
 function checkParts(recipe: Recipe, from: string | null): void {
   const { data, eval: evaluation } = recipe;
-  asked(recipe, from);
+  factsAndCard(recipe, from);
   if (!hasSplits(data.name) && evaluation.series > data.heldOut) {
     throw new ConfigError(
-      `eval.series: got ${evaluation.series}, but ${data.name} has no splits and data.heldOut keeps ${data.heldOut} of its series`,
+      `eval.series: got ${evaluation.series}, but ${data.name} has no splits, and data.heldOut holds out only ${data.heldOut} series`,
     );
   }
 }
@@ -508,10 +506,11 @@ function tidyRun(path: string): void {
 }
 
 /**
- * Opens a run and works on it under a lock that is taken before the first write. Nothing is written when the device cannot be used.
- * @param command name for the advice how to resume; null: the caller gives it
- * @throws EngineError for the device; ConfigError when another process works on the run; WriteError when its directory was removed
- * meanwhile; Interrupted when stopped, after printing the command that resumes on stderr
+ * Opens a run and calls `work` while holding the lock of its directory, taken before the first write. Writes nothing if the device is not
+ * available.
+ * @param command command name in the hint how to resume; null: the caller prints the hint
+ * @throws EngineError for the device; ConfigError if another process works on the run; WriteError if its directory was removed meanwhile;
+ * Interrupted if stopped, after printing the resume command on stderr
  */
 export async function runSession(
   command: string | null,
@@ -528,12 +527,12 @@ export async function runSession(
     if (!lock.held()) throw gone(given.out);
     return run;
   } catch (error) {
-    // Whatever failed first, this is why.
+    // A removed directory is the cause of any other failure.
     if (!lock.held()) throw gone(given.out);
     if (error instanceof Interrupted && command !== null) {
       const device = given.device === 'cpu' ? [] : ['--device', given.device];
-      const again = ['timeseer', command, '--out', given.out, ...device, '--resume'];
-      say(`resume with: ${again.map(shellWord).join(' ')}`);
+      const resume = ['timeseer', command, '--out', given.out, ...device, '--resume'];
+      say(`resume with: ${resume.map(shellWord).join(' ')}`);
     }
     throw error;
   } finally {
@@ -541,7 +540,7 @@ export async function runSession(
   }
 }
 
-/** Writes machine and versions to environment.json of the run, over the values that were there. @throws DataError as `RunDirectory.environment` */
+/** Writes machine and versions to environment.json of the run, replacing earlier values. @throws DataError as `RunDirectory.environment` */
 export function writeEnvironment(
   run: Run,
   device: string,
@@ -562,14 +561,14 @@ export function writeEnvironment(
     cpu: cpuModel(),
     cores: cores(),
     memory_gib: Math.round(memory().total / 2 ** 30),
-    matmul_gflops_one_thread: Math.round(calibrate(engine)),
+    matmul_gflops_one_thread: Math.round(matmulGflops(engine)),
     ...more,
   };
   writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
 }
 
-/** GFLOP/s of a 512³ product on one thread, which puts the seconds of this run in proportion. */
-function calibrate(engine: Engine): number {
+/** Measures GFLOP/s of a 512³ matrix product on one thread, to compare times between machines. */
+function matmulGflops(engine: Engine): number {
   const size = 512;
   const rounds = 10;
   return engine.scope(() => {

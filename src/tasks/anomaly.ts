@@ -59,7 +59,7 @@ import {
   thinkProblem,
 } from './response.ts';
 
-/** Most intervals that one answer may list. */
+/** Maximum number of intervals in one answer. */
 export const MAX_INTERVALS = 1000;
 
 const FORMAT = tagFormat('think', 'answer', 'class');
@@ -68,10 +68,10 @@ const pairOf = (number: string): RegExp =>
 const PAIR = pairOf(INTEGER);
 const LOOSE_PAIR = pairOf(JSON_NUMBER);
 
-/** Short names that AnomSeer's release takes too. */
+/** Short class names that AnomSeer's release also accepts. */
 const SHORT_CLASSES = { contextual: 'contextual point', global: 'global point' } as const;
-/** Stands for the class of an anomaly whose kind is not named: any answer is as good. */
-const UNNAMED = 'contextual point';
+/** Class stated in a gold response where the data name none; the class is not graded there. */
+const PLACEHOLDER_CLASS = 'contextual point';
 
 const INTERVALS = {
   most: MAX_INTERVALS,
@@ -85,10 +85,9 @@ export const isAnomalyClass = (value: unknown): value is AnomalyClass =>
   (ANOMALY_CLASSES as readonly unknown[]).includes(value);
 
 /**
- * Parses a JSON list of integer pairs for a series of `length` points: sorted, disjoint (overlapping and
- * touching intervals merged), cut at the end of the series, as in the reference implementation of the reward.
- * Returns the reason if it is no such list, an interval is empty or starts outside the series, or there are
- * too many.
+ * Parses a JSON list of integer pairs for a series of `length` points. Returns sorted intervals, with overlapping and touching ones merged
+ * and clipped to the series, as in the reference implementation of the reward. Returns the reason as a string if the syntax is wrong, an
+ * interval is empty or starts outside the series, or there are too many.
  */
 function parseIntervals(text: string, length: number): Interval[] | string {
   const intervals = readList<Interval>(text, {
@@ -105,7 +104,7 @@ function parseIntervals(text: string, length: number): Interval[] | string {
   return typeof intervals === 'string' ? intervals : clipAndMerge(intervals, length);
 }
 
-/** Reads the list leniently (see the head of this file); null where nothing can be read. */
+/** Reads the list leniently (see the head of response.ts); null if nothing can be read. */
 function looseIntervals(text: string, length: number): Interval[] | null {
   const intervals = readList<Interval>(text.trim(), {
     item: LOOSE_PAIR,
@@ -177,7 +176,7 @@ export function checkIntervals(intervals: readonly Interval[], length: number, a
   }
 }
 
-/** The list of a file as intervals, each a pair; what the pairs hold is left to `checkIntervals`. @throws DataError */
+/** Returns a list from a file as pairs; `checkIntervals` checks their values. @throws DataError */
 export function intervalsOf(list: readonly unknown[], at: Place = {}): Interval[] {
   return list.map((pair, k): Interval => {
     if (Array.isArray(pair) && pair.length === 2) return [pair[0], pair[1]];
@@ -185,10 +184,10 @@ export function intervalsOf(list: readonly unknown[], at: Place = {}): Interval[
   });
 }
 
-/** Intervals as a user states them: unlike those of a model, nothing is cut or merged. @throws ConfigError */
+/** Parses the intervals of --intervals; unlike those of a model, they are not clipped or merged. @throws ConfigError */
 function statedIntervals(text: string, length: number): readonly Interval[] {
-  const read = parseIntervals(text, length);
-  if (typeof read === 'string') throw new ConfigError(`--intervals: ${read}`);
+  const parsed = parseIntervals(text, length);
+  if (typeof parsed === 'string') throw new ConfigError(`--intervals: ${parsed}`);
   const given = (JSON.parse(text) as Interval[]).toSorted(([a], [b]) => a - b);
   const beyond = given.find(([, end]) => end > length);
   if (beyond !== undefined) {
@@ -199,14 +198,14 @@ function statedIntervals(text: string, length: number): readonly Interval[] {
   const second = given.findIndex(([start], i) => i > 0 && start < given[i - 1]![1]);
   if (second > 0) {
     throw new ConfigError(
-      `--intervals: [${given[second - 1]!.join(', ')}] and [${given[second]!.join(', ')}] overlap; give one for both`,
+      `--intervals: [${given[second - 1]!.join(', ')}] and [${given[second]!.join(', ')}] overlap; merge them into one`,
     );
   }
-  return read;
+  return parsed;
 }
 
 /** Class that a classical detector assigns to every anomaly. */
-const FINDS: Readonly<Record<string, AnomalyClass>> = {
+const DETECTOR_CLASSES: Readonly<Record<string, AnomalyClass>> = {
   zscore: 'global point',
   'clipped-zscore': 'global point',
   iqr: 'global point',
@@ -217,9 +216,9 @@ const FINDS: Readonly<Record<string, AnomalyClass>> = {
 };
 
 /**
- * Detectors of one whole channel, from values alone. They find but do not name, so each says the class of what it is made to find
- * (AnomSeer's assignment of analyses to classes), whatever the series is, and `normal` where it finds nothing; `expcot-blind`, the
- * blind expert reading, reads its class off the evidence.
+ * Classical detectors of one channel. They locate anomalies without classifying them, so each always answers the class that it is designed
+ * for (AnomSeer's assignment of analyses to classes), or `normal` without a finding. `expcot-blind`, the blind expert, derives the class
+ * from its evidence.
  *
  *  zscore, clipped-zscore, iqr   extreme values              global point
  *  gradient                      a steep stretch             trend
@@ -228,8 +227,8 @@ const FINDS: Readonly<Record<string, AnomalyClass>> = {
  */
 const detectors: ReadonlyMap<string, (values: Float64Array) => AnomalyGold> = new Map([
   ...Object.entries(DETECTORS).map(([name, detector]): [string, (values: Float64Array) => AnomalyGold] => {
-    const label = FINDS[name];
-    if (label === undefined) throw new DataError(`detector ${name}: no class is assigned to what it finds`);
+    const label = DETECTOR_CLASSES[name];
+    if (label === undefined) throw new DataError(`detector ${name}: has no class in DETECTOR_CLASSES`);
     return [
       name,
       (values) => {
@@ -259,15 +258,15 @@ const METRICS: Metrics = {
   point_f1: {
     label: 'Point F1',
     definition:
-      'Harmonic mean of point precision and recall, per series; 1 when a normal series gets no interval, 0 when only one of the two is empty.',
+      'Harmonic mean of point precision and recall, per series; 1 if gold and prediction are both empty, 0 if only one is.',
   },
   affiliation_precision: {
     label: 'Affiliation precision',
-    definition: 'How close predictions are to the true intervals, against a random position.',
+    definition: 'Closeness of predictions to the true intervals, relative to a random position.',
   },
   affiliation_recall: {
     label: 'Affiliation recall',
-    definition: 'How close the true intervals are to predictions, against a random position.',
+    definition: 'Closeness of the true intervals to predictions, relative to a random position.',
   },
   affiliation_f1: {
     label: 'Affiliation F1',
@@ -283,12 +282,12 @@ const DETAILS: Metrics = {
   range_precision: {
     label: 'Range-based precision',
     definition:
-      'Mean over the predicted intervals of their anomalous share, divided by how many anomalies share it.',
+      'Mean over the predicted intervals of their anomalous share, divided by the number of anomalies that they overlap.',
   },
   range_recall: {
     label: 'Range-based recall',
     definition:
-      'Mean over the anomalies of 0.2 for being touched and 0.8 · the predicted share, divided by how many predictions share it.',
+      'Mean over the anomalies of 0.2 if any point is predicted, plus 0.8 · their predicted share / number of overlapping predictions.',
   },
   range_f1: {
     label: 'Range-based F1',
@@ -305,41 +304,43 @@ const DETAILS: Metrics = {
   },
   vus_precision: {
     label: 'VUS precision',
-    definition: 'Point precision where near misses count in part, mean over buffers up to 50 points (VUS).',
+    definition:
+      'Point precision with partial credit for near misses, averaged over buffers of up to 50 points (VUS).',
   },
   vus_recall: {
     label: 'VUS recall',
-    definition: 'Point recall where near misses count in part, mean over buffers up to 50 points (VUS).',
+    definition:
+      'Point recall with partial credit for near misses, averaged over buffers of up to 50 points (VUS).',
   },
   vus_f1: {
     label: 'VUS F1',
     definition:
-      'Mean over the buffers of the harmonic mean of the two (Paparrizos et al. 2022; VUS-F of TSB-AD).',
+      'Harmonic mean of VUS precision and recall, averaged over the buffers (Paparrizos et al. 2022; VUS-F of TSB-AD).',
   },
   pa_f1: {
     label: 'Adjusted F1 (inflated)',
     definition:
-      'Point F1 after point adjustment, by which one point finds a whole anomaly: inflated, only to be read beside papers that report it.',
+      'Point F1 after point adjustment: one predicted point counts as finding the whole anomaly. Inflated; only for comparison with papers that report it.',
   },
   auc_pr: {
     label: 'AUC-PR',
-    definition: 'Average precision of scores for the points, over anomalous series that have scores.',
+    definition: 'Average precision of point scores, over anomalous series with scores.',
   },
   auc_roc: {
     label: 'AUC-ROC',
-    definition: 'Area under the receiver operating characteristic of scores for the points.',
+    definition: 'Area under the receiver operating characteristic of point scores.',
   },
   vus_pr: {
     label: 'VUS-PR',
-    definition: 'Volume under the precision-recall surface of scores for the points, as in TSB-AD.',
+    definition: 'Volume under the precision-recall surface of point scores, as in TSB-AD.',
   },
   vus_roc: {
     label: 'VUS-ROC',
-    definition: 'Volume under the receiver operating surface of scores for the points, as in TSB-AD.',
+    definition: 'Volume under the receiver operating surface of point scores, as in TSB-AD.',
   },
 };
 
-/** Minimum point F1 of intervals that solve their example. */
+/** Minimum point F1 for an example to count as solved. */
 const SOLVED = 0.5;
 
 /** Returns true if everything graded could be read: intervals, and the class where the data name it. */
@@ -420,7 +421,7 @@ const evaluation: Evaluation<AnomalyGold> = {
     const n = `${grouped(overall.reward.n)} held-out series`;
     const { class_accuracy: accuracy, point_f1: f1, affiliation_f1: affiliation } = overall;
     const alone = anomalous?.['point_f1'];
-    const anomalousF1 = alone === undefined ? '' : `, ${fixed(alone.mean)} on the anomalous ones alone`;
+    const anomalousF1 = alone === undefined ? '' : `, ${fixed(alone.mean)} on the anomalous series alone`;
     const parts: string[] = [];
     if (f1 !== undefined) {
       parts.push(
@@ -440,7 +441,7 @@ const evaluation: Evaluation<AnomalyGold> = {
     const answered = html`<strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>`;
     const named =
       gold.class === null
-        ? html`The data do not name the class; the policy says ${answered}.`
+        ? html`The data have no gold class; the policy says ${answered}.`
         : html`Gold class <strong>${gold.class}</strong>; the policy says ${answered}: ${mark}.`;
     return {
       shown: html`${named} True intervals ${truth}; predicted ${predicted}.`,
@@ -448,17 +449,17 @@ const evaluation: Evaluation<AnomalyGold> = {
     };
   },
   caveats: [
-    'A normal series without predicted intervals counts as point F1 1: read the rows of the anomalous series beside the overall ones.',
-    `The reward is what reinforcement maximises; F1 and class accuracy are parts of it. ${NO_MEASURE_OF_TEXT}`,
+    'A normal series without predicted intervals has point F1 1, so also read the rows of the anomalous series.',
+    `Reinforcement maximises the reward, of which F1 and class accuracy are parts. ${NO_MEASURE_OF_TEXT}`,
   ],
   imitation: (input) => [
-    `The scan in the reasoning is privileged supervision: the traces it imitates are written with the true intervals of training series at hand. On held-out series the policy has ${input} and the task prompt, nothing else.`,
-    'Intervals are answered in rounded steps, so that point F1 stays below 1 even where nothing was overlooked.',
+    `The scan in the reasoning is learned from privileged traces, written with access to the true intervals of the training series. On held-out series the policy sees only ${input} and the task prompt.`,
+    'Answered intervals are rounded to fixed steps, so point F1 stays below 1 even when every anomaly is found.',
   ],
   detectorCaveats: ({ generated, several }) => [
     generated
-      ? 'Thresholds of the classical detectors are fixed. Those of expcot-blind were set with these synthetic generators in view, which favours it here; detectors that cannot name what they find say the class that they are made for.'
-      : `Thresholds of the classical detectors are fixed; those of expcot-blind were set with synthetic generators in view, which may favour it on generated series${several ? '. Detectors that cannot name what they find say the class that they are made for' : ''}.`,
+      ? 'Thresholds of the classical detectors are fixed. Those of expcot-blind were chosen on these synthetic generators, which favours it here. Detectors that cannot classify always answer the class they are designed for.'
+      : `Thresholds of the classical detectors are fixed; those of expcot-blind were chosen on synthetic generators, which may favour it on generated series${several ? '. Detectors that cannot classify always answer the class they are designed for' : ''}.`,
   ],
 };
 
@@ -491,7 +492,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
     }
     if ((gold.class === 'normal') !== (gold.intervals.length === 0)) {
       throw new DataError(
-        `class: ${show(gold.class)} with ${gold.intervals.length} intervals; "normal" goes with none, every other with some`,
+        `class: ${show(gold.class)} with ${gold.intervals.length} intervals; "normal" needs none, every other class at least one`,
         at,
       );
     }
@@ -500,22 +501,22 @@ export const anomaly: TaskKind<AnomalyGold> = {
   label: (gold) => gold.class ?? (gold.intervals.length === 0 ? 'normal' : 'unnamed anomaly'),
   parts(gold, whole) {
     const pairs = gold.intervals.map(([start, end]) => `[${start}, ${end}]`);
-    const name = gold.class ?? (whole ? UNNAMED : null);
+    const name = gold.class ?? (whole ? PLACEHOLDER_CLASS : null);
     return `<answer>[${pairs.join(', ')}]</answer>${name === null ? '' : `<class>${name}</class>`}`;
   },
   marks: ({ intervals }) => (intervals.length === 0 ? null : { intervals }),
-  state(stated, found, length, missing) {
+  state(stated, fromData, length, missing) {
     const given = stated.intervals === undefined ? null : statedIntervals(stated.intervals, length);
-    const intervals = given ?? found?.intervals ?? missing('--intervals "[[120, 180]]"');
-    const label = stated.class ?? found?.class ?? (intervals.length === 0 ? 'normal' : null);
+    const intervals = given ?? fromData?.intervals ?? missing('--intervals "[[120, 180]]"');
+    const label = stated.class ?? fromData?.class ?? (intervals.length === 0 ? 'normal' : null);
     if (label !== null && !isAnomalyClass(label)) {
       throw new ConfigError(`--class ${label}: expected one of ${ANOMALY_CLASSES.join(', ')}`);
     }
     if (label !== null && (label === 'normal') !== (intervals.length === 0)) {
       throw new ConfigError(
         label === 'normal'
-          ? `--class normal: there are anomalies at ${JSON.stringify(intervals)}; leave one of the two out`
-          : `--class ${label}: a series without intervals is normal; say where with --intervals "[[120, 180]]"`,
+          ? `--class normal: contradicts the intervals ${JSON.stringify(intervals)}; leave one of the two out`
+          : `--class ${label}: needs intervals; add --intervals "[[120, 180]]"`,
       );
     }
     return { kind: 'anomaly', class: label, intervals };
@@ -561,8 +562,8 @@ export const anomaly: TaskKind<AnomalyGold> = {
     };
   },
   /**
-   * Written from the generator's facts, if there are any. If the data do not name the class, or for several
-   * channels, class and channel are those of the full trace.
+   * Writes the trace from the generator's facts if there are any. Without a gold class, or with several channels, class and channel come
+   * from the full trace.
    */
   nanoTrace({ channels, names, facts }, { class: named, intervals }, _, options) {
     const [only] = channels;

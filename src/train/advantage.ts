@@ -1,6 +1,6 @@
 /**
- * Advantage estimators: pure functions from the prompt groups of a step to one number per response, shared by all its tokens. `ADVANTAGES`
- * lists them by name; a new one is a record in that table. `defineAdvantage` declares a user's own.
+ * Advantage estimators: pure functions that map the prompt groups of a step to one advantage per response, shared by its tokens.
+ * `ADVANTAGES` lists them by name; to add one, add a record to that table. `defineAdvantage` declares a user's estimator.
  */
 import { type Choice, choiceNames } from '../ground/choice.ts';
 import { AdvantageError, ConfigError } from '../ground/errors.ts';
@@ -15,7 +15,7 @@ import type { ModuleAddress } from '../ground/user-module.ts';
 export interface GroupRecord {
   /** Task rewards [G]. */
   readonly rewards: readonly number[];
-  /** Reward parts by name, those that apply: [G]. */
+  /** Applicable reward parts by name: [G]. */
   readonly parts: readonly Readonly<Record<string, number>>[];
   /** Number of tokens of each response: [G]. */
   readonly lengths: readonly number[];
@@ -40,7 +40,7 @@ const STD_EPSILON = 1e-6;
 const VARIANCE_EPSILON = 1e-8;
 
 function centred(values: readonly number[]): number[] {
-  // Equal values centre to exactly zero; rounding of their mean must not become an advantage.
+  // Equal values must give exactly 0; a rounded mean would leave a tiny advantage.
   if (values.every((value) => value === values[0])) return values.map(() => 0);
   const centre = mean(values);
   return values.map((value) => value - centre);
@@ -62,7 +62,7 @@ function standardised(values: readonly number[]): number[] {
  */
 export const grpo = ({ rewards }: Pick<GroupRecord, 'rewards'>): number[] => standardised(rewards);
 
-/** Dr. GRPO: r − mean. Its constant denominator of the loss is `rl.aggregation: constant`. */
+/** Dr. GRPO: r − mean. For the paper's constant loss denominator set `rl.aggregation: constant`. */
 export const drGrpo = ({ rewards }: Pick<GroupRecord, 'rewards'>): number[] => centred(rewards);
 
 /**
@@ -75,8 +75,8 @@ export function rloo({ rewards }: Pick<GroupRecord, 'rewards'>): number[] {
 }
 
 /**
- * Computes GDPO's sum before batch normalisation: Σ_k w_k · (r_k − mean_k) / (std_k + 1e-6), with mean and standard deviation of each part k
- * over the responses of the group that have it. A missing part counts in no sum and no mean, as TRL treats a reward of None.
+ * Computes GDPO's weighted sum, without batch normalisation: Σ_k w_k · (r_k − mean_k) / (std_k + 1e-6), with mean and standard deviation of each part k
+ * over the responses of the group that have it. A missing part is left out of sums and means, as TRL treats a reward of None.
  */
 export function gdpoSum(
   { parts }: Pick<GroupRecord, 'parts'>,
@@ -84,9 +84,9 @@ export function gdpoSum(
 ): number[] {
   const out = parts.map(() => 0);
   for (const [name, weight] of Object.entries(weights)) {
-    const having = parts.flatMap((response, i) => (response[name] === undefined ? [] : [i]));
-    standardised(having.map((i) => parts[i]![name]!)).forEach((value, k) => {
-      out[having[k]!]! += weight * value;
+    const present = parts.flatMap((response, i) => (response[name] === undefined ? [] : [i]));
+    standardised(present.map((i) => parts[i]![name]!)).forEach((value, k) => {
+      out[present[k]!]! += weight * value;
     });
   }
   return out;
@@ -96,12 +96,13 @@ export function gdpoSum(
 export type Gather = (values: readonly number[]) => Float64Array;
 
 /**
- * Normalises values over the batch of all ranks: (x − mean) / √(variance + 1e-8), mean and sample variance over tokens (each response
- * counts with its `weights`) or responses (weights of 1). Without `shift` the mean is not subtracted. `keys` identify batches: one key for
- * all, or one per task, so that the rewards of one task do not scale the advantages of another (Dr. MAS, arXiv 2602.08847, per agent).
+ * Normalises advantages over a batch that spans all ranks: (x − mean) / √(variance + 1e-8). `weights` are the weights of the responses in
+ * mean and sample variance: token counts, or 1. If `shift` is false, the mean is not subtracted. Groups with the same key in `keys` form
+ * a batch: one key for all, or one per task, so that the rewards of one task do not scale the advantages of another (Dr. MAS, arXiv
+ * 2602.08847, does this per agent).
  *
- * Identical to the last bit on any number of ranks, because every rank computes from all values in one order. 0 in a batch of a single
- * token or response. Collective.
+ * The result is bit-identical for any number of ranks, because every rank computes on all values in the same order. A batch of a single
+ * token or response gives 0. Collective.
  */
 function normalisedOverBatch(
   values: readonly (readonly number[])[],
@@ -183,22 +184,22 @@ export function timerpo(
   similarity: readonly number[],
   { alpha, projection }: TimerpoOptions,
 ): GroupAdvantage {
-  const grounded = centred(similarity); // [G]
-  const along = projection ? dot(grounded, main) / (dot(main, main) + PROJECTION_EPSILON) : 0;
-  const orthogonal = grounded.map((value, i) => value - along * main[i]!); // [G]
+  const centredSimilarity = centred(similarity); // [G]
+  const coefficient = projection ? dot(centredSimilarity, main) / (dot(main, main) + PROJECTION_EPSILON) : 0;
+  const orthogonal = centredSimilarity.map((value, i) => value - coefficient * main[i]!); // [G]
   return { main, orthogonal, advantage: main.map((value, i) => value + alpha * orthogonal[i]!) };
 }
 
-/** Lower bound on the root mean square of the orthogonal parts in `withEqualSpread`; smaller values are rounding of hidden states. */
+/** Lower bound on the root mean square of the orthogonal parts in `withEqualSpread`; smaller values are rounding noise of hidden states. */
 export const SPREAD_FLOOR = 1e-4;
 
 /**
- * Multiplies all orthogonal parts by one factor, so that over the step (all ranks) their root mean square equals that of the main parts: α is
- * then the share of the advantage that is grounded, whatever the units of the similarity. One factor for all keeps groups in proportion:
- * groups of equal rewards keep a gradient, and a group of near-equal responses is not amplified.
+ * Scales all orthogonal parts by one factor so that their root mean square over the step (all ranks) equals that of the main parts. α is
+ * then the ratio of grounding to task advantage, whatever the scale of the similarity. A common factor keeps the proportions between
+ * groups: groups with equal rewards keep a gradient, and a group of near-equal responses is not amplified.
  *
- * Edge cases: without any main part in the step (equal rewards in every group) the orthogonal parts stay unchanged; a root mean square below
- * 1e-4 counts as 1e-4.
+ * Edge cases: if the main part is 0 in every group of the step (equal rewards), orthogonal parts stay unchanged; a root mean square of the
+ * orthogonal parts below 1e-4 counts as 1e-4.
  *
  * `sum` adds numbers over ranks. Collective.
  */
@@ -227,7 +228,7 @@ export interface Ranks {
   allReduce(values: readonly number[]): readonly number[];
 }
 
-/** Advantage estimator, by its inputs. `estimate` is collective. */
+/** Advantage estimator, discriminated by its inputs (`reads`). `estimate` is collective. */
 export type AdvantageEstimator = Choice &
   (
     | {
@@ -297,7 +298,7 @@ export const ADVANTAGES = {
   },
   none: {
     label: 'self-distillation',
-    summary: 'no reward is maximised; rl.distillation alone',
+    summary: 'no reward is maximised; rl.distillation is the only loss',
     reads: 'nothing',
   },
 } as const satisfies Readonly<Record<string, AdvantageEstimator>>;
@@ -325,7 +326,7 @@ export interface AdvantageOptions extends RewardAdvantageOptions {
   };
 }
 
-/** Returns true where the estimator needs the similarity of responses to expert traces. */
+/** Returns true if the estimator needs the similarity of responses to expert traces. */
 export const readsTraces = ({
   advantage,
   timerpo: { alpha },
@@ -352,21 +353,25 @@ function timerpoAdvantages(
 }
 
 /** Group in which some responses may have no reward (null). */
-export type SampledGroup = Omit<GroupRecord, 'rewards'> & { readonly rewards: readonly (number | null)[] };
+export type PartlyRewardedGroup = Omit<GroupRecord, 'rewards'> & {
+  readonly rewards: readonly (number | null)[];
+};
 
 /**
- * Computes the advantages of this rank's groups. Responses without a reward (null) count in no mean or deviation, and their advantage is 0:
- * similarity to a trace alone is no evidence of a good response. Collective.
+ * Computes the advantages of this rank's groups. Responses without a reward (null) are left out of means and deviations and get advantage
+ * 0: similarity to a trace alone does not make a response good. Collective.
  * @throws AdvantageError for a user's estimator that does not return one finite number per response
  */
 export function advantagesOf(
-  groups: readonly SampledGroup[],
+  groups: readonly PartlyRewardedGroup[],
   options: AdvantageOptions,
   ranks: Ranks,
 ): GroupAdvantage[] {
-  const places = groups.map(({ rewards }) => rewards.flatMap((reward, i) => (reward === null ? [] : [i])));
+  const rewardedIndices = groups.map(({ rewards }) =>
+    rewards.flatMap((reward, i) => (reward === null ? [] : [i])),
+  );
   const rewarded = groups.map((group, p): GroupRecord => {
-    const pick = <T>(values: readonly T[]): T[] => places[p]!.map((i) => values[i]!);
+    const pick = <T>(values: readonly T[]): T[] => rewardedIndices[p]!.map((i) => values[i]!);
     return {
       task: group.task,
       rewards: pick(group.rewards) as number[],
@@ -376,17 +381,17 @@ export function advantagesOf(
     };
   });
   return rewardedAdvantages(rewarded, options, ranks).map((group, p) => {
-    const spread = (values: readonly number[]): number[] => {
+    const scatter = (values: readonly number[]): number[] => {
       const out = groups[p]!.rewards.map(() => 0);
-      places[p]!.forEach((i, k) => {
+      rewardedIndices[p]!.forEach((i, k) => {
         out[i] = values[k]!;
       });
       return out;
     };
     return {
-      advantage: spread(group.advantage),
-      main: spread(group.main),
-      orthogonal: spread(group.orthogonal),
+      advantage: scatter(group.advantage),
+      main: scatter(group.main),
+      orthogonal: scatter(group.orthogonal),
     };
   });
 }
@@ -485,7 +490,7 @@ export const adapter: ModuleAdapter<Pick<AdvantageDefinition, 'name'>, never, ne
 };
 
 /**
- * Loads a module in a thread of its own, to find faults before anything is written; training loads it in each
+ * Loads a module in a separate thread, so that its errors are reported before anything is written; training loads it again in each
  * Worker.
  * @throws ConfigError for a module that cannot be loaded, or exports no estimator
  */

@@ -4,37 +4,38 @@
  *
  *   1. sample prompts                           6. advantages; skip zero-variance groups
  *   2. G rollouts per prompt                    7. reference and old log-probabilities
- *   3. rewards; resample equal groups           8. policy loss + KL − entropy, backward
+ *   3. rewards; resample equal-reward groups    8. policy loss + KL − entropy, backward
  *   4. hidden states of the expert traces       9. reduce over ranks, clip, AdamW
  *   5. similarity by optimal transport         10. guards, log, checkpoint
  *
  * Departures from the papers and their releases:
  * - Stages: AnomSeer trains without a supervised stage; here one comes first.
- * - Prompts: encoded once per group, not once per response (exact).
- * - Transport anchor: the whole trace with its answer and class, because the short style states them there and not in its reasoning.
- *   `rl.timerpo.anchor: reasoning` takes the reasoning alone.
- * - topP < 1: ratio, KL and entropy are of the full distribution after temperature and vocabulary mask, not of the nucleus (nor are they
- *   in verl and TRL), because the edge of the nucleus moves with the weights and a token that leaves it would have a ratio of 0. The
- *   weight of a token is then too high by a factor of up to 1/topP, and the mean of k3 is biased. A run warns of this at its start.
+ * - Prompts: encoded once per group, not once per response; the result is the same.
+ * - Transport anchor: the whole trace with its answer and class tags, because the short trace style states both only in these
+ *   tags. `rl.timerpo.anchor: reasoning` compares the reasoning alone.
+ * - topP < 1: ratio, KL and entropy use the full distribution after temperature and vocabulary mask, not the nucleus (as in verl and
+ *   TRL). The nucleus changes with the weights, and a token that leaves it would have a ratio of 0. Token weights are then too high by a
+ *   factor of up to 1/topP, and the mean of k3 is biased. A run logs a warning at its start.
  * - Skipped groups do not count in KL, entropy or token means.
  * - Loss mean: over all tokens of an update (`rl.aggregation`); the releases average the means of micro-batches, which gives short
- *   responses more weight. `dr_grpo` uses the same mean unless `rl.aggregation` is `constant` (responses × longest response, Liu et al.):
- *   tokens of one update weigh alike either way, but under a mean the gradient does not grow with the response lengths.
+ *   responses more weight. `dr_grpo` uses the same mean unless `rl.aggregation` is `constant` (Liu et al.: divisor = responses × maximum
+ *   length). Both weight all tokens of an update equally; only `constant` lets the gradient grow with the response lengths.
  * - `sequence_mean` averages over the responses of groups that are not skipped; `constant` counts all responses.
- * - GSPO and KPO: the ratio reaches the gradient through the token's own log-probability (`loss.ts`), as in verl. TRL differentiates the
- *   mean of a response, which is the same sum where a response has one advantage.
+ * - GSPO and KPO: the gradient of the ratio flows through the token's own log-probability (`loss.ts`), as in verl. TRL differentiates
+ *   the mean over the response; the summed gradient is equal if all tokens of a response share one advantage.
  * - `rl.topEntropy`: tokens are selected once per step, under the policy before its updates and over all ranks; TRL selects in every
- *   micro-batch. The entropy bonus is divided as the loss is; TRL divides it by the number of selected tokens.
+ *   micro-batch. The entropy bonus has the denominator of the loss; TRL divides it by the number of selected tokens.
  * - `rl.resample`: groups of equal rewards are replaced prompt by prompt, for a fixed number of rounds; DAPO samples whole batches until
- *   enough groups differ. Reward, reward parts, lengths and shares of equal groups are logged before any replacement.
+ *   enough groups differ. Logged rewards, reward parts, lengths and the share of equal-reward groups are those before
+ *   replacement.
  * - `rl.klIn: reward`: the divergence is summed over a response and subtracted from its reward before the advantages, as in TRL's RLOO.
  * - k3 is limited to 10 per token, as in the releases; its log-ratio is first clamped to ±20, as in later versions of verl.
- * - Self-distillation (`distillation.ts`): beside an advantage, or instead of one, the policy learns from itself with the expert trace in
- *   its prompt. No group is skipped then.
+ * - Self-distillation (`distillation.ts`): an additional (or the only) loss term, the divergence from a teacher whose prompt holds the
+ *   expert trace. No group is skipped then.
  * - Optimiser: warm-up and cosine (releases: constant), β (.9, .95) and weight decay 0 (releases: (.9, .999) and .01); several epochs per
  *   step are possible.
  * - Responses without a reward (no part applies) are left out of the group mean and get advantage 0. Their tokens still count in the
- *   divisor of the loss, in KL and in entropy. A group of such responses alone is skipped.
+ *   divisor of the loss, in KL and in entropy. A group without any rewarded response is skipped.
  * - Answers are parsed as in the releases; the format reward is stricter (`src/tasks/response.ts`).
  *
  * The quickstart's sizes (16 prompts × 16 responses, learning rate 2e-4) suit a policy of a million parameters.
@@ -167,16 +168,16 @@ export function cautions(
   }
   if (distillation.weight > 0) {
     out.push(
-      'rl.distillation: the teacher reads the expert trace in its prompt; a policy that never learnt to read one, such as a small ' +
-        'policy, is a harmful teacher: watch reward and format in the first steps',
+      'rl.distillation: the teacher reads the expert trace in its prompt; a policy that was never trained to use one, such as a ' +
+        'small policy, is a harmful teacher: watch reward and format in the first steps',
     );
   }
   return out;
 }
 
 /**
- * Index of the example that replaces prompt `place` in a round of resampling. It lies behind the examples of
- * all steps and depends on the step alone, so a resumed run draws the same.
+ * Index of the example that replaces prompt `place` in a resampling round. These indices follow those of all regular steps and depend
+ * only on step, round and place, so a resumed run draws the same examples.
  */
 export function replacement(
   { steps, prompts, resample }: Pick<RlOptions, 'steps' | 'prompts' | 'resample'>,
@@ -189,8 +190,7 @@ export function replacement(
 
 /**
  * Trains from `start`; returns the number of completed steps. `history`: metrics of earlier steps.
- * `reference`: policy at the beginning of the stage, for the KL penalty and the initial teacher; null if
- * neither is used. Collective.
+ * `reference`: policy at the start of the stage, for the KL penalty and the initial teacher; null if unused. Collective.
  */
 export async function rl(
   learner: Learner,
@@ -205,25 +205,29 @@ export async function rl(
   const { policy, workers } = learner;
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
-  const grounded = readsTraces(options);
-  const gradesClaims = grounded && options.timerpo.similarity === 'truth';
+  const usesTraces = readsTraces(options);
+  const gradesClaims = usesTraces && options.timerpo.similarity === 'truth';
   if (gradesClaims && task.claims === undefined) {
-    throw new ConfigError(`rl.timerpo.similarity: ot: ${task.name} has no claims that could be checked`);
+    throw new ConfigError(
+      `rl.timerpo.similarity: truth needs claims in the reasoning, and ${task.name} has none; set rl.timerpo.similarity=ot`,
+    );
   }
-  // In float32, sampler and trainer compute the same log-probabilities. In bfloat16 they round differently, and the sampler's would give
-  // a ratio other than 1 on policy: there the trainer's own log-probabilities are the old ones.
-  const trainerIsOld = policy.flat.dtype === 'bfloat16';
-  const penalised = options.kl > 0 ? reference : null;
+  // In float32, sampler and trainer compute the same log-probabilities. In bfloat16 they round differently, so the on-policy ratio would
+  // not be 1: the trainer recomputes the old log-probabilities.
+  const recomputesOld = policy.flat.dtype === 'bfloat16';
+  const klReference = options.kl > 0 ? reference : null;
   const { distillation } = options;
   const current = distillation.teacher === 'current' ? policy : reference;
   const teacher = distillation.weight > 0 ? current : null;
   if (distillation.weight > 0 && teacher === null) {
-    throw new TimeseerError('rl: the initial teacher of rl.distillation is the reference, and there is none');
+    throw new TimeseerError(
+      'rl: rl.distillation.teacher=initial needs a reference policy, and none was given',
+    );
   }
   const updates = options.epochs * options.miniBatches;
   const stated = new WeakMap<Sampled, StatedClaims>();
   // With klIn 'reward' the divergence is part of the reward, not of the loss.
-  const lossReference = options.klIn === 'loss' ? penalised : null;
+  const lossReference = options.klIn === 'loss' ? klReference : null;
   const { nonFinite } = options.guards;
   const pastSteps = [...history];
   let { skippedInARow } = start;
@@ -244,7 +248,7 @@ export async function rl(
     if (step === start.step && engine.info.device !== 'cpu')
       rehearse(prompts, await teacherPromptsOf(examples));
     // 2. and 3. rollouts [P][G] and their scores
-    const rolloutOptions = { ...options, seed, hidden: grounded && !gradesClaims };
+    const rolloutOptions = { ...options, seed, hidden: usesTraces && !gradesClaims };
     const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions);
     meter.lap('rollout');
     // A slow (hosted) reward is computed during the transport, unless resampling needs the scores first.
@@ -284,7 +288,7 @@ export async function rl(
     meter.lap('data');
     // 6. advantages [P][G]; groups of advantage 0 are skipped
     const penalties =
-      options.klIn === 'reward' && penalised !== null ? klPenalties(groups, penalised, meter) : null;
+      options.klIn === 'reward' && klReference !== null ? klPenalties(groups, klReference, meter) : null;
     const records = groups.map(({ example, responses, scores }, p) => ({
       rewards: scores.map((score, g) =>
         score === null ? null : score.total - (penalties === null ? 0 : penalties[p]![g]!),
@@ -299,14 +303,14 @@ export async function rl(
     const kept = groups.flatMap((group, p) => {
       const { prompt, responses } = group;
       const advantage = withClaims(group, advantages[p]!);
-      const isEqual = isZeroVariance(advantages[p]!) && advantage.every((value) => value === 0);
-      if (isEqual && teacher === null) return [];
+      const hasNoGradient = isZeroVariance(advantages[p]!) && advantage.every((value) => value === 0);
+      if (hasNoGradient && teacher === null) return [];
       const teacherPrompt = teacherPrompts[p] ?? null;
       return splitGroup({ index: from + p, prompt, teacherPrompt, responses, advantage }, options.tokens);
     });
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
-    const oldLogProbs = trainerIsOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
+    const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
     const entropies = options.topEntropy < 1 ? groupLogProbs(policy, kept, options, 'entropy') : null;
     const training = kept.map(
       (group, i): TrainingGroup => ({
@@ -367,7 +371,7 @@ export async function rl(
     return kept;
   }
 
-  /** Adds the advantages of claims to those of their response, at the tokens that state them: [G]. */
+  /** Adds claim advantages to the response's advantage, at the tokens that state each claim: [G]. */
   function withClaims(
     { example, responses }: RolloutGroup,
     { advantage, main }: GroupAdvantage,
@@ -375,9 +379,9 @@ export async function rl(
     const { credit, alpha, projection } = options.timerpo;
     if (!gradesClaims || credit === 'response') return [...advantage];
     const claims = responses.map((response) => claimsOf(response, example).claims);
-    const ofClaims = claimAdvantages(claims, projection ? main : null);
+    const ofEachClaim = claimAdvantages(claims, projection ? main : null);
     return responses.map(({ ids }, g) => {
-      const perToken = tokenCredit(policy.tokenizer, ids, claims[g]!, ofClaims[g]!, alpha);
+      const perToken = tokenCredit(policy.tokenizer, ids, claims[g]!, ofEachClaim[g]!, alpha);
       return perToken?.map((value) => value + advantage[g]!) ?? advantage[g]!;
     });
   }
@@ -393,7 +397,7 @@ export async function rl(
 
   /** Computes the similarity of responses to the expert traces; null for estimators that do not read traces. */
   function compare(groups: readonly SampledGroup[], step: number, meter: StepMeter): SimilarityResult | null {
-    if (!grounded || groups.length === 0) return null;
+    if (!usesTraces || groups.length === 0) return null;
     if (gradesClaims) {
       const { credit } = options.timerpo;
       return credit === 'claim' ? null : truthOf(groups, claimsOf);
@@ -426,7 +430,7 @@ export async function rl(
       ),
     );
     const references = groupLogProbs(scorer, pieces, options);
-    const current = trainerIsOld
+    const current = recomputesOld
       ? groupLogProbs(policy, pieces, options)
       : pieces.map(({ responses }) => concatenate(responses.map(({ logProbs }) => logProbs)));
     const out: number[][] = groups.map(() => []);
@@ -445,17 +449,17 @@ export async function rl(
   }
 
   /**
-   * Adds the gradient of the loss over a micro-batch; returns its tokens K. Below `minEntropy` a token has no
+   * Accumulates the loss gradient of a micro-batch; returns its number of tokens K. Tokens with an entropy below `minEntropy` get no
    * policy gradient.
    */
   function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): number {
     const responses = microBatch.flatMap((group) => group.responses);
     const sampled = concatenate(responses.map(({ logProbs }) => logProbs)); // [K]
-    // Null: the log-probabilities of the training forward pass itself, detached (on policy, ratio 1).
+    // Null: use the detached log-probabilities of the training forward pass (on policy, ratio 1).
     const recomputed =
-      trainerIsOld && updates > 1 ? concatenate(microBatch.map((group) => group.oldLogProbs!)) : null; // [K]
-    const old = trainerIsOld ? recomputed : sampled; // [K]
-    const ofReference =
+      recomputesOld && updates > 1 ? concatenate(microBatch.map((group) => group.oldLogProbs!)) : null; // [K]
+    const old = recomputesOld ? recomputed : sampled; // [K]
+    const refLogProbs =
       lossReference === null ? null : concatenate(microBatch.map((group) => group.referenceLogProbs!)); // [K]
     const lengths = responses.map(({ ids }) => ids.length); // [B]
     const weight = AGGREGATIONS[options.aggregation].weights?.(lengths) ?? null; // [K]
@@ -494,15 +498,15 @@ export async function rl(
             logProb,
             entropy: entropy!,
             oldLogProb: chunk(old) ?? engine.detach(logProb),
-            referenceLogProb: chunk(ofReference) ?? engine.detach(logProb),
+            referenceLogProb: chunk(refLogProbs) ?? engine.detach(logProb),
             advantage: chunk(advantage)!,
             logRatio: chunk(logRatio),
             weight: chunk(weight),
             active: chunk(active),
           },
-          { ...options, kl: ofReference === null ? 0 : options.kl },
+          { ...options, kl: refLogProbs === null ? 0 : options.kl },
         );
-        if (ofReference !== null) meter.divergence(result.kl, last - first);
+        if (refLogProbs !== null) meter.divergence(result.kl, last - first);
         if (teacherView === null) {
           meter.loss(engine.item(result.loss), result, last - first);
           return result.loss;
@@ -547,7 +551,7 @@ export async function rl(
     );
   }
 
-  /** Computes the teacher's states for the tokens of a micro-batch, behind prompts with the expert trace; without gradient. */
+  /** Computes the teacher's hidden states [K, D] of a micro-batch, given prompts with the expert trace; without gradient. */
   function teacherStates(scorer: Scorer, microBatch: readonly TrainingGroup[]): Teacher {
     const prompts = microBatch.map(({ teacherPrompt }) => teacherPrompt!);
     const ids = microBatch.flatMap((group) => group.responses.map((response) => response.ids));

@@ -104,7 +104,7 @@ describe('--allow-change', { timeout: 120_000 }, () => {
   test('is refused for a policy, an unknown key, and a run that is not resumed', async () => {
     const error = async (...args: string[]) => (await timeseer('train', '--out', out, ...args)).err;
     expect(await error('--resume', ...set('policy.tune=decoder'), ...allow('policy.tune'))).toMatch(
-      /--allow-change policy\.tune: the weights in a checkpoint belong to the policy/,
+      /--allow-change policy\.tune: a run cannot change its policy/,
     );
     expect(await error('--resume', ...allow('rl.learningrate'))).toMatch(
       /--allow-change rl\.learningrate: unknown key rl\.learningrate; did you mean rl\.learningRate\?/,

@@ -342,7 +342,7 @@ describe('bad input: one clear line', () => {
     rmSync(join(out, 'recipe.json'));
     expect(await failure(2, 'sft', '--recipe', recipe, '--out', out, '--resume')).toMatch(/no run there/);
     expect(await failure(2, 'sft', '--recipe', recipe, '--out', out)).toMatch(
-      /holds initial, sft of a run without its recipe\.json; remove them/,
+      /holds initial, sft of a run, but no recipe\.json; remove them/,
     );
   });
 
@@ -411,7 +411,7 @@ describe('bad input: one clear line', () => {
         restate((state) => {
           state.stage = 'rl';
         }),
-      /checkpoint: is of the stage rl, not sft; .*--force/,
+      /checkpoint: belongs to stage rl, not sft; .*--force/,
     ],
     [
       'of a step beyond the last',
@@ -419,7 +419,7 @@ describe('bad input: one clear line', () => {
         restate((state) => {
           state.step = 31;
         }),
-      /checkpoint: is of step 31, the recipe has 30; .*--force/,
+      /checkpoint: is at step 31, but the recipe has 30 steps; .*--force/,
     ],
     [
       'of another recipe',
@@ -435,12 +435,12 @@ describe('bad input: one clear line', () => {
         restate((state) => {
           state.origin.data.about.parameters = {};
         }),
-      /checkpoint: was trained on other data than nano5 is now \(parameters\)/,
+      /checkpoint: was trained on data that has changed since: nano5 \(parameters\)/,
     ],
     [
       'of a run that began with another policy',
       () => editListed(join(out, 'initial/generation_config.json'), (text) => `${text}\n`),
-      /checkpoint: began with another policy than .*initial is now \(generation_config\.json\)/,
+      /checkpoint: started from a policy that has changed since: .*initial \(generation_config\.json\)/,
     ],
   ])('a checkpoint %s', async (_name, change, message) => {
     copyWhole();

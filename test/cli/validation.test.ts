@@ -174,7 +174,7 @@ describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
   test('is refused where there is nothing to evaluate on, or no such metric', async () => {
     const begin = ['sft', '--recipe', recipe, '--out', out];
     const unknown = await timeseer(...begin, ...set('rl.evalEvery=2', 'rl.keep.best=accuracy'));
-    expect(unknown.err).toMatch(/rl\.keep\.best: no metric accuracy of nano5; known: .*reward/);
+    expect(unknown.err).toMatch(/rl\.keep\.best: nano5 has no metric accuracy; known: .*reward/);
     const useless = await timeseer(...begin, ...set('rl.patience=2'));
     expect(useless.err).toMatch(/rl\.patience: got 2, expected 0 while rl\.evalEvery is 0/);
     const data = join(shared, 'set');

@@ -188,11 +188,11 @@ describe('timeseer expcot', () => {
     [['gap.out', '--mode', 'teacher', '--intervals', '[[5, 5]]'], /--intervals: interval \[5, 5\] is empty/],
     [
       ['gap.out', '--mode', 'teacher', '--class', 'normal', '--intervals', '[[65, 75]]'],
-      /--class normal: there are anomalies at \[\[65,75\]\]/,
+      /--class normal: contradicts the intervals \[\[65,75\]\]/,
     ],
     [
       ['gap.out', '--mode', 'teacher', '--class', 'trend', '--intervals', '[]'],
-      /--class trend: a series without intervals is normal/,
+      /--class trend: needs intervals; add --intervals/,
     ],
     [
       ['gap.out', '--mode', 'teacher', '--intervals', '[[65, 7500]]'],

@@ -158,7 +158,7 @@ describe('what goes on until now', () => {
       expect(one).toMatchObject({ kind: 'level', direction: 'above', end: 2016, ongoing: true });
       expect(Math.abs(one!.start - at)).toBeLessThanOrEqual(2);
       expect(statementOf(one!.says)).toMatch(
-        /^rose to (79|80)\.?\d* on average and stayed there \((49|50)\.?\d* in the \d+ samples before; range /,
+        /^rose to (79|80)\.?\d* on average and stayed there \((49|50)\.?\d* in the \d+ samples before; observed /,
       );
       // What is expected now is what is usual now.
       expect(expected[1990]).toBeGreaterThan(75);
@@ -400,7 +400,7 @@ describe('what a finding says', () => {
     const before = both.subarray(since, step.start);
     expect(mean).toBeCloseTo(before.reduce((sum, value) => sum + value, 0) / before.length, 9);
     expect(statementOf(step.says)).toMatch(
-      /^fell to -5(\.\d+)? on average \(0\.\d+ in the \d+ samples before; range .* to .*\)$/,
+      /^fell to -5(\.\d+)? on average \(0\.\d+ in the \d+ samples before; observed .* to .*\)$/,
     );
   });
 

@@ -154,7 +154,7 @@ describe('a report', () => {
     expect(page).toMatch(/<p class="lead">[^<]*marks the anomalous points of 24 held-out series/);
     expect(page).toContain(`Measured on the ${named} series whose class the data name.`);
     expect(input.caveats.join(' ')).toContain(`of ${24 - named} of the 24 held-out series`);
-    expect(page).toContain('The data do not name the class; the policy says');
+    expect(page).toContain('The data have no gold class; the policy says');
     expect(page).toContain('class="shaded ungraded"');
   });
 

@@ -235,7 +235,7 @@ describe('the sentence of a finding', () => {
     [
       'a mean that is expected',
       { ...base, kind: 'level', observed: { ...base.observed, mean: 0.9 } },
-      'was 0.9 on average (range 0.9 to 1)',
+      'was 0.9 on average (observed 0.9 to 1)',
     ],
     [
       'a spike that is expected',
@@ -438,7 +438,7 @@ describe('verification', () => {
     [REPORT, 'last = Math.max(last, lines[i]!);', 'last = lines[start]!;'],
     [REPORT, '|| shared <= 0) return false;', '|| shared <= 1e9) return false;'],
     [REPORT, 'samplesLater: first.start - earliest.start', 'samplesLater: first.end - earliest.start'],
-    [REPORT, 'share: sum > 0 ? most(column) / sum', 'share: sum > 0 ? 1 / sum'],
+    [REPORT, 'share: sum > 0 ? maxSeverity(column) / sum', 'share: sum > 0 ? 1 / sum'],
     [
       REPORT,
       '.sort((a, b) => b.severity - a.severity || a.start - b.start || ',
@@ -451,7 +451,7 @@ describe('verification', () => {
       'findings.filter((finding) => finding.ongoing);',
       'findings.filter((finding) => !finding.ongoing);',
     ],
-    [REPORT, 'next ? `previous', 'true ? `last'],
+    [REPORT, 'consecutive ? `previous', 'true ? `last'],
     [REPORT, 'figure(least, step, {', 'figure(largest + 9, step, {'],
     [REPORT, 'text: from?.shown ?? ', 'text: from?.iso ?? '],
     [REPORT, 'formatDuration(1000 * seconds)', 'formatDuration(1100 * seconds)'],

@@ -60,8 +60,8 @@ describe('a definition', () => {
     ['no name', { score }, /name: got undefined/],
     ['a name of two words', { name: 'two words', score }, /name: got "two words"/],
     ['a name with a dot', { name: 'a.b', score }, /name: got "a\.b"/],
-    ['no function', { name: 'mine' }, /a function score or a function scoreBatch/],
-    ['two functions', { name: 'mine', score, scoreBatch: score }, /one of them/],
+    ['no function', { name: 'mine' }, /one function, either score or scoreBatch/],
+    ['two functions', { name: 'mine', score, scoreBatch: score }, /one function, either score or scoreBatch/],
     ['a limit of no time', { name: 'mine', score, timeLimit: 0 }, /timeLimit: got 0/],
     ['nothing', null, /name: got undefined/],
     [
@@ -131,7 +131,7 @@ describe('scores of a reward of the user', () => {
     });
     expect(await scored(heeds)).toEqual([null]);
     const hangs = defineReward({ name: 'hangs', timeLimit: 0.02, score: () => new Promise(() => {}) });
-    await expect(scored(hangs)).rejects.toThrow(/reward hangs on .* had no answer after 0\.02 s/);
+    await expect(scored(hangs)).rejects.toThrow(/reward hangs on .* returned nothing within 0\.02 s/);
   });
 
   test('are an error for the responses alone that went wrong', async () => {

@@ -8,9 +8,9 @@ import {
   advantagesOf,
   defineAdvantage,
   type GroupRecord,
+  type PartlyRewardedGroup,
   type Ranks,
   readsTraces,
-  type SampledGroup,
 } from '../../src/train/advantage.ts';
 
 const OPTIONS: Omit<AdvantageOptions, 'advantage'> = {
@@ -19,7 +19,7 @@ const OPTIONS: Omit<AdvantageOptions, 'advantage'> = {
   normalise: 'batch',
 };
 
-const group = (...rewards: (number | null)[]): SampledGroup => ({
+const group = (...rewards: (number | null)[]): PartlyRewardedGroup => ({
   rewards,
   parts: rewards.map(() => ({ place: 1 })),
   lengths: rewards.map((_, i) => i + 1),
@@ -34,7 +34,10 @@ const alone: Ranks = {
 };
 
 /** Advantages on each of several ranks, as their threads would compute them side by side. */
-function onRanks(advantage: AdvantageDefinition, shares: readonly (readonly SampledGroup[])[]): number[][][] {
+function onRanks(
+  advantage: AdvantageDefinition,
+  shares: readonly (readonly PartlyRewardedGroup[])[],
+): number[][][] {
   const sent = shares.map((): number[] => []);
   const run = (rank: number, gather: Ranks['gather']) =>
     advantagesOf(shares[rank]!, { ...OPTIONS, advantage }, { ...alone, rank, gather });
