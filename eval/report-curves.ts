@@ -268,7 +268,7 @@ const draw = () => {
     });
     const layout = {
       autosize: true, height: 230, margin: {l: 44, r: 10, t: 8, b: 36}, paper_bgcolor: 'rgba(0,0,0,0)',
-      plot_bgcolor: 'rgba(0,0,0,0)', font: {family: css.fontFamily, size: 12, color: color('soft')},
+      plot_bgcolor: 'rgba(0,0,0,0)', font: {family: getComputedStyle(document.body).fontFamily, size: 12, color: color('soft')},
       xaxis: {...axis, title: {text: panel.xLabel, standoff: 6, font: {size: 11}}},
       yaxis: {...axis, ...(panel.log ? {type: 'log', ...decades(panel.traces)} : {nticks: 5, exponentformat: 'e', rangemode: panel.traces.some((trace) => trace.y.some((value) => value < 0)) ? 'normal' : 'nonnegative'})},
       hovermode: 'x unified', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: color('ink')}},

@@ -341,7 +341,7 @@ const draw = () => {
   const axis = {gridcolor: color('grid'), linecolor: color('rule'), zerolinecolor: color('rule'), tickfont: {size: 11}};
   const layout = {
     autosize: true, height: inner + margin.t + margin.b, margin, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
-    font: {family: css.fontFamily, size: 12, color: soft}, showlegend: false, dragmode: 'zoom', separators: '.\\u202f', modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: color('accent')},
+    font: {family: getComputedStyle(document.body).fontFamily, size: 12, color: soft}, showlegend: false, dragmode: 'zoom', separators: '.\\u202f', modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: color('accent')},
     hovermode: 'x unified', hoversubplots: 'axis', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: ink, size: 12}},
     xaxis: {...axis, type: data.timed ? 'date' : 'linear', range: [...view], autorange: false, anchor: 'y' + (n + 1), title: {text: plain(data.axisTitle), standoff: 6, font: {size: 11}},
       hoverformat: data.timed ? '%a %Y-%m-%d %H:%M:%S' : '.8~g', nticks: narrow ? 4 : 9, showspikes: false},
