@@ -215,22 +215,3 @@ export function cite(evidence: Evidence, intervals: readonly Interval[]): Citati
   }
   return { ...best, dissent };
 }
-
-/**
- * The family of `cite`, without the analyses that cannot change it: the profile test flags one window of 50 samples
- * at most, so it is left out where even the best place for that window would agree less than what is found.
- */
-export function citedFamily(evidence: Evidence, intervals: readonly Interval[]): Family | null {
-  const wanted = coverage(intervals);
-  if (wanted === 0) return null;
-  const reach = Math.min(PROFILE_WINDOW, wanted);
-  const bound = (2 * reach) / (PROFILE_WINDOW + wanted);
-  let family: Family | null = null;
-  let best = 0;
-  for (const candidate of FAMILIES) {
-    if (candidate === 'profile' && best >= bound) break;
-    const { agreement } = agreementOf(evidence, candidate, intervals);
-    if (agreement > best) [family, best] = [candidate, agreement];
-  }
-  return family;
-}

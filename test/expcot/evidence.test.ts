@@ -1,13 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { openExamples } from '../../datasets/source.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import { cite, citedFamily } from '../../src/expcot/route.ts';
+import { cite } from '../../src/expcot/route.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { profileTest } from '../../src/series/analyses.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import golden from '../golden/expcot.json' with { type: 'json' };
-import { anomllm, nano5, univariate } from '../helpers/series.ts';
+import { anomllm, nano5, } from '../helpers/series.ts';
 
 describe('evidence', () => {
   it.each(golden.cases.map((row) => [row.task, row] as const))(
@@ -175,17 +174,3 @@ describe('citation', () => {
     });
   });
 });
-
-it.each(['nano5', 'anomllm'])(
-  'on %s the family found without needless analyses is the one that all four analyses give',
-  (name) => {
-    const cited = new Set<string | null>();
-    const source = openExamples({ name, split: 'validation', seed: 11, length: 1000, count: 48 });
-    for (const { values, intervals } of [...source].map(univariate)) {
-      const family = citedFamily(analyse(values), intervals);
-      expect(family).toBe(intervals.length === 0 ? null : cite(analyse(values), intervals).family);
-      cited.add(family);
-    }
-    expect(cited.size).toBeGreaterThan(2);
-  },
-);
