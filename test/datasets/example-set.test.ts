@@ -129,12 +129,12 @@ describe('an example', () => {
     [
       'normal with an interval',
       { gold: { kind: 'anomaly', class: 'normal', intervals: [[0, 1]] } },
-      /"normal" goes/,
+      /"normal" with 1 interval/,
     ],
     [
       'an unnamed anomaly without one',
       { gold: { kind: 'anomaly', class: null, intervals: [] } },
-      /"normal" goes/,
+      /null with 0 intervals/,
     ],
     [
       'an interval outside',

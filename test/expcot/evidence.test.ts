@@ -6,7 +6,7 @@ import type { Interval } from '../../src/ground/types.ts';
 import { profileTest } from '../../src/series/analyses.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import golden from '../golden/expcot.json' with { type: 'json' };
-import { anomllm, nano5, } from '../helpers/series.ts';
+import { anomllm, nano5 } from '../helpers/series.ts';
 
 describe('evidence', () => {
   it.each(golden.cases.map((row) => [row.task, row] as const))(

@@ -280,7 +280,9 @@ describe('a stage that distils', () => {
   });
 
   test('needs the initial policy where that teaches', async () => {
-    await expect(distill(beginner, null, tinyTask(), {})).rejects.toThrow(/initial teacher/);
+    await expect(distill(beginner, null, tinyTask(), {})).rejects.toThrow(
+      /teacher=initial needs a reference/,
+    );
   });
 
   test('reads the trace in the states that predict every token of a response', async () => {
