@@ -202,7 +202,27 @@ function headline(input: ReportInput, last: ReportStage): Html {
   const changes = input.gains
     .filter(({ key }) => key.startsWith('reward_'))
     .map(({ label, estimate }) => ` Reinforcement changed the ${lowerFirst(label)} by ${change(estimate)}.`);
-  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics).join('; ')}.${compared}${changes}</p>`;
+  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics).join('; ')}.${compared}${changes}${reasoningOf(input, last)}</p>`;
+}
+
+/** Metrics of the reasoning in the headline, as its sentence names them. */
+const REASONING = { claim_f1: 'claim F1', reasoning_agreement: 'agreement with the answer' };
+
+/** Says how true the reasoning is and how reinforcement changed that; warns where it got worse while the reward rose. */
+function reasoningOf({ gains }: ReportInput, { metrics: { overall } }: ReportStage): string[] {
+  const gainOf = (name: string): Estimate | undefined => gains.find(({ key }) => key === name)?.estimate;
+  const numbers = Object.entries(REASONING).flatMap(([name, label]) => {
+    const gain = gainOf(name);
+    const changed = gain === undefined ? '' : ` (reinforcement changed it by ${change(gain)})`;
+    return overall[name] === undefined ? [] : [`${label} ${fixed(overall[name].mean)}${changed}`];
+  });
+  if (numbers.length === 0) return [];
+  const isWorse = Object.keys(REASONING).some((name) => (gainOf(name)?.ci95[1] ?? 0) < 0);
+  const rose = (gainOf('reward_greedy')?.ci95[0] ?? 0) > 0;
+  return [
+    ` Its reasoning has ${numbers.join(' and ')}.`,
+    ...(isWorse && rose ? [' Warning: the reasoning got worse while the reward rose.'] : []),
+  ];
 }
 
 function tile(label: string, estimate: Estimate, format: (value: number) => string = fixed): Html {

@@ -108,6 +108,33 @@ describe('the report page', () => {
     for (const example of input.examples) expect(text).toContain(example.seriesId);
   });
 
+  test('says how true the reasoning is, and warns where it got worse while the reward rose', () => {
+    const gain = (key: string, mean: number) => ({
+      ...input.gains[0]!,
+      ...{ key, estimate: { mean, ci95: [mean - 0.02, mean + 0.02] as const, n: 40 } },
+    });
+    const page = (agreement: number): string => {
+      const stages = input.stages.map((stage) => ({
+        ...stage,
+        metrics: {
+          ...stage.metrics,
+          overall: {
+            ...stage.metrics.overall,
+            claim_f1: { mean: 0.7821, ci95: [0.76, 0.8] as const, n: 40 },
+            reasoning_agreement: { mean: 0.507, ci95: [0.45, 0.55] as const, n: 40 },
+          },
+        },
+      }));
+      const gains = [gain('reward_greedy', 0.06), gain('reasoning_agreement', agreement)];
+      return runReportPage({ ...input, stages, gains });
+    };
+    expect(page(0.05)).toMatch(
+      /Its reasoning has claim F1 0\.782 and agreement with the answer 0\.507 \(reinforcement changed it by \+0\.050/,
+    );
+    expect(page(0.05)).not.toContain('got worse');
+    expect(page(-0.05)).toContain('Warning: the reasoning got worse while the reward rose.');
+  });
+
   test('a change that is none has no sign and no interval', () => {
     const none = { ...input.gains[0]!, estimate: { mean: 0, ci95: [0, 0] as const, n: 40 } };
     const text = runReportPage({ ...input, gains: [none] });
