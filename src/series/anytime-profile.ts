@@ -143,7 +143,8 @@ export async function anytimeMatrixProfile(
     if (signal?.aborted === true) return stop();
     if (options.onReport === undefined) return;
     const now = share();
-    if (now < reported + every) return;
+    // The result itself is the last report.
+    if (now < reported + every || now === 1) return;
     reported = now;
     report();
   };
