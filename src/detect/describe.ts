@@ -49,7 +49,7 @@ interface Facts {
   readonly balance: number;
   /** Mean absolute difference between consecutive samples inside the stretch. */
   readonly step: number;
-  /** The same mean outside of the stretch. */
+  /** Mean outside of the stretch. */
   readonly usualStep: number;
   /** Samples that have the least, and the largest value. */
   readonly atLeast: number;

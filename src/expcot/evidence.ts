@@ -206,7 +206,7 @@ export class Evidence {
     );
   }
 
-  /** How the given values inside an interval depart from those around it. */
+  /** Describes how the given values inside an interval depart from those around it. */
   departure(interval: Interval): Departure {
     const { min, max } = this.summary;
     return departureOf(this.#values, this.local(interval), this.base, Math.max(max - min, Number.MIN_VALUE));

@@ -370,10 +370,10 @@ export interface LocalEvidence {
   readonly levelChangeInStd: number;
 }
 
-/** How a stretch departs from the series around it; sizes are shares of the range of the series. */
+/** Departure of a stretch from the series around it; sizes are shares of the range of the series. */
 export interface Departure {
   readonly kind: 'step' | 'shift' | 'swings' | 'inside';
-  /** Of a step or shift up or down, of swings faster or slower; null for inside. */
+  /** Step or shift: up or down; swings: faster or slower; inside: null. */
   readonly direction: 'up' | 'down' | 'faster' | 'slower' | null;
   /** Step: change of the level from before to after; shift: of the level inside; inside: standard deviation inside; swings: none. */
   readonly size: number | null;
