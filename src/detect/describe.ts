@@ -49,7 +49,7 @@ interface Facts {
   readonly balance: number;
   /** Mean absolute difference between consecutive samples inside the stretch. */
   readonly step: number;
-  /** Mean outside of the stretch. */
+  /** Mean absolute difference between consecutive samples outside of it. */
   readonly usualStep: number;
   /** Samples that have the least, and the largest value. */
   readonly atLeast: number;
