@@ -26,6 +26,9 @@ type EvalSettings = Readonly<Record<string, Json>>;
 /** Names of the files that an evaluation writes. */
 const WRITTEN = /^(?:records(?:\..+)?\.jsonl|metrics\.json|eval\.json|leaderboard\.(?:md|csv|html))$/;
 
+/** Directory, among the results of an evaluation, of the responses from changed reasonings: an evaluation of its own. */
+export const INTERVENTIONS_DIRECTORY = 'interventions';
+
 /** Flattens nested settings to dotted keys. */
 function flat(value: Json, path: string): [string, string][] {
   if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
@@ -83,8 +86,10 @@ export function checkResults(directory: string, { resume, force }: Beginning, se
       several && statSync(path).isDirectory()
         ? visible(path).map((cell) => writtenTo(join(path, cell)))
         : null;
-    if (WRITTEN.test(name) || cells?.includes(true)) started = true;
-    if (WRITTEN.test(name) || (cells !== null && !cells.includes(null))) continue;
+    const own =
+      WRITTEN.test(name) || (!several && name === INTERVENTIONS_DIRECTORY && writtenTo(path) !== null);
+    if (own || cells?.includes(true)) started = true;
+    if (own || (cells !== null && !cells.includes(null))) continue;
     fail(`holds ${name}, which is not part of an evaluation; choose another directory with --out`);
   }
   if (several && names.includes(EVAL_FILE)) {
@@ -109,6 +114,9 @@ export function openManifest(
   tidyUp(directory, (name) => WRITTEN.test(name));
   if (force && existsSync(directory)) {
     for (const name of readdirSync(directory)) if (WRITTEN.test(name)) rmSync(join(directory, name));
+    const interventions = join(directory, INTERVENTIONS_DIRECTORY);
+    if (existsSync(interventions) && writtenTo(interventions) !== null)
+      rmSync(interventions, { recursive: true });
   }
   if (!existsSync(file)) {
     const records = existsSync(directory)

@@ -70,6 +70,29 @@ export interface ResponseRequest {
   readonly sample: number;
   /** 0: greedy. */
   readonly temperature: number;
+  /** Beginning of the response, which is continued. Default: none. */
+  readonly opening?: string;
+}
+
+/** An example by its place, the samples wanted of it, and the openings of those that have one. */
+export type WantedExample = readonly [
+  number: number,
+  samples: readonly number[],
+  openings?: Readonly<Record<number, string>>,
+];
+
+/** Joins the requests about each example, in the order of their first ones. */
+export function byExample(requests: readonly Omit<ResponseRequest, 'temperature'>[]): WantedExample[] {
+  const wanted = new Map<number, { samples: number[]; openings: Record<number, string> }>();
+  for (const { number, sample, opening } of requests) {
+    const { samples, openings } = wanted.get(number) ?? { samples: [], openings: {} };
+    wanted.set(number, { samples, openings });
+    samples.push(sample);
+    if (opening !== undefined) openings[sample] = opening;
+  }
+  return [...wanted].map(([number, { samples, openings }]) =>
+    Object.keys(openings).length === 0 ? [number, samples] : [number, samples, openings],
+  );
 }
 
 /** A data set with the task that its questions and scores come from. */
@@ -128,14 +151,15 @@ async function promptOf({ source, task, shotsOf }: EvalData, number: number): Pr
 export async function evaluate(
   answerer: Pick<Answerer, 'answer'>,
   data: EvalData,
-  wanted: readonly (readonly [number: number, samples: readonly number[]])[],
+  wanted: readonly WantedExample[],
   sampling: EvalSampling,
   report: (record: EvalRecord, request: ResponseRequest) => void,
 ): Promise<void> {
   const { source, address, task } = data;
   const { temperature } = sampling;
-  const requests = wanted.map(([number, samples]) => ({
+  const requests = wanted.map(([number, samples, openings]) => ({
     ...{ key: number, samples },
+    ...(openings === undefined ? {} : { openings }),
     prompt: () => promptOf(data, number),
     series: () => source.at(number),
   }));

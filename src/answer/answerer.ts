@@ -40,6 +40,8 @@ export interface AnswerRequest {
   readonly key: number;
   /** Samples, 0-based; greedy answers are sample 0. */
   readonly samples: readonly number[];
+  /** Beginning of the response, by sample, that is continued; absent: responses start from nothing. */
+  readonly openings?: Readonly<Record<number, string>>;
   /** Makes the prompt when its turn comes. Not called by answerers that read values. */
   prompt(): Prompt | Promise<Prompt>;
   /** Series that the question is about; null where there are only words and pictures. */
@@ -65,7 +67,7 @@ export interface AnswerOptions {
 export interface Response {
   readonly key: number;
   readonly sample: number;
-  /** Empty where there is no response, or an answer without text. */
+  /** Response, its opening included; empty where there is none, or an answer without text. */
   readonly text: string;
   /** Answer of an answerer that reads values and writes no text, or the reason why it has none. */
   readonly answer?: Gold | string;
@@ -88,6 +90,8 @@ export interface Answerer {
   readonly identity: Readonly<Record<string, Json>>;
   /** `prompt`: words and pictures, sampled; `values`: the series itself, answered once without text. */
   readonly reads: 'prompt' | 'values';
+  /** True where it continues the openings of requests. Default: false. */
+  readonly continues?: boolean;
   /** Policy on this machine; null for all others. */
   readonly local: LocalSource | null;
   /**

@@ -21,6 +21,9 @@ function picturePart(picture: Picture): Promise<ChatPart> {
   return part;
 }
 
+const STARTED_AGAIN =
+  'the server does not continue the last message but starts a response of its own; serve the model with vLLM or SGLang, which do';
+
 /** A turn of the user: pictures, then words. */
 async function userTurn(pictures: readonly Picture[], text: string): Promise<ChatMessage> {
   return {
@@ -43,7 +46,7 @@ async function messagesOf({ system, shots, pictures, text }: Prompt): Promise<Ch
 export function endpointAnswerer(given: string, options: EndpointOptions): Answerer {
   const endpoint = openEndpoint(options);
   return {
-    ...{ given, name: options.model, local: null, reads: 'prompt' },
+    ...{ given, name: options.model, local: null, reads: 'prompt', continues: true },
     identity: { endpoint: endpoint.address, model: options.model },
     answer: (requests, options, report) =>
       answerEach(
@@ -52,14 +55,20 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
           concurrency: Math.ceil(1.25 * endpoint.concurrency) + 1,
           async respond(request, sample, signal) {
             const { temperature, maxTokens } = options;
-            const messages = await messagesOf(await request.prompt());
+            const question = await messagesOf(await request.prompt());
+            const opening = request.openings?.[sample] ?? '';
+            const continues = opening !== '';
+            const messages: ChatMessage[] = continues
+              ? [...question, { role: 'assistant', content: opening }]
+              : question;
             const seed = responseSeed(options.seed, request.key, sample);
             const { text, usage, seconds, cost } = await endpoint.chat(
-              { messages, temperature, maxTokens, seed },
+              { messages, temperature, maxTokens, seed, continues },
               signal,
             );
+            if (continues && text.includes('<think>')) throw new ChatError(STARTED_AGAIN);
             return {
-              ...{ text, seconds },
+              ...{ text: opening + text, seconds },
               ...(usage === null ? {} : { usage }),
               ...(cost === null ? {} : { cost }),
             };

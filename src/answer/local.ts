@@ -11,7 +11,7 @@ import { cores } from '../ground/machine.ts';
 import { MANIFEST_FILE } from '../ground/manifest.ts';
 import { packageVersion } from '../ground/paths.ts';
 import type { OnnxPolicy } from '../onnx/policy.ts';
-import type { EncodedPrompt } from '../policy/batch.ts';
+import { type EncodedPrompt, opened as openedPrompt } from '../policy/batch.ts';
 import { decodeGroups, generate, type Sampled } from '../policy/generate.ts';
 import { layoutOf } from '../policy/layout.ts';
 import { loadAdapter, mergeAdapter } from '../policy/lora.ts';
@@ -210,9 +210,19 @@ export async function answerLocally(
 ): Promise<void> {
   const reader = new PromptReader(policy.prompting);
   for (let first = 0; first < requests.length; first += BATCH) {
-    const batch = requests.slice(first, first + BATCH);
+    const batch: AnswerRequest[] = [];
     const prompts: EncodedPrompt[] = [];
-    for (const request of batch) prompts.push(reader.encode(await request.prompt()));
+    const { tokenizer } = policy.prompting;
+    for (const request of requests.slice(first, first + BATCH)) {
+      const prompt = reader.encode(await request.prompt());
+      // Samples with openings of their own are prompts of their own, which share the cache of the question.
+      for (const sample of request.openings === undefined ? [null] : request.samples) {
+        const opening = sample === null ? '' : (request.openings?.[sample] ?? '');
+        batch.push(sample === null ? request : { ...request, samples: [sample] });
+        prompts.push(opening === '' ? prompt : openedPrompt(prompt, tokenizer.encode(opening)));
+      }
+    }
+    const openingOf = ({ openings }: AnswerRequest, sample: number): string => openings?.[sample] ?? '';
     const samples = 1 + Math.max(...batch.map((request) => Math.max(...request.samples)));
     const every = Array.from({ length: samples }, (_, sample) => sample);
     const skip = batch.map(
@@ -243,7 +253,8 @@ export async function answerLocally(
         const { prompt, sample, text, ids } = sampled;
         if (onText !== undefined) tell(sampled, streamOf(sampled).end());
         const usage = { prompt: prompts[prompt]!.ids.length, completion: ids.length };
-        report({ key: batch[prompt]!.key, sample, text, sampled, usage });
+        const whole = openingOf(batch[prompt]!, sample) + text;
+        report({ key: batch[prompt]!.key, sample, text: whole, sampled, usage });
       },
     });
   }
@@ -270,7 +281,7 @@ export function localAnswerer(given: string, directory: string, options: LocalOp
     load: () => (loaded ??= load(directory, engine, options)),
   };
   return {
-    ...{ given, name: given, local, reads: 'prompt' },
+    ...{ given, name: given, local, reads: 'prompt', continues: true },
     get identity() {
       const weights = weightsHash(directory);
       return adapter === undefined ? { weights } : { weights, adapter: weightsHash(adapter) };

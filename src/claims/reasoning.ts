@@ -246,6 +246,17 @@ export function agreementOf(
   return parts.length === 0 ? null : !parts.includes(false);
 }
 
+/** Compares intervals with those that a reasoning concludes; null where it names none. */
+export function concludedIntervals(
+  text: string,
+  names: readonly string[],
+  answered: readonly Interval[],
+  length: number,
+): boolean | null {
+  const from = conclusionAt(text);
+  return intervalsAgree(text, text.slice(from), from, claimsOf(text, names).claims, answered, length);
+}
+
 function intervalsAgree(
   text: string,
   conclusion: string,

@@ -1,5 +1,8 @@
+import type { Reliance } from '../../eval/reliance.ts';
 import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { quickNames } from '../answer/baselines.ts';
+import { INTERVENTIONS } from '../claims/intervene.ts';
+import { choiceHelp } from '../ground/choice.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
@@ -45,19 +48,39 @@ async function printSingle(evaluated: SingleEvaluation, given: EvalArguments): P
   const { bestTemperature } = await import('../run/eval.ts');
   const { metricsTable, rewardsTable, temperatureTable } = await import('../../eval/metrics-table.ts');
   const { usageLine } = await import('../../eval/usage.ts');
-  const { sets, classical, input, tokens, usage, title, statement } = evaluated;
+  const { sets, classical, input, tokens, usage, reliance, title, statement } = evaluated;
   const [[, metrics]] = sets as [(typeof sets)[number]];
   const table =
     sets.length > 1
       ? `${temperatureTable(sets)}${bestLine(bestTemperature(sets), given.split)}`
       : `${metricsTable(metrics, classical)}${rewardsTable(metrics)}`;
   print(`${table}${tokens === null ? '' : tokensLine(tokens, input)}${usageLine(usage)}`, '');
+  await printReliance([reliance]);
   if (statement !== null) print(`data: ${title}. ${statement}`);
 }
 
-async function printBoard({ board, statements }: BoardEvaluation, { out }: EvalArguments): Promise<void> {
+/** Prints the effects of interventions, each under its heading. */
+async function printReliance(
+  reliances: readonly (Reliance | null)[],
+  headings: readonly string[] = [],
+): Promise<void> {
+  const { relianceTable } = await import('../../eval/reliance.ts');
+  for (const [i, reliance] of reliances.entries()) {
+    if (reliance !== null)
+      print(`\n${headings[i] ?? 'interventions on the reasoning'}\n${relianceTable(reliance)}`, '');
+  }
+}
+
+async function printBoard(
+  { board, reliances, statements }: BoardEvaluation,
+  { out }: EvalArguments,
+): Promise<void> {
   const { leaderboardTable, NOTES } = await import('../../eval/leaderboard.ts');
   print(`${leaderboardTable(board)}${NOTES[0]}`);
+  await printReliance(
+    reliances.map(({ reliance }) => reliance),
+    reliances.map(({ task, policy }) => `interventions on the reasoning: ${policy} on ${task}`),
+  );
   if (out !== undefined) print(`tables by task: ${out}/leaderboard.md, .csv and .html`);
   for (const statement of statements) print(`data: ${statement}`);
 }
@@ -142,6 +165,9 @@ const OPTIONS = {
       ['lenient', 'strict'],
       "Parsing of answers: lenient, as in the papers' code, or strict. Default: as in the run, else lenient",
     ),
+    intervene: flag(
+      `Also continue from changed reasonings of the greedy responses, and measure whether the answers follow: ${choiceHelp(INTERVENTIONS)}. Endpoints must continue a begun response (vLLM, SGLang)`,
+    ),
     reward: list(
       `Additional reward to report (repeatable): ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}`,
     ),
@@ -211,6 +237,7 @@ export const evaluation = command({
       '$0 eval --policy runs/quickstart --split validation --temperature 0.25,0.5,0.7,0.85,1 --samples 8',
       'Choose a temperature on the validation split',
     ],
+    ['$0 eval --policy runs/quickstart --intervene', 'Measure whether answers rest on the reasoning'],
     ['$0 eval --policy runs/quickstart --reward ./brief.ts', 'Report your own reward as well'],
     [
       '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out evaluations/sampled --resume',

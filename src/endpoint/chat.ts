@@ -73,7 +73,12 @@ export interface ChatRequest {
   readonly maxTokens?: number;
   /** Sent as it is; not all servers heed it. */
   readonly seed?: number;
+  /** True: the last message is the beginning of the response, which is continued (vLLM, SGLang). Default: false. */
+  readonly continues?: boolean;
 }
+
+/** Fields by which vLLM and SGLang continue the last message instead of opening a new one. */
+const CONTINUING = { add_generation_prompt: false, continue_final_message: true };
 
 interface ChatAnswer {
   readonly text: string;
@@ -357,8 +362,11 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   /** OpenAI's newer models know the limit by another name. */
   let limit: 'max_tokens' | 'max_completion_tokens' = 'max_tokens';
 
-  const body = ({ messages, temperature, maxTokens, seed }: ChatRequest): Buffer =>
-    jsonBytes(messages, { model, temperature, [limit]: maxTokens, seed, n: 1, stream: false });
+  const body = ({ messages, temperature, maxTokens, seed, continues = false }: ChatRequest): Buffer =>
+    jsonBytes(messages, {
+      ...{ model, temperature, [limit]: maxTokens, seed, n: 1, stream: false },
+      ...(continues ? CONTINUING : {}),
+    });
 
   /** One request, sent once. @throws ChatError; Passing; the signal's reason */
   async function send(
@@ -394,12 +402,17 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   }
 
   async function ask(request: ChatRequest, signal: AbortSignal): Promise<ChatAnswer> {
-    const { messages, temperature, maxTokens, seed } = request;
+    const { messages, temperature, maxTokens, seed, continues = false } = request;
     const repeatable = temperature === 0 || seed !== undefined;
     const entry =
       cache === undefined || !repeatable
         ? null
-        : sha256(JSON.stringify([address.href, model, messages, temperature, maxTokens, seed]));
+        : sha256(
+            JSON.stringify([
+              ...[address.href, model, messages, temperature, maxTokens, seed],
+              ...(continues ? ['continues'] : []),
+            ]),
+          );
     const cached = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));
     if (cached?.success) {
       totals.cached++;

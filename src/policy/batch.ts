@@ -12,6 +12,8 @@ export interface Sequence {
 /** A prompt: the sequence, and the position at which a response starts. */
 export interface EncodedPrompt extends Sequence {
   readonly next: number;
+  /** Prompt that this one continues. Consecutive prompts with the same stem are encoded behind one cache of it. */
+  readonly stem?: EncodedPrompt;
 }
 
 /** A right-padded batch, as `forward` takes it. */
@@ -48,6 +50,11 @@ export function joined(prompt: EncodedPrompt, response: Int32Array): Sequence {
     positions.set(tail.positions.subarray(0, response.length), axis * count + before);
   }
   return { ids, positions, images: prompt.images };
+}
+
+/** The prompt with the beginning of a response behind it, which is continued. */
+export function opened(prompt: EncodedPrompt, opening: Int32Array): EncodedPrompt {
+  return { ...joined(prompt, opening), next: prompt.next + opening.length, stem: prompt };
 }
 
 /** Pads sequences on the right to the longest. @throws CheckpointError for an empty batch or sequence */

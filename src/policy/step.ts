@@ -3,7 +3,7 @@
  * again. A decoding step reaches over what is filled of a cache, or, with a static cache, over all of it.
  */
 import type { Recording, Tensor } from '../engine/engine.ts';
-import { collate, type EncodedPrompt } from './batch.ts';
+import { collate, type EncodedPrompt, responseSequence } from './batch.ts';
 import { type DecoderInput, decode } from './decoder.ts';
 import { forward } from './forward.ts';
 import type { BatchState, LayerCache } from './kv-cache.ts';
@@ -47,6 +47,46 @@ export function prefillChunks(
   return out;
 }
 
+/** Consecutive prompts that continue the same prompt, at least one token each; a prompt without a stem is alone. */
+function sharedStems(prompts: readonly EncodedPrompt[]): EncodedPrompt[][] {
+  const out: EncodedPrompt[][] = [];
+  for (const prompt of prompts) {
+    const last = out.at(-1) ?? [];
+    if (prompt.stem !== undefined && last[0]?.stem === prompt.stem) last.push(prompt);
+    else out.push([prompt]);
+  }
+  return out;
+}
+
+/** Encodes prompts that continue one prompt, whose pictures and cache they share. Run inside a scope. */
+function encodeBehindStem(policy: Policy, prompts: readonly EncodedPrompt[]) {
+  const { engine, dims } = policy;
+  const stem = prompts[0]!.stem!;
+  const before = stem.ids.length;
+  const { cache } = forward(policy, collate([stem], dims.special.pad));
+  const batch = collate(
+    prompts.map((prompt) => responseSequence(stem, prompt.ids.subarray(before))),
+    dims.special.pad,
+  );
+  const last = batch.lengths.map((length, b) => b * batch.length + length - 1);
+  const { hidden, cache: own } = forward(policy, { ...batch, rows: last, prefix: cache });
+  const repeated = engine.tensor(new Int32Array(prompts.length), [prompts.length]);
+  const both = (shared: Tensor, rest: Tensor): Tensor =>
+    engine.concat([engine.indexSelect(shared, repeated), rest], 2); // [n, Hkv, S + T, d]
+  const layers = own.layers.map(({ key, value }, i) => ({
+    key: both(cache.layers[i]!.key, key),
+    value: both(cache.layers[i]!.value, value),
+  }));
+  return { hidden, layers, lengths: batch.lengths.map((length) => before + length) };
+}
+
+function encodeTogether(policy: Policy, prompts: readonly EncodedPrompt[]) {
+  const batch = collate(prompts, policy.dims.special.pad);
+  const last = batch.lengths.map((length, b) => b * batch.length + length - 1);
+  const { hidden, cache } = forward(policy, { ...batch, rows: last });
+  return { hidden, layers: cache.layers, lengths: batch.lengths };
+}
+
 /** Encodes prompts, hands over their caches chunk by chunk, and returns the logits of the tokens that follow: [n, V]. */
 export function prefill(
   policy: Policy,
@@ -54,18 +94,37 @@ export function prefill(
   take: (chunk: PrefillChunk) => void,
   budget = PREFILL_TOKENS,
 ): Tensor {
-  const { engine, dims } = policy;
-  const lengths = prompts.map(({ ids }) => ids.length);
+  const { engine } = policy;
   return engine.scope(() => {
-    const logits = prefillChunks(lengths, budget).map(({ first, count }) =>
-      engine.scope(() => {
-        const batch = collate(prompts.slice(first, first + count), dims.special.pad);
-        const last = batch.lengths.map((length, b) => b * batch.length + length - 1);
-        const encoded = forward(policy, { ...batch, rows: last });
-        take({ first, lengths: batch.lengths, layers: encoded.cache.layers });
-        return policy.logits(encoded.hidden); // [n, V]
-      }),
-    );
+    let start = 0;
+    const logits: Tensor[] = [];
+    const encode = (part: readonly EncodedPrompt[], encoder: typeof encodeTogether): void => {
+      const first = start;
+      start += part.length;
+      logits.push(
+        engine.scope(() => {
+          const { hidden, layers, lengths } = encoder(policy, part);
+          take({ first, lengths, layers });
+          return policy.logits(hidden); // [n, V]
+        }),
+      );
+    };
+    const chunked = (part: readonly EncodedPrompt[]): void => {
+      const lengths = part.map(({ ids }) => ids.length);
+      for (const { first, count } of prefillChunks(lengths, budget))
+        encode(part.slice(first, first + count), encodeTogether);
+    };
+    let alone: EncodedPrompt[] = [];
+    for (const shared of sharedStems(prompts)) {
+      if (shared.length === 1) {
+        alone.push(shared[0]!);
+        continue;
+      }
+      chunked(alone);
+      alone = [];
+      encode(shared, encodeBehindStem);
+    }
+    chunked(alone);
     return logits.length === 1 ? logits[0]! : engine.concat(logits, 0);
   });
 }

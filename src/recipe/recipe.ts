@@ -181,6 +181,14 @@ const sft = z
   })
   .readonly();
 
+/** Credits that each similarity can give. */
+const CREDITS = {
+  ot: ['response', 'token'],
+  contrastive: ['response', 'token'],
+  clip: ['response'],
+  truth: ['response', 'claim', 'both'],
+} as const;
+
 /** Options of `advantage: timerpo`: similarity of a response to the expert trace, and its use in the advantage. */
 const timerpo = z
   .strictObject({
@@ -196,16 +204,16 @@ const timerpo = z
     iterations: count(1, 100_000).default(50).describe('Number of Sinkhorn iterations.'),
     tau: scale.default(0.5).describe('Temperature of the similarity exp(−cost / tau).'),
     similarity: z
-      .enum(['ot', 'clip', 'truth'])
+      .enum(['ot', 'clip', 'truth', 'contrastive'])
       .default('ot')
       .describe(
-        'Similarity of response and trace: optimal transport between their tokens (ot), cosine of their mean hidden states (clip), or F1 of the facts of the trace that the response states truly (truth).',
+        'Similarity of response and trace: optimal transport between their tokens (ot), that between their reasonings less the mean over traces of other series (contrastive), cosine of their mean hidden states (clip), or F1 of the facts of the trace that the response states truly (truth).',
       ),
     credit: z
-      .enum(['response', 'claim', 'both'])
+      .enum(['response', 'token', 'claim', 'both'])
       .default('response')
       .describe(
-        'Tokens that the similarity goes to: all of a response; with similarity truth also each claim by its own verdict (claim), or both.',
+        'Tokens that the similarity goes to: all of a response; all, and each by its own transported cost (token, with similarity ot or contrastive); with similarity truth each claim by its own verdict (claim), or claim and response (both).',
       ),
     marginals: z
       .enum(['norm', 'uniform'])
@@ -237,6 +245,12 @@ const timerpo = z
       .default(true)
       .describe(
         'Project the trace-grounded part to be orthogonal to the main part; false: the ablation of the paper.',
+      ),
+    equalGroups: z
+      .enum(['plain', 'standardised'])
+      .default('plain')
+      .describe(
+        'Trace-grounded part in groups of equal rewards: unchanged, as in the paper (plain), or over its standard deviation (standardised).',
       ),
     scale: z
       .enum(['plain', 'spread'])
@@ -654,11 +668,12 @@ export const recipeSchema = z
         message: `full: sampled tokens estimate ${SAMPLED_DIVERGENCES.join(', ')} alone, not ${distillation.divergence}`,
       });
     }
-    if (timerpo.credit !== 'response' && timerpo.similarity !== 'truth') {
+    const credits: readonly string[] = CREDITS[timerpo.similarity];
+    if (!credits.includes(timerpo.credit)) {
       context.addIssue({
         code: 'custom',
         path: ['rl', 'timerpo', 'credit'],
-        message: `response with similarity ${timerpo.similarity}: verdicts on claims come from similarity truth alone`,
+        message: `${credits.join(' or ')} with similarity ${timerpo.similarity}: verdicts on claims come from truth, costs of tokens from a transport`,
       });
     }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {

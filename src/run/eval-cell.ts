@@ -6,7 +6,13 @@ import { promptFor } from '../../datasets/benchmarks/registry.ts';
 import { EXAMPLES_MANIFEST } from '../../datasets/example-manifest.ts';
 import type { ExampleAddress, ExampleSource } from '../../datasets/source.ts';
 import { type Beginning, openManifest, writeManifest } from '../../eval/eval-manifest.ts';
-import { type EvalData, type EvalForm, evaluate, type ResponseRequest } from '../../eval/harness.ts';
+import {
+  byExample,
+  type EvalData,
+  type EvalForm,
+  evaluate,
+  type ResponseRequest,
+} from '../../eval/harness.ts';
 import { type Metrics, metricsOf } from '../../eval/metrics.ts';
 import { RecordLog } from '../../eval/record-log.ts';
 import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
@@ -42,8 +48,10 @@ export interface CellRequest {
   readonly source: ExampleSource;
   readonly form: EvalForm;
   readonly temperatures: readonly number[];
-  /** Responses per example and temperature above 0. */
+  /** Responses per example and temperature above 0; with openings per example. */
   readonly samples: number;
+  /** Beginnings of greedy responses, by place of the example and sample: only these are asked for. Default: all, from nothing. */
+  readonly openings?: ReadonlyMap<number, Readonly<Record<number, string>>> | null;
   /** Judge of extensions; none when null or absent. */
   readonly judge?: OpenJudge | null;
   /** Rewards that score responses beside the task's own. */
@@ -103,6 +111,7 @@ function settingsOf({
   samples,
   judge = null,
   rewards = [],
+  openings = null,
 }: CellRequest) {
   const data = dataIdentity(address, source);
   // A module counts by its content, not its path.
@@ -126,6 +135,13 @@ function settingsOf({
       ...(card.extension === true ? { extension: true } : {}),
     },
     ...(judge === null ? {} : { judge: judge.judge.name }),
+    ...(openings === null
+      ? {}
+      : {
+          openings: createHash('sha256')
+            .update(JSON.stringify([...openings]))
+            .digest('hex'),
+        }),
     ...also,
     answers: form.reading,
     maxTokens: form.maxTokens,
@@ -151,6 +167,7 @@ function placesOf(source: ExampleSource): (id: string) => number | undefined {
  */
 export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { policy, card, address, source, form, judge = null, rewards = [], out, label, silent } = request;
+  const { openings = null } = request;
   const settings = settingsOf(request);
   const begun = out === null ? null : openManifest(out, settings, request.beginning);
   const temperatures = policy.reads === 'prompt' ? request.temperatures : [0];
@@ -159,18 +176,21 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     const name = temperatures.length > 1 ? `records.${temperature}.jsonl` : 'records.jsonl';
     return new RecordLog(
       out === null ? null : join(out, name),
-      temperature === 0 ? 1 : request.samples,
+      temperature === 0 && openings === null ? 1 : request.samples,
       places,
     );
   });
-  const wanted = logs.map((log, m): ResponseRequest[] =>
-    Array.from({ length: source.count * log.samples }, (_, i) => ({
-      number: Math.floor(i / log.samples),
-      sample: i % log.samples,
-      temperature: temperatures[m]!,
-    })).filter(({ number, sample }) => !log.has(number, sample)),
+  const asked = logs.map((log, m): ResponseRequest[] =>
+    Array.from({ length: source.count * log.samples }, (_, i) => {
+      const [number, sample] = [Math.floor(i / log.samples), i % log.samples];
+      const opening = openings?.get(number)?.[sample];
+      if (openings !== null && opening === undefined) return [];
+      return { number, sample, temperature: temperatures[m]!, ...(opening === undefined ? {} : { opening }) };
+    }).flat(),
   );
-  const requests = wanted.flat();
+  const requests = asked.flatMap((list, m) =>
+    list.filter(({ number, sample }) => !logs[m]!.has(number, sample)),
+  );
   // Judged again: the judge could not be reached before.
   const unjudged =
     judge === null
@@ -195,7 +215,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       records,
       metrics: records.every(({ failure }) => failure !== undefined) ? null : metricsOf(records, { classes }),
       // Requests that were never sent have no record.
-      usage: usageOf(records, source.count * log.samples),
+      usage: usageOf(records, asked[m]!.length),
     };
   });
   const judged =
@@ -224,13 +244,9 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       return;
     }
     const { maxTokens, seed } = form;
-    for (const [m, list] of wanted.entries()) {
-      const samplesOf = new Map<number, number[]>();
-      for (const { number, sample } of list) {
-        samplesOf.set(number, [...(samplesOf.get(number) ?? []), sample]);
-      }
-      const sampling = { temperature: temperatures[m]!, maxTokens, seed, signal };
-      await evaluate(policy, data, [...samplesOf], sampling, report);
+    for (const temperature of temperatures) {
+      const missing = requests.filter((each) => each.temperature === temperature);
+      await evaluate(policy, data, byExample(missing), { temperature, maxTokens, seed, signal }, report);
     }
   }
 
@@ -251,7 +267,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       rewards.length === 0
         ? null
         : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward, undefined, task.factTrace);
-    const total = logs.reduce((sum, log) => sum + log.samples * source.count, 0);
+    const total = asked.flat().length;
     const progress = new Progress({
       ...{ label, total, done: total - requests.length - unjudged.length, unit: 'responses', silent },
     });
@@ -275,20 +291,20 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
           if (scorer === null || record.failure !== undefined) return judged;
           return { ...judged, rewards: await scorer.totals(record.response, record.answer, example) };
         };
-        const report = (record: EvalRecord, asked: ResponseRequest): void => {
+        const report = (record: EvalRecord, of: ResponseRequest): void => {
           if (judge === null && scorer === null) {
-            keep(record, asked);
+            keep(record, of);
             return;
           }
           // A response that was interrupted while judged is not kept, and requested again.
-          const done = graded(record, source.at(asked.number))
-            .then((scored) => keep(scored, asked))
+          const done = graded(record, source.at(of.number))
+            .then((scored) => keep(scored, of))
             .catch((error: unknown) => {
               if (!signal.aborted) broken ??= error;
             });
           grading.push(done);
         };
-        for (const { record, request: asked } of unjudged) report(record, asked);
+        for (const { record, request: of } of unjudged) report(record, of);
         try {
           await ask(data, report, signal);
         } finally {

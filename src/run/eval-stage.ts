@@ -1,6 +1,6 @@
 /** Evaluation by a group of Workers: each opens the policy and answers its share of the examples. */
 import { openExamples } from '../../datasets/source.ts';
-import type { ResponseRequest } from '../../eval/harness.ts';
+import { byExample, type ResponseRequest } from '../../eval/harness.ts';
 import { Progress } from '../ground/progress.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { type EvalJob, type EvalMode, type Likelihood, runStage } from './stage.ts';
@@ -53,18 +53,11 @@ export async function answerExamples({
 
 /** Requests by temperature, and there by example. */
 function modesOf(requests: readonly ResponseRequest[]): EvalMode[] {
-  const modes = new Map<number, Map<number, number[]>>();
-  for (const { number, sample, temperature } of requests) {
-    const mode = modes.get(temperature) ?? new Map<number, number[]>();
-    modes.set(temperature, mode);
-    const samples = mode.get(number);
-    if (samples === undefined) mode.set(number, [sample]);
-    else samples.push(sample);
-  }
-  return [...modes].map(([temperature, mode]) => ({
+  const temperatures = [...new Set(requests.map(({ temperature }) => temperature))];
+  return temperatures.map((temperature) => ({
     temperature,
     samples: 1 + Math.max(...requests.map(({ sample }) => sample)),
-    wanted: [...mode],
+    wanted: byExample(requests.filter((request) => request.temperature === temperature)),
   }));
 }
 

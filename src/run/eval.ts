@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
-import { checkResults } from '../../eval/eval-manifest.ts';
+import { checkResults, INTERVENTIONS_DIRECTORY } from '../../eval/eval-manifest.ts';
 import type { EvalForm } from '../../eval/harness.ts';
 import {
   type Leaderboard,
@@ -15,11 +15,13 @@ import {
   rowMetrics,
 } from '../../eval/leaderboard.ts';
 import { type Metrics, overallOf } from '../../eval/metrics.ts';
+import { interventionsOn, openingsOf, type Reliance, relianceOf } from '../../eval/reliance.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import type { ResponseUsage } from '../../eval/usage.ts';
 import type { Answerer, EngineName } from '../answer/answerer.ts';
 import { baselineData, quickBaselines } from '../answer/baselines.ts';
 import { type OpenOptions, openPolicy } from '../answer/open.ts';
+import { INTERVENTION_NAMES } from '../claims/intervene.ts';
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { takeLock } from '../ground/lock.ts';
@@ -60,6 +62,8 @@ export interface EvalRequest {
   /** Additional rewards to compute, written as in a recipe. */
   readonly reward?: readonly string[];
   readonly answers: Reading | undefined;
+  /** True: also continue from changed reasonings, and measure whether the answers follow. */
+  readonly intervene?: boolean;
   readonly maxTokens: number | undefined;
   readonly workers: number;
   /** Engine of local policies. Default: the one available. */
@@ -322,6 +326,46 @@ function requestOf(
   };
 }
 
+/** Checks that interventions are possible. @throws ConfigError naming what does not fit */
+function checkIntervene({ policy }: Cell, temperatures: readonly number[]): void {
+  if (policy.reads === 'prompt' && policy.continues !== true) {
+    throw new ConfigError(
+      `--intervene: ${policy.given} is a module, which cannot continue a response that was begun; give a policy directory or an endpoint`,
+    );
+  }
+  if (!temperatures.includes(0)) {
+    throw new ConfigError('--intervene: changes greedy responses; add 0 to --temperature, or leave it out');
+  }
+}
+
+/**
+ * Has a policy continue from changed reasonings of its greedy responses; null for answerers without text.
+ * @throws DataError where no response has reasoning
+ */
+async function measureReliance(
+  cell: Cell,
+  given: EvalRequest,
+  { modes }: CellResult,
+  { out, label }: Pick<CellRequest, 'out' | 'label'>,
+): Promise<{ readonly reliance: Reliance; readonly result: CellResult } | null> {
+  if (given.intervene !== true || cell.policy.reads !== 'prompt') return null;
+  const { source } = cell.task;
+  const examples = new Map(Array.from(source, (example, number) => [example.id, { number, example }]));
+  const own = modes.find(({ temperature }) => temperature === 0)!.records;
+  const planned = interventionsOn(own, ({ seriesId }) => examples.get(seriesId)!.example.names);
+  const openings = new Map(
+    planned.map((each) => [examples.get(each.record.seriesId)!.number, openingsOf(each)]),
+  );
+  const result = await evaluateCell({
+    ...requestOf(cell, given, [0], {
+      out: out === null ? null : join(out, INTERVENTIONS_DIRECTORY),
+      label: `${label} interventions`,
+    }),
+    ...{ openings, samples: INTERVENTION_NAMES.length, judge: null, rewards: [] },
+  });
+  return { reliance: relianceOf(planned, result.modes[0]!.records), result };
+}
+
 /** Missing responses. */
 export interface Missing {
   readonly count: number;
@@ -357,6 +401,8 @@ export interface SingleEvaluation {
   /** Prompt lengths; null for a policy with an unknown tokenizer. */
   readonly tokens: PromptTokens | null;
   readonly usage: ResponseUsage;
+  /** Effects of interventions on the reasoning; null where none were asked for. */
+  readonly reliance: Reliance | null;
   /** Title of the data set, and the statement on its split. */
   readonly title: string;
   readonly statement: string | null;
@@ -369,6 +415,12 @@ export interface BoardEvaluation {
   /** Content of metrics.json. */
   readonly result: object;
   readonly board: Leaderboard;
+  /** Effects of interventions, by task and policy; empty where none were asked for. */
+  readonly reliances: readonly {
+    readonly task: string;
+    readonly policy: string;
+    readonly reliance: Reliance;
+  }[];
   /** Statements on the splits. */
   readonly statements: readonly string[];
   readonly missing: Missing | null;
@@ -387,13 +439,17 @@ async function evaluateOne(
   const directory = policy.local?.directory ?? null;
   const tokens = directory === null ? null : await promptTokens(directory, card, source, format);
   const out = given.out ?? null;
-  const cellResult = await evaluateCell(requestOf(cell, given, temperatures, { out, label: 'eval' }));
-  const missing = missingOf([cellResult]);
+  const place = { out, label: 'eval' };
+  const cellResult = await evaluateCell(requestOf(cell, given, temperatures, place));
   const sets = cellResult.modes.flatMap(({ temperature, metrics }) =>
     metrics === null ? [] : [[temperature, metrics] as const],
   );
   const [first] = sets;
-  if (first === undefined || sets.length < cellResult.modes.length) throw noAnswer(missing, out);
+  if (first === undefined || sets.length < cellResult.modes.length)
+    throw noAnswer(missingOf([cellResult]), out);
+  const intervened = await measureReliance(cell, given, cellResult, place);
+  const missing = missingOf([cellResult, ...(intervened === null ? [] : [intervened.result])]);
+  const reliance = intervened?.reliance ?? null;
   const several = sets.length > 1;
   const [temperature, metrics] = first;
   const classical =
@@ -407,6 +463,7 @@ async function evaluateOne(
     ...(form.reasoning ? {} : { reasoning: false }),
     ...(cellResult.judged === null ? {} : { extension: cellResult.judged }),
     prompt: tokens,
+    ...(reliance === null ? {} : { reliance }),
   };
   const result = several
     ? {
@@ -419,7 +476,19 @@ async function evaluateOne(
     : { ...settings, temperature, metrics, classical, responses: cellResult.modes[0]!.usage };
   if (out !== null) writeResult(out, result);
   const { usage } = cellResult.modes[0]!;
-  return { kind: 'single', result, sets, classical, input, tokens, usage, title, statement, missing };
+  return {
+    kind: 'single',
+    result,
+    sets,
+    classical,
+    input,
+    tokens,
+    usage,
+    reliance,
+    title,
+    statement,
+    missing,
+  };
 }
 
 function writeResult(out: string, result: object): void {
@@ -486,6 +555,7 @@ async function evaluateBoard(
   }));
   const rows: (LeaderboardRow & { readonly full: Metrics | null })[] = [];
   const results: CellResult[] = [];
+  const reliances: { task: string; policy: string; reliance: Reliance }[] = [];
   for (const { task, cells } of planned) {
     const more = await addedBaselines(task, policies, given);
     const all = [...cells, ...more.map((policy) => cellOf(policy, task, given))];
@@ -498,6 +568,12 @@ async function evaluateBoard(
       const cellResult = await evaluateCell(requestOf(cell, given, temperatures, { out, label }));
       results.push(cellResult);
       if (cellResult.failure !== null) say(`warning: ${label}: ${cellResult.failure}`);
+      const intervened =
+        cellResult.failure === null ? await measureReliance(cell, given, cellResult, { out, label }) : null;
+      if (intervened !== null) {
+        results.push(intervened.result);
+        reliances.push({ task: task.name, policy: name, reliance: intervened.reliance });
+      }
       for (const { temperature, metrics, usage } of cellResult.modes) {
         rows.push({
           ...{ task: task.name, kind: task.source.facts.kind, policy: name },
@@ -517,6 +593,7 @@ async function evaluateBoard(
     tasks: tasks.map(({ name, address, source: { facts } }) => ({ name, kind: facts.kind, data: address })),
     means: board.contenders.map(({ name, means }) => ({ policy: name, means })),
     rows: rows.map(({ full, ...row }) => ({ ...row, metrics: full })),
+    ...(reliances.length === 0 ? {} : { reliance: reliances }),
   };
   if (given.out !== undefined) {
     writeFileAtomic(join(given.out, 'leaderboard.md'), leaderboardMarkdown(board));
@@ -527,7 +604,7 @@ async function evaluateBoard(
   const statements = tasks.flatMap(({ source: { facts } }) =>
     facts.statement === null ? [] : [`${facts.title}. ${facts.statement}`],
   );
-  return { kind: 'leaderboard', result, board, statements, missing: missingOf(results) };
+  return { kind: 'leaderboard', result, board, reliances, statements, missing: missingOf(results) };
 }
 
 /** Gives policies that share a name (one model behind two endpoints) their references as names. */
@@ -582,6 +659,9 @@ async function evaluateOpened(
   for (const { source } of tasks)
     await checkRewards({ reward: reward.length === 0 ? null : reward }, source.facts.kind);
   const several = opened.length > 1 || tasks.length > 1;
+  if (given.intervene === true) {
+    for (const policy of opened) checkIntervene(cellOf(policy, tasks[0]!, given), temperatures);
+  }
   const { out } = given;
   if (out !== undefined) checkResults(out, given, several);
   const single = several ? null : cellOf(opened[0]!, tasks[0]!, given);

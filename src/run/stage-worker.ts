@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples, validationExamples } from '../../datasets/source.ts';
-import { type EvalData, evaluate } from '../../eval/harness.ts';
+import { type EvalData, evaluate, type WantedExample } from '../../eval/harness.ts';
 import type { LocalPolicy } from '../answer/answerer.ts';
 import { answerLocally, openEngine } from '../answer/local.ts';
 import { openLocal } from '../answer/open.ts';
@@ -365,9 +365,7 @@ async function answer(job: EvalJob): Promise<StageResult> {
   for (const [m, mode] of job.modes.entries()) {
     const { temperature } = mode;
     const samples = Array.from({ length: temperature === 0 ? 1 : mode.samples }, (_, sample) => sample);
-    const wanted =
-      mode.wanted ??
-      Array.from({ length: source.count }, (_, i): readonly [number, number[]] => [i, samples]);
+    const wanted = mode.wanted ?? Array.from({ length: source.count }, (_, i): WantedExample => [i, samples]);
     const share = wanted.filter((_, i) => i % size === rank);
     const reference =
       mode.reference === undefined || weights === null

@@ -4,7 +4,7 @@
  */
 
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
-import type { EvalForm } from '../../eval/harness.ts';
+import type { EvalForm, WantedExample } from '../../eval/harness.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { shippedPolicy } from '../answer/reference.ts';
 import type { ChatTotals } from '../endpoint/chat.ts';
@@ -70,8 +70,8 @@ export interface EvalMode {
   readonly samples: number;
   /** Policy with the same tokenizer whose log-probabilities of the answers are measured as well. */
   readonly reference?: string;
-  /** Examples by place, each with its samples. Default: all. */
-  readonly wanted?: readonly (readonly [number: number, samples: readonly number[]])[];
+  /** Examples by place, each with its samples and their openings. Default: all, from nothing. */
+  readonly wanted?: readonly WantedExample[];
 }
 
 /** Number of tokens of a response and the sums of their log-probabilities at its sampling temperature. */

@@ -51,10 +51,10 @@ function dot(a: readonly number[], b: readonly number[]): number {
 }
 
 /** (x − mean) / (std + 1e-6) with the sample standard deviation; 0 for equal values, and for a single one. */
-function standardised(values: readonly number[]): number[] {
+function standardised(values: readonly number[], epsilon = STD_EPSILON): number[] {
   const differences = centred(values);
   const std = Math.sqrt(dot(differences, differences) / Math.max(1, differences.length - 1));
-  return differences.map((value) => value / (std + STD_EPSILON));
+  return differences.map((value) => value / (std + epsilon));
 }
 
 /**
@@ -171,26 +171,30 @@ interface TimerpoOptions {
   readonly alpha: number;
   /** False keeps the component along the main part (the paper's ablation). */
   readonly projection: boolean;
+  /** Orthogonal part in a group of equal rewards: s − mean(s) as in the paper (default), or that over the standard deviation of s. */
+  readonly equalGroups?: 'plain' | 'standardised';
 }
 
 /**
  * TimerPO (AnomSeer) on top of any main part [G]: A = A_main + α·A_orth with A_ts = s − mean(s) and
  * A_orth = A_ts − ⟨A_ts, A_main⟩ / (‖A_main‖² + 1e-8) · A_main, inner products over the group; without the projection
  * A_orth = A_ts. The paper's main part is r − mean(r). In a group of equal rewards it is zero and A_orth = A_ts, so the group still has a
- * gradient. `similarity` [G] in [0, 1].
+ * gradient; `equalGroups: standardised` (ours) divides it there by the sample standard deviation + 1e-4. `similarity` [G] in [−1, 1].
  */
 export function timerpo(
   main: readonly number[],
   similarity: readonly number[],
-  { alpha, projection }: TimerpoOptions,
+  { alpha, projection, equalGroups }: TimerpoOptions,
 ): GroupAdvantage {
-  const centredSimilarity = centred(similarity); // [G]
+  const isEqual = main.every((value) => value === main[0]);
+  const centredSimilarity =
+    isEqual && equalGroups === 'standardised' ? standardised(similarity, SPREAD_FLOOR) : centred(similarity); // [G]
   const coefficient = projection ? dot(centredSimilarity, main) / (dot(main, main) + PROJECTION_EPSILON) : 0;
   const orthogonal = centredSimilarity.map((value, i) => value - coefficient * main[i]!); // [G]
   return { main, orthogonal, advantage: main.map((value, i) => value + alpha * orthogonal[i]!) };
 }
 
-/** Lower bound on the root mean square of the orthogonal parts in `withEqualSpread`; smaller values are rounding noise of hidden states. */
+/** Lower bound on the spread of orthogonal parts that are scaled; smaller values are rounding noise of hidden states. */
 export const SPREAD_FLOOR = 1e-4;
 
 /**

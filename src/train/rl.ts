@@ -90,9 +90,11 @@ import {
 } from './rollout.ts';
 import {
   anchorsOf,
+  CONTRASTS,
   type SimilarityOptions,
   type SimilarityResult,
   similarityTo,
+  tokenCostAdvantages,
   truthOf,
 } from './similarity.ts';
 import { PromptEncoder, type StatedClaims, type Task } from './task.ts';
@@ -302,7 +304,7 @@ export async function rl(
     meter.advantages(advantages);
     const kept = groups.flatMap((group, p) => {
       const { prompt, responses } = group;
-      const advantage = withClaims(group, advantages[p]!);
+      const advantage = perToken(group, advantages[p]!, compared?.tokenCosts?.slice(p * options.group));
       const hasNoGradient = isZeroVariance(advantages[p]!) && advantage.every((value) => value === 0);
       if (hasNoGradient && teacher === null) return [];
       const teacherPrompt = teacherPrompts[p] ?? null;
@@ -371,12 +373,19 @@ export async function rl(
     return kept;
   }
 
-  /** Adds claim advantages to the response's advantage, at the tokens that state each claim: [G]. */
-  function withClaims(
+  /**
+   * Adds the advantages of single tokens to the response's: those of claims at the tokens that state each, or those of transported
+   * costs: [G], a number where all tokens have the same.
+   */
+  function perToken(
     { example, responses }: RolloutGroup,
     { advantage, main }: GroupAdvantage,
+    costs: readonly Float64Array[] | undefined,
   ): (number | Float32Array)[] {
     const { credit, alpha, projection } = options.timerpo;
+    if (costs !== undefined) {
+      return advantage.map((value, g) => tokenCostAdvantages(costs[g]!, alpha).map((own) => own + value));
+    }
     if (!gradesClaims || credit === 'response') return [...advantage];
     const claims = responses.map((response) => claimsOf(response, example).claims);
     const ofEachClaim = claimAdvantages(claims, projection ? main : null);
@@ -404,7 +413,15 @@ export async function rl(
     }
     const { gatesEvery } = options.timerpo;
     const gated = gatesEvery > 0 && step % gatesEvery === 0;
-    const anchors = anchorsOf(policy, task, groups, options.timerpo, gated);
+    const { prompts } = options;
+    const [from] = workers.shard(prompts);
+    // Prompts of the whole step, so that the contrast does not depend on the number of ranks.
+    const othersOf = (p: number): Example[] =>
+      Array.from(
+        { length: options.timerpo.similarity === 'contrastive' ? Math.min(CONTRASTS, prompts - 1) : 0 },
+        (_, k) => task.example(step * prompts + ((from + p + k + 1) % prompts)),
+      );
+    const anchors = anchorsOf(policy, task, groups, options.timerpo, gated, othersOf);
     meter.lap('data');
     const result = similarityTo(policy, groups, anchors, task.reasoning, options.timerpo, options.tokens);
     meter.lap('transport');

@@ -3,15 +3,18 @@
  *
  *   similarity  ot: exp(−W/τ) of the optimal transport between the tokens of both (AnomSeer); clip: cosine of their mean states, clamped
  *               to [0, 1] (AnomSeer's CLIP-style variant); truth: F1 of the facts of the trace that the response states, 0 for a series
- *               without facts (ours): no hidden states are compared
- *   credit      response: the similarity of a response goes to all its tokens (AnomSeer); claim: with similarity truth, the verdict on
- *               each claim goes to the tokens of that claim alone (`claim-credit.ts`); both: both
+ *               without facts (ours): no hidden states are compared; contrastive (ours): ot to the trace of the series less the mean
+ *               of ot to the traces of the next CONTRASTS prompts of the step, reasoning tokens alone, in [−1, 1]
+ *   credit      response: the similarity of a response goes to all its tokens (AnomSeer); token (ours): beside it, each compared token
+ *               gets α·(mean e − e_t), e_t its transported cost over its mass, mean over the compared tokens; claim: with similarity
+ *               truth, the verdict on each claim goes to the tokens of that claim alone (`claim-credit.ts`); both: response and claim
  *   anchor      trace: whole texts, the answer included; reasoning: on both sides the tokens between the think tags alone. A text in
  *               which no reasoning is found, because a tag is missing or nothing stands between them, takes part as a whole.
  *   context     none: the trace is encoded by itself, from position 0, as in the release; prompt: as a response to the prompt
  *   trace       expert: the trace of the series; generic: a text of the same style that is the same for every series
  */
 import type { Engine } from '../engine/engine.ts';
+import { mean } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
@@ -24,8 +27,8 @@ import type { StatedClaims, Task } from './task.ts';
 import { type HiddenStates, type TransportOptions, transport } from './transport.ts';
 
 export interface SimilarityOptions extends TransportOptions {
-  readonly similarity: 'ot' | 'clip' | 'truth';
-  readonly credit: 'response' | 'claim' | 'both';
+  readonly similarity: 'ot' | 'clip' | 'truth' | 'contrastive';
+  readonly credit: 'response' | 'token' | 'claim' | 'both';
   readonly anchor: 'trace' | 'reasoning';
   readonly context: 'none' | 'prompt';
   readonly trace: 'expert' | 'generic';
@@ -66,10 +69,10 @@ function passageOf(
   tokenizer: Tokenizer,
   reasoning: Task['reasoning'],
   { ids, text }: { readonly ids: Int32Array; readonly text: string },
-  { anchor }: Pick<SimilarityOptions, 'anchor'>,
+  { anchor, similarity }: Pick<SimilarityOptions, 'anchor' | 'similarity'>,
   most = ids.length,
 ): Passage {
-  const range = anchor === 'reasoning' ? reasoning(text) : null;
+  const range = anchor === 'reasoning' || similarity === 'contrastive' ? reasoning(text) : null;
   const [from, to] = (range && tokensOf(tokenizer, ids, range)) ?? [0, ids.length];
   const kept = ids.subarray(0, Math.max(most, from + 1));
   return { ids: kept, from, to: Math.min(to, kept.length) };
@@ -80,28 +83,38 @@ interface Anchor {
   readonly passage: Passage;
   /** Expert trace with the gold answer as a response, in steps that measure its similarity; null in others. */
   readonly gold: Passage | null;
+  /** Traces of other series that the responses are contrasted with. */
+  readonly others: readonly Passage[];
 }
 
 /** Maximum compared tokens of a trace (AnomSeer). */
 export const TRACE_TOKENS = 512;
+/** Maximum number of other traces that a response is contrasted with. */
+export const CONTRASTS = 4;
 
-/** Returns the anchor of each group: [P]. @param gold true adds the gold response */
+/**
+ * Returns the anchor of each group: [P].
+ * @param gold true adds the gold response
+ * @param othersOf examples that group p is contrasted with
+ */
 export function anchorsOf(
   policy: Pick<Policy, 'tokenizer' | 'encodeResponse'>,
   task: Pick<Task, 'trace' | 'genericTrace' | 'reasoning'>,
   groups: readonly Pick<SampledGroup, 'example'>[],
   options: SimilarityOptions,
   gold: boolean,
+  othersOf: (p: number) => readonly Example[] = () => [],
 ): Anchor[] {
   const { tokenizer } = policy;
-  return groups.map(({ example }) => {
+  const passage = (text: string): Passage =>
+    passageOf(tokenizer, task.reasoning, { ids: tokenizer.encode(text), text }, options, TRACE_TOKENS);
+  return groups.map(({ example }, p) => {
     const expert = gold || options.trace === 'expert' ? task.trace(example) : '';
-    const text = options.trace === 'expert' ? expert : task.genericTrace;
-    const trace = { ids: tokenizer.encode(text), text };
-    const response = { ids: gold ? policy.encodeResponse(expert) : trace.ids, text: expert };
+    const response = { ids: gold ? policy.encodeResponse(expert) : new Int32Array(0), text: expert };
     return {
-      passage: passageOf(tokenizer, task.reasoning, trace, options, TRACE_TOKENS),
+      passage: passage(options.trace === 'expert' ? expert : task.genericTrace),
       gold: gold ? passageOf(tokenizer, task.reasoning, response, options) : null,
+      others: othersOf(p).map((other) => passage(task.trace(other))),
     };
   });
 }
@@ -169,7 +182,7 @@ export function truthOf(
       responses.map((response) => claimsOf(response, example).f1 ?? 0),
     ),
   );
-  return { similarity, gold: null, transport: null };
+  return { similarity, gold: null, transport: null, tokenCosts: null };
 }
 
 /** Computes the hidden states of texts, alone or behind prompts: [P, S, D]. Run inside a scope, without gradient. */
@@ -242,12 +255,24 @@ export function behindPrompt(prompt: EncodedPrompt, texts: readonly Int32Array[]
 
 /** Similarity of all responses of a step, group after group. */
 export interface SimilarityResult {
-  /** [P·G], in [0, 1]. */
+  /** [P·G], in [0, 1]; in [−1, 1] if contrastive. */
   readonly similarity: Float64Array;
   /** Similarity of each group's gold response: [P]; null in steps that do not measure it. */
   readonly gold: Float64Array | null;
   /** Diagnostics of the transport, [P·G] each; null without one. */
   readonly transport: Pick<ReturnType<typeof transport>, 'rowError' | 'tokens' | 'partners'> | null;
+  /** With credit token: cost of each token of a response, NaN for those that are not compared: [P·G][T]; null otherwise. */
+  readonly tokenCosts: readonly Float64Array[] | null;
+}
+
+/**
+ * Advantages of single tokens by their transported costs, α·(mean e − e_t): [T]. They sum to zero over the compared tokens, the others
+ * get 0.
+ */
+export function tokenCostAdvantages(costs: Float64Array, alpha: number): Float32Array {
+  const compared = costs.filter((cost) => !Number.isNaN(cost));
+  const centre = mean([...compared]);
+  return Float32Array.from(costs, (cost) => (Number.isNaN(cost) ? 0 : alpha * (centre - cost)));
 }
 
 /**
@@ -285,14 +310,21 @@ export function similarityTo(
     similarity: empty(groups.length * size),
     gold: anchors[0]!.gold === null ? null : empty(groups.length),
     transport:
-      options.similarity === 'ot'
+      options.similarity !== 'clip'
         ? {
             rowError: empty(groups.length * size),
             tokens: empty(groups.length * size),
             partners: empty(groups.length * size),
           }
         : null,
+    tokenCosts:
+      options.credit === 'token' && options.similarity !== 'clip'
+        ? groups.flatMap(({ responses }) =>
+            responses.map(({ ids }) => new Float64Array(ids.length).fill(Number.NaN)),
+          )
+        : null,
   };
+  const moving = { ...options, tokenCosts: result.tokenCosts !== null };
   for (const together of batches.flatMap(spans)) {
     engine.noGrad(() =>
       engine.scope(() => {
@@ -309,8 +341,20 @@ export function similarityTo(
           });
         if (result.transport === null) put(result.similarity, pooledCosine(engine, responses, to));
         else {
-          const moved = transport(engine, responses, to, options);
-          put(result.similarity, moved.similarity);
+          const moved = transport(engine, responses, to, moving);
+          put(
+            result.similarity,
+            contrasted(moved.similarity, together, responses, inContext ? prompts : null),
+          );
+          const [, width] = responses.states.shape as [number, number, number]; // T
+          for (const [i, { index, passages }] of together.entries()) {
+            if (moved.tokenCosts === null) break;
+            for (const [g, { from, to: end }] of passages.entries()) {
+              const first = (i * size + g) * width;
+              const costs = moved.tokenCosts.subarray(first, first + end - from);
+              result.tokenCosts![index * size + g]!.set(costs, from);
+            }
+          }
           for (const key of ['rowError', 'tokens', 'partners'] as const)
             put(result.transport[key], moved[key]);
         }
@@ -321,7 +365,7 @@ export function similarityTo(
           prompts,
         );
         const goldSimilarity = // [P]
-          options.similarity === 'ot'
+          options.similarity !== 'clip'
             ? transport(engine, golds, to, options).similarity
             : pooledCosine(engine, golds, to);
         together.forEach(({ index }, i) => {
@@ -331,4 +375,26 @@ export function similarityTo(
     );
   }
   return result;
+
+  /** Subtracts from similarities [P·G] the mean of those to the traces of other series. Run inside a scope. */
+  function contrasted(
+    own: Float64Array,
+    together: readonly Comparison[],
+    responses: HiddenStates,
+    prompts: readonly EncodedPrompt[] | null,
+  ): Float64Array {
+    const count = together[0]!.anchor.others.length; // the same for all groups of a step
+    const out = Float64Array.from(own);
+    for (let k = 0; k < count; k++) {
+      const other = textStates(
+        policy,
+        together.map(({ anchor }) => anchor.others[k]!),
+        prompts,
+      );
+      transport(engine, responses, other, options).similarity.forEach((value, b) => {
+        out[b]! -= value / count;
+      });
+    }
+    return out;
+  }
 }

@@ -11,6 +11,8 @@ export interface TransportOptions {
   readonly tau: number;
   /** Mass of a token: softmax of the norms of the states (AnomSeer), or uniform. */
   readonly marginals: 'norm' | 'uniform';
+  /** Also computes the transported cost of each response token. Default: false. */
+  readonly tokenCosts?: boolean;
 }
 
 export const TIMERPO_TRANSPORT: TransportOptions = {
@@ -40,6 +42,11 @@ interface TransportResult {
    * it equals that of the column marginal, the plan is the product of its marginals and matches nothing: ε is too large for these costs.
    */
   readonly partners: Float64Array;
+  /**
+   * Transported cost of each response token over its mass, e_t = Σ_s plan_ts C_ts / Σ_s plan_ts, in [0, 2], 0 at padding: [B·T]; null
+   * unless requested. Σ_t e_t Σ_s plan_ts = W.
+   */
+  readonly tokenCosts: Float64Array | null;
 }
 
 const FLOOR = 1e-12;
@@ -153,9 +160,10 @@ export function transport(
         const p = Math.floor(b / group);
         spread.set(to.marginal.subarray(p * traceLength, (p + 1) * traceLength), b * traceLength);
       }
-      const problem = { cost, rowMass: from.marginal, columnMass: spread, epsilon, iterations };
+      const { tokenCosts: costed = false } = options;
+      const problem = { cost, rowMass: from.marginal, columnMass: spread, epsilon, iterations, costed };
       const solve = 2 / epsilon <= SCALING_LIMIT ? byScaling : inLogDomain;
-      const { distance, rowSums, logU, logV } = solve(engine, problem);
+      const { distance, rowSums, logU, logV, rowCosts } = solve(engine, problem);
       const tokens = new Float64Array(rows);
       const partners = new Float64Array(rows);
       const rowError = new Float64Array(rows);
@@ -173,7 +181,8 @@ export function transport(
         partners[b] = Math.exp(entropy - entropyOf(rowSums, first, last));
       }
       const similarity = distance.map((w) => Math.min(1, Math.max(0, Math.exp(-w / tau))));
-      return { distance, similarity, rowError, tokens, partners };
+      const tokenCosts = rowCosts?.map((value, t) => (rowSums[t]! > 0 ? value / rowSums[t]! : 0)) ?? null;
+      return { distance, similarity, rowError, tokens, partners, tokenCosts };
     }),
   );
 }
@@ -182,6 +191,8 @@ interface Problem extends Pick<TransportOptions, 'epsilon' | 'iterations'> {
   readonly cost: Tensor; // [B, T, S]
   readonly rowMass: Float64Array; // [B·T]
   readonly columnMass: Float64Array; // [B·S]
+  /** True: the cost of each row is computed too. */
+  readonly costed: boolean;
 }
 
 /** Summary of a transport plan, with the logarithms of its scalings (undefined at padding). */
@@ -190,16 +201,24 @@ interface Scaled {
   readonly rowSums: Float64Array; // [B·T]
   readonly logU: Float64Array; // [B·T]
   readonly logV: Float64Array; // [B·S]
+  /** Σ_s plan_ts C_ts, if requested: [B·T]. */
+  readonly rowCosts: Float64Array | null;
 }
 
 /** Plans diag(u)·exp(−C/ε)·diag(v); padding has zero mass and stays zero. */
 function byScaling(engine: Engine, problem: Problem): Scaled {
-  const { cost, rowMass, columnMass, epsilon, iterations } = problem;
+  const { cost, rowMass, columnMass, epsilon, iterations, costed } = problem;
   const [count, length, width] = cost.shape as [number, number, number];
   const rows = engine.tensor(rowMass, [count, length]);
   const columns = engine.tensor(columnMass, [count, width]);
   const { distance, rowSums, u, v } = engine.sinkhorn({ cost, rows, columns, epsilon, iterations });
+  const rowCosts = (): Float64Array => {
+    const priced = engine.mul(engine.exp(engine.mul(cost, -1 / epsilon)), cost); // [B, T, S]
+    const received = engine.sum(engine.mul(priced, engine.reshape(v, [count, 1, width])), 2); // [B, T]
+    return engine.doubles(engine.mul(received, engine.reshape(u, [count, length])));
+  };
   return {
+    rowCosts: costed ? rowCosts() : null,
     distance: engine.doubles(distance),
     rowSums: engine.doubles(rowSums),
     logU: engine.doubles(u).map(Math.log),
@@ -209,7 +228,7 @@ function byScaling(engine: Engine, problem: Problem): Scaled {
 
 /** Computes the same iterates in the log domain, f = log u and g = log v; padding is −Infinity. */
 function inLogDomain(engine: Engine, problem: Problem): Scaled {
-  const { cost, rowMass, columnMass, epsilon, iterations } = problem;
+  const { cost, rowMass, columnMass, epsilon, iterations, costed } = problem;
   const [rows, length, traceLength] = cost.shape as [number, number, number];
   const logKernel = engine.mul(cost, -1 / epsilon); // [B, T, S]
   const logR = engine.tensor(rowMass.map(Math.log), [rows, length, 1]);
@@ -226,8 +245,10 @@ function inLogDomain(engine: Engine, problem: Problem): Scaled {
     }) as [Tensor, Tensor];
   }
   const plan = engine.exp(engine.add(engine.add(logKernel, f), g)); // [B, T, S]
+  const rowCost = engine.sum(engine.mul(plan, cost), 2); // [B, T]
   return {
-    distance: engine.doubles(engine.sum(engine.sum(engine.mul(plan, cost), 2), 1)),
+    rowCosts: costed ? engine.doubles(rowCost) : null,
+    distance: engine.doubles(engine.sum(rowCost, 1)),
     rowSums: engine.doubles(engine.sum(plan, 2)),
     logU: engine.doubles(f),
     logV: engine.doubles(g),

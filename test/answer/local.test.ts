@@ -2,13 +2,14 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { chooseEngine, type LocalOptions } from '../../src/answer/local.ts';
+import { answerLocally, chooseEngine, type LocalOptions, torchPolicy } from '../../src/answer/local.ts';
 import { openLocal } from '../../src/answer/open.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
 import { exportPolicy } from '../../src/run/export.ts';
 import { inside } from '../helpers/command-line.ts';
-import { tinyTask } from '../helpers/tiny-policy.ts';
+import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-answerer-'));
@@ -98,6 +99,55 @@ describe('a policy on this machine', () => {
     vi.unstubAllEnvs();
     // Nothing of the export on the way, and nothing of onnxruntime's telemetry.
     expect(readdirSync(temporary)).toEqual([]);
+  });
+});
+
+describe('a response that was begun', () => {
+  test('is continued as it went on by itself, the openings of a question sharing its cache', async () => {
+    const engine = openTorch({ threads: 1 });
+    const taught = tinyPolicy(engine);
+    await teach(tinyLearner(taught), { samples: 120, learningRate: 5e-3 });
+    const local = torchPolicy(taught);
+    const task = tinyTask();
+    const ask = async (openings: (i: number) => Record<number, string> | undefined, samples: number[]) => {
+      const texts: string[][] = [[], [], []];
+      const tokens: number[][] = [[], [], []];
+      await answerLocally(
+        local,
+        [0, 1, 2].map((i) => ({
+          ...{ key: i, samples, series: () => null },
+          ...(openings(i) === undefined ? {} : { openings: openings(i)! }),
+          prompt: async () => {
+            const picture = (await task.picture(task.example(i)))!;
+            return { shots: [], pictures: [picture], text: task.instruction(task.example(i)) };
+          },
+        })),
+        { temperature: 0, maxTokens: 30, seed: 0, data: null },
+        ({ key, sample, text, usage }) => {
+          texts[key]![sample] = text;
+          tokens[key]![sample] = usage!.prompt;
+        },
+      );
+      return { texts, tokens };
+    };
+    const own = await ask(() => undefined, [0]);
+    const cut = (text: string, at: number): string => text.slice(0, at);
+    // Different lengths in one question, and one that starts from nothing.
+    const continued = await ask(
+      (i) => ({ 0: '<think>', 1: cut(own.texts[i]![0]!, own.texts[i]![0]!.indexOf('</think>') + 8), 2: '' }),
+      [0, 1, 2],
+    );
+    for (const i of [0, 1, 2]) {
+      const whole = own.texts[i]![0]!;
+      expect(whole).toMatch(/^<think>/);
+      expect(continued.texts[i]).toEqual([whole, whole, whole]);
+      expect(continued.tokens[i]![1]).toBeGreaterThan(own.tokens[i]![0]!);
+      expect(continued.tokens[i]![2]).toBe(own.tokens[i]![0]);
+    }
+    // Another beginning is kept as it is.
+    const changed = await ask(() => ({ 1: '<think>white' }), [1]);
+    expect(changed.texts.every(([, text]) => text!.startsWith('<think>white'))).toBe(true);
+    await local.dispose();
   });
 });
 

@@ -75,6 +75,62 @@ describe('a policy behind an endpoint', () => {
     expect({ prompt, ...responses }).toMatchObject({ prompt: null, asked: 6, missing: 0 });
   });
 
+  test('continues from changed reasonings where the server continues the last message', async () => {
+    const thinks = [
+      'scan ..(#)...............; swings faster; sine wave',
+      'scan ...........().......; shift up 60; noise',
+    ];
+    const answers = [
+      '<answer>[[20, 40]]</answer><class>seasonal</class>',
+      '<answer>[[110, 130]]</answer><class>global point</class>',
+    ];
+    let questions = 0;
+    server.usual = (response, call) => {
+      const last: ChatMessage = call.body.messages.at(-1);
+      if (last.role === 'user') {
+        const k = questions++ % 2;
+        says(`<think>${thinks[k]}</think>${answers[k]}`)(response, call);
+        return;
+      }
+      expect(call.body).toMatchObject({ continue_final_message: true, add_generation_prompt: false });
+      says(answers[String(last.content).includes('shift') ? 1 : 0]!)(response, call);
+    };
+    const { code, err, out: text } = await timeseer(...asked, '--intervene', '--concurrency', '1');
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(text).toMatch(/^corrupted kind +6 +1\.000 /m);
+    const { reliance } = JSON.parse(readFileSync(join(out, 'metrics.json'), 'utf8'));
+    expect(reliance.corrupted.followsClass).toMatchObject({ mean: 1, n: 6 });
+    expect(reliance.moved).toMatchObject({ followsClass: null, followsIntervals: { mean: 0 } });
+    const continued = readRecords(join(out, 'interventions', 'records.jsonl'));
+    const sizes = Object.values(reliance).map((effect) => (effect as { n: number } | null)?.n ?? 0);
+    expect(continued).toHaveLength(sizes.reduce((sum, n) => sum + n, 0));
+    expect(continued[1]!.response).toBe(
+      `<think>${thinks[0]!.replace('swings faster', 'shift up 60')}</think>${answers[1]}`,
+    );
+    // Everything is there: no request is sent again.
+    const calls = server.calls.length;
+    const again = await timeseer(...asked, '--intervene', '--resume');
+    expect([again.code, again.err]).toEqual([0, '']);
+    expect(server.calls).toHaveLength(calls);
+  });
+
+  test('says what is wrong where the server starts a response of its own', async () => {
+    const { code, err } = await timeseer(...asked, '--intervene');
+    expect(code).toBe(1);
+    expect(err).toMatch(/responses are missing.*does not continue the last message.*vLLM/s);
+    expect(JSON.parse(readFileSync(join(out, 'metrics.json'), 'utf8')).reliance.other_class).toBeNull();
+  });
+
+  test.each([
+    [2, ['--temperature', '0.7'], /--intervene: changes greedy responses; add 0 to --temperature/],
+    [1, ['--reasoning', 'off'], /has reasoning between <think> and <\/think>/],
+  ])('ends with code %i given %j, which leaves nothing to change', async (expected, more, message) => {
+    server.usual = says('<answer>[]</answer><class>normal</class>');
+    const { code, err } = await timeseer(...asked, '--intervene', ...more);
+    expect(code).toBe(expected);
+    expect(err).toMatch(message);
+  });
+
   test('answers questions of a prepared set, each with its own words', async () => {
     const rows = Array.from({ length: 5 }, (_, i) => ({
       ...{ question: `Is ${i} above 1?`, options: ['yes', 'no'], answer: i > 1 ? 'yes' : 'no' },

@@ -19,7 +19,7 @@ import sys
 import numpy as np
 import scipy
 from scipy.signal import savgol_filter
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import log_softmax, logsumexp
 
 HERE = pathlib.Path(__file__).parent
 
@@ -41,31 +41,47 @@ def merged(intervals):
     return union
 
 
-def timerpo_group(group):
-    """Transports each response to the expert trace (eps 0.08, 50 iterations); returns the orthogonal advantage."""
-    hint = np.array(group['hint_hidden'])
+def transported(states, hint_states):
+    """Transports a response to a trace (eps 0.08, 50 iterations, log domain): cost, plan and both log marginals."""
+    states, hint = np.array(states), np.array(hint_states)
+    norms, hint_norms = np.linalg.norm(states, axis=1), np.linalg.norm(hint, axis=1)
+    # The program that made the first file adds 1e-6 to each norm before it divides; it moves W by 2e-7.
+    cost = np.maximum(0, 1 - (states @ hint.T) / np.outer(norms + 1e-6, hint_norms + 1e-6))
+    log_r, log_c = log_softmax(norms), log_softmax(hint_norms)
+    f, g = np.zeros(len(norms)), np.zeros(len(hint_norms))
+    for _ in range(50):
+        f = log_r - logsumexp(g[None, :] - cost / 0.08, axis=1)
+        g = log_c - logsumexp(f[:, None] - cost / 0.08, axis=0)
+    return cost, np.exp(f[:, None] + g[None, :] - cost / 0.08), log_r, log_c
+
+
+def similarity_to(states, hint_states):
+    cost, plan, _, _ = transported(states, hint_states)
+    return min(1.0, math.exp(-float((plan * cost).sum()) / 0.5))
+
+
+def timerpo_group(group, all_groups):
+    """Advantages of a group: the paper's, and three variants of ours (contrast, token credit, standardised)."""
+    others = [other['hint_hidden'] for other in all_groups if other is not group]
     responses = []
     for response in group['responses']:
-        states = np.array(response['response_hidden'])
-        norms, hint_norms = np.linalg.norm(states, axis=1), np.linalg.norm(hint, axis=1)
-        # The program that made the first file adds 1e-6 to each norm before it divides; it moves W by 2e-7.
-        cost = np.maximum(0, 1 - (states @ hint.T) / np.outer(norms + 1e-6, hint_norms + 1e-6))
-        log_r, log_c = log_softmax(norms), log_softmax(hint_norms)
-        f, g = np.zeros(len(norms)), np.zeros(len(hint_norms))
-        for _ in range(50):
-            f = log_r - logsumexp(g[None, :] - cost / 0.08, axis=1)
-            g = log_c - logsumexp(f[:, None] - cost / 0.08, axis=0)
-        plan = np.exp(f[:, None] + g[None, :] - cost / 0.08)
+        states = response['response_hidden']
+        cost, plan, log_r, log_c = transported(states, group['hint_hidden'])
         distance = float((plan * cost).sum())
+        token_cost = (plan * cost).sum(axis=1) / plan.sum(axis=1)
+        similarity = min(1.0, math.exp(-distance / 0.5))
         responses.append(
             {
-                'response_hidden': response['response_hidden'],
-                'marginal_response': softmax(norms).tolist(),
-                'marginal_hint': softmax(hint_norms).tolist(),
+                'response_hidden': states,
+                'marginal_response': np.exp(log_r).tolist(),
+                'marginal_hint': np.exp(log_c).tolist(),
                 'W': distance,
-                'similarity': min(1.0, math.exp(-distance / 0.5)),
+                'similarity': similarity,
                 'row_err': float(np.abs(plan.sum(axis=1) - np.exp(log_r)).max()),
                 'col_err': float(np.abs(plan.sum(axis=0) - np.exp(log_c)).max()),
+                'token_cost': token_cost.tolist(),
+                'token_advantage_alpha_0_3': (0.3 * (token_cost.mean() - token_cost)).tolist(),
+                'contrast': similarity - float(np.mean([similarity_to(states, hint) for hint in others])),
             }
         )
     rewards = np.array(group['rewards'])
@@ -73,6 +89,7 @@ def timerpo_group(group):
     main, grounding = rewards - rewards.mean(), similarity - similarity.mean()
     coefficient = float(grounding @ main / (main @ main + 1e-8))
     orthogonal = grounding - coefficient * main
+    equal = rewards.max() == rewards.min()
     return {
         'hint_hidden': group['hint_hidden'],
         'responses': responses,
@@ -82,6 +99,8 @@ def timerpo_group(group):
         'coeff': coefficient,
         'adv_ts_orth': orthogonal.tolist(),
         'adv_final_alpha_0_3': (main + 0.3 * orthogonal).tolist(),
+        # Sample standard deviation + 1e-4, in a group of equal rewards alone.
+        'adv_standardised': (grounding / (similarity.std(ddof=1) + 1e-4) if equal else orthogonal).tolist(),
     }
 
 
@@ -241,7 +260,7 @@ def compare(path, stored, made):
 
 for name, key, make in FILES:
     golden = json.loads((HERE / name).read_text())
-    made = [make(case) for case in golden[key]]
+    made = [make(case, golden[key]) if make is timerpo_group else make(case) for case in golden[key]]
     if '--check' in sys.argv:
         print(f'{name}: {len(made)} {key} agree, largest difference {compare(key, golden[key], made):.1e}')
         continue

@@ -224,6 +224,46 @@ test('a trace is cut at 512 tokens, and its reasoning with it', () => {
   expect(anchor!.passage).toMatchObject({ from: 1, to: 512 });
 });
 
+test('a contrast is the similarity of the reasonings less the mean of that to the traces of other series', () => {
+  const own = { ...PAPER, similarity: 'contrastive' } as const;
+  // Different and differently many words than the own traces; asymmetric between the groups.
+  const others = [
+    [task.example(7), task.example(3)],
+    [task.example(5), task.example(9)],
+  ];
+  const anchors = anchorsOf(policy, task, groups, own, false, (p) => others[p]!);
+  const { similarity } = similarityTo(policy, groups, anchors, task.reasoning, own);
+  const ofReasonings = found({ anchor: 'reasoning' }).similarity;
+  /** The similarity to the traces of the others alone, by swapping the examples of the groups. */
+  const to = (k: number): Float64Array => {
+    const swapped = groups.map((group, p) => ({ ...group, example: others[p]![k]! }));
+    const options = { ...PAPER, anchor: 'reasoning' } as const;
+    const swappedAnchors = anchorsOf(policy, task, swapped, options, false);
+    return similarityTo(policy, groups, swappedAnchors, task.reasoning, options).similarity;
+  };
+  const [first, second] = [to(0), to(1)];
+  similarity.forEach((value, b) => {
+    expect(value).toBeCloseTo(ofReasonings[b]! - (first[b]! + second[b]!) / 2, 5);
+  });
+});
+
+test('costs of tokens are of the compared tokens alone, and absent without credit token', () => {
+  const { tokenCosts, similarity } = found({ credit: 'token', anchor: 'reasoning' });
+  expect(found({ anchor: 'reasoning' }).tokenCosts).toBeNull();
+  expect(found({ similarity: 'clip' }).tokenCosts).toBeNull();
+  expect(found({ anchor: 'reasoning' }).similarity).toEqual(similarity);
+  const responses = groups.flatMap((group) => group.responses);
+  responses.forEach(({ ids, text }, b) => {
+    const costs = tokenCosts![b]!;
+    expect(costs).toHaveLength(ids.length);
+    const range = task.reasoning(text);
+    const [from, to] = (range && tokensOf(policy.tokenizer, ids, range)) ?? [0, ids.length];
+    costs.forEach((cost, t) => {
+      expect(Number.isNaN(cost)).toBe(t < from || t >= to);
+    });
+  });
+});
+
 test('nothing stays alive after a comparison', () => {
   const before = engine.live();
   found({ context: 'prompt', anchor: 'reasoning' }, true);

@@ -6,6 +6,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import { drGrpo, timerpo } from '../../src/train/advantage.ts';
+import { tokenCostAdvantages } from '../../src/train/similarity.ts';
 import { type HiddenStates, marginals, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
 
 interface Golden {
@@ -18,6 +19,9 @@ interface Golden {
       W: number;
       similarity: number;
       row_err: number;
+      token_cost: number[];
+      token_advantage_alpha_0_3: number[];
+      contrast: number;
     }[];
     rewards: number[];
     adv_main_mean_only: number[];
@@ -25,6 +29,7 @@ interface Golden {
     coeff: number;
     adv_ts_orth: number[];
     adv_final_alpha_0_3: number[];
+    adv_standardised: number[];
   }[];
 }
 
@@ -63,6 +68,51 @@ test.each(golden.groups.map((group, i) => [i, group] as const))(
         expect(advantage.orthogonal[i]).toBeCloseTo(group.adv_ts_orth[i]!, 9);
         expect(advantage.advantage[i]).toBeCloseTo(group.adv_final_alpha_0_3[i]!, 9);
       });
+    });
+  },
+);
+
+test.each([0.08, 2 / 600])(
+  'costs of tokens with ε %f sum to the distance, and are the golden ones',
+  (epsilon) => {
+    for (const { responses, hint_hidden } of golden.groups) {
+      engine.scope(() => {
+        const states = padded(responses.map((response) => response.response_hidden));
+        const options = { ...TIMERPO_TRANSPORT, epsilon, tokenCosts: true };
+        const { tokenCosts, distance } = transport(engine, states, padded([hint_hidden]), options);
+        const width = states.states.shape[1]!;
+        responses.forEach((response, i) => {
+          const costs = tokenCosts!.subarray(i * width, (i + 1) * width);
+          const length = response.response_hidden.length;
+          expect([...costs.subarray(length)]).toEqual([0, 0, ...costs.subarray(length + 2)]);
+          expect(distance[i]).toBeGreaterThan(0);
+          if (epsilon !== 0.08) return;
+          response.token_cost.forEach((cost, t) => {
+            expect(costs[t]).toBeCloseTo(cost, 9);
+          });
+          const advantages = tokenCostAdvantages(costs.slice(0, length), 0.3);
+          response.token_advantage_alpha_0_3.forEach((value, t) => {
+            expect(advantages[t]).toBeCloseTo(value, 6);
+          });
+        });
+      });
+    }
+  },
+);
+
+test('tokens that are not compared have no advantage, and those of the others sum to zero', () => {
+  const advantages = tokenCostAdvantages(Float64Array.of(Number.NaN, 0.5, 0.1, 0.3, Number.NaN), 2);
+  expect([...advantages]).toEqual([0, expect.closeTo(-0.4), expect.closeTo(0.4), expect.closeTo(0), 0]);
+});
+
+test.each(golden.groups.map((group, i) => [i, group] as const))(
+  'group %i of the independent program: the standardised variant agrees where rewards are equal, and is the paper elsewhere',
+  (_, { responses, rewards, adv_standardised }) => {
+    const similarity = responses.map((response) => response.similarity);
+    const options = { alpha: 0.3, projection: true, equalGroups: 'standardised' } as const;
+    const { orthogonal } = timerpo(drGrpo({ rewards }), similarity, options);
+    adv_standardised.forEach((value, i) => {
+      expect(orthogonal[i]).toBeCloseTo(value, 9);
     });
   },
 );

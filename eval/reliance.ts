@@ -1,0 +1,164 @@
+/**
+ * Reliance of answers on the reasoning: the policy continues from a changed reasoning (`src/claims/intervene.ts`), and its answers are
+ * compared with what that reasoning concludes and with its own answers.
+ */
+import {
+  followsIntervals,
+  INTERVENTION_NAMES,
+  INTERVENTIONS,
+  type Intervention,
+  type InterventionName,
+  intervene,
+  type OwnAnswer,
+} from '../src/claims/intervene.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { columns } from '../src/ground/terminal.ts';
+import type { Estimate, EvalRecord, Interval } from '../src/ground/types.ts';
+import { type BootstrapOptions, estimate, pairedDifference } from '../src/measures/bootstrap.ts';
+import { reasoningRange } from '../src/tasks/response.ts';
+import { estimateText, NOTHING, type Table, tableTexts } from './table.ts';
+
+/** Effect of one intervention on the answers. */
+export interface InterventionEffect {
+  /** Number of responses that could be changed so. */
+  readonly n: number;
+  /** Share of answers with the class that the changed reasoning is about; null where it changes none. */
+  readonly followsClass: Estimate | null;
+  /** Share of answers with the intervals that the changed reasoning concludes; null where it changes none. */
+  readonly followsIntervals: Estimate | null;
+  /** Share of answers that stay as they were, class and intervals. */
+  readonly stays: Estimate;
+  /** Mean reward, and its change from that of the own reasoning on the same series. */
+  readonly reward: Estimate;
+  readonly change: Estimate;
+}
+
+/** Effects by intervention; an intervention that no response allows is null. */
+export type Reliance = Readonly<Record<InterventionName, InterventionEffect | null>>;
+
+/** A response with the interventions on its reasoning, by name. */
+interface Intervened {
+  readonly record: EvalRecord;
+  readonly own: OwnAnswer;
+  readonly changes: Readonly<Partial<Record<InterventionName, Intervention>>>;
+}
+
+/**
+ * Plans interventions on greedy responses. Responses without reasoning are left out.
+ * @param namesOf channel names of a record's series
+ * @throws DataError where no response has reasoning
+ */
+export function interventionsOn(
+  records: readonly EvalRecord[],
+  namesOf: (record: EvalRecord) => readonly string[],
+): readonly Intervened[] {
+  const reasoned = records.flatMap((record) => {
+    const { answer, length } = record;
+    const { think, class: named, intervals } = answer;
+    if (record.failure !== undefined || think === null || think.trim() === '') return [];
+    if (reasoningRange(record.response) === null) return [];
+    return [{ record, own: { think, answer: { class: named, intervals }, length, names: namesOf(record) } }];
+  });
+  if (reasoned.length === 0) {
+    throw new DataError(
+      `none of the ${records.length} responses has reasoning between <think> and </think>, so there is nothing to intervene on; evaluate a policy that reasons, or leave --intervene out`,
+    );
+  }
+  const answers = reasoned.map(({ own }) => own);
+  const planned = INTERVENTION_NAMES.map((name) => [name, intervene(name, answers)] as const);
+  return reasoned.map(({ record, own }, i) => ({
+    ...{ record, own },
+    changes: Object.fromEntries(
+      planned.flatMap(([name, list]) => (list[i] == null ? [] : [[name, list[i]]])),
+    ),
+  }));
+}
+
+/** Beginnings of the responses to continue, by sample: the place of the intervention in INTERVENTION_NAMES. */
+export function openingsOf({ record: { response }, changes }: Intervened): Readonly<Record<number, string>> {
+  const [start, end] = reasoningRange(response)!;
+  const tail = /^<\/think>/i.exec(response.slice(end))![0];
+  return Object.fromEntries(
+    INTERVENTION_NAMES.flatMap((name, sample) => {
+      const change = changes[name];
+      return change === undefined ? [] : [[sample, response.slice(0, start) + change.think + tail]];
+    }),
+  );
+}
+
+const sameIntervals = (a: readonly Interval[] | null, b: readonly Interval[] | null): boolean =>
+  JSON.stringify(a) === JSON.stringify(b);
+
+/**
+ * Measures what the interventions did.
+ * @param continued responses from changed reasonings; sample: place in INTERVENTION_NAMES
+ */
+export function relianceOf(
+  planned: readonly Intervened[],
+  continued: readonly EvalRecord[],
+  options: BootstrapOptions = {},
+): Reliance {
+  const answered = new Map(continued.map((record) => [`${record.seriesId} ${record.sample ?? 0}`, record]));
+  const effectOf = (name: InterventionName, sample: number): InterventionEffect | null => {
+    const pairs = planned.flatMap(({ record, own, changes }) => {
+      const [change, after] = [changes[name], answered.get(`${record.seriesId} ${sample}`)];
+      return change === undefined || after === undefined || after.failure !== undefined
+        ? []
+        : [{ own, change, before: record, after }];
+    });
+    if (pairs.length === 0) return null;
+    const share = (list: readonly boolean[]): Estimate | null =>
+      list.length === 0 ? null : estimate(list.map(Number), options);
+    const rewards = pairs.map(({ after }) => after.score.total);
+    const parts: readonly string[] = INTERVENTIONS[name].parts;
+    return {
+      n: pairs.length,
+      followsClass: share(
+        pairs.flatMap(({ change, after }) =>
+          change.class === null || !parts.includes('class') ? [] : [after.answer.class === change.class],
+        ),
+      ),
+      followsIntervals: share(
+        pairs.flatMap(({ own, change, after }) =>
+          change.moves ? [followsIntervals(change, after.answer.intervals, own)] : [],
+        ),
+      ),
+      stays: estimate(
+        pairs.map(({ own: { answer }, after }) =>
+          Number(
+            after.answer.class === answer.class && sameIntervals(after.answer.intervals, answer.intervals),
+          ),
+        ),
+        options,
+      ),
+      reward: estimate(rewards, options),
+      change: pairedDifference(
+        rewards,
+        pairs.map(({ before }) => before.score.total),
+        options,
+      ),
+    };
+  };
+  const effects = INTERVENTION_NAMES.map((name, sample) => [name, effectOf(name, sample)] as const);
+  return Object.fromEntries(effects) as unknown as Reliance;
+}
+
+/** Effects as a table. */
+function relianceRows(reliance: Reliance): Table {
+  return {
+    head: ['continued from', 'n', 'class follows', 'intervals follow', 'answer stays', 'reward', 'change'],
+    rows: INTERVENTION_NAMES.flatMap((name) => {
+      const effect = reliance[name];
+      if (effect === null) return [];
+      const { n, followsClass, followsIntervals: moved, stays, reward, change } = effect;
+      const shown = [followsClass, moved, stays, reward, change].map((value) =>
+        value === null ? NOTHING : estimateText(value),
+      );
+      return [[INTERVENTIONS[name].label, String(n), ...shown]];
+    }),
+  };
+}
+
+/** Writes the effects for a terminal. Ends with a line end. */
+export const relianceTable = (reliance: Reliance): string =>
+  `${columns(tableTexts(relianceRows(reliance)))}\nfollows: the answer is what the changed reasoning concludes; change: reward less that from the own reasoning\n`;

@@ -1,0 +1,190 @@
+/** Interventions: what each changes in a reasoning, what it leaves, and when an answer follows. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { recordOf } from '../../eval/harness.ts';
+import { interventionsOn, openingsOf, relianceOf } from '../../eval/reliance.ts';
+import {
+  followsIntervals,
+  INTERVENTION_NAMES,
+  intervene,
+  type OwnAnswer,
+} from '../../src/claims/intervene.ts';
+import { scan } from '../../src/expcot/nano.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Example, Interval } from '../../src/ground/types.ts';
+import { parseResponse } from '../../src/tasks/kinds.ts';
+
+const LENGTH = 1000;
+const answer = (think: string, named: string | null, intervals: readonly Interval[] | null): OwnAnswer => ({
+  ...{ think, answer: { class: named, intervals }, length: LENGTH, names: ['value'] },
+});
+const FASTER = answer(
+  'scan ..(#)...............; swings faster; sine wave; spread 30; rough line',
+  'seasonal',
+  [[140, 240]],
+);
+const SHIFTED = answer(
+  'scan ...........().......; shift up 60; noise; spread 20; noisy line',
+  'global point',
+  [[570, 640]],
+);
+const SLOWER = answer('scan ............().....o; swings slower; swings faster; sine wave', 'seasonal', [
+  [620, 690],
+  [960, 990],
+]);
+const NORMAL = answer('scan ....................; sine wave; spread 30; smooth line', 'normal', []);
+const ALL = [FASTER, SHIFTED, SLOWER, NORMAL];
+
+describe('an intervention', () => {
+  test('moves the events of a scan together along its wider side, and nothing else', () => {
+    const moved = intervene('moved', ALL);
+    expect(moved.map((change) => change?.think ?? null)).toEqual([
+      'scan ..........(#).......; swings faster; sine wave; spread 30; rough line',
+      'scan .....().............; shift up 60; noise; spread 20; noisy line',
+      'scan ......().....o......; swings slower; swings faster; sine wave',
+      null,
+    ]);
+    expect(moved[0]).toMatchObject({ class: null, moves: true });
+  });
+
+  test('moves stated intervals where there is no scan', () => {
+    const text = answer('The interval [100, 180] is anomalous. The mean is 3.', 'trend', [[100, 180]]);
+    expect(intervene('moved', [text])[0]!.think).toBe('The interval [510, 590] is anomalous. The mean is 3.');
+  });
+
+  test('states departures of another class, as many as there are, and keeps scan and facts', () => {
+    const [first, second, third, normal] = intervene('corrupted', ALL);
+    expect(first).toEqual({ ...first, class: 'global point', moves: false });
+    expect(first!.think).toBe('scan ..(#)...............; shift up 60; sine wave; spread 30; rough line');
+    expect(second!.think).toBe('scan ...........().......; swings slower; noise; spread 20; noisy line');
+    expect(third!.think).toBe('scan ............().....o; shift up 60; shift up 60; sine wave');
+    expect(normal).toBeNull();
+  });
+
+  test('names another class where the reasoning names its own', () => {
+    const own = answer('The class is trend, since the trend (not trendy) changes.', 'trend', [[1, 9]]);
+    const other = answer('The class is normal.', 'normal', []);
+    expect(intervene('corrupted', [own, other])[0]).toMatchObject({
+      think: 'The class is normal, since the normal (not trendy) changes.',
+      class: 'normal',
+    });
+  });
+
+  test('takes the reasoning of the next series with the same answered class, or with another', () => {
+    expect(intervene('same_class', ALL).map((change) => change?.think ?? null)).toEqual([
+      SLOWER.think,
+      null,
+      FASTER.think,
+      null,
+    ]);
+    expect(intervene('other_class', ALL).map((change) => change!.class)).toEqual([
+      'global point',
+      'seasonal',
+      'normal',
+      'seasonal',
+    ]);
+  });
+
+  test('leaves nothing of the reasoning, or never takes that of a series of another length', () => {
+    expect(intervene('none', ALL).every((change) => change!.think === '')).toBe(true);
+    expect(intervene('other_class', [FASTER, { ...SHIFTED, length: 500 }])).toEqual([null, null]);
+  });
+
+  test('that moves a scan always concludes other intervals, with as many events as before', () => {
+    const interval = fc.tuple(fc.integer({ min: 0, max: 99 }), fc.integer({ min: 1, max: 12 }));
+    fc.assert(
+      fc.property(fc.array(interval, { minLength: 1, maxLength: 3 }), (drawn) => {
+        let at = 0;
+        const intervals = drawn.flatMap(([gap, width]): Interval[] => {
+          const start = at + 10 + 3 * gap;
+          at = start + 10 * width;
+          return at > LENGTH ? [] : [[start, at]];
+        });
+        fc.pre(intervals.length > 0);
+        const symbols = scan(intervals, LENGTH, 20);
+        const [change] = intervene('moved', [answer(`scan ${symbols}; noise`, 'trend', intervals)]);
+        if (change === null) return;
+        const moved = /scan (\S+);/.exec(change!.think)![1]!;
+        expect(moved).toHaveLength(20);
+        expect(moved.replaceAll('.', '')).toBe(symbols.replaceAll('.', ''));
+        expect(followsIntervals(change!, intervals, FASTER)).toBe(false);
+      }),
+    );
+  });
+});
+
+describe('reliance', () => {
+  const example = (i: number): Example => ({
+    ...{ id: `made/test/${i}`, task: 'made', names: ['value'], times: null, recording: null },
+    channels: [Float64Array.from({ length: LENGTH }, (_, t) => Math.sin(t / 8) + i)],
+    gold: { kind: 'anomaly', class: 'seasonal', intervals: [[140, 240]] },
+  });
+  const record = (i: number, own: OwnAnswer, sample?: number) =>
+    recordOf(
+      {
+        parse: (response) =>
+          parseResponse(response, { kind: 'anomaly', length: LENGTH, channels: 1, classes: [], options: [] }),
+        score: (response) => ({ total: /<answer>\[\[140, /.test(response) ? 1 : 0, parts: {} }),
+      },
+      example(i),
+      `<think>${own.think}</think><answer>${JSON.stringify(own.answer.intervals).replaceAll(',', ', ')}</answer><class>${own.answer.class}</class>`,
+      { sample: sample ?? 0 },
+    );
+  const own = ALL.map((each, i) => record(i, each));
+  const planned = interventionsOn(own, () => ['value']);
+
+  test('continues responses behind their changed reasoning', () => {
+    expect(planned.map((each) => Object.keys(openingsOf(each)).length)).toEqual([5, 4, 5, 2]);
+    expect(openingsOf(planned[0]!)[0]).toBe(
+      '<think>scan ..........(#).......; swings faster; sine wave; spread 30; rough line</think>',
+    );
+    expect(openingsOf(planned[0]!)[4]).toBe('<think></think>');
+  });
+
+  /** Answers of a policy that does what the changed reasoning says, or what its own said. */
+  const continued = (follows: boolean) =>
+    planned.flatMap(({ own: before, changes }, i) =>
+      INTERVENTION_NAMES.flatMap((name, sample) => {
+        const change = changes[name];
+        if (change === undefined) return [];
+        const donor = ALL.find(({ think }) => think === change.think);
+        const moved = /scan (\S+);/.exec(change.think)?.[1] ?? '';
+        const first = moved.search(/[(#)ox]/);
+        const last =
+          moved.length -
+          [...moved]
+            .reverse()
+            .join('')
+            .search(/[(#)ox]/);
+        const intervals: readonly Interval[] | null =
+          donor?.answer.intervals ??
+          (name === 'moved' ? [[50 * first + 10, 50 * last - 10]] : before.answer.intervals);
+        const after = follows ? { class: change.class ?? before.answer.class, intervals } : before.answer;
+        return [record(i, { ...before, think: change.think, answer: after }, sample)];
+      }),
+    );
+
+  test('is 1 for answers that say what the changed reasoning says, and 0 for those that stay', () => {
+    const rests = relianceOf(planned, continued(true), { resamples: 100 });
+    expect(rests.corrupted).toMatchObject({ n: 3, followsClass: { mean: 1, n: 3 }, followsIntervals: null });
+    expect(rests.other_class).toMatchObject({ followsClass: { mean: 1 }, followsIntervals: { mean: 1 } });
+    // The third series has two events, which one interval does not follow.
+    expect(rests.moved).toMatchObject({ n: 3, followsClass: null, stays: { mean: 0 } });
+    expect(rests.moved!.followsIntervals!.mean).toBeCloseTo(2 / 3);
+    expect(rests.moved!.change.mean).toBeCloseTo(-1 / 3);
+    const stays = relianceOf(planned, continued(false), { resamples: 100 });
+    expect(stays.other_class).toMatchObject({ followsClass: { mean: 0 }, stays: { mean: 1 } });
+    expect(stays.moved).toMatchObject({ followsIntervals: { mean: 0 }, change: { mean: 0 } });
+  });
+
+  test('leaves out failed continuations, and is null where there are none', () => {
+    const failed = continued(true).map((each) => ({ ...each, failure: 'gone' }));
+    expect(Object.values(relianceOf(planned, failed))).toEqual([null, null, null, null, null]);
+  });
+
+  test('cannot be measured on responses without reasoning', () => {
+    const bare = own.map((each) => ({ ...each, answer: { ...each.answer, think: null } }));
+    expect(() => interventionsOn(bare, () => ['value'])).toThrow(DataError);
+    expect(() => interventionsOn(bare, () => ['value'])).toThrow(/none of the 4 responses has reasoning/);
+  });
+});
