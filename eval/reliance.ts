@@ -89,6 +89,41 @@ export function openingsOf({ record: { response }, changes }: Intervened): Reado
 const sameIntervals = (a: readonly Interval[] | null, b: readonly Interval[] | null): boolean =>
   JSON.stringify(a) === JSON.stringify(b);
 
+/** A response from a changed reasoning, beside the one that was changed. */
+interface Pair {
+  readonly own: OwnAnswer;
+  readonly change: Intervention;
+  readonly before: EvalRecord;
+  readonly after: EvalRecord;
+}
+
+/** Pairs of an intervention; failed continuations are left out. */
+function pairsOf(
+  name: InterventionName,
+  planned: readonly Intervened[],
+  continued: readonly EvalRecord[],
+): Pair[] {
+  const sample = INTERVENTION_NAMES.indexOf(name);
+  const answered = new Map(
+    continued.flatMap((record) => (record.sample === sample ? [[record.seriesId, record]] : [])),
+  );
+  return planned.flatMap(({ record, own, changes }) => {
+    const [change, after] = [changes[name], answered.get(record.seriesId)];
+    if (change === undefined || after === undefined || after.failure !== undefined) return [];
+    return [{ own, change, before: record, after }];
+  });
+}
+
+/** True where the answer has the class of the changed reasoning; null where that is about none, or the own one. */
+const hasClass = (name: InterventionName, { change, after }: Pair): boolean | null =>
+  change.class === null || !(INTERVENTIONS[name].parts as readonly string[]).includes('class')
+    ? null
+    : after.answer.class === change.class;
+
+/** True where the answer has the intervals that the changed reasoning concludes; null where they are the own ones. */
+const hasIntervals = ({ own, change, after }: Pair): boolean | null =>
+  change.moves ? followsIntervals(change, after.answer.intervals, own) : null;
+
 /**
  * Measures what the interventions did.
  * @param continued responses from changed reasonings; sample: place in INTERVENTION_NAMES
@@ -98,39 +133,21 @@ export function relianceOf(
   continued: readonly EvalRecord[],
   options: BootstrapOptions = {},
 ): Reliance {
-  const answered = new Map(continued.map((record) => [`${record.seriesId} ${record.sample ?? 0}`, record]));
-  const effectOf = (name: InterventionName, sample: number): InterventionEffect | null => {
-    const pairs = planned.flatMap(({ record, own, changes }) => {
-      const [change, after] = [changes[name], answered.get(`${record.seriesId} ${sample}`)];
-      return change === undefined || after === undefined || after.failure !== undefined
-        ? []
-        : [{ own, change, before: record, after }];
-    });
+  const effectOf = (name: InterventionName): InterventionEffect | null => {
+    const pairs = pairsOf(name, planned, continued);
     if (pairs.length === 0) return null;
-    const share = (list: readonly boolean[]): Estimate | null =>
-      list.length === 0 ? null : estimate(list.map(Number), options);
+    const share = (list: readonly (boolean | null)[]): Estimate | null => {
+      const known = list.filter((value) => value !== null);
+      return known.length === 0 ? null : estimate(known.map(Number), options);
+    };
     const rewards = pairs.map(({ after }) => after.score.total);
-    const parts: readonly string[] = INTERVENTIONS[name].parts;
+    const stays = ({ own: { answer }, after }: Pair): boolean =>
+      after.answer.class === answer.class && sameIntervals(after.answer.intervals, answer.intervals);
     return {
       n: pairs.length,
-      followsClass: share(
-        pairs.flatMap(({ change, after }) =>
-          change.class === null || !parts.includes('class') ? [] : [after.answer.class === change.class],
-        ),
-      ),
-      followsIntervals: share(
-        pairs.flatMap(({ own, change, after }) =>
-          change.moves ? [followsIntervals(change, after.answer.intervals, own)] : [],
-        ),
-      ),
-      stays: estimate(
-        pairs.map(({ own: { answer }, after }) =>
-          Number(
-            after.answer.class === answer.class && sameIntervals(after.answer.intervals, answer.intervals),
-          ),
-        ),
-        options,
-      ),
+      followsClass: share(pairs.map((pair) => hasClass(name, pair))),
+      followsIntervals: share(pairs.map(hasIntervals)),
+      stays: share(pairs.map(stays))!,
       reward: estimate(rewards, options),
       change: pairedDifference(
         rewards,
@@ -139,8 +156,29 @@ export function relianceOf(
       ),
     };
   };
-  const effects = INTERVENTION_NAMES.map((name, sample) => [name, effectOf(name, sample)] as const);
+  const effects = INTERVENTION_NAMES.map((name) => [name, effectOf(name)] as const);
   return Object.fromEntries(effects) as unknown as Reliance;
+}
+
+/** 1 where an answer follows a moved scan, and a corrupted kind, 0 where it does not; null where there is none: by series. */
+export function reliedOn(
+  planned: readonly Intervened[],
+  continued: readonly EvalRecord[],
+  ids: readonly string[],
+): Readonly<Record<'follows_moved' | 'follows_corrupted', readonly (number | null)[]>> {
+  const column = (name: InterventionName, follows: (pair: Pair) => boolean | null) => {
+    const bySeries = new Map(
+      pairsOf(name, planned, continued).map((pair) => [pair.before.seriesId, follows(pair)]),
+    );
+    return ids.map((id) => {
+      const value = bySeries.get(id) ?? null;
+      return value === null ? null : Number(value);
+    });
+  };
+  return {
+    follows_moved: column('moved', hasIntervals),
+    follows_corrupted: column('corrupted', (pair) => hasClass('corrupted', pair)),
+  };
 }
 
 /** Effects as a table. */

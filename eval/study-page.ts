@@ -160,6 +160,7 @@ export function studyMarkdown(results: StudyResults): string {
       const gates = gatesOf(setting).map((gate) => `${gate.title}: ${lowerFirst(gate.definition)}`);
       return [
         `## ${setting.title}`,
+        escaped(verdict(setting, results)),
         about(setting),
         markdownTable(valuesTable(setting)),
         ...titled(`Difference from ${escaped(baseTitle)}`, differencesTable(setting, 'toBase')),
@@ -193,12 +194,24 @@ function curves({ setting, curves: logged }: SettingResult): Html | null {
   return html`<h3>Learning curves</h3><p>Reinforcement on training series: mean over the seeds, smoothed over an eighth of the steps. Bands span the lowest to the highest seed. Click a name to hide or show its curves.</p>${curvesBlock(panels, `${setting}-curve`, names)}`;
 }
 
-/** Names the arms whose greedy reward (or reward at the first temperature) differs from that of the base. */
-function verdict({ keys, arms }: SettingResult, baseTitle: string): string {
-  const { key, label } = keys[0]!;
-  const compared = arms.flatMap(({ title, toBase }) => {
+/** Columns in which an arm is lower than the base by more than the study allows, in words; empty where it is in none. */
+function lowerThan({ toBase }: ArmResult, { margins }: StudyResults, keys: readonly ResultKey[]): string {
+  const lower = Object.entries(margins).flatMap(([key, margin]) => {
     const difference = toBase?.[key];
-    return difference === undefined ? [] : [{ title, difference }];
+    if (difference === undefined || difference.mean >= -margin) return [];
+    return [`${lowerFirst(keys.find((each) => each.key === key)!.label)} ${changeText(difference)}`];
+  });
+  return lower.length === 0 ? '' : ` (at lower ${lower.join(', ')})`;
+}
+
+/** Names the arms whose primary outcome differs from that of the base, and what they are lower in. */
+function verdict({ keys, arms }: SettingResult, results: StudyResults): string {
+  const { baseTitle, primary } = results;
+  const { key, label } = keys.find((each) => each.key === primary) ?? keys[0]!;
+  const compared = arms.flatMap((arm) => {
+    const difference = arm.toBase?.[key];
+    if (difference === undefined) return [];
+    return [{ title: arm.title, difference, lower: lowerThan(arm, results, keys) }];
   });
   if (compared.length === 0) return `Nothing can be compared with ${baseTitle} yet.`;
   const sure = compared
@@ -207,7 +220,7 @@ function verdict({ keys, arms }: SettingResult, baseTitle: string): string {
   const list = (sign: 1 | -1): string =>
     sure
       .filter(({ difference }) => Math.sign(difference.mean) === sign)
-      .map(({ title, difference }) => `${title} ${changeText(difference)}`)
+      .map(({ title, difference, lower }) => `${title} ${changeText(difference)}${lower}`)
       .join(', ');
   const [better, worse, rest] = [list(1), list(-1), compared.length - sure.length];
   const parts = [
@@ -218,8 +231,9 @@ function verdict({ keys, arms }: SettingResult, baseTitle: string): string {
   return `${label}, ${parts.join('; ')}.`;
 }
 
-function settingBody(setting: SettingResult, baseTitle: string): Html {
+function settingBody(setting: SettingResult, results: StudyResults): Html {
   const { title } = setting;
+  const { baseTitle } = results;
   const table = (name: string, content: Table): Html =>
     pageTable({ label: `${name}: ${title}`, look: 'study', ...content });
   const [toBase, toStart] = [`Difference from ${baseTitle}`, 'Difference from the start'];
@@ -228,7 +242,7 @@ function settingBody(setting: SettingResult, baseTitle: string): Html {
     differencesTable(setting, 'toStart'),
     gatesTable(setting),
   ];
-  return html`<p>${verdict(setting, baseTitle)}</p><p class="byline">${about(setting)}</p>${table('Results', valuesTable(setting))}${
+  return html`<p>${verdict(setting, results)}</p><p class="byline">${about(setting)}</p>${table('Results', valuesTable(setting))}${
     base === null ? null : html`<h3>${toBase}</h3>${table(toBase, base)}`
   }${
     start === null ? null : html`<details><summary>${toStart}</summary>${table(toStart, start)}</details>`
@@ -237,13 +251,13 @@ function settingBody(setting: SettingResult, baseTitle: string): Html {
 
 /** Writes the page of a study. @param text the study file */
 export function studyPage(results: StudyResults, text: string): string {
-  const { title, command, name, finished, cells, failed, settings, baseTitle } = results;
+  const { title, command, name, finished, cells, failed, settings } = results;
   const missing = cells - finished - failed.length;
   const sections = [
     ...settings.map((setting) => ({
       id: setting.setting,
       title: setting.title,
-      body: settingBody(setting, baseTitle),
+      body: settingBody(setting, results),
     })),
     { id: 'notes', title: 'How to read these numbers', body: bullets(notes(results)) },
     {

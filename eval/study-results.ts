@@ -3,7 +3,7 @@
  * time, also while cells are missing.
  */
 import { z } from 'zod';
-import { DataError } from '../src/ground/errors.ts';
+import { ConfigError, DataError } from '../src/ground/errors.ts';
 import { mean } from '../src/ground/numbers.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
 import {
@@ -47,6 +47,8 @@ export const cellResultSchema = z
       .strictObject({ temperature: z.number(), entropy: column, kl: column.nullable() })
       .readonly()
       .nullable(),
+    /** Answers from changed reasonings that follow them, by series; null or absent where none were asked for. */
+    reliance: columns.nullable().default(null),
     /** Training of the cell itself, without its start. */
     training: z.strictObject({ samples: z.int(), steps: z.int() }).readonly(),
     seconds: z.strictObject({ training: z.number(), evaluation: z.number() }).readonly(),
@@ -123,7 +125,12 @@ export function answersOf(
   records: readonly EvalRecord[],
 ): { readonly ids: readonly string[]; readonly answers: StudyCellResult['answers'][number] } {
   const { ids, values } = seriesValues(records);
-  return { ids, answers: { temperature, values } };
+  const lengths = new Map<string, number[]>();
+  for (const { seriesId, usage } of records) {
+    if (usage !== undefined) lengths.set(seriesId, [...(lengths.get(seriesId) ?? []), usage.completion]);
+  }
+  const length = ids.map((id) => (lengths.has(id) ? mean(lengths.get(id)!) : null));
+  return { ids, answers: { temperature, values: { ...values, length } } };
 }
 
 export interface ResultKey {
@@ -193,6 +200,10 @@ export interface StudyResults {
   readonly command: string;
   readonly base: string;
   readonly baseTitle: string;
+  /** Key of the primary outcome; null: the first column. */
+  readonly primary: string | null;
+  /** Most by which a column may be lower than that of the base, by key, for an arm to count as equal in it. */
+  readonly margins: By<number>;
   readonly seeds: readonly number[];
   readonly bootstrap: number;
   /** Number of finished cells, of all cells, and those that failed with the reason. */
@@ -205,8 +216,31 @@ export interface StudyResults {
 /** Metrics without a column of their own: another column has or implies them. */
 const LEFT_OUT = ['reward', 'format', 'unparsable', 'affiliation_precision', 'affiliation_recall'];
 
+/** Columns of the greedy answers that are no metrics of a kind of answer. */
+const MORE: readonly ResultKey[] = [
+  {
+    key: 'length',
+    label: 'Tokens',
+    definition: 'Mean number of tokens of a response.',
+    up: null,
+  },
+  {
+    key: 'follows_moved',
+    label: 'Follows a moved scan',
+    definition: 'Share of answers whose intervals are those of the own reasoning with its scan moved.',
+    up: true,
+  },
+  {
+    key: 'follows_corrupted',
+    label: 'Follows a corrupted kind',
+    definition:
+      'Share of answers with the class of the departures that replace the own ones in the reasoning.',
+    up: true,
+  },
+];
+
 /** Columns of the table, in order. */
-function keysOf({ kind, answers, tokens }: StudyCellResult): ResultKey[] {
+function keysOf({ kind, answers, tokens, reliance }: StudyCellResult): ResultKey[] {
   const { metrics } = taskKind(kind).evaluation;
   const [{ temperature: first, values }] = answers as [StudyCellResult['answers'][number]];
   const keyAt = (name: string, temperature: number): string =>
@@ -220,12 +254,13 @@ function keysOf({ kind, answers, tokens }: StudyCellResult): ResultKey[] {
     up: true,
   }));
   const names = Object.keys(metrics).filter((name) => name in values && !LEFT_OUT.includes(name));
-  const others = ['format', ...names].map((name) => ({
+  const others: ResultKey[] = ['format', ...names].map((name) => ({
     key: keyAt(name, first),
     label: metrics[name]!.label,
     definition: `${metrics[name]!.definition} Measured on ${answersAt(first)}.`,
     up: true,
   }));
+  others.push(...MORE.filter(({ key }) => key in values || (reliance !== null && key in reliance)));
   if (tokens === null) return [...rewards, ...others];
   const sampled = answersAt(tokens.temperature);
   return [
@@ -247,7 +282,8 @@ function keysOf({ kind, answers, tokens }: StudyCellResult): ResultKey[] {
 }
 
 /** Values of a key by series; null where the cell has none. */
-function columnOf({ answers, tokens }: StudyCellResult, key: string): ScoreColumn | null {
+function columnOf({ answers, tokens, reliance }: StudyCellResult, key: string): ScoreColumn | null {
+  if (reliance !== null && key in reliance) return reliance[key]!;
   if (key === 'kl') return tokens?.kl ?? null;
   if (key === 'entropy') return tokens?.entropy ?? null;
   const [metric, temperature = '0'] = key.split('@') as [string, string?];
@@ -260,12 +296,14 @@ interface SettingInput extends Pick<SettingResult, 'setting' | 'title' | 'split'
   readonly arms: readonly Pick<ArmResult, 'arm' | 'title'>[];
   readonly base: string;
   readonly start: string | null;
+  /** Columns that the study names: primary outcome and margins. */
+  readonly named: readonly string[];
   readonly cells: readonly FinishedCell[];
 }
 
 /**
  * Computes the results of a setting; arms without a finished cell are left out. Null where nothing is finished.
- * @throws DataError when two cells answer other series
+ * @throws DataError when two cells answer other series; ConfigError for a named column that is not there
  */
 export function settingResult(input: SettingInput, resamples: number): SettingResult | null {
   const { cells, base, start, setting: name, title, split, samples } = input;
@@ -281,6 +319,12 @@ export function settingResult(input: SettingInput, resamples: number): SettingRe
   }
   const bootstrap = new SeedBootstrap(series.length, { resamples });
   const keys = keysOf(first.result);
+  for (const wanted of input.named) {
+    if (keys.some(({ key }) => key === wanted)) continue;
+    throw new ConfigError(
+      `${name}: the study names the column ${wanted}, which its results do not have; columns: ${keys.map(({ key }) => key).join(', ')}`,
+    );
+  }
   const cellsOf = (arm: string): readonly FinishedCell[] => cells.filter((cell) => cell.arm === arm);
   const over = (group: readonly FinishedCell[], key: string) => {
     const columns = group.map(({ result }) => columnOf(result, key)).filter((column) => column !== null);

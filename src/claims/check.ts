@@ -14,8 +14,8 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
 import { analyse } from '../expcot/evidence.ts';
 import { featureNames, features } from '../expcot/features.ts';
-import { levelScan, roundIntervals, scan } from '../expcot/nano.ts';
-import { numbersOf, type TraceView } from '../expcot/phrase.ts';
+import { isRuled, levelScan, roundIntervals, ruled, scan } from '../expcot/nano.ts';
+import { numbersOf, type Slot, type TraceView } from '../expcot/phrase.ts';
 import { analyseVariates, type VariatesEvidence } from '../expcot/variates.ts';
 import { DataError } from '../ground/errors.ts';
 import type { Interval, SeriesFacts } from '../ground/types.ts';
@@ -605,9 +605,29 @@ export class ClaimChecker {
     if (variates != null) return channels.map((_, id) => (variates.includes(id) ? 'x' : '.')).join('');
     if (intervals == null) return null;
     const rounded = roundIntervals(intervals, this.length);
-    return /\d/.test(stated)
-      ? levelScan(channels[0]!, rounded, stated.length)
-      : scan(rounded, this.length, stated.length);
+    const symbols = scan(rounded, this.length, stated.length);
+    if (!/\d/.test(stated)) return symbols;
+    return isRuled(stated) ? ruled(symbols) : levelScan(channels[0]!, rounded, stated.length);
+  }
+
+  /**
+   * Writes a statement of a trace as it would be true, in the words that are stated; null for other claims, and where the series has
+   * nothing to state.
+   * @param stated text of the claim
+   */
+  correction({ statement, channel }: Claim, stated: string): string | null {
+    const index = channel ?? 0;
+    if (statement === undefined || this.#channels[index]?.bridged == null) return null;
+    const { phrase, contents } = statement;
+    const truths = phrase.truth(this.#view(index), contents);
+    if (truths === null) return null;
+    const whole = phrase.print(...contents);
+    if (!whole.endsWith(stated)) return null;
+    const contentsThere = truths.map((truth, k): Slot => {
+      const first = Array.isArray(truth) && phrase.slots[k]!.kind === 'int' ? truth[0] : truth;
+      return (first as Slot | undefined) ?? contents[k]!;
+    });
+    return phrase.print(...contentsThere).slice(whole.length - stated.length);
   }
 
   /** Compares the slots of a template with what would be true. */

@@ -319,12 +319,17 @@ const WORD_VALUES: Readonly<Record<string, number>> = {
 export function claimsOf(text: string, names: readonly string[] = ['value']): ClaimReading {
   const claims: Claim[] = [];
   const phrases = channelPhrases(names);
+  const scan = SCAN.exec(text);
+  const [scanFrom, scanTo] = scan === null ? [0, 0] : [scan.index, scan.index + scan[0].length];
   let numbers = 0;
   let channel: number | null = names.length === 1 ? 0 : null;
   let last: Interval | null = null;
   for (const sentence of sentences(text)) {
     const mentions = names.length === 1 ? [] : mentionsOf(sentence, phrases, names.length);
-    numbers += sentence.tokens.filter(({ number }) => number !== null).length;
+    // Digits of a scan are its ruler or levels.
+    numbers += sentence.tokens.filter(
+      ({ number }) => number !== null && !(number.span[0] >= scanFrom && number.span[1] <= scanTo),
+    ).length;
     if (claims.length < MOST_CLAIMS && /\p{L}/u.test(sentence.text.replaceAll('N', ''))) {
       const read = claimsOfSentence(text, sentence, { mentions, channel, last });
       claims.push(...read.claims.slice(0, MOST_CLAIMS - claims.length));
@@ -333,10 +338,8 @@ export function claimsOf(text: string, names: readonly string[] = ['value']): Cl
     const named = new Set(mentions.map((mention) => mention.channel));
     if (named.size > 0 && names.length > 1) channel = named.size === 1 ? [...named][0]! : null;
   }
-  const scan = SCAN.exec(text);
   if (scan !== null) {
-    const span = [scan.index, scan.index + scan[0].length] as const;
-    const place = { at: null, within: null, channel, span };
+    const place = { at: null, within: null, channel, span: [scanFrom, scanTo] as const };
     claims.push({ ...PLAIN, ...place, quantity: 'scan', numbers: [], uses: [], scan: scan[1]! });
   }
   return { claims, numbers };

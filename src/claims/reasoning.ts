@@ -23,6 +23,8 @@ interface CheckOptions {
   readonly trace?: string | null;
 }
 
+/** Maximum number of grades that a grader keeps. */
+const MOST_GRADES = 64;
 /** Maximum number of false claims kept with a record, and of characters of each. */
 const MOST_KEPT = 20;
 const LONGEST_KEPT = 200;
@@ -46,6 +48,8 @@ export interface GradedClaim {
   readonly verdict: Verdict;
   /** Kind of fact: what is stated of which channel, without its numbers. */
   readonly fact: string;
+  /** Text of the claim as it would be true; null where it is not false, or that is not known. */
+  readonly correction: string | null;
   /** True for a claim that repeats an earlier one, or hedges, denies or bounds where the expert trace states a number. */
   readonly void: boolean;
 }
@@ -95,6 +99,8 @@ export class ReasoningGrader {
   readonly #stated = new Map<string, number>();
   /** Facts that the trace itself states as bounds. */
   readonly #vague = new Set<string>();
+  /** Grades by reasoning: a step asks for each twice, and responses of a group are often alike. */
+  readonly #grades = new Map<string, ReasoningGrade>();
 
   constructor(example: Described, { profile = null, trace = null }: CheckOptions = {}) {
     this.#names = example.names;
@@ -109,7 +115,17 @@ export class ReasoningGrader {
     }
   }
 
+  /** Grades a reasoning, once for all responses that have it. */
   grade(think: string): ReasoningGrade {
+    const known = this.#grades.get(think);
+    if (known !== undefined) return known;
+    if (this.#grades.size >= MOST_GRADES) this.#grades.clear();
+    const grade = this.#graded(think);
+    this.#grades.set(think, grade);
+    return grade;
+  }
+
+  #graded(think: string): ReasoningGrade {
     const seen = new Map<string, number>();
     const reading = claimsOf(think, this.#names);
     const claims = reading.claims.filter(isChecked).map((claim): GradedClaim => {
@@ -119,7 +135,10 @@ export class ReasoningGrader {
       seen.set(same, times);
       const repeats = times > Math.max(1, this.#stated.get(same) ?? 0);
       const vague = isVague(claim) && !this.#vague.has(fact);
-      return { claim, verdict: this.#checker.check(claim), fact, void: repeats || vague };
+      const verdict = this.#checker.check(claim);
+      const correction =
+        verdict.verdict === 'false' ? this.#checker.correction(claim, think.slice(...claim.span)) : null;
+      return { claim, verdict, fact, correction, void: repeats || vague };
     });
     const count = (verdict: Verdict['verdict'], fact?: string): number =>
       claims.filter(
@@ -151,6 +170,45 @@ export class ReasoningGrader {
 export interface GradedCell {
   readonly span: readonly [start: number, end: number];
   readonly holds: boolean;
+}
+
+/** End of an answered interval, or their number, compared with what the scan concludes. */
+export interface GradedEnd {
+  /** `start`, `end`, or `count` at the end of the answer. */
+  readonly part: 'start' | 'end' | 'count';
+  readonly span: readonly [start: number, end: number];
+  readonly holds: boolean;
+}
+
+/**
+ * Compares the ends of the intervals in an answer with the scan that led to it. An end agrees where the cell that it lies in has a symbol
+ * for such an end.
+ * @param response whole response; the answer stands in `range`
+ * @param length samples of the series
+ */
+export function gradeEnds(
+  response: string,
+  range: readonly [start: number, end: number],
+  symbols: string,
+  length: number,
+): GradedEnd[] {
+  const width = length / symbols.length;
+  const found = [...response.slice(...range).matchAll(/\[\s*(\d+)\s*,\s*(\d+)\s*\]/g)];
+  const ends = found.flatMap((match): GradedEnd[] => {
+    const [whole, start, end] = match as unknown as [string, string, string];
+    const at = range[0] + match.index;
+    const [first, last] = [at + whole.indexOf(start), at + whole.lastIndexOf(end)];
+    const [opens, closes] = [Math.floor(Number(start) / width), Math.ceil(Number(end) / width) - 1];
+    return [
+      { part: 'start', span: [first, first + start.length], holds: '(ox'.includes(symbols[opens] ?? ' ') },
+      { part: 'end', span: [last, last + end.length], holds: ')ox'.includes(symbols[closes] ?? ' ') },
+    ];
+  });
+  const closing = range[1] - 1;
+  const concluded = [...symbols].filter((symbol) => '(o'.includes(symbol)).length;
+  // A cell that several intervals touch does not say how many.
+  if (symbols.includes('x') || closing < range[0]) return ends;
+  return [...ends, { part: 'count', span: [closing, range[1]], holds: found.length === concluded }];
 }
 
 const graders = new WeakMap<object, { readonly trace: string | null; readonly grader: ReasoningGrader }>();

@@ -1,10 +1,11 @@
 /**
  * The short style of anomalies and of variates, for policies of a million parameters: what the picture shows, in a few fixed phrases.
  *
- *   <think>scan ..(#)...()...; swings faster; swings slower; sine wave; period 62; spread 30; rough line</think><answer>[[140, …
+ *   <think>scan 0.(#)..3.()5.6.…; swings faster; swings slower; sine wave; cycle 60; spread 30; rough line</think><answer>[[140, …
  *
  * The scan comes first: behind statements that identify a training series it would be remembered and not read from the picture. Spread,
- * steps and shifts are percentages of the range of the series, which is the height of the picture.
+ * steps and shifts are percentages of the range of the series, which is the height of the picture. A cycle is told in coordinate steps
+ * (tens, for N = 1000), as far as the picture shows it; one shorter than 2½ steps in samples, as `period 12`.
  *
  * The scan walks along the picture, one symbol per cell: a picture 560 pixels wide is 20 visual tokens, each over N/20
  * samples. It is privileged supervision: the symbols come from the stated intervals, not from a test.
@@ -13,6 +14,7 @@
  *   (  one starts in the cell and goes on      )  one that came in ends in the cell
  *   #  one comes in and goes on                o  one starts and ends in the cell
  *   x  two or more touch the cell
+ *   3  no interval touches the first cell of the fourth tenth: a ruler, by which a place in the scan is found in the coordinates
  *
  * A start on the boundary of two cells belongs to the right one, an end to the left one: brackets always pair up. Scan
  * and answer use the same coordinates, rounded to steps of N/100 (tens, for N = 1000), so the scan entails the
@@ -93,9 +95,27 @@ function roughnessOf(evidence: Evidence, slack = 0): string {
   return ROUGHNESS.find(({ below }) => share < below * (1 + slack))!.word;
 }
 
+/** Coordinate steps of a cycle that is told in them, at least; a shorter one is told in samples. */
+const LEAST_STEPS = 2.5;
+/** Distance in steps up to which a cycle may be told as a multiple of them. */
+const NEAR_STEP = 0.6;
+
+/** A period in samples as the nearest multiple of the coordinate step, and as those nearly as near. */
+function cyclesOf(period: number, length: number): number[] {
+  const steps = (period * STEPS) / length;
+  const nearest = Math.round(steps);
+  return [nearest, nearest - 1, nearest + 1]
+    .filter((multiple) => multiple === nearest || Math.abs(multiple - steps) <= NEAR_STEP)
+    .map((multiple) => Math.round((multiple * length) / STEPS));
+}
+
 /** Statements of short traces about a whole series; the spread in percent of its range. */
 export const NANO_FACTS = phrasesOf(({ evidence }) => evidence)(null, {
   shape: [`; {${SHAPES.join('|')}}`, (evidence) => [shapeOf(evidence)]],
+  cycle: [
+    '; cycle {int}',
+    ({ length, base: { period } }) => (period === null ? null : [cyclesOf(period, length)]),
+  ],
   spread: ['; spread {int}', (evidence) => [percents(evidence.base.spread / rangeOf(evidence), TENTH)]],
   roughness: [
     `; {${ROUGHNESS.map(({ word }) => word).join('|')}} line`,
@@ -185,7 +205,25 @@ export function roundIntervals(intervals: readonly Interval[], length: number, w
   );
 }
 
-/** A scan in the text of a response, with or without levels. */
+/** Tenths of a series that a ruler marks. */
+const TENTHS = 10;
+
+/** A scan with its ruler: the first cell of each tenth holds its number unless an interval touches it. */
+export const ruled = (symbols: string): string =>
+  [...symbols].map((symbol, k) => (symbol === '.' ? rulerAt(k, symbols.length) : symbol)).join('');
+
+function rulerAt(cell: number, cells: number): string {
+  const tenth = Math.floor((cell * TENTHS) / cells);
+  return cell === Math.ceil((tenth * cells) / TENTHS) ? String(tenth) : '.';
+}
+
+/** True where the digits of a scan ascend strictly, at least one, as those of a ruler; levels do not. */
+export function isRuled(symbols: string): boolean {
+  const digits = [...symbols].filter((symbol) => /\d/.test(symbol));
+  return digits.length > 0 && digits.every((digit, k) => k === 0 || digit > digits[k - 1]!);
+}
+
+/** A scan in the text of a response, with or without ruler or levels. */
 export const SCAN = /\bscan ([.()#ox\d]{1,4096})/;
 
 /** Draws the scan of intervals (sorted, disjoint) over `cells` equal cells of [0, length): one symbol per cell. */
@@ -232,6 +270,13 @@ export function levelScan(values: Float64Array, intervals: readonly Interval[], 
     .join('');
 }
 
+function periodText(period: number | null, length: number): string {
+  if (period === null) return '';
+  return (period * STEPS) / length < LEAST_STEPS
+    ? `; period ${roundPeriod(period, length)}`
+    : NANO_FACTS.cycle.print(cyclesOf(period, length)[0]!);
+}
+
 /** Rounds to even samples, fewer words to learn, where the spectrum does not separate neighbours (a sample is a bin from √N on); whole ones below. */
 const roundPeriod = (period: number, length: number): number =>
   period * period < length ? Math.max(2, Math.round(period)) : 2 * Math.round(period / 2);
@@ -253,11 +298,11 @@ export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions
     .map((interval) => statedDeparture(evidence.departure(interval)));
   const facts = [
     NANO_FACTS.shape.print(shapeOf(evidence)),
-    base.period === null ? '' : `; period ${roundPeriod(base.period, length)}`,
+    periodText(base.period, length),
     NANO_FACTS.spread.print(percent(base.spread / rangeOf(evidence), TENTH)),
     NANO_FACTS.roughness.print(roughnessOf(evidence)),
   ];
-  const think = [`scan ${scan(rounded, length, cells)}`, ...departures, ...facts].join('');
+  const think = [`scan ${ruled(scan(rounded, length, cells))}`, ...departures, ...facts].join('');
   return formatResponse(think, rounded, gold.class);
 }
 

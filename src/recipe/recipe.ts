@@ -215,6 +215,12 @@ const timerpo = z
       .describe(
         'Tokens that the similarity goes to: all of a response; all, and each by its own transported cost (token, with similarity ot or contrastive); with similarity truth each claim by its own verdict (claim), or claim and response (both).',
       ),
+    corrections: nonNegative
+      .max(1e6)
+      .default(0)
+      .describe(
+        'With similarity truth: weight of corrections, which raise the probability of the true text of each false claim behind the words of the policy; 0: none.',
+      ),
     marginals: z
       .enum(['norm', 'uniform'])
       .default('norm')
@@ -378,9 +384,9 @@ const reward = z
 
 const rl = z
   .strictObject({
-    steps: count(0).default(200).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
+    steps: count(0).default(300).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
     prompts: count(1, 65_536).default(16).describe('Prompts per step.'),
-    group: count(2, 4096).default(16).describe('Group size G: responses per prompt, at least two.'),
+    group: count(2, 4096).default(8).describe('Group size G: responses per prompt, at least two.'),
     temperature: z
       .number()
       .min(0.001)
@@ -674,6 +680,13 @@ export const recipeSchema = z
         code: 'custom',
         path: ['rl', 'timerpo', 'credit'],
         message: `${credits.join(' or ')} with similarity ${timerpo.similarity}: verdicts on claims come from truth, costs of tokens from a transport`,
+      });
+    }
+    if (timerpo.corrections > 0 && timerpo.similarity !== 'truth') {
+      context.addIssue({
+        code: 'custom',
+        path: ['rl', 'timerpo', 'corrections'],
+        message: `0 with similarity ${timerpo.similarity}: what is true comes from similarity truth`,
       });
     }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {

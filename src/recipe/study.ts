@@ -32,6 +32,8 @@ const evaluation = z
       .default([0, 0.5, 0.7, 1]),
     /** Sampled answers per series and temperature. */
     samples: count(1, 1024).default(4),
+    /** True: also continue from changed reasonings (`eval --intervene`), and report how many answers follow. */
+    intervene: z.boolean().default(false),
     /** Seed for generated series, random samples of a larger split, and sampled answers. */
     seed: count(0, Number.MAX_SAFE_INTEGER).default(42),
   })
@@ -79,6 +81,10 @@ const studySchema = z
       .readonly(),
     /** Reference arm of all differences. */
     base: name,
+    /** Column that the verdict is about and that the picture shows beside the reward, such as claim_f1. Default: the greedy reward. */
+    primary: z.string().min(1).nullable().default(null),
+    /** Columns in which an arm counts as equal to the base: most by which its mean may be lower, as in { reward: 0.01 }. */
+    margins: z.record(z.string().min(1), z.number().nonnegative()).readonly().default({}),
     /** Resamples behind every interval. */
     bootstrap: count(100, 1e6).default(2000),
     /** Changes to every run, before those of settings and arms. */

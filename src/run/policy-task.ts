@@ -22,8 +22,9 @@ import type { EvalTask } from '../../eval/harness.ts';
 import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
-import { agreementOf, checkReasoning, graderOf } from '../claims/reasoning.ts';
+import { agreementOf, checkReasoning, gradeEnds, graderOf } from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
+import { SCAN } from '../expcot/nano.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import { PictureCache } from '../plot/cache.ts';
@@ -53,7 +54,7 @@ import {
 import { numericText } from '../tasks/numeric-text.ts';
 import { instruction, teacherInstruction } from '../tasks/prompt.ts';
 import { type Reading, reasoningRange } from '../tasks/response.ts';
-import type { Task } from '../train/task.ts';
+import type { StatedClaims, Task } from '../train/task.ts';
 
 /** Figure key for the figure of the data set. */
 const OF_TASK = 'task';
@@ -302,6 +303,48 @@ function written({ channels, names }: Example, { digits, points }: NumbersFormat
   return numericText(channels, { digits, points, ...(channels.length > 1 ? { names } : {}) });
 }
 
+/** Finds the claims of a response with their verdicts and corrections: facts, cells of the scan, and ends of the answer. */
+function statedClaims(
+  response: string,
+  example: Example,
+  parse: EvalTask['parse'],
+  classes: readonly string[],
+  trace: string | null,
+): StatedClaims {
+  const [start, end] = reasoningRange(response) ?? [0, 0];
+  const think = response.slice(start, end);
+  const grade = graderOf(example, { trace }).grade(think);
+  const at = (from: number, to: number) => [start + from, start + to] as const;
+  const stated = grade.claims.flatMap((graded) => {
+    const { claim, fact, verdict, correction } = graded;
+    if (graded.void || verdict.verdict === 'unchecked') return [];
+    return [{ fact, span: at(...claim.span), holds: verdict.verdict === 'true', correction }];
+  });
+  const cells = grade.cells.map(({ span, holds }, k) => ({ fact: `cell ${k}`, span: at(...span), holds }));
+  const answer = parse(response, example);
+  const length = lengthOf(example);
+  const claims = grade.claims.map(({ claim }) => claim);
+  const agrees = think === '' ? null : agreementOf(think, claims, answer, classes, length);
+  const symbols = SCAN.exec(think)?.[1];
+  const answered = answer.intervals === null ? -1 : response.indexOf('</answer>', end);
+  const ends =
+    symbols === undefined || answered < 0 ? [] : gradeEnds(response, [end, answered], symbols, length);
+  const concluded =
+    ends.length > 0
+      ? ends.map(({ part, ...graded }) => ({ fact: `answer ${part}`, ...graded }))
+      : agrees === null
+        ? []
+        : [{ fact: 'conclusion', span: [end, response.length] as const, holds: agrees }];
+  // The conclusion is one fact more.
+  const right = grade.recalled + (agrees === true ? 1 : 0);
+  const wrong = grade.false + (agrees === false ? 1 : 0);
+  const all = grade.facts + (agrees === null ? 0 : 1);
+  return {
+    claims: [...stated, ...cells, ...concluded],
+    f1: all === 0 ? null : (2 * right) / (right + wrong + all),
+  };
+}
+
 /** Composes the task of a card over examples of a data set. */
 export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const { facts, profile = () => null, reading = 'lenient', reasoning = true } = parts;
@@ -385,34 +428,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     },
     classes: facts.classes,
     factTrace,
-    claims: (response, example) => {
-      const [start, end] = reasoningRange(response) ?? [0, 0];
-      const think = response.slice(start, end);
-      const grade = graderOf(example, { trace: factTrace(example) }).grade(think);
-      const at = (from: number, to: number) => [start + from, start + to] as const;
-      const stated = grade.claims.flatMap(({ claim: { span }, fact, verdict: { verdict }, void: isVoid }) =>
-        isVoid || verdict === 'unchecked' ? [] : [{ fact, span: at(...span), holds: verdict === 'true' }],
-      );
-      const cells = grade.cells.map(({ span, holds }, k) => ({
-        fact: `cell ${k}`,
-        span: at(...span),
-        holds,
-      }));
-      const answer = parse(response, example);
-      const claims = grade.claims.map(({ claim }) => claim);
-      const agrees =
-        think === '' ? null : agreementOf(think, claims, answer, facts.classes, lengthOf(example));
-      const concluded =
-        agrees === null ? [] : [{ fact: 'conclusion', span: [end, response.length] as const, holds: agrees }];
-      // The conclusion is one fact more.
-      const right = grade.recalled + (agrees === true ? 1 : 0);
-      const wrong = grade.false + (agrees === false ? 1 : 0);
-      const all = grade.facts + concluded.length;
-      return {
-        claims: [...stated, ...cells, ...concluded],
-        f1: all === 0 ? null : (2 * right) / (right + wrong + all),
-      };
-    },
+    claims: (response, example) => statedClaims(response, example, parse, facts.classes, factTrace(example)),
     reasoned: (response, example) => {
       const options = { classes: facts.classes, trace: factTrace(example) };
       return checkReasoning(parse(response, example), example, options);

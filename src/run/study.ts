@@ -6,15 +6,17 @@
  *   SETTING/ARM/seed-N/              a cell; finished, it keeps its recipe, metrics, policy and answers
  *     eval/POLICY.study.T.jsonl      answers at temperature T
  *     eval/POLICY.study.json         what the table needs of them; written last: the cell is finished
- *   study.json study.md study.html   the results
+ *   study.json study.md study.html study.png   the results
  */
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, openExamples, validationExamples } from '../../datasets/source.ts';
 import { readJson } from '../../eval/json-files.ts';
 import { writeRecords } from '../../eval/records.ts';
+import { interventionsOn, openingsOf, reliedOn } from '../../eval/reliance.ts';
 import { POLICIES, type PolicyName } from '../../eval/run-directory.ts';
 import { studyMarkdown, studyPage } from '../../eval/study-page.ts';
+import { studyPicture } from '../../eval/study-picture.ts';
 import {
   answersOf,
   CURVES,
@@ -31,7 +33,7 @@ import { openEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
-import { Interrupted } from '../ground/interrupt.ts';
+import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
 import { claimDirectory } from '../ground/lock.ts';
 import { mean, sum } from '../ground/numbers.ts';
 import { timerText } from '../ground/progress.ts';
@@ -40,7 +42,7 @@ import type { EvalRecord } from '../ground/types.ts';
 import { changedKeys, loadRecipe } from '../recipe/config.ts';
 import { armTitle, type Cell, loadStudy, START, type Study } from '../recipe/study.ts';
 import { readLog } from '../train/metrics.ts';
-import { answerExamples } from './eval-stage.ts';
+import { answerExamples, answerInWorkers } from './eval-stage.ts';
 import { Run, runSession, writeEnvironment } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import type { Likelihood } from './stage.ts';
@@ -63,7 +65,7 @@ export interface StudyRequest {
 
 interface StudyOutcome {
   readonly out: string;
-  readonly files: Readonly<Record<'json' | 'markdown' | 'page', string>>;
+  readonly files: Readonly<Record<'json' | 'markdown' | 'page' | 'picture', string>>;
   readonly results: StudyResults;
   /** Reason for unfinished cells: the time budget; null otherwise. */
   readonly stopped: 'budget' | null;
@@ -102,8 +104,12 @@ function lastPolicy({ recipe, set }: Cell): PolicyName {
 }
 
 /** Evaluation settings of a cell, as its result records them. */
-const askedOf = ({ evaluation, data }: Cell): StudyCellResult['evaluation'] => ({
+const askedOf = ({
+  evaluation: { intervene, ...evaluation },
+  data,
+}: Cell): StudyCellResult['evaluation'] => ({
   ...evaluation,
+  ...(intervene ? { intervene } : {}),
   temperatures: [...evaluation.temperatures],
   data: { ...data },
 });
@@ -179,7 +185,7 @@ async function evaluateCell(
 ): Promise<StudyCellResult> {
   const { eval: asked, answers, sft, rl } = run.recipe;
   const { data } = cell;
-  const { split, series, seed, samples, temperatures } = cell.evaluation;
+  const { split, series, seed, samples, temperatures, intervene } = cell.evaluation;
   const examples =
     split === 'test' ? heldOutExamples(data, seed, series) : validationExamples(data, seed, series);
   if (examples === null) {
@@ -192,19 +198,24 @@ async function evaluateCell(
   const comparable = start !== null && sameVocabulary(start, from);
   const hottest = Math.max(...temperatures);
   const began = performance.now();
-  const modes = await answerExamples({
+  const job = {
     ...{ from, label: 'eval', examples, maxTokens: asked.maxTokens, seed, reading: answers, device, silent },
+    workers: Math.max(sft.workers, rl.workers),
+  };
+  const modes = await answerExamples({
+    ...job,
     modes: temperatures.map((temperature) => ({
       ...{ temperature, samples: temperature === 0 ? 1 : samples },
       ...(temperature === hottest && hottest > 0 ? { reference: comparable ? start : from } : {}),
     })),
-    workers: Math.max(sft.workers, rl.workers),
   });
   const measured = modes.map(({ records }, m) => {
     writeRecords(run.file('eval', `${last}.study.${temperatures[m]}.jsonl`), records);
     return answersOf(temperatures[m]!, records);
   });
   const sampled = modes[temperatures.indexOf(hottest)]!;
+  const greedy = modes[temperatures.indexOf(0)];
+  const reliance = intervene && greedy !== undefined ? await relianceColumns(greedy.records) : null;
   const [trained, reinforced] = [run.stageRecord('sft'), run.stageRecord('rl')];
   return {
     version: STUDY_VERSION,
@@ -213,12 +224,32 @@ async function evaluateCell(
     series: measured[0]!.ids,
     answers: measured.map((mode) => mode.answers),
     tokens: hottest === 0 ? null : { temperature: hottest, ...tokensOf(sampled, comparable) },
+    reliance,
     training: { samples: trained?.samples ?? 0, steps: reinforced?.steps ?? 0 },
     seconds: {
       training: (trained?.seconds ?? 0) + (reinforced?.seconds ?? 0),
       evaluation: (performance.now() - began) / 1000,
     },
   };
+
+  /** Continues from changed reasonings of greedy records; null where none has reasoning. */
+  async function relianceColumns(records: readonly EvalRecord[]): Promise<StudyCellResult['reliance']> {
+    if (records.every(({ answer }) => !answer.think?.trim())) return null;
+    const source = openExamples(examples!);
+    const places = new Map(Array.from(source, ({ id, names }, number) => [id, { number, names }]));
+    const planned = interventionsOn(records, ({ seriesId }) => places.get(seriesId)!.names);
+    const requests = planned.flatMap((each) =>
+      Object.entries(openingsOf(each)).map(([sample, opening]) => ({
+        ...{ number: places.get(each.record.seriesId)!.number, sample: Number(sample), temperature: 0 },
+        opening,
+      })),
+    );
+    const continued: EvalRecord[] = [];
+    await withInterrupt((signal) =>
+      answerInWorkers(job, job.workers, requests, (record) => continued.push(record), signal),
+    );
+    return reliedOn(planned, continued, measured[0]!.ids);
+  }
 }
 
 /** Means per token by series, in the order of the records. */
@@ -278,11 +309,11 @@ function stepLines(run: Run): StepLine[] {
 }
 
 /** Computes the results of the finished cells and writes them. @throws DataError, ConfigError as `resultOf` */
-function buildResults(
+async function buildResults(
   study: Study,
   out: string,
   failed: StudyResults['failed'] = [],
-): Pick<StudyOutcome, 'results' | 'files'> {
+): Promise<Pick<StudyOutcome, 'results' | 'files'>> {
   const { file, name } = study;
   const cells = study.cells(out);
   const finished = cells.flatMap((cell): FinishedCell[] => {
@@ -302,6 +333,7 @@ function buildResults(
       {
         ...{ setting, title: title ?? setting, split, samples, arms, base: file.base },
         start: start === undefined ? null : START,
+        named: [...(file.primary === null ? [] : [file.primary]), ...Object.keys(file.margins)],
         cells: finished.filter((cell) => cell.setting === setting),
       },
       file.bootstrap,
@@ -314,6 +346,8 @@ function buildResults(
     ...{
       base: file.base,
       baseTitle: armTitle(file, file.base),
+      primary: file.primary,
+      margins: file.margins,
       seeds: file.seeds,
       bootstrap: file.bootstrap,
     },
@@ -323,10 +357,13 @@ function buildResults(
     json: join(out, 'study.json'),
     markdown: join(out, 'study.md'),
     page: join(out, 'study.html'),
+    picture: join(out, 'study.png'),
   };
   writeFileAtomic(files.json, `${JSON.stringify(results, rounded, 1)}\n`);
   writeFileAtomic(files.markdown, studyMarkdown(results));
   writeFileAtomic(files.page, studyPage(results, study.text));
+  const picture = await studyPicture(results);
+  if (picture !== null) writeFileAtomic(files.picture, picture);
   return { results, files };
 }
 
@@ -384,7 +421,7 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
   const again = resumeCommand(given);
   if (given.report) {
     if (!existsSync(copy)) throw new ConfigError(`${out}: holds no study (no study.yaml) to report`);
-    return { out, ...buildResults(study, out), stopped: null, resume: again };
+    return { out, ...(await buildResults(study, out)), stopped: null, resume: again };
   }
   const cells = chosenCells(study.cells(out), given.only);
   if (existsSync(copy) && !given.resume) {
@@ -423,10 +460,10 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
         failed.push({ cell: cell.path, reason: error.message });
         say(`${cell.path}: failed: ${error.message}`);
       }
-      if (i + 1 < todo.length && todo[i + 1]!.seed !== cell.seed) buildResults(study, out, failed);
+      if (i + 1 < todo.length && todo[i + 1]!.seed !== cell.seed) await buildResults(study, out, failed);
     }
     if (!lock.held()) throw gone(out);
-    return { out, ...buildResults(study, out, failed), stopped, resume: again };
+    return { out, ...(await buildResults(study, out, failed)), stopped, resume: again };
   } catch (error) {
     if (!lock.held()) throw gone(out);
     if (error instanceof Interrupted) say(`resume with: ${again}`);

@@ -1,9 +1,13 @@
 /**
  * Credit of claims: the advantage of a statement goes to the tokens that make it. A reward of the whole response cannot say which of its
- * claims was false; the verdicts can.
+ * claims was false; the verdicts can. Where the series also says what would be true, the true text is an action with a known verdict that
+ * the policy did not sample: a correction gives it the advantage w behind the policy's own words (as DAgger labels the states that a policy
+ * visits: Ross et al. 2011).
  */
+import type { EncodedPrompt } from '../policy/batch.ts';
+import type { Prompting } from '../policy/policy.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
-import { tokensOf } from './similarity.ts';
+import { tokenEnds, tokensWithin } from './similarity.ts';
 import type { StatedClaim } from './task.ts';
 
 /** Added to the squared norm of the main part before dividing, as in `timerpo`. */
@@ -53,10 +57,94 @@ export function tokenCredit(
 ): Float32Array | null {
   if (advantages.every((value) => value === 0)) return null;
   const out = new Float32Array(ids.length);
+  const ends = tokenEnds(tokenizer, ids);
   claims.forEach(({ span }, c) => {
-    const range = advantages[c] === 0 ? null : tokensOf(tokenizer, ids, span);
+    const range = advantages[c] === 0 ? null : tokensWithin(ends, span);
     if (range === null) return;
     for (let t = range[0]; t < range[1]; t++) out[t]! += alpha * advantages[c]!;
   });
   return out;
+}
+
+/** A response with its false claims corrected, up to the last corrected token. */
+interface Correction {
+  readonly ids: Int32Array; // [T]
+  /** Weight of each token: 1 where its text is corrected, else 0. */
+  readonly weights: Float32Array; // [T]
+}
+
+/** Part of `right` that differs from `wrong`: between what both begin and end with, at least one character. */
+function difference(wrong: string, right: string): readonly [start: number, end: number] {
+  const shorter = Math.min(wrong.length, right.length);
+  let start = 0;
+  while (start < shorter && wrong[start] === right[start]) start++;
+  let behind = 0;
+  while (behind < shorter - start && wrong.at(-1 - behind) === right.at(-1 - behind)) behind++;
+  return [start, Math.max(start + 1, right.length - behind)];
+}
+
+/**
+ * Corrects the false claims of a response whose true text is known, those that overlap an earlier one left out; null without any. Only
+ * tokens of characters that differ count.
+ */
+export function corrected(
+  { tokenizer }: Pick<Prompting, 'tokenizer'>,
+  text: string,
+  claims: readonly StatedClaim[],
+): Correction | null {
+  const wrong = claims
+    .filter(({ holds, correction }) => !holds && correction != null)
+    .sort((a, b) => a.span[0] - b.span[0]);
+  let [out, from] = ['', 0];
+  const changed: (readonly [start: number, end: number])[] = [];
+  for (const { span, correction } of wrong) {
+    const stated = text.slice(...span);
+    const right = correction!;
+    if (span[0] < from || stated === right) continue;
+    out += text.slice(from, span[0]);
+    const [first, end] = difference(stated, right);
+    changed.push([out.length + first, out.length + end]);
+    out += right;
+    from = span[1];
+  }
+  if (changed.length === 0) return null;
+  const ids = Int32Array.from(tokenizer.encode(out + text.slice(from)));
+  const weights = new Float32Array(ids.length);
+  const ends = tokenEnds(tokenizer, ids);
+  let end = 0;
+  for (const range of changed) {
+    const [first, last] = tokensWithin(ends, range) ?? [0, 0];
+    weights.fill(1, first, last);
+    end = Math.max(end, last);
+  }
+  return end === 0 ? null : { ids: ids.slice(0, end), weights: weights.slice(0, end) };
+}
+
+/** Corrected responses to one prompt. */
+export interface CorrectedGroup {
+  readonly prompt: EncodedPrompt;
+  readonly responses: readonly Correction[];
+}
+
+/** Maximum number of corrected responses of a group: they cost a forward and backward pass of their own. */
+const MOST_CORRECTED = 4;
+
+/**
+ * Picks equally many corrected responses of every group, evenly over those that have corrections; their weights are scaled so that the
+ * picked stand for all. Groups with fewer repeat one with weight 0, so that all fit one batch; groups without any are left out.
+ */
+export function pickCorrections(
+  groups: readonly { readonly prompt: EncodedPrompt; readonly corrections: readonly Correction[] }[],
+): CorrectedGroup[] {
+  const most = Math.min(MOST_CORRECTED, Math.max(0, ...groups.map(({ corrections }) => corrections.length)));
+  return groups.flatMap(({ prompt, corrections }) => {
+    const count = corrections.length;
+    if (count === 0) return [];
+    const taken = Math.min(most, count);
+    const responses = Array.from({ length: most }, (_, k): Correction => {
+      const { ids, weights } = corrections[Math.floor((Math.min(k, taken - 1) * count) / taken)]!;
+      return { ids, weights: weights.map((weight) => (k < taken ? (weight * count) / taken : 0)) };
+    });
+    return [{ prompt, responses }];
+  });
 }

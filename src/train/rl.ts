@@ -38,7 +38,7 @@
  *   divisor of the loss, in KL and in entropy. A group without any rewarded response is skipped.
  * - Answers are parsed as in the releases; the format reward is stricter (`src/tasks/response.ts`).
  *
- * The quickstart's sizes (16 prompts × 16 responses, learning rate 2e-4) suit a policy of a million parameters.
+ * The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
@@ -53,7 +53,13 @@ import {
   isZeroVariance,
   readsTraces,
 } from './advantage.ts';
-import { claimAdvantages, tokenCredit } from './claim-credit.ts';
+import {
+  type CorrectedGroup,
+  claimAdvantages,
+  corrected,
+  pickCorrections,
+  tokenCredit,
+} from './claim-credit.ts';
 import { type DistillationOptions, divergenceTo, type Teacher } from './distillation.ts';
 import { alarmsOf, checkAlarms, type GuardedStep, type GuardOptions } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
@@ -114,6 +120,8 @@ export interface RlOptions
     SimilarityOptions & {
       /** Steps between measurements of the gold response's similarity to the trace; 0: never. */
       readonly gatesEvery: number;
+      /** Weight w of corrections of false claims; 0: none. */
+      readonly corrections: number;
     };
   readonly distillation: DistillationOptions;
   /** Maximum rounds of replacing groups of equal rewards (DAPO's dynamic sampling). */
@@ -310,6 +318,7 @@ export async function rl(
       const teacherPrompt = teacherPrompts[p] ?? null;
       return splitGroup({ index: from + p, prompt, teacherPrompt, responses, advantage }, options.tokens);
     });
+    const corrections = correctionsOf(groups); // of false claims
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
     const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
@@ -338,6 +347,8 @@ export async function rl(
         }
         const [tokens, responses] = workers.allReduce([count.tokens, count.responses]) as [number, number];
         if (tokens === 0) continue; // every group of every rank has zero variance
+        const due = corrections.filter((_, g) => g % options.miniBatches === mini);
+        for (const microBatch of groupMicroBatches(due, options.tokens)) correct(microBatch);
         const most = (options.prompts / options.miniBatches) * options.group * options.maxTokens;
         const denominator = AGGREGATIONS[options.aggregation].denominator({ tokens, responses, most });
         const report = learner.update(denominator, learningRate);
@@ -392,6 +403,42 @@ export async function rl(
     return responses.map(({ ids }, g) => {
       const perToken = tokenCredit(policy.tokenizer, ids, claims[g]!, ofEachClaim[g]!, alpha);
       return perToken?.map((value) => value + advantage[g]!) ?? advantage[g]!;
+    });
+  }
+
+  /** Corrects the false claims of the responses to each prompt; empty unless `rl.timerpo.corrections` is above 0. */
+  function correctionsOf(groups: readonly RolloutGroup[]): CorrectedGroup[] {
+    if (!gradesClaims || options.timerpo.corrections === 0) return [];
+    return pickCorrections(
+      groups.map(({ prompt, example, responses }) => ({
+        prompt,
+        corrections: responses.flatMap((response) => {
+          const { claims } = claimsOf(response, example);
+          return corrected(policy, response.text, claims) ?? [];
+        }),
+      })),
+    );
+  }
+
+  /** Accumulates the gradient of −w Σ log π over the corrected tokens, behind the policy's own words. */
+  function correct(microBatch: readonly CorrectedGroup[]): void {
+    const { temperature } = options;
+    const responses = microBatch.flatMap((group) => group.responses); // [B]
+    const weights = concatenate(responses.map((response) => response.weights)); // [K]
+    engine.scope(() => {
+      const tape = learner.tape();
+      const { states, targets } = responseStates(
+        policy,
+        microBatch.map(({ prompt }) => prompt),
+        responses.map(({ ids }) => ids),
+        tape,
+      ); // [K, D]
+      const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
+      const lossOf: TokenLoss = (logProb, _, first, last) => {
+        const weight = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
+        return engine.mul(engine.sum(engine.mul(logProb, weight)), -options.timerpo.corrections); // []
+      };
+      learner.backward(states, targets, { temperature, mask, entropy: false }, lossOf, tape);
     });
   }
 

@@ -44,25 +44,31 @@ interface Passage {
 /** Half-open range of characters. */
 type Range = readonly [start: number, end: number];
 
+/** Place in the text at which each token ends: [T]. */
+export function tokenEnds(tokenizer: Tokenizer, ids: Int32Array): Int32Array {
+  const streamer = new TextStreamer(tokenizer);
+  let at = 0;
+  return ids.map((id) => {
+    at += streamer.push(id).length;
+    return at;
+  });
+}
+
 /**
  * Finds the tokens that overlap a range of characters (a token may join the end of a tag with the text behind
  * it); null without any.
+ * @param ends of the tokens, as `tokenEnds` has them
  */
-export function tokensOf(tokenizer: Tokenizer, ids: Int32Array, [start, end]: Range): Range | null {
-  const streamer = new TextStreamer(tokenizer);
-  let from = -1;
-  let to = -1;
-  let at = 0;
-  ids.forEach((id, k) => {
-    const next = at + streamer.push(id).length;
-    if (next > start && at < end) {
-      if (from < 0) from = k;
-      to = k + 1;
-    }
-    at = next;
-  });
-  return from < 0 ? null : [from, to];
+export function tokensWithin(ends: Int32Array, [start, end]: Range): Range | null {
+  const from = ends.findIndex((at) => at > start);
+  if (from < 0 || (from === 0 ? 0 : ends[from - 1]!) >= end) return null;
+  const last = ends.findIndex((at) => at >= end);
+  return [from, last < 0 ? ends.length : last + 1];
 }
+
+/** As `tokensWithin`, of the tokens of one text. */
+export const tokensOf = (tokenizer: Tokenizer, ids: Int32Array, range: Range): Range | null =>
+  tokensWithin(tokenEnds(tokenizer, ids), range);
 
 /** Selects the compared tokens of a text, among its first `most` tokens. */
 function passageOf(

@@ -45,6 +45,8 @@ export interface StatedClaim {
   /** Place in the response, in characters. */
   readonly span: readonly [start: number, end: number];
   readonly holds: boolean;
+  /** Text of the claim as it would be true; null or absent where that is not known. */
+  readonly correction?: string | null;
 }
 
 export interface StatedClaims {

@@ -1,7 +1,7 @@
 /** Grades of reasonings: precision, recall and F1 of claims, and what does not raise them. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ReasoningGrader } from '../../src/claims/reasoning.ts';
+import { gradeEnds, ReasoningGrader } from '../../src/claims/reasoning.ts';
 
 const N = 600;
 /** A sine of 40 samples around 2 with a slow rise: asymmetric in value and time. */
@@ -98,4 +98,67 @@ describe('facts', () => {
     );
     expect(grade).toMatchObject({ facts: 1, recalled: 1, false: 1 });
   });
+});
+
+describe('the ends of an answer beside its scan', () => {
+  /** 20 cells of 50 samples; an asymmetric scan. */
+  const graded = (answer: string, symbols = '0.(#)..3.o5.6.7.8.9.') => {
+    const response = `<think>scan ${symbols}</think><answer>${answer}</answer>`;
+    const range = [response.indexOf('</think>'), response.indexOf('</answer>')] as const;
+    return gradeEnds(response, range, symbols, 1000).map(({ part, span, holds }) => [
+      ...[part, response.slice(...span), holds],
+    ]);
+  };
+
+  test('agree where their cell has a symbol for such an end', () => {
+    expect(graded('[[110, 240], [460, 480]]')).toEqual([
+      ['start', '110', true],
+      ['end', '240', true],
+      ['start', '460', true],
+      ['end', '480', true],
+      ['count', ']', true],
+    ]);
+    expect(graded('[[90, 200], [500, 1001]]')).toEqual([
+      ['start', '90', false],
+      ['end', '200', false],
+      ['start', '500', false],
+      ['end', '1001', false],
+      ['count', ']', true],
+    ]);
+  });
+
+  test('lie on the inner side of a boundary of two cells', () => {
+    expect(graded('[[100, 250], [450, 500]]').map(([, , holds]) => holds)).toEqual([
+      true,
+      true,
+      true,
+      true,
+      true,
+    ]);
+    expect(graded('[[150, 260]]').map(([, , holds]) => holds)).toEqual([false, false, false]);
+  });
+
+  test('count as many as the scan opens, which a cell with several does not say', () => {
+    expect(graded('[]')).toEqual([['count', ']', false]]);
+    expect(graded('[]', '0.1.2.3.4.5.6.7.8.9.')).toEqual([['count', ']', true]]);
+    expect(graded('[[110, 130]]', '0.x.2.3.4.5.6.7.8.9.')).toEqual([
+      ['start', '110', true],
+      ['end', '130', true],
+    ]);
+  });
+});
+
+test('a false statement of a short trace is corrected in its own words, and nothing else is', () => {
+  const wave = Float64Array.from({ length: 1000 }, (_, i) => Math.sin((2 * Math.PI * i) / 52));
+  const series = { channels: [wave], names: ['value'], gold: example.gold };
+  const { claims } = new ReasoningGrader(series).grade(
+    '; sine wave; cycle 30; spread 40; noisy line; period 31',
+  );
+  expect(claims.map(({ verdict: { verdict }, correction }) => [verdict, correction])).toEqual([
+    ['true', null],
+    ['false', '; cycle 50'],
+    ['true', null],
+    ['false', '; smooth line'],
+    ['false', null],
+  ]);
 });

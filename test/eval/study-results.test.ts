@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { studyMarkdown, studyPage } from '../../eval/study-page.ts';
+import { studyPicture } from '../../eval/study-picture.ts';
 import { settingResult } from '../../eval/study-results.ts';
+import { decodePng } from '../../src/plot/png.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { madeUpResults } from '../helpers/study.ts';
 
@@ -86,15 +88,25 @@ describe('the results of a setting', () => {
     const at = (seed: number, id: string) => ({
       ...{ setting: 'a', arm: 'x', seed, steps: [] },
       result: {
-        ...{ version: 1 as const, evaluation: {}, kind: 'anomaly' as const, series: [id], tokens: null },
+        ...{
+          version: 1 as const,
+          evaluation: {},
+          kind: 'anomaly' as const,
+          series: [id],
+          tokens: null,
+          reliance: null,
+        },
         answers: [{ temperature: 0, values: { reward: [1], format: [1] } }],
         ...{ training: { samples: 1, steps: 0 }, seconds: { training: 1, evaluation: 1 } },
       },
     });
-    const about = { setting: 'a', title: 'A', split: 'test', samples: 1, base: 'x', start: null };
+    const about = { setting: 'a', title: 'A', split: 'test', samples: 1, base: 'x', start: null, named: [] };
     const arms = [{ arm: 'x', title: 'X' }];
     const of = (other: string) => settingResult({ ...about, arms, cells: [at(1, 'p'), at(2, other)] }, 100);
     expect(() => of('q')).toThrow(/a\/x\/seed-2: answers other series than x\/seed-1/);
+    expect(() => settingResult({ ...about, arms, named: ['claim_f1'], cells: [at(1, 'p')] }, 100)).toThrow(
+      /the study names the column claim_f1, which its results do not have; columns: reward, format/,
+    );
     expect(of('p')!.arms[0]!.values).toEqual({
       reward: { mean: 1, ci95: [1, 1] },
       format: { mean: 1, ci95: [1, 1] },
@@ -120,6 +132,29 @@ describe('the table in Markdown', () => {
       .filter((block) => block.startsWith('|'))
       .map((block) => new Set(block.split('\n').map((line) => line.split('|').length)).size);
     expect(counts).toEqual([1, 1, 1, 1]);
+  });
+});
+
+describe('the primary outcome', () => {
+  const named = madeUpResults(ARMS, { primary: 'affiliation_f1', margins: { reward: 0.01, kl: 0.5 } });
+
+  test('is what the verdict is about, with the columns in which an arm is lower than the margin allows', () => {
+    const text = studyMarkdown(named);
+    // What these arms answer does not differ in affiliation; the fall of LESS is said only beside a difference.
+    expect(text).toMatch(/^Affiliation F1, .*not significantly different: \d of 4 arms\.$/m);
+    const byReward = studyMarkdown(madeUpResults(ARMS, { primary: 'reward', margins: { reward: 0.01 } }));
+    expect(byReward).toMatch(/below: LESS −\.0\d\d\\\*\S* \(at lower reward, greedy −\.0\d\d/);
+    expect(byReward).toMatch(/above MORE: GRPO \+\.1\d\d\\\*\\\*;/);
+  });
+
+  test('is drawn beside the reward, as a picture that is the same every time', async () => {
+    const png = (await studyPicture(named))!;
+    const { width, height, data } = decodePng(png);
+    expect(width).toBeGreaterThan(2 * height);
+    expect(new Set(data).size).toBeGreaterThan(50);
+    expect((await studyPicture(named))!.equals(png)).toBe(true);
+    expect((await studyPicture(results))!.equals(png)).toBe(false);
+    expect(await studyPicture(madeUpResults([{ arm: 'more', seeds: [], level: 0 }]))).toBeNull();
   });
 });
 

@@ -4,11 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { VTA_VARIATES, VTA_WAVES } from '../../datasets/generators/vta.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import {
+  isRuled,
   levelScan,
   nanoFactsTeacher,
   nanoTeacher,
   nanoVariatesTeacher,
   roundIntervals,
+  ruled,
   scan,
 } from '../../src/expcot/nano.ts';
 import { analyseVariates } from '../../src/expcot/variates.ts';
@@ -164,7 +166,7 @@ describe('nano style', () => {
       expect(answer.class).toBe(one.class);
       expect(answer.intervals).toEqual(roundIntervals(one.intervals, one.values.length));
       expect(text).toMatch(
-        /^<think>scan [.()#ox]{20}(?:; [a-z]+ [a-z0-9 ]+){0,3}; [a-z ]+(?:; [a-z]+ [1-9]\d*){1,2}; [a-z]+ line<\/think><answer>[^<]*<\/answer><class>[a-z ]+<\/class>$/,
+        /^<think>scan [.()#ox\d]{20}(?:; [a-z]+ [a-z0-9 ]+){0,3}; [a-z ]+(?:; [a-z]+ [1-9]\d*){1,2}; [a-z]+ line<\/think><answer>[^<]*<\/answer><class>[a-z ]+<\/class>$/,
       );
     }
   });
@@ -172,9 +174,18 @@ describe('nano style', () => {
   it('scans the rounded intervals of its own answer', () => {
     for (const one of series) {
       const text = nanoTeacher(analyse(one.values), one);
-      const drawn = /scan ([.()#ox]+)/.exec(text)?.[1];
-      expect(drawn).toBe(scan(roundIntervals(one.intervals, 1000), 1000, 20));
+      const drawn = /scan ([.()#ox\d]+)/.exec(text)?.[1];
+      expect(drawn).toBe(ruled(scan(roundIntervals(one.intervals, 1000), 1000, 20)));
+      expect(isRuled(drawn!)).toBe(true);
     }
+  });
+
+  it('rules a scan: the first cell of each tenth shows its number unless an interval touches it', () => {
+    expect(ruled('....................')).toBe('0.1.2.3.4.5.6.7.8.9.');
+    expect(ruled('.(###).o.............')).toHaveLength(21);
+    expect(ruled('.(##)..o............')).toBe('0(##).3o4.5.6.7.8.9.');
+    expect(ruled('.......')).toBe('0124578');
+    expect(['(####)', '9.2.', '5544'].map(isRuled)).toEqual([false, false, false]);
   });
 
   it('describes how each interval departs, and nothing of a normal series', () => {
@@ -200,11 +211,11 @@ describe('nano style', () => {
 
   it.each([
     [17.4, 'period 17'],
-    [25, 'period 25'],
-    [31.2, 'period 31'],
-    [61.3, 'period 62'],
+    [25, 'cycle 30'],
+    [31.2, 'cycle 30'],
+    [61.3, 'cycle 60'],
   ])(
-    'tells a period of %f of 1000 samples as %s: to the sample where the spectrum tells samples apart',
+    'tells a period of %f of 1000 samples as %s: in coordinate steps, a short one in samples',
     (period, told) => {
       const values = Float64Array.from({ length: 1000 }, (_, i) => Math.sin((2 * Math.PI * i) / period));
       const text = nanoTeacher(analyse(values), { intervals: [], class: 'normal' });
@@ -217,7 +228,7 @@ describe('nano style', () => {
     const gold = { intervals: [[100, 140]] as Interval[], class: 'seasonal' as const };
     const text = nanoTeacher(analyse(values), gold, { cells: 7 });
     expect(text).toBe(
-      '<think>scan ..o....; inside 35; sine wave; period 26; spread 40; smooth line</think><answer>[[100, 140]]</answer><class>seasonal</class>',
+      '<think>scan 01o4578; inside 35; sine wave; cycle 27; spread 40; smooth line</think><answer>[[100, 140]]</answer><class>seasonal</class>',
     );
   });
 });

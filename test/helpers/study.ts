@@ -44,6 +44,7 @@ function result({ arm, level, steps = 0 }: MadeUp, seed: number): StudyCellResul
     kind: 'anomaly',
     series: difficulty.map((_, c) => `nano5/test/${c}`),
     answers: [0, 0.5, 1].map(at),
+    reliance: null,
     tokens: {
       temperature: 1,
       entropy: difficulty.map(() => 0.4 + 0.1 * own.uniform()),
@@ -80,7 +81,17 @@ function cell(setting: string, one: MadeUp, seed: number): FinishedCell {
 /** The results of one setting with these arms; the first one is the base, `start` the start. */
 export function madeUpResults(
   arms: readonly MadeUp[],
-  { resamples = 500, title = 'nano5 with few traces' } = {},
+  {
+    resamples = 500,
+    title = 'nano5 with few traces',
+    primary = null,
+    margins = {},
+  }: {
+    readonly resamples?: number;
+    readonly title?: string;
+    readonly primary?: string | null;
+    readonly margins?: Readonly<Record<string, number>>;
+  } = {},
 ): StudyResults {
   const setting = 'few';
   const base = arms.find(({ arm }) => arm !== 'start')!.arm;
@@ -88,6 +99,7 @@ export function madeUpResults(
   const found = settingResult(
     {
       ...{ setting, title, split: 'test', samples: 4, base, cells },
+      named: [...(primary === null ? [] : [primary]), ...Object.keys(margins)],
       start: arms.some(({ arm }) => arm === 'start') ? 'start' : null,
       arms: arms.map(({ arm }) => ({ arm, title: arm === 'start' ? 'Start' : arm.toUpperCase() })),
     },
@@ -100,7 +112,7 @@ export function madeUpResults(
       title: 'A made-up study',
       command: 'timeseer study made-up',
     },
-    ...{ base, baseTitle: base.toUpperCase(), seeds: [1, 2, 3], bootstrap: resamples },
+    ...{ base, baseTitle: base.toUpperCase(), primary, margins, seeds: [1, 2, 3], bootstrap: resamples },
     ...{
       finished: cells.length,
       cells: cells.length + 2,

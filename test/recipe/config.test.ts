@@ -32,10 +32,11 @@ describe('recipes that come along', () => {
     expect(loadRecipe(name).seed).toBe(42);
   });
 
-  test('the quickstart writes out every key, with its default but for requirements, traces and the similarity', () => {
+  test('the quickstart writes out every key, with its default but for requirements, traces and how claims count', () => {
     const { requirements, data, ...rest } = loadRecipe('quickstart', [
       'rl.timerpo.similarity=ot',
       'rl.timerpo.credit=response',
+      'rl.timerpo.corrections=0',
     ]);
     const none = { requirements: { sft: {}, final: {}, gain: {}, notLower: [] } };
     expect({ ...rest, ...none, data: { ...data, traces: null } }).toEqual(defaultRecipe());
@@ -66,7 +67,7 @@ describe('recipes that come along', () => {
     expect(found('rl.kl')).toMatchObject({ standard: '0', range: '≥ 0' });
     expect(found('rl.clipRatio')).toMatchObject({ standard: '0.2', range: '> 0 … < 1' });
     expect(found('sft.clip')).toMatchObject({ standard: '1', range: '> 0' });
-    expect(found('rl.group')).toMatchObject({ standard: '16', range: '2 … 4096' });
+    expect(found('rl.group')).toMatchObject({ standard: '8', range: '2 … 4096' });
     expect(found('input')).toMatchObject({ standard: 'picture', range: 'picture | numbers' });
     expect(found('memory.check')).toMatchObject({ standard: 'true', range: 'true | false' });
   });

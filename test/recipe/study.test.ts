@@ -80,6 +80,7 @@ describe('the cells of a study', () => {
     expect([...new Set(found)]).toEqual(['few 40', 'none 50']);
     expect(cells()[0]!.evaluation).toEqual({
       ...{ split: 'test', series: 40, temperatures: [0, 0.5], samples: 4, seed: 42 },
+      intervene: false,
     });
   });
 

@@ -248,7 +248,7 @@ describe('the task of an example', () => {
   test('the teacher does, and writes one scan symbol per visual token', () => {
     const task = exampleTask(card, { facts });
     expect(examples.map((one) => task.trace(one))).not.toEqual(relabelled.map((one) => task.trace(one)));
-    for (const one of examples) expect(/scan ([.()#ox]+)/.exec(task.trace(one))![1]).toHaveLength(20);
+    for (const one of examples) expect(/scan ([.()#ox\d]+)/.exec(task.trace(one))![1]).toHaveLength(20);
   });
 
   test('reinforcement grades intervals as it is told to, evaluation as the paper', () => {

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
-import { claimAdvantages, tokenCredit } from '../../src/train/claim-credit.ts';
+import { claimAdvantages, corrected, pickCorrections, tokenCredit } from '../../src/train/claim-credit.ts';
 import { rl } from '../../src/train/rl.ts';
 import type { StatedClaims, Task } from '../../src/train/task.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
@@ -79,32 +79,95 @@ describe('token credit', () => {
   });
 });
 
+describe('corrections', () => {
+  const policy = tinyPolicy(openTorch());
+  const text = '<think>dark</think><answer>[[1, 2]]</answer>';
+  const at = (part: string): readonly [number, number] => [
+    text.indexOf(part),
+    text.indexOf(part) + part.length,
+  ];
+  const wrong = (part: string, correction: string | null) => ({
+    ...claim(part, false, at(part)),
+    correction,
+  });
+  const shown = (claims: Parameters<typeof corrected>[2]) => {
+    const made = corrected(policy, text, claims);
+    if (made === null) return null;
+    const { ids, weights } = made;
+    const chosen = ids.filter((_, t) => weights[t] === 1);
+    return [policy.tokenizer.decode(ids), policy.tokenizer.decode(chosen)];
+  };
+
+  test('write the true text behind the words before it, and count the characters that differ', () => {
+    expect(shown([wrong('[1, 2]', '[1, 0]')])).toEqual(['<think>dark</think><answer>[[1, 0', '0']);
+    expect(shown([wrong('dark', 'white'), wrong('2', '0')])).toEqual([
+      '<think>white</think><answer>[[1, 0',
+      expect.stringMatching(/^white.*0$/),
+    ]);
+  });
+
+  test('are none for true claims, for those whose truth is not known, and where nothing differs', () => {
+    expect(shown([claim('dark', true, at('dark'))])).toBeNull();
+    expect(shown([wrong('dark', null), wrong('2', '2')])).toBeNull();
+    expect(shown([])).toBeNull();
+  });
+
+  test('leave out a claim that overlaps one before it', () => {
+    expect(shown([wrong('[1, 2]', '[0, 2]'), wrong('2', '0')])![0]).toBe('<think>dark</think><answer>[[0');
+  });
+
+  test('picked of a group stand for all of it, and groups of fewer fit the same batch', () => {
+    const of = (id: number) => ({ ids: Int32Array.of(id, 9), weights: Float32Array.of(0, 1) });
+    const prompt = { ids: Int32Array.of(1), positions: new Int32Array(3), images: [], next: 1 };
+    const picked = pickCorrections([
+      { prompt, corrections: [1, 2, 3, 4, 5, 6].map(of) },
+      { prompt, corrections: [] },
+      { prompt, corrections: [of(7)] },
+    ]);
+    expect(picked.map(({ responses }) => responses.map(({ ids }) => ids[0]))).toEqual([
+      [1, 2, 4, 5],
+      [7, 7, 7, 7],
+    ]);
+    expect(picked.map(({ responses }) => responses.map(({ weights }) => weights[1]))).toEqual([
+      [1.5, 1.5, 1.5, 1.5],
+      [1, 0, 0, 0],
+    ]);
+    expect(pickCorrections([])).toEqual([]);
+  });
+});
+
 describe('reinforcement by truth', () => {
   const engine = openTorch();
   /** The claim is where it is dark, wherever the response says so. */
   const claims = (response: string, { channels }: Example): StatedClaims => {
     const stated = [...response.matchAll(/left|middle|right/g)].slice(0, 1);
-    const truth = ['left', 'middle', 'right'][channels[0]![0]!];
+    const truth = ['left', 'middle', 'right'][channels[0]![0]!]!;
     const found = stated.map((match) => ({
       fact: 'where',
       span: [match.index, match.index + match[0].length] as const,
       holds: match[0] === truth,
+      correction: truth,
     }));
     return { claims: found, f1: found.some(({ holds }) => holds) ? 1 : 0 };
   };
   // Equal rewards in every group: the task alone has no gradient.
   const task = tinyTask({ claims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
 
-  test.each(['response', 'claim', 'both'] as const)(
-    'with credit to %s makes claims true where rewards are equal',
-    async (credit) => {
+  test.each([
+    ['response', 1, 0],
+    ['claim', 1, 0],
+    ['both', 1, 0],
+    ['claim', 1, 0.05],
+  ] as const)(
+    'with credit to %s, α %d and corrections %d makes claims true where rewards are equal',
+    async (credit, alpha, corrections) => {
       const policy = tinyPolicy(engine);
       const learner = tinyLearner(policy);
       await teach(learner, { samples: 60, learningRate: 5e-3 });
       const { rl: usual } = defaultRecipe();
       const sizes = { steps: 30, prompts: 3, group: 16, maxTokens: 30 };
       const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
-      const timerpo = { ...usual.timerpo, similarity: 'truth', credit, alpha: 1 } as const;
+      const timerpo = { ...usual.timerpo, similarity: 'truth', credit, alpha, corrections } as const;
       const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
       const steps: boolean[][] = [[]];
       const watched: Task = {
