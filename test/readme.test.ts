@@ -44,7 +44,9 @@ function shortened(args: readonly string[]): string[] {
   if (out[0] === 'eval' && !out.includes(BOARD)) {
     if (out.includes('--count')) out[out.indexOf('--count') + 1] = '8';
     else out.push('--count', '8');
-    out.push('--max-tokens', '24', '--workers', '1');
+    // Reasoning that is cut off cannot be changed.
+    if (!out.includes('--intervene')) out.push('--max-tokens', '24');
+    out.push('--workers', '1');
   }
   return out;
 }

@@ -127,7 +127,7 @@ export interface CorrectedGroup {
 }
 
 /** Maximum number of corrected responses of a group: they cost a forward and backward pass of their own. */
-const MOST_CORRECTED = 4;
+const MOST_CORRECTED = 2;
 
 /**
  * Picks equally many corrected responses of every group, evenly over those that have corrections; their weights are scaled so that the

@@ -345,12 +345,14 @@ export async function rl(
           count.tokens += accumulate(microBatch, meter, minEntropy);
           for (const { responses } of microBatch) count.responses += responses.length;
         }
-        const [tokens, responses] = workers.allReduce([count.tokens, count.responses]) as [number, number];
-        if (tokens === 0) continue; // every group of every rank has zero variance
         const due = corrections.filter((_, g) => g % options.miniBatches === mini);
-        for (const microBatch of groupMicroBatches(due, options.tokens)) correct(microBatch);
+        const sums = workers.allReduce([count.tokens, count.responses, due.length]);
+        const [tokens, responses, amended] = sums as [number, number, number];
+        if (tokens + amended === 0) continue; // every group of every rank has zero variance
+        for (const microBatch of groupMicroBatches(due, options.tokens)) correct(microBatch, step);
         const most = (options.prompts / options.miniBatches) * options.group * options.maxTokens;
-        const denominator = AGGREGATIONS[options.aggregation].denominator({ tokens, responses, most });
+        const denominator =
+          tokens === 0 ? most : AGGREGATIONS[options.aggregation].denominator({ tokens, responses, most });
         const report = learner.update(denominator, learningRate);
         meter.update(report, denominator / workers.size);
         skippedInARow = report.skipped ? skippedInARow + 1 : 0;
@@ -420,9 +422,13 @@ export async function rl(
     );
   }
 
-  /** Accumulates the gradient of −w Σ log π over the corrected tokens, behind the policy's own words. */
-  function correct(microBatch: readonly CorrectedGroup[]): void {
-    const { temperature } = options;
+  /**
+   * Accumulates the gradient of −w Σ log π over the corrected tokens, behind the policy's own words. w falls linearly to 0 over the stage:
+   * corrections spread probability over what may be true, and the last steps sharpen it.
+   */
+  function correct(microBatch: readonly CorrectedGroup[], step: number): void {
+    const { temperature, steps } = options;
+    const corrections = options.timerpo.corrections * (1 - step / steps);
     const responses = microBatch.flatMap((group) => group.responses); // [B]
     const weights = concatenate(responses.map((response) => response.weights)); // [K]
     engine.scope(() => {
@@ -436,7 +442,7 @@ export async function rl(
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
       const lossOf: TokenLoss = (logProb, _, first, last) => {
         const weight = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
-        return engine.mul(engine.sum(engine.mul(logProb, weight)), -options.timerpo.corrections); // []
+        return engine.mul(engine.sum(engine.mul(logProb, weight)), -corrections); // []
       };
       learner.backward(states, targets, { temperature, mask, entropy: false }, lossOf, tape);
     });

@@ -100,6 +100,19 @@ describe('facts', () => {
   });
 });
 
+test.each([
+  ['in another language', 'Die Periode beträgt 40 und der Mittelwert 2,3. 周期は40です。'],
+  ['of 100 000 characters without a claim', 'waves '.repeat(17_000)],
+  ['of one word', 'sine'.repeat(25_000)],
+])('a reasoning %s states nothing, and is graded 0', (_, think) => {
+  expect(grader.grade(think)).toMatchObject({ recalled: 0, false: 0, f1: 0 });
+});
+
+test('a reasoning of 100 000 characters that repeats one true and one false claim is graded as it is with each once', () => {
+  const once = `${PERIOD} The mean is 77.`;
+  expect(grader.grade(`${once} `.repeat(2800)).f1).toBe(grader.grade(once).f1);
+});
+
 describe('the ends of an answer beside its scan', () => {
   /** 20 cells of 50 samples; an asymmetric scan. */
   const graded = (answer: string, symbols = '0.(#)..3.o5.6.7.8.9.') => {

@@ -85,6 +85,17 @@ describe('an intervention', () => {
     ]);
   });
 
+  test('on long, foreign or empty reasonings changes what it can, and nothing else', () => {
+    const odd = [
+      answer('周期は40です。'.repeat(12_000), 'trend', [[1, 9]]),
+      answer('scan '.repeat(20_000), 'normal', []),
+      answer('scan ()()()()()()()()()()', 'trend', [[0, 1000]]),
+    ];
+    expect(intervene('moved', odd)).toEqual([null, null, null]);
+    expect(intervene('corrupted', odd)).toEqual([null, null, null]);
+    expect(intervene('none', odd).map((change) => change!.think)).toEqual(['', '', '']);
+  });
+
   test('leaves nothing of the reasoning, or never takes that of a series of another length', () => {
     expect(intervene('none', ALL).every((change) => change!.think === '')).toBe(true);
     expect(intervene('other_class', [FASTER, { ...SHIFTED, length: 500 }])).toEqual([null, null]);

@@ -34,6 +34,7 @@ const PHRASES = [
     'irregular curve',
     'curve with trend',
     '; period ',
+    '; cycle ',
     '; spread ',
     '; smooth line',
     '; rough line',

@@ -5,8 +5,9 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { claimAdvantages, corrected, pickCorrections, tokenCredit } from '../../src/train/claim-credit.ts';
+import { groupLogProbs } from '../../src/train/micro-batch.ts';
 import { rl } from '../../src/train/rl.ts';
-import type { StatedClaims, Task } from '../../src/train/task.ts';
+import { PromptEncoder, type StatedClaims, type Task } from '../../src/train/task.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const claim = (fact: string, holds: boolean, span: readonly [number, number] = [0, 1]) => ({
@@ -125,12 +126,12 @@ describe('corrections', () => {
       { prompt, corrections: [of(7)] },
     ]);
     expect(picked.map(({ responses }) => responses.map(({ ids }) => ids[0]))).toEqual([
-      [1, 2, 4, 5],
-      [7, 7, 7, 7],
+      [1, 4],
+      [7, 7],
     ]);
     expect(picked.map(({ responses }) => responses.map(({ weights }) => weights[1]))).toEqual([
-      [1.5, 1.5, 1.5, 1.5],
-      [1, 0, 0, 0],
+      [3, 3],
+      [1, 0],
     ]);
     expect(pickCorrections([])).toEqual([]);
   });
@@ -153,21 +154,52 @@ describe('reinforcement by truth', () => {
   // Equal rewards in every group: the task alone has no gradient.
   const task = tinyTask({ claims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
 
-  test.each([
-    ['response', 1, 0],
-    ['claim', 1, 0],
-    ['both', 1, 0],
-    ['claim', 1, 0.05],
-  ] as const)(
-    'with credit to %s, α %d and corrections %d makes claims true where rewards are equal',
-    async (credit, alpha, corrections) => {
+  test.each([0, 0.2])(
+    'by corrections of weight %d makes a word likelier that is never sampled, which no verdict does',
+    async (corrections) => {
+      const policy = tinyPolicy(engine);
+      const learner = tinyLearner(policy);
+      await teach(learner);
+      const watched: Task = {
+        ...task,
+        claims: (response) => {
+          const match = /dark/.exec(response);
+          if (match === null) return { claims: [], f1: null };
+          const span = [match.index, match.index + match[0].length] as const;
+          return { claims: [{ fact: 'colour', span, holds: false, correction: 'white' }], f1: null };
+        },
+      };
+      const encoder = new PromptEncoder(policy);
+      const example = task.example(0);
+      const prompt = encoder.encode(await task.picture(example), task.instruction(example));
+      const ids = policy.encodeResponse('<think>white').slice(0, -1);
+      const logProb = (): number =>
+        groupLogProbs(policy, [{ prompt, responses: [{ ids }] }], { temperature: 1 })[0]!.reduce(
+          (a, b) => a + b,
+        );
+      const before = logProb();
+      const { rl: usual } = defaultRecipe();
+      const sizes = { steps: 6, prompts: 3, group: 8, maxTokens: 30 };
+      const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
+      const timerpo = { ...usual.timerpo, similarity: 'truth', credit: 'claim', corrections } as const;
+      const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
+      const hooks = { onStep: () => {}, save: () => {}, onCompletions: () => {} };
+      await rl(learner, null, watched, options, 4, hooks);
+      if (corrections === 0) expect(logProb()).toBe(before);
+      else expect(logProb()).toBeGreaterThan(before + 5);
+    },
+  );
+
+  test.each(['response', 'claim', 'both'] as const)(
+    'with credit to %s makes claims true where rewards are equal',
+    async (credit) => {
       const policy = tinyPolicy(engine);
       const learner = tinyLearner(policy);
       await teach(learner, { samples: 60, learningRate: 5e-3 });
       const { rl: usual } = defaultRecipe();
       const sizes = { steps: 30, prompts: 3, group: 16, maxTokens: 30 };
       const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
-      const timerpo = { ...usual.timerpo, similarity: 'truth', credit, alpha, corrections } as const;
+      const timerpo = { ...usual.timerpo, similarity: 'truth', credit, alpha: 1 } as const;
       const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
       const steps: boolean[][] = [[]];
       const watched: Task = {
