@@ -384,7 +384,7 @@ const reward = z
 
 const rl = z
   .strictObject({
-    steps: count(0).default(300).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
+    steps: count(0).default(380).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
     prompts: count(1, 65_536).default(16).describe('Prompts per step.'),
     group: count(2, 4096).default(8).describe('Group size G: responses per prompt, at least two.'),
     temperature: z
@@ -581,7 +581,7 @@ const evaluation = z
       .max(10)
       .default(1)
       .describe('Temperature of the sampled evaluation, which is reported beside the greedy one.'),
-    samples: count(1, 1024).default(8).describe('Sampled responses per example.'),
+    samples: count(1, 1024).default(4).describe('Sampled responses per example.'),
     transfer: count(0, 1e7)
       .default(160)
       .describe(

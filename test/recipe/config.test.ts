@@ -40,7 +40,7 @@ describe('recipes that come along', () => {
     ]);
     const none = { requirements: { sft: {}, final: {}, gain: {}, notLower: [] } };
     expect({ ...rest, ...none, data: { ...data, traces: null } }).toEqual(defaultRecipe());
-    expect(Object.keys({ ...requirements.final, ...requirements.gain })).toHaveLength(6);
+    expect(Object.keys({ ...requirements.final, ...requirements.gain })).toHaveLength(8);
     const text = readFileSync(join(import.meta.dirname, '../../src/recipes/quickstart.yaml'), 'utf8');
     const names = (tree: object): string[] =>
       Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
