@@ -3,7 +3,7 @@
  * whether it rests on the reasoning (Lanham et al. 2023, "Measuring faithfulness in chain-of-thought reasoning", intervene likewise on
  * free text). Pure functions of reasonings and answers.
  */
-import { NANO_DEPARTURES, NANO_PHRASES, SCAN } from '../expcot/nano.ts';
+import { isRuled, NANO_DEPARTURES, NANO_PHRASES, ruled, SCAN } from '../expcot/nano.ts';
 import type { Choice } from '../ground/choice.ts';
 import type { Interval, ParsedAnswer } from '../ground/types.ts';
 import { claimsOf } from './read.ts';
@@ -74,15 +74,16 @@ function shiftWithin(first: number, last: number, length: number, least: number)
 function movedThink({ think, names, length }: OwnAnswer): string | null {
   const match = SCAN.exec(think);
   if (match !== null) {
-    const symbols = match[1]!;
+    const drawn = match[1]!;
+    const symbols = drawn.replace(/\d/g, '.');
     const events = [...symbols].flatMap((symbol, k) => ('()#ox'.includes(symbol) ? [k] : []));
     if (events.length === 0) return null;
     const [first, last] = [events[0]!, events.at(-1)! + 1];
     const shift = shiftWithin(first, last, symbols.length, 2);
     if (shift === 0) return null;
-    const moved = '.'.repeat(first + shift) + symbols.slice(first, last);
+    const moved = ('.'.repeat(first + shift) + symbols.slice(first, last)).padEnd(symbols.length, '.');
     const at = match.index + match[0].length - symbols.length;
-    return think.slice(0, at) + moved.padEnd(symbols.length, '.') + think.slice(at + symbols.length);
+    return think.slice(0, at) + (isRuled(drawn) ? ruled(moved) : moved) + think.slice(at + symbols.length);
   }
   const named = claimsOf(think, names).claims.filter(
     ({ quantity, negated, numbers }) => quantity === 'anomaly' && !negated && numbers.length === 2,

@@ -47,6 +47,14 @@ describe('an intervention', () => {
     expect(moved[0]).toMatchObject({ class: null, moves: true });
   });
 
+  test('moves the events of a ruled scan along its ruler', () => {
+    const own = answer('scan 0.(#)..3.o5.6.7.8.9.; noise', 'trend', [
+      [110, 240],
+      [460, 480],
+    ]);
+    expect(intervene('moved', [own])[0]!.think).toBe('scan 0.1.2.3(#)5.6.o.8.9.; noise');
+  });
+
   test('moves stated intervals where there is no scan', () => {
     const text = answer('The interval [100, 180] is anomalous. The mean is 3.', 'trend', [[100, 180]]);
     expect(intervene('moved', [text])[0]!.think).toBe('The interval [510, 590] is anomalous. The mean is 3.');
