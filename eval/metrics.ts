@@ -349,9 +349,9 @@ function metricValues(record: EvalRecord, details = false): MetricValues {
           ...detailValues(answer, gold, length),
           ...measures,
           ...extension,
-          ...reasoningValues(record.reasoning),
         }
       : {}),
+    ...reasoningValues(record.reasoning),
     reward: score.total,
   };
 }
