@@ -156,7 +156,7 @@ const validation = {
 const sft = z
   .strictObject({
     samples: count(0)
-      .default(8000)
+      .default(10000)
       .describe('Number of training examples; 0 skips the stage. Smaller data sets are repeated in epochs.'),
     levels: count(0)
       .default(0)
@@ -384,7 +384,7 @@ const reward = z
 
 const rl = z
   .strictObject({
-    steps: count(0).default(380).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
+    steps: count(0).default(360).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
     prompts: count(1, 65_536).default(16).describe('Prompts per step.'),
     group: count(2, 4096).default(8).describe('Group size G: responses per prompt, at least two.'),
     temperature: z
