@@ -66,7 +66,7 @@ export function tokensWithin(ends: Int32Array, [start, end]: Range): Range | nul
   return [from, last < 0 ? ends.length : last + 1];
 }
 
-/** As `tokensWithin`, of the tokens of one text. */
+/** Finds the tokens of one text that overlap a range, as `tokensWithin` does. */
 export const tokensOf = (tokenizer: Tokenizer, ids: Int32Array, range: Range): Range | null =>
   tokensWithin(tokenEnds(tokenizer, ids), range);
 
