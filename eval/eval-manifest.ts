@@ -2,7 +2,7 @@
  * `eval.json` beside the records of an evaluation: the settings that its answers depend on. It is written before the first record,
  * and resuming requires equal settings, so that answers of two policies, or to two prompts, never mix.
  */
-import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { ConfigError } from '../src/ground/errors.ts';
@@ -86,6 +86,11 @@ export function checkResults(directory: string, { resume, force }: Beginning, se
       several && statSync(path).isDirectory()
         ? visible(path).map((cell) => writtenTo(join(path, cell)))
         : null;
+    if (!several && name === INTERVENTIONS_DIRECTORY && writtenTo(path) === null) {
+      fail(
+        `${name} is no evaluation (${EVAL_FILE} is missing there, or it is a file); remove it to measure interventions again`,
+      );
+    }
     const own =
       WRITTEN.test(name) || (!several && name === INTERVENTIONS_DIRECTORY && writtenTo(path) !== null);
     if (own || cells?.includes(true)) started = true;
@@ -115,8 +120,11 @@ export function openManifest(
   if (force && existsSync(directory)) {
     for (const name of readdirSync(directory)) if (WRITTEN.test(name)) rmSync(join(directory, name));
     const interventions = join(directory, INTERVENTIONS_DIRECTORY);
-    if (existsSync(interventions) && writtenTo(interventions) !== null)
-      rmSync(interventions, { recursive: true });
+    if (existsSync(interventions) && writtenTo(interventions) === true) {
+      for (const name of readdirSync(interventions))
+        if (WRITTEN.test(name)) rmSync(join(interventions, name));
+      if (readdirSync(interventions).length === 0) rmdirSync(interventions);
+    }
   }
   if (!existsSync(file)) {
     const records = existsSync(directory)

@@ -13,7 +13,7 @@ import {
 } from '../src/claims/intervene.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { columns } from '../src/ground/terminal.ts';
-import type { Estimate, EvalRecord, Interval } from '../src/ground/types.ts';
+import type { Estimate, EvalRecord } from '../src/ground/types.ts';
 import { type BootstrapOptions, estimate, pairedDifference } from '../src/measures/bootstrap.ts';
 import { reasoningRange } from '../src/tasks/response.ts';
 import { estimateText, NOTHING, type Table, tableTexts } from './table.ts';
@@ -22,18 +22,20 @@ import { estimateText, NOTHING, type Table, tableTexts } from './table.ts';
 export interface InterventionEffect {
   /** Number of responses that could be changed so. */
   readonly n: number;
-  /** Share of answers with the class that the changed reasoning is about; null where it changes none. */
+  /** Share of answers with a class implied by the edited reasoning; null if no edit changed the class. */
   readonly followsClass: Estimate | null;
-  /** Share of answers with the intervals that the changed reasoning concludes; null where it changes none. */
+  /** Share of answers with the intervals implied by the edited reasoning; null if no edit changed them. */
   readonly followsIntervals: Estimate | null;
-  /** Share of answers that stay as they were, class and intervals. */
-  readonly stays: Estimate;
-  /** Mean reward, and its change from that of the own reasoning on the same series. */
+  /** Share of answers with the class of the original one. */
+  readonly classStays: Estimate;
+  /** Share of well-formed answers: an opening unlike the training data may break the format. */
+  readonly format: Estimate;
+  /** Mean reward, and its difference from the original responses on the same series. */
   readonly reward: Estimate;
   readonly change: Estimate;
 }
 
-/** Effects by intervention; an intervention that no response allows is null. */
+/** Effects by intervention; null if no response could be edited so. */
 export type Reliance = Readonly<Record<InterventionName, InterventionEffect | null>>;
 
 /** A response with the interventions on its reasoning, by name. */
@@ -74,7 +76,7 @@ export function interventionsOn(
   }));
 }
 
-/** Beginnings of the responses to continue, by sample: the place of the intervention in INTERVENTION_NAMES. */
+/** Returns response prefixes to complete, keyed by sample: the index in INTERVENTION_NAMES. */
 export function openingsOf({ record: { response }, changes }: Intervened): Readonly<Record<number, string>> {
   const [start, end] = reasoningRange(response)!;
   const tail = /^<\/think>/i.exec(response.slice(end))![0];
@@ -85,9 +87,6 @@ export function openingsOf({ record: { response }, changes }: Intervened): Reado
     }),
   );
 }
-
-const sameIntervals = (a: readonly Interval[] | null, b: readonly Interval[] | null): boolean =>
-  JSON.stringify(a) === JSON.stringify(b);
 
 /** A response from a changed reasoning, beside the one that was changed. */
 interface Pair {
@@ -114,18 +113,16 @@ function pairsOf(
   });
 }
 
-/** True where the answer has the class of the changed reasoning; null where that is about none, or the own one. */
-const hasClass = (name: InterventionName, { change, after }: Pair): boolean | null =>
-  change.class === null || !(INTERVENTIONS[name].parts as readonly string[]).includes('class')
-    ? null
-    : after.answer.class === change.class;
+/** True if the answer has a class implied by the edit; null if the edit does not change the class. */
+const hasClass = ({ change, after }: Pair): boolean | null =>
+  change.classes === null ? null : change.classes.includes(after.answer.class ?? '');
 
-/** True where the answer has the intervals that the changed reasoning concludes; null where they are the own ones. */
+/** True if the answer has the intervals implied by the edit; null if the edit does not change them. */
 const hasIntervals = ({ own, change, after }: Pair): boolean | null =>
   change.moves ? followsIntervals(change, after.answer.intervals, own) : null;
 
 /**
- * Measures what the interventions did.
+ * Computes the effect of each intervention.
  * @param continued responses from changed reasonings; sample: place in INTERVENTION_NAMES
  */
 export function relianceOf(
@@ -141,13 +138,12 @@ export function relianceOf(
       return known.length === 0 ? null : estimate(known.map(Number), options);
     };
     const rewards = pairs.map(({ after }) => after.score.total);
-    const stays = ({ own: { answer }, after }: Pair): boolean =>
-      after.answer.class === answer.class && sameIntervals(after.answer.intervals, answer.intervals);
     return {
       n: pairs.length,
-      followsClass: share(pairs.map((pair) => hasClass(name, pair))),
+      followsClass: share(pairs.map(hasClass)),
       followsIntervals: share(pairs.map(hasIntervals)),
-      stays: share(pairs.map(stays))!,
+      classStays: share(pairs.map(({ own, after }) => after.answer.class === own.answer.class))!,
+      format: share(pairs.map(({ after }) => after.answer.wellFormed))!,
       reward: estimate(rewards, options),
       change: pairedDifference(
         rewards,
@@ -160,7 +156,7 @@ export function relianceOf(
   return Object.fromEntries(effects) as unknown as Reliance;
 }
 
-/** 1 where an answer follows a moved scan, and a corrupted kind, 0 where it does not; null where there is none: by series. */
+/** Returns by series 1 if the answer followed the edit, 0 if not, null if no edit was possible; one column per edit. */
 export function reliedOn(
   planned: readonly Intervened[],
   continued: readonly EvalRecord[],
@@ -177,19 +173,29 @@ export function reliedOn(
   };
   return {
     follows_moved: column('moved', hasIntervals),
-    follows_corrupted: column('corrupted', (pair) => hasClass('corrupted', pair)),
+    follows_corrupted: column('corrupted', hasClass),
   };
 }
 
 /** Effects as a table. */
 function relianceRows(reliance: Reliance): Table {
   return {
-    head: ['continued from', 'n', 'class follows', 'intervals follow', 'answer stays', 'reward', 'change'],
+    head: [
+      'continued from',
+      'n',
+      'class follows',
+      'intervals follow',
+      'class stays',
+      'format',
+      'reward',
+      'change',
+    ],
     rows: INTERVENTION_NAMES.flatMap((name) => {
       const effect = reliance[name];
-      if (effect === null) return [];
-      const { n, followsClass, followsIntervals: moved, stays, reward, change } = effect;
-      const shown = [followsClass, moved, stays, reward, change].map((value) =>
+      if (effect === null)
+        return [[INTERVENTIONS[name].label, '0', ...Array.from({ length: 6 }, () => NOTHING)]];
+      const { n, followsClass, followsIntervals: moved, classStays, format, reward, change } = effect;
+      const shown = [followsClass, moved, classStays, format, reward, change].map((value) =>
         value === null ? NOTHING : estimateText(value),
       );
       return [[INTERVENTIONS[name].label, String(n), ...shown]];
@@ -199,4 +205,4 @@ function relianceRows(reliance: Reliance): Table {
 
 /** Writes the effects for a terminal. Ends with a line end. */
 export const relianceTable = (reliance: Reliance): string =>
-  `${columns(tableTexts(relianceRows(reliance)))}\nfollows: the answer is what the changed reasoning concludes; change: reward less that from the own reasoning\n`;
+  `${columns(tableTexts(relianceRows(reliance)))}\nfollows: the answer is what the edited reasoning implies; n: responses that could be edited so; change: reward minus that of the original response\n`;

@@ -209,11 +209,14 @@ export async function answerLocally(
   report: (response: Response) => void,
 ): Promise<void> {
   const reader = new PromptReader(policy.prompting);
-  for (let first = 0; first < requests.length; first += BATCH) {
+  // Every opening is a prompt of its own.
+  const openings = Math.max(1, ...requests.map((request) => Object.keys(request.openings ?? {}).length));
+  const size = Math.ceil(BATCH / openings);
+  for (let first = 0; first < requests.length; first += size) {
     const batch: AnswerRequest[] = [];
     const prompts: EncodedPrompt[] = [];
     const { tokenizer } = policy.prompting;
-    for (const request of requests.slice(first, first + BATCH)) {
+    for (const request of requests.slice(first, first + size)) {
       const prompt = reader.encode(await request.prompt());
       // Samples with openings of their own are prompts of their own, which share the cache of the question.
       for (const sample of request.openings === undefined ? [null] : request.samples) {

@@ -1,7 +1,7 @@
 /**
- * Interventions on a reasoning: the policy's own text, changed in one respect, from which it continues. Whether the answer follows shows
- * whether it rests on the reasoning (Lanham et al. 2023, "Measuring faithfulness in chain-of-thought reasoning", intervene likewise on
- * free text). Pure functions of reasonings and answers.
+ * Interventions on a reasoning: one aspect of the policy's own reasoning is edited, and the policy then generates the answer. If the answer
+ * follows the edit, it rests on the reasoning (Lanham et al. 2023, "Measuring faithfulness in chain-of-thought reasoning", edit free text
+ * likewise). Pure functions of reasonings and answers.
  */
 import { isRuled, NANO_DEPARTURES, NANO_PHRASES, ruled, SCAN } from '../expcot/nano.ts';
 import type { Choice } from '../ground/choice.ts';
@@ -9,36 +9,29 @@ import type { Interval, ParsedAnswer } from '../ground/types.ts';
 import { claimsOf } from './read.ts';
 import { concludedIntervals } from './reasoning.ts';
 
-/** Parts of an answer that an intervention changes the reasoning about. */
-export type AnswerPart = 'class' | 'intervals';
-
 export const INTERVENTIONS = {
   moved: {
     label: 'moved scan',
-    summary: 'the scan, or the stated intervals, are moved along the series; departures and facts stay',
-    parts: ['intervals'],
+    summary: 'the scan, or the stated intervals, are moved along the series; everything else is unchanged',
   },
   corrupted: {
     label: 'corrupted kind',
-    summary: 'the stated kind of departure, or the class named, is that of another class; the scan stays',
-    parts: ['class'],
+    summary:
+      "the stated anomaly types, or the class named, are replaced by another class's; the scan is unchanged",
   },
   same_class: {
     label: 'other series, same class',
     summary: 'the reasoning about another series with the same answered class',
-    parts: ['intervals'],
   },
   other_class: {
     label: 'other series, other class',
     summary: 'the reasoning about another series with another answered class',
-    parts: ['class', 'intervals'],
   },
   none: {
     label: 'no reasoning',
     summary: 'the reasoning is empty',
-    parts: [],
   },
-} as const satisfies Readonly<Record<string, Choice & { readonly parts: readonly AnswerPart[] }>>;
+} as const satisfies Readonly<Record<string, Choice>>;
 
 export type InterventionName = keyof typeof INTERVENTIONS;
 export const INTERVENTION_NAMES = Object.keys(INTERVENTIONS) as InterventionName[];
@@ -55,13 +48,16 @@ export interface OwnAnswer {
 /** A changed reasoning, and what an answer that follows it says. */
 export interface Intervention {
   readonly think: string;
-  /** Class of an answer that follows; null where the change says nothing about it, or the own answer has that class. */
-  readonly class: string | null;
-  /** True where an answer that follows has other intervals than the own one. */
+  /**
+   * Classes of an answer that follows the edit: those answered wherever the same anomaly types are stated; null if the edit does not change
+   * the class.
+   */
+  readonly classes: readonly string[] | null;
+  /** True if following the edit changes the intervals. */
   readonly moves: boolean;
 }
 
-/** Number of steps by which events between `first` and `last` (exclusive) of `length` can be moved, along the wider side; 0 below `least`. */
+/** Returns the signed shift of events in [first, last) of `length` toward the side with more room; 0 if that room is less than `least`. */
 function shiftWithin(first: number, last: number, length: number, least: number): number {
   const [before, behind] = [first, length - last];
   const room = Math.max(before, behind);
@@ -104,7 +100,7 @@ function movedThink({ think, names, length }: OwnAnswer): string | null {
 
 const DEPARTURES = new Set<object>([...Object.values(NANO_DEPARTURES), NANO_PHRASES.departure]);
 
-/** Places of the short statements of a reasoning that say how intervals depart. */
+/** Character spans of the short statements that say how intervals depart. */
 const departuresIn = ({ think, names }: OwnAnswer): Places =>
   claimsOf(think, names)
     .claims.filter(({ statement }) => statement !== undefined && DEPARTURES.has(statement.phrase))
@@ -131,11 +127,20 @@ function corruptedThink(own: OwnAnswer, places: Places, donor: OwnAnswer, others
   return out === own.think ? null : out;
 }
 
-/** The reasoning of `donor` in place of the own one. */
-function replaced(own: OwnAnswer, donor: OwnAnswer): Intervention {
-  const differs = donor.answer.class !== own.answer.class;
-  return { think: donor.think, class: differs ? donor.answer.class : null, moves: moves(own, donor.think) };
-}
+/** Anomaly types that a reasoning states, without their sizes: "spike", "shift up"; empty where it states none. */
+const typesOf = ({ think }: OwnAnswer, places: Places): string =>
+  [
+    ...new Set(
+      places.map((span) =>
+        think
+          .slice(...span)
+          .replace(/[\d;]+|\bsd\b/g, '')
+          .trim(),
+      ),
+    ),
+  ]
+    .sort()
+    .join(', ');
 
 /** True where the reasoning concludes other intervals than the own answer. */
 function moves(own: OwnAnswer, think: string): boolean {
@@ -153,32 +158,47 @@ export function followsIntervals(
 }
 
 /**
- * Changes each reasoning in one respect; null where it cannot be changed so: nothing to move, nothing stated, no other series.
- * The donor of a series is the next one, in a circle, that has what the intervention needs.
+ * Edits each reasoning; null where it cannot be edited so: nothing to move, nothing stated, no other series. The donor is the next eligible
+ * series, wrapping around.
  */
 export function intervene(
   name: InterventionName,
   answers: readonly OwnAnswer[],
 ): readonly (Intervention | null)[] {
-  const departures = name === 'corrupted' ? answers.map(departuresIn) : [];
-  return answers.map((own, i) => {
-    if (name === 'none') return { think: '', class: null, moves: false };
-    if (name === 'moved') {
+  if (name === 'none') return answers.map(() => ({ think: '', classes: null, moves: false }));
+  if (name === 'moved') {
+    return answers.map((own) => {
       const think = movedThink(own);
-      return think === null || !moves(own, think) ? null : { think, class: null, moves: true };
-    }
+      return think === null || !moves(own, think) ? null : { think, classes: null, moves: true };
+    });
+  }
+  const departures = answers.map(departuresIn);
+  const types = answers.map((own, i) => typesOf(own, departures[i]!));
+  /** Classes answered beside each set of stated types: one type may fit several classes. */
+  const classesBy = new Map<string, Set<string>>();
+  answers.forEach(({ answer }, i) => {
+    if (answer.class === null) return;
+    const classes = classesBy.get(types[i]!) ?? new Set();
+    classesBy.set(types[i]!, classes.add(answer.class));
+  });
+  return answers.map((own, i) => {
+    if (own.answer.class === null) return null;
     for (let k = 1; k < answers.length; k++) {
-      const donor = answers[(i + k) % answers.length]!;
-      if (donor.answer.class === null || own.answer.class === null) continue;
+      const d = (i + k) % answers.length;
+      const donor = answers[d]!;
+      if (donor.answer.class === null || donor.length !== own.length) continue;
       const same = donor.answer.class === own.answer.class;
-      if (same !== (name === 'same_class') || donor.length !== own.length) continue;
+      if (same !== (name === 'same_class')) continue;
+      // Without stated types the class named is the donor's own.
+      const classes = types[d] === '' ? [donor.answer.class] : [...classesBy.get(types[d]!)!];
+      if (!same && classes.includes(own.answer.class)) continue;
       if (name !== 'corrupted') {
-        const intervention = replaced(own, donor);
-        if (intervention.class !== null || intervention.moves) return intervention;
-        continue;
+        const moved = moves(own, donor.think);
+        if (same && !moved) continue;
+        return { think: donor.think, classes: same ? null : classes, moves: moved };
       }
-      const think = corruptedThink(own, departures[i]!, donor, departures[(i + k) % answers.length]!);
-      if (think !== null) return { think, class: donor.answer.class, moves: false };
+      const think = corruptedThink(own, departures[i]!, donor, departures[d]!);
+      if (think !== null) return { think, classes, moves: false };
     }
     return null;
   });

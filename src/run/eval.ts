@@ -334,7 +334,9 @@ function checkIntervene({ policy }: Cell, temperatures: readonly number[]): void
     );
   }
   if (!temperatures.includes(0)) {
-    throw new ConfigError('--intervene: changes greedy responses; add 0 to --temperature, or leave it out');
+    throw new ConfigError(
+      '--intervene: edits greedy responses, and --temperature has no 0; add it, or leave --intervene out',
+    );
   }
 }
 
@@ -348,11 +350,20 @@ async function measureReliance(
   { modes }: CellResult,
   { out, label }: Pick<CellRequest, 'out' | 'label'>,
 ): Promise<{ readonly reliance: Reliance; readonly result: CellResult } | null> {
-  if (given.intervene !== true || cell.policy.reads !== 'prompt') return null;
+  if (given.intervene !== true) return null;
+  if (cell.policy.reads !== 'prompt') {
+    say(`${label}: no interventions on ${cell.policy.given}, which writes no reasoning`);
+    return null;
+  }
+  const { records: greedy, usage } = modes.find(({ temperature }) => temperature === 0)!;
+  if (usage.missing > 0) {
+    // What is edited depends on all responses, so the edits would change once the missing ones are there.
+    say(`${label}: interventions wait for the ${usage.missing} missing responses`);
+    return null;
+  }
   const { source } = cell.task;
   const examples = new Map(Array.from(source, (example, number) => [example.id, { number, example }]));
-  const own = modes.find(({ temperature }) => temperature === 0)!.records;
-  const planned = interventionsOn(own, ({ seriesId }) => examples.get(seriesId)!.example.names);
+  const planned = interventionsOn(greedy, ({ seriesId }) => examples.get(seriesId)!.example.names);
   const openings = new Map(
     planned.map((each) => [examples.get(each.record.seriesId)!.number, openingsOf(each)]),
   );

@@ -1,8 +1,8 @@
 /**
  * Credit of claims: the advantage of a statement goes to the tokens that make it. A reward of the whole response cannot say which of its
- * claims was false; the verdicts can. Where the series also says what would be true, the true text is an action with a known verdict that
- * the policy did not sample: a correction gives it the advantage w behind the policy's own words (as DAgger labels the states that a policy
- * visits: Ross et al. 2011).
+ * claims was false; the verdicts can. Where the series also says what would be true, the correct text is a known-good action that the policy did
+ * not sample: a correction adds a loss term with advantage w on that text, conditioned on the policy's own prefix (as DAgger labels the
+ * states that a policy visits: Ross et al. 2011).
  */
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Prompting } from '../policy/policy.ts';
@@ -15,9 +15,9 @@ const PROJECTION_EPSILON = 1e-8;
 
 /**
  * Computes the advantage of each claim in a group of responses: with v = 1 for a true and 0 for a false claim, v minus the mean of v over
- * all claims of the same fact in the group. A fact that is always true or always false has none. With `main` [G] the vector of each fact
- * (summed per response) is made orthogonal to it, a − ⟨a, main⟩ / (‖main‖² + 1e-8) · main, as TimerPO does with similarity; responses
- * that do not state the fact have no tokens for their component, which is dropped.
+ * all claims of the same fact in the group. If all claims of a fact agree, its advantages are 0. With `main` [G] the vector a of each fact
+ * (summed per response) is projected, a − ⟨a, main⟩ / (‖main‖² + 1e-8) · main, as TimerPO does with similarity. Responses that do not
+ * state the fact get none, so that the result is orthogonal only where all state it.
  * @returns [G][claims of the response]
  */
 export function claimAdvantages(
@@ -46,7 +46,7 @@ export function claimAdvantages(
 
 /**
  * Spreads the advantages of claims over the tokens of their text: [T]; null without any. Claims that share a token add up.
- * @param alpha weight of the claims beside the main part
+ * @param alpha weight of the claim advantages relative to the task advantage
  */
 export function tokenCredit(
   tokenizer: Tokenizer,
@@ -73,7 +73,7 @@ interface Correction {
   readonly weights: Float32Array; // [T]
 }
 
-/** Part of `right` that differs from `wrong`: between what both begin and end with, at least one character. */
+/** Range of `right` without the prefix and suffix that it shares with `wrong`; at least one character. */
 function difference(wrong: string, right: string): readonly [start: number, end: number] {
   const shorter = Math.min(wrong.length, right.length);
   let start = 0;
@@ -84,8 +84,8 @@ function difference(wrong: string, right: string): readonly [start: number, end:
 }
 
 /**
- * Corrects the false claims of a response whose true text is known, those that overlap an earlier one left out; null without any. Only
- * tokens of characters that differ count.
+ * Corrects the false claims of a response whose true text is known, and skips those that overlap an earlier one. Returns null if nothing was
+ * corrected. Only tokens of characters that differ have weight.
  */
 export function corrected(
   { tokenizer }: Pick<Prompting, 'tokenizer'>,
@@ -126,12 +126,12 @@ export interface CorrectedGroup {
   readonly responses: readonly Correction[];
 }
 
-/** Maximum number of corrected responses of a group: they cost a forward and backward pass of their own. */
+/** Maximum number of corrected responses of a group; each needs its own forward and backward pass. */
 const MOST_CORRECTED = 2;
 
 /**
- * Picks equally many corrected responses of every group, evenly over those that have corrections; their weights are scaled so that the
- * picked stand for all. Groups with fewer repeat one with weight 0, so that all fit one batch; groups without any are left out.
+ * Picks up to MOST_CORRECTED responses per group at even spacing. Weights are scaled by count / picked to keep the group's total. Smaller groups
+ * are padded with a zero-weight copy, so that batch shapes match; groups without corrections are left out.
  */
 export function pickCorrections(
   groups: readonly { readonly prompt: EncodedPrompt; readonly corrections: readonly Correction[] }[],

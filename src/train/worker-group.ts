@@ -3,6 +3,7 @@
  * and meet at barriers. Sums are taken in rank order, so runs with the same number of ranks repeat bit for
  * bit.
  */
+import { setTimeout } from 'node:timers/promises';
 import { SHARE_ENV, Worker } from 'node:worker_threads';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../ground/errors.ts';
@@ -250,6 +251,9 @@ interface WorkerGroupOptions<Job, Note> {
   readonly signal?: AbortSignal;
 }
 
+/** Time that the other Workers have to end by themselves once one has failed. */
+const GRACE_MS = 5000;
+
 /**
  * Runs a job on `size` Workers; results in rank order. If a Worker or `onNote` fails, the others are ended
  * and its error is thrown.
@@ -264,8 +268,9 @@ export async function runWorkers<Job, Note, Result>(
   const stop = (): void => requestStop(memory);
   if (signal?.aborted === true) stop();
   signal?.addEventListener('abort', stop);
+  let runs: Promise<Result>[] = [];
   try {
-    const runs = Array.from({ length: size }, (_, rank) => {
+    runs = Array.from({ length: size }, (_, rank) => {
       const context: WorkerContext<Job> = { memory, rank, size, job };
       const worker = new Worker(program.url, {
         workerData: context,
@@ -300,6 +305,9 @@ export async function runWorkers<Job, Note, Result>(
     return await Promise.all(runs);
   } catch (error) {
     markFailed(memory);
+    stop();
+    // A Worker that is ended within a call of onnxruntime aborts the process.
+    await Promise.race([Promise.allSettled(runs), setTimeout(GRACE_MS, null, { ref: false })]);
     throw error;
   } finally {
     signal?.removeEventListener('abort', stop);

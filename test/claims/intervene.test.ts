@@ -44,7 +44,7 @@ describe('an intervention', () => {
       'scan ......().....o......; swings slower; swings faster; sine wave',
       null,
     ]);
-    expect(moved[0]).toMatchObject({ class: null, moves: true });
+    expect(moved[0]).toMatchObject({ classes: null, moves: true });
   });
 
   test('moves the events of a ruled scan along its ruler', () => {
@@ -62,7 +62,7 @@ describe('an intervention', () => {
 
   test('states departures of another class, as many as there are, and keeps scan and facts', () => {
     const [first, second, third, normal] = intervene('corrupted', ALL);
-    expect(first).toEqual({ ...first, class: 'global point', moves: false });
+    expect(first).toEqual({ ...first, classes: ['global point'], moves: false });
     expect(first!.think).toBe('scan ..(#)...............; shift up 60; sine wave; spread 30; rough line');
     expect(second!.think).toBe('scan ...........().......; swings slower; noise; spread 20; noisy line');
     expect(third!.think).toBe('scan ............().....o; shift up 60; shift up 60; sine wave');
@@ -74,8 +74,23 @@ describe('an intervention', () => {
     const other = answer('The class is normal.', 'normal', []);
     expect(intervene('corrupted', [own, other])[0]).toMatchObject({
       think: 'The class is normal, since the normal (not trendy) changes.',
-      class: 'normal',
+      classes: ['normal'],
     });
+  });
+
+  test('knows that one anomaly type may fit several classes, and takes no donor whose types fit the own class', () => {
+    const spike = (named: string, at: number) =>
+      answer(`cycle; scan ${'.'.repeat(at)}o${'.'.repeat(19 - at)}; spike 20 sd`, named, [
+        [50 * at, 50 * at + 9],
+      ]);
+    const shift = answer('cycle; scan ....().............; level shift up 4 sd', 'trend', [[210, 280]]);
+    const answers = [spike('global point', 3), spike('contextual point', 7), shift];
+    expect(intervene('corrupted', answers).map((change) => change?.classes)).toEqual([
+      ['trend'],
+      ['trend'],
+      ['global point', 'contextual point'],
+    ]);
+    expect(intervene('other_class', answers)[0]!.think).toBe(shift.think);
   });
 
   test('takes the reasoning of the next series with the same answered class, or with another', () => {
@@ -85,11 +100,11 @@ describe('an intervention', () => {
       FASTER.think,
       null,
     ]);
-    expect(intervene('other_class', ALL).map((change) => change!.class)).toEqual([
-      'global point',
-      'seasonal',
-      'normal',
-      'seasonal',
+    expect(intervene('other_class', ALL).map((change) => change!.classes)).toEqual([
+      ['global point'],
+      ['seasonal'],
+      ['normal'],
+      ['seasonal'],
     ]);
   });
 
@@ -178,7 +193,9 @@ describe('reliance', () => {
         const intervals: readonly Interval[] | null =
           donor?.answer.intervals ??
           (name === 'moved' ? [[50 * first + 10, 50 * last - 10]] : before.answer.intervals);
-        const after = follows ? { class: change.class ?? before.answer.class, intervals } : before.answer;
+        const after = follows
+          ? { class: change.classes?.[0] ?? before.answer.class, intervals }
+          : before.answer;
         return [record(i, { ...before, think: change.think, answer: after }, sample)];
       }),
     );
@@ -188,11 +205,11 @@ describe('reliance', () => {
     expect(rests.corrupted).toMatchObject({ n: 3, followsClass: { mean: 1, n: 3 }, followsIntervals: null });
     expect(rests.other_class).toMatchObject({ followsClass: { mean: 1 }, followsIntervals: { mean: 1 } });
     // The third series has two events, which one interval does not follow.
-    expect(rests.moved).toMatchObject({ n: 3, followsClass: null, stays: { mean: 0 } });
+    expect(rests.moved).toMatchObject({ n: 3, followsClass: null, classStays: { mean: 1 } });
     expect(rests.moved!.followsIntervals!.mean).toBeCloseTo(2 / 3);
     expect(rests.moved!.change.mean).toBeCloseTo(-1 / 3);
     const stays = relianceOf(planned, continued(false), { resamples: 100 });
-    expect(stays.other_class).toMatchObject({ followsClass: { mean: 0 }, stays: { mean: 1 } });
+    expect(stays.other_class).toMatchObject({ followsClass: { mean: 0 }, classStays: { mean: 1 } });
     expect(stays.moved).toMatchObject({ followsIntervals: { mean: 0 }, change: { mean: 0 } });
   });
 

@@ -122,7 +122,7 @@ describe('a policy behind an endpoint', () => {
   });
 
   test.each([
-    [2, ['--temperature', '0.7'], /--intervene: changes greedy responses; add 0 to --temperature/],
+    [2, ['--temperature', '0.7'], /--intervene: edits greedy responses, and --temperature has no 0/],
     [1, ['--reasoning', 'off'], /has reasoning between <think> and <\/think>/],
   ])('ends with code %i given %j, which leaves nothing to change', async (expected, more, message) => {
     server.usual = says('<answer>[]</answer><class>normal</class>');
