@@ -15,6 +15,7 @@ import {
   type ScoreColumn,
   SeedBootstrap,
 } from '../src/measures/bootstrap.ts';
+import { type Metrics, REASONING_METRICS } from '../src/tasks/evaluation.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import { loggedName } from '../src/train/glossary.ts';
 import { seriesValues } from './metrics.ts';
@@ -214,7 +215,10 @@ export interface StudyResults {
 }
 
 /** Metrics without a column of their own: another column has or implies them. */
-const LEFT_OUT = ['reward', 'format', 'unparsable', 'affiliation_precision', 'affiliation_recall'];
+const LEFT_OUT = [
+  ...['reward', 'format', 'unparsable', 'affiliation_precision', 'affiliation_recall'],
+  ...['claim_coverage', 'reasoning_consistency'],
+];
 
 /** Columns of the greedy answers that are no metrics of a kind of answer. */
 const MORE: readonly ResultKey[] = [
@@ -241,7 +245,7 @@ const MORE: readonly ResultKey[] = [
 
 /** Columns of the table, in order. */
 function keysOf({ kind, answers, tokens, reliance }: StudyCellResult): ResultKey[] {
-  const { metrics } = taskKind(kind).evaluation;
+  const metrics: Metrics = { ...taskKind(kind).evaluation.metrics, ...REASONING_METRICS };
   const [{ temperature: first, values }] = answers as [StudyCellResult['answers'][number]];
   const keyAt = (name: string, temperature: number): string =>
     temperature === 0 ? name : `${name}@${temperature}`;

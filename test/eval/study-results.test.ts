@@ -84,7 +84,7 @@ describe('the results of a setting', () => {
     expect(grounded['grounding.ratio']).toBeCloseTo(0.05, 1);
   });
 
-  test('are refused where cells answered other series', () => {
+  test('are refused where cells answered other series, or a named column is not there', () => {
     const at = (seed: number, id: string) => ({
       ...{ setting: 'a', arm: 'x', seed, steps: [] },
       result: {
@@ -104,6 +104,19 @@ describe('the results of a setting', () => {
     const arms = [{ arm: 'x', title: 'X' }];
     const of = (other: string) => settingResult({ ...about, arms, cells: [at(1, 'p'), at(2, other)] }, 100);
     expect(() => of('q')).toThrow(/a\/x\/seed-2: answers other series than x\/seed-1/);
+    const values = {
+      reward: [1],
+      format: [1],
+      claim_f1: [0.5],
+      reasoning_agreement: [1],
+      claim_coverage: [1],
+    };
+    const claimed = {
+      ...at(1, 'p'),
+      result: { ...at(1, 'p').result, answers: [{ temperature: 0, values }] },
+    };
+    const { keys } = settingResult({ ...about, arms, named: ['claim_f1'], cells: [claimed] }, 100)!;
+    expect(keys.map(({ key }) => key)).toEqual(['reward', 'format', 'claim_f1', 'reasoning_agreement']);
     expect(() => settingResult({ ...about, arms, named: ['claim_f1'], cells: [at(1, 'p')] }, 100)).toThrow(
       /the study names the column claim_f1, which its results do not have; columns: reward, format/,
     );
