@@ -13,6 +13,10 @@
  * - Prompts: encoded once per group, not once per response; the result is the same.
  * - Transport anchor: the whole trace with its answer and class tags, because the short trace style states both only in these
  *   tags. `rl.timerpo.anchor: reasoning` compares the reasoning alone.
+ * - Variants of ours, all off in the paper's form (`similarity.ts`, `claim-credit.ts`): `similarity: contrastive`, s = s_own − mean s_others
+ *   over the traces of the next prompts; `credit: token`, A_t = A + α (mean e − e_t) with e_t the transported cost of a token over its mass;
+ *   `equalGroups: standardised`, (s − mean) / (std + 1e-4) in groups of equal rewards; `similarity: truth` with `credit: claim`, each claim
+ *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false claims.
  * - topP < 1: ratio, KL and entropy use the full distribution after temperature and vocabulary mask, not the nucleus (as in verl and
  *   TRL). The nucleus changes with the weights, and a token that leaves it would have a ratio of 0. Token weights are then too high by a
  *   factor of up to 1/topP, and the mean of k3 is biased. A run logs a warning at its start.
