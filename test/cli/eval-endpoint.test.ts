@@ -104,7 +104,8 @@ describe('a policy behind an endpoint', () => {
     const continued = readRecords(join(out, 'interventions', 'records.jsonl'));
     const sizes = Object.values(reliance).map((effect) => (effect as { n: number } | null)?.n ?? 0);
     expect(continued).toHaveLength(sizes.reduce((sum, n) => sum + n, 0));
-    expect(continued[1]!.response).toBe(
+    // Requests wait for their pictures, so the series that gets the first reasoning is not always the same.
+    expect(continued.map(({ response }) => response)).toContain(
       `<think>${thinks[0]!.replace('swings faster', 'shift up 60')}</think>${answers[1]}`,
     );
     // Everything is there: no request is sent again.
