@@ -447,9 +447,11 @@ function claimsOfSentence(
     for (const match of sentence.text.matchAll(template.pattern)) {
       const statement = statementOf(text, sentence, template.phrase, match as RegExpExecArray);
       const used = numbersIn(sentence, [match.index, match.index + match[0].length]);
-      if (used.some((number) => taken.has(number))) continue;
-      for (const number of used) taken.add(number);
       const end = match.index + match[0].length;
+      // "Flat line" of "flat line 2 sd" is no shape.
+      const within = used.length === 0 && drafts.some((draft) => match.index < draft.end && end > draft.at);
+      if (within || used.some((number) => taken.has(number))) continue;
+      for (const number of used) taken.add(number);
       drafts.push({
         at: match.index,
         end,

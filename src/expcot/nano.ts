@@ -64,14 +64,14 @@ const BASES = {
   irregular: ['irregular curve', 'curve with trend'],
 } as const;
 
-/** Share of a number in percent, to the nearest multiple of `step`, at least that. */
-const percent = (share: number, step: number): number =>
-  Math.max(step, step * Math.round((100 * share) / step));
+/** Share of a number in percent, to the nearest multiple of `step`, at least `least`. */
+const percent = (share: number, step: number, least = step): number =>
+  Math.max(least, step * Math.round((100 * share) / step));
 /** Multiples of `step` that a share may be stated as: the nearest, and the next where it is nearly as near. */
-const percents = (share: number, step: number): number[] => {
-  const nearest = percent(share, step);
+const percents = (share: number, step: number, least = step): number[] => {
+  const nearest = percent(share, step, least);
   return [nearest, nearest - step, nearest + step].filter(
-    (stated) => stated === nearest || (stated > 0 && Math.abs(stated - 100 * share) <= 0.75 * step),
+    (stated) => stated === nearest || (stated >= least && Math.abs(stated - 100 * share) <= 0.75 * step),
   );
 };
 const rangeOf = ({ summary: { min, max } }: Evidence): number => Math.max(max - min, Number.MIN_VALUE);
@@ -109,17 +109,95 @@ function cyclesOf(period: number, length: number): number[] {
     .map((multiple) => Math.round((multiple * length) / STEPS));
 }
 
-/** Statements of short traces about a whole series; the spread in percent of its range. */
-export const NANO_FACTS = phrasesOf(({ evidence }) => evidence)(null, {
-  shape: [`; {${SHAPES.join('|')}}`, (evidence) => [shapeOf(evidence)]],
+/** Coarse numbers for a size: `rungs` ascend, and those within `factor` of it are true of it, as is the nearest. */
+interface Ladder {
+  readonly rungs: readonly number[];
+  readonly factor: number;
+  /** Significant digits to which a rounded size is true too. */
+  readonly digits: number;
+}
+
+const nearestRung = (size: number, { rungs }: Ladder): number =>
+  rungs.toSorted((a, b) => Math.abs(Math.log(a / size)) - Math.abs(Math.log(b / size)))[0]!;
+
+function trueSizes(size: number, ladder: Ladder): number[] {
+  const near = ladder.rungs.filter((rung) => Math.abs(Math.log(rung / size)) <= Math.log(ladder.factor));
+  return [nearestRung(size, ladder), ...near, Number(size.toPrecision(ladder.digits))];
+}
+
+/** Samples by which traces from a generator's facts state cycles: steps of a fifth that hold 12, 24, 48 and 96. */
+const CYCLES: Ladder = {
+  rungs: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11].flatMap((octave) =>
+    [4.25, 5, 6, 7].map((first) => Math.round(first * 2 ** octave)),
+  ),
+  factor: 1.15,
+  digits: 2,
+};
+
+/** Returns the cycles of a generated series that a picture can show, in samples, ascending: four samples or more, twice or more. */
+const shownCycles = ({ periods }: SeriesFacts, length: number): number[] =>
+  periods.filter((samples) => samples >= 4 && 2 * samples <= length);
+
+/** Words for a generated series by the first of these parts that it has; those that look alike have one word. */
+const PATTERNS: readonly (readonly [component: string, word: string])[] = [
+  ['calendar', 'cycle'],
+  ['pulses', 'pulses'],
+  ['season', 'cycle'],
+  ['wave', 'wave'],
+  ['jobs', 'regular jobs'],
+  ['on-off', 'switching levels'],
+  ['regimes', 'switching levels'],
+  ['walk', 'random walk'],
+  ['bursts', 'bursts'],
+];
+const NO_PATTERN = 'noise';
+const PATTERN_WORDS = [...new Set([...PATTERNS.map(([, word]) => word), NO_PATTERN])];
+const patternOf = ({ components }: SeriesFacts): string =>
+  PATTERNS.find(([component]) => components.includes(component))?.[1] ?? NO_PATTERN;
+
+/** Rise of the fitted line over the series, as a share of the range, from which it is a trend. */
+const TREND_FROM = 0.1;
+/** Returns the direction of the trend; `slack` widens the shares that are none. */
+function trendOf(evidence: Evidence, slack = 0): 'up' | 'down' | 'none' {
+  const rise = evidence.base.rise / rangeOf(evidence);
+  if (Math.abs(rise) < TREND_FROM * (1 + slack)) return 'none';
+  return rise > 0 ? 'up' : 'down';
+}
+/** Share of a trend's bound by which a rise may miss it and have either word. */
+const NEAR_TREND = 0.2;
+
+/** Share of the range below which half of the values lie. */
+const middleOf = (evidence: Evidence): number =>
+  (evidence.summary.median - evidence.summary.min) / rangeOf(evidence);
+
+/** Statements of short traces about a whole series; spread and middle in percent of its range. */
+export const NANO_FACTS = phrasesOf((view) => view)(null, {
+  pattern: [
+    `pattern {${PATTERN_WORDS.join('|')}}`,
+    ({ facts }) => [facts === null ? null : patternOf(facts)],
+  ],
+  shape: [`; {${SHAPES.join('|')}}`, ({ evidence }) => [shapeOf(evidence)]],
   cycle: [
     '; cycle {int}',
-    ({ length, base: { period } }) => (period === null ? null : [cyclesOf(period, length)]),
+    ({ facts, evidence: { length, base } }) => {
+      if (facts === null) return base.period === null ? null : [cyclesOf(base.period, length)];
+      const cycles = shownCycles(facts, length);
+      return cycles.length === 0 ? null : [cycles.flatMap((cycle) => trueSizes(cycle, CYCLES))];
+    },
   ],
-  spread: ['; spread {int}', (evidence) => [percents(evidence.base.spread / rangeOf(evidence), TENTH)]],
+  trend: [
+    '; trend {up|down|none}',
+    ({ evidence }, [stated]) => [
+      [-NEAR_TREND, NEAR_TREND]
+        .map((slack) => trendOf(evidence, slack))
+        .find((direction) => direction === stated) ?? trendOf(evidence),
+    ],
+  ],
+  spread: ['; spread {int}', ({ evidence }) => [percents(evidence.base.spread / rangeOf(evidence), TENTH)]],
+  middle: ['; middle {int}', ({ evidence }) => [percents(middleOf(evidence), TENTH, 0)]],
   roughness: [
     `; {${ROUGHNESS.map(({ word }) => word).join('|')}} line`,
-    (evidence, [stated]) => [
+    ({ evidence }, [stated]) => [
       [-NEAR_BOUND, NEAR_BOUND]
         .map((slack) => roughnessOf(evidence, slack))
         .find((word) => word === stated) ?? roughnessOf(evidence),
@@ -306,23 +384,8 @@ export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions
   return formatResponse(think, rounded, gold.class);
 }
 
-/** Main phrase for a series, by the first of these parts that it has. */
-const MADE_OF: readonly (readonly [component: string, phrase: string])[] = [
-  ['calendar', 'cycle of the calendar'],
-  ['pulses', 'pulses'],
-  ['season', 'cycle'],
-  ['wave', 'wave'],
-  ['jobs', 'regular jobs'],
-  ['on-off', 'levels that switch'],
-  ['regimes', 'levels that switch'],
-  ['walk', 'random walk'],
-  ['bursts', 'bursts'],
-];
-/** With one significant digit, two below 100 where they can be seen in a picture. */
-function roundSize(size: number): number {
-  if (size < 10) return Math.max(1, Math.round(size));
-  return size < 100 ? 10 * Math.round(size / 10) : Math.min(900, 100 * Math.round(size / 100));
-}
+/** Sizes of departures in standard deviations, as traces state them. */
+const SIZES: Ladder = { rungs: [1, 2, 5, 10, 20, 50, 100, 200, 500], factor: 1.75, digits: 1 };
 
 /** The direction of a change that can have two; with the space before it. */
 function directionOf({ kind, observed, unmodified }: DepartureFacts): string {
@@ -343,19 +406,24 @@ export const NANO_PHRASES = phrasesOf((view) => view)('departure', {
       const [first] = alike;
       if (first === undefined) return null;
       const same = alike.find((departure) => directionOf(departure).trim() === direction) ?? first;
-      return [kind!, directionOf(same), alike.map(({ severity }) => roundSize(severity))];
+      const sizes = alike.flatMap(({ severity }) => trueSizes(severity, SIZES));
+      return [kind!, directionOf(same), sizes];
     },
   ],
 });
 
 /**
- * Writes the short target of a series whose generator gives facts: what it is made of, its shortest cycle in samples to two digits, the scan,
- * and each departure with its kind, direction and size in standard deviations of what cannot be foretold.
+ * Writes the short target of a series whose generator gives facts: its pattern and shortest cycle, trend, spread, middle and roughness as the
+ * picture shows them, the scan, and each departure with its kind, direction and size in standard deviations of what cannot be foretold.
  *
- *   <think>cycle with trend; period 24; scan ..(#)...o....; level shift up 4 sd; spike 20 sd</think><answer>[[140, 220], [412, 413]]</answer><class>trend</class>
+ *   <think>pattern cycle; cycle 24; trend up; spread 20; middle 40; rough line; scan ..(#)...o....; level shift up 5 sd; spike 20 sd</think>…
+ *
+ * @param evidence analyses of the series, missing points bridged
+ * @param values the series with its missing points, for `levels`
  */
 export function nanoFactsTeacher(
   facts: SeriesFacts,
+  evidence: Evidence,
   values: Float64Array,
   gold: Gold,
   options: NanoOptions = {},
@@ -364,17 +432,21 @@ export function nanoFactsTeacher(
   const { length } = values;
   const rounded = roundIntervals(gold.intervals, length, steps);
   const marks = levels ? levelScan(values, rounded, cells) : scan(rounded, length, cells);
-  const has = (name: string): boolean => facts.components.includes(name);
-  const main = MADE_OF.find(([component]) => has(component))?.[1] ?? 'noise';
-  const slow = has('trend') || has('drift') ? ' with trend' : '';
-  const period = facts.periods.find((samples) => samples >= 4 && 2 * samples <= length);
-  const cycle = period === undefined ? '' : `; period ${Number(period.toPrecision(2))}`;
-  const departures = facts.departures.map(
-    (departure) =>
-      `; ${NANO_PHRASES.departure.print(departure.kind, directionOf(departure), roundSize(departure.severity))}`,
-  );
-  const think = `${main}${slow}${cycle}; scan ${marks}${departures.join('')}`;
-  return formatResponse(think, rounded, gold.class);
+  const [cycle] = shownCycles(facts, length);
+  const stated = [
+    NANO_FACTS.pattern.print(patternOf(facts)),
+    cycle === undefined ? '' : NANO_FACTS.cycle.print(nearestRung(cycle, CYCLES)),
+    NANO_FACTS.trend.print(trendOf(evidence)),
+    NANO_FACTS.spread.print(percent(evidence.base.spread / rangeOf(evidence), TENTH)),
+    NANO_FACTS.middle.print(percent(middleOf(evidence), TENTH, 0)),
+    NANO_FACTS.roughness.print(roughnessOf(evidence)),
+    `; scan ${marks}`,
+  ];
+  const departures = facts.departures.map((departure) => {
+    const size = nearestRung(departure.severity, SIZES);
+    return `; ${NANO_PHRASES.departure.print(departure.kind, directionOf(departure), size)}`;
+  });
+  return formatResponse([...stated, ...departures].join(''), rounded, gold.class);
 }
 
 /**

@@ -567,13 +567,13 @@ export const anomaly: TaskKind<AnomalyGold> = {
    */
   nanoTrace({ channels, names, facts }, { class: named, intervals }, _, options) {
     const [only] = channels;
-    if (facts !== undefined && named !== null) {
-      return nanoFactsTeacher(facts, only!, { intervals, class: named }, options);
-    }
     if (named !== null && channels.length === 1) {
       const whole = !only!.some(Number.isNaN);
       const evidence = whole ? analyse(only!) : analyseWithGaps(only!).evidence;
-      return nanoTeacher(evidence, { intervals, class: named }, options);
+      const answer = { intervals, class: named };
+      return facts === undefined
+        ? nanoTeacher(evidence, answer, options)
+        : nanoFactsTeacher(facts, evidence, only!, answer, options);
     }
     const { evidence, class: kind } = teacherAnomaly(
       analyseChannels(channels, names),

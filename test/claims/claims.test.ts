@@ -13,7 +13,7 @@ import { checkReasoning } from '../../src/claims/reasoning.ts';
 import { CYCLE_PHRASES } from '../../src/expcot/anomaly.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { CLASS_PHRASES } from '../../src/expcot/class-trace.ts';
-import { NANO_PHRASES } from '../../src/expcot/nano.ts';
+import { NANO_DEPARTURES, NANO_FACTS, NANO_PHRASES } from '../../src/expcot/nano.ts';
 import type { Phrase, Slot } from '../../src/expcot/phrase.ts';
 import { TRACE_PHRASES } from '../../src/expcot/trace.ts';
 import { VARIATE_PHRASES } from '../../src/expcot/variates.ts';
@@ -264,7 +264,15 @@ describe('expert traces', () => {
 });
 
 describe('templates of traces', () => {
-  const tables = [...TRACE_PHRASES, CYCLE_PHRASES, CLASS_PHRASES, VARIATE_PHRASES, NANO_PHRASES];
+  const tables = [
+    ...TRACE_PHRASES,
+    CYCLE_PHRASES,
+    CLASS_PHRASES,
+    VARIATE_PHRASES,
+    NANO_PHRASES,
+    NANO_FACTS,
+    NANO_DEPARTURES,
+  ];
   const phrases = tables.flatMap((table) =>
     Object.entries<Phrase>(table).map(([name, phrase]) => [`${phrase.quantity}: ${name}`, phrase] as const),
   );
@@ -288,7 +296,9 @@ describe('templates of traces', () => {
     expect(read.map(({ statement }) => statement!.phrase)).toEqual([phrase]);
     const { statement, span, numbers } = read[0]!;
     expect(printed).toContain(text.slice(...span));
-    expect(numbers.map(({ span: at }) => text.slice(...at))).toEqual(printed.match(/(?<![A-Z])-?[\d.]+/g));
+    expect(numbers.map(({ span: at }) => text.slice(...at))).toEqual(
+      printed.match(/(?<![A-Z])-?[\d.]+/g) ?? [],
+    );
     for (const [k, { kind }] of phrase.slots.entries()) {
       const content = contentOf(kind, k);
       const shown = Array.isArray(content) ? content.slice(0, 4) : content;
@@ -321,6 +331,26 @@ describe('templates of traces', () => {
       ...{ scan: 'false', departure: 'false' },
     });
     expect(verdictsOf('cycle; scan 44()444444; spike 4 sd')).toEqual({ scan: 'false', departure: 'false' });
+    // Sizes hold on a ladder of 1, 2, 5 or to one digit, cycles to a fifth; a flat line that departs is no shape.
+    const facts = 'pattern noise; cycle 24; trend none; middle 50; scan ..........()........';
+    expect(verdictsOf(`${facts}; level shift up 5 sd`)).toEqual({
+      ...{ pattern: 'true', cycle: 'true', trend: 'true', middle: 'false', scan: 'true', departure: 'true' },
+    });
+    expect(
+      verdictsOf('pattern wave; cycle 29; trend down; middle 10; flat line 5 sd; scan ..........()........'),
+    ).toEqual({
+      ...{
+        pattern: 'false',
+        cycle: 'false',
+        trend: 'false',
+        middle: 'true',
+        scan: 'true',
+        departure: 'false',
+      },
+    });
+    expect(verdictsOf('scan ..........()........; level shift up 9 sd')).toMatchObject({
+      departure: 'false',
+    });
     const { intervals: _, facts: __, ...unlabelled } = subject;
     expect(verdictsOf('cycle; scan ...........()........; level shift up 9 sd', unlabelled)).toEqual({
       ...{ scan: 'unchecked', departure: 'unchecked' },

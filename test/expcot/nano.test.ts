@@ -315,12 +315,13 @@ describe('the short target of a series whose generator says what it knows', () =
   it('tells what it is, its cycle, the scan and every departure, with exact coordinates', () => {
     const text = nanoFactsTeacher(
       facts,
+      analyse(values),
       values,
       { intervals, class: 'global point' },
       { cells: 10, steps: 200 },
     );
     expect(text).toBe(
-      '<think>cycle with trend; period 24; scan .().x)....; level shift down 4 sd; spike 40 sd; variance change up 2 sd</think>' +
+      '<think>pattern cycle; cycle 24; trend up; spread 10; middle 50; smooth line; scan .().x)....; level shift down 5 sd; spike 50 sd; variance change up 2 sd</think>' +
         '<answer>[[35, 57], [82, 83], [90, 120]]</answer><class>global point</class>',
     );
     expect(parseAnswer(text, 200)).toMatchObject({ wellFormed: true, intervals, class: 'global point' });
@@ -328,8 +329,11 @@ describe('the short target of a series whose generator says what it knows', () =
 
   it('says of a normal series what it is', () => {
     const plain = { ...facts, components: ['walk'], periods: [], departures: [] };
-    expect(nanoFactsTeacher(plain, values, { intervals: [], class: 'normal' }, { cells: 4 })).toBe(
-      '<think>random walk; scan ....</think><answer>[]</answer><class>normal</class>',
+    const uneven = values.map((value, i) => (i === 7 ? -1800 : 5 - value / 40));
+    expect(
+      nanoFactsTeacher(plain, analyse(uneven), uneven, { intervals: [], class: 'normal' }, { cells: 4 }),
+    ).toBe(
+      '<think>pattern random walk; trend none; spread 10; middle 100; smooth line; scan ....</think><answer>[]</answer><class>normal</class>',
     );
   });
 

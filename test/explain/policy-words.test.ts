@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { analyse } from '../../src/expcot/evidence.ts';
 import { nanoFactsTeacher } from '../../src/expcot/nano.ts';
 import { claimedDepartures, claimOf, claimWords } from '../../src/explain/policy-words.ts';
 import type { PolicyAnswer } from '../../src/explain/schema.ts';
@@ -30,12 +31,13 @@ describe('the departures that a reasoning names', () => {
       })),
     };
     const intervals = DEPARTURE_KINDS.map((_, i) => [50 * i, 50 * i + 20] as const);
-    const trace = nanoFactsTeacher(facts, new Float64Array(560), { intervals, class: 'trend' });
+    const values = new Float64Array(560);
+    const trace = nanoFactsTeacher(facts, analyse(values), values, { intervals, class: 'trend' });
     const read = claimedDepartures(trace);
     expect(read.map(({ kind }) => kind)).toEqual(DEPARTURE_KINDS);
     expect(read.every(({ size }) => size! > 0)).toBe(true);
     expect(read[2]).toMatchObject({ kind: 'level shift', direction: 'down', size: 10 });
-    expect(read[3]).toMatchObject({ kind: 'trend change', direction: 'up', size: 10 });
+    expect(read[3]).toMatchObject({ kind: 'trend change', direction: 'up', size: 20 });
   });
 
   test.each([
