@@ -206,6 +206,9 @@ async function build(args: readonly string[]): Promise<Argv> {
   return cli;
 }
 
+/** Exit code of an error; 1 is that of a command that found something, 2 that of wrong usage. */
+const FAILED = 3;
+
 /** Prints what went wrong; returns the exit code. */
 function report(error: unknown, args: readonly string[]): number {
   const verbose = args.includes('--verbose');
@@ -218,13 +221,13 @@ function report(error: unknown, args: readonly string[]): number {
     say(`error: ${known.message}`);
     if (known instanceof UsageError) say(`see timeseer${helpOf(args)} --help`);
     if (verbose) say((known === error ? known : (error as Error)).stack ?? '');
-    return known instanceof ConfigError ? 2 : 1;
+    return known instanceof ConfigError ? 2 : FAILED;
   }
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
   say(
     `error: unexpected: ${stack}\nThis is a fault of timeseer ${packageVersion()}: please report it with the lines above.`,
   );
-  return 1;
+  return FAILED;
 }
 
 /** Runs one command line (without `node` and the script); resolves to the exit code. */

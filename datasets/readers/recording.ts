@@ -12,6 +12,7 @@ import {
   type TableOptions,
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
+import { sentinelsOf } from './sentinel.ts';
 import type { Note } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
@@ -58,6 +59,8 @@ export interface RecordingOptions extends TableOptions {
   readonly select?: string | undefined;
   /** Start of the samples to read: a time, or a duration such as `7d` before the last sample. */
   readonly since?: string | undefined;
+  /** Keep numbers that stand for a missing value, such as -999. Default: they are missing. */
+  readonly keepSentinels?: boolean | undefined;
 }
 
 const LISTED_KEYS = 20;
@@ -236,10 +239,15 @@ function recordingOf(
   const { file, times } = table;
   const notes = [...tableNotes];
   const kept = withNumbers(series, columns, table, options.columns !== undefined, notes);
-  const all: Rows = { ...series, values: kept.map((k) => series.values[k]!) };
   const chosen = kept.map((k) => columns[k]!);
+  const values = kept.map((k) => series.values[k]!);
+  const names = chosen.map((column) => table.columns[column]!.name);
+  const all: Rows = {
+    ...series,
+    values: options.keepSentinels === true ? values : withoutSentinels(values, names, series.lines, notes),
+  };
   const named = (rows: Rows): RecordingColumn[] =>
-    rows.values.map((values, k) => ({ name: table.columns[chosen[k]!]!.name, values }));
+    rows.values.map((values, k) => ({ name: names[k]!, values }));
   const base = { name: table.name, key };
   const few = (count: number): DataError =>
     new DataError(
@@ -382,6 +390,25 @@ function withNumbers(
       text: `${plural(missing, 'value')} missing, the first in line ${first.line}, column ${show(first.name)}.`,
     });
   return kept;
+}
+
+/** Takes numbers that stand for a missing value out of columns [C][N], with a note for each. */
+function withoutSentinels(
+  columns: readonly Float64Array[],
+  names: readonly string[],
+  lines: Int32Array,
+  notes: Note[],
+): Float64Array[] {
+  return columns.map((values, k) => {
+    const sentinels = sentinelsOf(values);
+    for (const { value, rows, first } of sentinels)
+      notes.push({
+        code: 'sentinel',
+        text: `${value} in ${plural(rows, 'row')} of column ${show(names[k]!)}, the first in line ${lines[first]}, stands for a missing value (--keep-sentinels keeps it).`,
+      });
+    const stands = new Set(sentinels.map(({ value }) => value));
+    return stands.size === 0 ? values : values.map((value) => (stands.has(value) ? Number.NaN : value));
+  });
 }
 
 function noteSampling(sampled: Sampled, samples: number, at: (ms: number) => string, notes: Note[]): void {

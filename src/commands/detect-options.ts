@@ -5,7 +5,7 @@ import { claimWords, confidenceWords } from '../explain/policy-words.ts';
 import { agreementWords, markedAlone, whenWords } from '../explain/report.ts';
 import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
 import type { DetectRequest } from '../run/detect.ts';
-import { choice, type Given, list, number, text } from './options.ts';
+import { choice, flag, type Given, list, number, text } from './options.ts';
 
 export type DetectOptionValues = Given<typeof DETECT_OPTIONS>;
 
@@ -30,21 +30,31 @@ export const DETECT_OPTIONS = {
     },
   ),
   direction: choice(['above', 'below', 'both'], 'Direction of the anomalies to report', { default: 'both' }),
-  'min-change': number('Ignore departures smaller than this, in units of the values', { default: 0 }),
-  'min-share': number('Ignore departures smaller than this share of the value range, 0 to 1', {
-    default: 0.02,
+  'min-change': number('Leave out findings whose departure is smaller than this, in units of the values', {
+    default: 0,
   }),
+  'min-share': number(
+    'Leave out findings whose departure is smaller than this share of the value range, 0 to 1; departures below 0.02 are not judged',
+    { default: 0 },
+  ),
+  'keep-sentinels': flag(
+    'Keep numbers such as -999 that stand for a missing value, instead of leaving them out',
+  ),
   since: text(
     'Report only findings that end after this time: 2025-03-04T14:00, or 2h for the last two hours',
   ),
   scores: text('CSV file for the score and the expected value of every sample'),
-  'fail-on': choice(Object.keys(LEVELS), 'Exit with 1 if a finding is at least this severe'),
+  'fail-on': choice(
+    Object.keys(LEVELS),
+    'Exit with 1 if a finding is at least this severe (2: wrong usage, 3: an error)',
+  ),
 };
 
 export function detectRequest(file: string, args: DetectOptionValues): DetectRequest {
   const { time, key, select, tz, severity, direction } = args;
   return {
     ...{ file, columns: args.column.map(String), time, key, select, tz, severity, direction },
+    keepSentinels: args.keepSentinels,
     absoluteFloor: args.minChange,
     relativeFloor: args.minShare,
   };
@@ -80,7 +90,7 @@ export function reportText(report: AnomalyReport, files: readonly string[], seco
   for (const { text: note } of report.notes) lines.push(`  note: ${note}`);
   for (const finding of report.findings.slice(0, SHOWN)) {
     lines.push(
-      `${String(finding.rank).padStart(3)}  ${finding.level.padEnd(8)} ${finding.severity.toFixed(1).padStart(5)}  ${several ? `${finding.column}: ` : ''}${KIND_WORDS[finding.kind]}, ${whenWords(finding)} (${finding.duration})${policyMark(finding)}`,
+      `${String(finding.rank).padStart(3)}  ${finding.level.padEnd(8)} ${finding.severity.toFixed(1).padStart(5)}  ${several ? `${finding.column}: ` : ''}${KIND_WORDS[finding.kind]}, ${whenWords(finding)} (${finding.duration})${policyMark(finding)}${finding.reported ? '; reported before' : ''}`,
       `     ${finding.statement}`,
     );
   }

@@ -3,7 +3,7 @@ import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import type { ReportState } from '../explain/schema.ts';
-import { type AnomalyReport, reportSchema } from '../explain/schema.ts';
+import { type AnomalyReport, type FollowedFinding, reportSchema } from '../explain/schema.ts';
 import { failOn, readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -21,18 +21,24 @@ type DetectArguments = Given<typeof OPTIONS> & { readonly file: string | undefin
 function followText(event: FollowEvent): string {
   switch (event.event) {
     case 'start':
-      return `following: window of ${event.window} samples; first analysis after ${event.first} samples, then every ${event.every}; reports are at most ${event.delay} samples late`;
+      return `following: window of ${event.window} samples; first analysis after ${event.first} samples, then every ${event.every}; reports are at most ${event.delay} samples late${openText(event.open)}`;
     case 'note':
       return `  note: ${event.text}`;
     case 'end':
-      return `${event.rows} lines read; ${event.bad} left out, ${event.late} sorted in, ${event.tooLate} older than the window`;
-    default: {
-      const { column, kind, level, severity, statement, duration } = event;
-      const state = event.event === 'open' ? 'open' : `closed (${event.reason}, ${duration})`;
-      return `${level} ${severity.toFixed(1)}, ${column}: ${KIND_WORDS[kind]}, ${state}. ${statement}`;
-    }
+      return `${event.rows} lines read; ${event.bad} left out, ${event.late} sorted in, ${event.tooLate} older than the window${openText(event.open)}`;
+    default:
+      return findingText(
+        event,
+        event.event === 'open' ? 'open' : `closed (${event.reason}, ${event.duration})`,
+      );
   }
 }
+
+const findingText = ({ column, kind, level, severity, statement }: FollowedFinding, state: string): string =>
+  `${level} ${severity.toFixed(1)}, ${column}: ${KIND_WORDS[kind]}, ${state}. ${statement}`;
+
+const openText = (open: readonly FollowedFinding[]): string =>
+  open.map((finding) => `\n  ${findingText(finding, 'still open')}`).join('');
 
 /** Reads rows from `input` until it ends or the process is asked to stop. */
 async function runFollow(args: DetectArguments): Promise<void> {
@@ -55,7 +61,8 @@ async function runFollow(args: DetectArguments): Promise<void> {
   const tell = (event: FollowEvent): void => {
     if (asJson) printJson(event);
     else print(followText(event));
-    if (fail !== undefined && 'level' in event) failed ||= LEVELS[event.level] >= LEVELS[fail];
+    const findings = 'level' in event ? [event] : 'open' in event ? event.open : [];
+    if (fail !== undefined) failed ||= findings.some(({ level }) => LEVELS[level] >= LEVELS[fail]);
   };
   const { file: name, ...request } = detectRequest('standard input', args);
   const { window = DEFAULT_WINDOW, every, state: path } = args;
@@ -127,7 +134,9 @@ async function runDetect(args: DetectArguments): Promise<void> {
 
 const OPTIONS = {
   ...DETECT_OPTIONS,
-  state: text('File that remembers reported findings, so that each is reported once'),
+  state: text(
+    'File that remembers reported findings: each is reported once, and again while it is ongoing; --follow goes on with its rows',
+  ),
   format: choice(['text', ...Object.keys(FORMATS)], 'Output format', { default: 'text' }),
   out: text('Also write an HTML page and a JSON file: path without extension'),
   follow: flag(

@@ -13,6 +13,7 @@ import {
   type Expectation,
   expectation,
   FOLLOWS,
+  jitterOf,
   levelOrNeighbours,
   meanStep,
   movement,
@@ -24,8 +25,16 @@ import {
 import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
-import { cutoffs, drift, levels, steps, stillness } from './levels.ts';
-import { type Candidate, LOGARITHMIC, scan, type Track, usualTail, windowLengths } from './scan.ts';
+import { cutoffs, drift, growth, levels, steps, stillness } from './levels.ts';
+import {
+  type Candidate,
+  LOGARITHMIC,
+  outstanding,
+  scan,
+  type Track,
+  usualTail,
+  windowLengths,
+} from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
@@ -39,6 +48,14 @@ function robustRange(values: Float64Array): { low: number; high: number; middle:
     high: quantileInPlace(sample, sample.length, 0.99),
     middle: quantileInPlace(sample, sample.length, 0.5),
   };
+}
+
+/** Size of the values: their robust range, or where that is 0 the largest distance from the middle. */
+function sizeOf(values: Float64Array): number {
+  const { low, high, middle } = robustRange(values);
+  return high > low
+    ? high - low
+    : values.reduce((most, value) => Math.max(most, Math.abs(value - middle)), 0);
 }
 
 /** Limits for treating values as counts or rounded: distinct values, samples per distinct value, and range in steps. */
@@ -89,11 +106,12 @@ interface AnalyseOptions {
   readonly calendar?: readonly number[];
   /** Offset of the wall clock from the sample count, in samples [N] (daylight saving time); absent if constant. */
   readonly clock?: Int32Array;
-  /** Smallest departure, as a share of the range of the values (1 % to 99 %). Default: 0.02. */
-  readonly relativeFloor?: number;
-  /** Smallest departure, in units of the values. Default: 0. */
-  readonly absoluteFloor?: number;
+  /** First samples of weekends and of the weeks after them, where fewer than two weeks are known; absent otherwise. */
+  readonly weekends?: readonly number[];
 }
+
+/** Smallest departure that is judged, as a share of the range of the values (1 % to 99 %). */
+const FLOOR = 0.02;
 
 /** @param values [N], N ≥ 2, finite */
 function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
@@ -102,18 +120,14 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const range = high - low;
   const tracks: Track[] = [];
   const least = LEVELS.low;
-  let largest = range;
-  if (!(range > 0)) for (const value of values) largest = Math.max(largest, Math.abs(value - middle));
-  const floor =
-    Math.max((options.relativeFloor ?? 0.02) * largest, options.absoluteFloor ?? 0, quantum(values, range)) ||
-    Number.MIN_VALUE;
+  const floor = Math.max(FLOOR * sizeOf(values), quantum(values, range)) || Number.MIN_VALUE;
   const usualStep = quantileInPlace(
     Float64Array.from({ length: n - 1 }, (_, i) => Math.abs(values[i + 1]! - values[i]!)),
     n - 1,
     0.5,
   );
   const season = findSeason(values, options.calendar, options.clock);
-  const jitter = season === null ? 1 : Math.max(1, Math.round(season.period / 150));
+  const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
   const residual = season === null ? null : departures(values, season.expected, jitter);
   const phases =
     season === null || residual === null
@@ -186,6 +200,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       ...{ floor: track.floor, windows: track.windows, least, looks },
       logarithmic: LOGARITHMIC.has(track.name),
       edges: track.name === 'analogue',
+      constant: track.name === 'level',
     })
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
       .filter(({ start, end }) => track.name !== 'size' || end - start >= SHORTEST_SIZE)
@@ -195,6 +210,15 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     ...stillness(values, least).map((candidate) => ({ ...candidate, track: 'still' as const })),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
+  const found = [...candidates];
+  for (const event of outstanding(tracks[0]!.values, floor)) {
+    if (
+      !found.some(
+        ({ start, end, severity }) => severity >= LEVELS.medium && start < event.end && event.start < end,
+      )
+    )
+      candidates.push({ ...event, track: 'level' });
+  }
   // Only the seasonal shape is subtracted: with a level that follows each cycle, longer shifts would vanish too.
   const deseasonalised =
     season === null ? values : difference(values, difference(season.expected, season.level));
@@ -238,6 +262,13 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     .sort((a, b) => b.severity - a.severity);
   const leak = drift(deseasonalised, floor, least, looks);
   if (leak !== null) accepted.push(leak);
+  const grows = usualStep > 0 ? growth(tracks.at(-1)!.values, least, looks) : null;
+  // Other noise behind a step, and the step itself, are no growth.
+  const stepped = (start: number): boolean =>
+    accepted.some(
+      ({ track, end, ...step }) => track === 'step' && 2 * (end - Math.max(start, step.start)) >= n - start,
+    );
+  if (grows !== null && !stepped(grows.start)) accepted.push(grows);
   accepted.sort((a, b) => b.severity - a.severity);
   const plain = levelOrNeighbours(values, middle);
   // Expect the values of similar stretches only if they predict far better: for a wave of varying period, not noise with a few spikes.
@@ -271,6 +302,21 @@ export interface DetectOptions extends AnalyseOptions {
   readonly severity?: number;
   /** Direction of the findings to keep. Default: both. */
   readonly direction?: 'above' | 'below' | 'both';
+  /**
+   * Smallest departure to keep, as a share of the range of the values (1 % to 99 %). Default: 0; departures below
+   * 0.02 are not judged. Like all filters it removes findings, and changes none.
+   */
+  readonly relativeFloor?: number;
+  /** Smallest departure to keep, in units of the values. Default: 0. */
+  readonly absoluteFloor?: number;
+}
+
+/** Size of a finding's departure, by which filters keep it; infinite for a stretch that is too quiet, which departs by nothing. */
+function departureOf({ kind, direction, observed, expected, stepped }: Finding): number {
+  if (kind === 'flat' || (kind === 'variance' && direction === 'below')) return Number.POSITIVE_INFINITY;
+  const far = Math.abs(observed.peak - expected.value);
+  if (stepped !== null) return Math.max(far, Math.abs(observed.mean - stepped.mean));
+  return kind === 'variance' || kind === 'frequency' ? Math.max(far, observed.largest - observed.least) : far;
 }
 
 /** Minimum number of samples to estimate usual behaviour. */
@@ -283,12 +329,7 @@ export const DEFAULT_SEVERITY = LEVELS.medium;
  * @throws DataError for an empty series, one without values, or an infinite value; ConfigError for an option out of range
  */
 export function detect(given: Float64Array, options: DetectOptions = {}): Detection {
-  const {
-    severity = DEFAULT_SEVERITY,
-    direction = 'both',
-    relativeFloor = 0.02,
-    absoluteFloor = 0,
-  } = options;
+  const { severity = DEFAULT_SEVERITY, direction = 'both', relativeFloor = 0, absoluteFloor = 0 } = options;
   requireOption(severity >= LEVELS.low && severity <= 100, 'severity', severity, `${LEVELS.low} to 100`);
   requireOption(relativeFloor >= 0 && relativeFloor <= 1, 'relative floor', relativeFloor, '0 to 1');
   requireOption(
@@ -318,23 +359,25 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
       seasons: [],
     };
   }
-  const settings = { ...options, absoluteFloor: absoluteFloor / unit };
-  const first = analyse(values, settings);
+  const first = analyse(values, options);
   // Remove lasting level shifts and drifts, then analyse again.
   const moved = first.candidates.filter(
     (candidate) => candidate.lasting && candidate.severity >= LEVELS.medium,
   );
   const away = levelChange(values, moved, Math.max(1, Math.round(first.season?.period ?? 1)));
   const level = moved.length === 0 ? values : difference(values, away);
-  const analysed = moved.length === 0 ? first : analyse(level, settings);
+  const analysed = moved.length === 0 ? first : analyse(level, options);
   const { season, tracks, usualStep } = analysed;
   const candidates =
     moved.length === 0
       ? first.candidates
-      : [...analysed.candidates.filter(({ lasting }) => !lasting), ...moved].sort(
+      : // Behind a step other noise is part of the new level.
+        [...analysed.candidates.filter(({ lasting, grows }) => !lasting && !grows), ...moved].sort(
           (a, b) => b.severity - a.severity,
         );
-  const all = join(candidates, n, season?.period ?? null);
+  const all = join(candidates, n, season?.period ?? null).map((event) =>
+    atWeekend(event, options) ? { ...event, severity: Math.min(event.severity, UNKNOWN) } : event,
+  );
   const unusual = new Uint8Array(n);
   for (const event of all) {
     // After a lasting shift the new level counts as usual.
@@ -345,9 +388,11 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const inUnits = (some: Float64Array): Float64Array =>
     some.map((value, i) => (value + (moved.length === 0 ? 0 : away[i]!)) * unit);
   const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
+  // Extents do not depend on the severity that is asked for.
+  const usual = all.filter((event) => event.severity >= DEFAULT_SEVERITY);
   const joined = all
-    .filter((event) => event.severity >= severity)
-    .map((event, _, events) => (event.lasting ? { ...event, end: untilNext(event, events, n) } : event))
+    .filter((event) => event.severity >= Math.min(severity, DEFAULT_SEVERITY))
+    .map((event) => (event.lasting ? { ...event, end: untilNext(event, usual, n) } : event))
     .map((event) => trimmed(event, level, inside))
     .flatMap((event) => withoutGaps(event, given));
   let [smallest, largest] = [Infinity, -Infinity];
@@ -359,9 +404,12 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     ...{ values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) },
     ...{ least: smallest * unit, largest: largest * unit },
   };
+  const leastKept = Math.max(relativeFloor * sizeOf(values) * unit, absoluteFloor);
   const findings = describeAll(joined, described).filter(
     (finding) =>
+      finding.severity >= severity &&
       (direction === 'both' || finding.direction === direction) &&
+      (leastKept === 0 || departureOf(finding) >= leastKept) &&
       !(atPeak(finding.kind) && insideBand(finding)),
   );
   return {
@@ -401,6 +449,19 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
     }
   }
   return away;
+}
+
+/** Severity of what cannot be told from a usual weekend: below all that is reported by default. */
+const UNKNOWN = 1.9;
+/** Share of a day by which a change may miss the beginning or the end of a weekend. */
+const NEAR_WEEKEND = 1 / 8;
+
+/** Returns true if a longer change begins or ends with a weekend, of which fewer than two are known. */
+function atWeekend({ start, end }: Joined, { weekends = [], calendar = [] }: AnalyseOptions): boolean {
+  const reach = NEAR_WEEKEND * ((calendar.at(-1) ?? 0) / 7);
+  return (
+    end - start > reach && weekends.some((at) => Math.abs(start - at) <= reach || Math.abs(end - at) <= reach)
+  );
 }
 
 /** Returns true if the peak lies inside its band: such a value is no spike, even if similar stretches differ. */

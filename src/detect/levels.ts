@@ -256,6 +256,45 @@ export function drift(values: Float64Array, floor: number, least: number, looks:
   return { ...stretch, track: 'step', lasting: true, drifts: true };
 }
 
+/** Smallest growth of the fluctuations to the end of a series, as a logarithm. */
+const LEAST_GROWTH = Math.log(1.5);
+/** Fewest parts before it begins: what grows all the time is the usual course of the series. */
+const STEADY_PARTS = PARTS / 4;
+
+/**
+ * Finds fluctuations that grow until the end of a series, in the logarithms of its steps [N]; null if there are none. The means of 64 parts
+ * must lie on a level that begins to rise once, no farther from it than neighbouring parts are from each other.
+ */
+export function growth(movement: Float64Array, least: number, looks: number): Candidate | null {
+  const n = movement.length;
+  const size = Math.floor(n / PARTS);
+  if (size < SHORTEST_PART) return null;
+  const first = n - size * PARTS;
+  const means = Float64Array.from(
+    { length: PARTS },
+    (_, p) => moments(movement.subarray(first + p * size, first + (p + 1) * size)).mean,
+  );
+  const bends = Float64Array.from({ length: PARTS - 2 }, (_, i) =>
+    Math.abs(means[i]! - 2 * means[i + 1]! + means[i + 2]!),
+  );
+  const noise = Math.max(median(bends) * OF_SECOND_DIFFERENCES, 1e-9);
+  const ones = new Float64Array(PARTS).fill(1);
+  const level = fitted(means, [ones]);
+  let best: { at: number; rise: number; left: number } | null = null;
+  for (let at = 0; at <= PARTS - FEWEST_PARTS; at++) {
+    const after = ones.map((_, p) => Math.max(0, p - at) / (PARTS - at));
+    const { coefficients, left } = fitted(means, [ones, after]);
+    if (best === null || left < best.left) best = { at, rise: coefficients[1]!, left };
+  }
+  const { at, rise, left } = best!;
+  if (at < STEADY_PARTS || rise < LEAST_GROWTH || Math.sqrt(left / (PARTS - 3)) > MOST_LEFT * noise)
+    return null;
+  const surprise = (level.left - left) / (2 * noise ** 2) / Math.LN10;
+  const severity = tempered(surprise - Math.log10(PARTS * looks));
+  if (!(severity >= least)) return null;
+  return { start: first + at * size, end: n, sign: 1, severity, peak: n - 1, track: 'movement', grows: true };
+}
+
 /** Fewest samples of a reported standstill. */
 const SHORTEST = 4;
 /** Length, in those of the longest other standstill, at which the severity counts in full; at 1 it is 0. */

@@ -35,6 +35,8 @@ export interface Candidate extends Stretch {
   readonly lasting?: true;
   /** True for a lasting departure that still grows. */
   readonly drifts?: true;
+  /** True for fluctuations that grow to the end. */
+  readonly grows?: true;
 }
 
 interface ScanOptions {
@@ -48,6 +50,8 @@ interface ScanOptions {
   readonly logarithmic?: boolean;
   /** True if peers of any length make a stretch usual: edges at any time leave departures of any length. */
   readonly edges?: boolean;
+  /** True if the expectation is one constant, as good at the ends as elsewhere. */
+  readonly constant?: boolean;
   /** Number of tracks scanned, for the correction of multiple comparisons. */
   readonly looks: number;
 }
@@ -103,13 +107,15 @@ const CROWDS = [1 / 40, 1 / 24, 1 / 16, 1 / 12, 1 / 8] as const;
 const MOST_CROWDS = 3;
 /** Factor by which departures in a crowd exceed those in any other window of its length. */
 const CROWDED = 5;
+/** The same for a crowd at an end of the series, of a track whose expectation is a constant. */
+const CROWDED_AT_END = 15;
 const FEWEST_CROWDED = 8;
 
 /**
  * Finds stretches whose departures are on average at least five times as large as anywhere else in a track [N]: a long anomaly must not
  * count as usual. At most three, by time; heavy tails and random walks hardly ever have one.
  */
-function crowds(track: Float64Array): [start: number, end: number][] {
+function crowds(track: Float64Array, constant = false): [start: number, end: number][] {
   const n = track.length;
   const centre = centreOf(track);
   const sums = cumulative(track.map((value) => Math.abs(value - centre)));
@@ -152,7 +158,7 @@ function crowds(track: Float64Array): [start: number, end: number][] {
     chosen
       .map(([start, end]): [number, number] => [start - ((end - start) >> 1), end + ((end - start) >> 1)])
       // At the ends the expectation rests on one side alone, which makes departures larger.
-      .filter(([start, end]) => start > 0 && end < n)
+      .filter(([start, end]) => (constant && strongest >= CROWDED_AT_END) || (start > 0 && end < n))
       .sort((a, b) => a[0] - b[0])
   );
 }
@@ -192,10 +198,10 @@ const APART = 0.1;
 /** Returns the improbable stretches of a track [N], disjoint, most severe first. */
 export function scan(
   track: Float64Array,
-  { floor, windows, least, looks, logarithmic, edges }: ScanOptions,
+  { floor, windows, least, looks, logarithmic, edges, constant }: ScanOptions,
 ): Stretch[] {
   const n = track.length;
-  const crowded = logarithmic === true ? [] : crowds(track);
+  const crowded = logarithmic === true ? [] : crowds(track, constant);
   const single = fitTail(outsideOf(track, crowded, 1), floor);
   // In longer windows a sample counts no more than the band: a spike is no level shift.
   const rest = track.map((value) =>
@@ -218,7 +224,7 @@ export function scan(
       ...crowded,
       ...(w < SLOW || logarithmic === true
         ? []
-        : crowds(means).map(([start, end]) => [start * stride, end * stride + w] as const)),
+        : crowds(means, constant).map(([start, end]) => [start * stride, end * stride + w] as const)),
     ];
     const tail =
       w === 1 ? single : fitTail(outsideOf(means, excluded, w, stride), floor, w, { tail: single, sigma });
@@ -300,6 +306,49 @@ export function scan(
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
 }
+
+/** Samples between two events, as a share of the series, and at least. */
+const [EVENTS_APART, LEAST_APART] = [1 / 200, 3];
+/** Factors by which an event must exceed the next largest one and the band, or the band alone; and most events nearly as large as it. */
+const OVER_NEXT = 3;
+const [OVER_BAND, FAR_OVER_BAND] = [4, 20];
+const [NEARLY, MOST_NEARLY] = [0.6, 2];
+
+/**
+ * Returns the largest event up and down in [N] departures from a constant that nobody would overlook: far larger than the next one, or tens
+ * of times as large as 99 % of the samples. In heavy tails such an event is not rare by its tail alone, as it shapes that tail.
+ */
+export function outstanding(track: Float64Array, floor: number): Stretch[] {
+  const n = track.length;
+  const tail = usualTail(track, floor);
+  const apart = Math.max(LEAST_APART, Math.round(EVENTS_APART * n));
+  return ([1, -1] as const).flatMap((sign): Stretch[] => {
+    const height = (i: number): number => sign * (track[i]! - tail.centre);
+    const band = sign > 0 ? tail.bandAbove : tail.bandBelow;
+    let peak = 0;
+    for (let i = 1; i < n; i++) if (height(i) > height(peak)) peak = i;
+    const top = height(peak);
+    if (top < OVER_BAND * band) return [];
+    const cut = Math.max(band, PART * top);
+    let [start, end] = [peak, peak + 1];
+    while (start > 0 && height(start - 1) > cut) start--;
+    while (end < n && height(end) > cut) end++;
+    let [next, nearly, last] = [band, 0, -apart];
+    for (let i = 0; i < n; i++) {
+      if (i >= start - apart && i < end + apart) continue;
+      next = Math.max(next, height(i));
+      if (height(i) < NEARLY * top) continue;
+      if (i - last >= apart) nearly++;
+      last = i;
+    }
+    const far = nearly > MOST_NEARLY ? 0 : top / (FAR_OVER_BAND * band);
+    const ratio = Math.max(top / (OVER_NEXT * next), far);
+    return ratio < 1 ? [] : [{ start, end, sign, peak, severity: Math.min(SURE, 2 + Math.log2(ratio)) }];
+  });
+}
+
+/** Highest severity of an event by its size alone. */
+const SURE = 4;
 
 /** Returns the peaks of runs of values that are rarer than `wanted` (−ln of their share). */
 function peaks(values: Float64Array, tail: Tail, wanted: number): number[] {

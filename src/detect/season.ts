@@ -1,7 +1,7 @@
 /** Seasons of a series: found by autocorrelation or named by the calendar, kept if they predict; and the values that they predict. */
 import { sortedMedian } from '../series/deviation.ts';
 import { seriesOfSpectrum, spectrum } from '../series/spectrum.ts';
-import { cycleMeans, quantileInPlace } from '../series/stats.ts';
+import { cycleMeans, moments, quantileInPlace } from '../series/stats.ts';
 
 /** Cycles on each side whose values at the same phase are averaged. */
 const CYCLES = 4;
@@ -215,6 +215,29 @@ function refine(r: Float64Array, lag: number): number {
   return Math.abs(period - nearest) * (r.length / period) < 0.5 ? nearest : period;
 }
 
+/** Reach of the values that are compared, in median absolute deviations; and least autocorrelation of what repeats. */
+const ORDINARY = 6;
+const REPEATS = 0.1;
+
+/** Returns true if the ordinary values correlate with those one period later: two incidents are no season. */
+function repeats(values: Float64Array, period: number): boolean {
+  const centre = quantileInPlace(values.slice(), values.length, 0.5);
+  const reach =
+    ORDINARY *
+    quantileOfAbs(
+      values.map((value) => value - centre),
+      1,
+      0.5,
+    );
+  if (!(reach > 0)) return true;
+  const ordinary = values.map((value) => Math.min(reach, Math.max(-reach, value - centre)));
+  const { mean, std } = moments(ordinary);
+  const lag = Math.round(period);
+  let products = 0;
+  for (let i = lag; i < ordinary.length; i++) products += (ordinary[i]! - mean) * (ordinary[i - lag]! - mean);
+  return products >= REPEATS * std * std * (ordinary.length - lag);
+}
+
 /**
  * Returns true if a season predicts rare and large values, such as a job once a day, which medians and clipped values hardly show.
  */
@@ -307,7 +330,7 @@ export function findSeason(
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
     const others = difference(clipped, seasonExpectation(clipped, period, clockOf(period), { aside: true }));
     const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
-    if (left < LEAST_GAIN * chance) best = candidate;
+    if (left < LEAST_GAIN * chance && repeats(values, period)) best = candidate;
   }
   if (best !== null) {
     // Far cycles lie outside an anomaly of a few cycles; they serve if they predict as well.

@@ -84,7 +84,8 @@ function roundTo(value: number, step: number): { number: number; tolerance: numb
     return { number: Number(value.toPrecision(4)), tolerance: 5.1e-4 * Math.abs(value) };
   const number =
     decimals >= 0 ? Number(value.toFixed(decimals)) : Math.round(value * 10 ** decimals) * 10 ** -decimals;
-  return { number, tolerance: 0.51 * 10 ** -decimals };
+  // A 0 beside other zeros has no digits that were rounded away.
+  return { number, tolerance: value === 0 ? 0 : 0.51 * 10 ** -decimals };
 }
 
 /** Makes the claim of a rounded number. */

@@ -75,6 +75,7 @@ const COLUMNS: Readonly<Record<string, (finding: ReportFinding) => Cell>> = {
   level: (finding) => finding.level,
   severity: (finding) => finding.severity,
   ongoing: (finding) => finding.ongoing,
+  reported: (finding) => finding.reported,
   peak_time: (finding) => finding.peak.at?.iso ?? finding.peak.at?.shown,
   peak_index: (finding) => finding.peak.index,
   observed_peak: (finding) => finding.observed.peak,

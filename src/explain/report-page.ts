@@ -191,7 +191,7 @@ function findingItem(finding: ReportFinding, target: number, report: AnomalyRepo
     finding.markedByPolicy === null
       ? null
       : ` \u00b7 ${finding.markedByPolicy ? 'marked by the policy too' : 'not marked by the policy'}`
-  }</span></button>
+  }${finding.reported ? ' \u00b7 reported before' : null}</span></button>
 <div class="detail"><p>${finding.statement}</p>${facts(finding)}${more(finding)}</div></li>
 `;
 }

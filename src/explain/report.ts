@@ -283,6 +283,7 @@ function toFinding(source: ReportSource, column: ReportColumn, finding: Finding)
     rows: rowsOf(source, start, end),
     event: null,
     markedByPolicy: null,
+    reported: false,
   };
 }
 

@@ -95,7 +95,25 @@ const FINDING = z.strictObject({
   event: z.string().nullable(),
   /** True where a policy marks part of it as well; null where no policy was asked about it, or the policy abstains. */
   markedByPolicy: z.boolean().nullable(),
+  /** True where an earlier run with the same state file has reported it, and it is still ongoing. */
+  reported: z.boolean(),
 });
+
+/** Finding as an event of `--follow` has it: without fields that depend on the window or explain the finding. */
+const FOLLOWED = FINDING.omit({
+  ...{
+    rank: true,
+    start: true,
+    end: true,
+    peak: true,
+    before: true,
+    stepped: true,
+    stated: true,
+    similar: true,
+  },
+  ...{ event: true, evidence: true, lasting: true, markedByPolicy: true, reported: true },
+});
+export type FollowedFinding = z.infer<typeof FOLLOWED>;
 
 /** Findings of several columns at the same time. */
 const EVENT = z.strictObject({
@@ -298,7 +316,20 @@ const SEEN = z.strictObject({
   /** First and last stamp in ms, or first and last sample of a recording without time. */
   from: finite,
   to: finite,
+  /** What `--follow` reported of it while it is open. */
+  open: z.exactOptional(FOLLOWED),
 });
+
+/** Rows that `--follow` keeps, so that a later run goes on with them. */
+const FOLLOWED_ROWS = z.strictObject({
+  /** Options by which the rows were read, as JSON. */
+  read: z.string(),
+  /** Header and first rows of the input, which decide how rows are read. */
+  first: z.string(),
+  /** Line, time in ms and one value for each column; null where missing. */
+  rows: z.array(z.tuple([z.int().positive(), finite], finite.nullable())),
+});
+export type FollowedRows = z.infer<typeof FOLLOWED_ROWS>;
 
 /** State file: the findings that were reported before, by id. */
 const STATE = z.strictObject({
@@ -306,6 +337,7 @@ const STATE = z.strictObject({
   version: z.literal(1),
   timed: z.boolean(),
   seen: z.record(z.string(), SEEN),
+  followed: z.exactOptional(FOLLOWED_ROWS),
 });
 export type ReportState = z.infer<typeof STATE>;
 export type SeenFinding = z.infer<typeof SEEN>;

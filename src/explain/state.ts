@@ -75,7 +75,7 @@ export const stateOf = (
   seen: readonly (SeenFinding & { readonly id: string })[],
 ): ReportState => ({
   ...{ schema: 'timeseer.anomalies.state', version: 1, timed },
-  seen: Object.fromEntries(seen.map(({ id, column, kind, from, to }) => [id, { column, kind, from, to }])),
+  seen: Object.fromEntries(seen.map(({ id, ...finding }) => [id, finding])),
 });
 
 /** Findings that a state remembers; none if only one of state and recording has time. */
@@ -111,7 +111,10 @@ export function withState<T>(path: string, work: () => Promise<T>): Promise<T> {
   return withLock(`${path}.lock`, (file) => say(`${path}: waiting for another process (${file})`), work);
 }
 
-/** Splits off the findings that were not reported before; those that were over before the recording begins are forgotten. */
+/**
+ * Reduces a report to what a run with a state has to say: findings that were not reported before, and those that were and are still ongoing,
+ * a level that has come to stay apart. Findings that were over before the recording begins are forgotten.
+ */
 export function newFindings(
   report: AnomalyReport,
   state: ReportState | null,
@@ -123,22 +126,28 @@ export function newFindings(
     const { from, to } = spanOf(finding);
     const before = seen.find(({ id }) => id === finding.id);
     return {
-      id: finding.id,
-      column: finding.column,
-      kind: finding.kind,
-      from,
+      ...(before?.open === undefined ? {} : { open: before.open }),
+      ...{ id: finding.id, column: finding.column, kind: finding.kind, from },
       to: Math.max(to, before?.to ?? to),
     };
   });
+  const marked = report.findings.map((finding) => ({
+    ...finding,
+    reported: seen.some((old) => isSame(finding, old)),
+  }));
+  const kept = stateOf(timed, [...seen.filter(({ to }) => to >= first), ...now]);
   return {
-    fresh: selectFindings(report, (finding) => !seen.some((old) => isSame(finding, old))),
-    state: stateOf(timed, [...seen.filter(({ to }) => to >= first), ...now]),
+    fresh: selectFindings(
+      { ...report, findings: marked },
+      ({ reported, ongoing, lasting }) => !reported || (ongoing && !lasting),
+    ),
+    state: state?.followed === undefined ? kept : { ...kept, followed: state.followed },
   };
 }
 
 /**
- * Reports each finding of a growing recording once: `publish` gets the report of the new findings, which count as reported once it has
- * returned. One state file belongs to one recording. Processes that share it wait for each other.
+ * Reports each finding of a growing recording once, and again while it is ongoing: `publish` gets the report of `newFindings`, which count
+ * as reported once it has returned. One state file belongs to one recording. Processes that share it wait for each other.
  *
  * @throws DataError for a damaged state file; WriteError; errors of `publish`
  */

@@ -16,13 +16,14 @@ import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
 
-export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock'> {
+export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' | 'weekends'> {
   readonly file: string;
   readonly columns: readonly string[];
   readonly time: string | undefined;
   readonly key: string | undefined;
   readonly select: string | undefined;
   readonly tz: string | undefined;
+  readonly keepSentinels?: boolean | undefined;
 }
 
 export interface Detected {
@@ -56,7 +57,20 @@ export function clockOf({
   return Int32Array.from(ahead, (offset) => Math.round((offset - first) / step));
 }
 
-export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock'> {
+/** First samples of weekends and of the weeks after them; empty where two weeks are recorded, or days are not known. */
+export function weekendsOf({
+  step,
+  time,
+  zone,
+  origin,
+}: Pick<Recording, 'step' | 'time' | 'zone' | 'origin'>): number[] {
+  if (time === null || step === null || origin !== 'calendar' || time.length < 2) return [];
+  if (24 * HOUR < 3 * step || time.at(-1)! - time[0]! >= 14 * 24 * HOUR) return [];
+  const rests = Array.from(time, (ms) => new Date(wallTime(ms, zone)).getUTCDay() % 6 === 0);
+  return rests.flatMap((rest, i) => (i > 0 && rest !== rests[i - 1] ? [i] : []));
+}
+
+export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock' | 'weekends'> {
   /** Leaves out what was over before; see `sinceReport`. */
   readonly since?: string | undefined;
   /** Asks a policy about the columns. */
@@ -77,9 +91,12 @@ export async function detectRecording(
 ): Promise<Omit<Detected, 'seconds'>> {
   const calendar = calendarOf(recording);
   const clock = clockOf(recording);
+  const weekends = weekendsOf(recording);
   const detections = [];
   for (const { values } of recording.columns) {
-    detections.push(detect(values, { ...options, calendar, ...(clock === undefined ? {} : { clock }) }));
+    detections.push(
+      detect(values, { ...options, calendar, weekends, ...(clock === undefined ? {} : { clock }) }),
+    );
     onColumn?.(detections.length);
     await new Promise(setImmediate);
   }
@@ -98,10 +115,10 @@ export async function detectFile(
   also: Pick<PipelineOptions, 'since' | 'ask'> = {},
 ): Promise<Detected> {
   const started = performance.now();
-  const { file, columns, time, key, select, tz, ...options } = request;
+  const { file, columns, time, key, select, tz, keepSentinels, ...options } = request;
   const recording = readRecording(file, {
     ...(columns.length === 0 ? {} : { columns }),
-    ...{ time, key, select, tz },
+    ...{ time, key, select, tz, keepSentinels },
   });
   const progress =
     recording.columns.length > 1
@@ -145,7 +162,7 @@ function evenStep(times: Float64Array, count: number): number {
 export function detectValues(
   values: ArrayLike<number>,
   times: ArrayLike<number | Date> | null,
-  options: Omit<DetectOptions, 'calendar' | 'clock'>,
+  options: Omit<DetectOptions, 'calendar' | 'clock' | 'weekends'>,
 ): Detection {
   const series = Float64Array.from(values, (value, i) => {
     if (typeof value === 'number') return value;

@@ -4,7 +4,15 @@
  */
 import { performance } from 'node:perf_hooks';
 import { openRows, type Recording, type RowReader } from '../../datasets/readers/recording.ts';
-import type { ReportFinding, ReportState, SeenFinding } from '../explain/schema.ts';
+import { DEFAULT_SEVERITY } from '../detect/detect.ts';
+import { LEVELS } from '../detect/finding.ts';
+import type {
+  FollowedFinding,
+  FollowedRows,
+  ReportFinding,
+  ReportState,
+  SeenFinding,
+} from '../explain/schema.ts';
 import { isSame, seenIn, spanOf, stateOf } from '../explain/state.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { type DetectRequest, detectRecording, type PipelineOptions } from './detect.ts';
@@ -18,14 +26,9 @@ export interface FollowOptions extends Omit<DetectRequest, 'file'> {
    * New samples after which the window is judged; default: a 200th of the window, more where rows come faster than they are judged.
    */
   readonly every: number | undefined;
-  /** Findings that were reported before. */
+  /** Findings that an earlier run reported, and the rows that it kept. */
   readonly state: ReportState | null;
 }
-
-/** Fields of a finding that an event leaves out, as they depend on the window or explain the finding. */
-type OfWindow = 'rank' | 'start' | 'end' | 'peak' | 'before' | 'stepped' | 'stated' | 'similar' | 'event';
-/** Finding as an event has it. */
-export type FollowedFinding = Omit<ReportFinding, OfWindow | 'evidence' | 'lasting' | 'markedByPolicy'>;
 
 export type FollowEvent =
   | {
@@ -38,13 +41,15 @@ export type FollowEvent =
       readonly delay: number;
       /** Samples before the window is judged for the first time. */
       readonly first: number;
+      /** Findings that an earlier run left open. */
+      readonly open: readonly FollowedFinding[];
     }
   | { readonly event: 'note'; readonly code: string; readonly text: string }
   | ({ readonly event: 'open' } & FollowedFinding)
   | ({
       readonly event: 'closed';
-      /** `withdrawn`: later samples show that it is not unusual; `input ended`: it lasts until the last row. */
-      readonly reason: 'over' | 'withdrawn' | 'input ended';
+      /** `withdrawn`: later samples show that it is not unusual; `left window`: its beginning is older than the rows that are kept. */
+      readonly reason: 'over' | 'withdrawn' | 'left window';
     } & FollowedFinding)
   | {
       readonly event: 'end';
@@ -54,12 +59,18 @@ export type FollowEvent =
       readonly late: number;
       /** Rows older than the window, dropped. */
       readonly tooLate: number;
+      /** Rows that an earlier run has read already. */
+      readonly known: number;
+      /** Findings that are still open: the next run with the same state goes on with them. */
+      readonly open: readonly FollowedFinding[];
     };
 
 export const DEFAULT_WINDOW = 20_000;
 const [FEWEST, MOST] = [50, 100_000];
 /** Samples before the first judgement: fewer do not show what is usual. */
 const WARM_UP = 200;
+/** Severity and level of a finding in a window that holds less than three days, at most. */
+const CAPPED = { severity: 3.9, level: 'medium' } as const;
 /** Default parts of the window after which it is judged, and after which it is judged at the latest. */
 const [PARTS, LEAST_PARTS] = [200, 4];
 /** Lines of one row, with line breaks in quotes. */
@@ -98,6 +109,22 @@ export function pace({ window, every }: Pick<FollowOptions, 'window' | 'every'>)
   return { every: chosen, delay, first: Math.max(chosen, Math.min(window, WARM_UP)) };
 }
 
+/**
+ * Samples after which a window is judged for the first time: three cycles, which show a season, of a day where the window holds three days,
+ * else of an hour. `days`: samples of three days; `capped`: the window does not hold them.
+ */
+function samplesWanted(
+  recording: Recording,
+  window: number,
+): { readonly first: number; readonly days: number; readonly capped: boolean } {
+  const [hour = 0, day = 0] = [1, 24].map((hours) =>
+    recording.step === null ? 0 : (hours * 3_600_000) / recording.step,
+  );
+  const days = Math.ceil(3 * day);
+  const capped = day >= 3 && days > window;
+  return { first: Math.min(window, capped ? Math.ceil(3 * hour) : days), days, capped };
+}
+
 /** Splits a text that comes in parts into rows: lines, or several where a quoted field has line breaks; blank ones are left out. */
 async function* rowsOf(chunks: AsyncIterable<Uint8Array>, name: string): AsyncGenerator<TextRow> {
   let decoder: InstanceType<typeof TextDecoder> | null = null;
@@ -133,17 +160,28 @@ async function* rowsOf(chunks: AsyncIterable<Uint8Array>, name: string): AsyncGe
   yield* open;
 }
 
+/** Steps between two rows from which the later one has to be confirmed by the next row. */
+const LEAP = 200;
+
+const hasValue = ({ values }: Row): boolean => values.some((value) => !Number.isNaN(value));
+
 /** The latest rows of a stream, by time. */
 class Window {
   bad = 0;
   late = 0;
   tooLate = 0;
+  known = 0;
   #reader: RowReader | null = null;
   /** Texts above the first row: the header, and what stands before it. */
   #head: readonly string[] = [];
+  #first = '';
   #rows: Row[] = [];
+  /** Row far ahead of all others, until the next one confirms it. */
+  #ahead: Row | null = null;
   /** Rows before this time come too late. */
   #floor = -Infinity;
+  /** Values of the rows that an earlier run kept, by time. */
+  readonly #earlier = new Map<number, readonly number[]>();
   readonly #noted = new Set<string>();
   readonly #options: FollowOptions;
   readonly #tell: (event: FollowEvent) => void;
@@ -151,6 +189,41 @@ class Window {
   constructor(options: FollowOptions, tell: (event: FollowEvent) => void) {
     this.#options = options;
     this.#tell = tell;
+    const kept = options.state?.followed;
+    if (kept === undefined) return;
+    if (kept.read !== this.#asked) {
+      this.note(
+        'other-options',
+        'The state was written with other options of reading; its rows are left out.',
+      );
+      return;
+    }
+    this.#parse(kept.first.split('\n').map((text, i) => ({ text, line: i + 1 })));
+    this.#rows = kept.rows
+      .map(([line, time, ...values]) => ({ line, time, values: values.map((value) => value ?? Number.NaN) }))
+      .slice(-options.window);
+    for (const { time, values } of this.#rows) this.#earlier.set(time, values);
+    this.#floor = this.#rows[0]?.time ?? -Infinity;
+  }
+
+  /** Options by which rows are read, as JSON. */
+  get #asked(): string {
+    const { columns, time, key, select, tz } = this.#options;
+    return JSON.stringify([columns, time ?? null, key ?? null, select ?? null, tz ?? null]);
+  }
+
+  /** Number of rows kept. */
+  get size(): number {
+    return this.#rows.length;
+  }
+
+  /** What a later run goes on with. */
+  get kept(): FollowedRows {
+    const rows = this.#rows.map(({ line, time, values }): FollowedRows['rows'][number] => [
+      ...([line, time] as const),
+      ...values.map((value) => (Number.isNaN(value) ? null : value)),
+    ]);
+    return { read: this.#asked, first: this.#first, rows };
   }
 
   /**
@@ -158,8 +231,9 @@ class Window {
    * @throws DataError for first rows that are no table with a header and a time; ConfigError
    */
   add(batch: readonly TextRow[]): Recording | null {
-    if (this.#reader === null && batch.length < 2) return null;
-    const fresh = this.#read(batch);
+    // A header and one row are no recording yet.
+    if (this.#reader === null && batch.length < 3) return null;
+    const fresh = this.#plausible(this.#read(batch));
     const { window } = this.#options;
     let latest = this.#rows.at(-1)?.time ?? -Infinity;
     const late = fresh.filter(({ time }) => {
@@ -179,18 +253,59 @@ class Window {
     if (dropped.length > 0)
       this.note(
         'too-late',
-        `Line ${dropped[0]!.line} is older than the window of ${window} samples; such rows are dropped and counted at the end.`,
+        `Line ${dropped[0]!.line} is older than the rows that are kept (${window} at most); such rows are dropped and counted at the end.`,
       );
     const rows = [...this.#rows, ...fresh.filter(({ time }) => time >= this.#floor)];
     if (late.length > dropped.length) rows.sort((a, b) => a.time - b.time);
     this.#rows = rows.slice(Math.max(0, rows.length - window));
-    if (rows.length > window) this.#floor = this.#rows[0]!.time;
+    this.#floor = this.#rows[0]?.time ?? -Infinity;
     if (this.#rows.length < 2) return null;
     return this.#reader!.recording({
       time: Float64Array.from(this.#rows, ({ time }) => time),
       values: this.#rows[0]!.values.map((_, c) => Float64Array.from(this.#rows, ({ values }) => values[c]!)),
       lines: Int32Array.from(this.#rows, ({ line }) => line),
     });
+  }
+
+  /** Leaves out rows that an earlier run has read, and rows whose time would open a gap although nothing was measured then. */
+  #plausible(fresh: readonly Row[]): Row[] {
+    const rows = fresh.filter(({ time, values }) => {
+      const earlier = this.#earlier.get(time);
+      const again = earlier !== undefined && values.every((value, c) => Object.is(value, earlier[c]));
+      if (again) this.known++;
+      return !again;
+    });
+    const last = this.#rows.at(-1);
+    if (last === undefined) return rows;
+    const leap = (LEAP * (last.time - this.#rows[0]!.time)) / Math.max(1, this.#rows.length - 1);
+    let latest = last.time;
+    const kept: Row[] = [];
+    for (const row of rows) {
+      const leaps = leap > 0 && row.time > latest + leap;
+      if (!hasValue(row) && (leaps || row.time < latest)) {
+        this.bad++;
+        continue;
+      }
+      const held = this.#ahead;
+      this.#ahead = null;
+      if (held !== null && row.time >= held.time) {
+        kept.push(held);
+        latest = held.time;
+      } else if (held !== null) {
+        this.bad++;
+        this.note(
+          'stray-row',
+          `Line ${held.line} was left out: its time is far ahead of the rows before and after it.`,
+        );
+      }
+      if (leap > 0 && row.time > latest + leap) {
+        this.#ahead = row;
+        continue;
+      }
+      latest = Math.max(latest, row.time);
+      kept.push(row);
+    }
+    return kept;
   }
 
   note(code: string, text: string): void {
@@ -247,14 +362,23 @@ class Window {
 
   #parse(batch: readonly TextRow[]): Row[] {
     const text = `${batch.map((row) => row.text).join('\n')}\n`;
-    const { columns, time, key, select, tz, name } = this.#options;
-    const options = { ...(columns.length === 0 ? {} : { columns }), time, key, select, tz, name };
+    const { columns, time, key, select, tz, name, keepSentinels } = this.#options;
+    const options = {
+      ...(columns.length === 0 ? {} : { columns }),
+      time,
+      key,
+      select,
+      tz,
+      name,
+      keepSentinels,
+    };
     const reader = this.#reader ?? openRows(new TextEncoder().encode(text), options);
     const rows = this.#reader === null ? reader.first : reader.read(text);
     const lineOf = new Map(startsOf(batch).map((line, i) => [line, batch[i]!]));
     if (this.#reader === null) {
       const first = lineOf.get(rows.read[0]!)!;
       this.#head = batch.slice(0, batch.indexOf(first)).map((row) => row.text.trim());
+      this.#first = batch.map((row) => row.text).join('\n');
     }
     // Comments and repeated headers are no rows; a last row that ends early is one that cannot be read.
     const read = new Set(Array.from(rows.read, (line) => lineOf.get(line)));
@@ -281,11 +405,8 @@ function startsOf(rows: readonly TextRow[]): number[] {
   });
 }
 
-/** A finding that was reported; open: as it was last seen, null once it is closed. */
-interface Known extends SeenFinding {
-  readonly id: string;
-  readonly open: ReportFinding | null;
-}
+/** A finding that was reported; open: as it was last seen, absent once it is closed. */
+type Known = SeenFinding & { readonly id: string };
 
 function followed(finding: ReportFinding, id: string): FollowedFinding {
   const { column, kind, direction, level, severity, from, to, durationSeconds, duration } = finding;
@@ -300,52 +421,76 @@ function followed(finding: ReportFinding, id: string): FollowedFinding {
  * Compares the findings of a window with those that were reported: the events, and the findings known from then on. Those that were over
  * before the window began are forgotten.
  *
- * @param begins first time of the window in ms
+ * @param window first and last time of the window in ms
+ * @param severity from which a finding opens; weaker ones keep open what is
+ * @param before findings of the last judgement; one of medium severity opens when it is found again. Null: all open at once
+ * @param fading ids of open findings that the last judgement did not find going on; they are closed when this one does not either
  */
 function compare(
   findings: readonly ReportFinding[],
   known: readonly Known[],
-  begins: number,
+  window: { readonly from: number; readonly to: number },
+  severity: number,
+  before: readonly ReportFinding[] | null,
+  fading: Set<string>,
 ): { events: FollowEvent[]; known: Known[] } {
   const events: FollowEvent[] = [];
-  const updated = known.map((old): Known => {
-    if (old.open === null) {
-      // It may have grown since.
-      const to = Math.max(
-        old.to,
-        ...findings.filter((finding) => isSame(finding, old)).map((finding) => spanOf(finding).to),
-      );
-      return { ...old, to };
+  const updated = known.map(({ open, ...old }): Known => {
+    const shared = (finding: ReportFinding): number =>
+      Math.min(old.to, finding.to!.ms) - Math.max(old.from, finding.from!.ms);
+    const here = findings.filter((finding) => isSame(finding, old)).sort((a, b) => shared(b) - shared(a));
+    // It may have grown since.
+    const seen = {
+      ...old,
+      from: Math.min(old.from, ...here.map(({ from }) => from!.ms)),
+      to: Math.max(old.to, ...here.map(({ to }) => to!.ms)),
+    };
+    const now = here.find(({ ongoing }) => ongoing) ?? here[0];
+    if (now?.ongoing) {
+      fading.delete(old.id);
+      // What was withdrawn, or over for a while, and goes on is the same incident, open again.
+      if (open === undefined && (now.severity < severity || now.to!.ms < window.to)) return seen;
+      if (open === undefined) events.push({ event: 'open', ...followed(now, old.id) });
+      return { ...seen, open: followed(now, old.id) };
     }
-    const here = findings.filter((finding) => isSame(finding, old));
-    const now = here.find(({ ongoing }) => ongoing) ?? here.find(({ kind }) => kind === old.kind) ?? here[0];
-    if (now === undefined) {
-      events.push({
-        event: 'closed',
-        reason: 'withdrawn',
-        ...followed({ ...old.open, ongoing: false }, old.id),
-      });
-      return { ...old, open: null };
+    if (open === undefined) return seen;
+    // Rows that are read once more have not come to it yet.
+    if (now === undefined && old.to > window.to) return { ...old, open };
+    if (!fading.delete(old.id)) {
+      fading.add(old.id);
+      return { ...old, open };
     }
-    const seen = { ...old, from: Math.min(old.from, now.from!.ms), to: Math.max(old.to, now.to!.ms) };
-    if (now.ongoing) return { ...seen, open: now };
-    events.push({ event: 'closed', reason: 'over', ...followed(now, old.id) });
-    return { ...seen, open: null };
+    if (now !== undefined) {
+      events.push({ event: 'closed', reason: 'over', ...followed(now, old.id) });
+      return seen;
+    }
+    const reason = old.from < window.from ? 'left window' : 'withdrawn';
+    events.push({ event: 'closed', reason, ...open, ongoing: false });
+    return seen;
   });
-  const fresh = findings.filter((finding) => !known.some((old) => isSame(finding, old)));
+  const confirmed = (finding: ReportFinding): boolean =>
+    finding.severity >= severity &&
+    (before === null ||
+      finding.severity >= LEVELS.high ||
+      before.some((other) => isSame(finding, { ...other, ...spanOf(other) })));
+  const fresh = findings.filter(
+    (finding) => !known.some((old) => isSame(finding, old)) && confirmed(finding),
+  );
   for (const finding of [...fresh].sort((a, b) => a.from!.ms - b.from!.ms)) {
-    events.push({ event: 'open', ...followed(finding, finding.id) });
-    if (!finding.ongoing) events.push({ event: 'closed', reason: 'over', ...followed(finding, finding.id) });
-    const { id, column, kind } = finding;
-    updated.push({ id, column, kind, ...spanOf(finding), open: finding.ongoing ? finding : null });
+    const { id, column, kind, ongoing } = finding;
+    const open = followed(finding, id);
+    events.push({ event: 'open', ...open });
+    if (!ongoing) events.push({ event: 'closed', reason: 'over', ...open });
+    updated.push({ id, column, kind, ...spanOf(finding), ...(ongoing ? { open } : {}) });
   }
-  return { events, known: updated.filter(({ to, open }) => open !== null || to >= begins) };
+  return { events, known: updated.filter(({ to, open }) => open !== undefined || to >= window.from) };
 }
 
 /**
- * Reports findings of rows as they come, each once when it appears and once when it is over. Memory does not grow with the stream.
+ * Reports findings of rows as they come, each once when it appears and once when it is over. The end of the input closes nothing. Memory
+ * does not grow with the stream.
  *
- * @param remember gets the findings known after each report, for a state file
+ * @param remember gets findings and rows after each judgement, for a state file
  * @throws DataError for a stream that is no table with a header and a time; ConfigError for options out of range
  */
 export async function follow(
@@ -355,24 +500,66 @@ export async function follow(
   remember: (state: ReportState) => void = () => {},
 ): Promise<void> {
   const { window, severity, direction, absoluteFloor, relativeFloor } = options;
-  const judged = { severity, direction, absoluteFloor, relativeFloor } as PipelineOptions;
+  // What is open stays open while any trace of it is left: severities of a stretch vary as the window moves.
+  const judged = { severity: LEVELS.low, direction, absoluteFloor, relativeFloor } as PipelineOptions;
   const { every, delay, first } = pace(options);
-  tell({ event: 'start', schema: 'timeseer.follow', version: 1, window, every, delay, first });
+  let known: readonly Known[] = seenIn(options.state, true);
+  const stillOpen = (): FollowedFinding[] => known.flatMap(({ open }) => open ?? []);
+  tell({
+    event: 'start',
+    schema: 'timeseer.follow',
+    version: 1,
+    window,
+    every,
+    delay,
+    first,
+    open: stillOpen(),
+  });
   const kept = new Window(options, tell);
-  let known: readonly Known[] = seenIn(options.state, true).map((seen) => ({ ...seen, open: null }));
   let batch: TextRow[] = [];
-  let [rows, next, cost, last] = [0, first, 0, performance.now()];
-  const judge = async (): Promise<void> => {
+  let [rows, cost, last] = [0, 0, performance.now()];
+  let next = Math.max(every, first - kept.size);
+  let before: readonly ReportFinding[] = [];
+  const fading = new Set<string>();
+  const judge = async (isLast = false): Promise<void> => {
     const started = performance.now();
     const recording = kept.add(batch);
     batch = [];
     if (recording === null) return;
     for (const { code, text } of recording.notes) kept.note(code, text);
+    const wanted = samplesWanted(recording, window);
+    if (kept.size < wanted.first) {
+      kept.note(
+        'first-cycles',
+        `The first ${wanted.first} samples show what is usual; findings are reported from then on.`,
+      );
+      remember({ ...stateOf(true, known), followed: kept.kept });
+      return;
+    }
+    if (wanted.capped)
+      kept.note(
+        'short-window',
+        `The window of ${window} samples holds less than three days, so that a usual day may look like a change: no level is higher than medium. --window ${wanted.days} holds three days.`,
+      );
     const { report } = await detectRecording(options.name, recording, judged);
-    const { events, known: now } = compare(report.findings, known, report.from!.ms);
+    const findings = wanted.capped
+      ? report.findings.map((finding) =>
+          finding.severity > CAPPED.severity ? { ...finding, ...CAPPED } : finding,
+        )
+      : report.findings;
+    const span = { from: report.from!.ms, to: report.to!.ms };
+    const { events, known: now } = compare(
+      findings,
+      known,
+      span,
+      severity ?? DEFAULT_SEVERITY,
+      isLast ? null : before,
+      fading,
+    );
+    before = findings;
     for (const event of events) tell(event);
     known = now;
-    if (events.length > 0) remember(stateOf(true, known));
+    remember({ ...stateOf(true, known), followed: kept.kept });
     last = performance.now();
     cost = last - started;
   };
@@ -385,8 +572,7 @@ export async function follow(
     await judge();
     next = every;
   }
-  if (batch.length > 0) await judge();
-  for (const { open, id } of known)
-    if (open !== null) tell({ event: 'closed', reason: 'input ended', ...followed(open, id) });
-  tell({ event: 'end', rows, bad: kept.bad, late: kept.late, tooLate: kept.tooLate });
+  if (batch.length > 0 || before.length > 0) await judge(true);
+  const { bad, late, tooLate, known: read } = kept;
+  tell({ event: 'end', rows, bad, late, tooLate, known: read, open: stillOpen() });
 }

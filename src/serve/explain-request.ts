@@ -246,7 +246,7 @@ export function readExplainRequest(request: ExplainRequest): ExplainJob {
       severity: options.severity ?? DEFAULT_SEVERITY,
       direction: options.direction ?? 'both',
       absoluteFloor: options['min-change'] ?? 0,
-      relativeFloor: options['min-share'] ?? 0.02,
+      relativeFloor: options['min-share'] ?? 0,
     },
   };
 }

@@ -342,7 +342,7 @@ describe('timeseer ask refuses', () => {
     expect(err).toMatch(
       /the prompt has \d+ tokens, 540 of them of images, .* ends at 512 \(max_position_embeddings\)/,
     );
-    expect(code).toBe(1);
+    expect(code).toBe(3);
   });
 
   it('a prompt that is too long before the weights are looked at', async () => {
@@ -368,7 +368,7 @@ describe('timeseer ask refuses', () => {
       writeFileSync(file, JSON.stringify(content));
       const { code, err } = await inside('ask', '--policy', bad, '--prompt', 'a', '--threads', '1');
       expect(err).toMatch(message);
-      expect(code).toBe(1);
+      expect(code).toBe(3);
     }
   });
 

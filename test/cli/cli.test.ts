@@ -124,14 +124,14 @@ describe('failures', () => {
 
   test('an error of ours is one line on stderr and exit code 1', () => {
     const { code, out, err } = outside(['setup', '--no-install'], broken);
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(out).toBe('');
     expect(err).toMatch(/^error: LIBTORCH=\/nonexistent: no libtorch there .*\n$/);
   });
 
   test('--verbose adds the stack', () => {
     const { code, err } = outside(['setup', '--no-install', '--verbose'], broken);
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(/^error: LIBTORCH=.*\nEngineError: .*\n +at /);
   });
 
@@ -139,7 +139,7 @@ describe('failures', () => {
     vi.spyOn(COMMANDS['doctor']!, 'register').mockRejectedValue(new TypeError('x is not a function'));
     const err: string[] = [];
     vi.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0);
-    expect(await main(['doctor'])).toBe(1);
+    expect(await main(['doctor'])).toBe(3);
     expect(err.join('')).toMatch(
       /^error: unexpected: TypeError: x is not a function\n +at [\s\S]*please report it/,
     );

@@ -85,6 +85,25 @@ describe('timeseer detect', () => {
     expect(JSON.parse((await inside(...args)).out).findings).toHaveLength(0);
   });
 
+  test('reports what is still ongoing again where it keeps a state, and fails on it', async () => {
+    const growing = place('growing.csv');
+    const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+    // The latest rows, which come first, are an outage.
+    const outage = lines.map((line, i) => (i < 1 || i > 9 ? line : line.replace(/;.*/, ';0,0;6,0')));
+    writeFileSync(growing, `${outage.join('\n')}\n`);
+    const args = ['detect', growing, '--json', '--fail-on', 'high', '--state', place('growing.json')];
+    for (const reported of [false, true]) {
+      const { code, out } = await inside(...args);
+      expect(code).toBe(1);
+      const { findings, counts } = JSON.parse(out);
+      const ongoing = findings.filter((finding: { ongoing: boolean }) => finding.ongoing);
+      expect(ongoing.length).toBeGreaterThan(0);
+      expect(counts.ongoing).toBe(ongoing.length);
+      for (const finding of ongoing) expect(finding.reported).toBe(reported);
+      expect(findings.length > ongoing.length).toBe(!reported);
+    }
+  });
+
   test('prints its schema', async () => {
     expect(JSON.parse((await inside('detect', '--schema')).out)).toMatchObject({ type: 'object' });
   });

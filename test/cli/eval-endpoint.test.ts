@@ -117,7 +117,7 @@ describe('a policy behind an endpoint', () => {
 
   test('says what is wrong where the server starts a response of its own', async () => {
     const { code, err } = await timeseer(...asked, '--intervene');
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(/responses are missing.*does not continue the last message.*vLLM/s);
     expect(JSON.parse(readFileSync(join(out, 'metrics.json'), 'utf8')).reliance.other_class).toBeNull();
   });
@@ -157,7 +157,7 @@ describe('a policy behind an endpoint', () => {
   test('that fails for some examples leaves them missing, says so, and is asked for them alone again', async () => {
     server.next.push(...[0, 1, 2, 3, 4, 5].map((i) => (i % 3 === 0 ? fails(400, 'too hot') : says(ANSWER))));
     const first = await timeseer(...asked, '--concurrency', '1');
-    expect(first.code).toBe(1);
+    expect(first.code).toBe(3);
     expect(first.err).toMatch(
       /^error: 2 of 6 responses are missing and are left out of the means \(first: nano5\/test\/\d: .*status 400: too hot.*--resume to request only the missing ones\n$/,
     );
@@ -243,7 +243,7 @@ describe('an endpoint that cannot be used', () => {
   test('ends the evaluation at once, with nothing written: it is not there, or takes no pictures', async () => {
     await server.stop();
     const down = await timeseer(...asked);
-    expect(down.code).toBe(1);
+    expect(down.code).toBe(3);
     expect(down.err).toMatch(/^error: no response to any question .*127\.0\.0\.1.*\n$/);
     expect(listing(out)).toEqual([]);
     await server.start();
@@ -260,7 +260,7 @@ describe('an endpoint that cannot be used', () => {
     server.usual = fails(400, 'out of order');
     const many = asked.map((one, i) => (asked[i - 1] === '--count' ? '60' : one));
     const { code, err } = await timeseer(...many, '--concurrency', '1');
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(
       /^error: 55 of 60 responses are missing.*16 requests in a row have failed.*out of order/,
     );
@@ -363,7 +363,7 @@ describe('several policies and tasks', () => {
   test('are told without the policy whose endpoint is gone, which counts as missing', async () => {
     server.usual = fails(401, 'no');
     const { code, err, out: text } = await timeseer(...board());
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(/^warning: nano5 tiny:7b: .*401.*error: 10 of 20 responses are missing/s);
     expect(text).toMatch(/^tiny:7b +– +– +– /m);
   });

@@ -141,7 +141,7 @@ describe('timeseer explain', () => {
     ];
     const { code, out: text } = await inside(...args, '--tz', 'UTC', '--fail-on', 'low');
     expect(text).toContain('2025-03-01 06:40');
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(readFileSync(join(directory, 'scores.csv'), 'utf8').trimEnd().split('\n')).toHaveLength(601);
     expect((await inside(...args, '--since', '10min')).out).toContain('Nothing unusual');
   });
@@ -250,7 +250,7 @@ describe('bad input is one clear error, and writes nothing', () => {
     const { code, out, err } = await inside(
       ...['explain', file, '--policy', policyDirectory, '--out', join(directory, 'o')],
     );
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(out).toBe('');
     expect(err).toMatch(message);
     expect(err.trimEnd().split('\n').length).toBe(1);
@@ -259,7 +259,7 @@ describe('bad input is one clear error, and writes nothing', () => {
 
   test('a missing file, a directory, and a column that is not there or holds words', async () => {
     const missing = await inside('explain', join(directory, 'none.csv'));
-    expect(missing.code).toBe(1);
+    expect(missing.code).toBe(3);
     expect(missing.err).toMatch(/none\.csv: cannot be read/);
     expect((await inside('explain', directory)).err).toMatch(/^error: .*\n$/);
     const file = csv('two.csv', ['a,b', ...Array.from({ length: 9 }, (_, i) => `${i},x`)]);
@@ -290,7 +290,7 @@ describe('bad input is one clear error, and writes nothing', () => {
   ])('a place that cannot be: %s', async (_name, out, message) => {
     const file = csv('good.csv', wave(300));
     const { code, err } = await inside('explain', file, '--out', join(directory, out));
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(message);
     expect(err.trimEnd().split('\n').length).toBe(1);
     expect(written()).toEqual([]);
@@ -337,7 +337,7 @@ describe('bad input is one clear error, and writes nothing', () => {
       '--out',
       join(directory, 'o'),
     );
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(out).toBe('');
     expect(err).toMatch(/^error: /);
     expect(err).toMatch(message);
@@ -352,7 +352,7 @@ describe('bad input is one clear error, and writes nothing', () => {
       '--policy',
       join(directory, 'runs/none'),
     );
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(/runs\/none: no such directory; .*timeseer quickstart/);
   });
 
@@ -361,7 +361,7 @@ describe('bad input is one clear error, and writes nothing', () => {
     const out = join(directory, 'o');
     disk.room = 1000;
     const first = await inside('explain', file, '--out', out);
-    expect(first.code).toBe(1);
+    expect(first.code).toBe(3);
     expect(first.err).toMatch(/not written \(the disk is full/);
     expect(written()).toEqual([]);
     disk.room = Number.POSITIVE_INFINITY;
@@ -370,7 +370,7 @@ describe('bad input is one clear error, and writes nothing', () => {
     // Room for one of the two files is not enough: they belong together.
     const changed = csv('good.csv', wave(310));
     disk.room = Buffer.byteLength(before[1]!) + 1000;
-    expect((await inside('explain', changed, '--out', out)).code).toBe(1);
+    expect((await inside('explain', changed, '--out', out)).code).toBe(3);
     expect(['o.html', 'o.json'].map((name) => readFileSync(join(directory, name), 'utf8'))).toEqual(before);
     expect(written()).toEqual(['o.html', 'o.json']);
   });
@@ -388,7 +388,7 @@ describe('bad input is one clear error, and writes nothing', () => {
         env,
       });
     const refused = run('--policy', policyDirectory);
-    expect(refused.status).toBe(1);
+    expect(refused.status).toBe(3);
     expect(refused.stderr).toMatch(/^error: LIBTORCH=.*no libtorch there .*\n$/);
     expect(existsSync(join(directory, 'o.html'))).toBe(false);
     const alone = run('--policy', 'none');

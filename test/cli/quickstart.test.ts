@@ -171,7 +171,7 @@ describe('timeseer quickstart', () => {
     expect(resume.code).toBe(2);
     expect(resume.err).toMatch(/no run there to resume/);
     const device = await timeseer('quickstart', '--out', none, '--device', 'cuda:99', '--quiet');
-    expect(device.code).toBe(1);
+    expect(device.code).toBe(3);
     expect(device.err).toMatch(/device 'cuda:99'/);
     expect(existsSync(none)).toBe(false);
   });

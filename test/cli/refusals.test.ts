@@ -47,7 +47,7 @@ describe('a refusal that nobody expected where it came', () => {
       vi.spyOn(COMMANDS['doctor']!, 'register').mockRejectedValue(refusal(code, '/a/file'));
       const err: string[] = [];
       vi.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0);
-      expect(await main(verbose ? ['doctor', '--verbose'] : ['doctor'])).toBe(1);
+      expect(await main(verbose ? ['doctor', '--verbose'] : ['doctor'])).toBe(3);
       vi.restoreAllMocks();
       const [line, ...more] = err.join('').trimEnd().split('\n');
       expect(line).toMatch(/^error: \/a\/file: [a-z]/);
@@ -148,7 +148,7 @@ describe('places that cannot be written', () => {
     ];
     const { status, stderr } = spawnSync(program!, args, { encoding: 'utf8' });
     expect(stderr).toMatch(/^error: .*closed\/a\S*: not written \(no permission: choose another place.*\n$/);
-    expect(status).toBe(1);
+    expect(status).toBe(3);
   });
 });
 
@@ -172,7 +172,7 @@ test.each([26, 30])('with room for only %i open files it says so, and how to get
   expect(stderr).toMatch(
     /^error: \S+: this process has too many files open; allow more with `ulimit -n 4096`.*\n$/,
   );
-  expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+  expect({ status, stdout }).toEqual({ status: 3, stdout: '' });
 });
 
 const first = spawnSync('unshare', ['-pf', '--kill-child', 'true']).status === 0;

@@ -85,7 +85,7 @@ describe('timeseer report', () => {
 
   test('a directory that is no run is one clear error', async () => {
     const { code, out, err } = await timeseer('report', directory);
-    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect({ code, out }).toEqual({ code: 3, out: '' });
     expect(err).toBe(
       `error: ${join(directory, 'recipe.json')}: no such file; name the directory of a run, as \`npx timeseer quickstart\` writes it\n`,
     );

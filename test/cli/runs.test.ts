@@ -120,7 +120,7 @@ describe('timeseer runs', () => {
       err: `no runs in ${join(one, 'eval')}\n`,
     });
     const { code, err } = await inside('runs', join(directory, 'none'));
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(/none: no such directory/);
   });
 });

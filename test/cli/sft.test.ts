@@ -95,7 +95,7 @@ describe('timeseer sft', () => {
         '--quiet',
       );
     const refused = await begin();
-    expect(refused.code).toBe(1);
+    expect(refused.code).toBe(3);
     expect(refused.err).toContain(`${weights}: `);
     expect(existsSync(join(out, 'initial'))).toBe(false);
     cpSync(join(policy, 'model.safetensors'), weights);
@@ -117,7 +117,7 @@ describe('timeseer sft', () => {
     copyWhole();
     const { code, err } = await timeseer('sft', '--out', out, '--quiet');
     expect(err).toMatch(/holds a checkpoint of step 30: add --resume/);
-    expect(code).toBe(1);
+    expect(code).toBe(3);
   });
 
   test('leaves recipe, environment, policy, checkpoint, metrics and a record', () => {
@@ -224,7 +224,7 @@ describe('timeseer sft', () => {
 
   test('neither asked to resume nor to start over, it refuses and says both', async () => {
     const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', whole);
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(
       /sft holds a checkpoint of step 30: add --resume to resume from it, or --force to start over\n$/,
     );

@@ -94,7 +94,7 @@ describe('merge', () => {
   it('leaves nothing behind when the adapter is none', async () => {
     const out = join(place, 'never');
     const { code, err } = await inside('merge', '--policy', base, '--adapter', base, '--out', out);
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toContain('adapter_config.json');
     expect(existsSync(out)).toBe(false);
   });

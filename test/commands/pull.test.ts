@@ -71,7 +71,7 @@ describe('timeseer pull', () => {
     server.token = 'hf_right';
     vi.stubEnv('HF_TOKEN', 'hf_wrong');
     const refused = await inside('pull', REPO);
-    expect(refused.code).toBe(1);
+    expect(refused.code).toBe(3);
     expect(refused.err).toMatch(
       /^error: owner\/tiny-vl at main: .*status 401.*check that the token may read it\n$/,
     );
@@ -90,7 +90,7 @@ describe('timeseer pull', () => {
 
   test('a failure at the start leaves no directory behind', async () => {
     const { code, err } = await inside('pull', 'owner/no-such', '--out', 'a/b');
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(/^error: owner\/no-such at main: .*finds no such repository.*\n$/);
     expect(existsSync('a')).toBe(false);
   });
@@ -103,7 +103,7 @@ describe('timeseer pull', () => {
     rmSync('here', { recursive: true });
     open();
     const { code, err } = await pulling;
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(err).toMatch(/error: here: was removed or replaced during the work/);
     expect(existsSync('here')).toBe(false);
   });

@@ -485,8 +485,30 @@ describe('options', () => {
     expect(detect(values).findings.map(({ start }) => start)).toEqual([900, 300]);
   });
 
-  test('a floor makes smaller departures none', () => {
-    expect(detect(values, { absoluteFloor: 12 }).findings.map(({ start }) => start)).not.toContain(300);
+  test('a floor leaves smaller departures out', () => {
+    expect(detect(values, { absoluteFloor: 12 }).findings.map(({ start }) => start)).toEqual([900]);
+  });
+
+  test('filters only filter: what they leave is as it was without them', () => {
+    const shifted = withStretch(values, 1300, 1500, (value) => value + 4);
+    const series = [shifted, withStretch(days(12), 700, 712, () => 0), onOff(3)];
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...series),
+        fc.double({ min: 0, max: 0.5, noNaN: true }),
+        fc.double({ min: 0, max: 12, noNaN: true }),
+        fc.constantFrom('above' as const, 'below' as const, 'both' as const),
+        fc.double({ min: 2, max: 9, noNaN: true }),
+        (given, relativeFloor, absoluteFloor, direction, severity) => {
+          const all = detect(given, { relativeFloor: 0 }).findings;
+          const some = detect(given, { relativeFloor, absoluteFloor, direction, severity }).findings;
+          for (const { similar: _, ...finding } of some) {
+            expect(all.map(({ similar: __, ...other }) => other)).toContainEqual(finding);
+          }
+        },
+      ),
+      { numRuns: 25 },
+    );
   });
 
   test('a higher severity leaves fewer', () => {
@@ -569,5 +591,78 @@ describe('any series', () => {
       }),
       { numRuns: 60 },
     );
+  });
+});
+
+describe('what is plain to the eye', () => {
+  /** A disk that fills and is emptied every night, a little early or late. */
+  function emptied(seed: number): Float64Array {
+    const draw = new Random(seed, 'disk');
+    let [value, next] = [50, 40];
+    return Float64Array.from({ length: 3000 }, (_, i) => {
+      if (i > next) {
+        value = 18 + 3 * draw.uniform();
+        next = 288 * (Math.floor(i / 288) + 1.13 + 0.02 * draw.normal());
+      }
+      value += 0.15 * draw.uniform();
+      return value;
+    });
+  }
+
+  /** Counts with bursts: log-normal, correlated, with a daily cycle. */
+  function bursts(seed: number): Float64Array {
+    let level = 0;
+    return noise(seed, 8000).map((error, i) => {
+      level = 0.7 * level + 0.6 * error;
+      return Math.round(20 * Math.exp(1.1 * level) * (1 + 0.5 * Math.sin((2 * Math.PI * i) / 288)));
+    });
+  }
+
+  test('a job that runs a little early or late each night is usual', () => {
+    for (const seed of [1, 2, 3])
+      expect(
+        detect(emptied(seed), { calendar: [12, 288, 2016] }).findings.filter(({ start }) => start > 288),
+      ).toEqual([]);
+  });
+
+  test('a value far above all others is found in a heavy tail, which has no finding without it', () => {
+    for (const seed of [1, 2]) {
+      const values = bursts(seed);
+      expect(detect(values, { calendar: [12, 288, 2016] }).findings).toEqual([]);
+      const most = values.reduce((a, b) => Math.max(a, b));
+      const burst = withStretch(values, 5003, 5007, (_, i) => 4 * most * Math.exp((5003 - i) / 2));
+      const [worst] = detect(burst, { calendar: [12, 288, 2016] }).findings;
+      expect(worst).toMatchObject({ start: 5003, direction: 'above' });
+    }
+  });
+
+  test('fluctuations that grow are found, those that have always grown are the usual course', () => {
+    const grows = noise(4, 2000).map((error, i) => error * (1 + Math.max(0, (i - 1000) / 600)));
+    expect(detect(grows).findings).toMatchObject([{ kind: 'variance', direction: 'above', end: 2000 }]);
+    const always = noise(4, 2000).map((error, i) => error * Math.exp(i / 1000));
+    expect(detect(always).findings).toEqual([]);
+  });
+
+  test('a second incident, which goes on, is not hidden by the first one, nor taken for a season', () => {
+    const values = withStretch(
+      withStretch(noise(5, 450), 83, 107, (value) => value + 40),
+      424,
+      450,
+      (value) => value + 40,
+    );
+    const { findings, seasons } = detect(values, { calendar: [4, 96, 672] });
+    expect(seasons).toEqual([]);
+    expect(findings.map(({ start, end, ongoing }) => [start, end, ongoing]).sort()).toEqual([
+      [424, 450, true],
+      [83, 107, false],
+    ]);
+  });
+
+  test('a change with a weekend is not reported where fewer than two weeks are known', () => {
+    const values = withStretch(days(6, 960), 480, 672, (value) => value / 2);
+    const calendar = [4, 96, 672];
+    expect(detect(values, { calendar }).findings.length).toBeGreaterThan(0);
+    expect(detect(values, { calendar, weekends: [480, 672] }).findings).toEqual([]);
+    expect(detect(values, { calendar, weekends: [340, 532] }).findings.length).toBeGreaterThan(0);
   });
 });

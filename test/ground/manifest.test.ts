@@ -152,6 +152,6 @@ describe('a saved policy that is damaged or changed', () => {
     zero(join(policy, 'model.safetensors'));
     const { code, err, out } = await new Child(command()).ended;
     expect(err).toContain(`error: ${join(policy, 'model.safetensors')}: differs from what was saved there`);
-    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect({ code, out }).toEqual({ code: 3, out: '' });
   });
 });

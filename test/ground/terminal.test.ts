@@ -169,11 +169,11 @@ describe('a standard output that takes no more', () => {
     spawnSync('bash', ['-c', command, 'bash', process.execPath, CLI], { encoding: 'utf8' });
 
   test.skipIf(!full).each(['data list', 'data list --json', '--help'])(
-    '%s on a full disk is an error of one line and exit code 1',
+    '%s on a full disk is an error of one line and exit code 3',
     (command) => {
       const { status, stderr } = shell(`"$@" ${command} > /dev/full`);
       expect(stderr).toBe('error: standard output: not written (the disk is full)\n');
-      expect(status).toBe(1);
+      expect(status).toBe(3);
     },
   );
 

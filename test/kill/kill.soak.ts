@@ -81,7 +81,7 @@ describe('killed and resumed, a run is the unbroken one, byte for byte', { timeo
     for (const kib of [1, 30, 120]) {
       const { code, err } = await new Child(existsSync(out) ? sft.resume : sft.begin, kib).ended;
       expect(err).toMatch(/^error: [^\n]*not written[^\n]*\n$/);
-      expect(code).toBe(1);
+      expect(code).toBe(3);
     }
     expect((await attempt(sft.resume)).code).toBe(0);
     expect(differences(runs.half, out)).toEqual([]);
@@ -171,7 +171,7 @@ describe('a full disk', { timeout: 300_000 }, () => {
     expect(err).toMatch(
       /^error: [^\n]*rl\/\.checkpoint\.[^\n]*: not written \(the disk is full: free some space[^\n]*\n$/,
     );
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(checkpointDamage(checkpoint)).toBeNull();
     expect(readState(checkpoint)!.step).toBe(step);
     rmSync(join(disk, 'filler'));
@@ -196,7 +196,7 @@ describe('a run directory', { timeout: 300_000 }, () => {
     }
     const { code, err } = await child.ended;
     expect(err).toMatch(new RegExp(`^error: ${out}: was removed or replaced during the work`));
-    expect(code).toBe(1);
+    expect(code).toBe(3);
     expect(existsSync(out)).toBe(false);
   });
 

@@ -135,7 +135,7 @@ describe('prepare custom', () => {
       '--json',
     );
     expect(err).toMatch(/task\.yaml:2: figure: unknown name "lin"/);
-    expect(code).toBe(1);
+    expect(code).toBe(3);
   });
 
   it('shows in its help the six kinds of anomaly and a task.yaml that works', async () => {
@@ -175,7 +175,7 @@ describe('a figure that a manifest names', () => {
     for (const command of ['show', 'validate']) {
       const { code, err } = await inside('data', command, out);
       expect(err).toMatch(/manifest\.json: figure\.preset: unknown name "lin"; use one of line, /);
-      expect(code).toBe(1);
+      expect(code).toBe(3);
     }
     expect((await inside('data', 'show', out, '--figure', 'line')).code).toBe(0);
   });
