@@ -211,7 +211,10 @@ function clausesOf(finding: Described, measured: Measured): Finding['says'] {
       return { fact: say`varied ${word} than usual`, context };
     }
     case 'flat':
-      return { fact: say`stayed at ${value(observed.mean, place('mean'))}`, context: range };
+      return {
+        fact: say`${range.length === 0 ? say`stayed at` : say`hardly moved from`} ${value(observed.mean, place('mean'))}`,
+        context: range,
+      };
     case 'cutoff': {
       const up = finding.direction === 'above';
       const quantity = up ? 'largest' : 'least';

@@ -199,6 +199,8 @@ function beforeClause(source: ReportSource, finding: Finding): Sentence | null {
     consecutive ? `previous ${starts.length} ${unit}` : `${starts.length} earlier ${unit}`,
   );
   const subject = atPeak(kind) ? observed.peak : observed.mean;
+  // Cycles that reached the value as well would refute the sentence.
+  if (subject >= least && subject <= largest) return null;
   const distance = Math.min(Math.abs(subject - least), Math.abs(subject - largest));
   const step = stepFor([least, largest], distance);
   const low = figure(least, step, { quantity: 'least before', start, end });

@@ -60,7 +60,7 @@ test('a model card holds the figures that were measured, and the commands that m
     '| policy | 0.660 | 0.700 | never | – | – |',
     '| STL | 0.710 | 0.600 | 2.000 | −0.050 [−0.100, −0.010] | – |',
     'measured on generated series alone (wild, validation, seed 3: 1\u202f639 of 4\u202f899 intervals',
-    'they do not reproduce the shipped weights',
+    'The shipped weights are those of these commands, one run of one recipe.',
     '--policy tiny --only injected --half report',
     '- It learned from synthetic series alone.',
   ]) {

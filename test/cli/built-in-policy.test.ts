@@ -100,7 +100,7 @@ describe('explain', () => {
     ]);
     expect(reportOf().policy).toBeUndefined();
     expect([named.code, named.err]).toEqual([
-      1,
+      3,
       expect.stringMatching(/^error: onnxruntime-node cannot be loaded/),
     ]);
   });
@@ -118,7 +118,7 @@ describe('explain', () => {
     });
     truncateSync(join(package_.policies, 'small/onnx/embed_tokens_int8.onnx'), 500);
     const { code, err } = await inside('explain', file, '--out', out);
-    expect([code, err]).toEqual([1, expect.stringMatching(/^error: .*embed_tokens_int8\.onnx: .*\n$/)]);
+    expect([code, err]).toEqual([3, expect.stringMatching(/^error: .*embed_tokens_int8\.onnx: .*\n$/)]);
   });
 
   test('does not ask about a series that is much shorter than what it was taught', async () => {
@@ -150,7 +150,7 @@ describe('its name', () => {
     const runs = join(root, 'runs');
     const { code, err } = await inside('train', '--policy', 'small', '--out', runs);
     expect([code, err]).toEqual([
-      1,
+      3,
       expect.stringMatching(/without trainable weights.*sft --recipe small.*\n$/),
     ]);
     expect(existsSync(runs)).toBe(false);
@@ -158,7 +158,7 @@ describe('its name', () => {
     expect(copy).toThrow(CheckpointError);
     expect(copy).toThrow(/ONNX graphs answer and cannot be trained/);
     const again = await inside('export', '--onnx', '--policy', 'small', '--out', join(root, 'again'));
-    expect([again.code, again.err]).toEqual([1, expect.stringMatching(/ONNX graphs answer.*\n$/)]);
+    expect([again.code, again.err]).toEqual([3, expect.stringMatching(/ONNX graphs answer.*\n$/)]);
   });
 });
 

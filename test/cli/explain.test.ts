@@ -141,7 +141,7 @@ describe('timeseer explain', () => {
     ];
     const { code, out: text } = await inside(...args, '--tz', 'UTC', '--fail-on', 'low');
     expect(text).toContain('2025-03-01 06:40');
-    expect(code).toBe(3);
+    expect(code).toBe(1);
     expect(readFileSync(join(directory, 'scores.csv'), 'utf8').trimEnd().split('\n')).toHaveLength(601);
     expect((await inside(...args, '--since', '10min')).out).toContain('Nothing unusual');
   });

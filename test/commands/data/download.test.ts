@@ -224,7 +224,7 @@ it.each(PUBLISHED)('$task comes from its address to a data set', async (publishe
   if (pinned.some((sha256) => sha256 !== null)) {
     const { code, err } = await inside(...args);
     expect([code, err]).toEqual([
-      1,
+      3,
       expect.stringMatching(/was discarded: its hash is sha256:[0-9a-f]{64}, expected sha256:[0-9a-f]{64}/),
     ]);
   }
@@ -252,7 +252,7 @@ it('an archive without files leaves nothing behind, and says so', async () => {
   publish({ ...ctu, files: [archive([['Computers/', '']])] });
   const out = join(root, 'empty');
   const { code, err } = await inside('data', 'prepare', 'ctu', '--out', out);
-  expect([code, err]).toEqual([1, expect.stringMatching(/Computers\.zip: holds no files/)]);
+  expect([code, err]).toEqual([3, expect.stringMatching(/Computers\.zip: holds no files/)]);
   expect(existsSync(join(root, 'other', 'datasets', 'ctu'))).toBe(false);
 });
 
