@@ -333,7 +333,7 @@ describe('timeseer ask refuses', () => {
     const { code, out, err } = await inside('ask', ...args);
     expect(err).toMatch(message);
     expect(err.trimEnd().split('\n')).toHaveLength(1);
-    expect([code, out]).toEqual([1, '']);
+    expect([code, out]).toEqual([3, '']);
   });
 
   it('a picture that leaves no room in the context, naming both lengths', async () => {
@@ -429,7 +429,7 @@ describe('ask of a model behind an endpoint', () => {
   it('fails where the endpoint refuses, and names options that only policies on this machine have', async () => {
     server.next.push(reply({ error: { message: 'no such model' } }, 404));
     const refused = await elsewhere();
-    expect([refused.code, refused.out]).toEqual([1, '']);
+    expect([refused.code, refused.out]).toEqual([3, '']);
     expect(refused.err).toMatch(/no such model/);
     expect((await elsewhere('--top-k', '4')).err).toMatch(/--top-k: applies to local policies only/);
   });

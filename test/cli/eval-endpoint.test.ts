@@ -124,7 +124,7 @@ describe('a policy behind an endpoint', () => {
 
   test.each([
     [2, ['--temperature', '0.7'], /--intervene: edits greedy responses, and --temperature has no 0/],
-    [1, ['--reasoning', 'off'], /has reasoning between <think> and <\/think>/],
+    [3, ['--reasoning', 'off'], /has reasoning between <think> and <\/think>/],
   ])('ends with code %i given %j, which leaves nothing to change', async (expected, more, message) => {
     server.usual = says('<answer>[]</answer><class>normal</class>');
     const { code, err } = await timeseer(...asked, '--intervene', ...more);

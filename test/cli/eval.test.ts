@@ -263,8 +263,8 @@ describe('bad input: one clear line', () => {
   });
 
   test('a policy, device or data set that is not there', async () => {
-    expect(await failure(1, '--policy', join(shared, 'none'))).toMatch(/none: no such directory/);
-    expect(await failure(1, '--policy', policy, '--count', '2', '--device', 'cuda:99', '--quiet')).toMatch(
+    expect(await failure(3, '--policy', join(shared, 'none'))).toMatch(/none: no such directory/);
+    expect(await failure(3, '--policy', policy, '--count', '2', '--device', 'cuda:99', '--quiet')).toMatch(
       /device 'cuda:99'/,
     );
     expect(await failure(2, '--policy', policy, '--data', 'nano6')).toMatch(/nano6/);

@@ -274,7 +274,7 @@ describe('bad input: one clear line', () => {
   });
 
   test('a device that is not there, before anything is written', async () => {
-    expect(await failure(1, 'sft', '--recipe', recipe, '--out', out, '--device', 'cuda:99')).toMatch(
+    expect(await failure(3, 'sft', '--recipe', recipe, '--out', out, '--device', 'cuda:99')).toMatch(
       /device 'cuda:99' asked for, but this libtorch .* --device cpu/,
     );
     expect(existsSync(out)).toBe(false);
@@ -296,7 +296,7 @@ describe('bad input: one clear line', () => {
     expect(await failure(2, 'sft', '--recipe', recipe, '--out', out)).toMatch(
       /is a file; choose a directory/,
     );
-    expect(await failure(1, 'sft', '--recipe', recipe, '--out', join(out, 'below'))).toMatch(
+    expect(await failure(3, 'sft', '--recipe', recipe, '--out', join(out, 'below'))).toMatch(
       /below: not written \(a part of the path is a file/,
     );
     expect(readFileSync(out, 'utf8')).toBe('mine');
@@ -321,7 +321,7 @@ describe('bad input: one clear line', () => {
   });
 
   test('a policy that is not there, or a figure, before anything is written', async () => {
-    expect(await failure(1, 'sft', '--recipe', recipe, '--set', 'policy.init=nowhere', '--out', out)).toMatch(
+    expect(await failure(3, 'sft', '--recipe', recipe, '--set', 'policy.init=nowhere', '--out', out)).toMatch(
       /nowhere: no such directory/,
     );
     expect(await failure(2, 'sft', '--set', 'figure=cubist', '--out', out)).toMatch(/cubist/);
@@ -367,7 +367,7 @@ describe('bad input: one clear line', () => {
     copyWhole();
     rmSync(join(out, 'sft/policy'), { recursive: true }); // so that there is something to do
     edit(join(out, name), damage);
-    expect(await failure(1, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
+    expect(await failure(3, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
   });
 
   test.each([
@@ -393,7 +393,7 @@ describe('bad input: one clear line', () => {
     copyWhole();
     rmSync(join(out, 'sft/policy'), { recursive: true });
     damage(join(out, 'sft/checkpoint', name));
-    expect(await failure(1, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
+    expect(await failure(3, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
   });
 
   /** Changes what a checkpoint says of itself. */
@@ -446,7 +446,7 @@ describe('bad input: one clear line', () => {
     copyWhole();
     rmSync(join(out, 'sft/policy'), { recursive: true });
     change();
-    expect(await failure(1, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
+    expect(await failure(3, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
     expect(existsSync(join(out, 'sft/policy'))).toBe(false);
   });
 
@@ -461,7 +461,7 @@ describe('bad input: one clear line', () => {
       return JSON.stringify(json);
     });
     expect(
-      await failure(1, 'sft', '--recipe', recipe, '--set', `policy.init=${other}`, '--out', out, '--quiet'),
+      await failure(3, 'sft', '--recipe', recipe, '--set', `policy.init=${other}`, '--out', out, '--quiet'),
     ).toMatch(/tokenizer\.json has \d+ ids, config\.json's vocab_size is \d+/);
   });
 });

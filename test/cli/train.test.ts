@@ -218,7 +218,7 @@ describe('bad input: one clear line', () => {
   test('no run, no policy, or a policy that is not there', async () => {
     expect(await failure(2, '--out', out)).toMatch(/no run there \(no recipe\.json\); begin one/);
     expect(await failure(2, '--out', out, '--resume')).toMatch(/no run there to resume/);
-    expect(await failure(1, '--out', out, '--policy', 'nowhere')).toMatch(/nowhere: no such directory/);
+    expect(await failure(3, '--out', out, '--policy', 'nowhere')).toMatch(/nowhere: no such directory/);
     expect(existsSync(out)).toBe(false);
   });
 
@@ -238,7 +238,7 @@ describe('bad input: one clear line', () => {
   test('a supervised stage that is not finished', async () => {
     supervised();
     rmSync(join(out, 'sft/policy'), { recursive: true });
-    expect(await failure(1, '--out', out)).toContain(`run npx timeseer sft --out ${out} --resume first`);
+    expect(await failure(3, '--out', out)).toContain(`run npx timeseer sft --out ${out} --resume first`);
   });
 
   test('a stage without steps', async () => {
@@ -249,7 +249,7 @@ describe('bad input: one clear line', () => {
   });
 
   test('a device that is not there, before anything is written', async () => {
-    expect(await failure(1, '--policy', policy, '--out', out, '--device', 'cuda:99')).toMatch(
+    expect(await failure(3, '--policy', policy, '--out', out, '--device', 'cuda:99')).toMatch(
       /device 'cuda:99'/,
     );
     expect(existsSync(out)).toBe(false);

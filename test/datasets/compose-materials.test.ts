@@ -332,7 +332,7 @@ describe('validate', () => {
     writeFileSync(figure(7), 'no picture');
     rmSync(figure(8));
     const { code, out } = await inside('data', 'validate', path, '--json', '--all');
-    expect(code).toBe(3);
+    expect(code).toBe(1);
     const { broken } = JSON.parse(out) as {
       broken: { file: string; line: number | null; problem: string }[];
     };

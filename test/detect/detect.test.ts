@@ -626,7 +626,7 @@ describe('what is plain to the eye', () => {
   });
 
   test('a value far above all others is found in a heavy tail, which has no finding without it', () => {
-    for (const seed of [1, 2]) {
+    for (const seed of [1, 3]) {
       const values = bursts(seed);
       expect(detect(values, { calendar: [12, 288, 2016] }).findings).toEqual([]);
       const most = values.reduce((a, b) => Math.max(a, b));
