@@ -4,6 +4,7 @@ import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { claimWords, confidenceWords } from '../explain/policy-words.ts';
 import { agreementWords, markedAlone, whenWords } from '../explain/report.ts';
 import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
+import { ConfigError } from '../ground/errors.ts';
 import type { DetectRequest } from '../run/detect.ts';
 import { choice, flag, type Given, list, number, text } from './options.ts';
 
@@ -52,6 +53,12 @@ export const DETECT_OPTIONS = {
 
 export function detectRequest(file: string, args: DetectOptionValues): DetectRequest {
   const { time, key, select, tz, severity, direction } = args;
+  if (Number.isNaN(severity))
+    throw new ConfigError(
+      `--severity: expected a number, 1 to 100: ${Object.entries(LEVELS)
+        .map(([name, least]) => `${least} for ${name}`)
+        .join(', ')}`,
+    );
   return {
     ...{ file, columns: args.column.map(String), time, key, select, tz, severity, direction },
     keepSentinels: args.keepSentinels,

@@ -1,5 +1,6 @@
 /** Selects the findings to report: those since a moment, and those that were not reported before; one identity, one state file. */
 import { existsSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
 import { LEVELS, type Level } from '../detect/finding.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
@@ -106,8 +107,13 @@ export function writeState(path: string, state: ReportState): void {
   writeFileAtomic(path, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** Runs `work` while no other process uses the state file. */
-export function withState<T>(path: string, work: () => Promise<T>): Promise<T> {
+/** Runs `work` while no other process uses the state file. @throws ConfigError for one in a directory that is not there */
+export async function withState<T>(path: string, work: () => Promise<T>): Promise<T> {
+  const directory = dirname(path);
+  if (!existsSync(directory))
+    throw new ConfigError(
+      `--state ${path}: there is no directory ${directory}; make it, or choose another file`,
+    );
   return withLock(`${path}.lock`, (file) => say(`${path}: waiting for another process (${file})`), work);
 }
 

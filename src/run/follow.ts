@@ -445,7 +445,9 @@ function compare(
       from: Math.min(old.from, ...here.map(({ from }) => from!.ms)),
       to: Math.max(old.to, ...here.map(({ to }) => to!.ms)),
     };
-    const now = here.find(({ ongoing }) => ongoing) ?? here[0];
+    // What is left of another direction, such as the way back from a level, is another finding.
+    const same = open === undefined ? here : here.filter(({ direction }) => direction === open.direction);
+    const now = same.find(({ ongoing }) => ongoing) ?? same[0];
     if (now?.ongoing) {
       fading.delete(old.id);
       // What was withdrawn, or over for a while, and goes on is the same incident, open again.

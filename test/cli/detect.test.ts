@@ -114,6 +114,11 @@ describe('timeseer detect', () => {
       [['detect', file, '--column', 'request'], /no such column.*requests/s],
       [['detect', place('nothing.csv')], /nothing\.csv/],
       [['detect', file, '--severity', '0'], /severity.*1 to 100/],
+      [['detect', file, '--severity', 'high'], /--severity: expected a number, 1 to 100: .*4 for high/],
+      [
+        ['detect', file, '--state', place('none/seen.json')],
+        /--state .*: there is no directory .*none; make it/,
+      ],
       [['detect', file, '--since', 'yesterday'], /--since/],
     ] as const) {
       const { code, err } = await inside(...(args.length === 0 ? ['detect'] : args));
