@@ -34,6 +34,8 @@ function rangeAround(expected: Float64Array, i: number, jitter: number): [least:
 const [JUMP, OF_LARGEST] = [10, 0.5];
 /** Fewest pairs of edges one period apart; and the largest distance from that, as a share of the period. */
 const [FEWEST_PAIRS, FURTHEST] = [2, 1 / 8];
+/** Least share of the edges that have another one period later. */
+const PAIRED = 0.6;
 
 /**
  * Samples that the edges of a season come early or late: those of a series with few samples per period by rounding, those of a job that
@@ -64,9 +66,11 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
     }
     if (Number.isFinite(nearest)) offsets.push(nearest);
   }
-  if (offsets.length < FEWEST_PAIRS) return least;
+  if (offsets.length < Math.max(FEWEST_PAIRS, PAIRED * edges.length)) return least;
   const usual = quantileInPlace(Float64Array.from(offsets), offsets.length, 0.8);
-  return Math.max(least, Math.min(Math.ceil(1.5 * usual), Math.floor(reach)));
+  // Jumps at any time are no edges of the season.
+  if (usual > reach / 2) return least;
+  return Math.max(least, Math.ceil(1.5 * usual));
 }
 
 /** Departures from an expectation [N], whose edges may come up to `jitter` samples early or late. */
