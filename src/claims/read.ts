@@ -550,8 +550,8 @@ function templateOf(phrase: Phrase): Template {
   };
 }
 
-/** Templates of traces; earlier ones take their numbers from later ones. */
-const TEMPLATES: readonly Template[] = [
+/** Statements of traces by table; earlier ones take their numbers from later ones. */
+export const PHRASE_TABLES: readonly Readonly<Record<string, Phrase>>[] = [
   ...TRACE_PHRASES,
   CYCLE_PHRASES,
   CLASS_PHRASES,
@@ -559,7 +559,11 @@ const TEMPLATES: readonly Template[] = [
   NANO_PHRASES,
   NANO_FACTS,
   NANO_DEPARTURES,
-].flatMap((phrases) => Object.values<Phrase>(phrases).map(templateOf));
+];
+
+const TEMPLATES: readonly Template[] = PHRASE_TABLES.flatMap((phrases) =>
+  Object.values<Phrase>(phrases).map(templateOf),
+);
 
 function statementOf(text: string, sentence: Sentence, phrase: Phrase, match: RegExpExecArray): Statement {
   const numbers: PrintedNumber[][] = [];

@@ -107,7 +107,7 @@ const CROWDS = [1 / 40, 1 / 24, 1 / 16, 1 / 12, 1 / 8] as const;
 const MOST_CROWDS = 3;
 /** Factor by which departures in a crowd exceed those in any other window of its length. */
 const CROWDED = 5;
-/** The same for a crowd at an end of the series, of a track whose expectation is a constant. */
+/** Factor for a crowd at an end of the series, in a track whose expectation is a constant. */
 const CROWDED_AT_END = 15;
 const FEWEST_CROWDED = 8;
 
@@ -313,6 +313,8 @@ const [EVENTS_APART, LEAST_APART] = [1 / 200, 3];
 const OVER_NEXT = 3;
 const [OVER_BAND, FAR_OVER_BAND] = [4, 20];
 const [NEARLY, MOST_NEARLY] = [0.6, 2];
+/** Highest severity of an event by its size alone. */
+const MOST_BY_SIZE = 4;
 
 /**
  * Returns the largest event up and down in [N] departures from a constant that nobody would overlook: far larger than the next one, or tens
@@ -343,12 +345,11 @@ export function outstanding(track: Float64Array, floor: number): Stretch[] {
     }
     const far = nearly > MOST_NEARLY ? 0 : top / (FAR_OVER_BAND * band);
     const ratio = Math.max(top / (OVER_NEXT * next), far);
-    return ratio < 1 ? [] : [{ start, end, sign, peak, severity: Math.min(SURE, 2 + Math.log2(ratio)) }];
+    return ratio < 1
+      ? []
+      : [{ start, end, sign, peak, severity: Math.min(MOST_BY_SIZE, 2 + Math.log2(ratio)) }];
   });
 }
-
-/** Highest severity of an event by its size alone. */
-const SURE = 4;
 
 /** Returns the peaks of runs of values that are rarer than `wanted` (−ln of their share). */
 function peaks(values: Float64Array, tail: Tail, wanted: number): number[] {

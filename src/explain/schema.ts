@@ -316,7 +316,7 @@ const SEEN = z.strictObject({
   /** First and last stamp in ms, or first and last sample of a recording without time. */
   from: finite,
   to: finite,
-  /** What `--follow` reported of it while it is open. */
+  /** Last event of `--follow` about it, while it is open. */
   open: z.exactOptional(FOLLOWED),
 });
 

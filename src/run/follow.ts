@@ -217,7 +217,7 @@ class Window {
     return this.#rows.length;
   }
 
-  /** What a later run goes on with. */
+  /** Rows of the window, with which a later run goes on. */
   get kept(): FollowedRows {
     const rows = this.#rows.map(({ line, time, values }): FollowedRows['rows'][number] => [
       ...([line, time] as const),

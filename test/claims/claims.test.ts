@@ -8,15 +8,10 @@ import { recordOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { readRecords, writeRecords } from '../../eval/records.ts';
 import { ClaimChecker, type Subject, type Verdict } from '../../src/claims/check.ts';
-import { claimsOf } from '../../src/claims/read.ts';
+import { claimsOf, PHRASE_TABLES } from '../../src/claims/read.ts';
 import { checkReasoning } from '../../src/claims/reasoning.ts';
-import { CYCLE_PHRASES } from '../../src/expcot/anomaly.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
-import { CLASS_PHRASES } from '../../src/expcot/class-trace.ts';
-import { NANO_DEPARTURES, NANO_FACTS, NANO_PHRASES } from '../../src/expcot/nano.ts';
 import type { Phrase, Slot } from '../../src/expcot/phrase.ts';
-import { TRACE_PHRASES } from '../../src/expcot/trace.ts';
-import { VARIATE_PHRASES } from '../../src/expcot/variates.ts';
 import type { ParsedAnswer } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { CLAIM_SERIES } from '../helpers/claim-series.ts';
@@ -264,16 +259,7 @@ describe('expert traces', () => {
 });
 
 describe('templates of traces', () => {
-  const tables = [
-    ...TRACE_PHRASES,
-    CYCLE_PHRASES,
-    CLASS_PHRASES,
-    VARIATE_PHRASES,
-    NANO_PHRASES,
-    NANO_FACTS,
-    NANO_DEPARTURES,
-  ];
-  const phrases = tables.flatMap((table) =>
+  const phrases = PHRASE_TABLES.flatMap((table) =>
     Object.entries<Phrase>(table).map(([name, phrase]) => [`${phrase.quantity}: ${name}`, phrase] as const),
   );
   const contentOf = (kind: string, k: number): Slot => {
