@@ -1,7 +1,7 @@
 /** `timeseer calibrate`: fits the confidence of a policy to held-out series. */
 import { print, printJson } from '../ground/terminal.ts';
 import { type CalibrateRequest, calibratePolicy } from '../run/calibrate.ts';
-import { command, ENGINE_OPTIONS, flag, number, required } from './options.ts';
+import { command, ENGINE_OPTIONS, flag, number, required, several } from './options.ts';
 
 interface CalibrateArguments extends CalibrateRequest {
   readonly json: boolean;
@@ -24,7 +24,8 @@ const OPTIONS = {
     'Number N of held-out series of the training length. Also used: N/4 series of 4 times and N/9 series of 9 times that length',
     { default: 400 },
   ),
-  seed: number('Seed of the held-out series', { default: 0 }),
+  seed: number('Seed of the held-out series, and of the anomalies in recordings', { default: 0 }),
+  data: several('CSV file of a recording, mostly normal, into which anomalies are put (repeatable)'),
   ...ENGINE_OPTIONS,
   json: flag('Print the fitted confidence model as JSON'),
 };

@@ -1,7 +1,7 @@
 /** Options that `detect` and `explain` share, and the report as text for a terminal. */
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
-import { claimWords, confidenceWords } from '../explain/policy-words.ts';
+import { claimWords, confidenceWords, policyWords } from '../explain/policy-words.ts';
 import { agreementWords, markedAlone, whenWords } from '../explain/report.ts';
 import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -70,8 +70,10 @@ export function detectRequest(file: string, args: DetectOptionValues): DetectReq
 /** Most findings that a terminal shows. */
 const SHOWN = 20;
 
-const policyMark = ({ markedByPolicy }: ReportFinding): string =>
-  markedByPolicy === null ? '' : markedByPolicy ? '; marked by the policy too' : '; not marked by the policy';
+const policyMark = (finding: ReportFinding): string => {
+  const words = policyWords(finding);
+  return words === null ? '' : `; ${words}`;
+};
 
 /** Answers of a policy: agreement with the detector, intervals that it marks alone, and a sentence for each column. */
 function policyLines(report: AnomalyReport, policy: NonNullable<AnomalyReport['policy']>): string[] {

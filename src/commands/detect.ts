@@ -10,10 +10,10 @@ import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
-import { detectFile } from '../run/detect.ts';
+import { detectAndAsk, NONE } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
 import { DETECT_OPTIONS, detectRequest, FILE_WORDS, LEVEL_WORDS, reportText } from './detect-options.ts';
-import { choice, command, flag, type Given, number, text } from './options.ts';
+import { choice, command, ENGINE_OPTIONS, flag, type Given, number, text } from './options.ts';
 
 type DetectArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
 
@@ -48,7 +48,7 @@ async function runFollow(args: DetectArguments): Promise<void> {
     );
   if (args.since !== undefined)
     throw new ConfigError('--since: --follow reports only new findings; leave --since out');
-  for (const name of ['out', 'scores'] as const)
+  for (const name of ['out', 'scores', 'policy', 'engine', 'device'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(
         `--${name}: --follow does not keep the whole recording; run detect on a file instead`,
@@ -107,12 +107,15 @@ async function runDetect(args: DetectArguments): Promise<void> {
     throw new ConfigError('file: missing; name a CSV file, for example: timeseer detect metrics.csv');
   const { out } = args;
   if (out !== undefined) checkTarget(out);
-  const { source, report, seconds } = await detectFile(detectRequest(args.file, args), {
-    since: args.since,
-  });
+  const { policy = NONE, engine, device } = args;
+  const { source, report, seconds, pictures } = await detectAndAsk(
+    detectRequest(args.file, args),
+    { policy, engine, device },
+    args.since,
+  );
   const tell = (chosen: AnomalyReport): void => {
     const files: string[] = [];
-    if (out !== undefined) files.push(...Object.values(writeReport(out, chosen, source)));
+    if (out !== undefined) files.push(...Object.values(writeReport(out, chosen, source, pictures)));
     if (args.scores !== undefined) {
       writeFileAtomic(args.scores, [...scoresCsv(source)].join(''));
       files.push(args.scores);
@@ -139,6 +142,10 @@ const OPTIONS = {
   ),
   format: choice(['text', ...Object.keys(FORMATS)], 'Output format', { default: 'text' }),
   out: text('Also write an HTML page and a JSON file: path without extension'),
+  policy: text(
+    'Also ask a policy, and rank what both find by confidence: small (ships with timeseer), a run or policy directory',
+  ),
+  ...ENGINE_OPTIONS,
   follow: flag(
     'Read rows from standard input as they arrive; report each finding when it appears and when it ends',
   ),
@@ -165,6 +172,10 @@ export const detectCommand = command({
     [
       '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
       'In a cron job: report each new finding once',
+    ],
+    [
+      '$0 detect metrics.csv --policy small',
+      'With the answers of a policy, and a confidence for each finding',
     ],
     [
       'tail -n +1 -F metrics.csv | $0 detect --follow --json',

@@ -5,6 +5,7 @@
  */
 import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
+import { quantum } from '../series/quantum.ts';
 import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
 import { analogues } from './analog.ts';
 import {
@@ -56,27 +57,6 @@ function sizeOf(values: Float64Array): number {
   return high > low
     ? high - low
     : values.reduce((most, value) => Math.max(most, Math.abs(value - middle)), 0);
-}
-
-/** Limits for treating values as counts or rounded: distinct values, samples per distinct value, and range in steps. */
-const MOST_STEPS = 256;
-const SAMPLES_PER_STEP = 8;
-const FEWEST_STEPS = 3;
-
-/** Returns the quantisation step of counts or rounded values; 0 for continuous values. */
-function quantum(values: Float64Array, range: number): number {
-  const { sample } = sampleOf(values, 50_000);
-  const distinct = new Set<number>();
-  for (const value of sample) {
-    distinct.add(value);
-    if (distinct.size > MOST_STEPS) return 0;
-  }
-  if (sample.length < SAMPLES_PER_STEP * distinct.size) return 0;
-  const sorted = Float64Array.from(distinct).sort();
-  let least = Infinity;
-  for (let i = 1; i < sorted.length; i++) least = Math.min(least, sorted[i]! - sorted[i - 1]!);
-  // With only a few distant levels, one step is itself a departure. Rare-event counts are mostly 0, so their robust range is a step or two.
-  return least <= range / 4 || sorted.at(-1)! - sorted[0]! >= FEWEST_STEPS * least ? least : 0;
 }
 
 /** Local tracks are used if the usual residual from the neighbours is below this share of the usual residual from the level. */

@@ -1,15 +1,19 @@
 /**
- * Confidence of a policy in the intervals that it marks.
+ * Confidence of a policy in the intervals that it marks, and of policy and detector together.
  *
  * The scan of an answer (`; scan ..(#)...o....`) has a symbol for each cell of the picture. A mark of probability p means an anomaly with
  * probability p, a `.` with 1 − p. The support of an interval combines its own window, the other windows of that scale and of other scales,
  * and for a short one the rarity of such a departure in the series. A logistic regression (`ConfidenceModel`, fitted by `timeseer calibrate`
  * to held-out series) turns support into the share of such intervals that are right.
+ *
+ * A second regression, fitted to recordings with made anomalies as well, weighs that against the detector: a place (`Place`) is a finding with
+ * the marks on it, or a mark where there is no finding. It gives one ranking of both, and the confidence that reports state.
  */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import type { Finding } from '../detect/finding.ts';
 import { CheckpointError, faultOf } from '../ground/errors.ts';
 import { readUtf8 } from '../ground/files.ts';
 import { addToManifest, checkFiles } from '../ground/manifest.ts';
@@ -17,6 +21,7 @@ import { mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { overlap, runs } from '../series/intervals.ts';
+import { bridge } from '../series/missing.ts';
 import { largestMagnitude, quantileInPlace, solveInPlace } from '../series/stats.ts';
 import { agreement } from './trust.ts';
 
@@ -196,23 +201,36 @@ function likely({ start, end, intervals, cells }: WindowEvidence): Interval[] {
   }).map(([first, last]): Interval => [edge(first), edge(last)]);
 }
 
+/** Cuts missing samples (NaN) off both ends; null if less than half of the interval is known. */
+function knownPart([start, end]: Interval, values: Float64Array): Interval | null {
+  let known = 0;
+  let [from, to] = [end, start];
+  for (let t = start; t < end; t++) {
+    if (Number.isNaN(values[t]!)) continue;
+    known++;
+    from = Math.min(from, t);
+    to = t + 1;
+  }
+  return known === 0 || 2 * known < end - start ? null : [from, to];
+}
+
 /**
- * Lists every interval that a window marks or might have marked, with its support.
- * @param values series of the windows [N], finite
+ * Lists every interval that a window marks or might have marked, with its support. Gaps hold none.
+ * @param values series of the windows [N], NaN where missing
  */
 export function accountsOf(windows: readonly WindowEvidence[], values: Float64Array): Account[] {
-  const rarity = rarityIn(values);
+  const rarity = rarityIn(bridge(values).values);
   const counts = new Map<number, number>();
   for (const { scale } of windows) counts.set(scale, (counts.get(scale) ?? 0) + 1);
   return windows.flatMap((window, index) => {
-    const account = (interval: Interval): Account => {
+    const account = (whole: Interval): Account[] => {
+      const interval = knownPart(whole, values);
+      if (interval === null) return [];
       const near = touching(windows, interval);
-      return {
-        interval,
-        support: supportOf(interval, index, windows, near, counts.get(window.scale)!, rarity(interval)),
-      };
+      const alike = counts.get(window.scale)!;
+      return [{ interval, support: supportOf(interval, index, windows, near, alike, rarity(interval)) }];
     };
-    return [...(window.intervals ?? []).map(account), ...likely(window).map(account)];
+    return [...(window.intervals ?? []), ...likely(window)].flatMap(account);
   });
 }
 
@@ -225,16 +243,47 @@ export const CONFIDENCE_FILE = 'timeseer.confidence.json';
 
 const finite = z.number();
 
+/** Logistic regression on named inputs. */
+export interface Regression<Name extends string> {
+  /** Log-odds if every input is 0. */
+  readonly constant: number;
+  /** Weight of each input. */
+  readonly weights: Readonly<Record<Name, number>>;
+}
+
+const regression = <Name extends string>(names: readonly Name[]) => ({
+  constant: finite,
+  weights: z.strictObject(
+    Object.fromEntries(names.map((name) => [name, finite])) as Record<Name, typeof finite>,
+  ),
+});
+
+/** Inputs of the confidence in a place; the names are those of the model's weights. */
+export interface Evidence {
+  /** Logit of the policy's confidence, limited to 0.02 to 0.98; 0.02 where it marks nothing. */
+  readonly policy: number;
+  /** log₂ of 1 + the severity of the finding; 0 without one. */
+  readonly severity: number;
+  /** log₂ of 1 + the number of findings elsewhere in the series. */
+  readonly findings: number;
+  /** log₂ of 1 + the number of other places where the policy is as confident. */
+  readonly marks: number;
+}
+
+export const EVIDENCE = [
+  'policy',
+  'severity',
+  'findings',
+  'marks',
+] as const satisfies readonly (keyof Evidence)[];
+
 const modelSchema = z
   .strictObject({
-    version: z.literal(1),
-    /** Log-odds of being right if every input is 0. */
-    constant: finite,
-    /** Weight of each input. */
-    weights: z.strictObject(
-      Object.fromEntries(SUPPORT.map((name) => [name, finite])) as Record<keyof Support, typeof finite>,
-    ),
-    /** Calibration data: generator or data set, number of series, of intervals that the policy marks in them, and of right ones. */
+    version: z.literal(2),
+    ...regression(SUPPORT),
+    /** Regression of right places on the evidence of policy and detector. */
+    evidence: z.strictObject(regression(EVIDENCE)),
+    /** Calibration data: generator and recordings, number of series, of intervals that the policy marks in them, and of right ones. */
     fitted: z.strictObject({
       data: z.string(),
       series: z.int().min(1),
@@ -246,18 +295,18 @@ const modelSchema = z
 
 export type ConfidenceModel = z.infer<typeof modelSchema>;
 
-/** Predicts the share of intervals with this support that are right, in (0, 1). */
-export function confidenceOf(
-  { constant, weights }: Pick<ConfidenceModel, 'constant' | 'weights'>,
-  support: Support,
+/** Predicts the share of intervals with such inputs that are right, in (0, 1). */
+export function confidenceOf<Name extends string>(
+  { constant, weights }: Regression<Name>,
+  inputs: Readonly<Record<Name, number>>,
 ): number {
   let sum = constant;
-  for (const name of SUPPORT) sum += weights[name] * support[name];
+  for (const name of Object.keys(weights) as Name[]) sum += weights[name] * inputs[name];
   return 1 / (1 + Math.exp(-sum));
 }
 
 /** Model without calibration: its own window, the others and the other scales in equal parts. */
-const UNFITTED: Pick<ConfidenceModel, 'constant' | 'weights'> = {
+const UNFITTED: Regression<keyof Support> = {
   constant: 0,
   weights: { own: 1, neighbours: 1 / 3, scales: 1 / 3, size: 0, windows: 0, rarity: 0 },
 };
@@ -278,11 +327,10 @@ interface WeighedAccount extends Account {
  * a confidence come last.
  */
 export function weighAccounts(
-  windows: readonly WindowEvidence[],
-  values: Float64Array,
-  model: Pick<ConfidenceModel, 'constant' | 'weights'> | null,
+  accounts: readonly Account[],
+  model: Regression<keyof Support> | null,
 ): WeighedAccount[] {
-  const ranked = accountsOf(windows, values)
+  const ranked = accounts
     .map((account) => {
       const { support } = account;
       return { ...account, confidence: support === null ? null : confidenceOf(model ?? UNFITTED, support) };
@@ -297,14 +345,77 @@ export function weighAccounts(
 }
 
 /** Selects the reported accounts, by time: those of enough confidence, and those without one. */
-export function reportedAccounts(
-  windows: readonly WindowEvidence[],
-  values: Float64Array,
-  model: ConfidenceModel | null,
-): WeighedAccount[] {
-  return weighAccounts(windows, values, model)
+export function reportedAccounts(weighed: readonly WeighedAccount[]): WeighedAccount[] {
+  return weighed
     .filter(({ confidence }) => confidence === null || confidence >= REPORTED_FROM)
     .sort((a, b) => a.interval[0] - b.interval[0]);
+}
+
+/** Finding of the detector with the policy's marks on it, or a mark where there is none. */
+interface Place {
+  readonly interval: Interval;
+  /** Index of the finding; null without one. */
+  readonly finding: number | null;
+  /** The policy's marks there. */
+  readonly marks: readonly Interval[];
+  readonly evidence: Evidence;
+}
+
+/** The policy's confidence where it marks nothing; in the evidence it is limited to this and 1 less this. */
+const UNMARKED = 0.02;
+
+/** Least part of the shorter one that a mark and a finding share, if they are one place. */
+const SHARED = 0.5;
+
+/** Returns true if a mark tells of a finding; the extent of a level that stays says nothing behind its beginning. */
+function tellsOf([from, to]: Interval, { start, end, lasting }: FoundPlace): boolean {
+  const shared = Math.min(to, end) - Math.max(from, start);
+  return shared >= SHARED * Math.min(to - from, end - start) && !(lasting && from > start + (to - from));
+}
+
+type FoundPlace = Pick<Finding, 'start' | 'end' | 'severity' | 'lasting'>;
+
+/** Joins the policy's accounts, as `weighAccounts` gives them, with the detector's findings: the findings come first, in their order. */
+export function placesOf(weighed: readonly WeighedAccount[], findings: readonly FoundPlace[]): Place[] {
+  const known = weighed.filter(({ confidence }) => confidence !== null);
+  const alone = known.filter(({ interval }) => !findings.some((finding) => tellsOf(interval, finding)));
+  const places = [
+    ...findings.map((finding, index) => {
+      const on = known.filter(({ interval }) => tellsOf(interval, finding));
+      const interval: Interval = [finding.start, finding.end];
+      return { interval, finding: index, severity: finding.severity, on };
+    }),
+    ...alone.map((mark) => ({ interval: mark.interval, finding: null, severity: 0, on: [mark] })),
+  ].map((place) => ({ ...place, sure: Math.max(0, ...place.on.map(({ confidence }) => confidence!)) }));
+  return places.map(({ interval, finding, severity, on, sure }) => {
+    const policy = Math.min(1 - UNMARKED, Math.max(UNMARKED, sure));
+    const others = findings.length - (finding === null ? 0 : 1);
+    const alike = places.filter((other) => other.sure >= policy).length - (sure >= policy ? 1 : 0);
+    return {
+      ...{ interval, finding, marks: on.map(({ interval }) => interval) },
+      evidence: {
+        policy: Math.log(policy / (1 - policy)),
+        severity: Math.log2(1 + severity),
+        findings: Math.log2(1 + others),
+        marks: Math.log2(1 + alike),
+      },
+    };
+  });
+}
+
+export interface RankedPlace extends Place {
+  /** Share of such places that are right. */
+  readonly confidence: number;
+}
+
+/** Ranks what policy and detector tell of, most confident first. */
+export function rankPlaces(
+  places: readonly Place[],
+  { evidence: model }: Pick<ConfidenceModel, 'evidence'>,
+): RankedPlace[] {
+  return places
+    .map((place) => ({ ...place, confidence: confidenceOf(model, place.evidence) }))
+    .sort((a, b) => b.confidence - a.confidence);
 }
 
 /** Samples by which intervals are widened on both sides before they are compared, and the least intersection over union. */
@@ -325,28 +436,35 @@ export function isRight(interval: Interval, truth: readonly Interval[]): boolean
 const PENALTY = 1;
 const STEPS = 50;
 
+export interface Weighted<Name extends string> {
+  readonly inputs: Readonly<Record<Name, number>>;
+  readonly right: boolean;
+  /** Number of examples that it counts as; default: 1. */
+  readonly weight?: number;
+}
+
 /**
- * Fits the logistic regression of `right` on support by Newton's method, with a small penalty on the weights of standardised inputs. Half a
+ * Fits the logistic regression of `right` on the inputs by Newton's method, with a small penalty on the weights of standardised inputs. Half a
  * right and half a wrong example are added, so that no share is 0 or 1.
  */
-export function fitConfidence(
-  examples: readonly { readonly support: Support; readonly right: boolean }[],
-): Pick<ConfidenceModel, 'constant' | 'weights'> {
+export function fitConfidence<Name extends string>(examples: readonly Weighted<Name>[]): Regression<Name> {
   const n = examples.length;
-  const spread = SUPPORT.map((name) => {
-    const values = examples.map(({ support }) => support[name]);
+  const names = Object.keys(examples[0]!.inputs) as Name[];
+  const spread = names.map((name) => {
+    const values = examples.map(({ inputs }) => inputs[name]);
     const centre = mean(values);
     const std = Math.sqrt(values.reduce((sum, value) => sum + (value - centre) ** 2, 0) / n);
     return { mean: centre, std: std > 0 ? std : 1 };
   });
-  const rows = examples.map(({ support }) => [
+  const rows = examples.map(({ inputs }) => [
     1,
-    ...SUPPORT.map((name, k) => (support[name] - spread[k]!.mean) / spread[k]!.std),
+    ...names.map((name, k) => (inputs[name] - spread[k]!.mean) / spread[k]!.std),
   ]);
   const targets: number[] = examples.map(({ right }) => (right ? 1 : 0));
-  const d = SUPPORT.length + 1;
+  const counted = [...examples.map(({ weight = 1 }) => weight), 1];
+  const d = names.length + 1;
   // An example at the middle that is half right.
-  rows.push([1, ...SUPPORT.map(() => 0)]);
+  rows.push([1, ...names.map(() => 0)]);
   targets.push(0.5);
   let weights = new Array<number>(d).fill(0);
   for (let step = 0; step < STEPS; step++) {
@@ -355,9 +473,9 @@ export function fitConfidence(
     const gradient = Float64Array.from(weights, (value, i) => (i === 0 ? 0 : -PENALTY * value));
     for (const [r, row] of rows.entries()) {
       const p = 1 / (1 + Math.exp(-row.reduce((sum, value, i) => sum + value * weights[i]!, 0)));
-      const curve = Math.max(1e-9, p * (1 - p));
+      const curve = counted[r]! * Math.max(1e-9, p * (1 - p));
       for (let i = 0; i < d; i++) {
-        gradient[i]! += (targets[r]! - p) * row[i]!;
+        gradient[i]! += counted[r]! * (targets[r]! - p) * row[i]!;
         for (let j = 0; j < d; j++) hessian[i * d + j]! += curve * row[i]! * row[j]!;
       }
     }
@@ -365,13 +483,10 @@ export function fitConfidence(
     weights = weights.map((value, i) => value + gradient[i]!);
     if (largestMagnitude(gradient) < 1e-9) break;
   }
-  const scaled = SUPPORT.map((_, k) => weights[k + 1]! / spread[k]!.std);
+  const scaled = names.map((_, k) => weights[k + 1]! / spread[k]!.std);
   return {
     constant: weights[0]! - scaled.reduce((sum, value, k) => sum + value * spread[k]!.mean, 0),
-    weights: Object.fromEntries(SUPPORT.map((name, k) => [name, scaled[k]!])) as Record<
-      keyof Support,
-      number
-    >,
+    weights: Object.fromEntries(names.map((name, k) => [name, scaled[k]!])) as Record<Name, number>,
   };
 }
 

@@ -88,6 +88,7 @@ const COLUMNS: Readonly<Record<string, (finding: ReportFinding) => Cell>> = {
   first_line: (finding) => finding.rows?.first,
   last_line: (finding) => finding.rows?.last,
   event: (finding) => finding.event,
+  confidence: (finding) => finding.confidence,
   statement: (finding) => finding.statement,
 };
 

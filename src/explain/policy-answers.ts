@@ -5,12 +5,20 @@
  */
 
 import { setImmediate } from 'node:timers/promises';
+import type { Detection } from '../detect/finding.ts';
 import type { Interval } from '../ground/types.ts';
 import { encodePng } from '../plot/png.ts';
 import { overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
-import { reportedAccounts } from './confidence.ts';
+import {
+  accountsOf,
+  placesOf,
+  type RankedPlace,
+  rankPlaces,
+  reportedAccounts,
+  weighAccounts,
+} from './confidence.ts';
 import { policyStatement, shownAnswers, windowKey } from './policy-words.ts';
 import type { Reader } from './reader.ts';
 import type { PolicyAnswer, PolicyColumn } from './schema.ts';
@@ -156,7 +164,7 @@ export async function askAll(
 function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnswers {
   const nothing = {
     ...{ status, doubtful: 0, limit: MOST_DOUBTFUL, class: null },
-    ...{ signals: [], answers: [], intervals: [], confidences: null },
+    ...{ signals: [], answers: [], intervals: [], confidences: null, ranking: [], ofFindings: null },
   };
   return { column, ...nothing, statement: policyStatement(nothing), window: null, seen: new Map() };
 }
@@ -166,6 +174,10 @@ export interface ColumnAnswers extends PolicyColumn {
   readonly intervals: readonly Interval[];
   /** Confidence of each interval in [0, 1], null if unknown; null for a policy that was not calibrated. */
   readonly confidences: readonly (number | null)[] | null;
+  /** What policy and detector tell of, most confident first; empty for a policy that was not calibrated. */
+  readonly ranking: readonly RankedPlace[];
+  /** Confidence of each finding of the detector, as `confidences`. */
+  readonly ofFindings: readonly (number | null)[] | null;
   /** Pictures of the windows that the page shows, PNG data URIs by `windowKey`. */
   readonly seen: ReadonlyMap<string, string>;
 }
@@ -184,36 +196,49 @@ async function picturesOf(
 }
 
 /**
- * Asks a policy about a column [N] of finite values, NaN where missing; gaps are bridged by straight lines. `season` in samples, null
- * without one. A column without two different values is not asked about.
+ * Asks a policy about a column [N] of finite values, NaN where missing; gaps are bridged by straight lines. A column without two different
+ * values is not asked about.
  *
  * @throws ConfigError for a window or overlap out of range
  */
 export async function askColumn(
-  column: { readonly name: string; readonly values: Float64Array; readonly season: number | null },
+  column: { readonly name: string; readonly values: Float64Array; readonly detection: Detection },
   reader: Reader,
   options: AskOptions = {},
 ): Promise<ColumnAnswers> {
-  const { name, values: given, season } = column;
+  const { name, values: given, detection } = column;
   const first = given.find((value) => !Number.isNaN(value));
   const limit = MOST_DOUBTFUL;
   if (!given.some((value) => !Number.isNaN(value) && value !== first)) return notAsked(name, 'not asked');
   if (reader.length !== null && given.length * MOST_STRETCHED < reader.length)
     return notAsked(name, 'too short');
   const { values } = bridge(tame(given));
-  const asked = await askAll(values, season, reader, options);
+  const asked = await askAll(values, detection.seasons[0] ?? null, reader, options);
   const { answers, signals, doubtful, abstains } = judge(asked, reader.reference, reader.scales);
   const counted = abstains ? [] : answers.filter(({ doubts }) => doubts.length === 0);
-  const marked = reader.scales && !abstains ? reportedAccounts(asked, values, reader.confidence) : null;
-  const intervals = marked?.map(({ interval }) => interval) ?? mergeWindows(values.length, counted);
-  const confidences =
-    marked === null || reader.confidence === null ? null : marked.map(({ confidence }) => confidence);
+  const weighed =
+    reader.scales && !abstains ? weighAccounts(accountsOf(asked, given), reader.confidence) : null;
+  const intervals =
+    weighed === null
+      ? mergeWindows(values.length, counted)
+      : reportedAccounts(weighed).map(({ interval }) => interval);
+  const ranking =
+    weighed === null || reader.confidence === null
+      ? null
+      : rankPlaces(placesOf(weighed, detection.findings), reader.confidence);
+  const sureOf = (wanted: (place: RankedPlace) => boolean): number | null =>
+    ranking!.find(wanted)?.confidence ?? null;
   const judged = {
     status: abstains ? ('abstains' as const) : ('answers' as const),
     ...{ doubtful, limit, signals, answers, class: classOf(counted, intervals) },
   };
   return {
-    ...{ column: name, ...judged, intervals, confidences },
+    ...{ column: name, ...judged, intervals },
+    confidences:
+      ranking &&
+      intervals.map((interval) => sureOf(({ marks }) => marks.some(([start]) => start === interval[0]))),
+    ofFindings: ranking && detection.findings.map((_, k) => sureOf(({ finding }) => finding === k)),
+    ranking: ranking ?? [],
     statement: policyStatement({ ...judged, intervals }),
     window: asked[0]!.end - asked[0]!.start,
     seen: await picturesOf(values, reader, answers),

@@ -3,7 +3,14 @@
 import { fixed, grouped } from '../ground/numbers.ts';
 import { DEPARTURE_KINDS, type DepartureKind, type Interval } from '../ground/types.ts';
 import { coverage, overlap } from '../series/intervals.ts';
-import type { Doubt, PolicyAnswer, PolicyClaim, PolicyColumn, PolicySignal } from './schema.ts';
+import type {
+  Doubt,
+  PolicyAnswer,
+  PolicyClaim,
+  PolicyColumn,
+  PolicySignal,
+  ReportFinding,
+} from './schema.ts';
 
 const NOTHING = { kind: null, direction: null, size: null } as const;
 const CLAUSE = new RegExp(`^(${DEPARTURE_KINDS.join('|')})(?: (up|down))? ([1-9]\\d{0,2}) sd$`);
@@ -59,6 +66,16 @@ export function claimWords(claim: PolicyClaim): string {
 /** Formats a confidence: .83; a dash if unknown. */
 export const confidenceWords = (confidence: number | null): string =>
   confidence === null ? '\u2013' : fixed(Math.min(0.99, confidence), 2).replace(/^0/, '');
+
+/** "marked by the policy too, confidence .83"; null where no policy was asked. */
+export function policyWords({
+  markedByPolicy,
+  confidence,
+}: Pick<ReportFinding, 'markedByPolicy' | 'confidence'>): string | null {
+  if (markedByPolicy === null) return null;
+  const mark = markedByPolicy ? 'marked by the policy too' : 'not marked by the policy';
+  return confidence === null ? mark : `${mark}, confidence ${confidenceWords(confidence)}`;
+}
 
 /** Fewest windows among which repeated texts, contradictions and doubtful marks are counted. */
 export const FEWEST_WINDOWS = 3;

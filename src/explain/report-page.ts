@@ -25,7 +25,14 @@ import {
 import { STYLE } from '../html/style.ts';
 import { intervalText } from '../series/intervals.ts';
 import { bandWidth, numberWords, observedWords, toJson } from './formats.ts';
-import { claimWords, confidenceWords, shownAnswers, signalNumber, windowKey } from './policy-words.ts';
+import {
+  claimWords,
+  confidenceWords,
+  policyWords,
+  shownAnswers,
+  signalNumber,
+  windowKey,
+} from './policy-words.ts';
 import {
   agreementWords,
   durationWords,
@@ -188,9 +195,7 @@ function stateHtml(finding: ReportFinding, report: AnomalyReport): Html {
 
 function findingItem(finding: ReportFinding, target: number, report: AnomalyReport): Html {
   return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${finding.rank}</span>${levelBadge(finding.level)}<span class="when">${whenWords(finding)}</span><span class="what">${finding.column} \u00b7 ${KIND_WORDS[finding.kind]}${direction(finding)} \u00b7 ${finding.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(finding, report)}${
-    finding.markedByPolicy === null
-      ? null
-      : ` \u00b7 ${finding.markedByPolicy ? 'marked by the policy too' : 'not marked by the policy'}`
+    finding.markedByPolicy === null ? null : ` \u00b7 ${policyWords(finding)!}`
   }${finding.reported ? ' \u00b7 reported before' : null}</span></button>
 <div class="detail"><p>${finding.statement}</p>${facts(finding)}${more(finding)}</div></li>
 `;
@@ -473,7 +478,7 @@ function intervalsTable({ intervals }: Column): Html | null {
         (interval) =>
           html`<tr><th scope="row">${whenWords(interval)}</th><td>${interval.start} to ${interval.end - 1}</td><td>${claimWords(interval)}</td>${hasConfidence ? html`<td>${confidenceWords(interval.confidence ?? null)}</td>` : null}<td>${interval.finding ? 'finding there' : 'no finding there'}</td></tr>\n`,
       )}</tbody></table>`,
-  )}${hasConfidence ? html`<p>Confidence: share of similar intervals that were correct on held-out generated series. It can be lower on other data.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+  )}${hasConfidence ? html`<p>Confidence: share of similar intervals that were correct on held-out series and on recordings with made anomalies.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
 /** Signals whose limit is a minimum; it is a maximum for the others. */
@@ -517,11 +522,32 @@ ${intervalsTable(column)}${
 }
 
 /** Renders the section of the policy; null if none was asked. @throws DataError for a picture that is no PNG data URI */
+/** Who tells of an interval of the ranking. */
+const BY_WORDS = { both: 'detector and policy', detector: 'detector', policy: 'policy' } as const;
+
+/** Table of what detector and policy tell, most confident first. */
+function rankingTable({ ranking, columns }: Policy): Html | null {
+  if (ranking.length === 0) return null;
+  const several = columns.length > 1;
+  const rest = ranking.length - MOST_INTERVALS;
+  return html`<h3 id="ranking">By confidence</h3>${scrolling(
+    'Intervals of detector and policy by confidence',
+    html`<table class="record spans"><thead><tr><th scope="col">When</th>${several ? html`<th scope="col">Column</th>` : null}<th scope="col">Confidence</th><th scope="col">Told by</th></tr></thead>
+<tbody>${ranking
+      .slice(0, MOST_INTERVALS)
+      .map(
+        (one) =>
+          html`<tr><th scope="row">${whenWords(one)}</th>${several ? html`<td>${one.column}</td>` : null}<td>${confidenceWords(one.confidence)}</td><td>${BY_WORDS[one.by]}</td></tr>\n`,
+      )}</tbody></table>`,
+  )}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+}
+
 function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html | null {
   if (policy === undefined) return null;
   const several = policy.columns.length > 1;
   return html`<section class="policy" aria-labelledby="policy"><h2 id="policy">What the policy says</h2>
 <p class="secondary">The policy looked at plots of the same columns. Its answers do not change the findings, ranks and levels above.</p>
+${rankingTable(policy)}
 ${policy.columns.map((column) => columnBlock(column, seen.get(column.column), several))}
 <details><summary>About the policy <bdi>${policy.name}</bdi></summary>${bullets(policy.notes)}${recordTable('Policy', policy.record)}</details></section>
 `;

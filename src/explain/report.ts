@@ -97,7 +97,7 @@ const MOST_SEVERE = 999;
 
 /** Name and version of the report's JSON; see schema.ts. */
 export const REPORT_SCHEMA = 'timeseer.anomalies';
-export const VERSION = 4;
+export const VERSION = 5;
 
 /** Least, mean and largest value in [start, end), and the number of missing ones. */
 function summary(
@@ -285,6 +285,7 @@ function toFinding(source: ReportSource, column: ReportColumn, finding: Finding)
     rows: rowsOf(source, start, end),
     event: null,
     markedByPolicy: null,
+    confidence: null,
     reported: false,
   };
 }
@@ -542,6 +543,10 @@ export interface PolicyOpinion extends PolicyHead {
     readonly intervals: readonly Interval[];
     /** Confidence of each interval; null or absent where it is not known. */
     readonly confidences?: readonly (number | null)[] | null;
+    /** Confidence of each finding of the detector; null or absent where it is not known. */
+    readonly ofFindings?: readonly (number | null)[] | null;
+    /** What detector and policy tell of, most confident first. */
+    readonly ranking?: readonly { readonly interval: Interval; readonly confidence: number }[];
   })[];
 }
 
@@ -554,13 +559,39 @@ function markedBy(
   return answered?.status === 'answers' ? overlap(answered.intervals, [[start, end]]) > 0 : null;
 }
 
+/** Joins the rankings of the columns; names who tells of each interval. */
+function rankingOf(
+  source: ReportSource,
+  { columns }: PolicyOpinion,
+  findings: readonly ReportFinding[],
+): Policy['ranking'] {
+  return columns
+    .flatMap(({ column, intervals, ranking = [] }) => {
+      const own = findings.filter((finding) => finding.column === column);
+      return ranking.map(({ interval, confidence }) => {
+        const [start, end] = interval;
+        const common = (finding: ReportFinding): number =>
+          overlap([[finding.start, finding.end]], [interval]);
+        const found = own.reduce<ReportFinding | null>(
+          (best, other) => (common(other) > (best === null ? 0 : common(best)) ? other : best),
+          null,
+        );
+        const marked = found === null || overlap(intervals, [interval]) > 0;
+        const by = found === null ? ('policy' as const) : marked ? ('both' as const) : ('detector' as const);
+        return { column, ...extentOf(source, start, end), confidence, by, finding: found?.id ?? null };
+      });
+    })
+    .sort((a, b) => b.confidence - a.confidence || a.start - b.start);
+}
+
 function toPolicy(
   source: ReportSource,
-  { name, record, notes, columns }: PolicyOpinion,
+  opinion: PolicyOpinion,
   findings: readonly ReportFinding[],
 ): Omit<Policy, 'agreement'> {
+  const { name, record, notes, columns } = opinion;
   return {
-    ...{ name, record, notes },
+    ...{ name, record, notes, ranking: rankingOf(source, opinion, findings) },
     columns: columns.map((answered) => {
       const { column, status, statement, window, doubtful, limit, signals, answers } = answered;
       const spans = findings
@@ -621,9 +652,13 @@ export function buildReport(source: ReportSource, policy?: PolicyOpinion): Anoma
     notes: source.notes.map(({ code, text }) => ({ code, text })),
     columns,
   } as const;
-  const findings = source.columns.flatMap((column) =>
-    column.detection.findings.map((finding) => toFinding(source, column, finding)),
-  );
+  const findings = source.columns.flatMap((column) => {
+    const sure = policy?.columns.find((answered) => answered.column === column.name)?.ofFindings;
+    return column.detection.findings.map((finding, k) => ({
+      ...toFinding(source, column, finding),
+      confidence: sure?.[k] ?? null,
+    }));
+  });
   // Two findings of one kind may begin at the same sample; give them different ids.
   const seen = new Map<string, number>();
   const unique = findings.map((finding) => {

@@ -95,6 +95,8 @@ const FINDING = z.strictObject({
   event: z.string().nullable(),
   /** True where a policy marks part of it as well; null where no policy was asked about it, or the policy abstains. */
   markedByPolicy: z.boolean().nullable(),
+  /** Share of such findings that are right, by detector and policy; null where no calibrated policy answers. */
+  confidence: finite.min(0).max(1).nullable(),
   /** True where an earlier run with the same state file has reported it, and it is still ongoing. */
   reported: z.boolean(),
 });
@@ -111,7 +113,7 @@ const FOLLOWED = FINDING.omit({
     stated: true,
     similar: true,
   },
-  ...{ event: true, evidence: true, lasting: true, markedByPolicy: true, reported: true },
+  ...{ event: true, evidence: true, lasting: true, markedByPolicy: true, reported: true, confidence: true },
 });
 export type FollowedFinding = z.infer<typeof FOLLOWED>;
 
@@ -240,6 +242,18 @@ export type PolicyHead = z.infer<typeof POLICY_HEAD>;
 /** Answers of a policy about the same recording; they change no finding, rank or level. */
 const POLICY = POLICY_HEAD.extend({
   agreement: AGREEMENT,
+  /**
+   * One ranking of what detector and policy tell, most confident first: disjoint within a column, from a confidence of 0.1 on. `finding`: id
+   * of the finding there, null where only the policy tells of it. Empty for a policy that was not calibrated.
+   */
+  ranking: z.array(
+    EXTENT.extend({
+      column: z.string(),
+      confidence: finite.min(0).max(1),
+      by: z.enum(['both', 'detector', 'policy']),
+      finding: z.string().nullable(),
+    }),
+  ),
   columns: z.array(
     POLICY_COLUMN.extend({
       /**

@@ -678,6 +678,21 @@ class Verification {
           : null;
       compare(`finding ${finding.rank}`, ['marked by the policy', finding.markedByPolicy, marks]);
     }
+    const { ranking = [] } = policy ?? {};
+    compare('policy: ranking', [
+      'order',
+      ranking.map(({ confidence }) => confidence),
+      ranking.map(({ confidence }) => confidence).sort((a, b) => b - a),
+    ]);
+    for (const one of ranking) {
+      this.#extent(`policy: ranking of ${one.column}`, one);
+      const found = this.#byId.get(one.finding ?? '');
+      compare(
+        `policy: ranking of ${one.column}`,
+        ['who tells of it', one.by === 'policy', one.finding === null],
+        ['its finding', found === undefined || (found.column === one.column && overlap(found, one)), true],
+      );
+    }
     let policyAlone = 0;
     for (const { column, intervals, answers, status, doubtful, statement } of policy?.columns ?? []) {
       const at = `policy: ${column}`;

@@ -1,22 +1,32 @@
-/** Calibration: fits the confidence of a policy to its predicted intervals on held-out series. */
+/** Calibration: fits the confidence in the intervals of a policy and of the detector to held-out series and recordings. */
+import { basename } from 'node:path';
+import { recordedExample } from '../../datasets/generators/wild/recorded.ts';
+import { readRecording } from '../../datasets/readers/recording.ts';
 import { isGenerator, openExamples } from '../../datasets/source.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { findPolicy } from '../answer/reference.ts';
+import { detect } from '../detect/detect.ts';
 import {
   accountsOf,
   CONFIDENCE_FILE,
   type ConfidenceModel,
   confidenceOf,
+  type Evidence,
   fitConfidence,
   isRight,
-  type Support,
+  placesOf,
+  type Weighted,
+  weighAccounts,
   writeConfidence,
 } from '../explain/confidence.ts';
 import { askAll } from '../explain/policy-answers.ts';
-import { ConfigError } from '../ground/errors.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
+import { Random } from '../ground/random.ts';
+import type { Interval } from '../ground/types.ts';
 import { bridge } from '../series/missing.ts';
 import { readCard } from '../tasks/card.ts';
+import { calendarOf } from './detect.ts';
 import { openReader } from './explain.ts';
 
 export interface CalibrateRequest {
@@ -24,6 +34,8 @@ export interface CalibrateRequest {
   /** Number of series of the training length; longer ones are fewer, for the same work. */
   readonly count: number;
   readonly seed: number;
+  /** Recordings into which anomalies are put. */
+  readonly data?: readonly string[] | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
 }
@@ -38,10 +50,75 @@ const LENGTHS = [
 const FEWEST = 20;
 const FEWEST_OF_EITHER = 5;
 
-interface Weighed {
+/** Least samples of a stretch of a recording, and number of stretches of each length and column. */
+const SHORTEST = 200;
+const STRETCHES = 12;
+
+interface Example<Name extends string> extends Weighted<Name> {
+  readonly source: string;
   readonly series: number;
-  readonly support: Support;
-  readonly right: boolean;
+}
+
+/** A series with known anomalies [N], NaN where missing; `source`: generator, or column of a recording. */
+interface Known {
+  readonly source: string;
+  readonly values: Float64Array;
+  readonly truth: readonly Interval[];
+  readonly calendar: readonly number[];
+}
+
+/** Held-out series of the generator, of its training length and longer. */
+function* generated(task: string, length: number, { count, seed }: CalibrateRequest): Generator<Known> {
+  for (const { times, fewer } of LENGTHS) {
+    const most = Math.max(1, Math.round(count / fewer));
+    for (const { channels, gold } of openExamples({
+      ...{ name: task, split: 'validation', seed, length: times * length, count: most },
+    })) {
+      const truth = 'intervals' in gold ? gold.intervals : [];
+      yield { source: task, values: channels[0]!, truth, calendar: [] };
+    }
+  }
+}
+
+/** Stretches of recordings into which anomalies are put; what they hold besides counts as wrong. */
+function* recorded(length: number, { data = [], seed }: CalibrateRequest): Generator<Known> {
+  for (const file of data) {
+    const recording = readRecording(file);
+    const calendar = calendarOf(recording);
+    for (const { name, values } of recording.columns) {
+      const source = `${basename(file)}, ${name}`;
+      if (values.length < SHORTEST) {
+        throw new DataError(`column ${name}: ${values.length} samples; at least ${SHORTEST} are needed`, {
+          file,
+        });
+      }
+      const lengths = new Set(LENGTHS.map(({ times }) => Math.min(values.length, times * length)));
+      for (const size of lengths) {
+        const random = new Random(seed, `stretches/${source}`, size);
+        for (let k = 0; k < STRETCHES; k++) {
+          const start = random.integer(0, values.length - size);
+          const stretch = values.slice(start, start + size);
+          if (new Set(bridge(stretch).values).size < 2) continue;
+          const { channels, gold } = recordedExample(seed, k, `${source}/${size}`, {
+            ...{ ...detect(stretch, { calendar }), values: stretch },
+          });
+          yield { source, values: channels[0]!, truth: 'intervals' in gold ? gold.intervals : [], calendar };
+        }
+      }
+    }
+  }
+}
+
+/** Weighs examples so that every recording counts as much as the others, and all together as much as the generator. */
+function evenly<Name extends string>(examples: readonly Example<Name>[], task: string): Example<Name>[] {
+  const counts = new Map<string, number>();
+  for (const { source } of examples) counts.set(source, (counts.get(source) ?? 0) + 1);
+  const recordings = [...counts.keys()].filter((source) => source !== task).length;
+  const most = counts.get(task) ?? examples.length;
+  return examples.map((example) => {
+    const { source } = example;
+    return source === task ? example : { ...example, weight: most / recordings / counts.get(source)! };
+  });
 }
 
 /** Number of intervals in a range of confidence, and of correct ones among them. */
@@ -59,8 +136,8 @@ interface Calibrated {
   readonly file: string;
 }
 
-/** Counts correct intervals by tenths of the confidence, without empty tenths. */
-function reliabilityOf(examples: readonly Weighed[]): ReliabilityRow[] {
+/** Counts right places by tenths of the confidence, without empty tenths. */
+function reliabilityOf(examples: readonly Example<keyof Evidence>[]): ReliabilityRow[] {
   const rows = Array.from({ length: 10 }, (_, k) => ({
     from: k / 10,
     to: (k + 1) / 10,
@@ -69,8 +146,8 @@ function reliabilityOf(examples: readonly Weighed[]): ReliabilityRow[] {
   }));
   for (const half of [0, 1]) {
     const model = fitConfidence(examples.filter(({ series }) => series % 2 !== half));
-    for (const { support, right } of examples.filter(({ series }) => series % 2 === half)) {
-      const row = rows[Math.min(9, Math.floor(10 * confidenceOf(model, support)))]!;
+    for (const { inputs, right } of examples.filter(({ series }) => series % 2 === half)) {
+      const row = rows[Math.min(9, Math.floor(10 * confidenceOf(model, inputs)))]!;
       row.intervals++;
       if (right) row.right++;
     }
@@ -79,12 +156,14 @@ function reliabilityOf(examples: readonly Weighed[]): ReliabilityRow[] {
 }
 
 /**
- * Fits the confidences of a policy to held-out series of its training generator, of its training length and longer, and saves them with it.
+ * Fits the confidences of a policy to held-out series of its training generator, of its training length and longer, and to recordings with
+ * made anomalies, and saves them with it.
  *
- * @throws ConfigError for a policy that sees one scale, was not trained on a generator, or predicts too few intervals; as `openReader`
+ * @throws ConfigError for a policy that sees one scale, was not trained on a generator, or predicts too few intervals; as `openReader`; DataError for a recording that cannot be
+ * read, or is too short
  */
 export async function calibratePolicy(request: CalibrateRequest): Promise<Calibrated> {
-  const { policy: path, count, seed } = request;
+  const { policy: path, data = [], seed } = request;
   const directory = findPolicy(path);
   const { task, length } = readCard(directory);
   if (task === null || !isGenerator(task) || length === null) {
@@ -99,28 +178,25 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
         `${path}: sees one scale only and has no confidence; train with a figure such as nano-analysis to calibrate`,
       );
     }
-    const examples: Weighed[] = [];
-    const sources = LENGTHS.map(({ times, fewer }) => {
-      const most = Math.max(1, Math.round(count / fewer));
-      return openExamples({ name: task, split: 'validation', seed, length: times * length, count: most });
-    });
-    const total = sources.reduce((sum, source) => sum + source.count, 0);
-    const progress = new Progress({ label: 'calibrate', total, unit: 'series' });
-    let series = 0;
+    const known = [...generated(task, length, request), ...recorded(length, request)];
+    const progress = new Progress({ label: 'calibrate', total: known.length, unit: 'series' });
+    const asked: (Known & { readonly accounts: ReturnType<typeof accountsOf> })[] = [];
     try {
-      for (const source of sources) {
-        for (const { channels, gold } of source) {
-          const { values } = bridge(channels[0]!);
-          const truth = 'intervals' in gold ? gold.intervals : [];
-          for (const { interval, support } of accountsOf(await askAll(values, null, reader), values)) {
-            if (support !== null) examples.push({ series, support, right: isRight(interval, truth) });
-          }
-          progress.update(++series);
-        }
+      for (const series of known) {
+        const windows = await askAll(bridge(series.values).values, null, reader);
+        asked.push({ ...series, accounts: accountsOf(windows, series.values) });
+        progress.update(asked.length);
       }
     } finally {
       progress.stop();
     }
+    // The policy's own confidence is that on its generator; recordings say what it is worth beside the detector.
+    const examples = asked.flatMap(({ source, truth, accounts }) =>
+      accounts.flatMap(({ interval, support }) =>
+        source !== task || support === null ? [] : [{ inputs: support, right: isRight(interval, truth) }],
+      ),
+    );
+    const series = known.filter(({ source }) => source === task).length;
     const right = examples.filter((example) => example.right).length;
     const wrong = examples.length - right;
     if (examples.length < FEWEST || Math.min(right, wrong) < FEWEST_OF_EITHER) {
@@ -128,13 +204,26 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
         `${path}: predicted ${examples.length} intervals in ${series} series, ${right} of them correct: too few to fit; raise --count, or train the policy for longer`,
       );
     }
+    const own = fitConfidence(examples);
+    const places = evenly(
+      asked.flatMap(({ source, values, truth, calendar, accounts }, series) =>
+        placesOf(weighAccounts(accounts, own), detect(values, { calendar }).findings).map(
+          ({ interval, evidence }) => ({ source, series, inputs: evidence, right: isRight(interval, truth) }),
+        ),
+      ),
+      task,
+    );
     const model: ConfidenceModel = {
-      version: 1,
-      ...fitConfidence(examples),
-      fitted: { data: `${task}, validation, seed ${seed}`, series, intervals: examples.length, right },
+      version: 2,
+      ...own,
+      evidence: fitConfidence(places),
+      fitted: {
+        data: [`${task}, validation, seed ${seed}`, ...data.map((file) => basename(file))].join('; '),
+        ...{ series, intervals: examples.length, right },
+      },
     };
     writeConfidence(directory, model);
-    return { model, reliability: reliabilityOf(examples), file: `${directory}/${CONFIDENCE_FILE}` };
+    return { model, reliability: reliabilityOf(places), file: `${directory}/${CONFIDENCE_FILE}` };
   } finally {
     await policy.dispose();
   }

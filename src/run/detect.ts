@@ -173,24 +173,27 @@ export function detectValues(
   return detect(series, { ...options, calendar: calendarOf({ step: evenStep(time, series.length), time }) });
 }
 
-export interface ExplainRequest {
-  readonly detect: DetectRequest;
-  /** Moment or span, as for `sinceReport`. */
-  readonly since: string | undefined;
-  readonly out: string | undefined;
+export interface PolicyRequest {
   /** Reference to a policy on this machine, or `none`; default: the one that ships with timeseer. */
   readonly policy: string | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
-  readonly window: number | undefined;
-  readonly overlap: number | undefined;
+  readonly window?: number | undefined;
+  readonly overlap?: number | undefined;
+}
+
+export interface ExplainRequest extends PolicyRequest {
+  readonly detect: DetectRequest;
+  /** Moment or span, as for `sinceReport`. */
+  readonly since: string | undefined;
+  readonly out: string | undefined;
 }
 
 /** Value of --policy for the detector alone. */
-const NONE = 'none';
+export const NONE = 'none';
 
 /** @throws ConfigError for an option about a policy where none is asked */
-function checkAlone({ window, overlap, engine, device }: ExplainRequest): void {
+function checkAlone({ window, overlap, engine, device }: PolicyRequest): void {
   const given = Object.entries({ engine, device, window, overlap }).find(([, value]) => value !== undefined);
   if (given === undefined) return;
   throw new ConfigError(
@@ -199,7 +202,7 @@ function checkAlone({ window, overlap, engine, device }: ExplainRequest): void {
 }
 
 /** Opens the policy that is asked; null for none. */
-async function openPolicy(request: ExplainRequest) {
+async function openPolicy(request: PolicyRequest) {
   const { policy } = request;
   if (policy === NONE || (policy === undefined && shippedPolicy(DEFAULT_POLICY) === null)) {
     checkAlone(request);
@@ -208,6 +211,34 @@ async function openPolicy(request: ExplainRequest) {
   }
   const { openAsked } = await import('./explain.ts');
   return openAsked(request);
+}
+
+type Pictures = Parameters<typeof writeReport>[3];
+
+/**
+ * Detects in one CSV file and asks a policy, with progress on standard error.
+ *
+ * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
+ * EngineError without libtorch
+ */
+export async function detectAndAsk(
+  request: DetectRequest,
+  policy: PolicyRequest,
+  since: string | undefined,
+): Promise<Detected & { readonly pictures: Pictures }> {
+  const opened = await openPolicy(policy);
+  try {
+    let seen: Awaited<ReturnType<NonNullable<typeof opened>['ask']>>['columns'] = [];
+    const ask = async (source: ReportSource): Promise<PolicyOpinion> => {
+      const opinion = await opened!.ask(source);
+      seen = opinion.columns;
+      return opinion;
+    };
+    const detected = await detectFile(request, { since, ask: opened === null ? undefined : ask });
+    return { ...detected, pictures: new Map(seen.map((answers) => [answers.column, answers.seen])) };
+  } finally {
+    await opened?.close();
+  }
 }
 
 /** A report, and the files that it was written to. */
@@ -221,29 +252,14 @@ export interface Explained {
 /**
  * Explains one CSV file, with progress on standard error. After an error or an interruption neither of the two files is written.
  *
- * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
- * EngineError without libtorch; WriteError when the disk refuses
+ * @throws WriteError when the disk refuses; otherwise as `detectAndAsk`
  */
 export async function explainFile(request: ExplainRequest): Promise<Explained> {
   const started = performance.now();
   const { file, columns, select } = request.detect;
   const out = request.out ?? defaultTarget(file, [...(select === undefined ? [] : [select]), ...columns]);
   checkTarget(out);
-  const opened = await openPolicy(request);
-  try {
-    let seen: Awaited<ReturnType<NonNullable<typeof opened>['ask']>>['columns'] = [];
-    const ask = async (source: ReportSource): Promise<PolicyOpinion> => {
-      const opinion = await opened!.ask(source);
-      seen = opinion.columns;
-      return opinion;
-    };
-    const { source, report } = await detectFile(request.detect, {
-      ...{ since: request.since, ask: opened === null ? undefined : ask },
-    });
-    const pictures = new Map(seen.map((answers) => [answers.column, answers.seen]));
-    const files = writeReport(out, report, source, pictures);
-    return { source, report, files, seconds: (performance.now() - started) / 1000 };
-  } finally {
-    await opened?.close();
-  }
+  const { source, report, pictures } = await detectAndAsk(request.detect, request, request.since);
+  const files = writeReport(out, report, source, pictures);
+  return { source, report, files, seconds: (performance.now() - started) / 1000 };
 }

@@ -13,14 +13,14 @@ import { figure } from '../plot/figure.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { readReference } from '../tasks/reference.ts';
-import type { ExplainRequest } from './detect.ts';
+import type { PolicyRequest } from './detect.ts';
 import { pictureOf } from './policy-task.ts';
 
 /** More samples than any file that can be read has. */
 const LONGEST_WINDOW = 500_000_000;
 
 /** @throws ConfigError for an option out of range */
-function checkOptions({ window, overlap }: ExplainRequest): void {
+function checkOptions({ window, overlap }: PolicyRequest): void {
   if (window !== undefined && !(Number.isInteger(window) && window >= 2 && window <= LONGEST_WINDOW)) {
     throw new ConfigError(
       `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than the limit of ${LONGEST_WINDOW}` : ''}`,
@@ -38,7 +38,7 @@ export async function openReader(
     engine,
     device,
     calibrated = true,
-  }: Pick<ExplainRequest, 'engine' | 'device'> & { readonly calibrated?: boolean },
+  }: Pick<PolicyRequest, 'engine' | 'device'> & { readonly calibrated?: boolean },
 ): Promise<{ reader: Reader; policy: LocalPolicy }> {
   const { openLocal } = await import('../answer/open.ts');
   const source = await openLocal(path, { engine, device });
@@ -65,7 +65,7 @@ export async function openReader(
  * Opens the policy that is asked. Null where none is named and nothing on this machine computes the one that ships with timeseer: the
  * detector answers alone, and a note says why.
  */
-export async function openAsked(request: ExplainRequest): Promise<{
+export async function openAsked(request: PolicyRequest): Promise<{
   readonly ask: (source: ReportSource) => Promise<AskedColumns>;
   readonly close: () => unknown;
 } | null> {
@@ -92,7 +92,7 @@ const NO_REFERENCE =
 async function ask(
   { columns }: ReportSource,
   reader: Reader,
-  { window, overlap }: ExplainRequest,
+  { window, overlap }: PolicyRequest,
 ): Promise<AskedColumns> {
   const answers: ColumnAnswers[] = [];
   // A file is answered in bounded time, however many columns it has.
@@ -106,9 +106,10 @@ async function ask(
       });
       progress.update(done);
     };
-    const season = detection.seasons[0] ?? null;
     try {
-      answers.push(await askColumn({ name, values, season }, reader, { window, overlap, limit, onProgress }));
+      answers.push(
+        await askColumn({ name, values, detection }, reader, { window, overlap, limit, onProgress }),
+      );
     } finally {
       progress?.stop();
     }

@@ -57,7 +57,7 @@ export function nabCases(directory: string): RecordingCase[] {
   });
 }
 
-interface Real {
+export interface Real {
   readonly name: string;
   readonly values: Float64Array;
   readonly calendar: readonly number[];
@@ -109,9 +109,9 @@ function muscles(directory: string): Real[] {
 
 export const INJECTED = ['spike', 'dip', 'flat', 'level-shift', 'drift', 'variance', 'several'] as const;
 
-/** Textbook anomalies in real series, one each; what a recording without labels holds beside them is not known. */
-export function injectedCases(directory: string, nab: readonly Case[], seed: number): Case[] {
-  const real: Real[] = [
+/** Real series of at most 2500 samples: NAB's between the labelled windows, households, muscles. */
+export function realSeries(directory: string, nab: readonly Case[]): Real[] {
+  return [
     ...nab.map(
       (one): Real => ({
         ...{ name: one.base, values: unlabelled(one), calendar: one.calendar },
@@ -121,7 +121,11 @@ export function injectedCases(directory: string, nab: readonly Case[], seed: num
     ...households(directory),
     ...muscles(directory),
   ].filter(({ values }) => values.length >= SHORTEST);
-  return real.flatMap(({ name, values, calendar, period, half }) =>
+}
+
+/** Textbook anomalies in real series, one each; what a recording without labels holds beside them is not known. */
+export function injectedCases(directory: string, nab: readonly Case[], seed: number): Case[] {
+  return realSeries(directory, nab).flatMap(({ name, values, calendar, period, half }) =>
     INJECTED.flatMap((kind): Case[] => {
       const random = new Random(seed, `injected/${name}/${kind}`);
       const wave = { ...smoothWave(values), period, asymmetric: true, scale: 1, offset: 0 };

@@ -26,6 +26,13 @@ export interface Measured {
     readonly clean: number;
     readonly anomalies: number;
     readonly recall: number;
+    /** Confidences of the ranking of policy and detector; not in older files. */
+    readonly confidence?: {
+      readonly intervals: number;
+      readonly right: number;
+      readonly auc: number;
+      readonly error: number;
+    };
     readonly rows: readonly {
       readonly contender: string;
       readonly f1: number;
@@ -120,12 +127,12 @@ function ahead(rows: Measured['groups'][number]['rows']): string {
 
 function measuredGroups(name: string, { half, groups }: Measured): string {
   return groups
-    .map(({ group, sources, series, clean, anomalies, recall, rows }) => {
+    .map(({ group, sources, series, clean, anomalies, recall, rows, confidence }) => {
       const number = (value: number | null): string => (value === null ? 'never' : fixed(value));
       const kept = rows.some(({ less }) => less != null);
       const from = sources === undefined ? '' : ` (${listed(sources)})`;
       return `**${GROUPS[group] ?? group}**: ${series} series${from} with ${anomalies} anomalies, ${clean} series without any (the half for ${half === 'choose' ? 'choosing' : 'reporting'}). Affiliation F1 with as
-many alarms as there are anomalies, and with as many as the policy reports; false alarms per 1000 points at the policy's recall, ${fixed(recall)}${kept ? '; the policy less\nthe contender, paired over series, with 95 % intervals where they were kept' : ''}. ${ahead(rows)}
+many alarms as there are anomalies, and with as many as the policy reports; false alarms per 1000 points at the policy's recall, ${fixed(recall)}${confidence === undefined ? '' : `; confidences of the ranking: area under\nthe curve ${fixed(confidence.auc)}, expected calibration error ${fixed(confidence.error)} (${grouped(confidence.intervals)} places, ${grouped(confidence.right)} right)`}${kept ? '; the policy less\nthe contender, paired over series, with 95 % intervals where they were kept' : ''}. ${ahead(rows)}
 
 ${table(
   ['', 'F1', 'F1 at its number', 'false alarms', ...(kept ? ['policy less it: F1', 'false alarms'] : [])],
@@ -183,7 +190,7 @@ ${table(
 
     npx timeseer sft --recipe ${name} --out runs/${name}
     npx timeseer train --out runs/${name}
-    npx timeseer calibrate --policy runs/${name}
+    npx timeseer calibrate --policy runs/${name}${fitted?.data.includes(';') ? ' --data recordings/*.csv # npx tsx test/bench/policy.ts --recordings recordings' : ''}
 
 ${
   stages.length > 2
@@ -192,7 +199,7 @@ the table, each started from the one before, with settings chosen in between. Ex
     : `The shipped weights are those of these commands, one run of one recipe. Another machine or library rounds differently: expect figures of this
 order.`
 }
-${fitted === null ? '' : `\n**Confidences** are the share of such intervals that are right, measured on generated series alone (${fitted.data}: ${grouped(fitted.right)} of ${grouped(fitted.intervals)} intervals\nright). How often they are right on recordings was not measured.\n`}
+${fitted === null ? '' : `\n**Confidences** are the share of such places that are right, by what policy and detector tell of them. Fitted to ${fitted.data};\nof the policy's own ${grouped(fitted.intervals)} intervals in generated series ${grouped(fitted.right)} are right. Anomalies were put into the recordings; what those hold besides counts as wrong.\n`}
 ## Figures
 
 ${evaluated(name, evaluation)}

@@ -2,28 +2,39 @@
  * A policy in windows of several scales against the detector, the classical expert and classical scores:
  * npx tsx test/bench/policy.ts --policy DIR [--json] [--only nab|injected|shapes|wild] [--half choose|report] [--engine torch|onnx] [--threads N]
  * [--count N] [--data DIR]
+ * or, to write the recordings of the half for choosing, to which `timeseer calibrate --data` fits: --recordings DIR
  *
  * Classical scores have, of their settings, those that were best on the half for choosing, as in anomalies.ts; the policy has one, and its
  * confidences were fitted to other series of wild (timeseer calibrate). Series of wild have 5000 points, ten times what it was taught.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { openExamples } from '../../datasets/source.ts';
 import { ENGINES } from '../../src/answer/answerer.ts';
+import { DEFAULT_SEVERITY } from '../../src/detect/detect.ts';
 import { expcotBlind } from '../../src/expcot/anomaly.ts';
-import { REPORTED_FROM, weighAccounts } from '../../src/explain/confidence.ts';
+import {
+  accountsOf,
+  isRight,
+  placesOf,
+  REPORTED_FROM,
+  rankPlaces,
+  weighAccounts,
+} from '../../src/explain/confidence.ts';
 import { askAll, askColumn } from '../../src/explain/policy-answers.ts';
 import type { Reader } from '../../src/explain/reader.ts';
 import { Progress } from '../../src/ground/progress.ts';
 import type { Estimate, Interval } from '../../src/ground/types.ts';
 import { pairedDifference } from '../../src/measures/bootstrap.ts';
+import { rocArea } from '../../src/measures/curves.ts';
 import { openReader } from '../../src/run/explain.ts';
+import { runs } from '../../src/series/intervals.ts';
 import { bridge } from '../../src/series/missing.ts';
 import { atEqualRecall, Choice, type Chosen } from './anomalies.ts';
 import { ownAlarms, PEERS, type Prepared, prepare, randomAlarms, read } from './anomaly-contenders.ts';
 import { alarmMeasures, shared } from './anomaly-measures.ts';
-import { injectedCases, nabCases } from './anomaly-recordings.ts';
+import { injectedCases, nabCases, realSeries } from './anomaly-recordings.ts';
 import { type Case, cleanCases, type Half, shapeCases } from './anomaly-shapes.ts';
 import { table } from './measure.ts';
 
@@ -53,10 +64,11 @@ interface Result {
 }
 
 const POLICY = 'policy';
+const BOTH = 'policy and detector';
 const DETECTOR = 'timeseer detect';
 const EXPERT = 'classical expert';
 const RANDOM = 'random places';
-const CONTENDERS = [POLICY, DETECTOR, EXPERT, ...Object.keys(PEERS), RANDOM];
+const CONTENDERS = [POLICY, BOTH, DETECTOR, EXPERT, ...Object.keys(PEERS), RANDOM];
 
 function wildCases(half: Half, count: number): Case[] {
   const { length, seed, split } = WILD;
@@ -68,25 +80,43 @@ function wildCases(half: Half, count: number): Case[] {
   });
 }
 
+interface Said {
+  readonly alarms: readonly Alarm[];
+  /** The ranking of policy and detector. */
+  readonly both: readonly Alarm[];
+  readonly reported: number;
+  readonly windows: number;
+}
+
 /** What the policy says, most confident first, and how much of it is reported. A policy of one scale has no order: as in the series. */
-async function ask(
-  one: Prepared,
-  reader: Reader,
-): Promise<{ readonly alarms: Alarm[]; readonly reported: number; readonly windows: number }> {
+async function ask(one: Prepared, reader: Reader): Promise<Said> {
   const { values } = one;
   if (!reader.scales) {
-    const season = one.detection.seasons[0] ?? null;
-    const { intervals, answers } = await askColumn({ name: one.name, values, season }, reader);
+    const { name, detection } = one;
+    const { intervals, answers } = await askColumn({ name, values, detection }, reader);
     const alarms = intervals.map((interval) => ({ interval, height: 1 }));
-    return { alarms, reported: alarms.length, windows: answers.length };
+    return { alarms, both: alarms, reported: alarms.length, windows: answers.length };
   }
   const asked = await askAll(values, null, reader);
-  const alarms = weighAccounts(asked, values, reader.confidence).map(({ interval, confidence }) => ({
+  const findings = one.detection.findings.filter(({ severity }) => severity >= DEFAULT_SEVERITY);
+  const weighed = weighAccounts(accountsOf(asked, values), reader.confidence);
+  const alarms = weighed.map(({ interval, confidence }) => ({
     interval,
     height: confidence ?? REPORTED_FROM,
   }));
+  const ranked =
+    reader.confidence === null
+      ? alarms
+      : rankPlaces(placesOf(weighed, findings), reader.confidence).map(({ interval, confidence }) => ({
+          interval,
+          height: confidence,
+        }));
+  const taken = ranked.map(({ interval }) => interval);
+  // As of the detector alone: what stands out of its score fills up.
+  const rest = read(one.detection.score, { smooth: 1, share: 0.6 }, MOST_ALARMS, taken);
+  const both = [...ranked, ...rest.map(({ interval }, i) => ({ interval, height: -i }))];
   const reported = alarms.filter(({ height }) => height >= REPORTED_FROM).length;
-  return { alarms, reported, windows: asked.length };
+  return { alarms, both, reported, windows: asked.length };
 }
 
 async function evaluate(one: Prepared, reader: Reader, chosen: ReadonlyMap<string, Chosen>): Promise<Result> {
@@ -97,6 +127,7 @@ async function evaluate(one: Prepared, reader: Reader, chosen: ReadonlyMap<strin
   const expert = expcotBlind(one.values).intervals.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
   const alarms: Record<string, readonly Alarm[]> = {
     [POLICY]: said.alarms,
+    [BOTH]: said.both,
     [DETECTOR]: ownAlarms(one, Math.max(found, MOST_ALARMS)).map((interval, i) => ({
       interval,
       height: i < found ? FOUND + one.detection.findings[i]!.severity : -i,
@@ -140,8 +171,41 @@ interface GroupReport {
   readonly recall: number;
   readonly falsePerThousand: number;
   readonly rows: readonly Row[];
+  /** Ranking of policy and detector: number of its intervals, area under the curve of right ones, expected calibration error. */
+  readonly confidence: {
+    readonly intervals: number;
+    readonly right: number;
+    readonly auc: number;
+    readonly error: number;
+  };
   readonly millisecondsPerWindow: number;
   readonly cases: readonly unknown[];
+}
+
+const TENTHS = 10;
+
+/** Confidences of the ranking from 0.1 on: area under the curve of right and wrong intervals, and expected calibration error in tenths. */
+function confidenceOf(all: readonly Result[]): GroupReport['confidence'] {
+  const stated = all.flatMap(({ one, alarms }) =>
+    alarms[BOTH]!.flatMap(({ interval, height }) =>
+      height < 0.1 ? [] : [{ p: height, right: isRight(interval, one.truth) }],
+    ),
+  );
+  const bins = Array.from({ length: TENTHS }, (_, k) =>
+    stated.filter(({ p }) => Math.min(TENTHS - 1, Math.floor(TENTHS * p)) === k),
+  );
+  const error = bins.reduce(
+    (sum, bin) => sum + Math.abs(bin.reduce((gap, { p, right }) => gap + p - (right ? 1 : 0), 0)),
+    0,
+  );
+  return {
+    ...{ intervals: stated.length, right: stated.filter(({ right }) => right).length },
+    auc: rocArea(
+      Float64Array.from(stated, ({ p }) => p),
+      runs(stated.length, (i) => stated[i]!.right),
+    ),
+    error: error / stated.length,
+  };
 }
 
 const mean = (values: readonly number[]): number =>
@@ -225,6 +289,7 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
     ...(group === 'injected' ? { sources: sourcesOf(results) } : {}),
     ...{ group, series: results.length, clean: all.length - results.length, anomalies, rows },
     reported: all.reduce((sum, { reported }) => sum + reported, 0),
+    confidence: confidenceOf(all),
     recall: hits / anomalies,
     falsePerThousand: (1000 * wrong) / all.reduce((sum, { one }) => sum + one.values.length, 0),
     millisecondsPerWindow: all.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / windows,
@@ -246,8 +311,9 @@ const interval = (one: Estimate | null | undefined): string =>
 function printGroup(report: GroupReport): void {
   const { group, series, clean, anomalies, reported, recall, falsePerThousand, rows, millisecondsPerWindow } =
     report;
+  const { intervals, right, auc, error } = report.confidence;
   console.log(
-    `\n── ${group}: ${series} series with ${anomalies} anomalies and ${clean} without; the policy reports ${reported}, recall ${two(recall)}, ${two(falsePerThousand)} false per 1000 points, ${millisecondsPerWindow.toFixed(0)} ms a window`,
+    `\n── ${group}: ${series} series with ${anomalies} anomalies and ${clean} without; the policy reports ${reported}, recall ${two(recall)}, ${two(falsePerThousand)} false per 1000 points, ${millisecondsPerWindow.toFixed(0)} ms a window; ranking: ${intervals} intervals, ${right} right, AUC ${two(auc)}, calibration error ${two(error)}`,
   );
   console.log(
     table(
@@ -272,6 +338,18 @@ function printGroup(report: GroupReport): void {
   );
 }
 
+const dataOf = (given: string | undefined): string =>
+  resolve(given ?? join(import.meta.dirname, '../../../shared/data'));
+
+/** Writes the real series of the half for choosing, those that confidences are fitted to. */
+function writeRecordings(directory: string, data: string): void {
+  mkdirSync(directory, { recursive: true });
+  for (const { name, values, half } of realSeries(data, nabCases(data))) {
+    if (half === 'choose')
+      writeFileSync(join(directory, `${name}.csv`), `value\n${[...values].join('\n')}\n`);
+  }
+}
+
 async function main(): Promise<void> {
   const { values: given } = parseArgs({
     options: {
@@ -282,9 +360,11 @@ async function main(): Promise<void> {
       engine: { type: 'string' },
       count: { type: 'string', default: '30' },
       data: { type: 'string' },
+      recordings: { type: 'string' },
     },
   });
   const { policy, only, half, json } = given;
+  if (given.recordings !== undefined) return writeRecordings(given.recordings, dataOf(given.data));
   if (policy === undefined) throw new RangeError('--policy DIR: of a policy or of a run');
   const wanted = GROUPS.filter((group) => only === undefined || group === only);
   if (wanted.length === 0) throw new RangeError(`--only ${only}: ${GROUPS.join(', ')}`);
@@ -292,7 +372,7 @@ async function main(): Promise<void> {
   const engine = ENGINES.find((name) => name === given.engine);
   if (given.engine !== undefined && engine === undefined)
     throw new RangeError(`--engine ${given.engine}: ${ENGINES.join(', ')}`);
-  const data = resolve(given.data ?? join(import.meta.dirname, '../../../shared/data'));
+  const data = dataOf(given.data);
   const nab = nabCases(data);
   if (nab.length === 0 && !existsSync(join(data, 'nab')))
     console.error(

@@ -4,15 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
+import { detect } from '../../src/detect/detect.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import {
   accountsOf,
   CONFIDENCE_FILE,
   confidenceOf,
+  EVIDENCE,
+  type Evidence,
   isRight,
+  placesOf,
   readConfidence,
   SUPPORT,
   type Support,
+  weighAccounts,
 } from '../../src/explain/confidence.ts';
 import { askAll } from '../../src/explain/policy-answers.ts';
 import { REPORT } from '../../src/explain/schema.ts';
@@ -94,24 +99,25 @@ test('marks obvious changes at their place, which random weights of its shape do
  * The maximum of the penalised likelihood by plain gradient ascent: weights of inputs in units of their standard deviations cost half their
  * square, and one example at the mean is half right.
  */
-function fitIndependently(
-  examples: readonly { readonly support: Support; readonly right: boolean }[],
-): (support: Support) => number {
-  const columns = SUPPORT.map((name) => examples.map(({ support }) => support[name]));
+function fitIndependently<Name extends string>(
+  names: readonly Name[],
+  examples: readonly { readonly inputs: Readonly<Record<Name, number>>; readonly right: boolean }[],
+): (inputs: Readonly<Record<Name, number>>) => number {
+  const columns = names.map((name) => examples.map(({ inputs }) => inputs[name]));
   const means = columns.map((column) => column.reduce((a, b) => a + b) / column.length);
   const stds = columns.map(
     (column, k) => Math.sqrt(column.reduce((sum, x) => sum + (x - means[k]!) ** 2, 0) / column.length) || 1,
   );
-  const scaled = (support: Support): number[] => [
+  const scaled = (inputs: Readonly<Record<Name, number>>): number[] => [
     1,
-    ...SUPPORT.map((name, k) => (support[name] - means[k]!) / stds[k]!),
+    ...names.map((name, k) => (inputs[name] - means[k]!) / stds[k]!),
   ];
-  const weights = [1, ...SUPPORT].map(() => 0);
+  const weights = [1, ...names].map(() => 0);
   const share = (row: readonly number[]): number =>
     1 / (1 + Math.exp(-row.reduce((sum, x, k) => sum + x * weights[k]!, 0)));
   const rows = [
-    ...examples.map(({ support, right }) => [scaled(support), Number(right)] as const),
-    [[1, ...SUPPORT.map(() => 0)], 0.5] as const,
+    ...examples.map(({ inputs, right }) => [scaled(inputs), Number(right)] as const),
+    [[1, ...names.map(() => 0)], 0.5] as const,
   ];
   for (let step = 0; step < 6000; step++) {
     const slope = weights.map((weight, k) => (k === 0 ? 0 : -weight));
@@ -121,7 +127,7 @@ function fitIndependently(
     }
     for (const [k, value] of slope.entries()) weights[k]! += value / rows.length;
   }
-  return (support) => share(scaled(support));
+  return (inputs) => share(scaled(inputs));
 }
 
 test('calibrate writes the logistic regression of what is right among the intervals that a policy marks', async () => {
@@ -134,7 +140,8 @@ test('calibrate writes the logistic regression of what is right among the interv
   expect(model.weights).not.toEqual(shipped.weights);
   const { reliability } = JSON.parse(out) as { reliability: { intervals: number; right: number }[] };
 
-  const examples: { support: Support; right: boolean }[] = [];
+  const examples: { inputs: Support; right: boolean }[] = [];
+  const places: { inputs: Evidence; right: boolean }[] = [];
   const { reader, policy } = await openReader(copy, {
     engine: undefined,
     device: undefined,
@@ -155,17 +162,44 @@ test('calibrate writes the logistic regression of what is right among the interv
     for (const { channels, gold } of series) {
       const { values } = bridge(channels[0]!);
       const truth = gold.kind === 'anomaly' ? gold.intervals : [];
-      for (const { interval, support } of accountsOf(await askAll(values, null, reader), values))
-        if (support !== null) examples.push({ support, right: isRight(interval, truth) });
+      const accounts = accountsOf(await askAll(values, null, reader), values);
+      for (const { interval, support } of accounts)
+        if (support !== null) examples.push({ inputs: support, right: isRight(interval, truth) });
+      for (const { interval, evidence } of placesOf(weighAccounts(accounts, model), detect(values).findings))
+        places.push({ inputs: evidence, right: isRight(interval, truth) });
     }
   }
   await policy.dispose();
 
   const right = examples.filter((example) => example.right).length;
   expect(model.fitted).toMatchObject({ series: 4, intervals: examples.length, right });
-  expect(reliability.reduce((sum, row) => sum + row.intervals, 0)).toBe(examples.length);
-  expect(reliability.reduce((sum, row) => sum + row.right, 0)).toBe(right);
-  const independent = fitIndependently(examples);
-  for (const { support } of examples)
-    expect(confidenceOf(model, support)).toBeCloseTo(independent(support), 4);
+  expect(reliability.reduce((sum, row) => sum + row.intervals, 0)).toBe(places.length);
+  expect(reliability.reduce((sum, row) => sum + row.right, 0)).toBe(places.filter((one) => one.right).length);
+  const support = fitIndependently(SUPPORT, examples);
+  for (const { inputs } of examples) expect(confidenceOf(model, inputs)).toBeCloseTo(support(inputs), 4);
+  const evidence = fitIndependently(EVIDENCE, places);
+  for (const { inputs } of places)
+    expect(confidenceOf(model.evidence, inputs)).toBeCloseTo(evidence(inputs), 4);
+
+  // Recordings say what the policy is worth beside the detector, and change nothing in its own confidence.
+  const random = new Random(8, 'recording');
+  const recording = join(root, 'recording.csv');
+  const rows = Array.from({ length: 240 }, (_, i) => 5 + Math.sin(i / 4) + random.normal(0, 0.1));
+  writeFileSync(recording, `load\n${rows.join('\n')}\n`);
+  const again = await inside(
+    'calibrate',
+    '--policy',
+    copy,
+    '--count',
+    '2',
+    '--seed',
+    '5',
+    '--data',
+    recording,
+  );
+  expect(again.code).toBe(0);
+  const other = readConfidence(copy)!;
+  expect([other.constant, other.weights]).toEqual([model.constant, model.weights]);
+  expect(other.evidence).not.toEqual(model.evidence);
+  expect(other.fitted).toMatchObject({ data: 'wild, validation, seed 5; recording.csv', series: 4 });
 });

@@ -12,7 +12,10 @@ import {
   confidenceOf,
   fitConfidence,
   isRight,
+  placesOf,
   REPORTED_FROM,
+  type Regression,
+  rankPlaces,
   readConfidence,
   reportedAccounts,
   type Support,
@@ -23,6 +26,7 @@ import {
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { damageOf, writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 
 const token = (text: string, p = 0.9): AnswerToken => ({ text, logProb: Math.log(p) });
 
@@ -68,8 +72,9 @@ function window(
   };
 }
 
-const MODEL: Pick<ConfidenceModel, 'constant' | 'weights'> = {
+const MODEL: Pick<ConfidenceModel, 'constant' | 'weights' | 'evidence'> = {
   constant: 0,
+  evidence: { constant: -1, weights: { policy: 0.5, severity: 0.4, findings: -0.6, marks: -0.3 } },
   weights: { own: 1, neighbours: 0.5, scales: 0.5, size: 0, windows: 0, rarity: 0 },
 };
 /** A series in which nothing is rare. */
@@ -122,12 +127,32 @@ describe('accounts of places', () => {
   });
 });
 
+test('no account lies in a gap, and none begins or ends in one', () => {
+  const values = PLAIN.slice();
+  values.fill(Number.NaN, 15, 48);
+  const marks = window(
+    0,
+    { 0: 0.9, 2: 0.8, 6: 0.7 },
+    {
+      intervals: [
+        [5, 18],
+        [20, 30],
+        [46, 70],
+      ],
+    },
+  );
+  expect(accountsOf([marks], values).map(({ interval }) => interval)).toEqual([
+    [5, 15],
+    [48, 70],
+  ]);
+});
+
 describe('merging by confidence', () => {
   test('the most confident account of a place gives its extent', () => {
     const fine = window(0, { 2: 0.55, 3: 0.6, 4: 0.6 }, { intervals: [[20, 50]] });
     const coarse = window(0, { 1: 0.97 }, { end: 400, scale: 1, intervals: [[41, 79]] });
     const kept = (...windows: WindowEvidence[]) =>
-      weighAccounts(windows, PLAIN, MODEL).map(({ interval }) => interval);
+      weighAccounts(accountsOf(windows, PLAIN), MODEL).map(({ interval }) => interval);
     expect(kept(fine, coarse)).toEqual([[41, 79]]);
     const unsure = { ...coarse, cells: coarse.cells!.map((_, i) => (i === 1 ? 0.3 : 0.02)) };
     expect(kept(fine, unsure)).toEqual([[20, 50]]);
@@ -139,11 +164,7 @@ describe('merging by confidence', () => {
       window(100, {}, { cells: null, intervals: [[140, 150]] }),
       window(200, { 9: 0.99 }),
     ];
-    const reported = reportedAccounts(windows, PLAIN, {
-      version: 1,
-      ...MODEL,
-      fitted: { data: 'x', series: 1, intervals: 1, right: 1 },
-    });
+    const reported = reportedAccounts(weighAccounts(accountsOf(windows, PLAIN), MODEL));
     expect(reported.map(({ interval }) => interval)).toEqual([
       [12, 18],
       [140, 150],
@@ -168,7 +189,7 @@ describe('merging by confidence', () => {
             intervals: [[start + 3, start + 30 * 4 ** scale]],
           }),
         );
-        const kept = weighAccounts(windows, PLAIN, MODEL);
+        const kept = weighAccounts(accountsOf(windows, PLAIN), MODEL);
         const sure = kept.map(({ confidence }) => confidence!);
         expect(sure).toEqual([...sure].sort((a, b) => b - a));
         const ordered = kept.map(({ interval }) => interval).sort((a, b) => a[0] - b[0]);
@@ -177,6 +198,54 @@ describe('merging by confidence', () => {
         }
       }),
       { numRuns: 60 },
+    );
+  });
+});
+
+describe('places of policy and detector', () => {
+  const found = (start: number, end: number, severity: number, lasting = false) => ({
+    ...{ start, end, severity, lasting },
+  });
+  const mark = (interval: Interval, confidence: number | null) => ({ interval, support: null, confidence });
+  const MARKS = [mark([20, 30], 0.8), mark([100, 140], 0.3), mark([300, 310], null), mark([500, 505], 0.5)];
+
+  test('are findings with the marks that share half of the shorter one, and the other marks', () => {
+    const places = placesOf(MARKS, [found(24, 60, 3), found(130, 200, 7)]);
+    expect(places.map(({ interval, finding, marks }) => ({ interval, finding, marks }))).toEqual([
+      { interval: [24, 60], finding: 0, marks: [[20, 30]] },
+      { interval: [130, 200], finding: 1, marks: [] },
+      { interval: [100, 140], finding: null, marks: [[100, 140]] },
+      { interval: [500, 505], finding: null, marks: [[500, 505]] },
+    ]);
+    const [both, detector, , policy] = places.map(({ evidence }) => evidence);
+    expect(both).toEqual({ policy: Math.log(0.8 / (1 - 0.8)), severity: 2, findings: 1, marks: 0 });
+    // Nothing is marked there: three other places are.
+    expect(detector).toEqual({ policy: Math.log(0.02 / 0.98), severity: 3, findings: 1, marks: 2 });
+    expect(policy).toMatchObject({ policy: 0, severity: 0, marks: 1 });
+    expect(policy!.findings).toBeCloseTo(Math.log2(3), 12);
+  });
+
+  test('a level that stays is told of by a mark at its beginning alone', () => {
+    const level = found(400, 900, 5, true);
+    expect(placesOf([mark([398, 430], 0.7)], [level])).toHaveLength(1);
+    expect(placesOf([mark([600, 630], 0.7)], [level])).toHaveLength(2);
+    expect(placesOf([mark([600, 630], 0.7)], [{ ...level, lasting: false }])).toHaveLength(1);
+  });
+
+  test('both together rank before either alone', () => {
+    fc.assert(
+      fc.property(
+        fc.double({ min: 0.05, max: 0.95, noNaN: true }),
+        fc.double({ min: 1, max: 20, noNaN: true }),
+        (p, severity) => {
+          const marks = [mark([10, 20], p), mark([200, 210], p)];
+          const [first] = rankPlaces(
+            placesOf(marks, [found(12, 22, severity), found(400, 410, severity)]),
+            MODEL,
+          );
+          expect(first!.interval).toEqual([12, 22]);
+        },
+      ),
     );
   });
 });
@@ -202,13 +271,13 @@ describe('fitting confidences', () => {
     windows: random.integer(0, 5),
     rarity: random.uniform() * 6,
   });
-  const truth: Pick<ConfidenceModel, 'constant' | 'weights'> = {
+  const truth: Regression<keyof Support> = {
     constant: 0.4,
     weights: { own: 1.2, neighbours: 0.5, scales: 0, size: 0.3, windows: -0.6, rarity: 0.8 },
   };
   const examples = Array.from({ length: 4000 }, () => {
-    const support = draw();
-    return { support, right: random.uniform() < confidenceOf(truth, support) };
+    const inputs = draw();
+    return { inputs, right: random.uniform() < confidenceOf(truth, inputs) };
   });
 
   test('finds what the shares were made of', () => {
@@ -222,7 +291,7 @@ describe('fitting confidences', () => {
   test('ends where examples can be told apart without a mistake, and where an input is always the same', () => {
     const apart = examples
       .slice(0, 50)
-      .map(({ support }) => ({ support: { ...support, size: 0 }, right: support.own > 0 }));
+      .map(({ inputs }) => ({ inputs: { ...inputs, size: 0 }, right: inputs.own > 0 }));
     const { constant, weights } = fitConfidence(apart);
     for (const value of [constant, ...Object.values(weights)]) expect(Number.isFinite(value)).toBe(true);
     expect(weights.size).toBeCloseTo(0, 9);
@@ -234,7 +303,7 @@ describe('timeseer.confidence.json', () => {
   const root = mkdtempSync(join(tmpdir(), 'timeseer-confidence-'));
   afterAll(() => rmSync(root, { recursive: true, force: true }));
   const model: ConfidenceModel = {
-    version: 1,
+    version: 2,
     ...MODEL,
     fitted: { data: 'wild', series: 4, intervals: 30, right: 9 },
   };
@@ -251,7 +320,7 @@ describe('timeseer.confidence.json', () => {
   });
 
   test.each([
-    ['another version', { ...model, version: 2 }, /version/],
+    ['another version', { ...model, version: 1 }, /version/],
     ['an unknown weight', { ...model, weights: { ...model.weights, place: 1 } }, /weights/],
     ['a missing weight', { ...model, weights: { own: 1 } }, /weights\.neighbours/],
     ['a constant that is no number', { ...model, constant: 'high' }, /constant/],

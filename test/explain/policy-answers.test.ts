@@ -1,5 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { torchPolicy } from '../../src/answer/local.ts';
+import type { Detection } from '../../src/detect/finding.ts';
+import { say } from '../../src/detect/sentence.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { askColumn, type ColumnAnswers, classOf, tame } from '../../src/explain/policy-answers.ts';
 import { shownAnswers } from '../../src/explain/policy-words.ts';
@@ -73,7 +75,13 @@ function wave(length: number, bumps: readonly (readonly [number, number])[] = []
   );
 }
 
-const column = (values: Float64Array, season: number | null = null) => ({ name: 'value', values, season });
+const column = (values: Float64Array, season: number | null = null) => ({
+  ...{ name: 'value', values },
+  detection: {
+    ...{ score: new Float64Array(values.length), expected: values, low: values, high: values },
+    ...{ findings: [], structure: say`None.`, seasons: season === null ? [] : [season] },
+  } satisfies Detection,
+});
 
 describe('asking a policy about a column', () => {
   test('a series of the taught length is one window, answered greedily once and at random four times', async () => {
@@ -270,7 +278,8 @@ describe('asking a policy about a column', () => {
 describe('a policy that is shown several scales', () => {
   const fitted = { data: 'x', series: 1, intervals: 1, right: 1 };
   const weights = { own: 1, neighbours: 0.5, scales: 0.5, size: 0.3, windows: 0, rarity: 0 };
-  const confidence = { version: 1 as const, constant: 0, weights, fitted };
+  const evidence = { constant: 0, weights: { policy: 1, severity: 0.5, findings: -0.5, marks: -0.1 } };
+  const confidence = { version: 2 as const, constant: 0, weights, evidence, fitted };
 
   /** Ten cells; sees in each whether values exceed 1, and marks the first stretch of such cells. */
   const seer = (change: Partial<Reader> = {}): Fake => {

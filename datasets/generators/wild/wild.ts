@@ -228,6 +228,46 @@ function change(random: Random, base: Base): Outcome {
   return { values, unmodified: values.slice(), seen: [], unseen: [] };
 }
 
+/** A series without anomalies: its parts, the device that reads them, and its missing points. */
+interface Unmodified {
+  readonly draft: Draft;
+  readonly sensor: Sensor;
+  readonly gaps: readonly Interval[];
+}
+
+/** Puts anomalies into a series. @param random of the anomalies alone */
+export function withAnomalies(
+  random: Random,
+  id: string,
+  { draft, sensor, gaps }: Unmodified,
+): Omit<WildSeries, 'family'> {
+  const latent = sumOf(draft);
+  const clean = sensor.read(latent);
+  const range = usualRange(clean);
+  const base = {
+    ...{ draft, sensor, latent, clean, range, gaps },
+    ...{ sizes: sizesOf(draft, latent), cycles: cyclesOf(draft) },
+  };
+  const { values, unmodified, seen, unseen } = change(random, base);
+  const facts: SeriesFacts = {
+    components: COMPONENTS.filter((name) => draft.components.has(name)),
+    periods: [...draft.periods].sort((a, b) => a - b),
+    step: draft.clock.step,
+    range,
+    departures: seen.map((departure) => departure.facts),
+  };
+  const label = seen.reduce(
+    (most, departure) =>
+      departure.facts.visibility > most.visibility
+        ? { visibility: departure.facts.visibility, class: departure.class }
+        : most,
+    { visibility: 0, class: 'normal' as AnomalyClass },
+  ).class;
+  const intervals = seen.map((departure) => departure.interval);
+  const example = anomalyExample(id, 'wild', values, label, intervals);
+  return { example: { ...example, facts }, unmodified, unseen };
+}
+
 /**
  * One series with what is known of it, a pure function of its arguments.
  * @param index integer in [0, 2³²)
@@ -245,39 +285,10 @@ export function wildSeries(
   checkAddress(seed, index, length, WILD_MINIMUM_LENGTH);
   const stream = `wild/${split}`;
   const { family, draft, sensor } = makeDraft(new Random(seed, stream, index), length);
-  const latent = sumOf(draft);
-  const clean = sensor.read(latent);
-  const range = usualRange(clean);
   const gaps = chance(draft.random, P.missing_share) ? drawGaps(draft) : [];
-  const base = {
-    draft,
-    sensor,
-    sizes: sizesOf(draft, latent),
-    cycles: cyclesOf(draft),
-    latent,
-    clean,
-    range,
-    gaps,
-  };
   // A stream of their own: the series is the same with these anomalies and with others.
-  const { values, unmodified, seen, unseen } = change(new Random(seed, `${stream}/anomalies`, index), base);
-  const facts: SeriesFacts = {
-    components: COMPONENTS.filter((name) => draft.components.has(name)),
-    periods: [...draft.periods].sort((a, b) => a - b),
-    step: draft.clock.step,
-    range,
-    departures: seen.map((departure) => departure.facts),
-  };
-  const label = seen.reduce(
-    (most, departure) =>
-      departure.facts.visibility > most.visibility
-        ? { visibility: departure.facts.visibility, class: departure.class }
-        : most,
-    { visibility: 0, class: 'normal' as AnomalyClass },
-  ).class;
-  const intervals = seen.map((departure) => departure.interval);
-  const example = anomalyExample(`wild/${split}/${index}`, 'wild', values, label, intervals);
-  return { example: { ...example, facts }, family, unmodified, unseen };
+  const anomalies = new Random(seed, `${stream}/anomalies`, index);
+  return { ...withAnomalies(anomalies, `wild/${split}/${index}`, { draft, sensor, gaps }), family };
 }
 
 export const wild = (seed: number, split: Split, index: number, length?: number): Example =>
