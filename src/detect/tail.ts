@@ -266,9 +266,13 @@ function fitSide(
 ): Side {
   const used = SHARES.map((_, i) => i).filter((i) => SHARES[i]! >= spoilt || i < FEWEST_SHARES);
   const outermost = SHARES[used.at(-1)!]!;
-  const quantiles = used.map((i) =>
-    Math.max(n < 8 ? 0 : quantileInPlace(departures, n, 1 - SHARES[i]!), sigma * NORMAL[i]!),
-  );
+  let from = 0;
+  const quantiles = used.map((i) => {
+    if (n < 8) return sigma * NORMAL[i]!;
+    const quantile = quantileInPlace(departures, n, 1 - SHARES[i]!, from);
+    from = Math.floor((1 - SHARES[i]!) * (n - 1));
+    return Math.max(quantile, sigma * NORMAL[i]!);
+  });
   const kept = used
     .map((share, k) => ({ share: SHARES[share]!, size: quantiles[k]! }))
     .filter(({ size }) => size > floor);
