@@ -246,12 +246,16 @@ const DEPARTURES_PER_STEP = 20;
 
 /** Returns the sizes of counted departures above the floor, ascending, each with the share at least as large; empty for other values. */
 function countedSteps(departures: Float64Array, n: number, floor: number): { size: number; share: number }[] {
+  const sizes: number[] = [];
+  for (let i = 0; i < n && sizes.length <= MOST_SIZES; i++)
+    if (!sizes.includes(departures[i]!)) sizes.push(departures[i]!);
+  if (sizes.length > MOST_SIZES) return [];
   const sorted = departures.slice(0, n).sort();
   const steps: { size: number; share: number }[] = [];
   let distinct = 0;
   for (let i = 0; i < n; i++) {
     if (i > 0 && sorted[i] === sorted[i - 1]) continue;
-    if (++distinct > MOST_SIZES || distinct * DEPARTURES_PER_STEP > n) return [];
+    if (++distinct * DEPARTURES_PER_STEP > n) return [];
     const share = (n - i) / n;
     if (sorted[i]! > floor && share < 1 && n - i >= FEWEST_AT_STEP && steps.length < MOST_STEPS)
       steps.push({ size: sorted[i]!, share });
