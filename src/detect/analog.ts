@@ -135,8 +135,8 @@ function measure(search: Search, start: number): void {
   const from = placeOf(pieces, start);
   for (let k = 0; k < pieces; k++) own[k] = features[from + k * BLOCK]!;
   if (simd !== null) {
-    const [all, mine, out, blocks] = [features, own, distances, least].map((array) => array.byteOffset);
-    simd.run.distances(all!, least.length, pieces, mine!, out!, blocks!);
+    const [out, blocks] = [distances.byteOffset, least.byteOffset];
+    simd.run.distances(features.byteOffset, least.length, pieces, own.byteOffset, out, blocks);
   } else {
     for (let j = 0; j < count; j++) {
       const at = placeOf(pieces, j);

@@ -6,7 +6,14 @@ import { BYTES } from './bytes.ts';
 
 /** Functions of simd.ts. Arrays are passed by address, their `byteOffset`. */
 interface Exports {
-  readonly distances: (...given: readonly number[]) => void;
+  readonly distances: (
+    features: number,
+    blocks: number,
+    pieces: number,
+    own: number,
+    out: number,
+    least: number,
+  ) => void;
   readonly fourRows: (...given: readonly number[]) => void;
 }
 
