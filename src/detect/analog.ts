@@ -89,14 +89,12 @@ export function analogues(given: Float64Array, window: number): Analogues | null
     }
     if (start === count - 1) break;
   }
+  search.simd?.close();
   const rest = quantileInPlace(left, n, 0.5) / Math.max(1e-300, quantileInPlace(off, n, 0.5));
   if (pool === 1) return { expected, middle, window: m, rest };
-  return {
-    expected: Float64Array.from(given, (_, i) => expected[Math.min(n - 1, Math.floor(i / pool))]!),
-    middle: Float64Array.from(given, (_, i) => middle[Math.min(n - 1, Math.floor(i / pool))]!),
-    window: m * pool,
-    rest,
-  };
+  const spread = (means: Float64Array): Float64Array =>
+    given.map((_, i) => means[Math.min(n - 1, Math.floor(i / pool))]!);
+  return { expected: spread(expected), middle: spread(middle), window: m * pool, rest };
 }
 
 /** Windows by their pieces, and their squared distances from one of them. */

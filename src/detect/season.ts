@@ -1,5 +1,6 @@
 /** Seasons of a series: found by autocorrelation or named by the calendar, kept if they predict; and the values that they predict. */
 import { sortedMedian } from '../series/deviation.ts';
+import { Simd } from '../series/kernels/kernels.ts';
 import { seriesOfSpectrum, spectrum } from '../series/spectrum.ts';
 import { cycleMeans, moments, quantileInPlace } from '../series/stats.ts';
 
@@ -63,11 +64,13 @@ const EDGES = 0.1;
 /** Means of groups of `pool` samples. */
 export function pooled(values: Float64Array, pool: number): Float64Array {
   if (pool === 1) return values;
-  return Float64Array.from({ length: Math.floor(values.length / pool) }, (_, i) => {
+  const means = new Float64Array(Math.floor(values.length / pool));
+  for (let i = 0; i < means.length; i++) {
     let sum = 0;
     for (let k = 0; k < pool; k++) sum += values[i * pool + k]!;
-    return sum / pool;
-  });
+    means[i] = sum / pool;
+  }
+  return means;
 }
 
 /** Level without season [N]: the median of the cycle means of seven cycles, `spacing` apart, which an unusual cycle does not move. */
@@ -127,7 +130,11 @@ function seasonExpectation(
   );
   for (let c = 0; c < cycles.length; c++) cycles[c] = cycles[c]! * spacing * period;
   const out = new Float64Array(Math.ceil(n / stride));
-  for (let place = 0, i = 0; i < n; place++, i += stride) {
+  const done = clock === null ? betweenEnds(values, level, cycles, phases, stride, out) : [0, 0];
+  for (let place = 0; place < out.length; place++) {
+    if (place === done[0]) place = done[1]!;
+    const i = place * stride;
+    if (i >= n) break;
     let count = 0;
     for (let c = 0; count < 2 * CYCLES && c < cycles.length; c++) {
       let x = i + cycles[c]! + phases[c]!;
@@ -147,6 +154,51 @@ function seasonExpectation(
           : sortedMedian(scratch, count));
   }
   return out;
+}
+
+/** Fewest samples that are worth the way to the kernels. */
+const WORTH = 512;
+
+/**
+ * Predicts samples that have all their nearest cycles within the series, by SIMD; returns the places in `out` from which and up to which
+ * they are, equal for none.
+ */
+function betweenEnds(
+  values: Float64Array,
+  level: Float64Array,
+  cycles: Float64Array,
+  phases: Float64Array,
+  stride: number,
+  out: Float64Array,
+): readonly [number, number] {
+  const n = values.length;
+  let [before, after] = [0, 0];
+  for (let c = 0; c < 2 * CYCLES; c++) {
+    before = Math.max(before, -(cycles[c]! + phases[c]!));
+    after = Math.max(after, cycles[c]! + phases[c]!);
+  }
+  // A sample less at each end, so that rounding leads none out of the series.
+  const from = Math.ceil((before + 1) / stride);
+  const places = (Math.floor((n - 2 - after) / stride) - from) & ~1;
+  const simd = places < WORTH ? null : Simd.open(8 * (2 * n + 4 * CYCLES + places), 5);
+  if (simd === null) return [0, 0];
+  const copy = (some: Float64Array, length: number): number => {
+    const own = simd.floats(length);
+    own.set(some.subarray(0, length));
+    return own.byteOffset;
+  };
+  const [x, at, near, aside] = [
+    copy(values, n),
+    copy(level, n),
+    copy(cycles, 2 * CYCLES),
+    copy(phases, 2 * CYCLES),
+  ];
+  const results = simd.floats(places);
+  const between = cycles.every(Number.isInteger) ? 0 : 1;
+  simd.run.medians(x, at, near, aside, between, from * stride, stride, places, results.byteOffset);
+  out.set(results, from);
+  simd.close();
+  return [from, from + places];
 }
 
 const nearer = (value: number, [a, b]: Float64Array): number =>

@@ -78,10 +78,9 @@ export function matrixProfile(given: Float64Array, options: MatrixProfileOptions
   for (let i = 0; i < count; i++) {
     if (neighbours[i]! >= 0) distances[i] = Math.sqrt(Math.max(0, 2 * m * (1 - work.best[i]!)));
   }
-  return {
-    ...{ window: m, exclusion, distances, neighbours: neighbours.slice() },
-    ...{ exact: compared === pairs, share: compared / pairs },
-  };
+  const found = { neighbours: neighbours.slice(), exact: compared === pairs, share: compared / pairs };
+  work.simd?.close();
+  return { window: m, exclusion, distances, ...found };
 }
 
 /** The options with their defaults; throws for what is out of range, in the series too. */
@@ -299,12 +298,15 @@ export function fourDiagonals(values: Float64Array, m: number, lag: number, work
   const { mean, covariances, simd } = work;
   const rows = work.neighbours.length - lag - 3; // rows of the shortest of the four
   const { incoming, outgoing, inverse, best, neighbours } = work;
-  const arrays = [incoming, outgoing, inverse, best, neighbours, covariances].map((one) => one.byteOffset);
   for (let block = 0, end = 0; block < rows; block = end) {
     end = Math.min(rows, nextRestart(work.restarts, block, lag));
     for (let k = 0; k < 4; k++) covariances[k] = covariance(values, m, block, block + lag + k, mean);
     if (simd === null) fourRows(work, lag, block, end);
-    else simd.run.fourRows(...arrays, lag, block, end);
+    else
+      simd.run.fourRows(
+        ...([incoming.byteOffset, outgoing.byteOffset, inverse.byteOffset, best.byteOffset] as const),
+        ...([neighbours.byteOffset, covariances.byteOffset, lag, block, end] as const),
+      );
   }
   for (let k = 0; k < 3; k++) oneDiagonal(values, m, lag + k, work, rows, covariances[k]!);
 }

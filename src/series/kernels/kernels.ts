@@ -14,7 +14,28 @@ interface Exports {
     out: number,
     least: number,
   ) => void;
-  readonly fourRows: (...given: readonly number[]) => void;
+  readonly fourRows: (
+    incoming: number,
+    outgoing: number,
+    inverse: number,
+    best: number,
+    neighbours: number,
+    covariances: number,
+    lag: number,
+    begin: number,
+    end: number,
+  ) => void;
+  readonly medians: (
+    values: number,
+    level: number,
+    cycles: number,
+    phases: number,
+    between: number,
+    first: number,
+    stride: number,
+    places: number,
+    out: number,
+  ) => void;
 }
 
 interface Memory {
@@ -43,6 +64,10 @@ function compile(): object | null {
   return WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : null;
 }
 
+/** Largest memory that is kept for the next user, in bytes. */
+const LARGEST_KEPT = 1 << 25;
+let spare: Simd | null = null;
+
 /** Kernels and the arrays that they work on. */
 export class Simd {
   readonly run: Exports;
@@ -56,10 +81,17 @@ export class Simd {
 
   /** Opens kernels with room for `arrays` arrays of `bytes` in total; null where the engine has no SIMD or not that much memory. */
   static open(bytes: number, arrays: number): Simd | null {
-    compiled ??= compile();
+    if (compiled === undefined) compiled = compile();
     if (compiled === null || typeof WebAssembly === 'undefined') return null;
+    const needed = bytes + ALIGNED * (arrays + 1);
+    if (spare !== null && spare.#buffer.byteLength >= needed) {
+      const kept = spare;
+      spare = null;
+      kept.#next = ALIGNED;
+      return kept;
+    }
     try {
-      const memory = new WebAssembly.Memory({ initial: Math.ceil((bytes + ALIGNED * (arrays + 1)) / PAGE) });
+      const memory = new WebAssembly.Memory({ initial: Math.ceil(needed / PAGE) });
       const { exports } = new WebAssembly.Instance(compiled, { env: { memory } });
       return new Simd(exports as Exports, memory.buffer);
     } catch (error) {
@@ -68,6 +100,13 @@ export class Simd {
     }
   }
 
+  /** Gives the memory back for later use: its arrays are no longer the caller's. */
+  close(): void {
+    const { byteLength } = this.#buffer;
+    if (byteLength <= LARGEST_KEPT && (spare === null || byteLength >= spare.#buffer.byteLength)) spare = this;
+  }
+
+  /** Arrays are not cleared. */
   floats(length: number): Float64Array {
     return new Float64Array(this.#buffer, this.#take(8 * length), length);
   }

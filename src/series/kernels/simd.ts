@@ -131,3 +131,95 @@ export function fourRows(
   v128.store(covariances, cov0);
   v128.store(covariances, cov1, 16);
 }
+
+/** Where in its cycle a sample is expected: value less level at a place between two samples. */
+function departure(values: usize, level: usize, place: f64, between: bool): f64 {
+  const left = Math.floor(place);
+  const at = (<usize>left) << 3;
+  const part = between ? place - left : 0;
+  const value =
+    part === 0
+      ? load<f64>(values + at)
+      : (1 - part) * load<f64>(values + at) + part * load<f64>(values + at, 8);
+  return value - load<f64>(level + at);
+}
+
+/**
+ * Level plus median departure of the eight places `cycles` + `phases` [8] around every `stride`-th sample. Computes `places` results
+ * from sample `first` on, two at a time.
+ * @param between true where places may lie between two samples
+ */
+export function medians(
+  values: usize,
+  level: usize,
+  cycles: usize,
+  phases: usize,
+  between: bool,
+  first: i32,
+  stride: i32,
+  places: i32,
+  out: usize,
+): void {
+  let v0 = f64x2.splat(0);
+  let v1 = v0;
+  let v2 = v0;
+  let v3 = v0;
+  let v4 = v0;
+  let v5 = v0;
+  let v6 = v0;
+  let v7 = v0;
+  for (let place = 0; place < places; place += 2) {
+    const i = first + place * stride;
+    for (let c = 0; c < 64; c += 8) {
+      const cycle = load<f64>(cycles + c);
+      const phase = load<f64>(phases + c);
+      let pair = f64x2.splat(departure(values, level, <f64>i + cycle + phase, between));
+      pair = f64x2.replace_lane(
+        pair,
+        1,
+        departure(values, level, <f64>(i + stride) + cycle + phase, between),
+      );
+      v0 = v1;
+      v1 = v2;
+      v2 = v3;
+      v3 = v4;
+      v4 = v5;
+      v5 = v6;
+      v6 = v7;
+      v7 = pair;
+    }
+    // Sorting network for eight values, as far as the middle two depend on it.
+    const a0 = f64x2.pmin(v0, v2);
+    const a2 = f64x2.pmax(v0, v2);
+    const a1 = f64x2.pmin(v1, v3);
+    const a3 = f64x2.pmax(v1, v3);
+    const a4 = f64x2.pmin(v4, v6);
+    const a6 = f64x2.pmax(v4, v6);
+    const a5 = f64x2.pmin(v5, v7);
+    const a7 = f64x2.pmax(v5, v7);
+    const b0 = f64x2.pmin(a0, a4);
+    const b4 = f64x2.pmax(a0, a4);
+    const b1 = f64x2.pmin(a1, a5);
+    const b5 = f64x2.pmax(a1, a5);
+    const b2 = f64x2.pmin(a2, a6);
+    const b6 = f64x2.pmax(a2, a6);
+    const b3 = f64x2.pmin(a3, a7);
+    const b7 = f64x2.pmax(a3, a7);
+    const c1 = f64x2.pmax(b0, b1);
+    const c2 = f64x2.pmin(b2, b3);
+    const c3 = f64x2.pmax(b2, b3);
+    const c4 = f64x2.pmin(b4, b5);
+    const c5 = f64x2.pmax(b4, b5);
+    const c6 = f64x2.pmin(b6, b7);
+    const upper = f64x2.pmax(c1, f64x2.pmax(c2, c4));
+    const lower = f64x2.pmin(c6, f64x2.pmin(c3, c5));
+    const middle = f64x2.div(f64x2.add(lower, upper), f64x2.splat(2));
+    const at = (<usize>i) << 3;
+    const base = f64x2.replace_lane(
+      v128.load64_splat(level + at),
+      1,
+      load<f64>(level + at + ((<usize>stride) << 3)),
+    );
+    v128.store(out + ((<usize>place) << 3), f64x2.add(base, middle));
+  }
+}
