@@ -1,4 +1,7 @@
-/** SIMD kernels as WebAssembly, in base64. Written by the build from simd.ts. */
+/**
+ * SIMD kernels as WebAssembly, in base64. Written by the build from simd.ts:
+ * a17cd5a193ce0f1c4188dfc6931e44721d1bfca91fde61be43ec576148d0427e
+ */
 export const BYTES = [
   'AGFzbQEAAAABFgJgCX9/f39/f39/fwBgBn9/f39/fwACDwEDZW52Bm1lbW9yeQIAAAMEAwAAAQcrBAlkaXN0YW5jZXMAAghm',
   'b3VyUm93cwABB21lZGlhbnMAAAZtZW1vcnkCAAquDAOoBAMQewZ/BHwDQCAHIB1KBEAgBSAGIB1saiEcQQAhHgNAIB5BwABI',

@@ -1,16 +1,27 @@
-/** Compiles simd.ts to bytes.ts, the WebAssembly that the package loads: run by `npm run build`. */
-import { readFileSync, writeFileSync } from 'node:fs';
+/** Compiles simd.ts to bytes.ts, the WebAssembly that the package loads, if simd.ts has changed: run by `npm run build`. */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import asc from 'assemblyscript/asc';
 
 const FLAGS = ['-O3', '--noAssert', '--runtime', 'stub', '--enable', 'simd', '--importMemory'];
+const source = readFileSync(join(import.meta.dirname, 'simd.ts'), 'utf8');
+
+/** First lines of bytes.ts, by which it is known to belong to simd.ts. */
+const HEAD = `/**
+ * SIMD kernels as WebAssembly, in base64. Written by the build from simd.ts:
+ * ${createHash('sha256')
+   .update(JSON.stringify([source, FLAGS]))
+   .digest('hex')}
+ */
+`;
 
 /** Text of bytes.ts. */
 export async function compile() {
+  const { default: asc } = await import('assemblyscript/asc');
   let bytes = new Uint8Array();
   const { error, stderr } = await asc.main(['simd.ts', '--outFile', 'simd.wasm', ...FLAGS], {
-    readFile: (name) => (name === 'simd.ts' ? readFileSync(join(import.meta.dirname, name), 'utf8') : null),
+    readFile: (name) => (name === 'simd.ts' ? source : null),
     writeFile: (_, contents) => {
       bytes = contents;
     },
@@ -20,13 +31,10 @@ export async function compile() {
   const lines = Buffer.from(bytes)
     .toString('base64')
     .match(/.{1,96}/g);
-  const text = lines.map((line) => `  '${line}',`).join('\n');
-  const about = '/** SIMD kernels as WebAssembly, in base64. Written by the build from simd.ts. */';
-  return `${about}\nexport const BYTES = [\n${text}\n].join('');\n`;
+  return `${HEAD}export const BYTES = [\n${lines.map((line) => `  '${line}',`).join('\n')}\n].join('');\n`;
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1]).href) {
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const file = join(import.meta.dirname, 'bytes.ts');
-  const text = await compile();
-  if (text !== readFileSync(file, 'utf8')) writeFileSync(file, text);
+  if (!existsSync(file) || !readFileSync(file, 'utf8').startsWith(HEAD)) writeFileSync(file, await compile());
 }

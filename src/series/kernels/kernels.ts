@@ -103,7 +103,8 @@ export class Simd {
   /** Gives the memory back for later use: its arrays are no longer the caller's. */
   close(): void {
     const { byteLength } = this.#buffer;
-    if (byteLength <= LARGEST_KEPT && (spare === null || byteLength >= spare.#buffer.byteLength)) spare = this;
+    if (byteLength <= LARGEST_KEPT && (spare === null || byteLength >= spare.#buffer.byteLength))
+      spare = this;
   }
 
   /** Arrays are not cleared. */
