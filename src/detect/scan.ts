@@ -388,9 +388,10 @@ function peaks(values: Float64Array, tail: Tail, wanted: number): number[] {
 
 /** Standard deviation. */
 export function deviation(values: Float64Array): number {
+  const n = values.length;
   let mean = 0;
-  for (const value of values) mean += value / values.length;
+  for (let i = 0; i < n; i++) mean += values[i]! / n;
   let sum = 0;
-  for (const value of values) sum += (value - mean) ** 2;
-  return Math.sqrt(sum / values.length);
+  for (let i = 0; i < n; i++) sum += (values[i]! - mean) ** 2;
+  return Math.sqrt(sum / n);
 }
