@@ -3,7 +3,7 @@
  * (SCRIMP; Zhu et al. 2018), with reports of its convergence and a signal that ends it early. The event loop stays
  * free: this thread works in slices of a few milliseconds, Workers do the rest.
  *
- * Memory: about 100 bytes per window and 24 more per thread. Time: 1.1·10⁹ pairs (50 000 samples) take about 3 s of processor time.
+ * Memory: about 100 bytes per window and 24 more per thread. Time: 1.1·10⁹ pairs (50 000 samples) take about 1.3 s of processor time with SIMD kernels.
  */
 
 import { availableParallelism } from 'node:os';

@@ -7,7 +7,7 @@
  * distance 0, a constant and a varying one at √m. Ties go to the lower index.
  *
  * Long series. All pairs of N samples would be N²/2 updates; above `budget` (default 2·10⁸, reached at 20 000 samples,
- * about half a second) a fixed subset of the diagonals is computed instead, in groups of four: the nearest up to half
+ * about half a second, a third of it with SIMD kernels) a fixed subset of the diagonals is computed instead, in groups of four: the nearest up to half
  * of the budget, and of the others an even spread in low-discrepancy order. The result is then an upper bound of the
  * profile, `exact` is false and `share` says which part of the pairs was compared. A discord that survives is unlike
  * its neighbourhood and unlike a uniform sample of the rest.
