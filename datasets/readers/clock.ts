@@ -96,15 +96,19 @@ function two(text: string, at: number): number {
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? 10 * tens + ones : Number.NaN;
 }
 
-/** `2024-03-01 14:05`, also with seconds, `T` and `Z`: most stamps, read without a pattern; null for any other. */
+/** `2024-03-01 14:05`, also with seconds, milliseconds, `T` and `Z`: most stamps, read without a pattern; null for any other. */
 function plainStamp(text: string): Stamp | null {
   const { length } = text;
   const zulu = text.charCodeAt(length - 1) === 90;
-  const end = zulu ? length - 1 : length;
+  const whole = zulu ? length - 1 : length;
+  const end = whole === 23 && text[19] === '.' ? 19 : whole;
   if ((end !== 16 && end !== 19) || text[4] !== '-' || text[7] !== '-' || text[13] !== ':') return null;
   if ((text[10] !== ' ' && text[10] !== 'T') || (end === 19 && text[16] !== ':')) return null;
   const date = midnight(100 * two(text, 0) + two(text, 2), two(text, 5), two(text, 8));
-  const wall = date + timeOfDay(two(text, 11), two(text, 14), end === 19 ? two(text, 17) : 0, 0);
+  const thousandths = end === whole ? 0 : 10 * two(text, 20) + (two(text, 21) % 10);
+  const seconds = end === 19 ? two(text, 17) : 0;
+  // As the decimal fraction of a second is read elsewhere.
+  const wall = date + timeOfDay(two(text, 11), two(text, 14), seconds, 1000 * (thousandths / 1000));
   if (Number.isNaN(wall)) return null;
   return { wall, monthFirst: wall, offset: zulu ? 0 : Number.NaN, date: true, clock: true };
 }

@@ -2,17 +2,16 @@
  * Expectation from similar stretches of a series: each window is laid over its nearest neighbours elsewhere, as in forecasting by
  * analogues (Lorenz 1969) and in the matrix profile, but with the amplitude kept and with a residual for every sample.
  */
+import { Simd } from '../series/kernels/kernels.ts';
 import { cumulative, quantileInPlace } from '../series/stats.ts';
 import { pooled } from './season.ts';
 
-/** Number of windows after which the bounding ones are searched again. */
-const REFRESH = 4;
+/** Number of windows whose least distance is kept; also in the kernel. */
+const BLOCK = 16;
 /** Number of piece means by which windows are compared. */
 const PIECES = 16;
 /** Number of neighbours whose median is taken. */
 const NEIGHBOURS = 3;
-/** Number of windows that bound the distance of the last neighbour: each neighbour taken before it excludes at most two of them. */
-const BOUNDING = 2 * NEIGHBOURS - 1;
 /** Number of windows that hold each sample. */
 const COVER = 8;
 /** Longest series that is compared in full; longer ones are averaged in groups first. */
@@ -39,70 +38,42 @@ export function analogues(given: Float64Array, window: number): Analogues | null
   const count = n - m + 1;
   const sums = cumulative(values);
   const means = Float64Array.from({ length: count }, (_, i) => (sums[i + m]! - sums[i]!) / m);
-  // Piece means without the window's own mean [count, pieces].
   const bounds = Int32Array.from({ length: pieces + 1 }, (_, k) => Math.round((k * m) / pieces));
-  const features = new Float64Array(count * pieces);
-  for (let i = 0; i < count; i++) {
-    for (let k = 0; k < pieces; k++) {
-      const [from, to] = [bounds[k]!, bounds[k + 1]!];
-      features[i * pieces + k] =
-        ((sums[i + to]! - sums[i + from]!) / (to - from) - means[i]!) * Math.sqrt(to - from);
-    }
+  const search = searchOf(count, pieces);
+  const { features, distances, least } = search;
+  for (let k = 0; k < pieces; k++) {
+    const [from, to] = [bounds[k]!, bounds[k + 1]!];
+    const root = Math.sqrt(to - from);
+    for (let i = 0; i < count; i++)
+      features[placeOf(pieces, i) + k * BLOCK] =
+        ((sums[i + to]! - sums[i + from]!) / (to - from) - means[i]!) * root;
   }
   const step = Math.max(1, Math.round(m / COVER));
   const expected = new Float64Array(n);
   const middle = new Float64Array(n);
   const best = new Float64Array(n).fill(Number.POSITIVE_INFINITY);
-  const distances = new Float64Array(count);
   const nearest = new Int32Array(NEIGHBOURS);
   const offsets = new Float64Array(NEIGHBOURS);
   const scratch = new Float64Array(m);
   const off = new Float64Array(n); // distance to the mean of the window
   const left = new Float64Array(n); // to the middle of the neighbours
-  const quarter = pieces >> 2;
-  let bounding: number[] = [];
-  let since = 0;
-  for (let start = 0, before = 0; ; before = start, start = Math.min(start + step, count - 1)) {
-    const row = start * pieces;
-    // Windows near the one before are near this one: none farther than all of these is a neighbour.
-    bounding = bounding.map((j) => j + start - before);
-    let bound = bounding.length < BOUNDING ? Number.POSITIVE_INFINITY : 0;
-    for (const j of bounding) {
-      const valid = j < count && Math.abs(j - start) >= m;
-      bound = valid
-        ? Math.max(bound, squared(features, row, j * pieces, 0, pieces, 0))
-        : Number.POSITIVE_INFINITY;
-    }
-    for (let j = 0; j < count; j++) {
-      distances[j] = Number.POSITIVE_INFINITY;
-      if (Math.abs(j - start) < m) continue;
-      const part = squared(features, row, j * pieces, 0, quarter, 0);
-      if (part <= bound) distances[j] = squared(features, row, j * pieces, quarter, pieces, part);
-    }
+  // Neighbours of different places, not of one shifted by a sample.
+  const reach = Math.max(1, m >> 1);
+  for (let start = 0; ; start = Math.min(start + step, count - 1)) {
+    measure(search, start);
+    exclude(search, start - m + 1, start + m - 1);
     let kept = 0;
     let total = 0;
-    const near: number[] = [];
-    const most = bound === Number.POSITIVE_INFINITY || ++since === REFRESH ? BOUNDING : NEIGHBOURS;
-    while (near.length < most) {
-      let least = -1;
-      for (let j = 0; j < count; j++) {
-        if (distances[j]! < Number.POSITIVE_INFINITY && (least < 0 || distances[j]! < distances[least]!))
-          least = j;
-      }
-      if (least < 0) break;
-      near.push(least);
-      if (kept < NEIGHBOURS) {
-        total += distances[least]!;
-        nearest[kept++] = aligned(values, means, start, least, m, Math.ceil(m / pieces));
-      }
-      // Neighbours of different places, not of one shifted by a sample.
-      const reach = Math.max(1, m >> 1);
-      for (let j = Math.max(0, least - reach); j <= Math.min(count - 1, least + reach); j++) {
-        distances[j] = Number.POSITIVE_INFINITY;
-      }
+    while (kept < NEIGHBOURS) {
+      let block = 0;
+      for (let b = 1; b < least.length; b++) if (least[b]! < least[block]!) block = b;
+      if (least[block] === Number.POSITIVE_INFINITY) break;
+      let place = block * BLOCK;
+      while (distances[place] !== least[block]) place++;
+      total += distances[place]!;
+      nearest[kept++] = aligned(values, means, start, place, m, Math.ceil(m / pieces));
+      exclude(search, place - reach, place + reach);
     }
-    if (near.length === BOUNDING) [bounding, since] = [near, 0];
-    else if (most === BOUNDING) since = 0;
     for (let i = 0; i < kept; i++) offsets[i] = offsetOf(values, start, nearest[i]!, m, scratch);
     if (kept > 0) {
       const distance = total / kept;
@@ -118,27 +89,78 @@ export function analogues(given: Float64Array, window: number): Analogues | null
     }
     if (start === count - 1) break;
   }
+  search.simd?.close();
   const rest = quantileInPlace(left, n, 0.5) / Math.max(1e-300, quantileInPlace(off, n, 0.5));
   if (pool === 1) return { expected, middle, window: m, rest };
-  return {
-    expected: Float64Array.from(given, (_, i) => expected[Math.min(n - 1, Math.floor(i / pool))]!),
-    middle: Float64Array.from(given, (_, i) => middle[Math.min(n - 1, Math.floor(i / pool))]!),
-    window: m * pool,
-    rest,
-  };
+  const spread = (means: Float64Array): Float64Array =>
+    given.map((_, i) => means[Math.min(n - 1, Math.floor(i / pool))]!);
+  return { expected: spread(expected), middle: spread(middle), window: m * pool, rest };
 }
 
-/** Squared distance of two rows of features over their pieces [from, to), added to `sum`. */
-function squared(
-  features: Float64Array,
-  a: number,
-  b: number,
-  from: number,
-  to: number,
-  sum: number,
-): number {
-  for (let k = from; k < to; k++) sum += (features[a + k]! - features[b + k]!) ** 2;
-  return sum;
+/** Windows by their pieces, and their squared distances from one of them. */
+interface Search {
+  readonly simd: Simd | null;
+  readonly count: number;
+  readonly pieces: number;
+  /** Piece means without the window's own mean [blocks, pieces, BLOCK], and those of one window [pieces]. */
+  readonly features: Float64Array;
+  readonly own: Float64Array;
+  readonly distances: Float64Array; // [blocks, BLOCK]
+  /** Least distance of each block. */
+  readonly least: Float64Array; // [blocks]
+}
+
+function searchOf(count: number, pieces: number): Search {
+  const blocks = Math.ceil(count / BLOCK);
+  const sizes = [blocks * pieces * BLOCK, pieces, blocks * BLOCK, blocks] as const;
+  const simd = Simd.open(8 * (sizes[0] + sizes[1] + sizes[2] + sizes[3]), 4);
+  const arrays = sizes.map((size) => simd?.floats(size) ?? new Float64Array(size));
+  const [features, own, distances, least] = arrays as [
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
+  ];
+  return { simd, count, pieces, features, own, distances, least };
+}
+
+/** Index of the first piece of a window in `features`; the next piece is BLOCK further. */
+const placeOf = (pieces: number, i: number): number => (i - (i % BLOCK)) * pieces + (i % BLOCK);
+
+/** Computes the distances of all windows from the one at `start`. */
+function measure(search: Search, start: number): void {
+  const { simd, count, pieces, features, own, distances, least } = search;
+  const from = placeOf(pieces, start);
+  for (let k = 0; k < pieces; k++) own[k] = features[from + k * BLOCK]!;
+  if (simd !== null) {
+    const [out, blocks] = [distances.byteOffset, least.byteOffset];
+    simd.run.distances(features.byteOffset, least.length, pieces, own.byteOffset, out, blocks);
+  } else {
+    for (let j = 0; j < count; j++) {
+      const at = placeOf(pieces, j);
+      let sum = 0;
+      for (let k = 0; k < pieces; k++) sum += (features[at + k * BLOCK]! - own[k]!) ** 2;
+      distances[j] = sum;
+    }
+    for (let block = 0; block < least.length; block++) least[block] = leastOf(distances, block);
+  }
+  exclude(search, count, distances.length - 1);
+}
+
+/** Takes the windows from `first` to `last` out of the search. */
+function exclude({ distances, least }: Search, first: number, last: number): void {
+  const from = Math.max(0, first);
+  const to = Math.min(last, distances.length - 1);
+  if (to < from) return;
+  distances.fill(Number.POSITIVE_INFINITY, from, to + 1);
+  for (let block = Math.floor(from / BLOCK); block * BLOCK <= to; block++)
+    least[block] = leastOf(distances, block);
+}
+
+function leastOf(distances: Float64Array, block: number): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (let j = block * BLOCK; j < (block + 1) * BLOCK; j++) if (distances[j]! < least) least = distances[j]!;
+  return least;
 }
 
 /** Returns the window within `reach` samples of `other` that is nearest to the one at `start`, sample by sample. */

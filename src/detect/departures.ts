@@ -152,11 +152,16 @@ function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Arr
   return even.map((_, i) => scale[binOf(i)]!);
 }
 
+/** Sizes of the steps from sample to sample [N − 1]. */
+export function stepSizes(values: Float64Array): Float64Array {
+  const steps = new Float64Array(values.length - 1);
+  for (let i = 0; i < steps.length; i++) steps[i] = Math.abs(values[i + 1]! - values[i]!);
+  return steps;
+}
+
 /** Mean of the steps from sample to sample, the largest twentieth left out. */
 export function meanStep(values: Float64Array): number {
-  const steps = Float64Array.from({ length: values.length - 1 }, (_, i) =>
-    Math.abs(values[i + 1]! - values[i]!),
-  ).sort();
+  const steps = stepSizes(values).sort();
   const kept = Math.ceil(0.95 * steps.length);
   let sum = 0;
   for (let i = 0; i < kept; i++) sum += steps[i]!;
@@ -188,14 +193,6 @@ export function usualSize(departures: Float64Array): number {
 
 /** Neighbours give the expectation if they leave less than this share of the departures from the level. */
 export const FOLLOWS = 0.5;
-
-/** Level of the whole series, or the running median if the level moves [N]. */
-export function levelOrNeighbours(values: Float64Array, middle: number): Float64Array {
-  const level = values.map(() => middle);
-  if (values.length < 99) return level;
-  const near = centredMedians(values, 33);
-  return usualSize(difference(values, near)) < FOLLOWS * usualSize(difference(values, level)) ? near : level;
-}
 
 export interface Expectation {
   readonly expected: Float64Array; // [N]

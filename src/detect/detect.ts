@@ -6,7 +6,7 @@
 import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
 import { quantum } from '../series/quantum.ts';
-import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
+import { largestMagnitude, median, quantileInPlace } from '../series/stats.ts';
 import { analogues } from './analog.ts';
 import {
   centredMedians,
@@ -15,12 +15,12 @@ import {
   expectation,
   FOLLOWS,
   jitterOf,
-  levelOrNeighbours,
   meanStep,
   movement,
   size,
   spread,
   spreadAtEdges,
+  stepSizes,
   usualSize,
 } from './departures.ts';
 import { atPeak, describeAll, stepsIn } from './describe.ts';
@@ -39,7 +39,7 @@ import {
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
-import { atEdge, explained, likeEdges, PEAK, PEERS, regular } from './usual.ts';
+import { atEdge, explainer, likeEdges, PEAK, PEERS, regular } from './usual.ts';
 
 /** Robust range of the values: 1 % to 99 %. */
 function robustRange(values: Float64Array): { low: number; high: number; middle: number } {
@@ -101,11 +101,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const tracks: Track[] = [];
   const least = LEVELS.low;
   const floor = Math.max(FLOOR * sizeOf(values), quantum(values, range)) || Number.MIN_VALUE;
-  const usualStep = quantileInPlace(
-    Float64Array.from({ length: n - 1 }, (_, i) => Math.abs(values[i + 1]! - values[i]!)),
-    n - 1,
-    0.5,
-  );
+  const usualStep = median(stepSizes(values));
   const season = findSeason(values, options.calendar, options.clock);
   const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
   const residual = season === null ? null : departures(values, season.expected, jitter);
@@ -119,12 +115,18 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     floor,
     windows: windowLengths(n),
   });
-  const usualFromLevel = usualSize(values.map((value) => value - middle));
+  const usualFromLevel = usualSize(tracks[0]!.values);
+  // The level of the whole series, or the running median if the level moves; and the usual departure from it.
+  let plain: Float64Array = values.map(() => middle);
+  let usualFromPlain = usualFromLevel;
   for (const window of [9, 33]) {
     if (n < 3 * window) continue;
-    const fromNeighbours = difference(values, centredMedians(values, window));
+    const neighbours = centredMedians(values, window);
+    const fromNeighbours = difference(values, neighbours);
+    const usual = usualSize(fromNeighbours);
+    if (window === 33 && usual < FOLLOWS * usualFromLevel) [plain, usualFromPlain] = [neighbours, usual];
     // Skip if neighbours predict little better than the level.
-    if (usualSize(fromNeighbours) > FOLLOWING * usualFromLevel) continue;
+    if (usual > FOLLOWING * usualFromLevel) continue;
     tracks.push({
       name: 'local',
       values: fromNeighbours,
@@ -204,14 +206,15 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     season === null ? values : difference(values, difference(season.expected, season.level));
   const seasonal = tracks.find(({ name }) => name === 'season');
   const analogue = tracks.find(({ name }) => name === 'analogue');
+  const bySeason = seasonal === undefined ? null : explainer(seasonal.values);
+  const byAnalogue = analogue === undefined ? null : explainer(analogue.values);
   const vetoed = (candidate: Candidate): boolean => {
-    if (seasonal === undefined) return false;
-    if (candidate.track === 'level' || candidate.track === 'local')
-      return explained(seasonal.values, candidate);
+    if (bySeason === null) return false;
+    if (candidate.track === 'level' || candidate.track === 'local') return bySeason(candidate);
     // Compare a slightly early or late narrow peak with similar peaks, not with the seasonal mean.
     return (
       candidate.track === 'season' &&
-      analogue !== undefined &&
+      byAnalogue !== null &&
       candidate.end - candidate.start <= 2 * jitter + 2 &&
       atEdge(
         season!.expected,
@@ -220,7 +223,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
         PEAK * Math.abs(values[candidate.peak]! - season!.expected[candidate.peak]!),
       ) &&
       cameNear(values, season!.expected[candidate.peak]!, candidate, 2 * jitter + 2) &&
-      explained(analogue.values, candidate)
+      byAnalogue(candidate)
     );
   };
   candidates.push(
@@ -250,12 +253,10 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     );
   if (grows !== null && !stepped(grows.start)) accepted.push(grows);
   accepted.sort((a, b) => b.severity - a.severity);
-  const plain = levelOrNeighbours(values, middle);
   // Expect the values of similar stretches only if they predict far better: for a wave of varying period, not noise with a few spikes.
   const ordinary =
     season?.expected ??
-    (similar !== null &&
-    usualSize(difference(values, similar.middle)) < FOLLOWS * usualSize(difference(values, plain))
+    (similar !== null && usualSize(difference(values, similar.middle)) < FOLLOWS * usualFromPlain
       ? similar.middle
       : plain);
   return { values, season, tracks, candidates: accepted, ordinary, phases, floor, usualStep };

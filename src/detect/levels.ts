@@ -2,7 +2,7 @@
 import { runs } from '../series/intervals.ts';
 import { cumulative, median, moments } from '../series/stats.ts';
 import { type Candidate, deviation, type Stretch } from './scan.ts';
-import { fitTail, surprise, tempered } from './tail.ts';
+import { fitTail, reachOf, surprise, tempered } from './tail.ts';
 
 interface Step {
   /** First sample of the new level. */
@@ -12,6 +12,9 @@ interface Step {
   readonly span: number;
   readonly severity: number;
 }
+
+/** Allowance for rounding between the rarity of a departure and the departure of a rarity. */
+const NEARLY = 1 - 1e-9;
 
 interface StepOptions {
   readonly floor: number;
@@ -67,15 +70,18 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
   const candidates: Step[] = [];
   for (let span = shortest; span <= n / 12; span = Math.round(span * 2)) {
     const count = n - 2 * span + 1;
-    const changes = Float64Array.from(
-      { length: count },
-      (_, i) => (sums[i + 2 * span]! - 2 * sums[i + span]! + sums[i]!) / span,
-    );
+    const changes = new Float64Array(count);
+    for (let i = 0; i < count; i++)
+      changes[i] = (sums[i + 2 * span]! - 2 * sums[i + span]! + sums[i]!) / span;
     const tail = fitTail(changes, floor, span, { tail: single, sigma: noise * Math.SQRT2 });
     const blocks = largestOfBlocks(changes, span);
     const chance = Math.log10((n / span) * looks);
+    // A little below the departures that are severe enough, which are found without a power for each sample.
+    const [up, down] = [1, -1].map((sign) => NEARLY * reachOf(tail, sign, (least + chance) * Math.LN10));
     for (let i = 0; i < count; i++) {
-      const severity = tempered(surprise(tail, changes[i]! - tail.centre) / Math.LN10 - chance);
+      const departure = changes[i]! - tail.centre;
+      if (departure < up! && -departure < down!) continue;
+      const severity = tempered(surprise(tail, departure) / Math.LN10 - chance);
       if (severity < least) continue;
       let top = i;
       for (let j = i; j < Math.min(count, i + span); j++)
@@ -335,16 +341,24 @@ const LONGEST_CUTOFF = 1 / 3;
  */
 export function cutoffs(values: Float64Array, least: number): Stretch[] {
   const n = values.length;
-  const places = new Map<number, number[]>();
-  for (let i = 0; i < n; i++) {
-    const list = places.get(values[i]!);
-    if (list === undefined) places.set(values[i]!, [i]);
-    else list.push(i);
+  const sorted = values.slice().sort();
+  // First and last place, and the number, of values that are frequent enough.
+  const places = new Map<number, { start: number; end: number; times: number }>();
+  let distinct = 0;
+  for (let from = 0, to = 0; from < n; from = to, distinct++) {
+    while (to < n && sorted[to] === sorted[from]) to++;
+    if (to - from >= AT_LIMIT) places.set(sorted[from]!, { start: n, end: 0, times: to - from });
   }
-  const repeated = n - places.size;
-  return [...places].flatMap(([value, at]): Stretch[] => {
-    const [start, end] = [at[0]!, at.at(-1)! + 1];
-    if (at.length < AT_LIMIT || end - start > LONGEST_CUTOFF * n) return [];
+  const repeated = n - distinct;
+  for (let i = 0; places.size > 0 && i < n; i++) {
+    const place = places.get(values[i]!);
+    if (place === undefined) continue;
+    place.start = Math.min(place.start, i);
+    place.end = i + 1;
+  }
+  const byTime = [...places].sort(([, a], [, b]) => a.start - b.start);
+  return byTime.flatMap(([value, { start, end, times }]): Stretch[] => {
+    if (end - start > LONGEST_CUTOFF * n) return [];
     let [below, above, passed] = [false, false, false];
     for (let i = start; i < end; i++) {
       below ||= values[i]! < value;
@@ -352,8 +366,8 @@ export function cutoffs(values: Float64Array, least: number): Stretch[] {
     }
     if (below === above) return [];
     for (let i = 0; i < n && !passed; i++) passed = below ? values[i]! > value : values[i]! < value;
-    const p = (repeated - (at.length - 1) + 1) / (n - at.length + 2);
-    const severity = tempered(Math.max(0, -Math.log10(n) - (at.length - 1) * Math.log10(p)));
+    const p = (repeated - (times - 1) + 1) / (n - times + 2);
+    const severity = tempered(Math.max(0, -Math.log10(n) - (times - 1) * Math.log10(p)));
     return !passed || severity < least ? [] : [{ start, end, sign: below ? -1 : 1, severity, peak: start }];
   });
 }

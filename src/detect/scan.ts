@@ -118,7 +118,8 @@ const FEWEST_CROWDED = 8;
 function crowds(track: Float64Array, constant = false): [start: number, end: number][] {
   const n = track.length;
   const centre = centreOf(track);
-  const sums = cumulative(track.map((value) => Math.abs(value - centre)));
+  const sums = new Float64Array(n + 1);
+  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + Math.abs(track[i]! - centre);
   let chosen: [number, number][] = [];
   let strongest = CROWDED;
   for (const share of CROWDS) {
@@ -185,10 +186,21 @@ function outsideOf(
   return 2 * kept.length < values.length ? values : kept;
 }
 
+/** Tails of tracks, each of one floor, and the crowds left out: several steps ask for them. */
+const usual = new WeakMap<Float64Array, { readonly tail: Tail; readonly crowded: [number, number][] }>();
+
 /** Fits the tails of a track [N] without its crowds. */
-export function usualTail(track: Float64Array, floor: number): Tail {
-  return fitTail(outsideOf(track, crowds(track), 1), floor);
+function usualOf(track: Float64Array, floor: number): { tail: Tail; crowded: [number, number][] } {
+  let known = usual.get(track);
+  if (known === undefined) {
+    const crowded = crowds(track);
+    known = { tail: fitTail(outsideOf(track, crowded, 1), floor), crowded };
+    usual.set(track, known);
+  }
+  return known;
 }
+
+export const usualTail = (track: Float64Array, floor: number): Tail => usualOf(track, floor).tail;
 
 /** Number of other edges that makes a departure at an edge usual. */
 const EDGES = 4;
@@ -201,8 +213,11 @@ export function scan(
   { floor, windows, least, looks, logarithmic, edges, constant }: ScanOptions,
 ): Stretch[] {
   const n = track.length;
-  const crowded = logarithmic === true ? [] : crowds(track, constant);
-  const single = fitTail(outsideOf(track, crowded, 1), floor);
+  const special = logarithmic === true ? [] : constant === true ? crowds(track, constant) : null;
+  const { crowded, tail: single } =
+    special === null
+      ? usualOf(track, floor)
+      : { crowded: special, tail: fitTail(outsideOf(track, special, 1), floor) };
   // In longer windows a sample counts no more than the band: a spike is no level shift.
   const rest = track.map((value) =>
     Math.min(single.centre + single.bandAbove, Math.max(single.centre - single.bandBelow, value)),
@@ -373,9 +388,10 @@ function peaks(values: Float64Array, tail: Tail, wanted: number): number[] {
 
 /** Standard deviation. */
 export function deviation(values: Float64Array): number {
+  const n = values.length;
   let mean = 0;
-  for (const value of values) mean += value / values.length;
+  for (let i = 0; i < n; i++) mean += values[i]! / n;
   let sum = 0;
-  for (const value of values) sum += (value - mean) ** 2;
-  return Math.sqrt(sum / values.length);
+  for (let i = 0; i < n; i++) sum += (values[i]! - mean) ** 2;
+  return Math.sqrt(sum / n);
 }

@@ -1,5 +1,6 @@
 /** Seasons of a series: found by autocorrelation or named by the calendar, kept if they predict; and the values that they predict. */
 import { sortedMedian } from '../series/deviation.ts';
+import { Simd } from '../series/kernels/kernels.ts';
 import { seriesOfSpectrum, spectrum } from '../series/spectrum.ts';
 import { cycleMeans, moments, quantileInPlace } from '../series/stats.ts';
 
@@ -63,11 +64,13 @@ const EDGES = 0.1;
 /** Means of groups of `pool` samples. */
 export function pooled(values: Float64Array, pool: number): Float64Array {
   if (pool === 1) return values;
-  return Float64Array.from({ length: Math.floor(values.length / pool) }, (_, i) => {
+  const means = new Float64Array(Math.floor(values.length / pool));
+  for (let i = 0; i < means.length; i++) {
     let sum = 0;
     for (let k = 0; k < pool; k++) sum += values[i * pool + k]!;
-    return sum / pool;
-  });
+    means[i] = sum / pool;
+  }
+  return means;
 }
 
 /** Level without season [N]: the median of the cycle means of seven cycles, `spacing` apart, which an unusual cycle does not move. */
@@ -98,7 +101,8 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
 }
 
 /**
- * Predicts each sample [N] by the median of the same phase of the nearest other cycles, `spacing` apart, on the level of the cycles around.
+ * Predicts each sample [N], or every `stride`-th, by the median of the same phase of the nearest other cycles, `spacing` apart, on the
+ * level of the cycles around.
  *
  * @param clock samples by which the clock of the season is ahead of the sample count [N]: a day of 23 hours moves it by an hour
  * @param options `aside` takes other phases of those cycles instead, as a control; `nearest` takes the nearer of two cycles where there
@@ -108,30 +112,40 @@ function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
-  { spacing = 1, aside = false, nearest = false } = {},
+  {
+    spacing = 1,
+    aside = false,
+    nearest = false,
+    stride = 1,
+    level = seasonLevel(values, period, spacing),
+  } = {},
 ): Float64Array {
   const n = values.length;
-  const level = seasonLevel(values, period, spacing);
   const scratch = new Float64Array(2 * CYCLES);
   const whole = Number.isInteger(period);
-  const out = new Float64Array(n);
-  for (let i = 0; i < n; i++) {
+  // Distances of the cycles and of the phases in them, nearest first: one before, one after.
+  const cycles = Float64Array.from({ length: 4 * CYCLES }, (_, c) => ((c >> 1) + 1) * (c % 2 === 0 ? -1 : 1));
+  const phases = cycles.map((k) =>
+    aside ? Math.max(1, Math.round(period * (0.25 + 0.5 * (((k * GOLDEN) % 1) + (k < 0 ? 1 : 0))))) : 0,
+  );
+  for (let c = 0; c < cycles.length; c++) cycles[c] = cycles[c]! * spacing * period;
+  const out = new Float64Array(Math.ceil(n / stride));
+  const done = clock === null ? betweenEnds(values, level, cycles, phases, stride, out) : [0, 0];
+  for (let place = 0; place < out.length; place++) {
+    if (place === done[0]) place = done[1]!;
+    const i = place * stride;
+    if (i >= n) break;
     let count = 0;
-    const take = (k: number): void => {
-      let x = i + k * spacing * period;
-      if (aside) x += Math.max(1, Math.round(period * (0.25 + 0.5 * (((k * GOLDEN) % 1) + (k < 0 ? 1 : 0)))));
+    for (let c = 0; count < 2 * CYCLES && c < cycles.length; c++) {
+      let x = i + cycles[c]! + phases[c]!;
       if (clock !== null) x -= clock[Math.round(Math.min(n - 1, Math.max(0, x)))]! - clock[i]!;
-      if (x < 0 || x > n - 1) return;
+      if (x < 0 || x > n - 1) continue;
       const left = Math.floor(x);
       const part = whole ? 0 : x - left;
       const value = part === 0 ? values[left]! : (1 - part) * values[left]! + part * values[left + 1]!;
       scratch[count++] = value - level[left]!;
-    };
-    for (let k = 1; count < 2 * CYCLES && k <= 2 * CYCLES; k++) {
-      take(-k);
-      if (count < 2 * CYCLES) take(k);
     }
-    out[i] =
+    out[place] =
       level[i]! +
       (count === 0
         ? 0
@@ -140,6 +154,51 @@ function seasonExpectation(
           : sortedMedian(scratch, count));
   }
   return out;
+}
+
+/** Fewest samples that are worth the way to the kernels. */
+const WORTH = 512;
+
+/**
+ * Predicts samples that have all their nearest cycles within the series, by SIMD; returns the places in `out` from which and up to which
+ * they are, equal for none.
+ */
+function betweenEnds(
+  values: Float64Array,
+  level: Float64Array,
+  cycles: Float64Array,
+  phases: Float64Array,
+  stride: number,
+  out: Float64Array,
+): readonly [number, number] {
+  const n = values.length;
+  let [before, after] = [0, 0];
+  for (let c = 0; c < 2 * CYCLES; c++) {
+    before = Math.max(before, -(cycles[c]! + phases[c]!));
+    after = Math.max(after, cycles[c]! + phases[c]!);
+  }
+  // A sample less at each end, so that rounding leads none out of the series.
+  const from = Math.ceil((before + 1) / stride);
+  const places = (Math.floor((n - 2 - after) / stride) - from) & ~1;
+  const simd = places < WORTH ? null : Simd.open(8 * (2 * n + 4 * CYCLES + places), 5);
+  if (simd === null) return [0, 0];
+  const copy = (some: Float64Array, length: number): number => {
+    const own = simd.floats(length);
+    own.set(some.subarray(0, length));
+    return own.byteOffset;
+  };
+  const [x, at, near, aside] = [
+    copy(values, n),
+    copy(level, n),
+    copy(cycles, 2 * CYCLES),
+    copy(phases, 2 * CYCLES),
+  ];
+  const results = simd.floats(places);
+  const between = cycles.every(Number.isInteger) ? 0 : 1;
+  simd.run.medians(x, at, near, aside, between, from * stride, stride, places, results.byteOffset);
+  out.set(results, from);
+  simd.close();
+  return [from, from + places];
 }
 
 const nearer = (value: number, [a, b]: Float64Array): number =>
@@ -160,11 +219,10 @@ function correlogram(values: Float64Array): Float64Array {
     im[k] = 0;
   }
   const products = seriesOfSpectrum({ n: size, re, im });
-  const lags = n >> 1;
+  const correlations = new Float64Array((n >> 1) + 1);
   const variance = products[0]! / n;
-  return Float64Array.from({ length: lags + 1 }, (_, k) =>
-    variance > 0 ? products[k]! / (n - k) / variance : 0,
-  );
+  if (variance > 0) for (let k = 0; 2 * k <= n; k++) correlations[k] = products[k]! / (n - k) / variance;
+  return correlations;
 }
 
 /** Returns the lags at which a series correlates with itself: local maxima, highest first. */
@@ -247,17 +305,30 @@ function predictsRare(
   clock: Int32Array | null,
   stride: number,
 ): boolean {
-  const rests = difference(values, seasonExpectation(values, period, clock));
-  const others = difference(values, seasonExpectation(values, period, clock, { aside: true }));
+  const level = seasonLevel(values, period);
+  const some = every(values, stride);
+  const rests = (aside: boolean, one: number): Float64Array =>
+    difference(
+      one === 1 ? values : some,
+      seasonExpectation(values, period, clock, { aside, level, stride: one }),
+    );
   return (
-    meanOfAbs(rests, stride) < RARE_GAIN * meanOfAbs(others, stride) &&
-    betterOverCycles(rests, others, period)
+    meanOfAbs(rests(false, stride), 1) < RARE_GAIN * meanOfAbs(rests(true, stride), 1) &&
+    betterOverCycles(rests(false, 1), rests(true, 1), period)
   );
 }
 
+/** Copies every `stride`-th value. */
+function every(values: Float64Array, stride: number): Float64Array {
+  const out = new Float64Array(Math.ceil(values.length / stride));
+  for (let i = 0; i < out.length; i++) out[i] = values[i * stride]!;
+  return out;
+}
+
 interface Fit {
-  /** Departures from its prediction [N], and their size. */
+  /** Departures from its prediction [N], those of every so many samples, and their size. */
   readonly rests: Float64Array;
+  readonly few: Float64Array;
   readonly left: number;
   readonly spacing: number;
 }
@@ -292,17 +363,19 @@ export function findSeason(
   if (n < 4 * FEWEST_CYCLES) return null;
   const stride = Math.max(1, Math.floor(n / 20_000));
   // Outliers would be all that the correlation sees.
-  const sample = Float64Array.from({ length: Math.ceil(n / stride) }, (_, i) => values[i * stride]!).sort();
+  const sample = every(values, stride).sort();
   const q = (share: number): number => sample[Math.floor(share * (sample.length - 1))]!;
   const reach = 1.5 * (q(0.9) - q(0.1)) || Number.POSITIVE_INFINITY;
-  const clipped = values.map((value) => Math.min(q(0.9) + reach, Math.max(q(0.1) - reach, value)));
+  const [least, most] = [q(0.1) - reach, q(0.9) + reach];
+  const clipped = values.map((value) => Math.min(most, Math.max(least, value)));
+  const some = every(clipped, stride);
   const pool = Math.ceil(n / LONGEST_CORRELATED);
   const candidates = [
     ...calendar.filter((period) => period >= 3 && n / period >= FEWEST_CYCLES),
     ...correlatedLags(pooled(clipped, pool), 3).map((period) => period * pool),
   ].flatMap((period) => [Math.round(period), period]);
   const magnitude = Math.max(Math.abs(sample[0]!), Math.abs(sample.at(-1)!));
-  let best: (Omit<Season, 'level'> & Fit) | null = null;
+  let best: (Omit<Season, 'level' | 'expected'> & Fit) | null = null;
   const clockOf = (period: number): Int32Array | null => (calendar.includes(period) ? clock : null);
   // Shorter ones first, and a whole number of samples before one that is not.
   const sorted = [...new Set(candidates)].sort(
@@ -315,46 +388,44 @@ export function findSeason(
     const around = difference(clipped, level);
     const without = medianOfAbs(around, stride) + EDGES * meanOfAbs(around, stride);
     if (!(without > ROUNDING * magnitude)) continue;
-    const expected = seasonExpectation(clipped, period, clockOf(period));
-    const rests = difference(clipped, expected);
+    const ofPeriod = seasonLevel(clipped, period);
+    const restsOf = (options: { readonly stride?: number; readonly aside?: boolean }): Float64Array => {
+      const expected = seasonExpectation(clipped, period, clockOf(period), { level: ofPeriod, ...options });
+      return difference(expected.length === n ? clipped : some, expected);
+    };
+    // Most candidates are judged by every so many samples alone.
+    const few = restsOf({ stride });
     // The median of a pattern that repeats exactly between its edges is 0 at any period near by.
-    const left = medianOfAbs(rests, stride) + EDGES * meanOfAbs(rests, stride);
+    const left = medianOfAbs(few, 1) + EDGES * meanOfAbs(few, 1);
     const rest = left / without;
-    const candidate = { period, expected, rests, rest, clock: clockOf(period), left, spacing: 1 };
+    const candidate = { period, few, rest, clock: clockOf(period), left, spacing: 1 };
     if (best === null && predictsRare(values, period, clockOf(period), stride)) {
-      best = candidate;
+      best = { ...candidate, rests: restsOf({}) };
       continue;
     }
     if (rest >= LEAST_GAIN || (best !== null && left >= LONGER_GAIN * best.left)) continue;
+    const rests = restsOf({});
     if (best !== null && !betterOverCycles(rests, best.rests, best.period)) continue;
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
-    const others = difference(clipped, seasonExpectation(clipped, period, clockOf(period), { aside: true }));
-    const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
-    if (left < LEAST_GAIN * chance && repeats(values, period)) best = candidate;
+    const others = restsOf({ stride, aside: true });
+    const chance = medianOfAbs(others, 1) + EDGES * meanOfAbs(others, 1);
+    if (left < LEAST_GAIN * chance && repeats(values, period)) best = { ...candidate, rests };
   }
   if (best !== null) {
     // Far cycles lie outside an anomaly of a few cycles; they serve if they predict as well.
     const spacing = Math.floor(n / best.period / CYCLES / FAR);
     if (spacing > 1) {
-      const far = seasonExpectation(clipped, best.period, best.clock, { spacing });
-      const usual = (expected: Float64Array): number =>
-        quantileOfAbs(difference(clipped, expected), stride, MOST);
-      if (usual(far) <= AS_GOOD * usual(best.expected) + AS_NEAR * (q(0.9) - q(0.1)))
+      const far = seasonExpectation(clipped, best.period, best.clock, { spacing, stride });
+      const usual = (rests: Float64Array): number => quantileOfAbs(rests, 1, MOST);
+      if (usual(difference(some, far)) <= AS_GOOD * usual(best.few) + AS_NEAR * (q(0.9) - q(0.1)))
         best = { ...best, spacing };
     }
   }
-  return best === null
-    ? null
-    : {
-        period: best.period,
-        rest: best.rest,
-        clock: best.clock,
-        level: seasonLevel(values, best.period, best.spacing),
-        expected: seasonExpectation(values, best.period, best.clock, {
-          spacing: best.spacing,
-          nearest: true,
-        }),
-      };
+  if (best === null) return null;
+  const { period, rest, spacing } = best;
+  const level = seasonLevel(values, period, spacing);
+  const expected = seasonExpectation(values, period, best.clock, { spacing, nearest: true, level });
+  return { period, rest, clock: best.clock, level, expected };
 }
 
 /** Computes a − b [N]. */

@@ -78,15 +78,19 @@ interface Maxima {
   readonly windows: number;
 }
 
-/** Computes the maxima of [N] departures, which are means over `window` samples; null if the parts are too short. */
-function maximaOf(departures: Float64Array, window: number): Maxima | null {
-  const n = departures.length;
+/** Computes the maxima of the departures of [N] values, which are means over `window` samples; null if the parts are too short. */
+function maximaOf(values: Float64Array, centre: number, window: number): Maxima | null {
+  const n = values.length;
   if (n < PARTS * WINDOWS_IN_PART * window) return null;
   const [up, down] = [new Float64Array(PARTS), new Float64Array(PARTS)];
-  for (let i = 0; i < n; i++) {
-    const part = Math.floor((i * PARTS) / n);
-    up[part] = Math.max(up[part]!, departures[i]!);
-    down[part] = Math.max(down[part]!, -departures[i]!);
+  for (let part = 0, i = 0; part < PARTS; part++) {
+    let [most, least] = [0, 0];
+    for (; i * PARTS < (part + 1) * n; i++) {
+      const departure = values[i]! - centre;
+      if (departure > most) most = departure;
+      else if (departure < least) least = departure;
+    }
+    [up[part], down[part]] = [most, -least];
   }
   const [most, least] = [largestRegular(up), largestRegular(down)];
   let parts = PARTS;
@@ -246,12 +250,16 @@ const DEPARTURES_PER_STEP = 20;
 
 /** Returns the sizes of counted departures above the floor, ascending, each with the share at least as large; empty for other values. */
 function countedSteps(departures: Float64Array, n: number, floor: number): { size: number; share: number }[] {
+  const sizes: number[] = [];
+  for (let i = 0; i < n && sizes.length <= MOST_SIZES; i++)
+    if (!sizes.includes(departures[i]!)) sizes.push(departures[i]!);
+  if (sizes.length > MOST_SIZES) return [];
   const sorted = departures.slice(0, n).sort();
   const steps: { size: number; share: number }[] = [];
   let distinct = 0;
   for (let i = 0; i < n; i++) {
     if (i > 0 && sorted[i] === sorted[i - 1]) continue;
-    if (++distinct > MOST_SIZES || distinct * DEPARTURES_PER_STEP > n) return [];
+    if (++distinct * DEPARTURES_PER_STEP > n) return [];
     const share = (n - i) / n;
     if (sorted[i]! > floor && share < 1 && n - i >= FEWEST_AT_STEP && steps.length < MOST_STEPS)
       steps.push({ size: sorted[i]!, share });
@@ -266,9 +274,13 @@ function fitSide(
 ): Side {
   const used = SHARES.map((_, i) => i).filter((i) => SHARES[i]! >= spoilt || i < FEWEST_SHARES);
   const outermost = SHARES[used.at(-1)!]!;
-  const quantiles = used.map((i) =>
-    Math.max(n < 8 ? 0 : quantileInPlace(departures, n, 1 - SHARES[i]!), sigma * NORMAL[i]!),
-  );
+  let from = 0;
+  const quantiles = used.map((i) => {
+    if (n < 8) return sigma * NORMAL[i]!;
+    const quantile = quantileInPlace(departures, n, 1 - SHARES[i]!, from);
+    from = Math.floor((1 - SHARES[i]!) * (n - 1));
+    return Math.max(quantile, sigma * NORMAL[i]!);
+  });
   const kept = used
     .map((share, k) => ({ share: SHARES[share]!, size: quantiles[k]! }))
     .filter(({ size }) => size > floor);
@@ -366,17 +378,15 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
     let n = 0;
     for (let i = 0; i < sample.length; i++) {
       const departure = sign * (sample[i]! - centre);
-      if (departure > 0) side[n++] = departure;
+      side[n] = departure;
+      n += departure > 0 ? 1 : 0;
     }
     // What lies on the centre belongs to either side.
     for (const half = sample.length >> 1; n < half; ) side[n++] = 0;
     return fitSide(side, n, { ...limits, leastShape });
   };
   const sides = [fitted(1), fitted(-1)] as const;
-  const maxima = maximaOf(
-    sample.map((value) => value - centre),
-    window / stride,
-  );
+  const maxima = maximaOf(sample, centre, window / stride);
   const [above, below] =
     maxima === null
       ? sides

@@ -103,13 +103,15 @@ export function regular(candidate: Candidate, candidates: readonly Candidate[]):
   return equal(gaps[place - 1]) || equal(gaps[place]);
 }
 
-/** Returns true if the season predicts a departure from level or neighbours. */
-export function explained(departures: Float64Array, { start, end, sign }: Candidate): boolean {
+/** Returns a function that is true of candidates in other tracks which hardly depart here: season or similar stretches predict them. */
+export function explainer(departures: Float64Array): (candidate: Candidate) => boolean {
   const { centre, bandAbove, bandBelow } = fitTail(departures, 1e-300);
-  let sum = 0;
-  for (let i = start; i < end; i++) sum += departures[i]! - centre;
-  const mean = sum / (end - start);
-  return sign > 0 ? mean < bandAbove / 2 : -mean < bandBelow / 2;
+  return ({ start, end, sign }) => {
+    let sum = 0;
+    for (let i = start; i < end; i++) sum += departures[i]! - centre;
+    const mean = sum / (end - start);
+    return sign > 0 ? mean < bandAbove / 2 : -mean < bandBelow / 2;
+  };
 }
 
 /** Smallest change of the expected values near a narrow peak, as a share of the departure. */

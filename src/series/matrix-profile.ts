@@ -7,13 +7,14 @@
  * distance 0, a constant and a varying one at √m. Ties go to the lower index.
  *
  * Long series. All pairs of N samples would be N²/2 updates; above `budget` (default 2·10⁸, reached at 20 000 samples,
- * about half a second) a fixed subset of the diagonals is computed instead, in groups of four: the nearest up to half
+ * about half a second, a third of it with SIMD kernels) a fixed subset of the diagonals is computed instead, in groups of four: the nearest up to half
  * of the budget, and of the others an even spread in low-discrepancy order. The result is then an upper bound of the
  * profile, `exact` is false and `share` says which part of the pairs was compared. A discord that survives is unlike
  * its neighbourhood and unlike a uniform sample of the rest.
  */
 import { ConfigError } from '../ground/errors.ts';
 import { requireFinite, requireOption, requireWhole } from './checks.ts';
+import { Simd } from './kernels/kernels.ts';
 import { largestMagnitude, moments, ROUNDING } from './stats.ts';
 
 export interface MatrixProfileOptions {
@@ -49,24 +50,27 @@ export function matrixProfile(given: Float64Array, options: MatrixProfileOptions
   const values = withoutOffset(given);
   const count = Math.max(0, values.length - m + 1);
   const distances = new Float64Array(count).fill(Number.POSITIVE_INFINITY); // [N − m + 1]
-  const neighbours = new Int32Array(count).fill(-1); // [N − m + 1]
   const first = exclusion + 1;
   const diagonals = count - first;
-  if (diagonals <= 0) return { window: m, exclusion, distances, neighbours, exact: true, share: 1 };
+  if (diagonals <= 0) {
+    const neighbours = new Int32Array(count).fill(-1); // [N − m + 1]
+    return { window: m, exclusion, distances, neighbours, exact: true, share: 1 };
+  }
 
   const work = workspaceOf(count);
+  const neighbours = work.neighbours.fill(-1);
   const constants = prepare(values, m, count, work, largestMagnitude(given));
   work.best.fill(-2, 0, count);
   const pairs = (diagonals * (diagonals + 1)) / 2;
   let compared = pairs;
   if (pairs <= budget || diagonals < 4) {
     let lag = first;
-    for (; lag + 3 < count; lag += 4) fourDiagonals(values, m, lag, work, neighbours);
-    for (; lag < count; lag++) oneDiagonal(values, m, lag, work, neighbours);
+    for (; lag + 3 < count; lag += 4) fourDiagonals(values, m, lag, work);
+    for (; lag < count; lag++) oneDiagonal(values, m, lag, work);
   } else {
     compared = 0;
     for (const lag of sampledLags(first, count, budget)) {
-      fourDiagonals(values, m, lag, work, neighbours);
+      fourDiagonals(values, m, lag, work);
       compared += pairsOfFour(lag, count);
     }
   }
@@ -74,7 +78,9 @@ export function matrixProfile(given: Float64Array, options: MatrixProfileOptions
   for (let i = 0; i < count; i++) {
     if (neighbours[i]! >= 0) distances[i] = Math.sqrt(Math.max(0, 2 * m * (1 - work.best[i]!)));
   }
-  return { window: m, exclusion, distances, neighbours, exact: compared === pairs, share: compared / pairs };
+  const found = { neighbours: neighbours.slice(), exact: compared === pairs, share: compared / pairs };
+  work.simd?.close();
+  return { window: m, exclusion, distances, ...found };
 }
 
 /** The options with their defaults; throws for what is out of range, in the series too. */
@@ -137,31 +143,46 @@ const REFRESH = 4096;
  */
 const DROP = 256;
 
-/** Per window [K]: its mean, inverse norm, update terms, and the best correlation so far. */
+/** Per window [K]: its mean, inverse norm, update terms, and the best correlation so far with the window that has it. */
 export interface Workspace {
   readonly mean: Float64Array;
   readonly inverse: Float64Array;
   readonly incoming: Float64Array;
   readonly outgoing: Float64Array;
   readonly best: Float64Array;
+  readonly neighbours: Int32Array;
+  /** Covariances on the four diagonals. */
+  readonly covariances: Float64Array;
+  /** Kernels whose memory the arrays lie in. */
+  readonly simd: Simd | null;
   /** Windows, ascending, from which covariances are computed afresh. */
   restarts: Int32Array;
 }
 
-export function workspaceOf(
-  count: number,
-  floats = (length: number): Float64Array => new Float64Array(length),
-): Workspace {
-  const [mean, inverse, incoming] = [floats(count), floats(count), floats(count)];
+/** Makes a workspace; arrays that exist already are taken over, or copied to where the kernels can reach them. */
+export function workspaceOf(count: number, known?: Prepared): Workspace {
+  const simd = Simd.open(36 * count + 32, 6);
+  const floats = (length: number, from?: Float64Array): Float64Array => {
+    if (simd === null) return from ?? new Float64Array(length);
+    const own = simd.floats(length);
+    if (from !== undefined) own.set(from);
+    return own;
+  };
   return {
-    mean,
-    inverse,
-    incoming,
-    outgoing: floats(count),
+    mean: known?.mean ?? new Float64Array(count),
+    inverse: floats(count, known?.inverse),
+    incoming: floats(count, known?.incoming),
+    outgoing: floats(count, known?.outgoing),
     best: floats(count),
-    restarts: new Int32Array(0),
+    neighbours: simd?.ints(count) ?? new Int32Array(count),
+    covariances: floats(4),
+    simd,
+    restarts: known?.restarts ?? new Int32Array(0),
   };
 }
+
+/** What `prepare` fills. */
+export type Prepared = Pick<Workspace, 'mean' | 'inverse' | 'incoming' | 'outgoing' | 'restarts'>;
 
 /**
  * The series for the updates, less a constant that correlations do not see: a large offset would take the digits of the
@@ -188,7 +209,7 @@ export function prepare(
   values: Float64Array,
   m: number,
   count: number,
-  work: Workspace,
+  work: Pick<Workspace, keyof Prepared>,
   magnitude: number,
 ): number {
   const { mean, inverse, incoming, outgoing } = work;
@@ -245,8 +266,7 @@ export function oneDiagonal(
   values: Float64Array,
   m: number,
   lag: number,
-  { mean, inverse, incoming, outgoing, best, restarts }: Workspace,
-  neighbours: Int32Array,
+  { mean, inverse, incoming, outgoing, best, neighbours, restarts }: Workspace,
   row = 0,
   before?: number,
 ): void {
@@ -274,114 +294,114 @@ export function oneDiagonal(
  * written: a quarter of the memory traffic of one diagonal at a time. The last rows, which only some of the
  * four have, are completed one diagonal at a time.
  */
-export function fourDiagonals(
-  values: Float64Array,
-  m: number,
-  lag: number,
-  work: Workspace,
-  neighbours: Int32Array,
-): void {
-  const { mean, inverse, incoming, outgoing, best } = work;
-  const rows = neighbours.length - lag - 3; // rows of the shortest of the four
-  let cov0 = 0;
-  let cov1 = 0;
-  let cov2 = 0;
-  let cov3 = 0;
-  let end = 0;
-  for (let block = 0; block < rows; block = end) {
-    // The compiler keeps the loop's counters whole numbers only where it can see that the bounds are.
-    end = Math.min(rows, nextRestart(work.restarts, block, lag)) | 0;
-    let j = block + lag;
-    cov0 = covariance(values, m, block, j, mean);
-    cov1 = covariance(values, m, block, j + 1, mean);
-    cov2 = covariance(values, m, block, j + 2, mean);
-    cov3 = covariance(values, m, block, j + 3, mean);
-    // Columns j, j + 1, j + 2: update terms, inverse norm, best correlation so far.
-    let in0 = incoming[j]!;
-    let in1 = incoming[j + 1]!;
-    let in2 = incoming[j + 2]!;
-    let out0 = outgoing[j]!;
-    let out1 = outgoing[j + 1]!;
-    let out2 = outgoing[j + 2]!;
-    let inverse0 = inverse[j]!;
-    let inverse1 = inverse[j + 1]!;
-    let inverse2 = inverse[j + 2]!;
-    let best0 = best[j]!;
-    let best1 = best[j + 1]!;
-    let best2 = best[j + 2]!;
-    for (let i = block; i < end; i++, j++) {
-      const in3 = incoming[j + 3]!;
-      const out3 = outgoing[j + 3]!;
-      const inverse3 = inverse[j + 3]!;
-      let best3 = best[j + 3]!;
-      if (i !== block) {
-        const entering = incoming[i]!;
-        const leaving = outgoing[i]!;
-        cov0 += entering * out0 + in0 * leaving;
-        cov1 += entering * out1 + in1 * leaving;
-        cov2 += entering * out2 + in2 * leaving;
-        cov3 += entering * out3 + in3 * leaving;
-      }
-      const scale = inverse[i]!;
-      const c0 = cov0 * scale * inverse0;
-      const c1 = cov1 * scale * inverse1;
-      const c2 = cov2 * scale * inverse2;
-      const c3 = cov3 * scale * inverse3;
-      let top = best[i]!;
-      if (c0 > top) {
-        top = c0;
-        neighbours[i] = j;
-      }
-      if (c1 > top) {
-        top = c1;
-        neighbours[i] = j + 1;
-      }
-      if (c2 > top) {
-        top = c2;
-        neighbours[i] = j + 2;
-      }
-      if (c3 > top) {
-        top = c3;
-        neighbours[i] = j + 3;
-      }
-      best[i] = top;
-      if (c0 >= best0) {
-        best0 = c0;
-        neighbours[j] = i;
-      }
-      if (c1 >= best1) {
-        best1 = c1;
-        neighbours[j + 1] = i;
-      }
-      if (c2 >= best2) {
-        best2 = c2;
-        neighbours[j + 2] = i;
-      }
-      if (c3 >= best3) {
-        best3 = c3;
-        neighbours[j + 3] = i;
-      }
-      best[j] = best0;
-      in0 = in1;
-      in1 = in2;
-      in2 = in3;
-      out0 = out1;
-      out1 = out2;
-      out2 = out3;
-      inverse0 = inverse1;
-      inverse1 = inverse2;
-      inverse2 = inverse3;
-      best0 = best1;
-      best1 = best2;
-      best2 = best3;
+export function fourDiagonals(values: Float64Array, m: number, lag: number, work: Workspace): void {
+  const { mean, covariances, simd } = work;
+  const rows = work.neighbours.length - lag - 3; // rows of the shortest of the four
+  const { incoming, outgoing, inverse, best, neighbours } = work;
+  for (let block = 0, end = 0; block < rows; block = end) {
+    end = Math.min(rows, nextRestart(work.restarts, block, lag));
+    for (let k = 0; k < 4; k++) covariances[k] = covariance(values, m, block, block + lag + k, mean);
+    if (simd === null) fourRows(work, lag, block, end);
+    else
+      simd.run.fourRows(
+        ...([incoming.byteOffset, outgoing.byteOffset, inverse.byteOffset, best.byteOffset] as const),
+        ...([neighbours.byteOffset, covariances.byteOffset, lag, block, end] as const),
+      );
+  }
+  for (let k = 0; k < 3; k++) oneDiagonal(values, m, lag + k, work, rows, covariances[k]!);
+}
+
+/** Rows [begin, end) of the diagonals lag … lag + 3; `covariances` are those of row `begin`, and become those of the last row. */
+function fourRows(work: Workspace, lag: number, begin: number, until: number): void {
+  const { inverse, incoming, outgoing, best, neighbours, covariances } = work;
+  let [cov0, cov1, cov2, cov3] = covariances as unknown as [number, number, number, number];
+  // The compiler keeps the loop's counters whole numbers only where it can see that the bounds are.
+  const block = begin | 0;
+  const end = until | 0;
+  let j = block + lag;
+  // Columns j, j + 1, j + 2: update terms, inverse norm, best correlation so far.
+  let in0 = incoming[j]!;
+  let in1 = incoming[j + 1]!;
+  let in2 = incoming[j + 2]!;
+  let out0 = outgoing[j]!;
+  let out1 = outgoing[j + 1]!;
+  let out2 = outgoing[j + 2]!;
+  let inverse0 = inverse[j]!;
+  let inverse1 = inverse[j + 1]!;
+  let inverse2 = inverse[j + 2]!;
+  let best0 = best[j]!;
+  let best1 = best[j + 1]!;
+  let best2 = best[j + 2]!;
+  for (let i = block; i < end; i++, j++) {
+    const in3 = incoming[j + 3]!;
+    const out3 = outgoing[j + 3]!;
+    const inverse3 = inverse[j + 3]!;
+    let best3 = best[j + 3]!;
+    if (i !== block) {
+      const entering = incoming[i]!;
+      const leaving = outgoing[i]!;
+      cov0 += entering * out0 + in0 * leaving;
+      cov1 += entering * out1 + in1 * leaving;
+      cov2 += entering * out2 + in2 * leaving;
+      cov3 += entering * out3 + in3 * leaving;
+    }
+    const scale = inverse[i]!;
+    const c0 = cov0 * scale * inverse0;
+    const c1 = cov1 * scale * inverse1;
+    const c2 = cov2 * scale * inverse2;
+    const c3 = cov3 * scale * inverse3;
+    let top = best[i]!;
+    if (c0 > top) {
+      top = c0;
+      neighbours[i] = j;
+    }
+    if (c1 > top) {
+      top = c1;
+      neighbours[i] = j + 1;
+    }
+    if (c2 > top) {
+      top = c2;
+      neighbours[i] = j + 2;
+    }
+    if (c3 > top) {
+      top = c3;
+      neighbours[i] = j + 3;
+    }
+    best[i] = top;
+    if (c0 >= best0) {
+      best0 = c0;
+      neighbours[j] = i;
+    }
+    if (c1 >= best1) {
+      best1 = c1;
+      neighbours[j + 1] = i;
+    }
+    if (c2 >= best2) {
+      best2 = c2;
+      neighbours[j + 2] = i;
+    }
+    if (c3 >= best3) {
+      best3 = c3;
+      neighbours[j + 3] = i;
     }
     best[j] = best0;
-    best[j + 1] = best1;
-    best[j + 2] = best2;
+    in0 = in1;
+    in1 = in2;
+    in2 = in3;
+    out0 = out1;
+    out1 = out2;
+    out2 = out3;
+    inverse0 = inverse1;
+    inverse1 = inverse2;
+    inverse2 = inverse3;
+    best0 = best1;
+    best1 = best2;
+    best2 = best3;
   }
-  oneDiagonal(values, m, lag, work, neighbours, rows, cov0);
-  oneDiagonal(values, m, lag + 1, work, neighbours, rows, cov1);
-  oneDiagonal(values, m, lag + 2, work, neighbours, rows, cov2);
+  best[j] = best0;
+  best[j + 1] = best1;
+  best[j + 2] = best2;
+  covariances.set([cov0, cov1, cov2, cov3]);
 }
 
 /** First row after `row` at which the diagonals lag … lag + 3 start afresh, for one of their windows or by count. */

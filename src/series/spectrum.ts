@@ -158,7 +158,9 @@ export function seriesOfSpectrum({ n, re, im }: Spectrum): Float64Array {
     input[2 * k + 1] = mirrored ? im[n - k]! : -im[k]!;
   }
   run();
-  return Float64Array.from({ length: n }, (_, i) => output[2 * i]! / n);
+  const series = new Float64Array(n);
+  for (let i = 0; i < n; i++) series[i] = output[2 * i]! / n;
+  return series;
 }
 
 /** Index of the strongest coefficient among `from` … ⌊N/2⌋, lowest on ties; `from` itself when all are 0. */

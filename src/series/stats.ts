@@ -98,9 +98,12 @@ export function laggedProduct(values: Float64Array, lag: number): number {
   return sum;
 }
 
-/** Reorders `scratch[0, n)` so that its k-th smallest value stands at k, and returns it (Hoare's selection). */
-export function select(scratch: Float64Array, n: number, k: number): number {
-  let left = 0;
+/**
+ * Reorders `scratch[from, n)` so that the k-th smallest value of `scratch[0, n)` stands at k, and returns it (Hoare's selection).
+ * No value before `from` may exceed one behind it.
+ */
+export function select(scratch: Float64Array, n: number, k: number, from = 0): number {
+  let left = from;
   let right = n - 1;
   while (left < right) {
     // The median of three keeps sorted and constant inputs linear.
@@ -128,11 +131,14 @@ export function select(scratch: Float64Array, n: number, k: number): number {
   return scratch[k]!;
 }
 
-/** Quantile `q` in [0, 1] of `scratch[0, n)`, linear interpolation; reorders `scratch`. */
-export function quantileInPlace(scratch: Float64Array, n: number, q: number): number {
+/**
+ * Quantile `q` in [0, 1] of `scratch[0, n)`, linear interpolation; reorders `scratch`. After a smaller quantile, whose position was
+ * `from` or more, the values before `from` stay.
+ */
+export function quantileInPlace(scratch: Float64Array, n: number, q: number, from = 0): number {
   const position = q * (n - 1);
   const below = Math.floor(position);
-  const low = select(scratch, n, below);
+  const low = select(scratch, n, below, from);
   if (position === below) return low;
   // After the selection everything right of `below` is at least as large: the next order statistic is its minimum.
   let high = Number.POSITIVE_INFINITY;

@@ -1,17 +1,20 @@
 /**
  * Milliseconds per series of every classical analysis (1000 samples) and of expert traces, against statsmodels, SciPy and others in
- * turns: npm run bench -- analysis. Python with those is `python3`, or what TIMESEER_PYTHON names; without it the comparison is
+ * turns, and of the detector: npm run bench -- analysis. Alone: npx tsx test/bench/analysis.ts [--only detect] [--rounds N] [--plain],
+ * `--plain` without SIMD kernels; commands are run from the built program (`--program FILE`). Python with those is `python3`, or what TIMESEER_PYTHON names; without it the comparison is
  * skipped, and said so.
  *
  * Every figure is the median of rounds over 20 series, after warm-up. Processor time beside the wall clock tells how much of it was waiting
  * for a busy machine, and a fixed kernel between the rounds how fast the machine was at the time.
  */
 
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ANOMLLM_TASKS } from '../../datasets/generators/anomllm.ts';
+import { detect } from '../../src/detect/detect.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { nanoTeacher } from '../../src/expcot/nano.ts';
@@ -207,6 +210,70 @@ async function traces(rounds: number): Promise<Row[]> {
   return rows;
 }
 
+/** Kinds of series that the detector is timed on. */
+const KINDS: Readonly<Record<string, (random: Random, n: number) => (i: number) => number>> = {
+  'sine and noise': (random) => (i) => 20 + 5 * Math.sin(i / 45.8) + 0.3 * random.normal(),
+  'heavy tails': (random) => () => random.normal() / Math.max(0.02, Math.abs(random.normal())),
+  'random walk': (random) => {
+    let level = 0;
+    return () => {
+      level += random.normal();
+      return level;
+    };
+  },
+  'day and week': (random) => (i) =>
+    3 * Math.sin(i / 3.82) + 8 * Math.sin(i / 26.7) - (i % 168 > 120 ? 6 : 0) + random.normal(),
+  'level shifts': (random, n) => (i) =>
+    Math.sin(i / 16) + (i > 0.4 * n ? 4 : 0) - (i > 0.7 * n ? 6 : 0) + 0.3 * random.normal(),
+  counts: (random) => (i) => Math.round(Math.max(0, 3 + 2 * Math.sin(i / 23) + 1.7 * random.normal())),
+};
+const SIZES = [2000, 100_000] as const;
+
+function seriesOfKind(kind: string, n: number): Float64Array {
+  const at = KINDS[kind]!(new Random(n, `analysis-bench/${kind}`), n);
+  return Float64Array.from({ length: n }, (_, i) => at(i));
+}
+
+/** The detector in this process; limits are 40 ms for 2000 samples and, for the whole command, 2 s for 100 000. */
+async function detections(rounds: number): Promise<Row[]> {
+  const rows: Row[] = [];
+  // Each kind takes other paths, which are compiled by use and not by time.
+  for (let k = 0; k < 10; k++) for (const kind of Object.keys(KINDS)) detect(seriesOfKind(kind, SIZES[0]));
+  for (const n of SIZES) {
+    for (const kind of Object.keys(KINDS)) {
+      const given = seriesOfKind(kind, n);
+      rows.push(await measure(`detect, ${n}: ${kind}`, rounds, 1, () => detect(given)));
+    }
+  }
+  return rows;
+}
+
+/** Processor time of whole commands on 100 000 rows, in seconds: the median of rounds. */
+function commands(rounds: number, program: string, directory: string): string {
+  const spent = (args: readonly string[]): number => {
+    const quoted = [process.execPath, program, ...args].map((word) => `'${word}'`).join(' ');
+    // 1 tells findings; more is an error.
+    const timed = `TIMEFORMAT='%U %S'; { time ${quoted} > /dev/null 2>&1; } 2>&1; [ $? -le 1 ]`;
+    const out = execFileSync('bash', ['-c', timed], { encoding: 'utf8' });
+    const [user, system] = out.trim().split('\n').at(-1)!.split(' ').map(Number);
+    return user! + system!;
+  };
+  const rows = Object.keys(KINDS).map((kind, k) => {
+    const file = join(directory, `${k}.csv`);
+    const began = Date.UTC(2024, 0, 1);
+    const lines = [...seriesOfKind(kind, 100_000)].map(
+      (value, i) => `${new Date(began + 300_000 * i).toISOString()},${value.toFixed(3)}`,
+    );
+    writeFileSync(file, `time,value\n${lines.join('\n')}\n`);
+    const of = (args: readonly string[]): string =>
+      median(Array.from({ length: rounds }, () => spent(args))).toFixed(2);
+    // Nearly all of an explanation is the policy's decoding, whatever the series.
+    const explained = k > 0 ? '' : of(['explain', file, '--policy', 'small', '--out', join(directory, 'x')]);
+    return [kind, of(['detect', file]), explained];
+  });
+  return table(['seconds of processor time, 100 000 rows', 'detect', 'explain'], rows);
+}
+
 function print(rows: readonly Row[]): void {
   const ms = (value: number | undefined): string => (value === undefined ? '–' : value.toFixed(3));
   console.log(
@@ -226,11 +293,24 @@ function print(rows: readonly Row[]): void {
 
 async function main(): Promise<void> {
   const { values: given } = parseArgs({
-    options: { rounds: { type: 'string', default: '9' }, 'no-peer': { type: 'boolean', default: false } },
+    options: {
+      rounds: { type: 'string', default: '9' },
+      'no-peer': { type: 'boolean', default: false },
+      only: { type: 'string' },
+      plain: { type: 'boolean', default: false },
+      program: { type: 'string', default: join(import.meta.dirname, '../../dist/src/cli.js') },
+    },
   });
   const rounds = Number(given.rounds);
+  if (given.plain) Reflect.deleteProperty(globalThis, 'WebAssembly');
   for (let i = 0; i < 500; i++) kernel();
   const directory = mkdtempSync(join(tmpdir(), 'timeseer-bench-'));
+  if (given.only === 'detect') {
+    print(await detections(rounds));
+    console.log(`\n${commands(Math.min(3, rounds), given.program, directory)}`);
+    rmSync(directory, { recursive: true });
+    return;
+  }
   const peer: Peer<Spent | null> | string = given['no-peer']
     ? 'not asked for'
     : await openPeer<Spent | null>('Python', 'analysis', 1, []);
@@ -246,6 +326,8 @@ async function main(): Promise<void> {
     console.log(typeof peer === 'string' ? `peers SKIPPED: ${peer}` : `peers: ${peer.versions}, one thread`);
 
     print(await traces(rounds));
+    console.log();
+    print(await detections(Math.min(3, rounds)));
     console.log();
     const rows: Row[] = [];
     for (const [name, analysis] of Object.entries(CLASSICAL)) {

@@ -1,6 +1,7 @@
 /**
  * Exact matrix profiles against stumpy on the same cores, in turns:
- * npm run bench -- matrix-profile [--rounds N] [--json]. Python with stumpy is `python3`, or what TIMESEER_PYTHON names;
+ * npm run bench -- matrix-profile [--rounds N] [--threads N] [--plain] [--json]; `--plain` goes without SIMD kernels, on one thread.
+ * Python with stumpy is `python3`, or what TIMESEER_PYTHON names;
  * without it the comparison is skipped, and said so.
  *
  * The first call of a fresh process pays for compilation (stumpy's by numba, ours by the JavaScript engine, which is
@@ -72,7 +73,7 @@ async function ours(
 }
 
 /** The same in a process of its own. */
-function oursCold(file: string, threads: number): Spent {
+function oursCold(file: string, threads: number, plain: boolean): Spent {
   const program = fileURLToPath(import.meta.url);
   const out = execFileSync(process.execPath, [
     '--import',
@@ -82,6 +83,7 @@ function oursCold(file: string, threads: number): Spent {
     file,
     '--threads',
     String(threads),
+    ...(plain ? ['--plain'] : []),
   ]);
   return JSON.parse(out.toString()) as Spent;
 }
@@ -119,7 +121,11 @@ function rowOf(
   };
 }
 
-async function measure(rounds: number, threads: number): Promise<{ versions: string; rows: Row[] }> {
+async function measure(
+  rounds: number,
+  threads: number,
+  plain: boolean,
+): Promise<{ versions: string; rows: Row[] }> {
   const directory = mkdtempSync(join(tmpdir(), 'timeseer-bench-'));
   const rows: Row[] = [];
   let versions = '';
@@ -130,7 +136,7 @@ async function measure(rounds: number, threads: number): Promise<{ versions: str
       const cold = await open();
       versions = typeof cold === 'string' ? cold : cold.versions;
       const first = typeof cold === 'string' ? [] : [await ask(cold, file, threads)];
-      rows.push(rowOf(n, threads, 'included', [oursCold(file, threads)], first, null));
+      rows.push(rowOf(n, threads, 'included', [oursCold(file, threads, plain)], first, null));
       await ours(values.subarray(0, 5000), threads);
       const mine: Spent[] = [];
       const theirs: Spent[] = [];
@@ -158,16 +164,18 @@ async function main(): Promise<void> {
       json: { type: 'boolean', default: false },
       rounds: { type: 'string', default: '3' },
       threads: { type: 'string', default: String(availableParallelism()) },
+      plain: { type: 'boolean', default: false },
       cold: { type: 'string' },
     },
   });
-  const threads = Number(values.threads);
+  if (values.plain) Reflect.deleteProperty(globalThis, 'WebAssembly');
+  const threads = values.plain ? 1 : Number(values.threads);
   if (values.cold !== undefined) {
     console.log(JSON.stringify((await ours(floats(values.cold), threads)).spent));
     return;
   }
   const before = loadavg()[0]!;
-  const { versions, rows } = await measure(Number(values.rounds), threads);
+  const { versions, rows } = await measure(Number(values.rounds), threads, values.plain);
   const load = [before, loadavg()[0]!].map((value) => value.toFixed(1)).join(' → ');
   if (values.json) {
     console.log(JSON.stringify({ stumpy: versions, threads, load, rows }));
