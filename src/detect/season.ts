@@ -102,20 +102,21 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
  *
  * @param clock samples by which the clock of the season is ahead of the sample count [N]: a day of 23 hours moves it by an hour
  * @param options `aside` takes other phases of those cycles instead, as a control; `nearest` takes the nearer of two cycles where there
- * are no more, so that an anomaly in one does not spoil the prediction of the other
+ * are no more, so that an anomaly in one does not spoil the prediction of the other; `only` names the samples to predict
  */
 function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
-  { spacing = 1, aside = false, nearest = false } = {},
+  { spacing = 1, aside = false, nearest = false, only = null as readonly number[] | null } = {},
 ): Float64Array {
   const n = values.length;
   const level = seasonLevel(values, period, spacing);
   const scratch = new Float64Array(2 * CYCLES);
   const whole = Number.isInteger(period);
   const out = new Float64Array(n);
-  for (let i = 0; i < n; i++) {
+  for (let at = 0; at < (only?.length ?? n); at++) {
+    const i = only?.[at] ?? at;
     let count = 0;
     const take = (k: number): void => {
       let x = i + k * spacing * period;
@@ -280,13 +281,43 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
 }
 
 /**
+ * Finds the clock by which a season predicts best around the changes of that clock, which is all that it alters; null where none is clearly
+ * better than the clock of the season.
+ */
+function clockThatPredicts(
+  values: Float64Array,
+  { period, rests }: Pick<Season, 'period'> & Pick<Fit, 'rests'>,
+  clocks: readonly Int32Array[],
+): Int32Array | null {
+  let [chosen, least]: [Int32Array | null, number] = [null, LEAST_GAIN];
+  for (const other of clocks) {
+    const reach = Math.round(period);
+    const near: number[] = [];
+    for (let i = 0; i < values.length; i++) {
+      const [a, b] = [other[Math.max(0, i - reach)]!, other[Math.min(values.length - 1, i + reach)]!];
+      if (a !== b) near.push(i);
+    }
+    const expected = seasonExpectation(values, period, other, { only: near });
+    let [left, without] = [0, 0];
+    for (const i of near) {
+      left += (values[i]! - expected[i]!) ** 2;
+      without += rests[i]! ** 2;
+    }
+    if (left < least * without) [chosen, least] = [other, left / without];
+  }
+  return chosen;
+}
+
+/**
  * Finds the season that predicts [N] best; null if none does. Candidates are the lags at which the series correlates with itself, and
- * `calendar` (samples of an hour, a day, a week), which follows the `clock` (see `seasonExpectation`).
+ * `calendar` (samples of an hour, a day, a week), which follows the `clock` (see `seasonExpectation`), or one of the other `clocks` where
+ * that predicts better.
  */
 export function findSeason(
   values: Float64Array,
   calendar: readonly number[] = [],
   clock: Int32Array | null = null,
+  clocks: readonly Int32Array[] = [],
 ): Season | null {
   const n = values.length;
   if (n < 4 * FEWEST_CYCLES) return null;
@@ -331,6 +362,11 @@ export function findSeason(
     const others = difference(clipped, seasonExpectation(clipped, period, clockOf(period), { aside: true }));
     const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
     if (left < LEAST_GAIN * chance && repeats(values, period)) best = candidate;
+  }
+  if (best !== null && calendar.includes(best.period)) {
+    const other = clockThatPredicts(clipped, best, clocks);
+    if (other !== null)
+      best = { ...best, clock: other, expected: seasonExpectation(clipped, best.period, other) };
   }
   if (best !== null) {
     // Far cycles lie outside an anomaly of a few cycles; they serve if they predict as well.

@@ -41,6 +41,29 @@ const EXTENT = z.strictObject({
   to: INSTANT.nullable(),
 });
 
+const ROWS = z.strictObject({ first: z.int().positive(), last: z.int().positive() });
+
+/** Assumption made when the file was read, or fault of its data: a sentence with the place and the option that treats it. */
+const NOTE = z.strictObject({
+  kind: z.string(),
+  /** True for a fault of the data, such as a gap or a stuck value; false for an assumption. */
+  quality: z.boolean(),
+  /** Null for a note about several columns, or the time. */
+  column: z.string().nullable(),
+  /** First sample and end, with stamps: null where no sample stands for it. */
+  start: index.nullable(),
+  end: index.nullable(),
+  from: INSTANT.nullable(),
+  to: INSTANT.nullable(),
+  /** Lines of the file. */
+  rows: ROWS.nullable(),
+  /** Number of values, rows, samples or places. */
+  count: index.nullable(),
+  text: z.string(),
+  /** Option that treats it, such as `--rate bytes`; null where there is none. */
+  option: z.string().nullable(),
+});
+
 /** The detector's finding with its column, time, lines of the file and rank. */
 const FINDING = z.strictObject({
   /** Hash of column, kind and beginning: stays the same in a later report of the same recording. */
@@ -90,7 +113,7 @@ const FINDING = z.strictObject({
   /** True for a level that moved and has stayed. */
   lasting: z.boolean(),
   /** Lines of the file; null where there are none. */
-  rows: z.strictObject({ first: z.int().positive(), last: z.int().positive() }).nullable(),
+  rows: ROWS.nullable(),
   /** Id of its event; null where it is alone. */
   event: z.string().nullable(),
   /** True where a policy marks part of it as well; null where no policy was asked about it, or the policy abstains. */
@@ -269,7 +292,7 @@ export const REPORT = z.strictObject({
   stepSeconds: finite.positive().nullable(),
   origin: z.enum(['calendar', 'midnight', 'start']),
   zone: z.string().nullable(),
-  notes: z.array(z.strictObject({ code: z.string(), text: z.string() })),
+  notes: z.array(NOTE),
   columns: z.array(
     z.strictObject({
       name: z.string(),

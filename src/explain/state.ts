@@ -34,7 +34,8 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
       `--since ${since}: the recording has no dates; expected a duration before its end such as 90min, 2h or 3d`,
     );
   const from = parseInstant(since, '--since', report.zone, report.to.ms);
-  return selectFindings(sincePolicy(report, from), (finding) => spanOf(finding).to >= from);
+  const notes = report.notes.filter(({ to }) => to === null || to.ms >= from);
+  return selectFindings({ ...sincePolicy(report, from), notes }, (finding) => spanOf(finding).to >= from);
 }
 
 /** Leaves out intervals of the policy that were over before an instant. */

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { readRecording } from '../../datasets/readers/recording.ts';
 import type { PolicyOpinion } from '../../src/explain/report.ts';
 import { Random } from '../../src/ground/random.ts';
-import { clockOf, detectFile, detectRecording } from '../../src/run/detect.ts';
+import { clocksOf, detectFile, detectRecording } from '../../src/run/detect.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
@@ -29,11 +29,14 @@ describe('a recording across the change of the clock', () => {
   writeFileSync(file, acrossSpring());
   const request = { file, columns: [], time: undefined, key: undefined, select: undefined };
 
-  test('keeps its season where the zone is told', async () => {
-    const { report } = await detectFile({ ...request, tz: 'Europe/Berlin' });
-    expect(report.columns[0]!.seasons).toEqual([48]);
-    expect(report.findings).toEqual([]);
-  });
+  test.each([undefined, 'Europe/Berlin', 'America/New_York', 'Pacific/Auckland'])(
+    'keeps its season whatever zone it is shown in: %s',
+    async (tz) => {
+      const { report } = await detectFile({ ...request, tz });
+      expect(report.columns[0]!.seasons).toEqual([48]);
+      expect(report.findings).toEqual([]);
+    },
+  );
 
   test('is not reported with answers of a policy that contradict themselves', async () => {
     const recording = readRecording(file);
@@ -52,10 +55,13 @@ describe('a recording across the change of the clock', () => {
       (_, i) => Date.UTC(2025, 2, 16, 23) + i * 1_800_000,
     );
     const recording = { time, step: 1_800_000, origin: 'calendar' as const };
-    const clock = clockOf({ ...recording, zone: 'Europe/Berlin' })!;
+    const clock = clocksOf({ ...recording, clockZone: 'Europe/Berlin' }).clock!;
     const spring = time.indexOf(Date.UTC(2025, 2, 30, 1));
     expect([clock[0], clock[spring - 1], clock[spring], clock.at(-1)]).toEqual([0, 0, 2, 2]);
-    expect(clockOf({ ...recording, zone: 'UTC' })).toBeUndefined();
-    expect(clockOf({ ...recording, zone: 'Europe/Berlin', origin: 'start' })).toBeUndefined();
+    expect(clocksOf({ ...recording, clockZone: 'Asia/Tokyo' })).toEqual({});
+    expect(clocksOf({ ...recording, clockZone: 'Europe/Berlin', origin: 'start' })).toEqual({});
+    // Where the stamps are UTC, it is one of those to try.
+    const { clocks } = clocksOf({ ...recording, clockZone: 'UTC' });
+    expect(clocks).toContainEqual(clock);
   });
 });

@@ -35,10 +35,10 @@ const values = (recording: Recording, k = 0): number[] => [...recording.columns[
 const times = (recording: Recording): string[] => [...recording.time!].map((ms) => formatTime(ms, recording));
 const note = (recording: Recording, code: string): string =>
   recording.notes
-    .filter((one) => one.code === code)
+    .filter((one) => one.kind === code)
     .map(({ text }) => text)
     .join(' ');
-const codes = (recording: Recording): string[] => recording.notes.map(({ code }) => code);
+const codes = (recording: Recording): string[] => recording.notes.map(({ kind }) => kind);
 const stamp = (ms: number): string => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 const NOON = Date.parse('2024-03-01T12:00:00Z');
 const minutes = (n: number): string => stamp(NOON + n * 60_000);
