@@ -122,7 +122,12 @@ export function stuckIn(values: Float64Array): Stretch[] {
     const samples = others.reduce((sum, run) => sum + length(run), 0);
     if (others.length < Math.max(MOVES, MOVING * samples)) return [];
     if (new Set(others.map(({ start }) => values[start]!)).size < DISTINCT) return [];
-    return longest.slice(0, k).sort((a, b) => a.start - b.start);
+    // At its least value a series rests: a machine that is off, an hour without requests.
+    const least = others.reduce((low, { start }) => Math.min(low, values[start]!), Number.POSITIVE_INFINITY);
+    return longest
+      .slice(0, k)
+      .filter(({ start }) => values[start]! > least)
+      .sort((a, b) => a.start - b.start);
   }
   return [];
 }
@@ -136,6 +141,8 @@ export interface Limit extends Stretch {
 
 /** Fewest samples at a limit, also as a share and in samples of the other distinct values, and fewest runs of them. */
 const [CLIPPED, CLIPPED_SHARE, CROWDED, CLIPPED_RUNS] = [8, 0.005, 8, 3];
+/** Largest share of samples at a limit: more of them rest there. */
+const MOST_CLIPPED = 0.5;
 /** Least share of distinct values of a continuous column. */
 const CONTINUOUS = 0.3;
 /** Limits by nature: of shares, percentages and counts. */
@@ -149,7 +156,8 @@ export function limitsOf(values: Float64Array): Limit[] {
   const limits = (['maximum', 'minimum'] as const).flatMap((side) => {
     const value = side === 'maximum' ? maximum : minimum;
     const count = finite.reduce((sum, other) => sum + Number(other === value), 0);
-    const isMany = count >= Math.max(CLIPPED, CLIPPED_SHARE * finite.length);
+    const isMany =
+      count >= Math.max(CLIPPED, CLIPPED_SHARE * finite.length) && count <= MOST_CLIPPED * finite.length;
     return isMany && !NATURAL.has(value) ? [{ side, value, count }] : [];
   });
   if (limits.length === 0) return [];

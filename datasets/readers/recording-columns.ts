@@ -114,7 +114,7 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
       return Number.NaN;
     }
     throw new DataError(
-      `${show(cell)} in column ${show(column.name)} is not a number${adviceFor(cell, column, format)}`,
+      `${show(cell)} in column ${show(column.name)} is not a number${table.decimal === null ? '' : ` with --decimal ${table.decimal}`}${adviceFor(cell, column, format)}`,
       records.place(reader.index),
     );
   };

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
 import { LEVELS, type Level } from '../detect/finding.ts';
-import { ConfigError, DataError } from '../ground/errors.ts';
+import { ConfigError, DataError, faultOf } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { withLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
@@ -97,7 +97,7 @@ export async function readState(path: string): Promise<ReportState | null> {
     content = JSON.parse(readUtf8(path));
   } catch (cause) {
     if (cause instanceof DataError) throw cause;
-    throw new DataError(`not a state file (${(cause as Error).message}); ${REMEDY}`, { file: path, cause });
+    throw new DataError(`not a state file (${faultOf(cause)}); ${REMEDY}`, { file: path, cause });
   }
   const { checkState } = await import('./schema.ts');
   return checkState(content, path, REMEDY);
