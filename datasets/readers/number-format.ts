@@ -80,8 +80,6 @@ export class ColumnSurvey {
   spaced = 0;
   /** Whole numbers of more than three digits. */
   long = 0;
-  /** First number whose separator may be decimal or group thousands. */
-  example = '';
   readonly #units = new Map<string, number>();
 
   add(cell: string): void {
@@ -130,10 +128,9 @@ export class ColumnSurvey {
       last - signed >= 1 &&
       last - signed <= 3 &&
       text.charCodeAt(signed) !== 48
-    ) {
+    )
       counts.either++;
-      if (this.example === '') this.example = text;
-    } else counts.decimal++;
+    else counts.decimal++;
   }
 
   /** Numbers with the usual unit, or none. */

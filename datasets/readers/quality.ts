@@ -16,15 +16,20 @@ export interface Note {
 
 /** Kinds of notes that tell a fault of the data; all others tell an assumption. The last ones are those of `--follow`. */
 export const FAULTS: ReadonlySet<string> = new Set([
-  ...['sentinel', 'missing', 'left-out', 'words', 'infinite', 'ambiguous-number', 'epoch-column'],
+  ...['sentinel', 'missing', 'left-out', 'words', 'infinite', 'ambiguous-number'],
   ...['gaps', 'interval', 'duplicates', 'sorted', 'few-samples', 'counter', 'stuck', 'clipped'],
   ...['bad-row', 'late', 'too-late', 'stray-row'],
 ]);
 
-/** Stretch [start, end) of samples. */
-export interface Stretch {
+/** Fault of the values in a stretch [start, end) of samples. */
+export interface ValueFault {
+  readonly kind: 'stuck' | 'clipped';
   readonly start: number;
   readonly end: number;
+  /** Number of samples. */
+  readonly count: number;
+  /** Predicate of a sentence about the column. */
+  readonly says: string;
 }
 
 /** Sizes at which counters begin again. */
@@ -45,14 +50,22 @@ function increase(before: number, after: number, usual: number): number {
   return after >= 0 && after <= NEAR_ZERO * before ? after : Number.NaN;
 }
 
-/** Changes between neighbours among [N] values without the missing ones: their positions, and the usual rise. */
-function changesOf(values: Float64Array): { readonly at: readonly number[]; readonly usual: number } {
-  const at: number[] = [];
-  values.forEach((value, i) => {
-    if (!Number.isNaN(value)) at.push(i);
-  });
-  const rises = Float64Array.from(at.slice(1), (i, k) => values[i]! - values[at[k]!]!).filter((d) => d > 0);
-  return { at, usual: rises.length === 0 ? 0 : quantileInPlace(rises, rises.length, 0.99) };
+/** Positions of [N] values without the missing ones, those at which they fall as indices of positions, and the rises. */
+function changesOf(values: Float64Array) {
+  const [at, falls, rises]: [number[], number[], number[]] = [[], [], []];
+  for (let i = 0; i < values.length; i++) {
+    if (Number.isNaN(values[i]!)) continue;
+    const change = values[i]! - values[at.at(-1) ?? i]!;
+    if (change > 0) rises.push(change);
+    if (change < 0) falls.push(at.length);
+    at.push(i);
+  }
+  return {
+    at,
+    falls,
+    rises: rises.length,
+    usual: quantileInPlace(Float64Array.from(rises), rises.length, 0.99),
+  };
 }
 
 /**
@@ -60,25 +73,16 @@ function changesOf(values: Float64Array): { readonly at: readonly number[]; read
  * and resets; one that has none so far is known by its name.
  */
 export function counterOf(values: Float64Array, name: string): number[] | null {
-  let [rises, falls, last] = [0, 0, Number.NaN];
-  for (const value of values) {
-    if (Number.isNaN(value)) continue;
-    if (value > last) rises++;
-    if (value < last) falls++;
-    last = value;
-  }
-  if (rises < Math.max(RISES, RISES_OF_DROP * falls) || (falls === 0 && !TOTAL.test(name))) return null;
-  const { at, usual } = changesOf(values);
-  const drops: number[] = [];
-  for (let k = 1; k < at.length; k++) {
-    const [before, after] = [values[at[k - 1]!]!, values[at[k]!]!];
-    if (after >= before) continue;
-    // A value that is back at once was missed, and not counted anew.
+  const { at, falls, rises, usual } = changesOf(values);
+  if (rises < Math.max(RISES, RISES_OF_DROP * falls.length)) return null;
+  if (falls.length === 0 && !TOTAL.test(name)) return null;
+  const isCounter = falls.every((k) => {
+    const before = values[at[k - 1]!]!;
     const next = at.slice(k, k + 4).map((i) => values[i]!);
-    if (Number.isNaN(increase(before, after, usual)) || Math.max(...next) > before / 2) return null;
-    drops.push(at[k]!);
-  }
-  return drops;
+    // A value that is back at once was missed, and not counted anew.
+    return !Number.isNaN(increase(before, next[0]!, usual)) && Math.max(...next) <= before / 2;
+  });
+  return isCounter ? falls.map((k) => at[k]!) : null;
 }
 
 /** Increases of a counter [N] for each second, or for each sample without `time` (ms); NaN where unknown. */
@@ -94,8 +98,8 @@ export function rateOf(values: Float64Array, time: Float64Array | null): Float64
 }
 
 /** Runs of at least `shortest` equal values. */
-function runsOfEqual(values: Float64Array, shortest = 1): Stretch[] {
-  const runs: Stretch[] = [];
+function runsOfEqual(values: Float64Array, shortest = 1) {
+  const runs: { readonly start: number; readonly end: number }[] = [];
   for (let start = 0; start < values.length; ) {
     let end = start + 1;
     while (end < values.length && values[end] === values[start]) end++;
@@ -111,65 +115,64 @@ const [STUCK, LONGER, MOST_STUCK] = [8, 4, 3];
 const [MOVES, DISTINCT, MOVING] = [30, 10, 0.2];
 
 /** Stretches of [N] values that are stuck at one value, in a series that otherwise moves. */
-export function stuckIn(values: Float64Array): Stretch[] {
+function stuckIn(values: Float64Array): ValueFault[] {
   if (runsOfEqual(values, STUCK).length === 0) return [];
-  const runs = runsOfEqual(values);
-  const length = ({ start, end }: Stretch): number => end - start;
-  const longest = [...runs].sort((a, b) => length(b) - length(a));
-  for (let k = 1; k <= MOST_STUCK && k < longest.length; k++) {
-    if (length(longest[k - 1]!) < Math.max(STUCK, LONGER * length(longest[k]!))) continue;
-    const others = longest.slice(k);
-    const samples = others.reduce((sum, run) => sum + length(run), 0);
-    if (others.length < Math.max(MOVES, MOVING * samples)) return [];
-    if (new Set(others.map(({ start }) => values[start]!)).size < DISTINCT) return [];
-    // At its least value a series rests: a machine that is off, an hour without requests.
-    const least = others.reduce((low, { start }) => Math.min(low, values[start]!), Number.POSITIVE_INFINITY);
-    return longest
-      .slice(0, k)
-      .filter(({ start }) => values[start]! > least)
-      .sort((a, b) => a.start - b.start);
-  }
-  return [];
+  const longest = runsOfEqual(values)
+    .map(({ start, end }) => ({ start, end, count: end - start, value: values[start]! }))
+    .sort((a, b) => b.count - a.count);
+  const most = longest.findIndex(
+    ({ count }, k) => k < MOST_STUCK && count >= Math.max(STUCK, LONGER * (longest[k + 1]?.count ?? count)),
+  );
+  const others = longest.slice(most + 1);
+  const samples = others.reduce((sum, { count }) => sum + count, 0);
+  if (others.length < Math.max(MOVES, MOVING * samples)) return [];
+  if (new Set(others.map(({ value }) => value)).size < DISTINCT) return [];
+  // At its least value a series rests: a machine that is off, an hour without requests.
+  const least = others.reduce((low, { value }) => Math.min(low, value), Number.POSITIVE_INFINITY);
+  return longest
+    .slice(0, most + 1)
+    .filter(({ value }) => value > least)
+    .map(({ start, end, count, value }) => ({
+      kind: 'stuck',
+      start,
+      end,
+      count,
+      says: `is stuck at ${value}`,
+    }));
 }
 
-/** Limit of a column at which values are cut off. */
-export interface Limit extends Stretch {
-  readonly side: 'maximum' | 'minimum';
-  readonly value: number;
-  readonly count: number;
-}
-
-/** Fewest samples at a limit, also as a share and in samples of the other distinct values, and fewest runs of them. */
-const [CLIPPED, CLIPPED_SHARE, CROWDED, CLIPPED_RUNS] = [8, 0.005, 8, 3];
-/** Largest share of samples at a limit: more of them rest there. */
-const MOST_CLIPPED = 0.5;
-/** Least share of distinct values of a continuous column. */
-const CONTINUOUS = 0.3;
+/** Fewest runs at a limit, and fewest samples in them, in samples of any other value. */
+const [CLIPPED_RUNS, CROWDED] = [3, 8];
+/** Share of samples at a limit: of fewer it is by chance, of more they rest there. And least share of distinct values. */
+const [FEW_CLIPPED, MOST_CLIPPED, CONTINUOUS] = [0.005, 0.5, 0.3];
 /** Limits by nature: of shares, percentages and counts. */
 const NATURAL = new Set([0, 1, 100]);
 
 /** Limits at which [N] continuous values are clipped: many samples at the maximum or the minimum exactly. */
-export function limitsOf(values: Float64Array): Limit[] {
+function clippedIn(values: Float64Array): ValueFault[] {
   const finite = values.filter((value) => !Number.isNaN(value));
   const maximum = finite.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   const minimum = finite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-  const limits = (['maximum', 'minimum'] as const).flatMap((side) => {
-    const value = side === 'maximum' ? maximum : minimum;
-    const count = finite.reduce((sum, other) => sum + Number(other === value), 0);
-    const isMany =
-      count >= Math.max(CLIPPED, CLIPPED_SHARE * finite.length) && count <= MOST_CLIPPED * finite.length;
-    return isMany && !NATURAL.has(value) ? [{ side, value, count }] : [];
-  });
+  const fewest = Math.max(CROWDED, FEW_CLIPPED * finite.length);
+  const limits = [maximum, minimum]
+    .map((value) => ({ value, count: finite.reduce((sum, other) => sum + Number(other === value), 0) }))
+    .filter(
+      ({ value, count }) => count >= fewest && count <= MOST_CLIPPED * finite.length && !NATURAL.has(value),
+    );
   if (limits.length === 0) return [];
   const others = finite.filter((value) => value !== maximum && value !== minimum);
   const distinct = new Set(others).size;
   if (distinct === 0 || distinct < CONTINUOUS * others.length) return [];
-  return limits.flatMap((limit) => {
-    const runs = runsOfEqual(values).filter(({ start }) => values[start] === limit.value);
-    const crowded = limit.count >= (CROWDED * others.length) / distinct && runs.length >= CLIPPED_RUNS;
-    return crowded ? [{ ...limit, start: runs[0]!.start, end: runs.at(-1)!.end }] : [];
+  return limits.flatMap(({ value, count }): ValueFault[] => {
+    const runs = runsOfEqual(values).filter(({ start }) => values[start] === value);
+    if (count < (CROWDED * others.length) / distinct || runs.length < CLIPPED_RUNS) return [];
+    const says = `is clipped at its ${value === maximum ? 'maximum' : 'minimum'} ${value}`;
+    return [{ kind: 'clipped', start: runs[0]!.start, end: runs.at(-1)!.end, count, says }];
   });
 }
+
+/** Faults of [N] values in order of time, NaN where missing. */
+export const valueFaults = (values: Float64Array): ValueFault[] => [...stuckIn(values), ...clippedIn(values)];
 
 /** Change of the sampling interval, at the sample that begins it; both intervals in ms. */
 export interface IntervalChange {
@@ -178,28 +181,23 @@ export interface IntervalChange {
   readonly to: number;
 }
 
-/** Intervals that are compared on each side, how many of them must be equal, within which share, and by how much the sides differ. */
-const [INTERVALS, EQUAL, EVEN, CHANGED] = [12, 10, 0.1, 1.25];
-
-/** Usual interval of some; NaN where they are uneven. */
-function usualInterval(some: Float64Array): number {
-  const usual = some.toSorted()[some.length >> 1]!;
-  const equal = some.filter((interval) => Math.abs(interval - usual) <= EVEN * usual).length;
-  return equal >= EQUAL ? usual : Number.NaN;
-}
+/** Intervals that are compared on each side, how unequal all but two of them may be, and by how much the sides must differ. */
+const [INTERVALS, EVEN, CHANGED] = [12, 1.1, 1.25];
 
 /** Changes of the sampling interval of ascending times [N] in ms, where it is even before and after. */
 export function intervalChanges(time: Float64Array): IntervalChange[] {
   const intervals = time.subarray(1).map((ms, i) => ms - time[i]!);
-  const differ = (a: number, b: number): boolean => Math.max(a, b) >= CHANGED * Math.min(a, b);
+  const differ = (a: number, b: number, by: number): boolean => Math.max(a, b) >= by * Math.min(a, b);
+  const usual = (from: number): number => {
+    const sorted = intervals.slice(from, from + INTERVALS).sort();
+    return differ(sorted[1]!, sorted.at(-2)!, EVEN) ? Number.NaN : sorted[INTERVALS >> 1]!;
+  };
   const changes: IntervalChange[] = [];
   for (let i = INTERVALS; i + INTERVALS <= intervals.length; i++) {
-    if (!differ(intervals[i - 1]!, intervals[i]!)) continue;
-    const from = usualInterval(intervals.subarray(i - INTERVALS, i));
-    const to = usualInterval(intervals.subarray(i, i + INTERVALS));
-    const edge =
-      Math.abs(intervals[i]! - to) <= EVEN * to && Math.abs(intervals[i - 1]! - from) <= EVEN * from;
-    if (edge && differ(from, to)) changes.push({ at: i, from, to });
+    if (!differ(intervals[i - 1]!, intervals[i]!, CHANGED)) continue;
+    const [from, to] = [usual(i - INTERVALS), usual(i)];
+    const isEdge = !differ(intervals[i]!, to, EVEN) && !differ(intervals[i - 1]!, from, EVEN);
+    if (isEdge && differ(from, to, CHANGED)) changes.push({ at: i, from, to });
   }
   return changes;
 }

@@ -80,8 +80,9 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
       index: i,
       column: columns[i]!,
       format,
-      /** Line of the first number that may be a thousand; 0 until it is read, -1 if there is none. */
-      ambiguous: table.decimal === null && format.decimal === '.' && survey.mayGroup(german) ? 0 : -1,
+      ambiguous: table.decimal === null && format.decimal === '.' && survey.mayGroup(german),
+      /** First number that may be a thousand, and its line. */
+      example: ['', 0] as readonly [string, number],
       truth: isTruth(columns[i]!),
       scaled: MAGNITUDE.test(format.unit),
       tolerant: survey.words < FEW * survey.filled,
@@ -133,7 +134,8 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
           `${show(cell)} in column ${show(reader.column.name)} has no ${show(reader.format.unit)}, which most others have; write all of them in one unit`,
           records.place(reader.index),
         );
-      if (reader.ambiguous === 0 && cell.includes('.')) reader.ambiguous = records.line;
+      if (reader.ambiguous && reader.example[1] === 0 && cell.includes('.'))
+        reader.example = [cell, records.line];
       reader.values[row] =
         Number.isFinite(value) || Number.isNaN(value) ? value : special(cell, reader, records);
     }
@@ -143,13 +145,13 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
     notes.push({ kind: 'decimal-comma', text: `Numbers are read with a decimal comma: ${first.comma}.` });
   if (first.thousands !== '')
     notes.push({ kind: 'thousands', text: `Thousands separators were removed: ${first.thousands}.` });
-  for (const { column, format, truth, ambiguous } of readers) {
-    const { example, points } = column.survey;
-    if (ambiguous > 0)
+  for (const { column, format, truth, ambiguous, example } of readers) {
+    const [cell, line] = example;
+    if (ambiguous)
       notes.push({
-        ...{ kind: 'ambiguous-number', column: column.name, count: points.either, option: '--decimal ,' },
-        ...{ lines: [ambiguous, ambiguous] },
-        text: `${plural(points.either, 'number')} of column ${show(column.name)}, the first ${show(example)} in line ${ambiguous}, ${points.either === 1 ? 'is' : 'are'} read with a decimal point, but the point may group thousands; --decimal , reads ${show(example)} as ${example.replace('.', '')}, --decimal . keeps it.`,
+        ...{ kind: 'ambiguous-number', column: column.name, count: column.survey.points.either },
+        ...{ lines: [line, line], option: '--decimal ,' },
+        text: `Numbers of column ${show(column.name)} such as ${show(cell)} in line ${line} are read with a decimal point, which may group thousands; --decimal , reads ${show(cell)} as ${cell.replace('.', '')}, --decimal . keeps it.`,
       });
     if (format.unit !== '' && !truth)
       notes.push({

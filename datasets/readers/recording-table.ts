@@ -2,7 +2,6 @@
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
 import { show } from '../../src/ground/json-record.ts';
-import { shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, parseStamp } from './clock.ts';
 import { chosenColumn, isHeader, listed } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
@@ -13,7 +12,6 @@ import { decodeText } from './text-encoding.ts';
 import {
   findTime,
   isTimeName,
-  maybeEpoch,
   planOf,
   type ReadTimes,
   type SampledColumn,
@@ -235,12 +233,6 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
       text: `Column ${show(unread.name)} is not read as time: ${show(unread.cells[0] ?? '')} is no known date or clock time; write it like 2024-03-01 14:05. The samples are numbered instead.`,
     });
   }
-  const epoch = times !== null && !times.ordinal ? undefined : columns.find((column) => maybeEpoch(column));
-  if (epoch !== undefined && options.time === undefined)
-    notes.push({
-      ...{ kind: 'epoch-column', column: epoch.name, option: `--time ${shellWord(epoch.name)}` },
-      text: `Column ${show(epoch.name)} is read as values, but may hold ${maybeEpoch(epoch)} since 1970; if so, name it with --time.`,
-    });
   return {
     file,
     name: stem(file),

@@ -4,7 +4,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { shellWord } from '../../src/ground/terminal.ts';
 import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
-import { counterOf, intervalChanges, limitsOf, type Note, rateOf, type Stretch, stuckIn } from './quality.ts';
+import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
 import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
 import {
   laterRows,
@@ -257,7 +257,7 @@ function recordingOf(
   };
   const named = (rows: Rows): RecordingColumn[] =>
     rows.values.map((values, k) => ({ name: names[k]!, values }));
-  const rated = rateColumns(table, chosen, options.rate);
+  const rated = rateColumns(table, chosen, options.rate ?? []);
   const base = { name: table.name, key };
   const few = (count: number): DataError =>
     new DataError(
@@ -379,7 +379,6 @@ function withNumbers(
 ): number[] {
   let missing = 0;
   let first: { line: number; name: string } | null = null;
-  let last = 0;
   const kept: number[] = [];
   for (const [k, column] of rows.values.entries()) {
     const { name } = table.columns[chosen[k]!]!;
@@ -389,18 +388,13 @@ function withNumbers(
       if (!Number.isNaN(column[i]!)) continue;
       here++;
       if (line === 0 || rows.lines[i]! < line) line = rows.lines[i]!;
-      last = Math.max(last, rows.lines[i]!);
     }
     if (here === column.length) {
       if (asked || (kept.length === 0 && k === rows.values.length - 1))
         throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, {
           file: table.file,
         });
-      notes.push({
-        kind: 'left-out',
-        column: name,
-        text: `Column ${show(name)} holds no number and was left out.`,
-      });
+      notes.push({ kind: 'left-out', text: `Column ${show(name)} holds no number and was left out.` });
       continue;
     }
     kept.push(k);
@@ -409,8 +403,7 @@ function withNumbers(
   }
   if (first !== null)
     notes.push({
-      ...{ kind: 'missing', count: missing, lines: [first.line, last] },
-      ...(kept.length === 1 ? { column: first.name } : {}),
+      ...{ kind: 'missing', count: missing, lines: [first.line, first.line] },
       text: `${plural(missing, 'value')} missing, the first in line ${first.line}, column ${show(first.name)}.`,
     });
   return kept;
@@ -425,10 +418,10 @@ function withoutSentinels(
 ): Float64Array[] {
   return columns.map((values, k) => {
     const sentinels = sentinelsOf(values);
-    for (const { value, rows, first, last } of sentinels)
+    for (const { value, rows, first } of sentinels)
       notes.push({
         ...{ kind: 'sentinel', column: names[k]!, count: rows, option: '--keep-sentinels' },
-        ...{ lines: [lines[first]!, lines[last]!] },
+        ...{ lines: [lines[first]!, lines[first]!] },
         text: `${value} in ${plural(rows, 'row')} of column ${show(names[k]!)}, the first in line ${lines[first]}, stands for a missing value (--keep-sentinels keeps it).`,
       });
     const stands = new Set(sentinels.map(({ value }) => value));
@@ -437,11 +430,7 @@ function withoutSentinels(
 }
 
 /** Positions of the columns to read as rates; null for those that look like counters. @throws ConfigError for one that is not read */
-function rateColumns(
-  table: Table,
-  chosen: readonly number[],
-  wanted: RecordingOptions['rate'] = [],
-): number[] | null {
+function rateColumns(table: Table, chosen: readonly number[], wanted: readonly (string | number)[]) {
   if (wanted.includes('auto')) return null;
   return wanted.map((column) => {
     const k = chosen.indexOf(chosenColumn(table.columns, column, table.file, '--rate'));
@@ -469,21 +458,12 @@ function withRates(
       return rateOf(column, timed ? rows.time : null);
     }
     if (drops === null) return column;
-    const lines =
-      drops.length === 0 ? {} : { lines: [rows.lines[drops[0]!]!, rows.lines[drops.at(-1)!]!] as const };
-    const begins =
-      drops.length === 0
-        ? ''
-        : ` and begins again ${drops.length === 1 ? 'once, in' : `${drops.length} times, first in`} line ${rows.lines[drops[0]!]}`;
+    const option = `--rate ${shellWord(name)}`;
+    const [first, last] = [drops[0], drops.at(-1)].map((i) => rows.lines[i ?? -1]);
     notes.push({
-      ...{
-        kind: 'counter',
-        column: name,
-        count: drops.length,
-        option: `--rate ${shellWord(name)}`,
-        ...lines,
-      },
-      text: `Column ${show(name)} looks like a counter: it only rises${begins}. Its values are judged as they are; --rate ${shellWord(name)} judges its rate.`,
+      ...{ kind: 'counter', column: name, count: drops.length, option },
+      ...(first === undefined ? {} : { lines: [first, last!] }),
+      text: `Column ${show(name)} looks like a counter: it only rises${first === undefined ? '' : ` and begins again ${plural(drops.length, 'time')}, first in line ${first}`}. Its values are judged as they are; ${option} judges its rate.`,
     });
     return column;
   });
@@ -498,23 +478,15 @@ function noteValues(
   notes: Note[],
 ): void {
   const place = (i: number): string => (at === null ? `line ${lines[i]}` : at(time[i]!));
-  const between = ({ start, end }: Stretch): string => `${place(start)} to ${place(end - 1)}`;
-  const linesOf = ({ start, end }: Stretch): readonly [number, number] => [lines[start]!, lines[end - 1]!];
   for (const [k, column] of values.entries()) {
-    const name = names[k]!;
-    for (const stuck of stuckIn(column)) {
-      const count = stuck.end - stuck.start;
-      const where = stuck.end === column.length ? `since ${place(stuck.start)}` : `from ${between(stuck)}`;
+    for (const { kind, start, end, count, says } of valueFaults(column)) {
+      const where =
+        end === column.length ? `since ${place(start)}` : `from ${place(start)} to ${place(end - 1)}`;
       notes.push({
-        ...{ kind: 'stuck', column: name, count, lines: linesOf(stuck) },
-        text: `Column ${show(name)} is stuck at ${column[stuck.start]} ${where} (${plural(count, 'sample')}).`,
+        ...{ kind, column: names[k]!, count, lines: [lines[start]!, lines[end - 1]!] },
+        text: `Column ${show(names[k]!)} ${says} ${where} (${plural(count, 'sample')}).`,
       });
     }
-    for (const limit of limitsOf(column))
-      notes.push({
-        ...{ kind: 'clipped', column: name, count: limit.count, lines: linesOf(limit) },
-        text: `Column ${show(name)} is clipped at its ${limit.side}: ${plural(limit.count, 'sample')} are exactly ${limit.value}, from ${between(limit)}.`,
-      });
   }
 }
 

@@ -12,24 +12,21 @@ const [FEWEST, MOST] = [2, 0.5];
 /** Smallest distance from all other values, in their range from the first to the last hundredth. */
 const DISTANCE = 2;
 
-/** A sentinel of a column, the rows that have it, and the first and last of them. */
+/** A sentinel of a column, the rows that have it, and the first of them. */
 export interface Sentinel {
   readonly value: number;
   readonly rows: number;
   readonly first: number;
-  readonly last: number;
 }
 
 /** Finds the sentinels of [N] values (NaN where missing): known ones that come again and lie far from all other values. */
 export function sentinelsOf(values: Float64Array): Sentinel[] {
-  const seen = new Map<number, { rows: number; first: number; last: number }>();
+  const seen = new Map<number, { rows: number; first: number }>();
   const others: number[] = [];
   values.forEach((value, i) => {
     const known = seen.get(value);
-    if (known !== undefined) {
-      known.rows++;
-      known.last = i;
-    } else if (SENTINELS.has(value)) seen.set(value, { rows: 1, first: i, last: i });
+    if (known !== undefined) known.rows++;
+    else if (SENTINELS.has(value)) seen.set(value, { rows: 1, first: i });
     else if (Number.isFinite(value)) others.push(value);
   });
   if (seen.size === 0 || others.length < FEWEST) return [];
@@ -37,10 +34,10 @@ export function sentinelsOf(values: Float64Array): Sentinel[] {
   const [least, largest] = [known.reduce((a, b) => Math.min(a, b)), known.reduce((a, b) => Math.max(a, b))];
   const quantile = (share: number): number => quantileInPlace(known, known.length, share);
   const range = quantile(0.99) - quantile(0.01);
-  return [...seen].flatMap(([value, { rows, first, last }]) => {
+  return [...seen].flatMap(([value, { rows, first }]) => {
     const distance = Math.max(least - value, value - largest);
     const stands =
       rows >= FEWEST && rows <= MOST * values.length && distance > DISTANCE * range && distance > 0;
-    return stands ? [{ value, rows, first, last }] : [];
+    return stands ? [{ value, rows, first }] : [];
   });
 }

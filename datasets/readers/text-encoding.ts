@@ -14,10 +14,7 @@ const NO_TEXT: readonly (readonly [bytes: readonly number[], advice: string])[] 
   [[0xd0, 0xcf, 0x11, 0xe0], 'an old Excel workbook; save the sheet as CSV'],
   [[0x50, 0x41, 0x52, 0x31], 'a Parquet file; save it as CSV'],
   [[0x28, 0xb5, 0x2f, 0xfd], 'a Zstandard archive; unpack it first (unzstd)'],
-  [[0x89, 0x50, 0x4e, 0x47], 'a PNG picture; give the numbers that it shows, as CSV'],
-  [[0xff, 0xd8, 0xff], 'a JPEG picture; give the numbers that it shows, as CSV'],
   [[0x25, 0x50, 0x44, 0x46], 'a PDF document; save its table as CSV'],
-  [[0x7f, 0x45, 0x4c, 0x46], 'a program; give a CSV file'],
 ];
 
 /** Share of control characters from which bytes are no text; NUL bytes do not count. */
@@ -65,7 +62,7 @@ export function decodeText(bytes: Uint8Array, file: string): DecodedText {
           : null;
     const encoding = marked ?? wide(bytes);
     if (encoding === null && isBinary(bytes))
-      throw new DataError('not text, but binary data; save it as CSV', { file });
+      throw new DataError('not text, but binary data, such as a picture; give the numbers as CSV', { file });
     if (encoding !== null) {
       text = new TextDecoder(encoding).decode(bytes);
       const order = encoding === 'utf-16le' ? 'little-endian' : 'big-endian';

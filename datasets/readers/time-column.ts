@@ -87,17 +87,6 @@ function risesEvenly(numbers: readonly number[]): boolean {
   );
 }
 
-/** Unit of numbers that are as large as times since 1970. */
-const epochOf = (low: number, high: number): (typeof EPOCHS)[number] | undefined =>
-  EPOCHS.find(([unit]) => low * unit >= EARLIEST && high * unit <= LATEST);
-
-/** Name of the unit of a column that looks like times since 1970, but is neither named nor evenly spaced like them; null for others. */
-export function maybeEpoch({ cells }: SampledColumn): string | null {
-  const numbers = cells.filter((cell) => cell !== '').map(Number);
-  if (numbers.length < FEWEST_STAMPS || !numbers.every(Number.isInteger) || !counts(numbers)) return null;
-  return epochOf(Math.min(...numbers), Math.max(...numbers))?.[1] ?? null;
-}
-
 /**
  * Time format of the numbers of a column; null where neither their size nor the header suggests one.
  * @param meant true where the user named the column as time
@@ -117,10 +106,9 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
     if (cells.every((cell) => !Number.isNaN(parseCompact(cell))))
       return { what: 'compact', unit: 1, name: 'dates' };
   }
-  const epoch = epochOf(low, high);
   const stamps = numbers.length >= FEWEST_STAMPS && risesEvenly(numbers);
-  if (epoch !== undefined && (named || stamps || (index === 0 && name === '')))
-    return { what: 'epoch', unit: epoch[0], name: epoch[1] };
+  for (const [unit, unitName] of named || stamps || (index === 0 && name === '') ? EPOCHS : [])
+    if (low * unit >= EARLIEST && high * unit <= LATEST) return { what: 'epoch', unit, name: unitName };
   const byOne = numbers.length > 1 && numbers.every((number, i) => number === low + i);
   if (whole && low >= 1500 && high <= 2200 && low !== high && YEAR.test(name)) {
     if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };

@@ -102,21 +102,20 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
  *
  * @param clock samples by which the clock of the season is ahead of the sample count [N]: a day of 23 hours moves it by an hour
  * @param options `aside` takes other phases of those cycles instead, as a control; `nearest` takes the nearer of two cycles where there
- * are no more, so that an anomaly in one does not spoil the prediction of the other; `only` names the samples to predict
+ * are no more, so that an anomaly in one does not spoil the prediction of the other
  */
 function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
-  { spacing = 1, aside = false, nearest = false, only = null as readonly number[] | null } = {},
+  { spacing = 1, aside = false, nearest = false } = {},
 ): Float64Array {
   const n = values.length;
   const level = seasonLevel(values, period, spacing);
   const scratch = new Float64Array(2 * CYCLES);
   const whole = Number.isInteger(period);
   const out = new Float64Array(n);
-  for (let at = 0; at < (only?.length ?? n); at++) {
-    const i = only?.[at] ?? at;
+  for (let i = 0; i < n; i++) {
     let count = 0;
     const take = (k: number): void => {
       let x = i + k * spacing * period;
@@ -280,30 +279,23 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
   return mean > LEAST_ERRORS * Math.sqrt(squares / cycles / (cycles - 1));
 }
 
-/**
- * Finds the clock by which a season predicts best around the changes of that clock, which is all that it alters; null where none is clearly
- * better than the clock of the season.
- */
+/** Finds the clock by which a season predicts clearly better near the changes of that clock, which is all that it alters; else null. */
 function clockThatPredicts(
   values: Float64Array,
-  { period, rests }: Pick<Season, 'period'> & Pick<Fit, 'rests'>,
+  season: Fit & Pick<Season, 'period'>,
   clocks: readonly Int32Array[],
-): Int32Array | null {
+) {
+  const reach = Math.round(season.period);
   let [chosen, least]: [Int32Array | null, number] = [null, LEAST_GAIN];
-  for (const other of clocks) {
-    const reach = Math.round(period);
-    const near: number[] = [];
-    for (let i = 0; i < values.length; i++) {
-      const [a, b] = [other[Math.max(0, i - reach)]!, other[Math.min(values.length - 1, i + reach)]!];
-      if (a !== b) near.push(i);
-    }
-    const expected = seasonExpectation(values, period, other, { only: near });
+  for (const clock of clocks) {
+    const expected = seasonExpectation(values, season.period, clock);
     let [left, without] = [0, 0];
-    for (const i of near) {
+    for (let i = 0; i < values.length; i++) {
+      if (clock[Math.max(0, i - reach)] === clock[Math.min(values.length - 1, i + reach)]) continue;
       left += (values[i]! - expected[i]!) ** 2;
-      without += rests[i]! ** 2;
+      without += season.rests[i]! ** 2;
     }
-    if (left < least * without) [chosen, least] = [other, left / without];
+    if (left < least * without) [chosen, least] = [clock, left / without];
   }
   return chosen;
 }

@@ -43,24 +43,20 @@ const EXTENT = z.strictObject({
 
 const ROWS = z.strictObject({ first: z.int().positive(), last: z.int().positive() });
 
-/** Assumption made when the file was read, or fault of its data: a sentence with the place and the option that treats it. */
+/** Assumption made when the file was read, or fault of its data, such as a gap: its place (null: the whole file) and number. */
 const NOTE = z.strictObject({
   kind: z.string(),
-  /** True for a fault of the data, such as a gap or a stuck value; false for an assumption. */
+  /** True for a fault. */
   quality: z.boolean(),
-  /** Null for a note about several columns, or the time. */
   column: z.string().nullable(),
-  /** First sample and end, with stamps: null where no sample stands for it. */
   start: index.nullable(),
   end: index.nullable(),
   from: INSTANT.nullable(),
   to: INSTANT.nullable(),
-  /** Lines of the file. */
   rows: ROWS.nullable(),
-  /** Number of values, rows, samples or places. */
   count: index.nullable(),
   text: z.string(),
-  /** Option that treats it, such as `--rate bytes`; null where there is none. */
+  /** Option that treats it, such as `--rate bytes`. */
   option: z.string().nullable(),
 });
 

@@ -10,9 +10,7 @@ const csv = (values: readonly (number | string)[]): Uint8Array =>
 
 describe('numbers that stand for a missing value', () => {
   it('are known ones that come again, far from all others', () => {
-    expect(sentinelsOf(Float64Array.from(TEMPERATURES))).toEqual([
-      { value: -999, rows: 2, first: 2, last: 5 },
-    ]);
+    expect(sentinelsOf(Float64Array.from(TEMPERATURES))).toEqual([{ value: -999, rows: 2, first: 2 }]);
     const spread = [0, 400, -999, 800, 1200, -999, 300, 60];
     for (const values of [
       spread,

@@ -565,7 +565,12 @@ describe('numbers', () => {
     ],
     ['infinities', 'v\n1\ninf\n1e999\n-2\n', [1, Number.NaN, Number.NaN, -2], ['infinite', 'missing']],
     ['a typographic minus', 'v\n\u22121.5\n2\n', [-1.5, 2], []],
-    ['points that are decimal, beside semicolons', 'a;v\nx;1.234\ny;5.678\n', [1.234, 5.678], ['delimiter', 'ambiguous-number']],
+    [
+      'points that are decimal, beside semicolons',
+      'a;v\nx;1.234\ny;5.678\n',
+      [1.234, 5.678],
+      ['delimiter', 'ambiguous-number'],
+    ],
   ])('with %s', (_, content, expected, said) => {
     const r = read(content);
     expect(values(r)).toEqual(expected);
