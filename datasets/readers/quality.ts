@@ -21,17 +21,6 @@ export const FAULTS: ReadonlySet<string> = new Set([
   ...['bad-row', 'late', 'too-late', 'stray-row'],
 ]);
 
-/** Fault of the values in a stretch [start, end) of samples. */
-export interface ValueFault {
-  readonly kind: 'stuck' | 'clipped';
-  readonly start: number;
-  readonly end: number;
-  /** Number of samples. */
-  readonly count: number;
-  /** Predicate of a sentence about the column. */
-  readonly says: string;
-}
-
 /** Sizes at which counters begin again. */
 const WRAPS = [16, 31, 32, 63, 64].map((bits) => 2 ** bits);
 /** Names of values that are counted from the start of a program. */
@@ -60,12 +49,8 @@ function changesOf(values: Float64Array) {
     if (change < 0) falls.push(at.length);
     at.push(i);
   }
-  return {
-    at,
-    falls,
-    rises: rises.length,
-    usual: quantileInPlace(Float64Array.from(rises), rises.length, 0.99),
-  };
+  const usual = quantileInPlace(Float64Array.from(rises), rises.length, 0.99);
+  return { at, falls, rises: rises.length, usual };
 }
 
 /**
@@ -115,7 +100,7 @@ const [STUCK, LONGER, MOST_STUCK] = [8, 4, 3];
 const [MOVES, DISTINCT, MOVING] = [30, 10, 0.2];
 
 /** Stretches of [N] values that are stuck at one value, in a series that otherwise moves. */
-function stuckIn(values: Float64Array): ValueFault[] {
+function stuckIn(values: Float64Array) {
   if (runsOfEqual(values, STUCK).length === 0) return [];
   const longest = runsOfEqual(values)
     .map(({ start, end }) => ({ start, end, count: end - start, value: values[start]! }))
@@ -132,13 +117,7 @@ function stuckIn(values: Float64Array): ValueFault[] {
   return longest
     .slice(0, most + 1)
     .filter(({ value }) => value > least)
-    .map(({ start, end, count, value }) => ({
-      kind: 'stuck',
-      start,
-      end,
-      count,
-      says: `is stuck at ${value}`,
-    }));
+    .map((run) => ({ kind: 'stuck', ...run, says: `is stuck at ${run.value}` }));
 }
 
 /** Fewest runs at a limit, and fewest samples in them, in samples of any other value. */
@@ -149,21 +128,19 @@ const [FEW_CLIPPED, MOST_CLIPPED, CONTINUOUS] = [0.005, 0.5, 0.3];
 const NATURAL = new Set([0, 1, 100]);
 
 /** Limits at which [N] continuous values are clipped: many samples at the maximum or the minimum exactly. */
-function clippedIn(values: Float64Array): ValueFault[] {
+function clippedIn(values: Float64Array) {
   const finite = values.filter((value) => !Number.isNaN(value));
   const maximum = finite.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   const minimum = finite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-  const fewest = Math.max(CROWDED, FEW_CLIPPED * finite.length);
+  const [fewest, most] = [Math.max(CROWDED, FEW_CLIPPED * finite.length), MOST_CLIPPED * finite.length];
   const limits = [maximum, minimum]
     .map((value) => ({ value, count: finite.reduce((sum, other) => sum + Number(other === value), 0) }))
-    .filter(
-      ({ value, count }) => count >= fewest && count <= MOST_CLIPPED * finite.length && !NATURAL.has(value),
-    );
+    .filter(({ value, count }) => count >= fewest && count <= most && !NATURAL.has(value));
   if (limits.length === 0) return [];
   const others = finite.filter((value) => value !== maximum && value !== minimum);
   const distinct = new Set(others).size;
   if (distinct === 0 || distinct < CONTINUOUS * others.length) return [];
-  return limits.flatMap(({ value, count }): ValueFault[] => {
+  return limits.flatMap(({ value, count }) => {
     const runs = runsOfEqual(values).filter(({ start }) => values[start] === value);
     if (count < (CROWDED * others.length) / distinct || runs.length < CLIPPED_RUNS) return [];
     const says = `is clipped at its ${value === maximum ? 'maximum' : 'minimum'} ${value}`;
@@ -171,28 +148,21 @@ function clippedIn(values: Float64Array): ValueFault[] {
   });
 }
 
-/** Faults of [N] values in order of time, NaN where missing. */
-export const valueFaults = (values: Float64Array): ValueFault[] => [...stuckIn(values), ...clippedIn(values)];
-
-/** Change of the sampling interval, at the sample that begins it; both intervals in ms. */
-export interface IntervalChange {
-  readonly at: number;
-  readonly from: number;
-  readonly to: number;
-}
+/** Faults of [N] values in order of time, NaN where missing: each with its stretch, number of samples, and predicate. */
+export const valueFaults = (values: Float64Array) => [...stuckIn(values), ...clippedIn(values)];
 
 /** Intervals that are compared on each side, how unequal all but two of them may be, and by how much the sides must differ. */
 const [INTERVALS, EVEN, CHANGED] = [12, 1.1, 1.25];
 
-/** Changes of the sampling interval of ascending times [N] in ms, where it is even before and after. */
-export function intervalChanges(time: Float64Array): IntervalChange[] {
+/** Changes of the sampling interval of ascending times [N] in ms, where it is even before (`from`) and after (`to`) a sample. */
+export function intervalChanges(time: Float64Array) {
   const intervals = time.subarray(1).map((ms, i) => ms - time[i]!);
   const differ = (a: number, b: number, by: number): boolean => Math.max(a, b) >= by * Math.min(a, b);
   const usual = (from: number): number => {
     const sorted = intervals.slice(from, from + INTERVALS).sort();
     return differ(sorted[1]!, sorted.at(-2)!, EVEN) ? Number.NaN : sorted[INTERVALS >> 1]!;
   };
-  const changes: IntervalChange[] = [];
+  const changes: { readonly at: number; readonly from: number; readonly to: number }[] = [];
   for (let i = INTERVALS; i + INTERVALS <= intervals.length; i++) {
     if (!differ(intervals[i - 1]!, intervals[i]!, CHANGED)) continue;
     const [from, to] = [usual(i - INTERVALS), usual(i)];

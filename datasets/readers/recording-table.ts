@@ -147,6 +147,9 @@ const PROBED = 1000;
 export function openTable(source: string | Uint8Array, options: TableOptions): Table {
   const file = typeof source === 'string' ? source : (options.name ?? 'recording');
   const tz = options.tz === undefined ? null : checkZone(options.tz);
+  const { decimal = null } = options;
+  if (decimal !== null && decimal !== '.' && decimal !== ',')
+    throw new ConfigError(`--decimal: expected . or , got ${show(decimal)}`);
   let bytes: Uint8Array;
   try {
     bytes = typeof source === 'string' ? readBytes(source) : source;
@@ -243,7 +246,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     ...{ times, plan },
     lines: walk.blankEnd > 0 ? lines.slice(0, -walk.blankEnd) : lines,
     tz,
-    decimal: options.decimal ?? null,
+    decimal,
     notes: [...notes, ...(times?.notes ?? [])],
   };
 }

@@ -81,10 +81,10 @@ function counts(numbers: readonly number[]): boolean {
 /** Returns true if nearly all numbers rise by the same step, as the stamps of samples do. */
 function risesEvenly(numbers: readonly number[]): boolean {
   const steps = numbers.slice(1).map((number, i) => number - numbers[i]!);
-  const usual = steps.toSorted((a, b) => a - b)[steps.length >> 1] ?? 0;
-  return (
-    usual > 0 && steps.filter((step) => Math.abs(step - usual) <= 0.1 * usual).length >= 0.9 * steps.length
+  const [short, long] = [0.1, 0.9].map(
+    (share) => steps.toSorted((a, b) => a - b)[Math.floor(share * steps.length)]!,
   );
+  return short! > 0 && long! <= 1.1 * short!;
 }
 
 /**
@@ -326,11 +326,8 @@ export class TimeColumn {
   finish(lines: Int32Array, file: string, tz: string | null): ReadTimes {
     const times = this.#finish(lines, file, tz);
     const last = times.time.reduce((latest, ms) => Math.max(latest, ms), this.#decided?.last ?? -Infinity);
-    return {
-      clockZone: times.zone,
-      ...times,
-      decided: { dated: this.#dated, monthFirst: this.#usesMonthFirst, last },
-    };
+    const decided = { dated: this.#dated, monthFirst: this.#usesMonthFirst, last };
+    return { clockZone: times.zone, ...times, decided };
   }
 
   #finish(lines: Int32Array, file: string, tz: string | null): FoundTimes {

@@ -2,7 +2,7 @@
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { claimWords, confidenceWords } from '../explain/policy-words.ts';
-import { agreementWords, assumptionsOf, faultsOf, markedAlone, whenWords } from '../explain/report.ts';
+import { agreementWords, markedAlone, noteTexts, whenWords } from '../explain/report.ts';
 import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
 import { failOn } from '../explain/state.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -24,7 +24,7 @@ export const DETECT_OPTIONS = {
   time: text('Column of time, or two as date,clock'),
   key: text('Column that names the series of each row, in a file with several series'),
   select: text('Series to read: a value of the --key column'),
-  tz: text('Time zone of time stamps that have none: Europe/Berlin, UTC, +02:00'),
+  tz: text('Time zone of time stamps that have none, and to show times in: Europe/Berlin, UTC, +02:00'),
   severity: number(
     'Minimum severity, 1 to 100: 2 means one false finding per 100 normal series, 3 one per 1000',
     {
@@ -82,7 +82,7 @@ export function exitCode(
   report: AnomalyReport,
   { failOn: level, failOnQuality }: Pick<DetectOptionValues, 'failOn' | 'failOnQuality'>,
 ): 0 | 1 | undefined {
-  if (failOnQuality && faultsOf(report).length > 0) return 1;
+  if (failOnQuality && report.notes.some(({ quality }) => quality)) return 1;
   return level === undefined ? undefined : failOn(report, level as Level);
 }
 
@@ -109,12 +109,12 @@ function policyLines(report: AnomalyReport, policy: NonNullable<AnomalyReport['p
   return lines;
 }
 
-/** Formats a report for a terminal: headline, faults of the data, assumptions, two lines for each finding, answers of a policy, files written. */
+/** Formats a report for a terminal: headline, notes, two lines for each finding, answers of a policy, files written. */
 export function reportText(report: AnomalyReport, files: readonly string[], seconds: number): string {
   const several = report.columns.length > 1;
   const lines = [`${report.file}: ${report.headline} (${seconds.toFixed(1)} s)`];
-  for (const { text: fault } of faultsOf(report)) lines.push(`  data: ${fault}`);
-  for (const { text: note } of assumptionsOf(report)) lines.push(`  note: ${note}`);
+  const { faults, assumptions } = noteTexts(report);
+  lines.push(...faults.map((fault) => `  data: ${fault}`), ...assumptions.map((note) => `  note: ${note}`));
   for (const finding of report.findings.slice(0, SHOWN)) {
     lines.push(
       `${String(finding.rank).padStart(3)}  ${finding.level.padEnd(8)} ${finding.severity.toFixed(1).padStart(5)}  ${several ? `${finding.column}: ` : ''}${KIND_WORDS[finding.kind]}, ${whenWords(finding)} (${finding.duration})${policyMark(finding)}${finding.reported ? '; reported before' : ''}`,

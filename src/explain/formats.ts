@@ -3,7 +3,7 @@
 import { KIND_WORDS } from '../detect/finding.ts';
 import { DataError } from '../ground/errors.ts';
 import { grouped } from '../ground/numbers.ts';
-import { assumptionsOf, faultsOf, instant, type ReportSource, stateWords, whenWords } from './report.ts';
+import { instant, noteTexts, type ReportSource, stateWords, whenWords } from './report.ts';
 import type { AnomalyReport, ReportFinding } from './schema.ts';
 
 /**
@@ -153,8 +153,9 @@ export function toMarkdown(report: AnomalyReport): string {
       ? []
       : [`   - similar: ${text(finding.similar.map((other) => whenWords(other)).join('; '))}`]),
   ];
-  const listed = (title: string, notes: AnomalyReport['notes']): string[] =>
-    notes.length === 0 ? [] : ['', `## ${title}`, '', ...notes.map((note) => `- ${text(note.text)}`)];
+  const listed = (title: string, notes: readonly string[]): string[] =>
+    notes.length === 0 ? [] : ['', `## ${title}`, '', ...notes.map((note) => `- ${text(note)}`)];
+  const { faults, assumptions } = noteTexts(report);
   const lines = [
     `# Anomalies in ${text(report.file)}`,
     '',
@@ -172,8 +173,8 @@ export function toMarkdown(report: AnomalyReport): string {
     ...(report.events.length === 0
       ? []
       : ['', '## Across columns', '', ...report.events.map((event) => `- ${text(event.statement)}`)]),
-    ...listed('Data quality', faultsOf(report)),
-    ...listed('Assumptions', assumptionsOf(report)),
+    ...listed('Data quality', faults),
+    ...listed('Assumptions', assumptions),
   ];
   return `${lines.join('\n')}\n`;
 }

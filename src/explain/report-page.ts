@@ -28,10 +28,9 @@ import { bandWidth, numberWords, observedWords, toJson } from './formats.ts';
 import { claimWords, confidenceWords, shownAnswers, signalNumber, windowKey } from './policy-words.ts';
 import {
   agreementWords,
-  assumptionsOf,
   durationWords,
-  faultsOf,
   markedAlone,
+  noteTexts,
   REPORT_SCHEMA,
   type ReportSource,
   spanWords,
@@ -311,19 +310,21 @@ function columnsTable(report: AnomalyReport): Html {
 }
 
 function notesBlock(report: AnomalyReport): Html | null {
-  if (report.notes.length === 0) return null;
-  const faults = faultsOf(report).map(({ text }) => text);
-  const texts = assumptionsOf(report).map(({ text }) => text);
+  const { faults, assumptions: texts } = noteTexts(report);
   const [open, rest] = [texts.slice(0, OPEN_NOTES), texts.slice(OPEN_NOTES)];
   return html`${
     faults.length === 0
       ? null
       : html`<div class="notes" role="note" aria-label="Data quality"><strong>Data quality</strong>${bullets(faults)}</div>`
-  }<div class="notes" role="note" aria-label="Assumptions about the file">${bullets(open)}${
-    rest.length === 0
+  }${
+    open.length === 0
       ? null
-      : html`<details><summary>${rest.length} more about the file</summary>${bullets(rest)}</details>`
-  }</div>`;
+      : html`<div class="notes" role="note" aria-label="Assumptions about the file">${bullets(open)}${
+          rest.length === 0
+            ? null
+            : html`<details><summary>${rest.length} more about the file</summary>${bullets(rest)}</details>`
+        }</div>`
+  }`;
 }
 
 /** The columns that are drawn, in the order of the file. */

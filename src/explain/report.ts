@@ -4,14 +4,8 @@
  */
 import { createHash } from 'node:crypto';
 import { DAY, HOUR, type TimeOrigin } from '../../datasets/readers/clock.ts';
-import { FAULTS } from '../../datasets/readers/quality.ts';
-import {
-  formatDuration,
-  formatTime,
-  type Note,
-  type Recording,
-  wallTime,
-} from '../../datasets/readers/recording.ts';
+import { FAULTS, type Note } from '../../datasets/readers/quality.ts';
+import { formatDuration, formatTime, type Recording, wallTime } from '../../datasets/readers/recording.ts';
 import { atPeak } from '../detect/describe.ts';
 import { FEWEST_SAMPLES } from '../detect/detect.ts';
 import { type Detection, type Finding, KIND_WORDS, type Level } from '../detect/finding.ts';
@@ -192,11 +186,14 @@ function toNote(source: ReportSource, note: Note): AnomalyReport['notes'][number
   };
 }
 
-/** Faults of the data, and the other notes of a report: assumptions. */
-export const faultsOf = ({ notes }: Pick<AnomalyReport, 'notes'>): AnomalyReport['notes'] =>
-  notes.filter(({ quality }) => quality);
-export const assumptionsOf = ({ notes }: Pick<AnomalyReport, 'notes'>): AnomalyReport['notes'] =>
-  notes.filter(({ quality }) => !quality);
+/** Sentences about the faults of the data, and about what was assumed. */
+export function noteTexts({ notes }: Pick<AnomalyReport, 'notes'>): {
+  faults: string[];
+  assumptions: string[];
+} {
+  const texts = (wanted: boolean) => notes.flatMap(({ quality, text }) => (quality === wanted ? [text] : []));
+  return { faults: texts(true), assumptions: texts(false) };
+}
 
 /** Returns a hash of texts, twelve hexadecimal digits. */
 function idOf(...parts: readonly string[]): string {

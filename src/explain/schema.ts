@@ -364,13 +364,9 @@ export type SeenFinding = z.infer<typeof SEEN>;
 /** Reads a state from its JSON. @throws DataError naming the first wrong field, with a remedy */
 export function checkState(value: unknown, file: string, remedy: string): ReportState {
   const { schema, version } = Object(value) as { schema?: unknown; version?: unknown };
+  const another = `a state of version ${String(version)}, which this timeseer does not know`;
   if (schema === STATE.shape.schema.value && version !== STATE.shape.version.value)
-    throw new DataError(
-      `a state of version ${String(version)}, which this timeseer does not know; ${remedy}`,
-      {
-        file,
-      },
-    );
+    throw new DataError(`${another}; ${remedy}`, { file });
   const checked = STATE.safeParse(value);
   if (checked.success) return checked.data;
   const issue = checked.error.issues[0]!;

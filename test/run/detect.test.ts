@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { readRecording } from '../../datasets/readers/recording.ts';
 import type { PolicyOpinion } from '../../src/explain/report.ts';
@@ -24,6 +25,15 @@ function acrossSpring(): string {
   return `time,requests\n${rows.join('\n')}\n`;
 }
 
+/** Values of working days, stamped at midnight UTC, of which one is odd. */
+function daily(): string {
+  const draw = new Random(5, 'daily');
+  const days = Array.from({ length: 400 }, (_, i) => new Date(Date.UTC(2024, 0, 1 + i)));
+  const working = days.filter((day) => day.getUTCDay() % 6 !== 0);
+  const rows = working.map((day, i) => `${day.toISOString()},${(i === 150 ? 90 : 50) + draw.normal()}`);
+  return `time,requests\n${rows.join('\n')}\n`;
+}
+
 describe('a recording across the change of the clock', () => {
   const file = join(shared, 'spring.csv');
   writeFileSync(file, acrossSpring());
@@ -37,6 +47,38 @@ describe('a recording across the change of the clock', () => {
       expect(report.findings).toEqual([]);
     },
   );
+
+  test('has equal findings in every zone', async () => {
+    const rows = acrossSpring().trimEnd().split('\n');
+    const odd = rows.map((row, i) => (i >= 800 && i < 812 ? row.replace(/,.*/, ',650') : row)).join('\n');
+    const stamps = [
+      odd,
+      odd.replaceAll(/^(\S+)Z,/gm, (_, stamp) => `${Date.parse(`${stamp}Z`) / 1000},`),
+      odd.replaceAll(/^(\S+)Z,/gm, (_, stamp) => `${stamp}+00:00,`),
+      daily(),
+    ];
+    const zones = fc.constantFrom(...Intl.supportedValuesOf('timeZone'), 'UTC', '+14:00', '-11:30');
+    const found = async (text: string, tz?: string) => {
+      const recording = readRecording(Buffer.from(text), { tz });
+      const { source, report } = await detectRecording('a.csv', recording, { severity: 1 });
+      return {
+        findings: report.findings.map(({ column, kind, level, severity, start, end, from }) => ({
+          ...{ column, kind, level, severity, start, end, ms: from!.ms },
+        })),
+        bounds: source.columns.map(({ detection }) => [...detection.low, ...detection.high]),
+      };
+    };
+    for (const text of stamps) {
+      const expected = await found(text);
+      expect(expected.findings).not.toEqual([]);
+      await fc.assert(
+        fc.asyncProperty(zones, async (tz) => {
+          expect(await found(text, tz)).toEqual(expected);
+        }),
+        { numRuns: 8, examples: [['America/New_York'], ['Europe/Berlin'], ['Pacific/Kiritimati']] },
+      );
+    }
+  });
 
   test('is not reported with answers of a policy that contradict themselves', async () => {
     const recording = readRecording(file);
