@@ -142,14 +142,10 @@ function freeName(names: readonly string[], index: number): string {
 
 /** Beginning of an object, or of a list of numbers, texts, lists or objects. */
 const JSON_START = /^\ufeff?\s*(?:\{\s*"|\[\s*(?:[[{"]|-?\d[\d.eE+-]*\s*[,\]]))/;
-const PROBED = 1000;
 
 export function openTable(source: string | Uint8Array, options: TableOptions): Table {
   const file = typeof source === 'string' ? source : (options.name ?? 'recording');
   const tz = options.tz === undefined ? null : checkZone(options.tz);
-  const { decimal = null } = options;
-  if (decimal !== null && decimal !== '.' && decimal !== ',')
-    throw new ConfigError(`--decimal: expected . or , got ${show(decimal)}`);
   let bytes: Uint8Array;
   try {
     bytes = typeof source === 'string' ? readBytes(source) : source;
@@ -158,7 +154,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }
   const { text, assumed } = decodeText(bytes, file);
-  if (JSON_START.test(text.slice(0, PROBED)))
+  if (JSON_START.test(text.slice(0, 1000)))
     throw new DataError(
       'JSON, not a table; write it as CSV with a header first, for example: jq -r \'"time,value", (.[] | [.time, .value] | @csv)\'',
       { file },
@@ -246,7 +242,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     ...{ times, plan },
     lines: walk.blankEnd > 0 ? lines.slice(0, -walk.blankEnd) : lines,
     tz,
-    decimal,
+    decimal: options.decimal ?? null,
     notes: [...notes, ...(times?.notes ?? [])],
   };
 }

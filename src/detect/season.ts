@@ -102,13 +102,13 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
  *
  * @param clock samples by which the clock of the season is ahead of the sample count [N]: a day of 23 hours moves it by an hour
  * @param options `aside` takes other phases of those cycles instead, as a control; `nearest` takes the nearer of two cycles where there
- * are no more, so that an anomaly in one does not spoil the prediction of the other
+ * are no more, so that an anomaly in one does not spoil the prediction of the other; `only` marks the samples to predict
  */
 function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
-  { spacing = 1, aside = false, nearest = false } = {},
+  { spacing = 1, aside = false, nearest = false, only = null as Uint8Array | null } = {},
 ): Float64Array {
   const n = values.length;
   const level = seasonLevel(values, period, spacing);
@@ -116,6 +116,7 @@ function seasonExpectation(
   const whole = Number.isInteger(period);
   const out = new Float64Array(n);
   for (let i = 0; i < n; i++) {
+    if (only !== null && only[i] === 0) continue;
     let count = 0;
     const take = (k: number): void => {
       let x = i + k * spacing * period;
@@ -288,12 +289,14 @@ function clockThatPredicts(
   const reach = Math.round(season.period);
   let [chosen, least]: [Int32Array | null, number] = [null, LEAST_GAIN];
   for (const clock of clocks) {
-    const expected = seasonExpectation(values, season.period, clock);
+    const isNear = (i: number): boolean =>
+      clock[Math.max(0, i - reach)] !== clock[Math.min(values.length - 1, i + reach)];
+    const only = Uint8Array.from(clock, (_, i) => Number(isNear(i)));
+    const expected = seasonExpectation(values, season.period, clock, { only });
     let [left, without] = [0, 0];
     for (let i = 0; i < values.length; i++) {
-      if (clock[Math.max(0, i - reach)] === clock[Math.min(values.length - 1, i + reach)]) continue;
-      left += (values[i]! - expected[i]!) ** 2;
-      without += season.rests[i]! ** 2;
+      left += only[i]! * (values[i]! - expected[i]!) ** 2;
+      without += only[i]! * season.rests[i]! ** 2;
     }
     if (left < least * without) [chosen, least] = [clock, left / without];
   }

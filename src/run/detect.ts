@@ -46,7 +46,7 @@ export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): nu
 
 /** Zones with the usual dates on which clocks are changed: those of Europe, of America from east to west, and of Australia. */
 const CHANGING_ZONES = ['Europe/Berlin', 'America/New_York', 'America/Los_Angeles', 'Australia/Sydney'];
-/** Shortest time between two changes of a clock, at least. */
+/** Time that two changes of a clock are apart at least. */
 const SUMMER = 14 * 24 * HOUR;
 
 /**
@@ -61,13 +61,22 @@ export function clocksOf({
 }: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Pick<DetectOptions, 'clock' | 'clocks'> {
   if (time === null || step === null || time.length === 0 || origin !== 'calendar') return {};
   const changed = (zone: string): Int32Array[] => {
-    const ahead = (ms: number): number => Math.round(wallTime(ms, zone) - ms);
-    const first = ahead(time[0]!);
-    const last = time.at(-1)!;
-    let isChanged = ahead(last) !== first;
-    for (let ms = time[0]!; ms < last && !isChanged; ms += SUMMER) isChanged = ahead(ms) !== first;
-    if (!isChanged) return [];
-    const clock = Int32Array.from(time, (ms) => Math.round((ahead(ms) - first) / step));
+    const ahead = (i: number): number => Math.round(wallTime(time[i]!, zone) - time[i]!);
+    const first = ahead(0);
+    const clock = new Int32Array(time.length);
+    const fill = (start: number, end: number): void => {
+      const offset = ahead(start);
+      const middle = (start + end) >> 1;
+      if (ahead(end - 1) === offset && time[end - 1]! - time[start]! < SUMMER)
+        clock.fill(Math.round((offset - first) / step), start, end);
+      else
+        for (const [a, b] of [
+          [start, middle],
+          [middle, end],
+        ] as const)
+          fill(a, b);
+    };
+    fill(0, time.length);
     return clock.some((samples) => samples !== 0) ? [clock] : [];
   };
   if (clockZone === null || /^(?:UTC|[+-])/.test(clockZone))
