@@ -280,25 +280,30 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
   return mean > LEAST_ERRORS * Math.sqrt(squares / cycles / (cycles - 1));
 }
 
+/** Least share of what a clock changes in the departures by which they become smaller; an anomaly is not changed. */
+const CLOCK_GAIN = 0.3;
+const NEAR_DAY = 0.01;
+
 /** Finds the clock by which a season predicts clearly better near the changes of that clock, which is all that it alters; else null. */
 function clockThatPredicts(
   values: Float64Array,
-  season: Fit & Pick<Season, 'period'>,
+  season: Pick<Fit & Season, 'period' | 'rests'>,
   clocks: readonly Int32Array[],
 ) {
   const reach = Math.round(season.period);
-  let [chosen, least]: [Int32Array | null, number] = [null, LEAST_GAIN];
+  let [chosen, least]: [Int32Array | null, number] = [null, CLOCK_GAIN];
   for (const clock of clocks) {
     const isNear = (i: number): boolean =>
       clock[Math.max(0, i - reach)] !== clock[Math.min(values.length - 1, i + reach)];
     const only = Uint8Array.from(clock, (_, i) => Number(isNear(i)));
     const expected = seasonExpectation(values, season.period, clock, { only });
-    let [left, without] = [0, 0];
+    let [gain, change] = [0, 0];
     for (let i = 0; i < values.length; i++) {
-      left += only[i]! * (values[i]! - expected[i]!) ** 2;
-      without += only[i]! * season.rests[i]! ** 2;
+      const gained = only[i]! * (Math.abs(season.rests[i]!) - Math.abs(values[i]! - expected[i]!));
+      gain += gained;
+      change += Math.abs(gained);
     }
-    if (left < least * without) [chosen, least] = [clock, left / without];
+    if (gain > least * change) [chosen, least] = [clock, gain / change];
   }
   return chosen;
 }
@@ -358,11 +363,12 @@ export function findSeason(
     const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
     if (left < LEAST_GAIN * chance && repeats(values, period)) best = candidate;
   }
-  if (best !== null && calendar.includes(best.period)) {
-    const other = clockThatPredicts(clipped, best, clocks);
-    if (other !== null)
-      best = { ...best, clock: other, expected: seasonExpectation(clipped, best.period, other) };
-  }
+  // A clock that is changed lets the best period differ from the day by a little.
+  const { period, rests } = best ?? { period: Number.NaN, rests: clipped };
+  const day = calendar.find((samples) => Math.abs(samples / period - 1) < NEAR_DAY);
+  const other = day === undefined ? null : clockThatPredicts(clipped, { period: day, rests }, clocks);
+  if (best !== null && day !== undefined && other !== null)
+    best = { ...best, period: day, clock: other, expected: seasonExpectation(clipped, day, other) };
   if (best !== null) {
     // Far cycles lie outside an anomaly of a few cycles; they serve if they predict as well.
     const spacing = Math.floor(n / best.period / CYCLES / FAR);
