@@ -208,8 +208,9 @@ class Window {
 
   /** Options by which rows are read, as JSON. */
   get #asked(): string {
-    const { columns, time, key, select, tz } = this.#options;
-    return JSON.stringify([columns, time ?? null, key ?? null, select ?? null, tz ?? null]);
+    const { columns, time, key, select, tz, decimal } = this.#options;
+    const more = decimal === undefined ? [] : [decimal];
+    return JSON.stringify([columns, time ?? null, key ?? null, select ?? null, tz ?? null, ...more]);
   }
 
   /** Number of rows kept. */

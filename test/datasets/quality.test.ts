@@ -157,6 +157,15 @@ describe('a fault of the data', () => {
     ['on and off', { values: calm.map((value) => Number(value > 60)) }],
     ['a machine that is off at night', { values: calm.map((value, i) => (i % DAY < 90 ? 0 : value)) }],
     ['a step that is seldom changed', { values: calm.map((_, i) => Math.floor(i / 100)) }],
+    ['a ramp of eight samples', { values: calm.map((_, i) => i % 8) }],
+    [
+      'a value that is renewed every tenth sample, once much later',
+      { values: calm.map((_, i) => (Math.floor((i >= 500 && i < 600 ? 500 : i) / 10) * 7919) % 1000) },
+    ],
+    [
+      'three decimals beside thousands',
+      { values: calm.map((_, i) => (i % 2 === 0 ? `${1 + (i % 9)}.${100 + ((i * 37) % 900)}` : 2345 + i)) },
+    ],
     ['seven equal samples', { values: still(700, 707) }],
     ['jittered stamps', { values: calm, minutes: calm.map((_, i) => 5 * i + (i % 7 === 0 ? 0.2 : 0)) }],
     ['rows from the last to the first', { values: calm, minutes: calm.map((_, i) => 5 * (calm.length - i)) }],
