@@ -4,10 +4,10 @@
  * that help is quick. Failures become one line on stderr and an exit code: 1 for an error, 2 for wrong usage or
  * configuration, 130 after an interruption, 129 after its terminal was closed.
  */
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Argv, CommandModule } from 'yargs';
-import { ConfigError, closest, TimeseerError } from './ground/errors.ts';
+import { ConfigError, closest, suggestion, TimeseerError } from './ground/errors.ts';
 import { systemError } from './ground/files.ts';
 import { endAsFirstProcess, Interrupted } from './ground/interrupt.ts';
 import { packageVersion } from './ground/paths.ts';
@@ -21,12 +21,16 @@ interface Command {
   readonly register: (cli: Argv, name: string) => Promise<Argv>;
 }
 
+/** Arguments of the commands that are loaded, such as `explain <file>`. */
+const usages = new Map<string, string>();
+
 /** Command whose module is loaded when it is needed; the module exports it under any name. */
 const lazy = (describe: string, load: () => Promise<object>): Command => ({
   describe,
   register: async (cli, name) => {
     const exported = Object.values(await load()) as readonly CommandModule[];
     const module = exported.find(({ command }) => String(command).split(' ')[0] === name)!;
+    usages.set(name, String(module.command));
     return cli.command({ ...module, describe });
   },
 });
@@ -139,6 +143,26 @@ function checkSwitches(args: readonly string[], names: readonly string[]): void 
   }
 }
 
+/** Says what yargs complains about, with what may have been meant. @param names of the options */
+function complaint(message: string, args: readonly string[], names: readonly string[]): string {
+  const [, word] = /^Unknown arguments?: ([^,]+)/.exec(message) ?? [];
+  if (word !== undefined) {
+    if (args.some((arg) => arg.startsWith('-') && arg.replace(/^-+|=.*$/gs, '') === word)) {
+      const near = closest(word, names);
+      return `Unknown argument: ${word}${near === undefined ? '' : `. Did you mean --${near}?`}`;
+    }
+    return existsSync(word) ? `${word}: one file too many; run the command once for each file` : message;
+  }
+  const usage = usages.get(named(args) ?? '');
+  const [, missing] = /<(\w+)>/.exec(usage ?? '') ?? [];
+  if (missing !== undefined && message.startsWith('Not enough non-option'))
+    return `<${missing}> is missing; usage: timeseer ${usage}`;
+  const [, option, given, choices] = /Argument: (\S+), Given: "(.*)", Choices: (.*)/.exec(message) ?? [];
+  if (choices === undefined) return message;
+  const words = choices.replaceAll('"', '').split(', ');
+  return `--${option}: got "${given}". Choices: ${choices}.${suggestion(given!, words)}`;
+}
+
 /** Translates a command line of `generate`, which was two commands in one, for the two that took its place. */
 function splitGenerate(args: readonly string[]): string {
   const at = args.indexOf('generate');
@@ -190,7 +214,9 @@ async function build(args: readonly string[]): Promise<Argv> {
     .group(['verbose', 'version', 'help'], 'Everywhere:')
     .fail((message: string | null, error: Error | undefined) => {
       // A message without an error of ours is yargs' complaint about the command line.
-      throw message === null || message === undefined ? error : new UsageError(message);
+      if (message === null || message === undefined) throw error;
+      const { key } = (cli as unknown as { getOptions(): { key: object } }).getOptions();
+      throw new UsageError(complaint(message, args, Object.keys(key)));
     });
   const wanted = named(args);
   if (wanted === 'generate') throw new UsageError(splitGenerate(args));

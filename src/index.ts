@@ -163,8 +163,8 @@ export async function explain(file: string, options: ExplainOptions = {}): Promi
   checkOptions(
     'explain',
     options,
-    'severity direction relativeFloor absoluteFloor columns time key select tz since out policy ' +
-      'engine device window overlap',
+    'severity direction relativeFloor absoluteFloor columns time key select tz keepSentinels ' +
+      'decimal rate since out policy engine device window overlap',
   );
   const { explainFile } = await import('./run/detect.ts');
   const { since, out, policy, engine, device, window, overlap, columns = [], ...detect } = options;

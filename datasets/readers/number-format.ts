@@ -78,6 +78,8 @@ export class ColumnSurvey {
   readonly commas = { decimal: 0, thousands: 0, either: 0 };
   readonly points = { decimal: 0, thousands: 0, either: 0 };
   spaced = 0;
+  /** Whole numbers of more than three digits. */
+  long = 0;
   readonly #units = new Map<string, number>();
 
   add(cell: string): void {
@@ -86,6 +88,7 @@ export class ColumnSurvey {
       this.plain++;
       const point = cell.indexOf('.');
       if (point >= 0) this.#judge(cell, point, this.points);
+      else if (cell.length > 3 && Math.abs(Number(cell)) >= 1000) this.long++;
     } else this.#addOther(cell);
   }
 
@@ -153,6 +156,17 @@ export class ColumnSurvey {
     let most = this.plain;
     for (const [unit, count] of this.#units) if (unit !== '' && count > most) [best, most] = [unit, count];
     return best;
+  }
+
+  /**
+   * True if points that are read as decimal may group thousands: all of them stand before three digits, and either whole numbers beside them
+   * are all below 1000, or `points` group thousands in the rest of the file, as its separators and dates suggest.
+   */
+  mayGroup(points: boolean): boolean {
+    const { decimal, thousands, either } = this.points;
+    const commas = this.commas.decimal + this.commas.thousands + this.commas.either;
+    if (either === 0 || decimal + thousands + commas + this.spaced + this.long > 0) return false;
+    return points || this.plain + this.written > either;
   }
 
   /** True if decimal commas are certain; they then hold for the other columns of the file. */

@@ -4,6 +4,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { chosenColumn, listed } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
 import { kindOf, type NumberFormat, readNumber } from './number-format.ts';
+import type { Note } from './quality.ts';
 import { NUMBER } from './record.ts';
 import {
   isNumeric,
@@ -15,12 +16,14 @@ import {
   TableRows,
 } from './recording-table.ts';
 import { mergeRows, type Rows, runsOf, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
-import { countsTime, type Note } from './time-column.ts';
+import { countsTime } from './time-column.ts';
 
 /** Maximum number of value columns unless they are named. */
 const MOST_COLUMNS = 64;
 /** Share of words among numbers up to which they count as missing values. */
 const FEW = 0.01;
+/** Dates of countries whose points group thousands. */
+const POINTED_DATE = /^\d{1,2}\.\d{1,2}\.\d{2,4}\b/;
 /** Units that multiply; numbers with and without them differ in magnitude. */
 const MAGNITUDE = /^(?:[kmgtb]|mn|bn|mio|mrd|[kmgt]i?b)$/i;
 
@@ -68,14 +71,20 @@ export function valueColumns(
 export function readValues(table: Table, chosen: readonly number[], notes: Note[]): Float64Array[] {
   const { columns, file, layout, text, lines } = table;
   const commaFile = columns.some(({ survey }) => survey.hasDecimalComma);
+  const german = layout.delimiter === ';' || layout.sample[0]!.some((cell) => POINTED_DATE.test(cell));
   const readers = chosen.map((i) => {
     const { survey } = columns[i]!;
+    const shown = survey.format(commaFile, layout.delimiter === ',');
+    const format = table.decimal === null ? shown : { ...shown, decimal: table.decimal, grouped: true };
     return {
       index: i,
       column: columns[i]!,
-      format: survey.format(commaFile, layout.delimiter === ','),
+      format,
+      ambiguous: table.decimal === null && format.decimal === '.' && survey.mayGroup(german),
+      /** First number that may be a thousand, and its line. */
+      example: ['', 0] as readonly [string, number],
       truth: isTruth(columns[i]!),
-      scaled: MAGNITUDE.test(survey.format(commaFile, layout.delimiter === ',').unit),
+      scaled: MAGNITUDE.test(format.unit),
       tolerant: survey.words < FEW * survey.filled,
       values: new Float64Array(lines.length),
     };
@@ -106,7 +115,7 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
       return Number.NaN;
     }
     throw new DataError(
-      `${show(cell)} in column ${show(column.name)} is not a number${adviceFor(cell, column, format)}`,
+      `${show(cell)} in column ${show(column.name)} is not a number${table.decimal === null ? '' : ` with --decimal ${table.decimal}`}${adviceFor(cell, column, format)}`,
       records.place(reader.index),
     );
   };
@@ -125,35 +134,44 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
           `${show(cell)} in column ${show(reader.column.name)} has no ${show(reader.format.unit)}, which most others have; write all of them in one unit`,
           records.place(reader.index),
         );
+      if (reader.ambiguous && reader.example[1] === 0 && cell.includes('.'))
+        reader.example = [cell, records.line];
       reader.values[row] =
         Number.isFinite(value) || Number.isNaN(value) ? value : special(cell, reader, records);
     }
     row++;
   });
   if (first.comma !== '')
-    notes.push({ code: 'decimal-comma', text: `Numbers are read with a decimal comma: ${first.comma}.` });
+    notes.push({ kind: 'decimal-comma', text: `Numbers are read with a decimal comma: ${first.comma}.` });
   if (first.thousands !== '')
-    notes.push({ code: 'thousands', text: `Thousands separators were removed: ${first.thousands}.` });
-  for (const { column, format, truth } of readers) {
+    notes.push({ kind: 'thousands', text: `Thousands separators were removed: ${first.thousands}.` });
+  for (const { column, format, truth, ambiguous, example } of readers) {
+    const [cell, line] = example;
+    if (ambiguous)
+      notes.push({
+        ...{ kind: 'ambiguous-number', column: column.name, count: column.survey.points.either },
+        ...{ lines: [line, line], option: '--decimal ,' },
+        text: `Numbers of column ${show(column.name)} such as ${show(cell)} in line ${line} are read with a decimal point, which may group thousands; --decimal , reads ${show(cell)} as ${cell.replace('.', '')}, --decimal . keeps it.`,
+      });
     if (format.unit !== '' && !truth)
       notes.push({
-        code: 'unit',
+        kind: 'unit',
         text: `The unit ${show(format.unit)} was removed from the numbers of column ${show(column.name)}.`,
       });
     if (truth)
       notes.push({
-        code: 'boolean',
+        kind: 'boolean',
         text: `Column ${show(column.name)} is read as 1 for true and 0 for false.`,
       });
   }
   if (words > 0)
     notes.push({
-      code: 'words',
+      ...{ kind: 'words', count: words },
       text: `${plural(words, 'cell')} with words among the numbers ${words === 1 ? 'counts' : 'count'} as missing, the first ${first.word}.`,
     });
   if (infinite > 0)
     notes.push({
-      code: 'infinite',
+      ...{ kind: 'infinite', count: infinite },
       text: `${plural(infinite, 'value')} that ${infinite === 1 ? 'is' : 'are'} infinite or too large ${infinite === 1 ? 'counts' : 'count'} as missing, the first ${first.infinite}.`,
     });
   return readers.map(({ values }) => values);

@@ -6,12 +6,12 @@ import { checkZone, parseStamp } from './clock.ts';
 import { chosenColumn, isHeader, listed } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
 import { ColumnSurvey, unitOf } from './number-format.ts';
+import type { Note } from './quality.ts';
 import { Column, MOST_CHANNELS, stem } from './record.ts';
 import { decodeText } from './text-encoding.ts';
 import {
   findTime,
   isTimeName,
-  type Note,
   planOf,
   type ReadTimes,
   type SampledColumn,
@@ -24,6 +24,8 @@ export interface TableOptions {
   readonly time?: string | number | undefined;
   /** Zone of stamps without one, in which times are also shown: an IANA name, `UTC`, or `+02:00`. */
   readonly tz?: string | undefined;
+  /** Decimal separator of all numbers; the other one groups thousands. Default: as the numbers of each column show. */
+  readonly decimal?: '.' | ',' | undefined;
   /** Name of a recording given as bytes. */
   readonly name?: string | undefined;
 }
@@ -48,6 +50,7 @@ export interface Table {
   /** Line of each row [rows]. */
   readonly lines: Int32Array;
   readonly tz: string | null;
+  readonly decimal: '.' | ',' | null;
   readonly notes: Note[];
 }
 
@@ -137,6 +140,9 @@ function freeName(names: readonly string[], index: number): string {
   return name;
 }
 
+/** Beginning of an object, or of a list of numbers, texts, lists or objects. */
+const JSON_START = /^\ufeff?\s*(?:\{\s*"|\[\s*(?:[[{"]|-?\d[\d.eE+-]*\s*[,\]]))/;
+
 export function openTable(source: string | Uint8Array, options: TableOptions): Table {
   const file = typeof source === 'string' ? source : (options.name ?? 'recording');
   const tz = options.tz === undefined ? null : checkZone(options.tz);
@@ -148,12 +154,17 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }
   const { text, assumed } = decodeText(bytes, file);
+  if (JSON_START.test(text.slice(0, 1000)))
+    throw new DataError(
+      'JSON, not a table; write it as CSV with a header first, for example: jq -r \'"time,value", (.[] | [.time, .value] | @csv)\'',
+      { file },
+    );
   const layout = tableLayout(text, file);
-  const notes: Note[] = assumed.map((sentence) => ({ code: 'encoding', text: sentence }));
+  const notes: Note[] = assumed.map((sentence) => ({ kind: 'encoding', text: sentence }));
   if (layout.delimiter !== ',' && layout.width > 1) {
     const names: Readonly<Record<string, string>> = { '\t': 'tabs', ';': 'semicolons', [BLANKS]: 'blanks' };
     notes.push({
-      code: 'delimiter',
+      kind: 'delimiter',
       text: `Fields are separated by ${names[layout.delimiter] ?? show(layout.delimiter)}.`,
     });
   }
@@ -171,7 +182,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   for (const column of again) column.name = freeName(names, columns.indexOf(column));
   if (again.length > 0)
     notes.push({
-      code: 'names',
+      kind: 'names',
       text: `Several columns share a name; the later ones are called ${listed(again)}, after their numbers.`,
     });
   const plan =
@@ -192,14 +203,14 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   if (times === null && tz !== null) throw new ConfigError(`--tz ${tz}: ${file} has no column of time`);
   if (layout.preamble > 0)
     notes.push({
-      code: 'comments',
+      kind: 'comments',
       text: `${plural(layout.preamble, 'line')} above the table ${layout.preamble === 1 ? 'was' : 'were'} skipped.`,
     });
   if (walk.comments > 0)
-    notes.push({ code: 'comments', text: `${plural(walk.comments, 'comment line')} skipped.` });
+    notes.push({ kind: 'comments', text: `${plural(walk.comments, 'comment line')} skipped.` });
   if (layout.units !== null)
     notes.push({
-      code: 'units',
+      kind: 'units',
       text: `The row below the header holds only words (${layout.units
         .filter((cell) => cell !== '')
         .slice(0, 5)
@@ -208,16 +219,16 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     });
   if (walk.repeatedHeaders > 0)
     notes.push({
-      code: 'header',
+      kind: 'header',
       text: `The header is repeated ${plural(walk.repeatedHeaders, 'time')}, first in line ${walk.firstRepeated}; these lines were skipped.`,
     });
   if (walk.cut > 0)
-    notes.push({ code: 'cut', text: `The last line (${walk.cut}) is incomplete and was left out.` });
+    notes.push({ kind: 'cut', text: `The last line (${walk.cut}) is incomplete and was left out.` });
   const unread =
     plan === null ? columns.find(({ header, survey }) => isTimeName(header) && survey.unread > 0) : undefined;
   if (unread !== undefined) {
     notes.push({
-      code: 'no-time',
+      kind: 'no-time',
       text: `Column ${show(unread.name)} is not read as time: ${show(unread.cells[0] ?? '')} is no known date or clock time; write it like 2024-03-01 14:05. The samples are numbered instead.`,
     });
   }
@@ -231,6 +242,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     ...{ times, plan },
     lines: walk.blankEnd > 0 ? lines.slice(0, -walk.blankEnd) : lines,
     tz,
+    decimal: options.decimal ?? null,
     notes: [...notes, ...(times?.notes ?? [])],
   };
 }

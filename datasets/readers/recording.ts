@@ -1,7 +1,10 @@
 /** Recordings: tables of measurements with their times, read tolerantly; notes name every assumption. */
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { shellWord } from '../../src/ground/terminal.ts';
 import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
+import { chosenColumn, listed } from './csv.ts';
+import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
 import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
 import {
   laterRows,
@@ -13,11 +16,10 @@ import {
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
-import type { Note } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
+export type { Note } from './quality.ts';
 export type { Gap } from './sampling.ts';
-export type { Note } from './time-column.ts';
 
 interface RecordingColumn {
   readonly name: string;
@@ -40,6 +42,11 @@ export interface Recording {
    * arithmetic, and shown as written.
    */
   readonly zone: string | null;
+  /**
+   * The zone whose clock the days of the series follow: `zone` where it was needed to read the stamps. Stamps that name their instants by
+   * themselves have their own, so that `tz` changes how they are shown and nothing else.
+   */
+  readonly clockZone: string | null;
   /** Meaning of 0 ms: 1970 UTC, midnight of the first day (clocks without dates), or the beginning (elapsed time). */
   readonly origin: TimeOrigin;
   /** Stretches without samples, longer than one and a half steps. */
@@ -61,6 +68,8 @@ export interface RecordingOptions extends TableOptions {
   readonly since?: string | undefined;
   /** Keep numbers that stand for a missing value, such as -999. Default: they are missing. */
   readonly keepSentinels?: boolean | undefined;
+  /** Counters to read as rates per second, by name or number; `auto`: all columns that look like counters. Default: none. */
+  readonly rate?: readonly (string | number)[] | undefined;
 }
 
 const LISTED_KEYS = 20;
@@ -220,7 +229,7 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
     const columns = kept.map((k) => chosen[k]!);
     const read = (): Recording => {
       const text = `Series ${show(name)} of ${keys.names.length}, separated by column ${show(key)}: ${order.length} of ${lines.length} rows.`;
-      return recordingOf(table, rows(), columns, name, [...notes, { code: 'split', text }], options);
+      return recordingOf(table, rows(), columns, name, [...notes, { kind: 'split', text }], options);
     };
     return { name, columns, keys: keys.columns, notes, rows, read };
   });
@@ -248,6 +257,7 @@ function recordingOf(
   };
   const named = (rows: Rows): RecordingColumn[] =>
     rows.values.map((values, k) => ({ name: names[k]!, values }));
+  const rated = rateColumns(table, chosen, options.rate ?? []);
   const base = { name: table.name, key };
   const few = (count: number): DataError =>
     new DataError(
@@ -260,15 +270,18 @@ function recordingOf(
     if (rows.lines.length < MINIMUM_SAMPLES) throw few(rows.lines.length);
     if (sorted !== null && (sorted.late > 0 || sorted.descending))
       notes.push({
-        code: 'sorted',
+        ...(sorted.late === 0 ? { kind: 'order' } : { kind: 'sorted', count: sorted.late }),
         text: `The rows were sorted by their numbers${sorted.late > 0 ? `; ${sorted.late} of ${rows.lines.length} were out of order, the first in line ${all.lines[sorted.firstLate]}` : ''}.`,
       });
+    rows = withRates(rows, names, rated, false, notes);
+    noteValues(rows, names, null, notes);
     return {
       ...base,
       columns: named(rows),
       time: null,
       step: null,
       zone: null,
+      clockZone: null,
       origin: 'start',
       gaps: [],
       notes,
@@ -302,7 +315,7 @@ function recordingOf(
       );
     if (from > 0) {
       notes.push({
-        code: 'since',
+        kind: 'since',
         text: `${plural(from, 'earlier sample')} left out by --since ${options.since}.`,
       });
       rows = rowsAt(
@@ -312,35 +325,39 @@ function recordingOf(
     }
   }
   if (rows.time.length < MINIMUM_SAMPLES) throw few(rows.time.length);
-  const sampled = sampleEvenly(rows, zone);
+  rows = withRates(rows, names, rated, true, notes);
+  const sampled = sampleEvenly(rows, times.clockZone);
   const form = { zone, step: sampled.step, origin };
   const at = (ms: number): string => formatTime(ms, form);
   if (sorted.late > 0) {
     const { firstLate, before, late } = sorted;
     const order = sorted.descending ? 'The rows are in descending order of time; ' : '';
     notes.push({
-      code: 'sorted',
+      ...{ kind: 'sorted', count: late, lines: [all.lines[firstLate]!, all.lines[firstLate]!] },
       text: `${order}${late} of ${all.lines.length} rows were out of order, the first in line ${all.lines[firstLate]} (${at(all.time[firstLate]!)} after ${at(all.time[before]!)}); they were sorted.`,
     });
   } else if (sorted.descending)
-    notes.push({ code: 'sorted', text: 'The rows are in descending order of time and were reversed.' });
+    notes.push({ kind: 'order', text: 'The rows are in descending order of time and were reversed.' });
   if (merged.repeated > 0)
     notes.push({
-      code: 'duplicates',
+      ...{ kind: 'duplicates', count: merged.repeated, lines: [firstRepeated, firstRepeated] },
       text: `${plural(merged.repeated, 'repeated row')} ${merged.repeated === 1 ? 'was' : 'were'} dropped, the first in line ${firstRepeated}.`,
     });
   if (firstAveraged !== null)
     notes.push({
-      code: 'duplicates',
+      ...{ kind: 'duplicates', count: merged.averaged, lines: [firstAveraged.line, firstAveraged.line] },
+      ...(firstAveraged.inOneHour ? { option: '--tz' } : {}),
       text: `${plural(merged.averaged, 'time stamp')} ${merged.averaged === 1 ? 'has' : 'have'} several rows of different values, the first ${at(firstAveraged.ms)} in line ${firstAveraged.line}; their mean is used.${firstAveraged.inOneHour ? ' If clocks were set back in this hour, set the zone with --tz to keep both readings.' : ''}`,
     });
-  noteSampling(sampled, rows.time.length, at, notes);
+  noteSampling(sampled, rows, at, notes);
+  noteValues(rows, names, at, notes);
   return {
     ...base,
     columns: named(sampled.rows),
     time: sampled.rows.time,
     step: sampled.step,
     zone,
+    clockZone: times.clockZone,
     origin,
     gaps: sampled.gaps,
     notes,
@@ -377,7 +394,7 @@ function withNumbers(
         throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, {
           file: table.file,
         });
-      notes.push({ code: 'left-out', text: `Column ${show(name)} holds no number and was left out.` });
+      notes.push({ kind: 'left-out', text: `Column ${show(name)} holds no number and was left out.` });
       continue;
     }
     kept.push(k);
@@ -386,7 +403,7 @@ function withNumbers(
   }
   if (first !== null)
     notes.push({
-      code: 'missing',
+      ...{ kind: 'missing', count: missing, lines: [first.line, first.line] },
       text: `${plural(missing, 'value')} missing, the first in line ${first.line}, column ${show(first.name)}.`,
     });
   return kept;
@@ -403,7 +420,8 @@ function withoutSentinels(
     const sentinels = sentinelsOf(values);
     for (const { value, rows, first } of sentinels)
       notes.push({
-        code: 'sentinel',
+        ...{ kind: 'sentinel', column: names[k]!, count: rows, option: '--keep-sentinels' },
+        ...{ lines: [lines[first]!, lines[first]!] },
         text: `${value} in ${plural(rows, 'row')} of column ${show(names[k]!)}, the first in line ${lines[first]}, stands for a missing value (--keep-sentinels keeps it).`,
       });
     const stands = new Set(sentinels.map(({ value }) => value));
@@ -411,22 +429,99 @@ function withoutSentinels(
   });
 }
 
-function noteSampling(sampled: Sampled, samples: number, at: (ms: number) => string, notes: Note[]): void {
-  const { step, gaps, calendar } = sampled;
+/** Positions of the columns to read as rates; null for those that look like counters. @throws ConfigError for one that is not read */
+function rateColumns(table: Table, chosen: readonly number[], wanted: readonly (string | number)[]) {
+  if (wanted.includes('auto')) return null;
+  return wanted.map((column) => {
+    const k = chosen.indexOf(chosenColumn(table.columns, column, table.file, '--rate'));
+    if (k >= 0) return k;
+    throw new ConfigError(
+      `--rate ${column}: not among the columns of values; they are ${listed(chosen.map((i) => table.columns[i]!))}`,
+    );
+  });
+}
+
+/** Makes rates of counters, with a note for each, and for each column that looks like one and is not `rated`. */
+function withRates(
+  rows: Rows,
+  names: readonly string[],
+  rated: readonly number[] | null,
+  timed: boolean,
+  notes: Note[],
+): Rows {
+  const values = rows.values.map((column, k) => {
+    const name = names[k]!;
+    const drops = counterOf(column, name);
+    if (rated === null ? drops !== null : rated.includes(k)) {
+      const per = timed ? 'second' : 'sample';
+      notes.push({ kind: 'rate', column: name, text: `Column ${show(name)} is read as a rate per ${per}.` });
+      return rateOf(column, timed ? rows.time : null);
+    }
+    if (drops === null) return column;
+    const option = `--rate ${shellWord(name)}`;
+    const [first, last] = [drops[0], drops.at(-1)].map((i) => rows.lines[i ?? -1]);
+    notes.push({
+      ...{ kind: 'counter', column: name, count: drops.length, option },
+      ...(first === undefined ? {} : { lines: [first, last!] }),
+      text: `Column ${show(name)} looks like a counter: it only rises${first === undefined ? '' : ` and begins again ${plural(drops.length, 'time')}, first in line ${first}`}. Its values are judged as they are; ${option} judges its rate.`,
+    });
+    return column;
+  });
+  return { ...rows, values };
+}
+
+/** Notes values that are stuck or clipped. */
+function noteValues(
+  { values, time, lines }: Rows,
+  names: readonly string[],
+  at: ((ms: number) => string) | null,
+  notes: Note[],
+): void {
+  const place = (i: number): string => (at === null ? `line ${lines[i]}` : at(time[i]!));
+  for (const [k, column] of values.entries()) {
+    for (const { kind, start, end, count, says } of valueFaults(column)) {
+      const where =
+        end === column.length ? `since ${place(start)}` : `from ${place(start)} to ${place(end - 1)}`;
+      notes.push({
+        ...{ kind, column: names[k]!, count, lines: [lines[start]!, lines[end - 1]!] },
+        text: `Column ${show(names[k]!)} ${says} ${where} (${plural(count, 'sample')}).`,
+      });
+    }
+  }
+}
+
+function noteSampling(
+  sampled: Sampled,
+  { time, lines }: Rows,
+  at: (ms: number) => string,
+  notes: Note[],
+): void {
+  const { step, calendar } = sampled;
+  const samples = time.length;
+  const changes = intervalChanges(time);
+  // Where the interval became longer, the places between are no gaps.
+  const usual = changes.reduce((most, { from, to }) => Math.max(most, from, to), 0);
+  const gaps = sampled.gaps.filter((gap) => gap.to - gap.from > 1.5 * usual);
+  const [first] = changes;
+  if (first !== undefined)
+    notes.push({
+      ...{ kind: 'interval', count: changes.length, lines: [lines[first.at]!, lines[changes.at(-1)!.at]!] },
+      text: `The sampling interval changes from ${formatDuration(first.from)} to ${formatDuration(first.to)} at ${at(time[first.at]!)}${changes.length === 1 ? '' : `, and ${plural(changes.length - 1, 'time')} more`}; missing places are bridged, which may look unusual.`,
+    });
   const percent = (share: number): string => `${Number((100 * share).toPrecision(2))} %`;
   if (calendar !== null)
     notes.push({
-      code: 'calendar',
+      kind: 'calendar',
       text: `There is one sample per ${calendar === 'weekday' ? 'working day' : calendar}; all are kept as they are.`,
     });
   if (sampled.jittered > 0 && sampled.jitter > 0)
     notes.push({
-      code: 'jitter',
+      kind: 'jitter',
       text: `${plural(sampled.jittered, 'sample')} of ${samples} ${sampled.jittered === 1 ? 'is' : 'are'} off an even step of ${formatDuration(step)}, most of them by ${percent(sampled.jitter)} of it or less; all are kept as they are.`,
     });
   if (sampled.resampled)
     notes.push({
-      code: 'resampled',
+      kind: 'resampled',
       text: `The samples are unevenly spaced (${formatDuration(sampled.shortest)} to ${formatDuration(sampled.longest)} apart); ${samples} samples were interpolated to ${sampled.rows.time.length}, one every ${formatDuration(step)}.`,
     });
   if (gaps.length === 0) return;
@@ -434,8 +529,9 @@ function noteSampling(sampled: Sampled, samples: number, at: (ms: number) => str
   const longest = gaps.reduce((a, b) => (b.to - b.from > a.to - a.from ? b : a));
   const which = gaps.length === 1 ? 'from' : 'the longest from';
   const what = sampled.jumps ? '; they are too long to be filled, so the time jumps there' : '';
+  const line = (ms: number): number => lines[time.indexOf(ms)]!;
   notes.push({
-    code: 'gaps',
+    ...{ kind: 'gaps', count: missing, lines: [line(longest.from), line(longest.to)] },
     text: `${plural(gaps.length, 'gap')} without samples (${missing} missing at a step of ${formatDuration(step)}), ${which} ${at(longest.from)} to ${at(longest.to)}${what}.`,
   });
 }

@@ -14,7 +14,18 @@ const NO_TEXT: readonly (readonly [bytes: readonly number[], advice: string])[] 
   [[0xd0, 0xcf, 0x11, 0xe0], 'an old Excel workbook; save the sheet as CSV'],
   [[0x50, 0x41, 0x52, 0x31], 'a Parquet file; save it as CSV'],
   [[0x28, 0xb5, 0x2f, 0xfd], 'a Zstandard archive; unpack it first (unzstd)'],
+  [[0x25, 0x50, 0x44, 0x46], 'a PDF document; save its table as CSV'],
 ];
+
+/** Share of control characters from which bytes are no text; NUL bytes do not count. */
+const MOST_CONTROLS = 0.05;
+
+/** Returns true for bytes with more control characters than a text has. */
+function isBinary(bytes: Uint8Array): boolean {
+  const some = bytes.subarray(0, PROBE).filter((byte) => byte !== 0);
+  const controls = some.filter((byte) => byte < 9 || (byte > 13 && byte < 32 && byte !== 27));
+  return controls.length > MOST_CONTROLS * some.length;
+}
 
 /** Number of bytes inspected for UTF-16 without a byte-order mark. */
 const PROBE = 4096;
@@ -34,7 +45,7 @@ function wide(bytes: Uint8Array): 'utf-16le' | 'utf-16be' | null {
 /**
  * The text of a file: UTF-8, UTF-16 of either byte order (by its mark, or by its zero bytes), and Windows-1252, which holds Latin-1,
  * where the bytes are no UTF-8. NUL bytes, which a log that was cut while it was written begins with, are left out.
- * @throws DataError for archives and workbooks, and for a text that is longer than a string can be
+ * @throws DataError for archives, workbooks and other binary data, and for a text that is longer than a string can be
  */
 export function decodeText(bytes: Uint8Array, file: string): DecodedText {
   for (const [first, advice] of NO_TEXT) {
@@ -50,6 +61,8 @@ export function decodeText(bytes: Uint8Array, file: string): DecodedText {
           ? 'utf-16be'
           : null;
     const encoding = marked ?? wide(bytes);
+    if (encoding === null && isBinary(bytes))
+      throw new DataError('not text, but binary data, such as a picture; give the numbers as CSV', { file });
     if (encoding !== null) {
       text = new TextDecoder(encoding).decode(bytes);
       const order = encoding === 'utf-16le' ? 'little-endian' : 'big-endian';
@@ -66,6 +79,7 @@ export function decodeText(bytes: Uint8Array, file: string): DecodedText {
       }
     }
   } catch (cause) {
+    if (cause instanceof DataError) throw cause;
     throw new DataError(`${bytes.length} bytes, more text than can be held; cut the file into parts`, {
       file,
       cause,

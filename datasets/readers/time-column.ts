@@ -13,6 +13,7 @@ import {
   type TimeOrigin,
 } from './clock.ts';
 import type { CsvRecords } from './csv-records.ts';
+import type { Note } from './quality.ts';
 import { Column, NUMBER } from './record.ts';
 
 /** Unit and origin of the numbers of a time column. */
@@ -64,6 +65,9 @@ const LATEST = Date.UTC(2100, 0, 1);
 /** 1 January 1970 in the day count of spreadsheets. */
 const EXCEL_EPOCH = 25_569;
 
+/** Fewest numbers that look like times by themselves. */
+const FEWEST_STAMPS = 8;
+
 /** Returns true if nearly all numbers rise, or nearly all fall, as row numbers and times do. */
 function counts(numbers: readonly number[]): boolean {
   let [up, down] = [0, 0];
@@ -72,6 +76,15 @@ function counts(numbers: readonly number[]): boolean {
     else if (numbers[i]! < numbers[i - 1]!) down++;
   }
   return numbers.length > 1 && Math.max(up, down) >= 0.9 * (numbers.length - 1);
+}
+
+/** Returns true if nearly all numbers rise by the same step, as the stamps of samples do. */
+function risesEvenly(numbers: readonly number[]): boolean {
+  const steps = numbers.slice(1).map((number, i) => number - numbers[i]!);
+  const [short, long] = [0.1, 0.9].map(
+    (share) => steps.toSorted((a, b) => a - b)[Math.floor(share * steps.length)]!,
+  );
+  return short! > 0 && long! <= 1.1 * short!;
 }
 
 /**
@@ -92,10 +105,10 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
   if (named || (index === 0 && name === '')) {
     if (cells.every((cell) => !Number.isNaN(parseCompact(cell))))
       return { what: 'compact', unit: 1, name: 'dates' };
-    for (const [unit, unitName] of EPOCHS) {
-      if (low * unit >= EARLIEST && high * unit <= LATEST) return { what: 'epoch', unit, name: unitName };
-    }
   }
+  const stamps = numbers.length >= FEWEST_STAMPS && risesEvenly(numbers);
+  for (const [unit, unitName] of named || stamps || (index === 0 && name === '') ? EPOCHS : [])
+    if (low * unit >= EARLIEST && high * unit <= LATEST) return { what: 'epoch', unit, name: unitName };
   const byOne = numbers.length > 1 && numbers.every((number, i) => number === low + i);
   if (whole && low >= 1500 && high <= 2200 && low !== high && YEAR.test(name)) {
     if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };
@@ -189,11 +202,6 @@ export function countsTime(column: SampledColumn, index: number): boolean {
   return form !== null && (form.what !== 'year' || /year|jahr/i.test(column.header ?? ''));
 }
 
-export interface Note {
-  readonly code: string;
-  readonly text: string;
-}
-
 /** Decisions about a column of time that hold for later rows of the same table. */
 interface TimeDecisions {
   /** True for stamps with a date. */
@@ -209,11 +217,16 @@ export interface ReadTimes {
   /** Instants in file order [N]. */
   readonly time: Float64Array;
   readonly zone: string | null;
+  /** Zone whose clock the stamps follow; another one than `zone` where that only says how to show them. */
+  readonly clockZone: string | null;
   readonly origin: TimeOrigin;
   /** True for row numbers, which order the rows but name no time. */
   readonly ordinal: boolean;
   readonly notes: readonly Note[];
 }
+
+/** Times before decisions are added; a clock of their own only where it is another one than `zone`. */
+type FoundTimes = Omit<ReadTimes, 'decided' | 'clockZone'> & Partial<Pick<ReadTimes, 'clockZone'>>;
 
 /** Step back that means the next day, for a clock without a date. */
 const NEXT_DAY = 6 * HOUR;
@@ -229,6 +242,8 @@ export class TimeColumn {
   #usesMonthFirst: boolean | null;
   #dated: boolean;
   #example: { cell: string; line: number } | null = null;
+  /** First date whose day and month may be exchanged. */
+  #exchangeable = '';
 
   /** @param decided decisions about earlier rows of the table, which apply to these */
   constructor(plan: TimePlan, decided: TimeDecisions | null = null) {
@@ -279,6 +294,7 @@ export class TimeColumn {
     this.#example ??= { cell, line: records.line };
     if (this.#monthFirst === null && wall !== monthFirst) {
       this.#monthFirst = new Column();
+      this.#exchangeable = cell;
       for (let i = 0; i < this.#wall.length; i++) this.#monthFirst.push(this.#wall.at(i)!);
     }
     this.#wall.push(wall);
@@ -310,10 +326,11 @@ export class TimeColumn {
   finish(lines: Int32Array, file: string, tz: string | null): ReadTimes {
     const times = this.#finish(lines, file, tz);
     const last = times.time.reduce((latest, ms) => Math.max(latest, ms), this.#decided?.last ?? -Infinity);
-    return { ...times, decided: { dated: this.#dated, monthFirst: this.#usesMonthFirst, last } };
+    const decided = { dated: this.#dated, monthFirst: this.#usesMonthFirst, last };
+    return { clockZone: times.zone, ...times, decided };
   }
 
-  #finish(lines: Int32Array, file: string, tz: string | null): Omit<ReadTimes, 'decided'> {
+  #finish(lines: Int32Array, file: string, tz: string | null): FoundTimes {
     this.#lines = lines;
     const notes: Note[] = [];
     const { number } = this.#plan;
@@ -323,7 +340,7 @@ export class TimeColumn {
     if (!this.#dated && number === null) {
       const days = rollOver(time);
       notes.push({
-        code: 'time-of-day',
+        kind: 'time-of-day',
         text: `Column ${show(this.#plan.names[0]!)} holds times of day without a date; ${days === 0 ? 'all are read as one day' : `a new day begins where the clock goes back (${days === 1 ? 'once' : `${days} times`})`}.`,
       });
       return { time, zone: null, origin: 'midnight', ordinal: false, notes };
@@ -340,7 +357,7 @@ export class TimeColumn {
     if (naive === time.length) {
       if (tz === null) {
         notes.push({
-          code: 'naive-time',
+          kind: 'naive-time',
           text: 'The time stamps have no time zone and are shown as written; set their zone with --tz.',
         });
       }
@@ -349,19 +366,20 @@ export class TimeColumn {
     if (naive > 0) {
       const first = offset.findIndex(Number.isNaN);
       notes.push({
-        code: 'naive-time',
+        kind: 'naive-time',
         text: `${naive} of ${time.length} time stamps have no time zone, the first in line ${this.#lines[first]}; they are read as ${tz ?? 'UTC'}.`,
       });
     }
     if (zones.length > 1) {
       const names = zones.slice(0, 4).map(offsetZone).join(', ');
       notes.push({
-        code: 'mixed-offsets',
+        kind: 'mixed-offsets',
         text: `The time stamps have ${zones.length} offsets (${names}); all are shown in ${tz ?? 'UTC; choose another zone with --tz'}.`,
       });
     }
-    const zone = tz ?? (zones.length === 1 && naive === 0 ? offsetZone(zones[0]!) : 'UTC');
-    return { time, zone, origin: 'calendar', ordinal: false, notes };
+    const own = zones.length === 1 && naive === 0 ? offsetZone(zones[0]!) : 'UTC';
+    const zone = tz ?? own;
+    return { time, zone, clockZone: naive > 0 ? zone : own, origin: 'calendar', ordinal: false, notes };
   }
 
   #numbers(
@@ -370,20 +388,20 @@ export class TimeColumn {
     number: NumberForm,
     tz: string | null,
     notes: Note[],
-  ): Omit<ReadTimes, 'decided'> {
+  ): FoundTimes {
     const name = show(this.#plan.names[0]!);
     const calendar = { time, origin: 'calendar' as const, ordinal: false, notes };
     if (number.what === 'index') return { time, zone: null, origin: 'start', ordinal: true, notes };
     if (number.what === 'epoch') {
       notes.push({
-        code: 'epoch-unit',
+        kind: 'epoch-unit',
         text: `Column ${name} is read as ${number.name} since 1970 (UTC), judging by the size of its numbers.`,
       });
-      return { ...calendar, zone: tz ?? 'UTC' };
+      return { ...calendar, zone: tz ?? 'UTC', clockZone: 'UTC' };
     }
     if (number.what === 'excel') {
       notes.push({
-        code: 'excel-date',
+        kind: 'excel-date',
         text: `Column ${name} is read as spreadsheet dates (days since 1899-12-30).`,
       });
       if (tz !== null) this.#localize(time, offset, tz, notes);
@@ -391,7 +409,7 @@ export class TimeColumn {
     }
     if (number.what === 'year') return { ...calendar, zone: null };
     notes.push({
-      code: 'elapsed',
+      kind: 'elapsed',
       text: `Column ${name} holds no dates; it is read as ${number.name} since the start.`,
     });
     return { time, zone: null, origin: 'start', ordinal: false, notes };
@@ -429,8 +447,8 @@ export class TimeColumn {
         ? 'the file does not show which is right'
         : `this way the rows are ${a.even === b.even && a.exact === b.exact ? 'in order' : 'more evenly spaced'}`;
     notes.push({
-      code: 'day-order',
-      text: `Dates such as ${show(this.#example!.cell)} are read with the ${order} first; ${why}.`,
+      kind: 'day-order',
+      text: `Dates such as ${show(this.#exchangeable)} are read with the ${order} first; ${why}.`,
     });
     this.#usesMonthFirst = difference <= 0;
     return difference > 0 ? dayFirst : monthFirst;
@@ -467,7 +485,7 @@ export class TimeColumn {
     }
     if (twice > 0) {
       notes.push({
-        code: 'ambiguous-hour',
+        kind: 'ambiguous-hour',
         text: `${twice} time stamps are in an hour that occurs twice in ${tz}, because clocks are set back, the first in line ${this.#lines[first]}; they are read in row order.`,
       });
     }

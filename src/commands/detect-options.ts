@@ -1,9 +1,10 @@
 /** Options that `detect` and `explain` share, and the report as text for a terminal. */
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
-import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
+import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { claimWords, confidenceWords, policyWords } from '../explain/policy-words.ts';
-import { agreementWords, markedAlone, whenWords } from '../explain/report.ts';
+import { agreementWords, markedAlone, noteTexts, whenWords } from '../explain/report.ts';
 import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
+import { failOn } from '../explain/state.ts';
 import { ConfigError } from '../ground/errors.ts';
 import type { DetectRequest } from '../run/detect.ts';
 import { choice, flag, type Given, list, number, text } from './options.ts';
@@ -23,7 +24,7 @@ export const DETECT_OPTIONS = {
   time: text('Column of time, or two as date,clock'),
   key: text('Column that names the series of each row, in a file with several series'),
   select: text('Series to read: a value of the --key column'),
-  tz: text('Time zone of time stamps that have none: Europe/Berlin, UTC, +02:00'),
+  tz: text('Time zone of time stamps that have none, and to show times in: Europe/Berlin, UTC, +02:00'),
   severity: number(
     'Minimum severity, 1 to 100: 2 means one false finding per 100 normal series, 3 one per 1000',
     {
@@ -41,6 +42,10 @@ export const DETECT_OPTIONS = {
   'keep-sentinels': flag(
     'Keep numbers such as -999 that stand for a missing value, instead of leaving them out',
   ),
+  rate: list(
+    'Counter to judge as a rate per second, by column (repeatable); auto: all that look like counters',
+  ),
+  decimal: choice(['.', ','], 'Decimal separator of all numbers; the other one groups thousands'),
   since: text(
     'Report only findings that end after this time: 2025-03-04T14:00, or 2h for the last two hours',
   ),
@@ -48,6 +53,9 @@ export const DETECT_OPTIONS = {
   'fail-on': choice(
     Object.keys(LEVELS),
     'Exit with 1 if a finding is at least this severe (2: wrong usage, 3: an error)',
+  ),
+  'fail-on-quality': flag(
+    'Exit with 1 if the data have a fault, such as a gap, a stuck or clipped value, a counter or an ambiguous number',
   ),
 };
 
@@ -62,9 +70,20 @@ export function detectRequest(file: string, args: DetectOptionValues): DetectReq
   return {
     ...{ file, columns: args.column.map(String), time, key, select, tz, severity, direction },
     keepSentinels: args.keepSentinels,
+    decimal: args.decimal as '.' | ',' | undefined,
+    rate: args.rate.map(String),
     absoluteFloor: args.minChange,
     relativeFloor: args.minShare,
   };
+}
+
+/** Exit code of a report by --fail-on and --fail-on-quality; undefined where neither is given. */
+export function exitCode(
+  report: AnomalyReport,
+  { failOn: level, failOnQuality }: Pick<DetectOptionValues, 'failOn' | 'failOnQuality'>,
+): 0 | 1 | undefined {
+  if (failOnQuality && report.notes.some(({ quality }) => quality)) return 1;
+  return level === undefined ? undefined : failOn(report, level as Level);
 }
 
 /** Most findings that a terminal shows. */
@@ -96,7 +115,8 @@ function policyLines(report: AnomalyReport, policy: NonNullable<AnomalyReport['p
 export function reportText(report: AnomalyReport, files: readonly string[], seconds: number): string {
   const several = report.columns.length > 1;
   const lines = [`${report.file}: ${report.headline} (${seconds.toFixed(1)} s)`];
-  for (const { text: note } of report.notes) lines.push(`  note: ${note}`);
+  const { faults, assumptions } = noteTexts(report);
+  lines.push(...faults.map((fault) => `  data: ${fault}`), ...assumptions.map((note) => `  note: ${note}`));
   for (const finding of report.findings.slice(0, SHOWN)) {
     lines.push(
       `${String(finding.rank).padStart(3)}  ${finding.level.padEnd(8)} ${finding.severity.toFixed(1).padStart(5)}  ${several ? `${finding.column}: ` : ''}${KIND_WORDS[finding.kind]}, ${whenWords(finding)} (${finding.duration})${policyMark(finding)}${finding.reported ? '; reported before' : ''}`,

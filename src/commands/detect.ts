@@ -1,10 +1,11 @@
 /** `timeseer detect`: finds anomalies in a CSV file with the classical detector. */
+import { FAULTS } from '../../datasets/readers/quality.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import type { ReportState } from '../explain/schema.ts';
 import { type AnomalyReport, type FollowedFinding, reportSchema } from '../explain/schema.ts';
-import { failOn, readState, reportOnce, withState, writeState } from '../explain/state.ts';
+import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
@@ -12,7 +13,14 @@ import { withInterrupt } from '../ground/interrupt.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
-import { DETECT_OPTIONS, detectRequest, FILE_WORDS, LEVEL_WORDS, reportText } from './detect-options.ts';
+import {
+  DETECT_OPTIONS,
+  detectRequest,
+  exitCode,
+  FILE_WORDS,
+  LEVEL_WORDS,
+  reportText,
+} from './detect-options.ts';
 import { choice, command, ENGINE_OPTIONS, flag, type Given, number, text } from './options.ts';
 
 type DetectArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
@@ -62,6 +70,7 @@ async function runFollow(args: DetectArguments): Promise<void> {
     if (asJson) printJson(event);
     else print(followText(event));
     const findings = 'level' in event ? [event] : 'open' in event ? event.open : [];
+    if (args.failOnQuality && event.event === 'note') failed ||= FAULTS.has(event.code);
     if (fail !== undefined) failed ||= findings.some(({ level }) => LEVELS[level] >= LEVELS[fail]);
   };
   const { file: name, ...request } = detectRequest('standard input', args);
@@ -124,8 +133,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
     if (format === 'text') print(reportText(chosen, files, seconds));
     else print(FORMATS[format]!(chosen).trimEnd());
     if (format !== 'text') for (const written of files) say(written);
-    const level = args.failOn;
-    if (level !== undefined) process.exitCode = failOn(chosen, level as Level);
+    process.exitCode = exitCode(chosen, args);
   };
   if (args.state === undefined) tell(report);
   else

@@ -1,12 +1,17 @@
 /** `timeseer explain`: writes a page and a JSON file about the anomalies in a CSV file, by the detector and by a policy. */
-import type { Level } from '../detect/finding.ts';
 import { scoresCsv, toJson } from '../explain/formats.ts';
-import { failOn } from '../explain/state.ts';
 import { MOST_WINDOWS } from '../explain/windows.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { print, say } from '../ground/terminal.ts';
 import { explainFile } from '../run/detect.ts';
-import { DETECT_OPTIONS, detectRequest, FILE_WORDS, LEVEL_WORDS, reportText } from './detect-options.ts';
+import {
+  DETECT_OPTIONS,
+  detectRequest,
+  exitCode,
+  FILE_WORDS,
+  LEVEL_WORDS,
+  reportText,
+} from './detect-options.ts';
 import { command, ENGINE_OPTIONS, flag, type Given, number, text } from './options.ts';
 
 type ExplainArguments = Given<typeof OPTIONS> & { readonly file: string };
@@ -26,8 +31,7 @@ async function runExplain(args: ExplainArguments): Promise<void> {
     print(toJson(report).trimEnd());
     for (const file of written) say(file);
   } else print(reportText(report, written, seconds));
-  const level = args.failOn;
-  if (level !== undefined) process.exitCode = failOn(report, level as Level);
+  process.exitCode = exitCode(report, args);
 }
 
 const OPTIONS = {

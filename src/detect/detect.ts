@@ -86,6 +86,8 @@ interface AnalyseOptions {
   readonly calendar?: readonly number[];
   /** Offset of the wall clock from the sample count, in samples [N] (daylight saving time); absent if constant. */
   readonly clock?: Int32Array;
+  /** Clocks that the season may follow instead, of which the one that predicts best is taken. */
+  readonly clocks?: readonly Int32Array[];
   /** First samples of weekends and of the weeks after them, where fewer than two weeks are known; absent otherwise. */
   readonly weekends?: readonly number[];
 }
@@ -102,7 +104,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const least = LEVELS.low;
   const floor = Math.max(FLOOR * sizeOf(values), quantum(values, range)) || Number.MIN_VALUE;
   const usualStep = median(stepSizes(values));
-  const season = findSeason(values, options.calendar, options.clock);
+  const season = findSeason(values, options.calendar, options.clock, options.clocks);
   const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
   const residual = season === null ? null : departures(values, season.expected, jitter);
   const phases =
@@ -301,7 +303,7 @@ function departureOf({ kind, direction, observed, expected, stepped }: Finding):
 }
 
 /** Minimum number of samples to estimate usual behaviour. */
-const FEWEST_SAMPLES = 16;
+export const FEWEST_SAMPLES = 16;
 export const DEFAULT_SEVERITY = LEVELS.medium;
 
 /**

@@ -106,7 +106,7 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
  *
  * @param clock samples by which the clock of the season is ahead of the sample count [N]: a day of 23 hours moves it by an hour
  * @param options `aside` takes other phases of those cycles instead, as a control; `nearest` takes the nearer of two cycles where there
- * are no more, so that an anomaly in one does not spoil the prediction of the other
+ * are no more, so that an anomaly in one does not spoil the prediction of the other; `only` marks the samples to predict
  */
 function seasonExpectation(
   values: Float64Array,
@@ -118,6 +118,7 @@ function seasonExpectation(
     nearest = false,
     stride = 1,
     level = seasonLevel(values, period, spacing),
+    only = null as Uint8Array | null,
   } = {},
 ): Float64Array {
   const n = values.length;
@@ -135,6 +136,7 @@ function seasonExpectation(
     if (place === done[0]) place = done[1]!;
     const i = place * stride;
     if (i >= n) break;
+    if (only !== null && only[i] === 0) continue;
     let count = 0;
     for (let c = 0; count < 2 * CYCLES && c < cycles.length; c++) {
       let x = i + cycles[c]! + phases[c]!;
@@ -350,14 +352,44 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
   return mean > LEAST_ERRORS * Math.sqrt(squares / cycles / (cycles - 1));
 }
 
+/** Least share of what a clock changes in the departures by which they become smaller; an anomaly is not changed. */
+const CLOCK_GAIN = 0.3;
+const NEAR_DAY = 0.01;
+
+/** Finds the clock by which a season predicts clearly better near the changes of that clock, which is all that it alters; else null. */
+function clockThatPredicts(
+  values: Float64Array,
+  season: Pick<Fit & Season, 'period' | 'rests'>,
+  clocks: readonly Int32Array[],
+) {
+  const reach = Math.round(season.period);
+  let [chosen, least]: [Int32Array | null, number] = [null, CLOCK_GAIN];
+  for (const clock of clocks) {
+    const isNear = (i: number): boolean =>
+      clock[Math.max(0, i - reach)] !== clock[Math.min(values.length - 1, i + reach)];
+    const only = Uint8Array.from(clock, (_, i) => Number(isNear(i)));
+    const expected = seasonExpectation(values, season.period, clock, { only });
+    let [gain, change] = [0, 0];
+    for (let i = 0; i < values.length; i++) {
+      const gained = only[i]! * (Math.abs(season.rests[i]!) - Math.abs(values[i]! - expected[i]!));
+      gain += gained;
+      change += Math.abs(gained);
+    }
+    if (gain > least * change) [chosen, least] = [clock, gain / change];
+  }
+  return chosen;
+}
+
 /**
  * Finds the season that predicts [N] best; null if none does. Candidates are the lags at which the series correlates with itself, and
- * `calendar` (samples of an hour, a day, a week), which follows the `clock` (see `seasonExpectation`).
+ * `calendar` (samples of an hour, a day, a week), which follows the `clock` (see `seasonExpectation`), or one of the other `clocks` where
+ * that predicts better.
  */
 export function findSeason(
   values: Float64Array,
   calendar: readonly number[] = [],
   clock: Int32Array | null = null,
+  clocks: readonly Int32Array[] = [],
 ): Season | null {
   const n = values.length;
   if (n < 4 * FEWEST_CYCLES) return null;
@@ -412,6 +444,14 @@ export function findSeason(
     if (left < LEAST_GAIN * chance && repeats(values, period)) best = { ...candidate, rests };
   }
   if (best !== null) {
+    // A clock that is changed lets the best period differ from the day by a little.
+    const { period: found, rests } = best;
+    const day = calendar.find((samples) => Math.abs(samples / found - 1) < NEAR_DAY);
+    const other = day === undefined ? null : clockThatPredicts(clipped, { period: day, rests }, clocks);
+    if (day !== undefined && other !== null) {
+      const few = difference(some, seasonExpectation(clipped, day, other, { stride }));
+      best = { ...best, period: day, clock: other, few };
+    }
     // Far cycles lie outside an anomaly of a few cycles; they serve if they predict as well.
     const spacing = Math.floor(n / best.period / CYCLES / FAR);
     if (spacing > 1) {

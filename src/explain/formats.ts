@@ -3,7 +3,7 @@
 import { KIND_WORDS } from '../detect/finding.ts';
 import { DataError } from '../ground/errors.ts';
 import { grouped } from '../ground/numbers.ts';
-import { instant, type ReportSource, stateWords, whenWords } from './report.ts';
+import { instant, noteTexts, type ReportSource, stateWords, whenWords } from './report.ts';
 import type { AnomalyReport, ReportFinding } from './schema.ts';
 
 /**
@@ -154,6 +154,9 @@ export function toMarkdown(report: AnomalyReport): string {
       ? []
       : [`   - similar: ${text(finding.similar.map((other) => whenWords(other)).join('; '))}`]),
   ];
+  const listed = (title: string, notes: readonly string[]): string[] =>
+    notes.length === 0 ? [] : ['', `## ${title}`, '', ...notes.map((note) => `- ${text(note)}`)];
+  const { faults, assumptions } = noteTexts(report);
   const lines = [
     `# Anomalies in ${text(report.file)}`,
     '',
@@ -171,9 +174,8 @@ export function toMarkdown(report: AnomalyReport): string {
     ...(report.events.length === 0
       ? []
       : ['', '## Across columns', '', ...report.events.map((event) => `- ${text(event.statement)}`)]),
-    ...(report.notes.length === 0
-      ? []
-      : ['', '## Assumptions', '', ...report.notes.map((note) => `- ${text(note.text)}`)]),
+    ...listed('Data quality', faults),
+    ...listed('Assumptions', assumptions),
   ];
   return `${lines.join('\n')}\n`;
 }

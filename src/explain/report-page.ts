@@ -37,6 +37,7 @@ import {
   agreementWords,
   durationWords,
   markedAlone,
+  noteTexts,
   REPORT_SCHEMA,
   type ReportSource,
   spanWords,
@@ -313,15 +314,22 @@ function columnsTable(report: AnomalyReport): Html {
   );
 }
 
-function notesBlock(notes: AnomalyReport['notes']): Html | null {
-  if (notes.length === 0) return null;
-  const texts = notes.map(({ text }) => text);
+function notesBlock(report: AnomalyReport): Html | null {
+  const { faults, assumptions: texts } = noteTexts(report);
   const [open, rest] = [texts.slice(0, OPEN_NOTES), texts.slice(OPEN_NOTES)];
-  return html`<div class="notes" role="note" aria-label="Assumptions about the file">${bullets(open)}${
-    rest.length === 0
+  return html`${
+    faults.length === 0
       ? null
-      : html`<details><summary>${rest.length} more about the file</summary>${bullets(rest)}</details>`
-  }</div>`;
+      : html`<div class="notes" role="note" aria-label="Data quality"><strong>Data quality</strong>${bullets(faults)}</div>`
+  }${
+    open.length === 0
+      ? null
+      : html`<div class="notes" role="note" aria-label="Assumptions about the file">${bullets(open)}${
+          rest.length === 0
+            ? null
+            : html`<details><summary>${rest.length} more about the file</summary>${bullets(rest)}</details>`
+        }</div>`
+  }`;
 }
 
 /** The columns that are drawn, in the order of the file. */
@@ -414,7 +422,7 @@ ${headline(report)}${
     : html`<p class="since">Detector and policy: ${agreementWords(report.policy.agreement)}</p>`
 }
 <p class="byline">${byline.join(' \u00b7 ')}</p>
-${notesBlock(report.notes)}</header>
+${notesBlock(report)}</header>
 <main class="report"><div class="board">
 <div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>usual range (99 % of the samples outside findings)</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>
 <div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list next to it has the same findings as text."></div>

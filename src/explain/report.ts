@@ -4,8 +4,10 @@
  */
 import { createHash } from 'node:crypto';
 import { DAY, HOUR, type TimeOrigin } from '../../datasets/readers/clock.ts';
+import { FAULTS, type Note } from '../../datasets/readers/quality.ts';
 import { formatDuration, formatTime, type Recording, wallTime } from '../../datasets/readers/recording.ts';
 import { atPeak } from '../detect/describe.ts';
+import { FEWEST_SAMPLES } from '../detect/detect.ts';
 import { type Detection, type Finding, KIND_WORDS, type Level } from '../detect/finding.ts';
 import { count, figure, joined, type Sentence, type Stated, say, stepFor } from '../detect/sentence.ts';
 import { DataError } from '../ground/errors.ts';
@@ -47,8 +49,8 @@ export interface ReportSource {
   readonly formatTime: (ms: number) => string;
   /** Line of the file that each sample comes from, counted from 1; below 1 for an inserted sample without a line. Null: no line numbers. */
   readonly lines: ArrayLike<number> | null; // [N]
-  /** Assumptions made when reading the file, and peculiarities in it. */
-  readonly notes: readonly { readonly code: string; readonly text: string }[];
+  /** Assumptions made when reading the file, and faults of its data. */
+  readonly notes: readonly Note[];
 }
 
 /** Joins a recording with the detections of its columns, in their order. */
@@ -57,7 +59,13 @@ export function reportSource(
   recording: Recording,
   detections: readonly Detection[],
 ): ReportSource {
-  const { columns, time, origin, step, zone, rows, notes } = recording;
+  const { columns, time, origin, step, zone, rows } = recording;
+  const notes = [...recording.notes];
+  if (rows.length < FEWEST_SAMPLES)
+    notes.push({
+      ...{ kind: 'few-samples', count: rows.length },
+      text: `${rows.length} samples are too few to tell usual from unusual; nothing is judged below ${FEWEST_SAMPLES}.`,
+    });
   return {
     ...{ file, time, origin, step, zone, notes, lines: rows },
     columns: columns.map(({ name, values }, c) => ({ name, values, detection: detections[c]! })),
@@ -162,6 +170,29 @@ function rowsOf({ lines }: ReportSource, start: number, end: number): ReportFind
     last = Math.max(last, lines[i]!);
   }
   return last === 0 ? null : { first, last };
+}
+
+/** Returns a note with its samples and stamps, which are null for a note about the whole file. */
+function toNote(source: ReportSource, note: Note): AnomalyReport['notes'][number] {
+  const { kind, text, column = null, count = null, option = null, lines: given } = note;
+  const [first, last] = given === undefined ? [0, 0] : [Math.min(...given), Math.max(...given)];
+  const isInside = (line: number): boolean => line >= first && line <= last;
+  const lines = given === undefined || source.lines === null ? [] : Array.from(source.lines);
+  const [start, end] = [lines.findIndex(isInside), lines.findLastIndex(isInside) + 1];
+  return {
+    ...{ kind, quality: FAULTS.has(kind), column, count, text, option },
+    ...(end === 0 ? { start: null, end: null, from: null, to: null } : extentOf(source, start, end)),
+    rows: given === undefined ? null : { first, last },
+  };
+}
+
+/** Sentences about the faults of the data, and about what was assumed. */
+export function noteTexts({ notes }: Pick<AnomalyReport, 'notes'>): {
+  faults: string[];
+  assumptions: string[];
+} {
+  const texts = (wanted: boolean) => notes.flatMap(({ quality, text }) => (quality === wanted ? [text] : []));
+  return { faults: texts(true), assumptions: texts(false) };
 }
 
 /** Returns a hash of texts, twelve hexadecimal digits. */
@@ -649,7 +680,7 @@ export function buildReport(source: ReportSource, policy?: PolicyOpinion): Anoma
     origin: source.origin,
     stepSeconds: source.step === null ? null : source.step / 1000,
     zone: source.zone,
-    notes: source.notes.map(({ code, text }) => ({ code, text })),
+    notes: source.notes.map((note) => toNote(source, note)),
     columns,
   } as const;
   const findings = source.columns.flatMap((column) => {

@@ -41,6 +41,25 @@ const EXTENT = z.strictObject({
   to: INSTANT.nullable(),
 });
 
+const ROWS = z.strictObject({ first: z.int().positive(), last: z.int().positive() });
+
+/** Assumption made when the file was read, or fault of its data, such as a gap: its place (null: the whole file) and number. */
+const NOTE = z.strictObject({
+  kind: z.string(),
+  /** True for a fault. */
+  quality: z.boolean(),
+  column: z.string().nullable(),
+  start: index.nullable(),
+  end: index.nullable(),
+  from: INSTANT.nullable(),
+  to: INSTANT.nullable(),
+  rows: ROWS.nullable(),
+  count: index.nullable(),
+  text: z.string(),
+  /** Option that treats it, such as `--rate bytes`. */
+  option: z.string().nullable(),
+});
+
 /** The detector's finding with its column, time, lines of the file and rank. */
 const FINDING = z.strictObject({
   /** Hash of column, kind and beginning: stays the same in a later report of the same recording. */
@@ -90,7 +109,7 @@ const FINDING = z.strictObject({
   /** True for a level that moved and has stayed. */
   lasting: z.boolean(),
   /** Lines of the file; null where there are none. */
-  rows: z.strictObject({ first: z.int().positive(), last: z.int().positive() }).nullable(),
+  rows: ROWS.nullable(),
   /** Id of its event; null where it is alone. */
   event: z.string().nullable(),
   /** True where a policy marks part of it as well; null where no policy was asked about it, or the policy abstains. */
@@ -283,7 +302,7 @@ export const REPORT = z.strictObject({
   stepSeconds: finite.positive().nullable(),
   origin: z.enum(['calendar', 'midnight', 'start']),
   zone: z.string().nullable(),
-  notes: z.array(z.strictObject({ code: z.string(), text: z.string() })),
+  notes: z.array(NOTE),
   columns: z.array(
     z.strictObject({
       name: z.string(),
@@ -358,6 +377,10 @@ export type SeenFinding = z.infer<typeof SEEN>;
 
 /** Reads a state from its JSON. @throws DataError naming the first wrong field, with a remedy */
 export function checkState(value: unknown, file: string, remedy: string): ReportState {
+  const { schema, version } = Object(value) as { schema?: unknown; version?: unknown };
+  const another = `a state of version ${String(version)}, which this timeseer does not know`;
+  if (schema === STATE.shape.schema.value && version !== STATE.shape.version.value)
+    throw new DataError(`${another}; ${remedy}`, { file });
   const checked = STATE.safeParse(value);
   if (checked.success) return checked.data;
   const issue = checked.error.issues[0]!;

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
 import { LEVELS, type Level } from '../detect/finding.ts';
-import { ConfigError, DataError } from '../ground/errors.ts';
+import { ConfigError, DataError, faultOf } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { withLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
@@ -34,7 +34,8 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
       `--since ${since}: the recording has no dates; expected a duration before its end such as 90min, 2h or 3d`,
     );
   const from = parseInstant(since, '--since', report.zone, report.to.ms);
-  return selectFindings(sincePolicy(report, from), (finding) => spanOf(finding).to >= from);
+  const notes = report.notes.filter(({ to }) => to === null || to.ms >= from);
+  return selectFindings({ ...sincePolicy(report, from), notes }, (finding) => spanOf(finding).to >= from);
 }
 
 /** Leaves out intervals of the policy that were over before an instant. */
@@ -96,7 +97,7 @@ export async function readState(path: string): Promise<ReportState | null> {
     content = JSON.parse(readUtf8(path));
   } catch (cause) {
     if (cause instanceof DataError) throw cause;
-    throw new DataError(`not a state file (${(cause as Error).message}); ${REMEDY}`, { file: path, cause });
+    throw new DataError(`not a state file (${faultOf(cause)}); ${REMEDY}`, { file: path, cause });
   }
   const { checkState } = await import('./schema.ts');
   return checkState(content, path, REMEDY);

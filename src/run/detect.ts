@@ -16,7 +16,7 @@ import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
 
-export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' | 'weekends'> {
+export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {
   readonly file: string;
   readonly columns: readonly string[];
   readonly time: string | undefined;
@@ -24,6 +24,10 @@ export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' 
   readonly select: string | undefined;
   readonly tz: string | undefined;
   readonly keepSentinels?: boolean | undefined;
+  /** Decimal separator; default: as the numbers show. */
+  readonly decimal?: '.' | ',' | undefined;
+  /** Columns to judge as rates per second; `auto`: those that look like counters. Default: none. */
+  readonly rate?: readonly string[] | undefined;
 }
 
 export interface Detected {
@@ -40,37 +44,61 @@ export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): nu
   return [HOUR, 24 * HOUR, 168 * HOUR].map((span) => span / step).filter((samples) => samples >= 3);
 }
 
+/** Zones with the usual dates on which clocks are changed: those of Europe, of America from east to west, and of Australia. */
+const CHANGING_ZONES = ['Europe/Berlin', 'America/New_York', 'America/Los_Angeles', 'Australia/Sydney'];
+/** Time that two changes of a clock are apart at least. */
+const SUMMER = 14 * 24 * HOUR;
+
 /**
- * Samples that the clock of a recording is ahead of what it was at the beginning [N]: it goes forward in spring and back in autumn.
- * Undefined where it is never changed.
+ * Samples that the clock of a recording is ahead of what it was at the beginning [N]: it goes forward in spring and back in autumn. One
+ * clock where it is known, because stamps were read by it; else those that may be, and `detect` finds out; none where no clock is changed.
  */
-export function clockOf({
+export function clocksOf({
   step,
   time,
-  zone,
+  clockZone,
   origin,
-}: Pick<Recording, 'step' | 'time' | 'zone' | 'origin'>): Int32Array | undefined {
-  if (time === null || step === null || time.length === 0 || origin !== 'calendar') return undefined;
-  const ahead = time.map((ms) => Math.round(wallTime(ms, zone) - ms));
-  const first = ahead[0]!;
-  if (ahead.every((offset) => offset === first)) return undefined;
-  return Int32Array.from(ahead, (offset) => Math.round((offset - first) / step));
+}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Pick<DetectOptions, 'clock' | 'clocks'> {
+  if (time === null || step === null || time.length === 0 || origin !== 'calendar') return {};
+  const changed = (zone: string): Int32Array[] => {
+    const ahead = (i: number): number => Math.round(wallTime(time[i]!, zone) - time[i]!);
+    const first = ahead(0);
+    const clock = new Int32Array(time.length);
+    const fill = (start: number, end: number): void => {
+      const offset = ahead(start);
+      const middle = (start + end) >> 1;
+      if (ahead(end - 1) === offset && time[end - 1]! - time[start]! < SUMMER)
+        clock.fill(Math.round((offset - first) / step), start, end);
+      else
+        for (const [a, b] of [
+          [start, middle],
+          [middle, end],
+        ] as const)
+          fill(a, b);
+    };
+    fill(0, time.length);
+    return clock.some((samples) => samples !== 0) ? [clock] : [];
+  };
+  if (clockZone === null || /^(?:UTC|[+-])/.test(clockZone))
+    return { clocks: CHANGING_ZONES.flatMap(changed) };
+  const [clock] = changed(clockZone);
+  return clock === undefined ? {} : { clock };
 }
 
 /** First samples of weekends and of the weeks after them; empty where two weeks are recorded, or days are not known. */
 export function weekendsOf({
   step,
   time,
-  zone,
+  clockZone,
   origin,
-}: Pick<Recording, 'step' | 'time' | 'zone' | 'origin'>): number[] {
+}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): number[] {
   if (time === null || step === null || origin !== 'calendar' || time.length < 2) return [];
   if (24 * HOUR < 3 * step || time.at(-1)! - time[0]! >= 14 * 24 * HOUR) return [];
-  const rests = Array.from(time, (ms) => new Date(wallTime(ms, zone)).getUTCDay() % 6 === 0);
+  const rests = Array.from(time, (ms) => new Date(wallTime(ms, clockZone)).getUTCDay() % 6 === 0);
   return rests.flatMap((rest, i) => (i > 0 && rest !== rests[i - 1] ? [i] : []));
 }
 
-export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock' | 'weekends'> {
+export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {
   /** Leaves out what was over before; see `sinceReport`. */
   readonly since?: string | undefined;
   /** Asks a policy about the columns. */
@@ -90,13 +118,11 @@ export async function detectRecording(
   { since, ask, onColumn, ...options }: PipelineOptions,
 ): Promise<Omit<Detected, 'seconds'>> {
   const calendar = calendarOf(recording);
-  const clock = clockOf(recording);
+  const clocks = clocksOf(recording);
   const weekends = weekendsOf(recording);
   const detections = [];
   for (const { values } of recording.columns) {
-    detections.push(
-      detect(values, { ...options, calendar, weekends, ...(clock === undefined ? {} : { clock }) }),
-    );
+    detections.push(detect(values, { ...options, calendar, weekends, ...clocks }));
     onColumn?.(detections.length);
     await new Promise(setImmediate);
   }
@@ -115,10 +141,10 @@ export async function detectFile(
   also: Pick<PipelineOptions, 'since' | 'ask'> = {},
 ): Promise<Detected> {
   const started = performance.now();
-  const { file, columns, time, key, select, tz, keepSentinels, ...options } = request;
+  const { file, columns, time, key, select, tz, keepSentinels, decimal, rate, ...options } = request;
   const recording = readRecording(file, {
     ...(columns.length === 0 ? {} : { columns }),
-    ...{ time, key, select, tz, keepSentinels },
+    ...{ time, key, select, tz, keepSentinels, decimal, rate },
   });
   const progress =
     recording.columns.length > 1
@@ -162,7 +188,7 @@ function evenStep(times: Float64Array, count: number): number {
 export function detectValues(
   values: ArrayLike<number>,
   times: ArrayLike<number | Date> | null,
-  options: Omit<DetectOptions, 'calendar' | 'clock' | 'weekends'>,
+  options: Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'>,
 ): Detection {
   const series = Float64Array.from(values, (value, i) => {
     if (typeof value === 'number') return value;

@@ -208,8 +208,9 @@ class Window {
 
   /** Options by which rows are read, as JSON. */
   get #asked(): string {
-    const { columns, time, key, select, tz } = this.#options;
-    return JSON.stringify([columns, time ?? null, key ?? null, select ?? null, tz ?? null]);
+    const { columns, time, key, select, tz, decimal } = this.#options;
+    const more = decimal === undefined ? [] : [decimal];
+    return JSON.stringify([columns, time ?? null, key ?? null, select ?? null, tz ?? null, ...more]);
   }
 
   /** Number of rows kept. */
@@ -362,7 +363,7 @@ class Window {
 
   #parse(batch: readonly TextRow[]): Row[] {
     const text = `${batch.map((row) => row.text).join('\n')}\n`;
-    const { columns, time, key, select, tz, name, keepSentinels } = this.#options;
+    const { columns, time, key, select, tz, name, keepSentinels, decimal, rate } = this.#options;
     const options = {
       ...(columns.length === 0 ? {} : { columns }),
       time,
@@ -370,7 +371,7 @@ class Window {
       select,
       tz,
       name,
-      keepSentinels,
+      ...{ keepSentinels, decimal, rate },
     };
     const reader = this.#reader ?? openRows(new TextEncoder().encode(text), options);
     const rows = this.#reader === null ? reader.first : reader.read(text);
@@ -528,7 +529,7 @@ export async function follow(
     const recording = kept.add(batch);
     batch = [];
     if (recording === null) return;
-    for (const { code, text } of recording.notes) kept.note(code, text);
+    for (const { kind, text } of recording.notes) kept.note(kind, text);
     const wanted = samplesWanted(recording, window);
     if (kept.size < wanted.first) {
       kept.note(

@@ -31,7 +31,67 @@ afterEach(() => {
 });
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
+/** Hourly values with a missing day, under a name. */
+function withGap(name: string): string {
+  const draw = new Random(6, 'gap');
+  const hours = Array.from({ length: 24 * 14 }, (_, i) => i).filter((i) => i < 72 || i >= 96);
+  const rows = hours.map((i) => `${new Date(Date.UTC(2025, 2, 3, i)).toISOString()},${draw.normal()}`);
+  writeFileSync(place(name), `time,load\n${rows.join('\n')}\n`);
+  return place(name);
+}
+
 describe('timeseer detect', () => {
+  test('tells faults of the data apart from findings and assumptions, in every form', async () => {
+    const path = withGap('gap.csv');
+    const sentence =
+      '1 gap without samples (24 missing at a step of 1 h), from 2025-03-05 23:00 UTC to 2025-03-07 00:00 UTC.';
+    expect((await inside('detect', path)).out).toContain(`\n  data: ${sentence}\n`);
+    const { notes } = JSON.parse((await inside('detect', path, '--json')).out);
+    expect(notes).toMatchObject([
+      { kind: 'gaps', quality: true, column: null, start: 71, end: 97, rows: { first: 73, last: 74 } },
+    ]);
+    expect(notes[0]).toMatchObject({ count: 24, text: sentence, option: null });
+    expect(notes[0].from.iso).toBe('2025-03-05T23:00:00Z');
+    const markdown = (await inside('detect', path, '--format', 'markdown')).out;
+    expect(markdown).toMatch(/\n## Data quality\n\n- 1 gap without samples/);
+    await inside('detect', path, '--out', place('gap'));
+    expect(readFileSync(place('gap.html'), 'utf8')).toMatch(/Data quality<\/strong>.*1 gap without samples/s);
+  });
+
+  test.each([
+    [['--fail-on', 'low'], 0],
+    [['--fail-on-quality'], 1],
+    [['--fail-on-quality', '--since', '9d'], 0],
+    [['--fail-on-quality', '--fail-on', 'critical'], 1],
+  ])('%j exits with %i where a day is missing and nothing else is unusual', async (options, code) => {
+    expect((await inside('detect', withGap('gap.csv'), ...options)).code).toBe(code);
+  });
+
+  test.each<[string, string | Buffer, RegExp]>([
+    ['a list of numbers', '[1, 2, 3]\n', /bad: JSON, not a table; write it as CSV .* jq /],
+    ['lines of objects', '{"time": 1, "v": 2}\n{"time": 2, "v": 3}\n', /bad: JSON, not a table/],
+    ['a picture', Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex'), /bad: not text, but binary data/],
+    ['a PDF', '%PDF-1.7\n%\u00e2\u00e3\n1 0 obj\n', /bad: not text, but a PDF document/],
+    ['one row', 'time,v\n2025-03-01,1\n', /bad: 1 row of data; a recording needs at least 2/],
+    [
+      'a line of a million letters',
+      `time,v\n2025-03-01,1\n${'x'.repeat(1e6)}\n2025-03-02,2\n`,
+      /bad:3:1: 1 field where the others have 2/,
+    ],
+  ])('%s is no recording, and told what it is', async (_, content, message) => {
+    writeFileSync(place('bad'), content);
+    const { code, err } = await inside('detect', place('bad'));
+    expect(code).toBe(3);
+    expect(err).toMatch(message);
+    expect(err.length).toBeLessThan(400);
+  });
+
+  test('a short recording is said not to be judged', async () => {
+    writeFileSync(place('short.csv'), 'time,v\n2025-03-01,1\n2025-03-02,2');
+    const { code, out } = await inside('detect', place('short.csv'), '--fail-on-quality');
+    expect([code, out]).toEqual([1, expect.stringMatching(/data: 2 samples are too few .* below 16/)]);
+  });
+
   test('says what happened when, what was expected, and what it assumed about the file', async () => {
     const { code, out } = await inside('detect', file);
     expect(code).toBe(0);
@@ -120,6 +180,13 @@ describe('timeseer detect', () => {
         /--state .*: there is no directory .*none; make it/,
       ],
       [['detect', file, '--since', 'yesterday'], /--since/],
+      [['detect', file, '--fail_on', 'low'], /Unknown argument: fail_on\. Did you mean --fail-on\?/],
+      [['detect', file, '--fial-on=low'], /Unknown argument: fial-on\. Did you mean --fail-on\?/],
+      [['detect', file, '--fail-on', 'hig'], /--fail-on: got "hig"\. Choices: .* Did you mean high\?/],
+      [['detect', file, file], /shop\.csv: one file too many; run the command once for each file/],
+      [['explain'], /<file> is missing; usage: timeseer explain <file>/],
+      [['detect', file, '--rate', 'load'], /--rate load: .* no such column/],
+      [['detect', file, '--decimal', '.'], /is not a number with --decimal \./],
     ] as const) {
       const { code, err } = await inside(...(args.length === 0 ? ['detect'] : args));
       expect(code).not.toBe(0);

@@ -54,6 +54,16 @@ async function piped(
 }
 
 describe('timeseer detect --follow', () => {
+  test('fails on a fault of the data where that is asked for', async () => {
+    const rows = Array.from({ length: 260 }, (_, i) => row(i < 200 ? i : i + 10, 50));
+    const options = ['--window', '250', '--every', '50'];
+    const run = (...more: string[]) =>
+      piped(['detect', '--follow', '--json', ...options, ...more], ['time,load\n', ...rows]);
+    const { code, lines } = await run('--fail-on-quality');
+    expect(lines).toContainEqual(expect.objectContaining({ event: 'note', code: 'gaps' }));
+    expect([code, (await run()).code]).toEqual([1, 0]);
+  });
+
   test('the command of the guide tells a finding, fails where it is severe, and does not repeat it', async () => {
     const command = /^ +tail .*\| npx timeseer (detect --follow .*)$/m.exec(
       readFileSync('src/README.md', 'utf8'),

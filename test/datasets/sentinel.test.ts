@@ -26,11 +26,11 @@ describe('numbers that stand for a missing value', () => {
   it('are missing in a recording, which says so, unless they are to be kept', () => {
     const { columns, notes } = readRecording(csv(TEMPERATURES));
     expect(Array.from(columns[0]!.values)).toEqual([21.5, 22, Number.NaN, 21, 20.5, Number.NaN, 19, 18.5]);
-    expect(notes.find(({ code }) => code === 'sentinel')!.text).toBe(
+    expect(notes.find(({ kind }) => kind === 'sentinel')!.text).toBe(
       '-999 in 2 rows of column "temperature", the first in line 4, stands for a missing value (--keep-sentinels keeps it).',
     );
     const kept = readRecording(csv(TEMPERATURES), { keepSentinels: true });
     expect(Array.from(kept.columns[0]!.values)).toEqual(TEMPERATURES);
-    expect(kept.notes.map(({ code }) => code)).not.toContain('sentinel');
+    expect(kept.notes.map(({ kind }) => kind)).not.toContain('sentinel');
   });
 });

@@ -189,7 +189,11 @@ describe('what is told', () => {
   test('a damaged state file is said to be one', async () => {
     const path = join(directory, 'damaged.json');
     for (const [content, why] of [
-      ['{"schema":', 'not a state file'],
+      ['{"schema":', 'not a state file (it is not JSON)'],
+      [
+        '{"schema":"timeseer.anomalies.state","version":2}',
+        'a state of version 2, which this timeseer does not',
+      ],
       ['{"schema":"timeseer.anomalies.state","version":1,"timed":true,"seen":{"a":{}}}', 'seen.a.column'],
     ] as const) {
       writeFileSync(path, content);

@@ -125,7 +125,7 @@ describe('the page', () => {
     const text = pageOf({
       ...source,
       file: HOSTILE,
-      notes: [{ code: 'x', text: HOSTILE }],
+      notes: [{ kind: 'x', text: HOSTILE }],
       columns: [{ ...column!, name: HOSTILE, detection }],
     });
     expect(loads(text)).toEqual([]);

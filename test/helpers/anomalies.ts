@@ -111,8 +111,8 @@ export function sampleSource(
     formatTime: stamp,
     lines: Int32Array.from({ length: columns[0]!.values.length }, (_, i) => i + 2),
     notes: [
-      { code: 'naive', text: 'The time stamps name no zone; they are shown as they stand in the file.' },
-      { code: 'step', text: 'One sample every 5 minutes.' },
+      { kind: 'naive', text: 'The time stamps name no zone; they are shown as they stand in the file.' },
+      { kind: 'step', text: 'One sample every 5 minutes.' },
     ],
     ...change,
   };

@@ -1,26 +1,34 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { readRecording } from '../../datasets/readers/recording.ts';
-import type { PolicyOpinion } from '../../src/explain/report.ts';
+import { readRecording, wallTime } from '../../datasets/readers/recording.ts';
+import { isoTime, type PolicyOpinion } from '../../src/explain/report.ts';
 import { Random } from '../../src/ground/random.ts';
-import { clockOf, detectFile, detectRecording } from '../../src/run/detect.ts';
+import { clocksOf, detectFile, detectRecording } from '../../src/run/detect.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
-/** Half-hourly requests that follow the clock of Berlin, around the last Sunday of March 2025, stamped in UTC. */
-function acrossSpring(): string {
+/** Half-hourly requests that follow the clock of a zone for 26 days around its change, stamped in UTC. Default: Berlin in March 2025. */
+function acrossSpring(zone = 'Europe/Berlin', first = Date.UTC(2025, 2, 16, 23)): string {
   const draw = new Random(4, 'spring');
-  const first = Date.UTC(2025, 2, 16, 23); // midnight in Berlin
-  const spring = Date.UTC(2025, 2, 30, 1);
   const rows = Array.from({ length: 26 * 48 }, (_, i) => {
     const ms = first + i * 1_800_000;
-    const hour = ((ms + (ms < spring ? 1 : 2) * 3_600_000) % 86_400_000) / 86_400_000;
+    const hour = (wallTime(ms, zone) % 86_400_000) / 86_400_000;
     const value = 300 + 200 * Math.exp(-((hour - 0.55) ** 2) / 0.001) + 5 * draw.normal();
     return `${new Date(ms).toISOString().slice(0, 19)}Z,${value.toFixed(2)}`;
   });
+  return `time,requests\n${rows.join('\n')}\n`;
+}
+
+/** Values of working days, stamped at midnight UTC, of which one is odd. */
+function daily(): string {
+  const draw = new Random(5, 'daily');
+  const days = Array.from({ length: 400 }, (_, i) => new Date(Date.UTC(2024, 0, 1 + i)));
+  const working = days.filter((day) => day.getUTCDay() % 6 !== 0);
+  const rows = working.map((day, i) => `${day.toISOString()},${(i === 150 ? 90 : 50) + draw.normal()}`);
   return `time,requests\n${rows.join('\n')}\n`;
 }
 
@@ -29,10 +37,63 @@ describe('a recording across the change of the clock', () => {
   writeFileSync(file, acrossSpring());
   const request = { file, columns: [], time: undefined, key: undefined, select: undefined };
 
-  test('keeps its season where the zone is told', async () => {
-    const { report } = await detectFile({ ...request, tz: 'Europe/Berlin' });
-    expect(report.columns[0]!.seasons).toEqual([48]);
-    expect(report.findings).toEqual([]);
+  test.each([undefined, 'Europe/Berlin', 'America/New_York', 'Pacific/Auckland'])(
+    'keeps its season whatever zone it is shown in: %s',
+    async (tz) => {
+      const { report } = await detectFile({ ...request, tz });
+      expect(report.columns[0]!.seasons).toEqual([48]);
+      expect(report.findings).toEqual([]);
+    },
+  );
+
+  test.each([
+    ['America/Los_Angeles', Date.UTC(2025, 9, 20)],
+    ['America/Chicago', Date.UTC(2025, 1, 25)],
+    ['Europe/London', Date.UTC(2025, 9, 12)],
+    ['Australia/Melbourne', Date.UTC(2025, 8, 22)],
+    ['Asia/Tokyo', Date.UTC(2025, 2, 16)],
+  ])('keeps its season where %s sets the clock and the stamps are UTC', async (zone, first) => {
+    const rows = acrossSpring(zone, first).split('\n');
+    const own = rows.map((row) =>
+      row.replace(/^(\S+Z),/, (_, stamp) => `${isoTime(Date.parse(stamp), zone)},`),
+    );
+    for (const lines of [rows, own]) {
+      const recording = readRecording(Buffer.from(lines.join('\n')));
+      const { report } = await detectRecording('a.csv', recording, {});
+      expect([report.columns[0]!.seasons, report.findings]).toEqual([[48], []]);
+    }
+  });
+
+  test('has equal findings in every zone', async () => {
+    const rows = acrossSpring().trimEnd().split('\n');
+    const odd = rows.map((row, i) => (i >= 800 && i < 812 ? row.replace(/,.*/, ',650') : row)).join('\n');
+    const stamps = [
+      odd,
+      odd.replaceAll(/^(\S+)Z,/gm, (_, stamp) => `${Date.parse(`${stamp}Z`) / 1000},`),
+      odd.replaceAll(/^(\S+)Z,/gm, (_, stamp) => `${stamp}+00:00,`),
+      daily(),
+    ];
+    const zones = fc.constantFrom(...Intl.supportedValuesOf('timeZone'), 'UTC', '+14:00', '-11:30');
+    const found = async (text: string, tz?: string) => {
+      const recording = readRecording(Buffer.from(text), { tz });
+      const { source, report } = await detectRecording('a.csv', recording, { severity: 1 });
+      return {
+        findings: report.findings.map(({ column, kind, level, severity, start, end, from }) => ({
+          ...{ column, kind, level, severity, start, end, ms: from!.ms },
+        })),
+        bounds: source.columns.map(({ detection }) => [...detection.low, ...detection.high]),
+      };
+    };
+    for (const text of stamps) {
+      const expected = await found(text);
+      expect(expected.findings).not.toEqual([]);
+      await fc.assert(
+        fc.asyncProperty(zones, async (tz) => {
+          expect(await found(text, tz)).toEqual(expected);
+        }),
+        { numRuns: 5, examples: [['America/New_York'], ['Europe/Berlin'], ['Pacific/Kiritimati']] },
+      );
+    }
   });
 
   test('is not reported with answers of a policy that contradict themselves', async () => {
@@ -52,10 +113,13 @@ describe('a recording across the change of the clock', () => {
       (_, i) => Date.UTC(2025, 2, 16, 23) + i * 1_800_000,
     );
     const recording = { time, step: 1_800_000, origin: 'calendar' as const };
-    const clock = clockOf({ ...recording, zone: 'Europe/Berlin' })!;
+    const clock = clocksOf({ ...recording, clockZone: 'Europe/Berlin' }).clock!;
     const spring = time.indexOf(Date.UTC(2025, 2, 30, 1));
     expect([clock[0], clock[spring - 1], clock[spring], clock.at(-1)]).toEqual([0, 0, 2, 2]);
-    expect(clockOf({ ...recording, zone: 'UTC' })).toBeUndefined();
-    expect(clockOf({ ...recording, zone: 'Europe/Berlin', origin: 'start' })).toBeUndefined();
+    expect(clocksOf({ ...recording, clockZone: 'Asia/Tokyo' })).toEqual({});
+    expect(clocksOf({ ...recording, clockZone: 'Europe/Berlin', origin: 'start' })).toEqual({});
+    // Where the stamps are UTC, it is one of those to try.
+    const { clocks } = clocksOf({ ...recording, clockZone: 'UTC' });
+    expect(clocks).toContainEqual(clock);
   });
 });

@@ -106,7 +106,7 @@ describe('POST /v1/explain', () => {
     const european = `﻿Zeit;Last\n${values.map((value, i) => `${times[i]};${value.toFixed(2).replace('.', ',')}`).join('\n')}\n`;
     const report = await reportOf(await explain(Buffer.from(european, 'utf16le')));
     expect(report.findings[0]).toMatchObject({ column: 'Last', start: 250 });
-    expect(report.notes.map(({ code }) => code)).toEqual(
+    expect(report.notes.map(({ kind }) => kind)).toEqual(
       expect.arrayContaining(['encoding', 'decimal-comma']),
     );
   });

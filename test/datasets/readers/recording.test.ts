@@ -35,10 +35,10 @@ const values = (recording: Recording, k = 0): number[] => [...recording.columns[
 const times = (recording: Recording): string[] => [...recording.time!].map((ms) => formatTime(ms, recording));
 const note = (recording: Recording, code: string): string =>
   recording.notes
-    .filter((one) => one.code === code)
+    .filter((one) => one.kind === code)
     .map(({ text }) => text)
     .join(' ');
-const codes = (recording: Recording): string[] => recording.notes.map(({ code }) => code);
+const codes = (recording: Recording): string[] => recording.notes.map(({ kind }) => kind);
 const stamp = (ms: number): string => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 const NOON = Date.parse('2024-03-01T12:00:00Z');
 const minutes = (n: number): string => stamp(NOON + n * 60_000);
@@ -60,7 +60,7 @@ describe('the order of rows', () => {
     const r = read(`time,v\n${[3, 2, 1, 0].map((n) => `${minutes(n)},${n * n}`).join('\n')}\n`);
     expect(values(r)).toEqual([0, 1, 4, 9]);
     expect([...r.rows]).toEqual([5, 4, 3, 2]);
-    expect(note(r, 'sorted')).toBe('The rows are in descending order of time and were reversed.');
+    expect(note(r, 'order')).toBe('The rows are in descending order of time and were reversed.');
   });
 
   it('does not matter', () => {
@@ -565,7 +565,12 @@ describe('numbers', () => {
     ],
     ['infinities', 'v\n1\ninf\n1e999\n-2\n', [1, Number.NaN, Number.NaN, -2], ['infinite', 'missing']],
     ['a typographic minus', 'v\n\u22121.5\n2\n', [-1.5, 2], []],
-    ['points that are decimal, beside semicolons', 'a;v\nx;1.234\ny;5.678\n', [1.234, 5.678], ['delimiter']],
+    [
+      'points that are decimal, beside semicolons',
+      'a;v\nx;1.234\ny;5.678\n',
+      [1.234, 5.678],
+      ['delimiter', 'ambiguous-number'],
+    ],
   ])('with %s', (_, content, expected, said) => {
     const r = read(content);
     expect(values(r)).toEqual(expected);
