@@ -128,7 +128,8 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   );
   const season = findSeason(values, options.calendar, options.clock);
   const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
-  const residual = season === null ? null : departures(values, season.expected, jitter);
+  const cycle = Math.round(season?.period ?? 0);
+  const residual = season === null ? null : departures(values, season.expected, jitter, cycle);
   const phases =
     season === null || residual === null
       ? null
@@ -164,13 +165,13 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     season === null ? Math.min(64, n >> 3) : Math.min(season.period * Math.ceil(16 / season.period), n >> 2);
   const similar = analogues(values, window);
   const overEdges = (residuals: Float64Array, expected: Float64Array): Float64Array => {
-    const edges = spreadAtEdges(residuals, expected, Math.max(floor, usualSize(residuals)), jitter);
+    const edges = spreadAtEdges(residuals, expected, Math.max(floor, usualSize(residuals)), jitter, cycle);
     return residuals.map((value, i) => value / edges[i]!);
   };
   if (similar !== null && similar.rest < MAX_REST) {
     tracks.push({
       name: 'analogue',
-      values: overEdges(departures(values, similar.expected, jitter), similar.expected),
+      values: overEdges(departures(values, similar.expected, jitter, cycle), similar.expected),
       floor,
       windows: windowLengths(n).filter((w) => w <= 4 * similar.window),
     });

@@ -318,7 +318,33 @@ const SEEN = z.strictObject({
   to: finite,
   /** Last event of `--follow` about it, while it is open. */
   open: z.exactOptional(FOLLOWED),
+  /** Last stamp of the first of the judgements in a row that did not find it going on, in ms, while it is open. */
+  missed: z.exactOptional(finite),
+  /** Level before it, and the change from it; true where that level became usual. */
+  before: z.exactOptional(z.strictObject({ level: finite, change: finite })),
+  usual: z.exactOptional(z.literal(true)),
 });
+
+/** Finding as `--follow` remembers it, reported or not. */
+const WATCHED = z.strictObject({
+  column: z.string(),
+  kind: z.string(),
+  direction: z.string().nullable(),
+  /** First and last stamp in ms. */
+  from: finite,
+  to: finite,
+  /** Distance of its peak from the expected value. */
+  size: finite,
+  /** Last stamp of the first judgement that found it, in ms, and the distance of its end from that. */
+  since: finite,
+  late: finite,
+  /** Judgements in a row that did not find it. */
+  misses: index,
+});
+export type WatchedFinding = z.infer<typeof WATCHED>;
+
+/** Line, time in ms and one value for each column; null where missing. */
+const ROW = z.tuple([z.int().positive(), finite], finite.nullable());
 
 /** Rows that `--follow` keeps, so that a later run goes on with them. */
 const FOLLOWED_ROWS = z.strictObject({
@@ -326,8 +352,10 @@ const FOLLOWED_ROWS = z.strictObject({
   read: z.string(),
   /** Header and first rows of the input, which decide how rows are read. */
   first: z.string(),
-  /** Line, time in ms and one value for each column; null where missing. */
-  rows: z.array(z.tuple([z.int().positive(), finite], finite.nullable())),
+  rows: z.array(ROW),
+  /** Row far ahead of all others, which the next row has to confirm. */
+  ahead: z.exactOptional(ROW),
+  watched: z.exactOptional(z.array(WATCHED)),
 });
 export type FollowedRows = z.infer<typeof FOLLOWED_ROWS>;
 

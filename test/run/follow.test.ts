@@ -45,7 +45,7 @@ const note = (events: readonly FollowEvent[], wanted: string): string =>
 describe('rows that are followed', () => {
   test('a finding is told when it appears and when it is over, with its extent in time and in lines', async () => {
     const events = await told(rows(600, 430, 460));
-    expect(events[0]).toMatchObject({ event: 'start', schema: 'timeseer.follow', window: 300, delay: 25 });
+    expect(events[0]).toMatchObject({ event: 'start', schema: 'timeseer.follow', window: 300, delay: 55 });
     expect(only(events, 'open')).toMatchObject([
       { column: 'load', ongoing: true, from: { shown: '2025-03-05 11:30' } },
     ]);
@@ -140,7 +140,9 @@ describe('rows that are followed', () => {
   });
 
   test('the window and the pace are held to their range', () => {
-    expect(pace({ window: 20_000, every: undefined })).toEqual({ every: 100, delay: 5000, first: 200 });
+    expect(pace({ window: 20_000, every: undefined })).toEqual({
+      ...{ every: 100, most: 5000, delay: 5100, first: 200 },
+    });
     expect(() => pace({ window: 49, every: undefined })).toThrow(/--window: expected 50/);
     expect(() => pace({ window: 100_001, every: undefined })).toThrow(/100000/);
     expect(() => pace({ window: 100, every: 101 })).toThrow(/--every: expected 1 to 100/);
