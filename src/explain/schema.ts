@@ -374,6 +374,11 @@ export type SeenFinding = z.infer<typeof SEEN>;
 export function checkState(value: unknown, file: string, remedy: string): ReportState {
   const checked = STATE.safeParse(value);
   if (checked.success) return checked.data;
+  const { schema, version } = Object(value) as { schema?: unknown; version?: unknown };
+  if (schema === STATE.shape.schema.value && version !== STATE.shape.version.value)
+    throw new DataError(`written by another version of timeseer (state ${version}, this one reads 1); ${remedy}`, {
+      file,
+    });
   const issue = checked.error.issues[0]!;
   const place = issue.path.join('.') || 'the whole';
   throw new DataError(`not a state file: ${place}: ${issue.message}; ${remedy}`, { file });

@@ -49,7 +49,9 @@ const NEVER_SEEN = 0.1;
 const AT_ONCE = 3.9;
 /** Least severity of usual values at an unusual time in a short window. */
 const UNUSUAL_TIME = 3;
-/** Samples for which these must be found, as a share of the window, and at most. */
+/** Kinds that need no knowledge of a season. */
+const ANY_TIME: ReadonlySet<string> = new Set(['flat', 'cutoff']);
+/** Samples for which others must be found, as a share of the window, and at most. */
 const [LASTS, MOST_LASTS] = [0.1, 100];
 /** Share of the window that an open finding must fill to become usual. */
 const FILLS = 0.25;
@@ -138,7 +140,7 @@ export function weigh(
     if (finding.severity < severity || one.late > NEWS * every * step) return false;
     if (all.filter((other) => isPeer(other, one)).length >= PEERS) return false;
     const samples = (to - one.since) / step + 0.5;
-    if (!long && !neverSeen(finding, columns))
+    if (!long && !ANY_TIME.has(finding.kind) && !neverSeen(finding, columns))
       return finding.severity >= UNUSUAL_TIME && samples >= evidenceWanted(columns[0]!.values.length, every);
     return isLast || finding.severity >= AT_ONCE || samples >= every;
   });
@@ -152,29 +154,31 @@ function returns(
   judged: Judged,
 ): boolean {
   const start = spanOf(finding).from;
-  if (before === undefined || finding.column !== column || start <= from) return false;
+  if (before === undefined || finding.column !== column || start < from) return false;
   if (usual === undefined && start > to + judged.every * judged.step) return false;
   if (finding.direction === (before.change > 0 ? 'above' : 'below')) return false;
   return Math.abs((finding.observed.mean ?? Number.NaN) - before.level) <= Math.abs(before.change) / 2;
 }
 
-/** Returns true if the latest values are nearer to an open finding than to those expected then. */
-function stays({ column, observed, expected }: FollowedFinding, { columns, every }: Judged): boolean {
+/** Returns true if the latest values are nearer to those of a known finding than to the level before it. */
+function stays({ column, before }: Known, { columns, every }: Judged): boolean {
   const latest = columns
     .find(({ name }) => name === column)!
     .values.slice(-every)
     .filter((value) => !Number.isNaN(value))
     .sort();
-  if (latest.length === 0 || observed.mean === null || expected.value === null) return false;
-  const middle = latest[latest.length >> 1]!;
-  return Math.abs(middle - observed.mean) < Math.abs(middle - expected.value);
+  if (latest.length === 0 || before === undefined) return false;
+  const moved = (latest[latest.length >> 1]! - before.level) / before.change;
+  return moved > 0.5;
 }
 
-/** A known finding that is open: as it was last seen, with the level before it. */
-function opened(old: Omit<Known, 'open' | 'missed'>, open: FollowedFinding): Known {
-  const [level, mean] = [open.expected.value, open.observed.mean];
-  const moved = BY_VALUE.has(open.kind) && level !== null && mean !== null;
-  return { ...old, open, ...(moved ? { before: { level, change: mean - level } } : {}) };
+/** A known finding that is open, with the level before it: that of the judgement that saw it change most. */
+function opened(old: Omit<Known, 'open' | 'missed'>, finding: ReportFinding): Known {
+  const level = finding.stepped?.mean ?? finding.expected.value;
+  const change = (finding.observed.mean ?? Number.NaN) - (level ?? Number.NaN);
+  const more = BY_VALUE.has(finding.kind) && Math.abs(change) > Math.abs(old.before?.change ?? 0);
+  const before = more ? { level: level!, change } : old.before;
+  return { ...old, open: followed(finding, old.id), ...(before === undefined ? {} : { before }) };
 }
 
 /**
@@ -204,12 +208,13 @@ export function compare(
     // What is left of another direction, such as the way back from a level, is another finding.
     const same = open === undefined ? here : here.filter(({ direction }) => direction === open.direction);
     const now = same.find(({ ongoing }) => ongoing) ?? same[0];
-    if (now?.ongoing) {
+    // A level that stays is said to go on, also where another one has followed it.
+    if (now?.ongoing && (!now.lasting || old.before === undefined || stays(old, judged))) {
       // What was withdrawn, or over for a while, and goes on is the same incident, open again.
-      if (open === undefined && (now.to!.ms < judged.to || !ready.has(now) || returns(now, old, judged)))
+      if (open === undefined && (now.to!.ms < judged.to || !ready.has(now) || returns(now, seen, judged)))
         return seen;
       if (open === undefined) events.push({ event: 'open', ...followed(now, old.id) });
-      return opened(seen, followed(now, old.id));
+      return opened(seen, now);
     }
     if (open === undefined) return seen;
     // Rows that are read once more have not come to it yet.
@@ -220,11 +225,11 @@ export function compare(
     if (missed === undefined || judged.to - since < (wanted - 0.5) * judged.step)
       return { ...old, open, missed: since };
     if (now !== undefined) {
-      events.push({ event: 'closed', reason: 'over', ...followed(now, old.id) });
+      events.push({ event: 'closed', reason: 'over', ...followed(now, old.id), ongoing: false });
       return seen;
     }
     const filled = judged.to - old.from >= FILLS * (judged.to - judged.from);
-    const usual = filled && old.before !== undefined && stays(open, judged);
+    const usual = filled && stays(old, judged);
     const reason = usual ? 'became usual' : old.from < judged.from ? 'left window' : 'withdrawn';
     events.push({ event: 'closed', reason, ...open, ongoing: false });
     return usual ? { ...seen, usual } : seen;
@@ -242,10 +247,11 @@ export function compare(
       updated.push({ ...one, before: left.before! });
       continue;
     }
-    const open = followed(finding, id);
-    events.push({ event: 'open', ...open });
-    if (!ongoing) events.push({ event: 'closed', reason: 'over', ...open });
-    updated.push(ongoing ? opened(one, open) : one);
+    const shown = followed(finding, id);
+    events.push({ event: 'open', ...shown });
+    if (!ongoing) events.push({ event: 'closed', reason: 'over', ...shown });
+    const { open, ...ended } = opened(one, finding);
+    updated.push(ongoing ? { ...ended, open: shown } : ended);
   }
   const kept = ({ to, open, usual }: Known): boolean =>
     open !== undefined || to >= (usual ? judged.to - MEMORY : judged.from);

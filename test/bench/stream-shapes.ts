@@ -159,12 +159,12 @@ export const INCIDENTS: Readonly<
   spike: {
     bases: Object.keys(BASES).filter((name) => name !== 'random walk'),
     put: (values, draw, at) => {
-      const { largest, range } = rangeOf(values);
+      const { least, largest } = rangeOf(values);
       return changed(
         values,
         at,
         at + draw.integer(1, 4),
-        () => largest + (0.6 + 0.8 * draw.uniform()) * range,
+        () => largest + draw.between(0.8, 2) * (largest - least),
       );
     },
   },
@@ -177,8 +177,13 @@ export const INCIDENTS: Readonly<
       'sessions that grow slowly',
     ],
     put: (values, draw, at) => {
-      const { least, range } = rangeOf(values);
-      return changed(values, at, at + draw.integer(1, 4), () => least - (0.6 + 0.8 * draw.uniform()) * range);
+      const { least, largest } = rangeOf(values);
+      return changed(
+        values,
+        at,
+        at + draw.integer(1, 4),
+        () => least - draw.between(0.8, 2) * (largest - least),
+      );
     },
   },
   'level shift': {
