@@ -20,7 +20,7 @@ export function centredMedians(values: Float64Array, window: number): Float64Arr
 /** An expectation that changes by so many usual departures within the jitter has an edge there. */
 const EDGE = 6;
 
-/** Least and largest expected value within `jitter` samples of i; beyond the ends those one period away. */
+/** Least and largest expected value within `jitter` samples of i; beyond the ends those one period, if any, away. */
 function rangeAround(
   expected: Float64Array,
   i: number,
@@ -130,8 +130,9 @@ export function spread(
   { expected, period, clock }: Season,
   usual: number,
   jitter: number,
+  cycle: number,
 ): Float64Array {
-  const edges = spreadAtEdges(departures, expected, usual, jitter, Math.round(period));
+  const edges = spreadAtEdges(departures, expected, usual, jitter, cycle);
   const phases = spreadOfPhase(
     departures.map((value, i) => value / edges[i]!),
     period,

@@ -128,12 +128,13 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   );
   const season = findSeason(values, options.calendar, options.clock);
   const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
-  const cycle = Math.round(season?.period ?? 0);
+  // Edges that keep time but for rounding are where they belong at the ends as well.
+  const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
   const residual = season === null ? null : departures(values, season.expected, jitter, cycle);
   const phases =
     season === null || residual === null
       ? null
-      : spread(residual, season, Math.max(floor, usualSize(residual)), jitter);
+      : spread(residual, season, Math.max(floor, usualSize(residual)), jitter, cycle);
   tracks.push({
     name: 'level',
     values: values.map((value) => value - middle),

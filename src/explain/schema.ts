@@ -320,19 +320,15 @@ const SEEN = z.strictObject({
   open: z.exactOptional(FOLLOWED),
   /** Last stamp of the first of the judgements in a row that did not find it going on, in ms, while it is open. */
   missed: z.exactOptional(finite),
-  /** Level before it, and the change from it; true where that level became usual. */
+  /** Level before it, and the change from it. */
   before: z.exactOptional(z.strictObject({ level: finite, change: finite })),
-  usual: z.exactOptional(z.literal(true)),
+  /** Reason for which it is not unusual after all. */
+  explained: z.exactOptional(z.enum(['withdrawn', 'became usual'])),
 });
 
 /** Finding as `--follow` remembers it, reported or not. */
-const WATCHED = z.strictObject({
-  column: z.string(),
-  kind: z.string(),
+const WATCHED = SEEN.pick({ column: true, kind: true, from: true, to: true }).extend({
   direction: z.string().nullable(),
-  /** First and last stamp in ms. */
-  from: finite,
-  to: finite,
   /** Distance of its peak from the expected value. */
   size: finite,
   /** Last stamp of the first judgement that found it, in ms, and the distance of its end from that. */
@@ -362,7 +358,7 @@ export type FollowedRows = z.infer<typeof FOLLOWED_ROWS>;
 /** State file: the findings that were reported before, by id. */
 const STATE = z.strictObject({
   schema: z.literal('timeseer.anomalies.state'),
-  version: z.literal(1),
+  version: z.literal(1, 'written by another version of timeseer, which this one cannot read'),
   timed: z.boolean(),
   seen: z.record(z.string(), SEEN),
   followed: z.exactOptional(FOLLOWED_ROWS),
@@ -374,11 +370,6 @@ export type SeenFinding = z.infer<typeof SEEN>;
 export function checkState(value: unknown, file: string, remedy: string): ReportState {
   const checked = STATE.safeParse(value);
   if (checked.success) return checked.data;
-  const { schema, version } = Object(value) as { schema?: unknown; version?: unknown };
-  if (schema === STATE.shape.schema.value && version !== STATE.shape.version.value)
-    throw new DataError(`written by another version of timeseer (state ${version}, this one reads 1); ${remedy}`, {
-      file,
-    });
   const issue = checked.error.issues[0]!;
   const place = issue.path.join('.') || 'the whole';
   throw new DataError(`not a state file: ${place}: ${issue.message}; ${remedy}`, { file });

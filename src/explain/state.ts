@@ -107,14 +107,10 @@ export function writeState(path: string, state: ReportState): void {
   writeFileAtomic(path, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** States who uses a state file, and for how long. */
-const holderWords = ({ pid, since, elsewhere, file }: Holder): string =>
-  `process ${pid}${elsewhere ? ' of another machine or container' : ''} has used it since ${new Date(since).toISOString().slice(0, 19)}Z, for ${formatDuration(1000 * Math.max(1, Math.round((Date.now() - since) / 1000)))} (${file})`;
-
 /**
  * Runs `work` while no other process uses the state file. The lock of a process that was killed holds nobody up.
  *
- * @param waits false where the other process may go on for ever
+ * @param waits false: does not wait for another process
  * @throws ConfigError for a file that a living process uses, unless it `waits`, and for one in a directory that is not there
  */
 export async function withState<T>(path: string, waits: boolean, work: () => Promise<T>): Promise<T> {
@@ -123,17 +119,12 @@ export async function withState<T>(path: string, waits: boolean, work: () => Pro
     throw new ConfigError(
       `--state ${path}: there is no directory ${directory}; make it, or choose another file`,
     );
-  const lock = await takeLock(`${path}.lock`, {
-    onWait: (holder) => say(`${path}: waiting; ${holderWords(holder)}`),
-    ...(waits
-      ? {}
-      : {
-          refuse: (holder) =>
-            new ConfigError(
-              `--state ${path}: ${holderWords(holder)}; a file serves one stream: end that process, or choose another --state`,
-            ),
-        }),
-  });
+  const holder = ({ pid, since, elsewhere, file }: Holder): string =>
+    `process ${pid}${elsewhere ? ' of another machine or container' : ''} has used it for ${formatDuration(1000 * Math.ceil((Date.now() - since) / 1000))} (${file})`;
+  const refuse = (other: Holder): Error =>
+    new ConfigError(`--state ${path}: ${holder(other)}; end that process, or choose another --state`);
+  const onWait = (other: Holder): void => say(`${path}: waiting; ${holder(other)}`);
+  const lock = await takeLock(`${path}.lock`, { onWait, ...(waits ? {} : { refuse }) });
   try {
     return await work();
   } finally {

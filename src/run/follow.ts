@@ -482,9 +482,10 @@ export async function follow(
     const findings = report.findings.map((finding) =>
       cap !== null && finding.severity > cap.severity ? { ...finding, ...cap } : finding,
     );
-    const shown: Judged = { from, to, step, every: added, long, columns: recording.columns };
+    const { time, columns } = recording;
+    const shown: Judged = { from, to, step, every: added, long, time: time!, columns };
     const finished = isLast && remember === undefined;
-    const weighed = weigh(findings, watched, shown, severity ?? DEFAULT_SEVERITY, finished);
+    const weighed = weigh(findings, known, watched, shown, severity ?? DEFAULT_SEVERITY, finished);
     watched = weighed.watched;
     const compared = compare(findings, known, weighed.ready, shown);
     for (const event of compared.events) tell(event);

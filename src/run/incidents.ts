@@ -33,6 +33,8 @@ export interface Judged {
   readonly every: number;
   /** True for a window of two weeks or more, which shows the season of a day and of a week. */
   readonly long: boolean;
+  /** Times of the samples in ms [N]. */
+  readonly time: Float64Array;
   readonly columns: Recording['columns'];
 }
 
@@ -91,12 +93,15 @@ function isPeer(other: WatchedFinding, finding: WatchedFinding): boolean {
   );
 }
 
-/** Returns true if a finding has values beyond all others of the window. */
-function neverSeen({ column, start, end, observed }: ReportFinding, columns: Judged['columns']): boolean {
+/** Returns true if a finding has values beyond all others of the window, apart from those of reported incidents. */
+function neverSeen(finding: ReportFinding, known: readonly Known[], { time, columns }: Judged): boolean {
+  const { column, start, end, observed } = finding;
   const { values } = columns.find(({ name }) => name === column)!;
+  const incidents = known.filter((one) => one.column === column && one.explained === undefined);
   let [low, high] = [Infinity, -Infinity];
   for (let i = 0; i < values.length; i++) {
-    if (i >= start && i < end) continue;
+    if ((i >= start && i < end) || incidents.some(({ from, to }) => time[i]! >= from && time[i]! <= to))
+      continue;
     if (values[i]! < low) low = values[i]!;
     if (values[i]! > high) high = values[i]!;
   }
@@ -113,11 +118,13 @@ function neverSeen({ column, start, end, observed }: ReportFinding, columns: Jud
  */
 export function weigh(
   findings: readonly ReportFinding[],
+  known: readonly Known[],
   watched: readonly WatchedFinding[],
-  { from, to, step, every, long, columns }: Judged,
+  judged: Judged,
   severity: number,
   isLast: boolean,
 ): { ready: ReadonlySet<ReportFinding>; watched: WatchedFinding[] } {
+  const { from, to, step, every, long, time } = judged;
   const now = findings.map((finding): WatchedFinding => {
     const { column, kind, direction, observed, expected } = finding;
     const span = spanOf(finding);
@@ -140,24 +147,33 @@ export function weigh(
     if (finding.severity < severity || one.late > NEWS * every * step) return false;
     if (all.filter((other) => isPeer(other, one)).length >= PEERS) return false;
     const samples = (to - one.since) / step + 0.5;
-    if (!long && !ANY_TIME.has(finding.kind) && !neverSeen(finding, columns))
-      return finding.severity >= UNUSUAL_TIME && samples >= evidenceWanted(columns[0]!.values.length, every);
+    if (!long && !ANY_TIME.has(finding.kind) && !neverSeen(finding, known, judged))
+      return finding.severity >= UNUSUAL_TIME && samples >= evidenceWanted(time.length, every);
     return isLast || finding.severity >= AT_ONCE || samples >= every;
   });
   return { ready: new Set(ready), watched: all };
 }
 
-/** Returns true if a finding is the way back to the level before a known one, right after it or after it became usual. */
+/** Returns true if a finding is the way back to the level before a known one: right after it, or from where that became usual. */
 function returns(
   finding: ReportFinding,
-  { column, from, to, before, usual }: Known,
+  { column, from, to, before, explained }: Known,
   judged: Judged,
 ): boolean {
   const start = spanOf(finding).from;
   if (before === undefined || finding.column !== column || start < from) return false;
-  if (usual === undefined && start > to + judged.every * judged.step) return false;
-  if (finding.direction === (before.change > 0 ? 'above' : 'below')) return false;
-  return Math.abs((finding.observed.mean ?? Number.NaN) - before.level) <= Math.abs(before.change) / 2;
+  const near = (value: number | null, level: number): boolean =>
+    value !== null && Math.abs(value - level) <= Math.abs(before.change) / 2;
+  const usual = explained === 'became usual';
+  if (
+    usual
+      ? !near(finding.expected.value, before.level + before.change)
+      : start > to + judged.every * judged.step
+  )
+    return false;
+  return (
+    finding.direction !== (before.change > 0 ? 'above' : 'below') && near(finding.observed.mean, before.level)
+  );
 }
 
 /** Returns true if the latest values are nearer to those of a known finding than to the level before it. */
@@ -194,8 +210,8 @@ export function compare(
   judged: Judged,
 ): { events: IncidentEvent[]; known: Known[] } {
   const events: IncidentEvent[] = [];
-  const lasts = judged.long ? judged.every : evidenceWanted(judged.columns[0]!.values.length, judged.every);
-  const updated = known.map(({ open, missed, ...old }): Known => {
+  const lasts = judged.long ? judged.every : evidenceWanted(judged.time.length, judged.every);
+  const updated = known.map(({ open, missed, explained, ...old }): Known => {
     const here = findings
       .filter((finding) => isSame(finding, old))
       .sort((a, b) => shared({ ...old, ...spanOf(b) }, old) - shared({ ...old, ...spanOf(a) }, old));
@@ -210,15 +226,21 @@ export function compare(
     const now = same.find(({ ongoing }) => ongoing) ?? same[0];
     // A level that stays is said to go on, also where another one has followed it.
     if (now?.ongoing && (!now.lasting || old.before === undefined || stays(old, judged))) {
-      // What was withdrawn, or over for a while, and goes on is the same incident, open again.
-      if (open === undefined && (now.to!.ms < judged.to || !ready.has(now) || returns(now, seen, judged)))
-        return seen;
-      if (open === undefined) events.push({ event: 'open', ...followed(now, old.id) });
-      return opened(seen, now);
+      // What was withdrawn, or over for a while, and goes on is the same incident, open again, unless it is part of another.
+      const again =
+        ready.has(now) &&
+        now.to!.ms >= judged.to &&
+        !returns(now, seen, judged) &&
+        !known.some((other) => other.open !== undefined && isSame(now, other));
+      if (open === undefined && again) events.push({ event: 'open', ...followed(now, old.id) });
+      if (open !== undefined || again) return opened(seen, now);
     }
-    if (open === undefined) return seen;
+    if (open === undefined) return explained === undefined ? seen : { ...seen, explained };
     // Rows that are read once more have not come to it yet.
     if (now === undefined && old.to > judged.to) return { ...old, open };
+    // It is not over where the values after its end are still like it.
+    const ended = judged.to - (now?.to!.ms ?? -Infinity);
+    if (!now?.lasting && ended < lasts * judged.step && stays(old, judged)) return { ...seen, open };
     // What is over is so twice; what is not found at all was perhaps only lost for a while.
     const wanted = now !== undefined || old.from < judged.from ? judged.every : lasts;
     const since = missed ?? judged.to;
@@ -232,7 +254,7 @@ export function compare(
     const usual = filled && stays(old, judged);
     const reason = usual ? 'became usual' : old.from < judged.from ? 'left window' : 'withdrawn';
     events.push({ event: 'closed', reason, ...open, ongoing: false });
-    return usual ? { ...seen, usual } : seen;
+    return reason === 'left window' ? seen : { ...seen, explained: reason };
   });
   const fresh = findings.filter(
     (finding) => ready.has(finding) && !known.some((old) => isSame(finding, old)),
@@ -253,7 +275,7 @@ export function compare(
     const { open, ...ended } = opened(one, finding);
     updated.push(ongoing ? { ...ended, open: shown } : ended);
   }
-  const kept = ({ to, open, usual }: Known): boolean =>
-    open !== undefined || to >= (usual ? judged.to - MEMORY : judged.from);
+  const kept = ({ to, open, explained }: Known): boolean =>
+    open !== undefined || to >= (explained === 'became usual' ? judged.to - MEMORY : judged.from);
   return { events, known: updated.filter(kept) };
 }
