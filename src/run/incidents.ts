@@ -176,16 +176,15 @@ function returns(
   );
 }
 
-/** Returns true if the latest values are nearer to those of a known finding than to the level before it. */
-function stays({ column, before }: Known, { columns, every }: Judged): boolean {
-  const latest = columns
-    .find(({ name }) => name === column)!
-    .values.slice(-every)
-    .filter((value) => !Number.isNaN(value))
+/** Returns true if the latest values, those after `end` where it is given, are nearer to a known finding than to the level before it. */
+function stays({ column, before }: Known, { time, columns, every }: Judged, end = -Infinity): boolean {
+  const { values } = columns.find(({ name }) => name === column)!;
+  const latest = values
+    .slice(-every)
+    .filter((value, i, { length }) => !Number.isNaN(value) && time[time.length - length + i]! > end)
     .sort();
   if (latest.length === 0 || before === undefined) return false;
-  const moved = (latest[latest.length >> 1]! - before.level) / before.change;
-  return moved > 0.5;
+  return (latest[latest.length >> 1]! - before.level) / before.change > 0.5;
 }
 
 /** A known finding that is open, with the level before it: that of the judgement that saw it change most. */
@@ -238,9 +237,11 @@ export function compare(
     if (open === undefined) return explained === undefined ? seen : { ...seen, explained };
     // Rows that are read once more have not come to it yet.
     if (now === undefined && old.to > judged.to) return { ...old, open };
-    // It is not over where the values after its end are still like it.
-    const ended = judged.to - (now?.to!.ms ?? -Infinity);
-    if (!now?.lasting && ended < lasts * judged.step && stays(old, judged)) return { ...seen, open };
+    // It is not over where the values after its end are still like it, nor withdrawn before such values are usual.
+    const still = stays(old, judged, now?.to?.ms);
+    const filled = judged.to - old.from >= FILLS * (judged.to - judged.from);
+    const soon = now === undefined ? !filled : !now.lasting && judged.to - now.to!.ms < lasts * judged.step;
+    if (still && soon) return { ...seen, open };
     // What is over is so twice; what is not found at all was perhaps only lost for a while.
     const wanted = now !== undefined || old.from < judged.from ? judged.every : lasts;
     const since = missed ?? judged.to;
@@ -250,9 +251,7 @@ export function compare(
       events.push({ event: 'closed', reason: 'over', ...followed(now, old.id), ongoing: false });
       return seen;
     }
-    const filled = judged.to - old.from >= FILLS * (judged.to - judged.from);
-    const usual = filled && stays(old, judged);
-    const reason = usual ? 'became usual' : old.from < judged.from ? 'left window' : 'withdrawn';
+    const reason = still && filled ? 'became usual' : old.from < judged.from ? 'left window' : 'withdrawn';
     events.push({ event: 'closed', reason, ...open, ongoing: false });
     return reason === 'left window' ? seen : { ...seen, explained: reason };
   });
