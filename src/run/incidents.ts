@@ -41,12 +41,15 @@ export interface Judged {
 /** Largest number of judgements between the end of a finding and the first one that finds it: what is found later is no news. */
 const NEWS = 3;
 /** Time for which findings are remembered that later samples explained, and levels that became usual, in ms. */
-const MEMORY = 14 * 86_400_000;
+const DAY = 86_400_000;
+const MEMORY = 14 * DAY;
+/** Distance of the same time of day, in ms. */
+const SAME_TIME = DAY / 12;
 /** Number of explained findings that make another one like them usual; and their size and length, as shares of its own. */
 const PEERS = 2;
 const [AS_FAR, AS_LONG] = [0.6, 0.5];
 /** Distance from all other values of the window from which a value was never seen, as a share of their range. */
-const NEVER_SEEN = 0.1;
+const NEVER_SEEN = 0.4;
 /** Severity from which values never seen open at once. */
 const AT_ONCE = 3.9;
 /** Least severity of usual values at an unusual time in a short window. */
@@ -91,6 +94,14 @@ function isPeer(other: WatchedFinding, finding: WatchedFinding): boolean {
     other.size >= AS_FAR * finding.size &&
     other.to - other.from >= AS_LONG * (finding.to - finding.from)
   );
+}
+
+/** Number of explained findings like one; at the same time of day they count twice. */
+function peersOf(one: WatchedFinding, all: readonly WatchedFinding[]): number {
+  const apart = (other: WatchedFinding): number => Math.abs(one.from - other.from) % DAY;
+  return all
+    .filter((other) => isPeer(other, one))
+    .reduce((sum, other) => sum + (Math.min(apart(other), DAY - apart(other)) <= SAME_TIME ? 2 : 1), 0);
 }
 
 /** Returns true if a finding has values beyond all others of the window, apart from those of reported incidents. */
@@ -145,9 +156,10 @@ export function weigh(
   const ready = findings.filter((finding, i) => {
     const one = now[i]!;
     if (finding.severity < severity || one.late > NEWS * every * step) return false;
-    if (all.filter((other) => isPeer(other, one)).length >= PEERS) return false;
     const samples = (to - one.since) / step + 0.5;
-    if (!long && !ANY_TIME.has(finding.kind) && !neverSeen(finding, known, judged))
+    const certain = ANY_TIME.has(finding.kind) || neverSeen(finding, known, judged);
+    if (!certain && peersOf(one, all) >= PEERS) return false;
+    if (!certain && !long)
       return finding.severity >= UNUSUAL_TIME && samples >= evidenceWanted(time.length, every);
     return isLast || finding.severity >= AT_ONCE || samples >= every;
   });

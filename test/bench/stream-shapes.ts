@@ -292,7 +292,6 @@ export const incidentStreams = (seed: number, count: number): Stream[] =>
       const draw = new Random(seed, `stream/${incident}/${j}`);
       const quiet = BASES[base]!(draw, SAMPLES);
       const { values, from, to } = put(quiet, draw, 9 * DAY + draw.integer(0, 4 * DAY - 1));
-      // Two days after it show whether it closes.
-      return { base, incident, values: values.slice(0, to + 2 * DAY), truth: { from, to } };
+      return { base, incident, values, truth: { from, to } };
     }),
   );

@@ -11,7 +11,7 @@ import type { FollowedFinding, ReportFinding } from '../../src/explain/schema.ts
 import { detectRecording } from '../../src/run/detect.ts';
 import { follow } from '../../src/run/follow.ts';
 import { median, table } from './measure.ts';
-import { incidentStreams, quietStreams, STEP_MS, type Stream } from './stream-shapes.ts';
+import { DAY, incidentStreams, quietStreams, STEP_MS, type Stream } from './stream-shapes.ts';
 
 export const WINDOW = 1000;
 export const EVERY = 20;
@@ -63,7 +63,9 @@ async function streamed(stream: Stream): Promise<Said> {
   let read = -1;
   const encoder = new TextEncoder();
   async function* parts(): AsyncGenerator<Uint8Array> {
-    for (const line of linesOf(stream)) {
+    // Two days after an incident show whether it closes.
+    const last = stream.truth === null ? stream.values.length : stream.truth.to + 2 * DAY;
+    for (const line of linesOf(stream).slice(0, last + 1)) {
       read++;
       yield encoder.encode(`${line}\n`);
     }
