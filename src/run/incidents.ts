@@ -45,6 +45,8 @@ const DAY = 86_400_000;
 const MEMORY = 14 * DAY;
 /** Distance of the same time of day, in ms. */
 const SAME_TIME = DAY / 12;
+/** Findings that are remembered at most. */
+const MOST = 500;
 /** Number of explained findings that make another one like them usual; and their size and length, as shares of its own. */
 const PEERS = 2;
 const [AS_FAR, AS_LONG] = [0.6, 0.5];
@@ -152,7 +154,7 @@ export function weigh(
       (other.misses >= LOST || other.from >= from) &&
       !now.some((one) => shared(other, one) >= 0),
   );
-  const all = [...others.map((other) => ({ ...other, misses: other.misses + 1 })), ...now];
+  const all = [...others.slice(-MOST).map((other) => ({ ...other, misses: other.misses + 1 })), ...now];
   const ready = findings.filter((finding, i) => {
     const one = now[i]!;
     if (finding.severity < severity || one.late > NEWS * every * step) return false;
