@@ -84,7 +84,7 @@ async function runFollow(args: DetectArguments): Promise<void> {
     await follow(untilAborted(process.stdin, signal), options, tell, remember);
   };
   await withInterrupt(
-    (signal) => (path === undefined ? work(signal) : withState(path, () => work(signal))),
+    (signal) => (path === undefined ? work(signal) : withState(path, false, () => work(signal))),
     'stopping after the last rows have been analysed; press Ctrl-C again to quit at once',
   );
   if (failed) process.exitCode ??= 1;

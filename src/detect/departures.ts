@@ -20,12 +20,19 @@ export function centredMedians(values: Float64Array, window: number): Float64Arr
 /** An expectation that changes by so many usual departures within the jitter has an edge there. */
 const EDGE = 6;
 
-/** Least and largest expected value within `jitter` samples of i. */
-function rangeAround(expected: Float64Array, i: number, jitter: number): [least: number, largest: number] {
+/** Least and largest expected value within `jitter` samples of i; beyond the ends those one period, if any, away. */
+function rangeAround(
+  expected: Float64Array,
+  i: number,
+  jitter: number,
+  period: number,
+): [least: number, largest: number] {
   let [least, largest] = [expected[i]!, expected[i]!];
-  for (let k = Math.max(0, i - jitter); k <= Math.min(expected.length - 1, i + jitter); k++) {
-    least = Math.min(least, expected[k]!);
-    largest = Math.max(largest, expected[k]!);
+  for (let k = i - jitter; k <= i + jitter; k++) {
+    const value = expected[k < 0 ? k + period : k >= expected.length ? k - period : k];
+    if (value === undefined) continue;
+    if (value < least) least = value;
+    if (value > largest) largest = value;
   }
   return [least, largest];
 }
@@ -73,12 +80,17 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
   return Math.max(least, Math.ceil(1.5 * usual));
 }
 
-/** Departures from an expectation [N], whose edges may come up to `jitter` samples early or late. */
-export function departures(values: Float64Array, expected: Float64Array, jitter: number): Float64Array {
+/** Departures from an expectation [N] of a period, 0 for none, whose edges may come up to `jitter` samples early or late. */
+export function departures(
+  values: Float64Array,
+  expected: Float64Array,
+  jitter: number,
+  period: number,
+): Float64Array {
   const sizes = sampleOf(difference(values, expected)).sample.map(Math.abs);
   const usual = quantileInPlace(sizes, sizes.length, 0.7);
   return values.map((value, i) => {
-    const [least, largest] = rangeAround(expected, i, jitter);
+    const [least, largest] = rangeAround(expected, i, jitter, period);
     if (largest - least <= EDGE * usual) return value - expected[i]!;
     return value - Math.min(largest, Math.max(least, value));
   });
@@ -96,10 +108,11 @@ export function spreadAtEdges(
   expected: Float64Array,
   usual: number,
   jitter: number,
+  period: number,
 ): Float64Array {
   const n = departures.length;
   const steps = departures.map((_, i) => {
-    const [least, largest] = rangeAround(expected, i, jitter);
+    const [least, largest] = rangeAround(expected, i, jitter, period);
     return largest - least;
   });
   const ratios: number[] = [];
@@ -117,8 +130,9 @@ export function spread(
   { expected, period, clock }: Season,
   usual: number,
   jitter: number,
+  cycle: number,
 ): Float64Array {
-  const edges = spreadAtEdges(departures, expected, usual, jitter);
+  const edges = spreadAtEdges(departures, expected, usual, jitter, cycle);
   const phases = spreadOfPhase(
     departures.map((value, i) => value / edges[i]!),
     period,

@@ -106,11 +106,13 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const usualStep = median(stepSizes(values));
   const season = findSeason(values, options.calendar, options.clock, options.clocks);
   const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
-  const residual = season === null ? null : departures(values, season.expected, jitter);
+  // Edges that keep time but for rounding are where they belong at the ends as well.
+  const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
+  const residual = season === null ? null : departures(values, season.expected, jitter, cycle);
   const phases =
     season === null || residual === null
       ? null
-      : spread(residual, season, Math.max(floor, usualSize(residual)), jitter);
+      : spread(residual, season, Math.max(floor, usualSize(residual)), jitter, cycle);
   tracks.push({
     name: 'level',
     values: values.map((value) => value - middle),
@@ -148,13 +150,13 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     season === null ? Math.min(64, n >> 3) : Math.min(season.period * Math.ceil(16 / season.period), n >> 2);
   const similar = analogues(values, window);
   const overEdges = (residuals: Float64Array, expected: Float64Array): Float64Array => {
-    const edges = spreadAtEdges(residuals, expected, Math.max(floor, usualSize(residuals)), jitter);
+    const edges = spreadAtEdges(residuals, expected, Math.max(floor, usualSize(residuals)), jitter, cycle);
     return residuals.map((value, i) => value / edges[i]!);
   };
   if (similar !== null && similar.rest < MAX_REST) {
     tracks.push({
       name: 'analogue',
-      values: overEdges(departures(values, similar.expected, jitter), similar.expected),
+      values: overEdges(departures(values, similar.expected, jitter, cycle), similar.expected),
       floor,
       windows: windowLengths(n).filter((w) => w <= 4 * similar.window),
     });

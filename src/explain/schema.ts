@@ -351,7 +351,29 @@ const SEEN = z.strictObject({
   to: finite,
   /** Last event of `--follow` about it, while it is open. */
   open: z.exactOptional(FOLLOWED),
+  /** Last stamp of the first of the judgements in a row that did not find it going on, in ms, while it is open. */
+  missed: z.exactOptional(finite),
+  /** Level before it, and the change from it. */
+  before: z.exactOptional(z.strictObject({ level: finite, change: finite })),
+  /** Reason for which it is not unusual after all. */
+  explained: z.exactOptional(z.enum(['withdrawn', 'became usual'])),
 });
+
+/** Finding as `--follow` remembers it, reported or not. */
+const WATCHED = SEEN.pick({ column: true, kind: true, from: true, to: true }).extend({
+  direction: z.string().nullable(),
+  /** Distance of its peak from the expected value. */
+  size: finite,
+  /** Last stamp of the first judgement that found it, in ms, and the distance of its end from that. */
+  since: finite,
+  late: finite,
+  /** Judgements in a row that did not find it. */
+  misses: index,
+});
+export type WatchedFinding = z.infer<typeof WATCHED>;
+
+/** Line, time in ms and one value for each column; null where missing. */
+const ROW = z.tuple([z.int().positive(), finite], finite.nullable());
 
 /** Rows that `--follow` keeps, so that a later run goes on with them. */
 const FOLLOWED_ROWS = z.strictObject({
@@ -359,15 +381,17 @@ const FOLLOWED_ROWS = z.strictObject({
   read: z.string(),
   /** Header and first rows of the input, which decide how rows are read. */
   first: z.string(),
-  /** Line, time in ms and one value for each column; null where missing. */
-  rows: z.array(z.tuple([z.int().positive(), finite], finite.nullable())),
+  rows: z.array(ROW),
+  /** Row far ahead of all others, which the next row has to confirm. */
+  ahead: z.exactOptional(ROW),
+  watched: z.exactOptional(z.array(WATCHED)),
 });
 export type FollowedRows = z.infer<typeof FOLLOWED_ROWS>;
 
 /** State file: the findings that were reported before, by id. */
 const STATE = z.strictObject({
   schema: z.literal('timeseer.anomalies.state'),
-  version: z.literal(1),
+  version: z.literal(1, 'written by another version of timeseer, which this one cannot read'),
   timed: z.boolean(),
   seen: z.record(z.string(), SEEN),
   followed: z.exactOptional(FOLLOWED_ROWS),

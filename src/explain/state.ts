@@ -1,11 +1,11 @@
 /** Selects the findings to report: those since a moment, and those that were not reported before; one identity, one state file. */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
+import { formatDuration, parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
 import { LEVELS, type Level } from '../detect/finding.ts';
 import { ConfigError, DataError, faultOf } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
-import { withLock } from '../ground/lock.ts';
+import { type Holder, takeLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
 import { policyStatement } from './policy-words.ts';
 import { selectFindings } from './report.ts';
@@ -108,14 +108,29 @@ export function writeState(path: string, state: ReportState): void {
   writeFileAtomic(path, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** Runs `work` while no other process uses the state file. @throws ConfigError for one in a directory that is not there */
-export async function withState<T>(path: string, work: () => Promise<T>): Promise<T> {
+/**
+ * Runs `work` while no other process uses the state file. The lock of a process that was killed holds nobody up.
+ *
+ * @param waits false: does not wait for another process
+ * @throws ConfigError for a file that a living process uses, unless it `waits`, and for one in a directory that is not there
+ */
+export async function withState<T>(path: string, waits: boolean, work: () => Promise<T>): Promise<T> {
   const directory = dirname(path);
   if (!existsSync(directory))
     throw new ConfigError(
       `--state ${path}: there is no directory ${directory}; make it, or choose another file`,
     );
-  return withLock(`${path}.lock`, (file) => say(`${path}: waiting for another process (${file})`), work);
+  const holder = ({ pid, since, elsewhere, file }: Holder): string =>
+    `process ${pid}${elsewhere ? ' of another machine or container' : ''} has used it for ${formatDuration(1000 * Math.ceil((Date.now() - since) / 1000))} (${file})`;
+  const refuse = (other: Holder): Error =>
+    new ConfigError(`--state ${path}: ${holder(other)}; end that process, or choose another --state`);
+  const onWait = (other: Holder): void => say(`${path}: waiting; ${holder(other)}`);
+  const lock = await takeLock(`${path}.lock`, { onWait, ...(waits ? {} : { refuse }) });
+  try {
+    return await work();
+  } finally {
+    lock.release();
+  }
 }
 
 /**
@@ -163,7 +178,7 @@ export async function reportOnce(
   report: AnomalyReport,
   publish: (fresh: AnomalyReport) => void | Promise<void>,
 ): Promise<AnomalyReport> {
-  return withState(path, async () => {
+  return withState(path, true, async () => {
     const { fresh, state } = newFindings(report, await readState(path));
     await publish(fresh);
     writeState(path, state);

@@ -39,8 +39,10 @@ const ATTEMPTS = 100;
 const TICKET = new RegExp(`^\\.(${OWNER_PATTERN})\\.\\d+$`);
 
 /** Process that holds the lock. */
-interface Holder {
+export interface Holder {
   readonly pid: number;
+  /** Time at which it came, in ms since 1970. */
+  readonly since: number;
   /** Its ticket. */
   readonly file: string;
   /** True for a process of another machine, container or boot. */
@@ -93,6 +95,7 @@ function others(path: string, ticket: string | null, seen: Seen): Ticket[] {
     }
     rivals.push({
       pid: pidOf(owner),
+      since: stat.birthtimeMs,
       file,
       elsewhere: state === 'unknown',
       lives: state === 'alive' || known.since > known.first,

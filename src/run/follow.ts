@@ -6,16 +6,11 @@ import { performance } from 'node:perf_hooks';
 import { openRows, type Recording, type RowReader } from '../../datasets/readers/recording.ts';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { LEVELS } from '../detect/finding.ts';
-import type {
-  FollowedFinding,
-  FollowedRows,
-  ReportFinding,
-  ReportState,
-  SeenFinding,
-} from '../explain/schema.ts';
-import { isSame, seenIn, spanOf, stateOf } from '../explain/state.ts';
+import type { FollowedFinding, FollowedRows, ReportState, WatchedFinding } from '../explain/schema.ts';
+import { seenIn, stateOf } from '../explain/state.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { type DetectRequest, detectRecording, type PipelineOptions } from './detect.ts';
+import { compare, evidenceWanted, type IncidentEvent, type Judged, type Known, weigh } from './incidents.ts';
 
 export interface FollowOptions extends Omit<DetectRequest, 'file'> {
   /** Name of the input in messages. */
@@ -44,13 +39,7 @@ export type FollowEvent =
       /** Findings that an earlier run left open. */
       readonly open: readonly FollowedFinding[];
     }
-  | { readonly event: 'note'; readonly code: string; readonly text: string }
-  | ({ readonly event: 'open' } & FollowedFinding)
-  | ({
-      readonly event: 'closed';
-      /** `withdrawn`: later samples show that it is not unusual; `left window`: its beginning is older than the rows that are kept. */
-      readonly reason: 'over' | 'withdrawn' | 'left window';
-    } & FollowedFinding)
+  | IncidentEvent
   | {
       readonly event: 'end';
       readonly rows: number;
@@ -69,8 +58,11 @@ export const DEFAULT_WINDOW = 20_000;
 const [FEWEST, MOST] = [50, 100_000];
 /** Samples before the first judgement: fewer do not show what is usual. */
 const WARM_UP = 200;
-/** Severity and level of a finding in a window that holds less than three days, at most. */
+/** Severity and level of a finding, at most, in a window that holds less than three days, and less than two weeks. */
 const CAPPED = { severity: 3.9, level: 'medium' } as const;
+const CAPPED_SHORT = { severity: 7.9, level: 'high' } as const;
+/** Two weeks in ms. */
+const LONG = 14 * 86_400_000;
 /** Default parts of the window after which it is judged, and after which it is judged at the latest. */
 const [PARTS, LEAST_PARTS] = [200, 4];
 /** Lines of one row, with line breaks in quotes. */
@@ -97,6 +89,8 @@ interface Row {
 /** Computes how often the window is judged. @throws ConfigError for what is out of range */
 export function pace({ window, every }: Pick<FollowOptions, 'window' | 'every'>): {
   every: number;
+  /** Samples after which the window is judged at the latest. */
+  most: number;
   delay: number;
   first: number;
 } {
@@ -105,8 +99,9 @@ export function pace({ window, every }: Pick<FollowOptions, 'window' | 'every'>)
   if (every !== undefined && (!Number.isInteger(every) || every < 1 || every > window))
     throw new ConfigError(`--every: expected 1 to ${window} samples, as many as the window, got ${every}`);
   const chosen = every ?? Math.ceil(window / PARTS);
-  const delay = every ?? Math.ceil(window / LEAST_PARTS);
-  return { every: chosen, delay, first: Math.max(chosen, Math.min(window, WARM_UP)) };
+  const most = every ?? Math.ceil(window / LEAST_PARTS);
+  const delay = most + evidenceWanted(window, chosen);
+  return { every: chosen, most, delay, first: Math.max(chosen, Math.min(window, WARM_UP)) };
 }
 
 /**
@@ -163,6 +158,16 @@ async function* rowsOf(chunks: AsyncIterable<Uint8Array>, name: string): AsyncGe
 /** Steps between two rows from which the later one has to be confirmed by the next row. */
 const LEAP = 200;
 
+type KeptRow = FollowedRows['rows'][number];
+const keptRow = ({ line, time, values }: Row): KeptRow => [
+  ...([line, time] as const),
+  ...values.map((value) => (Number.isNaN(value) ? null : value)),
+];
+const rowOf = ([line, time, ...values]: KeptRow): Row => ({
+  ...{ line, time },
+  values: values.map((value) => value ?? Number.NaN),
+});
+
 const hasValue = ({ values }: Row): boolean => values.some((value) => !Number.isNaN(value));
 
 /** The latest rows of a stream, by time. */
@@ -183,6 +188,8 @@ class Window {
   /** Values of the rows that an earlier run kept, by time. */
   readonly #earlier = new Map<number, readonly number[]>();
   readonly #noted = new Set<string>();
+  /** What an earlier run kept, where it was read with the same options. */
+  readonly restored: FollowedRows | null = null;
   readonly #options: FollowOptions;
   readonly #tell: (event: FollowEvent) => void;
 
@@ -198,11 +205,12 @@ class Window {
       );
       return;
     }
+    this.restored = kept;
     this.#parse(kept.first.split('\n').map((text, i) => ({ text, line: i + 1 })));
-    this.#rows = kept.rows
-      .map(([line, time, ...values]) => ({ line, time, values: values.map((value) => value ?? Number.NaN) }))
-      .slice(-options.window);
-    for (const { time, values } of this.#rows) this.#earlier.set(time, values);
+    this.#rows = kept.rows.map(rowOf).slice(-options.window);
+    this.#ahead = kept.ahead === undefined ? null : rowOf(kept.ahead);
+    for (const { time, values } of [...this.#rows, ...(this.#ahead === null ? [] : [this.#ahead])])
+      this.#earlier.set(time, values);
     this.#floor = this.#rows[0]?.time ?? -Infinity;
   }
 
@@ -220,11 +228,8 @@ class Window {
 
   /** Rows of the window, with which a later run goes on. */
   get kept(): FollowedRows {
-    const rows = this.#rows.map(({ line, time, values }): FollowedRows['rows'][number] => [
-      ...([line, time] as const),
-      ...values.map((value) => (Number.isNaN(value) ? null : value)),
-    ]);
-    return { read: this.#asked, first: this.#first, rows };
+    const ahead = this.#ahead === null ? {} : { ahead: keptRow(this.#ahead) };
+    return { read: this.#asked, first: this.#first, rows: this.#rows.map(keptRow), ...ahead };
   }
 
   /**
@@ -406,89 +411,6 @@ function startsOf(rows: readonly TextRow[]): number[] {
   });
 }
 
-/** A finding that was reported; open: as it was last seen, absent once it is closed. */
-type Known = SeenFinding & { readonly id: string };
-
-function followed(finding: ReportFinding, id: string): FollowedFinding {
-  const { column, kind, direction, level, severity, from, to, durationSeconds, duration } = finding;
-  const { observed, expected, statement, ongoing, rows } = finding;
-  return {
-    ...{ id, column, kind, direction, level, severity, from, to, durationSeconds, duration },
-    ...{ observed, expected, statement, ongoing, rows },
-  };
-}
-
-/**
- * Compares the findings of a window with those that were reported: the events, and the findings known from then on. Those that were over
- * before the window began are forgotten.
- *
- * @param window first and last time of the window in ms
- * @param severity from which a finding opens; weaker ones keep open what is
- * @param before findings of the last judgement; one of medium severity opens when it is found again. Null: all open at once
- * @param fading ids of open findings that the last judgement did not find going on; they are closed when this one does not either
- */
-function compare(
-  findings: readonly ReportFinding[],
-  known: readonly Known[],
-  window: { readonly from: number; readonly to: number },
-  severity: number,
-  before: readonly ReportFinding[] | null,
-  fading: Set<string>,
-): { events: FollowEvent[]; known: Known[] } {
-  const events: FollowEvent[] = [];
-  const updated = known.map(({ open, ...old }): Known => {
-    const shared = (finding: ReportFinding): number =>
-      Math.min(old.to, finding.to!.ms) - Math.max(old.from, finding.from!.ms);
-    const here = findings.filter((finding) => isSame(finding, old)).sort((a, b) => shared(b) - shared(a));
-    // It may have grown since.
-    const seen = {
-      ...old,
-      from: Math.min(old.from, ...here.map(({ from }) => from!.ms)),
-      to: Math.max(old.to, ...here.map(({ to }) => to!.ms)),
-    };
-    // What is left of another direction, such as the way back from a level, is another finding.
-    const same = open === undefined ? here : here.filter(({ direction }) => direction === open.direction);
-    const now = same.find(({ ongoing }) => ongoing) ?? same[0];
-    if (now?.ongoing) {
-      fading.delete(old.id);
-      // What was withdrawn, or over for a while, and goes on is the same incident, open again.
-      if (open === undefined && (now.severity < severity || now.to!.ms < window.to)) return seen;
-      if (open === undefined) events.push({ event: 'open', ...followed(now, old.id) });
-      return { ...seen, open: followed(now, old.id) };
-    }
-    if (open === undefined) return seen;
-    // Rows that are read once more have not come to it yet.
-    if (now === undefined && old.to > window.to) return { ...old, open };
-    if (!fading.delete(old.id)) {
-      fading.add(old.id);
-      return { ...old, open };
-    }
-    if (now !== undefined) {
-      events.push({ event: 'closed', reason: 'over', ...followed(now, old.id) });
-      return seen;
-    }
-    const reason = old.from < window.from ? 'left window' : 'withdrawn';
-    events.push({ event: 'closed', reason, ...open, ongoing: false });
-    return seen;
-  });
-  const confirmed = (finding: ReportFinding): boolean =>
-    finding.severity >= severity &&
-    (before === null ||
-      finding.severity >= LEVELS.high ||
-      before.some((other) => isSame(finding, { ...other, ...spanOf(other) })));
-  const fresh = findings.filter(
-    (finding) => !known.some((old) => isSame(finding, old)) && confirmed(finding),
-  );
-  for (const finding of [...fresh].sort((a, b) => a.from!.ms - b.from!.ms)) {
-    const { id, column, kind, ongoing } = finding;
-    const open = followed(finding, id);
-    events.push({ event: 'open', ...open });
-    if (!ongoing) events.push({ event: 'closed', reason: 'over', ...open });
-    updated.push({ id, column, kind, ...spanOf(finding), ...(ongoing ? { open } : {}) });
-  }
-  return { events, known: updated.filter(({ to, open }) => open !== undefined || to >= window.from) };
-}
-
 /**
  * Reports findings of rows as they come, each once when it appears and once when it is over. The end of the input closes nothing. Memory
  * does not grow with the stream.
@@ -500,12 +422,12 @@ export async function follow(
   chunks: AsyncIterable<Uint8Array>,
   options: FollowOptions,
   tell: (event: FollowEvent) => void,
-  remember: (state: ReportState) => void = () => {},
+  remember?: (state: ReportState) => void,
 ): Promise<void> {
   const { window, severity, direction, absoluteFloor, relativeFloor } = options;
   // What is open stays open while any trace of it is left: severities of a stretch vary as the window moves.
   const judged = { severity: LEVELS.low, direction, absoluteFloor, relativeFloor } as PipelineOptions;
-  const { every, delay, first } = pace(options);
+  const { every, most, delay, first } = pace(options);
   let known: readonly Known[] = seenIn(options.state, true);
   const stillOpen = (): FollowedFinding[] => known.flatMap(({ open }) => open ?? []);
   tell({
@@ -520,13 +442,17 @@ export async function follow(
   });
   const kept = new Window(options, tell);
   let batch: TextRow[] = [];
-  let [rows, cost, last] = [0, 0, performance.now()];
+  let [rows, judgements, cost, last] = [0, 0, 0, performance.now()];
   let next = Math.max(every, first - kept.size);
-  let before: readonly ReportFinding[] = [];
-  const fading = new Set<string>();
+  let watched: readonly WatchedFinding[] = kept.restored?.watched ?? [];
+  const now = (): ReportState => ({
+    ...stateOf(true, known),
+    followed: { ...kept.kept, watched: [...watched] },
+  });
   const judge = async (isLast = false): Promise<void> => {
     const started = performance.now();
     const recording = kept.add(batch);
+    const added = judgements === 0 ? every : Math.max(every, batch.length);
     batch = [];
     if (recording === null) return;
     for (const { kind, text } of recording.notes) kept.note(kind, text);
@@ -536,7 +462,7 @@ export async function follow(
         'first-cycles',
         `The first ${wanted.first} samples show what is usual; findings are reported from then on.`,
       );
-      remember({ ...stateOf(true, known), followed: kept.kept });
+      remember?.(now());
       return;
     }
     if (wanted.capped)
@@ -545,24 +471,28 @@ export async function follow(
         `The window of ${window} samples holds less than three days, so that a usual day may look like a change: no level is higher than medium. --window ${wanted.days} holds three days.`,
       );
     const { report } = await detectRecording(options.name, recording, judged);
-    const findings = wanted.capped
-      ? report.findings.map((finding) =>
-          finding.severity > CAPPED.severity ? { ...finding, ...CAPPED } : finding,
-        )
-      : report.findings;
-    const span = { from: report.from!.ms, to: report.to!.ms };
-    const { events, known: now } = compare(
-      findings,
-      known,
-      span,
-      severity ?? DEFAULT_SEVERITY,
-      isLast ? null : before,
-      fading,
+    const [from, to] = [report.from!.ms, report.to!.ms];
+    const step = recording.step ?? (to - from) / Math.max(1, kept.size - 1);
+    const long = to - from >= LONG;
+    if (!wanted.capped && !long)
+      kept.note(
+        'no-week',
+        `The rows that are kept cover less than two weeks, so that a usual week may look like a change: no level is higher than high, and usual values at an unusual time are reported once they were found for ${evidenceWanted(window, every)} samples.`,
+      );
+    const cap = wanted.capped ? CAPPED : long ? null : CAPPED_SHORT;
+    const findings = report.findings.map((finding) =>
+      cap !== null && finding.severity > cap.severity ? { ...finding, ...cap } : finding,
     );
-    before = findings;
-    for (const event of events) tell(event);
-    known = now;
-    remember({ ...stateOf(true, known), followed: kept.kept });
+    const { time, columns } = recording;
+    const shown: Judged = { from, to, step, every: added, long, time: time!, columns };
+    const finished = isLast && remember === undefined;
+    const weighed = weigh(findings, known, watched, shown, severity ?? DEFAULT_SEVERITY, finished);
+    watched = weighed.watched;
+    const compared = compare(findings, known, weighed.ready, shown);
+    for (const event of compared.events) tell(event);
+    known = compared.known;
+    judgements++;
+    remember?.(now());
     last = performance.now();
     cost = last - started;
   };
@@ -571,11 +501,11 @@ export async function follow(
     rows++;
     if (batch.length < next) continue;
     // Rows that come faster than they are judged are judged in larger parts.
-    if (batch.length < delay && performance.now() - last < cost) continue;
+    if (batch.length < most && performance.now() - last < cost) continue;
     await judge();
     next = every;
   }
-  if (batch.length > 0 || before.length > 0) await judge(true);
+  if (batch.length > 0 || judgements > 0) await judge(true);
   const { bad, late, tooLate, known: read } = kept;
   tell({ event: 'end', rows, bad, late, tooLate, known: read, open: stillOpen() });
 }

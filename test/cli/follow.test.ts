@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -90,6 +90,44 @@ describe('timeseer detect --follow', () => {
     const { code, lines } = await piped(args, parts, { until: /"event":"open"/ });
     expect(code).toBe(130);
     expect(lines.slice(-2)).toMatchObject([{ event: 'open' }, { event: 'end', open: [{ column: 'load' }] }]);
+  }, 60_000);
+
+  test('a second one with the same state file is refused, with the process that uses it; a killed one holds nobody up', async () => {
+    const args = ['detect', '--follow', '--json', '--window', '400', '--every', '30', '--state'];
+    const path = join(directory, 'shared.json');
+    const first = spawn(process.execPath, [CLI, ...args, path], { stdio: ['pipe', 'pipe', 'inherit'] });
+    await new Promise((resolve) => first.stdout.once('data', resolve));
+    const parts = ['time,load\n', ...Array.from({ length: 40 }, (_, i) => row(i, 50))];
+    const second = await piped([...args, path], parts);
+    expect(second).toMatchObject({ code: 2, lines: [] });
+    expect(second.err).toMatch(
+      new RegExp(
+        `--state .*shared.json: process ${first.pid} has used it for \\d+ s .*choose another --state`,
+      ),
+    );
+    const ended = new Promise((resolve) => first.once('close', resolve));
+    first.kill('SIGKILL');
+    await ended;
+    expect((await piped([...args, path], parts)).code).toBe(0);
+  }, 60_000);
+
+  test('a state file that is damaged, or of another version, is refused and left as it is', async () => {
+    const state = (text: string): string => {
+      const path = join(directory, 'damaged.json');
+      writeFileSync(path, text);
+      return path;
+    };
+    const good = '{"schema":"timeseer.anomalies.state","version":1,"timed":true,"seen":{}}';
+    for (const [text, reason] of [
+      [good.slice(0, 40), /damaged\.json: not a state file .*choose another --state, or remove the file/],
+      [good.replace('1', '7'), /version: written by another version of timeseer.*choose another --state/],
+      [good.replace('true', '3'), /not a state file: timed: .*boolean/],
+    ] as const) {
+      const { code, err } = await piped(['detect', '--follow', '--state', state(text)], ['time,load\n']);
+      expect(code).toBe(3);
+      expect(err).toMatch(reason);
+      expect(readFileSync(join(directory, 'damaged.json'), 'utf8')).toBe(text);
+    }
   }, 60_000);
 
   test('memory does not grow with the stream', async () => {

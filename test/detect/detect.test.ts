@@ -341,6 +341,21 @@ describe('what is usual is no finding', () => {
       ),
     ).toBeGreaterThan(0.8);
   });
+
+  test('edges of a season that come early or late, also at the ends of the series', () => {
+    for (const seed of [1, 2, 3, 4]) {
+      const draw = new Random(seed, 'edges');
+      const errors = noise(seed, 3000);
+      const values = errors.map((error) => 0.1 * error);
+      // A load on for 40 of 100 samples; the first one begins late, and the last one ends before the series.
+      for (let at = 0; at < 3000; at += 100) {
+        const from = at + (at === 0 ? 4 : Math.round(2 * draw.normal()));
+        const to = at + 40 + Math.round(2 * draw.normal());
+        for (let i = Math.max(0, from); i < to; i++) values[i] = values[i]! + 5;
+      }
+      for (const length of [3000, 2898]) expect(detect(values.slice(0, length)).findings).toEqual([]);
+    }
+  });
 });
 
 describe('what a finding says', () => {

@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { ReportState } from '../../src/explain/schema.ts';
+import { readRecording } from '../../datasets/readers/recording.ts';
+import type { FollowedFinding, ReportState } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
+import { detectRecording } from '../../src/run/detect.ts';
 import { type FollowEvent, type FollowOptions, follow, pace } from '../../src/run/follow.ts';
 
 const OPTIONS: FollowOptions = {
@@ -45,7 +47,7 @@ const note = (events: readonly FollowEvent[], wanted: string): string =>
 describe('rows that are followed', () => {
   test('a finding is told when it appears and when it is over, with its extent in time and in lines', async () => {
     const events = await told(rows(600, 430, 460));
-    expect(events[0]).toMatchObject({ event: 'start', schema: 'timeseer.follow', window: 300, delay: 25 });
+    expect(events[0]).toMatchObject({ event: 'start', schema: 'timeseer.follow', window: 300, delay: 55 });
     expect(only(events, 'open')).toMatchObject([
       { column: 'load', ongoing: true, from: { shown: '2025-03-05 11:30' } },
     ]);
@@ -140,42 +142,95 @@ describe('rows that are followed', () => {
   });
 
   test('the window and the pace are held to their range', () => {
-    expect(pace({ window: 20_000, every: undefined })).toEqual({ every: 100, delay: 5000, first: 200 });
+    expect(pace({ window: 20_000, every: undefined })).toEqual({
+      ...{ every: 100, most: 5000, delay: 5100, first: 200 },
+    });
     expect(() => pace({ window: 49, every: undefined })).toThrow(/--window: expected 50/);
     expect(() => pace({ window: 100_001, every: undefined })).toThrow(/100000/);
     expect(() => pace({ window: 100, every: 101 })).toThrow(/--every: expected 1 to 100/);
   });
 });
 
-describe('any number of runs', () => {
-  /** Two incidents in six days of noise, every 15 minutes: a step that is taken back, and one that goes on. */
-  const recorded = (seed: number, first: number, second: number): string[] => {
-    const draw = new Random(seed, 'runs');
-    return Array.from({ length: 600 }, (_, i) => {
-      const incident = (i >= first && i < first + 24) || i >= second ? 40 : 0;
-      return `${stamp(i)},${(50 + incident + draw.normal()).toFixed(2)}`;
+/** Noise around 50 every 15 minutes, with 40 more in stretches [from, to). */
+function recorded(n: number, seed: number, stretches: readonly (readonly [number, number])[]): string[] {
+  const draw = new Random(seed, 'runs');
+  return Array.from({ length: n }, (_, i) => {
+    const more = stretches.some(([from, to]) => i >= from && i < to) ? 40 : 0;
+    return `${stamp(i)},${(50 + more + draw.normal()).toFixed(2)}`;
+  });
+}
+
+describe('a level that stays', () => {
+  const options = { window: 450, every: 25 };
+  const reasons = (events: readonly FollowEvent[]): (string | undefined)[] =>
+    events.map((event) => (event.event === 'closed' ? event.reason : undefined)).filter(Boolean);
+
+  test('closes as usual, and its way back is noted, not opened', async () => {
+    const events = await told(recorded(1600, 5, [[500, 1000]]), options);
+    expect(only(events, 'open')).toMatchObject([{ direction: 'above' }]);
+    expect(reasons(events)).toEqual(['became usual']);
+    const { id } = only(events, 'open')[0] as { id: string };
+    expect(note(events, 'returned')).toContain(`back at about the level before finding ${id}`);
+  });
+
+  test('is over when it returns while it is open', async () => {
+    for (const end of [530, 700]) {
+      const events = await told(recorded(1600, 5, [[500, end]]), options);
+      expect(only(events, 'open')).toMatchObject([{ direction: 'above' }]);
+      expect(reasons(events)).toEqual(['over']);
+    }
+  });
+});
+
+describe('a short window', () => {
+  /** Days of 288 samples between 40 and 60, those of the weekend between 44 and 56. */
+  const days = (n: number): string[] => {
+    const draw = new Random(3, 'days');
+    return Array.from({ length: n }, (_, i) => {
+      const swing = Math.floor(i / 288) % 7 < 5 ? 10 : 6;
+      const value = 50 + swing * Math.sin((2 * Math.PI * i) / 288) + draw.normal();
+      return `${new Date(Date.UTC(2025, 2, 3) + i * 300_000).toISOString().slice(0, 16)},${value.toFixed(2)}`;
     });
   };
 
-  test('with kills report each incident once, open it before they close it, and end as one run does', async () => {
+  test('opens nothing in a usual week, and says what it cannot know', async () => {
+    const events = await told(days(3000), { window: 1000, every: 50, severity: 2 });
+    expect(only(events, 'open')).toEqual([]);
+    expect(note(events, 'no-week')).toMatch(/less than two weeks.*no level is higher than high/);
+  });
+
+  test('opens at once what lies beyond all other values, and what was over long before never', async () => {
+    const lines = days(1600);
+    for (let i = 1400; i < 1406; i++) lines[i] = lines[i]!.replace(/,.*/, ',95');
+    for (let i = 500; i < 506; i++) lines[i] = lines[i]!.replace(/,.*/, ',95');
+    const opened = only(await told(lines, { window: 1000, every: 50, severity: 2 }), 'open');
+    expect(opened).toMatchObject([{ from: { shown: '2025-03-07 20:40' }, level: 'high' }]);
+  });
+});
+
+describe('any number of runs', () => {
+  const options = { window: 450, every: 30, severity: 4 };
+  const start = Date.parse(`${stamp(0)}Z`);
+  const sampleOf = (ms: number): number => Math.round((ms - start) / 900_000);
+
+  test('with kills report each incident of any prefix once, and end as a batch run over the window does', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 1, max: 1000 }),
-        fc.integer({ min: 220, max: 320 }),
-        fc.integer({ min: 500, max: 570 }),
+        fc.integer({ min: 300, max: 340 }),
+        fc.integer({ min: 440, max: 500 }),
+        fc.integer({ min: 350, max: 600 }),
         // Rows of each run; and those that come again in it. A run with such rows is killed.
         fc.array(fc.tuple(fc.integer({ min: 1, max: 200 }), fc.integer({ min: 0, max: 40 })), {
           maxLength: 5,
         }),
-        async (seed, first, second, runs) => {
-          const lines = recorded(seed, first, second);
-          const options = { window: 450, every: 30, severity: 4 };
-          const whole = await told(lines, options);
+        async (seed, first, second, end, runs) => {
+          const incidents = [[first, first + 24] as const, [second, 600] as const];
+          const lines = recorded(600, seed, incidents).slice(0, end);
           let state: ReportState | null = null;
           const events: FollowEvent[] = [];
           for (const [count, lost] of [...runs, [lines.length, 0] as const]) {
-            const last: number = state?.followed?.rows.at(-1)?.[1] ?? Date.parse(`${stamp(0)}Z`) - 900_000;
-            const at: number = (last - Date.parse(`${stamp(0)}Z`)) / 900_000 + 1;
+            const at: number = sampleOf(state?.followed?.rows.at(-1)?.[1] ?? start - 900_000) + 1;
             const states: { readonly events: number; readonly state: ReportState }[] = [];
             const part: FollowEvent[] = [];
             const rows = lines.slice(Math.max(0, at - lost), at + count).join('\n');
@@ -191,21 +246,59 @@ describe('any number of runs', () => {
             state = kept.state;
             events.push(...(lost === 0 ? part : part.slice(0, kept.events)));
           }
-          const ids = only(events, 'open').map((event) => (event as { id: string }).id);
-          expect(new Set(ids).size).toBe(ids.length);
+          const opened = only(events, 'open') as FollowedFinding[];
+          const within = ({ from, to }: FollowedFinding, [begin, over]: readonly [number, number]): boolean =>
+            sampleOf(from!.ms) < over && sampleOf(to!.ms) >= begin;
+          const { delay } = pace(options);
+          for (const incident of incidents) {
+            const count = opened.filter((finding) => within(finding, incident)).length;
+            expect(count).toBeLessThanOrEqual(1);
+            if (incident[0] + delay + options.every <= end) expect(count).toBe(1);
+          }
+          expect(opened.every((finding) => incidents.some((one) => within(finding, one)))).toBe(true);
           const open = new Set<string>();
           for (const event of events) {
             if (event.event === 'open') open.add(event.id);
             if (event.event === 'closed') expect(open.delete(event.id)).toBe(true);
           }
-          const last = (list: readonly FollowEvent[]) =>
-            (list.at(-1) as { open: readonly { column: string; from: { ms: number } }[] }).open;
-          expect(open.size).toBe(last(events).length);
-          expect(last(events).length).toBe(last(whole).length);
-          expect(only(events, 'open').length).toBe(only(whole, 'open').length);
+          const left = (events.at(-1) as { open: readonly FollowedFinding[] }).open;
+          expect(new Set(left.map(({ id }) => id))).toEqual(open);
+          const text = `time,load\n${lines.slice(-options.window).join('\n')}\n`;
+          const recording = readRecording(new TextEncoder().encode(text));
+          const { report } = await detectRecording('input', recording, { severity: 1 });
+          const ongoing = report.findings.filter(({ ongoing }) => ongoing);
+          type Span = Pick<FollowedFinding, 'from' | 'to'>;
+          const same = (a: Span, b: Span): boolean => a.from!.ms <= b.to!.ms && b.from!.ms <= a.to!.ms;
+          for (const finding of ongoing)
+            if (
+              finding.severity >= options.severity &&
+              sampleOf(finding.from!.ms) + delay + options.every <= end
+            )
+              expect(left.some((one) => same(one, finding))).toBe(true);
+          for (const one of left)
+            if (sampleOf(one.to!.ms) + 1 === end && end - sampleOf(one.from!.ms) < options.window / 4)
+              expect(ongoing.some((finding) => same(one, finding))).toBe(true);
         },
       ),
       { numRuns: Number(process.env['TIMESEER_RUNS'] ?? 4), endOnFailure: true },
     );
   }, 240_000);
+
+  test('keep a last row far ahead of the others, which the next run confirms', async () => {
+    let state: ReportState | null = null;
+    const remember = (now: ReportState): void => {
+      state = JSON.parse(JSON.stringify(now));
+    };
+    const lines = recorded(400, 1, []);
+    const ahead = (i: number): string => `${stamp(200_000 + i)},51`;
+    expect((await told([...lines, ahead(0)], options, remember)).at(-1)).toMatchObject({ bad: 0 });
+    expect(state!.followed!.rows).toHaveLength(400);
+    expect(state!.followed!.ahead?.[1]).toBe(start + 200_000 * 900_000);
+    // It comes again, as from a reader that begins a little earlier, which confirms nothing.
+    const second = await told([ahead(0), ahead(1), ahead(2)], { ...options, state }, remember);
+    expect(second.at(-1)).toMatchObject({ bad: 0, known: 1 });
+    expect(state!.followed!.rows.slice(-3).map(([, time]) => sampleOf(time))).toEqual([
+      200_000, 200_001, 200_002,
+    ]);
+  });
 });
