@@ -169,11 +169,11 @@ function kindOf(
     // At the minimum or maximum of the series the values are not clipped; they fell or rose to a level.
     const extreme =
       direction === 'below' ? facts.least <= described.least : facts.largest >= described.largest;
-    if (extreme && Math.abs(facts.balance) > ONE_SIDED) return { kind: 'level', direction };
+    const aside = Math.abs(facts.balance) > ONE_SIDED;
+    if (extreme && aside) return { kind: 'level', direction };
     if (!continuous(values, start, end, band))
-      return { kind: outside ? 'level' : 'flat', direction: outside ? direction : null };
-    const capped =
-      Math.abs(facts.balance) > ONE_SIDED && passesThrough(base.expected, start, end, facts, band);
+      return outside && aside ? { kind: 'level', direction } : { kind: 'flat', direction: null };
+    const capped = aside && passesThrough(base.expected, start, end, facts, band);
     return capped
       ? { kind: 'cutoff', direction: direction === 'below' ? 'above' : 'below' }
       : { kind: 'flat', direction: null };

@@ -438,14 +438,16 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
 
 /** Severity of what cannot be told from a usual weekend: below all that is reported by default. */
 const UNKNOWN = 1.9;
-/** Share of a day by which a change may miss the beginning or the end of a weekend. */
+/** Shares of a day: by which a change may miss the beginning or the end of a weekend, and which it lasts at least. */
 const NEAR_WEEKEND = 1 / 8;
+const OF_WEEKEND = 1 / 2;
 
-/** Returns true if a longer change begins or ends with a weekend, of which fewer than two are known. */
+/** Returns true if a change of half a day or more begins or ends with a weekend, of which fewer than two are known. */
 function atWeekend({ start, end }: Joined, { weekends = [], calendar = [] }: AnalyseOptions): boolean {
-  const reach = NEAR_WEEKEND * ((calendar.at(-1) ?? 0) / 7);
+  const day = (calendar.at(-1) ?? 0) / 7;
+  const reach = NEAR_WEEKEND * day;
   return (
-    end - start > reach && weekends.some((at) => Math.abs(start - at) <= reach || Math.abs(end - at) <= reach)
+    end - start >= OF_WEEKEND * day && weekends.some((at) => Math.abs(start - at) <= reach || Math.abs(end - at) <= reach)
   );
 }
 

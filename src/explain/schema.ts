@@ -391,7 +391,7 @@ export type FollowedRows = z.infer<typeof FOLLOWED_ROWS>;
 /** State file: the findings that were reported before, by id. */
 const STATE = z.strictObject({
   schema: z.literal('timeseer.anomalies.state'),
-  version: z.literal(1, 'written by another version of timeseer, which this one cannot read'),
+  version: z.literal(1),
   timed: z.boolean(),
   seen: z.record(z.string(), SEEN),
   followed: z.exactOptional(FOLLOWED_ROWS),

@@ -679,5 +679,8 @@ describe('what is plain to the eye', () => {
     expect(detect(values, { calendar }).findings.length).toBeGreaterThan(0);
     expect(detect(values, { calendar, weekends: [480, 672] }).findings).toEqual([]);
     expect(detect(values, { calendar, weekends: [340, 532] }).findings.length).toBeGreaterThan(0);
+    // Hours alone are no weekend.
+    const outage = withStretch(days(6, 960), 640, 672, (value) => value / 4);
+    expect(detect(outage, { calendar, weekends: [480, 672] }).findings).toMatchObject([{ start: 640 }]);
   });
 });
