@@ -104,8 +104,8 @@ const GROUPS: Readonly<Record<string, string>> = {
 
 /** What was read before the figures that a card shows, by the policy's name. */
 const READINGS: Readonly<Record<string, string>> = {
-  small: `The half for reporting was read twice with weights that shipped before (test/bench/NOTES.md). The figures below are the first reading of
-these weights; what surrounds them (marks, confidences) was chosen before.`,
+  small: `The half for reporting was read twice with weights that shipped before, and once with these before their confidences were fitted to
+recordings (test/bench/NOTES.md). The figures below are the second reading; nothing was chosen by the first but one rule of the detector.`,
 };
 
 /** "21 of NAB, 14 of household and 7 of EMG". */
