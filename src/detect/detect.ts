@@ -349,7 +349,8 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const moved = first.candidates.filter(
     (candidate) => candidate.lasting && candidate.severity >= LEVELS.medium,
   );
-  const away = levelChange(values, moved, Math.max(1, Math.round(first.season?.period ?? 1)));
+  const period = Math.max(1, Math.round(first.season?.period ?? 1));
+  const away = levelChange(values, moved, period);
   const level = moved.length === 0 ? values : difference(values, away);
   const analysed = moved.length === 0 ? first : analyse(level, options);
   const { season, tracks, usualStep } = analysed;
@@ -370,14 +371,21 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   }
   const { ordinary, phases: scale, floor } = analysed;
   const inside = expectation(level, ordinary, { floor, scale, unusual: (i) => unusual[i] === 1 });
-  const inUnits = (some: Float64Array): Float64Array =>
-    some.map((value, i) => (value + (moved.length === 0 ? 0 : away[i]!)) * unit);
-  const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
   // Extents do not depend on the severity that is asked for.
   const usual = all.filter((event) => event.severity >= DEFAULT_SEVERITY);
-  const joined = all
-    .filter((event) => event.severity >= Math.min(severity, DEFAULT_SEVERITY))
-    .map((event) => (event.lasting ? { ...event, end: untilNext(event, usual, n) } : event))
+  const events = withReturns(
+    all
+      .filter((event) => event.severity >= Math.min(severity, DEFAULT_SEVERITY))
+      .map((event) => (event.lasting ? { ...event, end: untilNext(event, usual, n) } : event)),
+    season === null ? values : difference(values, difference(season.expected, season.level)),
+  );
+  // What returned to the earlier level is expected there.
+  const stays = moved.filter(({ start }) => events.some((event) => event.lasting && event.start === start));
+  const shown = stays.length === moved.length ? away : levelChange(values, stays, period);
+  const inUnits = (some: Float64Array): Float64Array =>
+    some.map((value, i) => (value + (stays.length === 0 ? 0 : shown[i]!)) * unit);
+  const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
+  const joined = events
     .map((event) => trimmed(event, level, inside))
     .flatMap((event) => withoutGaps(event, given));
   let [smallest, largest] = [Infinity, -Infinity];
@@ -458,6 +466,34 @@ const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): b
 /** End of a lasting shift in the report: the start of the next event, or the end of the series. */
 const untilNext = ({ start }: Joined, all: readonly Joined[], n: number): number =>
   Math.min(n, ...all.flatMap((other) => (other.start > start ? [other.start] : [])));
+
+/** Largest distance from the earlier level of what has returned to it, as a share of the shift. */
+const RETURNED = 0.35;
+
+/**
+ * Ends a lasting shift where the values [N], without their season, return to the earlier level until the end of the series: it is an
+ * episode, and its end is no event.
+ */
+function withReturns(events: readonly Joined[], values: Float64Array): Joined[] {
+  const n = values.length;
+  const middle = (start: number, end: number): number => {
+    const some = values.slice(start, end);
+    return quantileInPlace(some, some.length, 0.5);
+  };
+  const returns = new Set<Joined>();
+  const shifts = events.map((event): Joined => {
+    const { lasting, ...episode } = event;
+    const { start, end, drifts } = event;
+    const back = events.find((other) => other.start === end && (other.end === n || other.lasting));
+    if (!lasting || drifts || start === 0 || back === undefined) return event;
+    const before = middle(Math.max(0, 2 * start - end), start);
+    const size = middle(start, end) - before;
+    if (Math.abs(middle(end, n) - before) > RETURNED * Math.abs(size)) return event;
+    returns.add(back);
+    return episode;
+  });
+  return shifts.filter((_, i) => !returns.has(events[i]!));
+}
 
 /** Minimum share of samples outside the band, from the first to the last of them, for a finding to be trimmed to these. */
 const MOSTLY_OUTSIDE = 0.6;

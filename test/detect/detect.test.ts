@@ -683,4 +683,24 @@ describe('what is plain to the eye', () => {
     const outage = withStretch(days(6, 960), 640, 672, (value) => value / 4);
     expect(detect(outage, { calendar, weekends: [480, 672] }).findings).toMatchObject([{ start: 640 }]);
   });
+
+  test.each([
+    [300, 900],
+    [500, 800],
+    [600, 950],
+  ])(
+    'a level from %i to %i of 1000 samples that returns is over, and its way back is no finding',
+    (from, to) => {
+      const random = new Random(3, 'returns');
+      const values = Float64Array.from(
+        { length: 1000 },
+        (_, i) => 20 + random.normal() + (i >= from && i < to ? 8 : 0),
+      );
+      const { findings, expected } = detect(values);
+      expect(findings).toMatchObject([
+        { kind: 'level', direction: 'above', start: from, end: to, lasting: false, ongoing: false },
+      ]);
+      expect(expected[999]).toBeCloseTo(20, 0);
+    },
+  );
 });
