@@ -455,7 +455,8 @@ function atWeekend({ start, end }: Joined, { weekends = [], calendar = [] }: Ana
   const day = (calendar.at(-1) ?? 0) / 7;
   const reach = NEAR_WEEKEND * day;
   return (
-    end - start >= OF_WEEKEND * day && weekends.some((at) => Math.abs(start - at) <= reach || Math.abs(end - at) <= reach)
+    end - start >= OF_WEEKEND * day &&
+    weekends.some((at) => Math.abs(start - at) <= reach || Math.abs(end - at) <= reach)
   );
 }
 

@@ -120,7 +120,10 @@ describe('timeseer detect --follow', () => {
     const good = '{"schema":"timeseer.anomalies.state","version":1,"timed":true,"seen":{}}';
     for (const [text, reason] of [
       [good.slice(0, 40), /damaged\.json: not a state file .*choose another --state, or remove the file/],
-      [good.replace('1', '7'), /a state of version 7, which this timeseer does not know; choose another --state/],
+      [
+        good.replace('1', '7'),
+        /a state of version 7, which this timeseer does not know; choose another --state/,
+      ],
       [good.replace('true', '3'), /not a state file: timed: .*boolean/],
     ] as const) {
       const { code, err } = await piped(['detect', '--follow', '--state', state(text)], ['time,load\n']);
