@@ -35,6 +35,8 @@ import {
   windowSize,
 } from './windows.ts';
 
+/** Least confidence of a place in the ranking. */
+const LEAST_RANKED = 0.1;
 /** Largest factor by which a series is stretched to the trained length. */
 const MOST_STRETCHED = 5;
 /** Most windows that are asked again, evenly spread; number of samples and temperature. */
@@ -238,7 +240,7 @@ export async function askColumn(
       ranking &&
       intervals.map((interval) => sureOf(({ marks }) => marks.some(([start]) => start === interval[0]))),
     ofFindings: ranking && detection.findings.map((_, k) => sureOf(({ finding }) => finding === k)),
-    ranking: ranking ?? [],
+    ranking: ranking?.filter(({ confidence }) => confidence >= LEAST_RANKED) ?? [],
     statement: policyStatement({ ...judged, intervals }),
     window: asked[0]!.end - asked[0]!.start,
     seen: await picturesOf(values, reader, answers),

@@ -262,7 +262,7 @@ export type PolicyHead = z.infer<typeof POLICY_HEAD>;
 const POLICY = POLICY_HEAD.extend({
   agreement: AGREEMENT,
   /**
-   * One ranking of what detector and policy tell, most confident first: disjoint within a column, from a confidence of 0.1 on. `finding`: id
+   * One ranking of what detector and policy tell, most confident first, from a confidence of 0.1 on. `finding`: id
    * of the finding there, null where only the policy tells of it. Empty for a policy that was not calibrated.
    */
   ranking: z.array(

@@ -74,6 +74,18 @@ describe('explain', () => {
     expect(readFileSync(`${out}.html`, 'utf8')).not.toContain(root);
   });
 
+  test('is asked by detect where it is named, without a page, and not by --follow', async () => {
+    const { code, out: text } = await inside('detect', file, '--policy', 'small', '--json');
+    expect(code).toBe(0);
+    const { policy, findings } = REPORT.parse(JSON.parse(text));
+    expect(policy).toMatchObject({ name: 'small', columns: [{ column: 'pressure' }] });
+    expect(findings.length).toBeGreaterThan(0);
+    const alone = JSON.parse((await inside('detect', file, '--json')).out) as AnomalyReport;
+    expect(findings.map((one) => ({ ...one, markedByPolicy: null }))).toEqual(alone.findings);
+    const refused = await inside('detect', '--follow', '--policy', 'small');
+    expect([refused.code, refused.err]).toEqual([2, expect.stringMatching(/--policy: --follow/)]);
+  });
+
   test('does without it where the package holds none, and says so in one line', async () => {
     package_.policies = join(root, 'nothing');
     const { code, out: text, err } = await inside('explain', file, '--out', out);

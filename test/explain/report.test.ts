@@ -562,6 +562,44 @@ describe('what a policy says in a report', () => {
     );
   });
 
+  const ranked = () =>
+    opinion({
+      ofFindings: [0.9, null, 0.3],
+      ranking: [
+        { interval: [480, 500], confidence: 0.9 },
+        { interval: [900, 910], confidence: 0.5 },
+        { interval: [700, 710], confidence: 0.3 },
+      ],
+    });
+
+  test('ranks what both tell of, by whom, and gives each finding its confidence', () => {
+    const report = buildReport(source, ranked());
+    verify(report, source);
+    const found = source.columns.find(({ name }) => name === 'requests')!.detection.findings;
+    for (const [k, { start, kind }] of found.entries()) {
+      const finding = report.findings.find((one) => one.start === start && one.kind === kind)!;
+      expect(finding.confidence).toBe([0.9, null, 0.3][k]);
+    }
+    expect(report.policy!.ranking).toMatchObject([
+      {
+        column: 'requests',
+        start: 480,
+        end: 500,
+        confidence: 0.9,
+        by: 'both',
+        finding: plain.findings[0]!.id,
+      },
+      { column: 'requests', start: 900, end: 910, confidence: 0.5, by: 'policy', finding: null },
+      { column: 'requests', start: 700, end: 710, confidence: 0.3, by: 'policy', finding: null },
+    ]);
+    const reordered = structuredClone(report);
+    reordered.policy!.ranking.reverse();
+    expect(() => verify(reordered, source)).toThrow(/ranking/);
+    const unheard = structuredClone(report);
+    unheard.policy!.ranking[0]!.by = 'policy';
+    expect(() => verify(unheard, source)).toThrow(/who tells of it/);
+  });
+
   test('is checked against the findings, its own numbers, and the stamps', () => {
     const wrong = (change: (report: AnomalyReport) => void): (() => void) => {
       const report = buildReport(source, opinion());
