@@ -337,7 +337,7 @@ function offsetOfZone(zone: string): OffsetAt {
  */
 export function checkZone(zone: string): string {
   if (/^(?:utc|z|gmt|[+-]00:?00)$/i.test(zone)) return 'UTC';
-  const offset = /^([+-]\d{2}):?(\d{2})$/.exec(zone);
+  const offset = /^([+-](?:0\d|1[0-4])):?([0-5]\d)$/.exec(zone);
   if (offset !== null) return `${offset[1]}:${offset[2]}`;
   try {
     return new Intl.DateTimeFormat('en-US', { timeZone: zone }).resolvedOptions().timeZone;

@@ -60,6 +60,10 @@ export const DETECT_OPTIONS = {
 };
 
 export function detectRequest(file: string, args: DetectOptionValues): DetectRequest {
+  if (!(args.minShare >= 0 && args.minShare <= 1))
+    throw new ConfigError(`--min-share: expected a share from 0 to 1, got ${args.minShare}`);
+  if (!(args.minChange >= 0))
+    throw new ConfigError(`--min-change: expected a number from 0 on, got ${args.minChange}`);
   const { time, key, select, tz, severity, direction } = args;
   if (Number.isNaN(severity))
     throw new ConfigError(

@@ -1,7 +1,7 @@
 /** `timeseer detect`: finds anomalies in a CSV file with the classical detector. */
 import { FAULTS } from '../../datasets/readers/quality.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
-import { FORMATS, scoresCsv } from '../explain/formats.ts';
+import { checkScores, FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import type { ReportState } from '../explain/schema.ts';
 import { type AnomalyReport, type FollowedFinding, reportSchema } from '../explain/schema.ts';
@@ -116,6 +116,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
     throw new ConfigError('file: missing; name a CSV file, for example: timeseer detect metrics.csv');
   const { out } = args;
   if (out !== undefined) checkTarget(out);
+  if (args.scores !== undefined) checkScores(args.scores);
   const { policy = NONE, engine, device } = args;
   const { source, report, seconds, pictures } = await detectAndAsk(
     detectRequest(args.file, args),

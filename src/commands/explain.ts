@@ -1,5 +1,5 @@
 /** `timeseer explain`: writes a page and a JSON file about the anomalies in a CSV file, by the detector and by a policy. */
-import { scoresCsv, toJson } from '../explain/formats.ts';
+import { checkScores, scoresCsv, toJson } from '../explain/formats.ts';
 import { MOST_WINDOWS } from '../explain/windows.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { print, say } from '../ground/terminal.ts';
@@ -18,6 +18,7 @@ type ExplainArguments = Given<typeof OPTIONS> & { readonly file: string };
 
 async function runExplain(args: ExplainArguments): Promise<void> {
   const { out, policy, engine, device, window, overlap, since } = args;
+  if (args.scores !== undefined) checkScores(args.scores);
   const { report, source, files, seconds } = await explainFile({
     ...{ detect: detectRequest(args.file, args), since },
     ...{ out, policy, engine, device, window, overlap },

@@ -376,7 +376,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const events = withReturns(
     all
       .filter((event) => event.severity >= Math.min(severity, DEFAULT_SEVERITY))
-      .map((event) => (event.lasting ? { ...event, end: untilNext(event, usual, n) } : event)),
+      .map((event) =>
+        event.lasting && !event.drifts ? { ...event, end: untilNext(event, usual, n) } : event,
+      ),
     season === null ? values : difference(values, difference(season.expected, season.level)),
   );
   // What returned to the earlier level is expected there.

@@ -124,12 +124,14 @@ export function join(all: readonly Candidate[], length: number, period: number |
     if (2 * (candidate.end - start) >= candidate.end - candidate.start)
       events.push({ start, end: candidate.end, members: [candidate] });
   }
-  // A drift goes on through other events; its steps are parts of it.
+  // A drift goes on through other events; its steps, and what is left of it over a quarter of its length, are parts of it.
   for (const leak of leaks) {
-    const steps = events.filter(
-      ({ start, members }) => start >= leak.start && members.every(({ track }) => track === 'step'),
+    const parts = events.filter(
+      ({ start, end, members }) =>
+        start >= leak.start &&
+        (members.every(({ track }) => track === 'step') || 4 * (end - start) > leak.end - leak.start),
     );
-    for (const part of steps) events.splice(events.indexOf(part), 1);
+    for (const part of parts) events.splice(events.indexOf(part), 1);
     events.push({ start: leak.start, end: leak.end, members: [leak] });
   }
   return events

@@ -1,7 +1,8 @@
 /** Output formats of a report: JSON, CSV, Markdown, Grafana annotations; and the scores of every sample as CSV. */
 
+import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { KIND_WORDS } from '../detect/finding.ts';
-import { DataError } from '../ground/errors.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
 import { grouped } from '../ground/numbers.ts';
 import { instant, noteTexts, type ReportSource, stateWords, whenWords } from './report.ts';
 import type { AnomalyReport, ReportFinding } from './schema.ts';
@@ -102,12 +103,30 @@ export function toCsv({ findings }: AnomalyReport): string {
   return `${records.join('\n')}\n`;
 }
 
+/** First columns of a file of scores. */
+const SCORES = ['column', 'index'] as const;
+
+/** @throws ConfigError for a path of scores at which something else is: it is kept */
+export function checkScores(path: string): void {
+  if (!existsSync(path)) return;
+  const head = Buffer.alloc(csvRecord(SCORES).length + 1);
+  if (statSync(path).isFile()) {
+    const file = openSync(path, 'r');
+    readSync(file, head);
+    closeSync(file);
+  }
+  if (head.toString() !== `${csvRecord(SCORES)},`)
+    throw new ConfigError(
+      `--scores ${path}: exists and was not written by this command; it is kept. Choose another --scores`,
+    );
+}
+
 /**
  * CSV with a record for each sample of each column: value, expected value, band and score. Yielded in parts, because a million samples make
  * 100 MB of text. Missing values are empty.
  */
 export function* scoresCsv(source: ReportSource): Generator<string> {
-  yield `${csvRecord(['column', 'index', ...(source.time === null ? [] : ['time']), 'value', 'expected', 'low', 'high', 'score'])}\n`;
+  yield `${csvRecord([...SCORES, ...(source.time === null ? [] : ['time']), 'value', 'expected', 'low', 'high', 'score'])}\n`;
   for (const { name, values, detection } of source.columns) {
     const { expected, low, high, score } = detection;
     for (let at = 0; at < values.length; at += 4096) {

@@ -4,7 +4,7 @@ import { recordedExample } from '../../datasets/generators/wild/recorded.ts';
 import { readRecording } from '../../datasets/readers/recording.ts';
 import { isGenerator, openExamples } from '../../datasets/source.ts';
 import type { EngineName } from '../answer/answerer.ts';
-import { findPolicy } from '../answer/reference.ts';
+import { findPolicy, shippedPolicy } from '../answer/reference.ts';
 import { detect } from '../detect/detect.ts';
 import {
   accountsOf,
@@ -165,6 +165,10 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
 export async function calibratePolicy(request: CalibrateRequest): Promise<Calibrated> {
   const { policy: path, data = [], seed } = request;
   const directory = findPolicy(path);
+  if (shippedPolicy(path) !== null)
+    throw new ConfigError(
+      `--policy ${path}: ships with timeseer and is not changed; calibrate a policy of your own`,
+    );
   const { task, length } = readCard(directory);
   if (task === null || !isGenerator(task) || length === null) {
     throw new ConfigError(
