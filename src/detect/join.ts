@@ -39,6 +39,16 @@ export function join(all: readonly Candidate[], length: number, period: number |
       if (!inside) groups.push({ start: candidate.start, end: candidate.end, members: [candidate] });
       continue;
     }
+    // Between two incidents lies the way back from the first, which is no part of either.
+    if (
+      near.length > 1 &&
+      candidate.track === 'step' &&
+      near.every(
+        ({ start, end, members }) =>
+          members[0]!.sign !== candidate.sign && (end <= candidate.start || candidate.end <= start),
+      )
+    )
+      continue;
     const first = near[0]!;
     for (const other of near.slice(1)) {
       first.start = Math.min(first.start, other.start);
