@@ -176,7 +176,7 @@ export interface ColumnAnswers extends PolicyColumn {
   readonly intervals: readonly Interval[];
   /** Confidence of each interval in [0, 1], null if unknown; null for a policy that was not calibrated. */
   readonly confidences: readonly (number | null)[] | null;
-  /** What policy and detector tell of, most confident first; empty for a policy that was not calibrated. */
+  /** Places that policy or detector tells of, most confident first; empty for a policy that was not calibrated. */
   readonly ranking: readonly RankedPlace[];
   /** Confidence of each finding of the detector, as `confidences`. */
   readonly ofFindings: readonly (number | null)[] | null;

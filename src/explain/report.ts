@@ -576,7 +576,7 @@ export interface PolicyOpinion extends PolicyHead {
     readonly confidences?: readonly (number | null)[] | null;
     /** Confidence of each finding of the detector; null or absent where it is not known. */
     readonly ofFindings?: readonly (number | null)[] | null;
-    /** What detector and policy tell of, most confident first. */
+    /** Places that policy or detector tells of, most confident first. */
     readonly ranking?: readonly { readonly interval: Interval; readonly confidence: number }[];
   })[];
 }

@@ -188,7 +188,7 @@ class Window {
   /** Values of the rows that an earlier run kept, by time. */
   readonly #earlier = new Map<number, readonly number[]>();
   readonly #noted = new Set<string>();
-  /** What an earlier run kept, where it was read with the same options. */
+  /** Rows that an earlier run kept, if it read them with the same options. */
   readonly restored: FollowedRows | null = null;
   readonly #options: FollowOptions;
   readonly #tell: (event: FollowEvent) => void;

@@ -181,7 +181,7 @@ export function workspaceOf(count: number, known?: Prepared): Workspace {
   };
 }
 
-/** What `prepare` fills. */
+/** Buffers that `prepare` fills. */
 export type Prepared = Pick<Workspace, 'mean' | 'inverse' | 'incoming' | 'outgoing' | 'restarts'>;
 
 /**

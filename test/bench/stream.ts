@@ -30,7 +30,7 @@ const linesOf = ({ values }: Stream): string[] => [
   ),
 ];
 
-/** What one run says about a stream. */
+/** Events and findings of one run over a stream. */
 export interface Said {
   /** Findings opened, with their span in samples and the samples read when they opened. */
   readonly opened: readonly {

@@ -1,6 +1,6 @@
 /**
  * SIMD kernels as WebAssembly, in base64. Written by the build from simd.ts:
- * a17cd5a193ce0f1c4188dfc6931e44721d1bfca91fde61be43ec576148d0427e
+ * 6daffc528d7ca8fe2eb9daa0eda75a31df8fe8cc5c1f4982ff0c3b4386f7839a
  */
 export const BYTES = [
   'AGFzbQEAAAABFgJgCX9/f39/f39/fwBgBn9/f39/fwACDwEDZW52Bm1lbW9yeQIAAAMEAwAAAQcrBAlkaXN0YW5jZXMAAghm',

@@ -132,7 +132,7 @@ export function fourRows(
   v128.store(covariances, cov1, 16);
 }
 
-/** Where in its cycle a sample is expected: value less level at a place between two samples. */
+/** Computes the value less the level at a place between two samples. */
 function departure(values: usize, level: usize, place: f64, between: bool): f64 {
   const left = Math.floor(place);
   const at = (<usize>left) << 3;
