@@ -6,6 +6,7 @@
 import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
 import { quantum } from '../series/quantum.ts';
+import { runningMedians } from '../series/robust.ts';
 import { largestMagnitude, median, quantileInPlace } from '../series/stats.ts';
 import { analogues } from './analog.ts';
 import {
@@ -61,6 +62,8 @@ function sizeOf(values: Float64Array): number {
 
 /** Local tracks are used if the usual residual from the neighbours is below this share of the usual residual from the level. */
 const FOLLOWING = 0.85;
+/** Samples of the running median that replaces a level which moves. */
+const FOLLOWING_WINDOW = 33;
 /** The analogue track is used if the residual from similar stretches is below this share of the residual from the stretch mean. */
 const MAX_REST = 0.5;
 
@@ -74,6 +77,8 @@ interface Analysed {
   readonly candidates: readonly Candidate[];
   /** Expected values [N]. */
   readonly ordinary: Float64Array;
+  /** True if these are a running median of the values. */
+  readonly follows: boolean;
   /** Spread of the values around `ordinary`, relative to the usual spread [N]; null without a season. */
   readonly phases: Float64Array | null;
   /** Smallest residual that counts as a departure. */
@@ -123,12 +128,12 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   // The level of the whole series, or the running median if the level moves; and the usual departure from it.
   let plain: Float64Array = values.map(() => middle);
   let usualFromPlain = usualFromLevel;
-  for (const window of [9, 33]) {
+  for (const window of [9, FOLLOWING_WINDOW]) {
     if (n < 3 * window) continue;
     const neighbours = centredMedians(values, window);
     const fromNeighbours = difference(values, neighbours);
     const usual = usualSize(fromNeighbours);
-    if (window === 33 && usual < FOLLOWS * usualFromLevel) [plain, usualFromPlain] = [neighbours, usual];
+    if (window === FOLLOWING_WINDOW && usual < FOLLOWS * usualFromLevel) [plain, usualFromPlain] = [neighbours, usual];
     // Skip if neighbours predict little better than the level.
     if (usual > FOLLOWING * usualFromLevel) continue;
     tracks.push({
@@ -263,7 +268,8 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     (similar !== null && usualSize(difference(values, similar.middle)) < FOLLOWS * usualFromPlain
       ? similar.middle
       : plain);
-  return { values, season, tracks, candidates: accepted, ordinary, phases, floor, usualStep };
+  const follows = ordinary === plain && usualFromPlain !== usualFromLevel;
+  return { values, season, tracks, candidates: accepted, ordinary, follows, phases, floor, usualStep };
 }
 
 /** Returns true if the values reach at least half of the expected peak within `reach` samples of a stretch: it is shifted, not missing. */
@@ -370,7 +376,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     if (event.severity >= LEVELS.medium && event.lasting !== true) unusual.fill(1, event.start, event.end);
   }
   const { ordinary, phases: scale, floor } = analysed;
-  const inside = expectation(level, ordinary, { floor, scale, unusual: (i) => unusual[i] === 1 });
+  // A running median follows a long departure: it is taken of the other samples.
+  const followed = analysed.follows ? (mediansOfOthers(level, unusual, FOLLOWING_WINDOW) ?? ordinary) : ordinary;
+  const inside = expectation(level, followed, { floor, scale, unusual: (i) => unusual[i] === 1 });
   // Extents do not depend on the severity that is asked for.
   const usual = all.filter((event) => event.severity >= DEFAULT_SEVERITY);
   const events = withReturns(
@@ -414,6 +422,18 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     structure: structureOf(season, base),
     seasons: season === null ? [] : [season.period],
   };
+}
+
+/** Running median of the usual samples of [N], bridged over the unusual ones; null for fewer than a window. */
+function mediansOfOthers(values: Float64Array, unusual: Uint8Array, window: number): Float64Array | null {
+  const others = values.filter((_, i) => unusual[i] === 0);
+  if (others.length < window) return null;
+  const medians = runningMedians(others, window);
+  let next = -(window >> 1);
+  const known = values.map((_, i) =>
+    unusual[i] === 1 ? Number.NaN : medians[Math.min(medians.length - 1, Math.max(0, next++))]!,
+  );
+  return bridge(known).values;
 }
 
 /**

@@ -70,7 +70,7 @@ export function join(all: readonly Candidate[], length: number, period: number |
     const covered = inside.reduce((sum, { start, end }) => sum + end - start, 0);
     const hull = Math.max(...inside.map(({ end }) => end)) - Math.min(...inside.map(({ start }) => start));
     const half = 0.5 * (candidate.end - candidate.start);
-    if (hull < half || (inside.length < 2 && covered < half)) continue;
+    if (hull < half || (inside.length < FEWEST_PEAKS && covered < half)) continue;
     const first = inside[0]!;
     for (const other of inside.slice(1)) {
       first.members.push(...other.members);

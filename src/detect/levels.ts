@@ -119,6 +119,15 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
   const most = Math.floor(LONGEST_EPISODE * n);
   const out: Candidate[] = [];
   const used = new Set<Step>();
+  // Between two departures to one side the usual level is no departure to the other.
+  const departs = (from: Step, to: Step): boolean => {
+    const away = (start: number, end: number): number => Math.abs(moments(values, start, end).mean - usual);
+    const inside = away(from.at, to.at);
+    return (
+      inside >= away(Math.max(0, from.at - from.span), from.at) ||
+      inside >= away(to.at, Math.min(n, to.at + to.span))
+    );
+  };
   for (const step of [...steps].sort((a, b) => b.severity - a.severity)) {
     if (used.has(step)) continue;
     used.add(step);
@@ -129,6 +138,7 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
         Math.abs(other.size) > 0.4 * Math.abs(step.size) &&
         Math.abs(other.size) < 2.5 * Math.abs(step.size) &&
         Math.abs(other.at - step.at) <= most &&
+        (other.at < step.at ? departs(other, step) : departs(step, other)) &&
         !steps.some(
           (between) => between.at > Math.min(step.at, other.at) && between.at < Math.max(step.at, other.at),
         ),

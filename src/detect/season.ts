@@ -279,7 +279,7 @@ function refine(r: Float64Array, lag: number): number {
 const ORDINARY = 6;
 const REPEATS = 0.1;
 
-/** Returns true if the ordinary values correlate with those one period later: two incidents are no season. */
+/** Returns true if the ordinary values of most cycles correlate with those one period later: two incidents are no season. */
 function repeats(values: Float64Array, period: number): boolean {
   const centre = quantileInPlace(values.slice(), values.length, 0.5);
   const reach =
@@ -291,11 +291,17 @@ function repeats(values: Float64Array, period: number): boolean {
     );
   if (!(reach > 0)) return true;
   const ordinary = values.map((value) => Math.min(reach, Math.max(-reach, value - centre)));
-  const { mean, std } = moments(ordinary);
+  const { std } = moments(ordinary);
   const lag = Math.round(period);
-  let products = 0;
-  for (let i = lag; i < ordinary.length; i++) products += (ordinary[i]! - mean) * (ordinary[i - lag]! - mean);
-  return products >= REPEATS * std * std * (ordinary.length - lag);
+  const pairs = Math.floor(ordinary.length / lag) - 1;
+  let alike = 0;
+  for (let end = ordinary.length; end >= 2 * lag; end -= lag) {
+    const [later, earlier] = [0, lag].map((before) => moments(ordinary, end - before - lag, end - before).mean);
+    let products = 0;
+    for (let i = end - lag; i < end; i++) products += (ordinary[i]! - later!) * (ordinary[i - lag]! - earlier!);
+    if (products >= REPEATS * std * std * lag) alike++;
+  }
+  return 2 * alike > pairs;
 }
 
 /**

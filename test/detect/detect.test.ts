@@ -419,6 +419,17 @@ describe('what a finding says', () => {
     );
   });
 
+  test('of a long rise in noise is the level of the other samples', () => {
+    // Rises fill 27 % of the samples, so that a running median follows them.
+    const twice = withStretch(noise(15, 450), 235, 259, (value) => value + 40);
+    const { findings } = detect(withStretch(twice, 352, 450, (value) => value + 40));
+    expect(findings.map(({ kind, start, end }) => [kind, start, end]).sort()).toEqual([
+      ['level', 235, 259],
+      ['level', 352, 450],
+    ]);
+    for (const { expected } of findings) expect(Math.abs(expected.value)).toBeLessThan(0.5);
+  });
+
   test('that other findings are similar', () => {
     const twice = withStretch(
       withStretch(noise(13, 1500), 300, 303, () => 12),
@@ -429,6 +440,30 @@ describe('what a finding says', () => {
     const [first, second] = detect(twice).findings;
     expect([first!.similar, second!.similar].flat()).toHaveLength(2);
     expect(first!.evidence.against.join()).toMatch(/another stretch/);
+  });
+});
+
+describe('two rises of one level', () => {
+  test.each([
+    [498, 'are no season'],
+    [569, 'are two findings, not one between them'],
+  ])('in the %i samples so far %s', (n) => {
+    for (const seed of [1, 2, 3]) {
+      const rises = noise(seed, n).map((value, i) =>
+        (i >= 315 && i < 339) || i >= 442 ? value + 40 : value,
+      );
+      const found = detect(rises.subarray(n - 450));
+      expect(found.seasons).toEqual([]);
+      const places = found.findings.map(({ start, end, direction }) => [
+        start + n - 450,
+        end + n - 450,
+        direction,
+      ]);
+      expect(places.sort()).toEqual([
+        [315, 339, 'above'],
+        [442, n, 'above'],
+      ]);
+    }
   });
 });
 
