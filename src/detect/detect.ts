@@ -133,7 +133,8 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     const neighbours = centredMedians(values, window);
     const fromNeighbours = difference(values, neighbours);
     const usual = usualSize(fromNeighbours);
-    if (window === FOLLOWING_WINDOW && usual < FOLLOWS * usualFromLevel) [plain, usualFromPlain] = [neighbours, usual];
+    if (window === FOLLOWING_WINDOW && usual < FOLLOWS * usualFromLevel)
+      [plain, usualFromPlain] = [neighbours, usual];
     // Skip if neighbours predict little better than the level.
     if (usual > FOLLOWING * usualFromLevel) continue;
     tracks.push({
@@ -377,7 +378,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   }
   const { ordinary, phases: scale, floor } = analysed;
   // A running median follows a long departure: it is taken of the other samples.
-  const followed = analysed.follows ? (mediansOfOthers(level, unusual, FOLLOWING_WINDOW) ?? ordinary) : ordinary;
+  const followed = analysed.follows
+    ? (mediansOfOthers(level, unusual, FOLLOWING_WINDOW) ?? ordinary)
+    : ordinary;
   const inside = expectation(level, followed, { floor, scale, unusual: (i) => unusual[i] === 1 });
   // Extents do not depend on the severity that is asked for.
   const usual = all.filter((event) => event.severity >= DEFAULT_SEVERITY);

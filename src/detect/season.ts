@@ -296,9 +296,12 @@ function repeats(values: Float64Array, period: number): boolean {
   const pairs = Math.floor(ordinary.length / lag) - 1;
   let alike = 0;
   for (let end = ordinary.length; end >= 2 * lag; end -= lag) {
-    const [later, earlier] = [0, lag].map((before) => moments(ordinary, end - before - lag, end - before).mean);
+    const [later, earlier] = [0, lag].map(
+      (before) => moments(ordinary, end - before - lag, end - before).mean,
+    );
     let products = 0;
-    for (let i = end - lag; i < end; i++) products += (ordinary[i]! - later!) * (ordinary[i - lag]! - earlier!);
+    for (let i = end - lag; i < end; i++)
+      products += (ordinary[i]! - later!) * (ordinary[i - lag]! - earlier!);
     if (products >= REPEATS * std * std * lag) alike++;
   }
   return 2 * alike > pairs;
