@@ -138,7 +138,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
   };
   if (args.state === undefined) tell(report);
   else
-    await reportOnce(args.state, report, (fresh) => {
+    await reportOnce(args.state, report, source, (fresh) => {
       verify(fresh, source);
       tell(fresh);
     });

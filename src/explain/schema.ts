@@ -394,6 +394,8 @@ const STATE = z.strictObject({
   version: z.literal(1),
   timed: z.boolean(),
   seen: z.record(z.string(), SEEN),
+  /** Samples of the recording, by which another one is recognised: time in ms or number of the sample, and values by column. */
+  samples: z.exactOptional(z.array(z.tuple([finite, z.record(z.string(), finite.nullable())]))),
   followed: z.exactOptional(FOLLOWED_ROWS),
 });
 export type ReportState = z.infer<typeof STATE>;

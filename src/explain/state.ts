@@ -8,7 +8,7 @@ import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { type Holder, takeLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
 import { policyStatement } from './policy-words.ts';
-import { selectFindings } from './report.ts';
+import { type ReportSource, selectFindings } from './report.ts';
 import type { AnomalyReport, ReportFinding, ReportState, SeenFinding } from './schema.ts';
 
 /** Exit code: 1 where a finding is at least as severe as `level`, else 0; null never fails. */
@@ -167,21 +167,84 @@ export function newFindings(
   };
 }
 
+/** Number of remembered samples: the latest ones, and as many of the second half. */
+const LATEST = 4;
+/** Fewest samples that tell one recording from another. */
+const FEWEST = 3;
+
+/** Returns the samples of a recording that its state remembers. */
+function samplesOf({ time, columns }: ReportSource): NonNullable<ReportState['samples']> {
+  const n = columns[0]?.values.length ?? 0;
+  const places = Array.from({ length: LATEST }, (_, k) => [
+    n - 1 - k,
+    n - 1 - Math.floor((k * n) / 2 / LATEST),
+  ]);
+  return [...new Set(places.flat())]
+    .filter((i) => i >= 0)
+    .sort((a, b) => a - b)
+    .map((i) => [
+      time?.[i] ?? i,
+      Object.fromEntries(
+        columns.map(({ name, values }) => [name, Number.isNaN(values[i]!) ? null : values[i]!]),
+      ),
+    ]);
+}
+
+/**
+ * Refuses a state of another recording, whose findings would hide those of this one: where it has none of the remembered samples, or other
+ * values in all of them.
+ *
+ * @throws ConfigError
+ */
+function checkSource(
+  path: string,
+  state: ReportState | null,
+  { time, columns, formatTime }: ReportSource,
+): void {
+  const n = columns[0]?.values.length ?? 0;
+  if (state?.samples === undefined || n === 0 || state.timed !== (time !== null)) return;
+  const refuse = (difference: string): never => {
+    throw new ConfigError(
+      `--state ${path}: belongs to another recording, or to other options of reading: ${difference}; give each recording its own --state, or remove the file`,
+    );
+  };
+  const stamp = (at: number): string => (time === null ? `sample ${at}` : formatTime(at));
+  const covered = state.samples.filter(([at]) => at >= (time?.[0] ?? 0) && at <= (time?.[n - 1] ?? n - 1));
+  const places = new Map(Array.from(time ?? new Float64Array(n).keys(), (at, i) => [at, i]));
+  const common = covered.filter(([at]) => places.has(at));
+  if (covered.length >= FEWEST && common.length === 0)
+    refuse(`it remembers a sample at ${stamp(covered[0]![0])}, which this one has not`);
+  const pairs = common.map(([at, before]) =>
+    columns.flatMap(({ name, values }) => {
+      const [old, now] = [before[name], values[places.get(at)!]!];
+      return old === undefined || old === null || Number.isNaN(now) ? [] : [{ at, name, old, now }];
+    }),
+  );
+  const compared = pairs.filter((some) => some.length > 0);
+  if (compared.length < FEWEST || compared.some((some) => some.some(({ old, now }) => old === now))) return;
+  const { at, name, old, now } = compared.at(-1)![0]!;
+  const shown = (value: number | undefined): number => Number(value!.toPrecision(6));
+  refuse(`at ${stamp(at)} ${name} was ${shown(old)} and is ${shown(now)} here`);
+}
+
 /**
  * Reports each finding of a growing recording once, and again while it is ongoing: `publish` gets the report of `newFindings`, which count
  * as reported once it has returned. One state file belongs to one recording. Processes that share it wait for each other.
  *
- * @throws DataError for a damaged state file; WriteError; errors of `publish`
+ * @throws DataError for a damaged state file; ConfigError for that of another recording; WriteError; errors of `publish`
  */
 export async function reportOnce(
   path: string,
   report: AnomalyReport,
+  source: ReportSource,
   publish: (fresh: AnomalyReport) => void | Promise<void>,
 ): Promise<AnomalyReport> {
   return withState(path, true, async () => {
-    const { fresh, state } = newFindings(report, await readState(path));
+    const before = await readState(path);
+    checkSource(path, before, source);
+    const { fresh, state } = newFindings(report, before);
     await publish(fresh);
-    writeState(path, state);
+    writeState(path, { ...state, samples: samplesOf(source) });
     return fresh;
   });
 }

@@ -170,6 +170,9 @@ const rowOf = ([line, time, ...values]: KeptRow): Row => ({
 
 const hasValue = ({ values }: Row): boolean => values.some((value) => !Number.isNaN(value));
 
+/** Fewest rows by which a state is told to belong to another stream. */
+const FEWEST_CHANGED = 3;
+
 /** The latest rows of a stream, by time. */
 class Window {
   bad = 0;
@@ -219,6 +222,11 @@ class Window {
     const { columns, time, key, select, tz, decimal } = this.#options;
     const more = decimal === undefined ? [] : [decimal];
     return JSON.stringify([columns, time ?? null, key ?? null, select ?? null, tz ?? null, ...more]);
+  }
+
+  /** True once the header and the first rows were read. */
+  get isOpen(): boolean {
+    return this.#reader !== null;
   }
 
   /** Number of rows kept. */
@@ -275,12 +283,18 @@ class Window {
 
   /** Leaves out rows that an earlier run has read, and rows whose time would open a gap although nothing was measured then. */
   #plausible(fresh: readonly Row[]): Row[] {
+    let changed = 0;
     const rows = fresh.filter(({ time, values }) => {
       const earlier = this.#earlier.get(time);
       const again = earlier !== undefined && values.every((value, c) => Object.is(value, earlier[c]));
       if (again) this.known++;
+      else if (earlier !== undefined) changed++;
       return !again;
     });
+    if (changed >= FEWEST_CHANGED && this.known === 0)
+      throw new ConfigError(
+        `--state: belongs to another stream: ${changed} rows have times of rows that it keeps, and other values; give each stream its own --state`,
+      );
     const last = this.#rows.at(-1);
     if (last === undefined) return rows;
     const leap = (LEAP * (last.time - this.#rows[0]!.time)) / Math.max(1, this.#rows.length - 1);
@@ -506,6 +520,11 @@ export async function follow(
     next = every;
   }
   if (batch.length > 0 || judgements > 0) await judge(true);
+  if (!kept.isOpen)
+    kept.note(
+      'no-rows',
+      `Nothing was analysed: the input had ${rows} ${rows === 1 ? 'line' : 'lines'}, of at least three (a header and two rows).`,
+    );
   const { bad, late, tooLate, known: read } = kept;
   tell({ event: 'end', rows, bad, late, tooLate, known: read, open: stillOpen() });
 }

@@ -147,15 +147,15 @@ describe('what is told', () => {
     const told: string[][] = [];
     const tell = (fresh: AnomalyReport): void => void told.push(kinds(fresh));
     const early = selectFindings(report, ({ kind }) => kind !== 'spike');
-    await reportOnce(path, early, tell);
-    await reportOnce(path, report, tell);
+    await reportOnce(path, early, requests(), tell);
+    await reportOnce(path, report, requests(), tell);
     const grown = requests();
     const { detection } = grown.columns[0]!;
     const findings = detection.findings.map((one) =>
       one.kind === 'flat' ? { ...one, start: 450, end: 495 } : one,
     );
     const column = { ...grown.columns[0]!, detection: { ...detection, findings } };
-    await reportOnce(path, buildReport({ ...grown, columns: [column] }), tell);
+    await reportOnce(path, buildReport({ ...grown, columns: [column] }), grown, tell);
     expect(told).toEqual([['flat', 'level'], ['spike', 'level'], ['level']]);
     expect(readdirSync(directory)).toEqual(['once.json']);
   });
@@ -165,14 +165,36 @@ describe('what is told', () => {
     const fail = (): void => {
       throw new Error('the pager is down');
     };
-    await expect(reportOnce(path, report, fail)).rejects.toThrow('the pager is down');
-    expect((await reportOnce(path, report, () => {})).findings).toHaveLength(3);
+    await expect(reportOnce(path, report, requests(), fail)).rejects.toThrow('the pager is down');
+    expect((await reportOnce(path, report, requests(), () => {})).findings).toHaveLength(3);
+  });
+
+  test('is not hidden by the state of another recording, which is refused', async () => {
+    const path = join(directory, 'host-a.json');
+    const source = requests();
+    const [column] = source.columns;
+    await reportOnce(path, report, source, () => {});
+    const before = readFileSync(path, 'utf8');
+    // The latest rows came in late, or were revised.
+    const revised = column!.values.map((value, i, all) => (i < all.length - 10 ? value : value + 1));
+    await reportOnce(path, report, { ...source, columns: [{ ...column!, values: revised }] }, () => {});
+    writeFileSync(path, before);
+    const other = { ...source, columns: [{ ...column!, values: column!.values.map((value) => value + 1) }] };
+    await expect(reportOnce(path, report, other, () => {})).rejects.toThrow(
+      /host-a\.json: belongs to another recording.* is .* here; give each recording its own --state/,
+    );
+    const aside = { ...source, time: source.time!.map((ms) => ms + 7) };
+    await expect(reportOnce(path, report, aside, () => {})).rejects.toThrow(/which this one has not/);
+    expect(readFileSync(path, 'utf8')).toBe(before);
   });
 
   test('is told by one of two runs at the same time', async () => {
     const path = join(directory, 'twice.json');
     const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 30));
-    const runs = await Promise.all([reportOnce(path, report, pause), reportOnce(path, report, pause)]);
+    const runs = await Promise.all([
+      reportOnce(path, report, requests(), pause),
+      reportOnce(path, report, requests(), pause),
+    ]);
     expect(runs.map((fresh) => fresh.findings.length).sort()).toEqual([1, 3]);
   });
 
@@ -199,7 +221,7 @@ describe('what is told', () => {
       writeFileSync(path, content);
       await expect(readState(path)).rejects.toThrow(DataError);
       await expect(readState(path)).rejects.toThrow(why);
-      await expect(reportOnce(path, report, () => {})).rejects.toThrow(path);
+      await expect(reportOnce(path, report, requests(), () => {})).rejects.toThrow(path);
       expect(readFileSync(path, 'utf8')).toBe(content);
     }
   });

@@ -141,6 +141,28 @@ describe('rows that are followed', () => {
     expect(only(await told(lines, { state }), 'open')).toHaveLength(0);
   });
 
+  test('the state of another stream is refused, where its findings would hide others', async () => {
+    let state: ReportState | null = null;
+    await told(rows(400, 0, 0), {}, (now) => {
+      state = now;
+    });
+    const others = rows(500, 0, 0)
+      .slice(300)
+      .map((row) => `${row}5`);
+    await expect(told(others, { state })).rejects.toThrow(/belongs to another stream: \d+ rows have times/);
+  });
+
+  test('an input without rows is said to have none', async () => {
+    for (const [text, said] of [
+      ['', 'had 0 lines'],
+      ['time,load\n', 'had 1 line,'],
+    ] as const) {
+      const events: FollowEvent[] = [];
+      await follow(inParts(text, 50), OPTIONS, (event) => events.push(event));
+      expect(note(events, 'no-rows')).toContain(said);
+    }
+  });
+
   test('the window and the pace are held to their range', () => {
     expect(pace({ window: 20_000, every: undefined })).toEqual({
       ...{ every: 100, most: 5000, delay: 5100, first: 200 },
