@@ -158,9 +158,8 @@ function kindOf(
   const { values, base, season, usualStep } = described;
   const period = season?.period ?? null;
   const { start, end, track, sign } = joined;
-  if (joined.lasting) {
+  if (joined.lasting || joined.drifts)
     return { kind: joined.drifts ? 'trend' : 'level', direction: sign > 0 ? 'above' : 'below' };
-  }
   const length = end - start;
   const band = base.high[joined.peak]! - base.low[joined.peak]!;
   const outside = facts.mean > base.high[joined.peak]! || facts.mean < base.low[joined.peak]!;

@@ -26,7 +26,7 @@ import {
 import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
-import { cutoffs, drift, growth, levels, steps, stillness } from './levels.ts';
+import { cutoffs, drifts, growth, levels, steps, stillness } from './levels.ts';
 import {
   type Candidate,
   LOGARITHMIC,
@@ -230,13 +230,11 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       byAnalogue(candidate)
     );
   };
-  candidates.push(
-    ...levels(
-      steps(deseasonalised, { floor, least, looks, shortest: Math.max(12, Math.ceil(season?.period ?? 0)) }),
-      deseasonalised,
-      middle,
-    ),
-  );
+  const shortest = Math.max(12, Math.ceil(season?.period ?? 0));
+  const leaks = drifts(deseasonalised, steps(deseasonalised, { floor, least, looks, shortest }), {
+    ...{ floor, least, looks },
+  });
+  candidates.push(...levels(leaks.others, deseasonalised, middle));
   const accepted = candidates
     .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
     .map((candidate) => ({
@@ -247,8 +245,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
-  const leak = drift(deseasonalised, floor, least, looks);
-  if (leak !== null) accepted.push(leak);
+  accepted.push(...leaks.found);
   const grows = usualStep > 0 ? growth(tracks.at(-1)!.values, least, looks) : null;
   // Other noise behind a step, and the step itself, are no growth.
   const stepped = (start: number): boolean =>
@@ -347,7 +344,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const first = analyse(values, options);
   // Remove lasting level shifts and drifts, then analyse again.
   const moved = first.candidates.filter(
-    (candidate) => candidate.lasting && candidate.severity >= LEVELS.medium,
+    ({ lasting, drifts, severity }) => (lasting || drifts) && severity >= LEVELS.medium,
   );
   const period = Math.max(1, Math.round(first.season?.period ?? 1));
   const away = levelChange(values, moved, period);
@@ -358,11 +355,14 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     moved.length === 0
       ? first.candidates
       : // Behind a step other noise is part of the new level.
-        [...analysed.candidates.filter(({ lasting, grows }) => !lasting && !grows), ...moved].sort(
-          (a, b) => b.severity - a.severity,
-        );
+        [
+          ...analysed.candidates.filter(({ lasting, drifts, grows }) => !lasting && !drifts && !grows),
+          ...moved,
+        ].sort((a, b) => b.severity - a.severity);
   const all = join(candidates, n, season?.period ?? null).map((event) =>
-    atWeekend(event, options) ? { ...event, severity: Math.min(event.severity, UNKNOWN) } : event,
+    !event.drifts && atWeekend(event, options)
+      ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
+      : event,
   );
   const unusual = new Uint8Array(n);
   for (const event of all) {
@@ -430,14 +430,14 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
   // A cycle's median does not depend on where it begins.
   const wholeCycles = (samples: number): number => Math.max(1, Math.floor(samples / period)) * period;
   const sorted = moved.toSorted((a, b) => a.start - b.start);
-  for (const [k, { start, drifts }] of sorted.entries()) {
+  for (const [k, { start, end, drifts }] of sorted.entries()) {
     const from = sorted[k - 1]?.start ?? 0;
-    const to = drifts ? n : (sorted[k + 1]?.start ?? n);
+    const to = drifts ? end : (sorted[k + 1]?.start ?? n);
     const before = medianOf(start - wholeCycles(start - from), start);
     if (drifts) {
-      const late = Math.min(n - start, wholeCycles(Math.ceil((n - start) / 8)));
-      const slope = (medianOf(n - late, n) - before) / Math.max(1, n - late / 2 - start);
-      for (let i = start; i < n; i++) away[i]! += slope * (i - start);
+      const late = Math.min(to - start, wholeCycles(Math.ceil((to - start) / 8)));
+      const slope = (medianOf(to - late, to) - before) / Math.max(1, to - late / 2 - start);
+      for (let i = start; i < to; i++) away[i]! += slope * (i - start);
     } else {
       const size = medianOf(start, start + wholeCycles(to - start)) - before;
       for (let i = start; i < n; i++) away[i]! += size;
@@ -503,7 +503,7 @@ const MOSTLY_OUTSIDE = 0.6;
 
 /** Trims a finding to its samples outside the band. */
 function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
-  if (event.lasting) return event;
+  if (event.lasting || event.drifts) return event;
   let [start, end, outside] = [event.end, event.start, 0];
   for (let i = event.start; i < event.end; i++) {
     if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;

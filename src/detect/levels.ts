@@ -105,6 +105,8 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
   return kept.sort((a, b) => a.at - b.at);
 }
 
+/** Largest distance from the level before a stretch of the level after it, as a share of the departure, if it has returned. */
+const RETURNED = 0.25;
 /** Longest stretch that a step ends, in spans. */
 const FURTHEST = 3;
 /** Longest episode, as a share of the series. */
@@ -157,7 +159,11 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
       sum += sign * (values[later ? step.at + k - 1 : step.at - k]! - half);
       if (sum > largest) [largest, reach] = [sum, k];
     }
-    if (reach > furthest) {
+    // A step back to the level of before ends a stretch, however long.
+    const earlier = values.subarray(0, later ? 0 : step.at - reach);
+    const restores =
+      earlier.length > step.span && Math.abs(median(earlier) - after) < RETURNED * Math.abs(step.size);
+    if (reach > furthest && !restores) {
       const end = Math.min(n, step.at + step.span);
       out.push({
         ...{ start: step.at, end, sign: step.size > 0 ? 1 : -1, severity: step.severity, peak: step.at },
@@ -174,10 +180,14 @@ const PARTS = 64;
 const FEWEST_PARTS = 5;
 /** Fewest samples of a part. */
 const SHORTEST_PART = 4;
-/** Largest residual of the bent line, in noise between neighbouring parts: a random walk wanders farther. */
-const MOST_LEFT = 1.4;
+/** Places of the bend that are tried in a part. */
+const BENDS_IN_PART = 4;
+/** Largest residual of the bent line, in noise between neighbouring parts, or as a share of the drift: a random walk wanders farther. */
+const [MOST_LEFT, MOST_OF_DRIFT] = [1.4, 0.01];
 /** Largest residual of the bent line, as a share of that of a parabola: steady growth bends everywhere. */
 const BENT = 0.6;
+/** Courses of a drift, as powers of time: it slows down, is steady, or speeds up. */
+const COURSES = [0.5, 1, 2] as const;
 /** Largest slope before the bend, as a share of the change of slope. */
 const SLOPE_BEFORE = 0.3;
 /** Smallest drift, in standard deviations of single samples. */
@@ -220,7 +230,7 @@ function dot(a: Float64Array, b: Float64Array): number {
  * Finds the drift at the end of a series [N] without its season; null if there is none. The medians of 64 parts must lie on a line that
  * bends once, better than on a parabola, and no farther from it than neighbouring parts are from each other.
  */
-export function drift(values: Float64Array, floor: number, least: number, looks: number): Candidate | null {
+function drift(values: Float64Array, floor: number, least: number, looks: number): Candidate | null {
   const n = values.length;
   const size = Math.floor(n / PARTS);
   if (size < SHORTEST_PART) return null;
@@ -243,23 +253,52 @@ export function drift(values: Float64Array, floor: number, least: number, looks:
   const straight = fitted(medians, [ones, time]);
   const parabola = fitted(medians, [ones, time, time.map((t) => t * t)]);
   let best: { at: number; coefficients: Float64Array; left: number } | null = null;
-  for (let at = FEWEST_PARTS; at <= PARTS - FEWEST_PARTS; at++) {
-    const after = time.map((t) => Math.max(0, t - at / PARTS));
-    const fit = fitted(medians, [ones, time, after]);
-    if (best === null || fit.left < best.left) best = { at, ...fit };
+  for (let at = FEWEST_PARTS; at <= PARTS - FEWEST_PARTS; at += 1 / BENDS_IN_PART) {
+    for (const power of COURSES) {
+      const after = time.map((t) => Math.max(0, (t * PARTS + 0.5 - at) / (PARTS - at)) ** power);
+      const fit = fitted(medians, [ones, time, after]);
+      if (best === null || fit.left < best.left) best = { at, ...fit };
+    }
   }
   const { at, coefficients, left } = best!;
-  const [, before, change] = coefficients as unknown as [number, number, number];
-  const freedom = PARTS - 4;
-  const far = Math.abs(change) * (1 - at / PARTS);
-  if (Math.sqrt(left / freedom) > MOST_LEFT * noise || left > BENT * parabola.left) return null;
-  if (Math.abs(before) > SLOPE_BEFORE * Math.abs(change) || far < FARTHEST * single) return null;
+  const [, before, rise] = coefficients as unknown as [number, number, number];
+  const far = Math.abs(rise);
+  const residual = Math.sqrt(left / (PARTS - 4));
+  if (residual > Math.max(MOST_LEFT * noise, MOST_OF_DRIFT * far) || left > BENT * parabola.left) return null;
+  if (Math.abs(before) * (1 - at / PARTS) > SLOPE_BEFORE * far || far < FARTHEST * single) return null;
   const surprise = (straight.left - left) / (2 * noise ** 2) / Math.LN10;
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;
-  const start = first + at * size;
-  const stretch = { start, end: n, sign: change > 0 ? 1 : -1, severity, peak: n - 1 } as const;
+  const start = first + Math.round(at * size);
+  const stretch = { start, end: n, sign: rise > 0 ? 1 : -1, severity, peak: n - 1 } as const;
   return { ...stretch, track: 'step', lasting: true, drifts: true };
+}
+
+/**
+ * Finds the drifts of a series [N] without its season: the one that goes on to the end, and those that a step takes back, such as a leak that
+ * ends in a restart. Such a step leads to the usual level and is no departure: `others` are the steps without these.
+ */
+export function drifts(
+  values: Float64Array,
+  steps: readonly Step[],
+  { floor, least, looks }: Omit<StepOptions, 'shortest'>,
+): { readonly found: Candidate[]; readonly others: Step[] } {
+  const n = values.length;
+  const found: Candidate[] = [];
+  const others = steps.filter((step) => {
+    const from = found.at(-1)?.end ?? 0;
+    const rise = drift(values.subarray(from, step.at), floor, least, looks);
+    if (rise === null || rise.sign > 0 === step.size > 0) return true;
+    const [start, end] = [from + rise.start, step.at];
+    const level = moments(values, from, start).mean;
+    const after = moments(values, end, Math.min(n, end + step.span)).mean;
+    if (Math.abs(after - level) > RETURNED * Math.abs(values[end - 1]! - level)) return true;
+    const { lasting, ...ended } = rise;
+    found.push({ ...ended, start, end, peak: end - 1 });
+    return false;
+  });
+  const last = drift(values, floor, least, looks);
+  return { found: last === null ? found : [...found, last], others };
 }
 
 /** Smallest growth of the fluctuations to the end of a series, as a logarithm. */

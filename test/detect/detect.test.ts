@@ -704,15 +704,69 @@ describe('what is plain to the eye', () => {
     },
   );
 
-  test.each([6, 8])('a leak that goes on to the end is one trend (%i)', (seed) => {
-    const random = new Random(seed, 'leak');
-    const values = Float64Array.from(
-      { length: 1600 },
-      (_, i) => 500 + random.normal(0, 5) + Math.max(0, i - 900) * 0.5,
+  test.each([
+    ['steadily', 1, 0.5],
+    ['steeply, from within a part', 1, 1.1],
+    ['ever slower', 0.5, 0.5],
+    ['ever faster', 2, 0.5],
+  ])('a leak that rises %s to the end is one trend', (_, power, slope) => {
+    for (const seed of [6, 8]) {
+      const random = new Random(seed, 'leak');
+      const values = Float64Array.from(
+        { length: 1600 },
+        (_, i) => 500 + random.normal(0, 5) + 695 * slope * (Math.max(0, i - 905) / 695) ** power,
+      );
+      const [leak, ...others] = detect(values).findings;
+      expect(leak).toMatchObject({ kind: 'trend', direction: 'above', end: 1600, ongoing: true });
+      expect(Math.abs(leak!.start - 905)).toBeLessThan(40);
+      expect(others).toEqual([]);
+    }
+  });
+
+  test.each([0.05, 0.2, 1])(
+    'a leak of %d a sample is told with its extent, not the level after its restart',
+    (slope) => {
+      const values = noise(81, 2000).map(
+        (error, i) => 500 + 3 * error + (i < 1600 ? Math.max(0, i - 1000) * slope : 0),
+      );
+      const [leak, ...others] = detect(values).findings;
+      expect(leak).toMatchObject({
+        kind: 'trend',
+        direction: 'above',
+        end: 1600,
+        lasting: false,
+        ongoing: false,
+      });
+      expect(Math.abs(leak!.start - 1000)).toBeLessThan(60);
+      expect(leak!.says.fact.text).toMatch(/^rose steadily to /);
+      expect(others).toEqual([]);
+    },
+  );
+
+  test('a spike on a leak that has ended is found apart from it', () => {
+    const values = noise(82, 2000).map(
+      (error, i) => 500 + 3 * error + (i < 1600 ? Math.max(0, i - 1000) * 0.2 : 0) + (i === 1400 ? 90 : 0),
     );
-    const [leak, ...others] = detect(values).findings;
-    expect(leak).toMatchObject({ kind: 'trend', direction: 'above', end: 1600, ongoing: true });
-    expect(Math.abs(leak!.start - 900)).toBeLessThan(60);
-    expect(others).toEqual([]);
+    expect(detect(values).findings.map(({ kind, start }) => [kind, kind === 'spike' ? start : 0])).toEqual([
+      ['trend', 0],
+      ['spike', 1400],
+    ]);
+  });
+
+  test('a slow rise that a step ends is told as above, where it is too rough for a trend', () => {
+    let wander = 0;
+    const values = noise(83, 1500).map((error, i) => {
+      wander = 0.8 * wander + 3 * error;
+      return 500 + wander + (i < 1356 ? Math.max(0, i - 730) * 0.1 : 0);
+    });
+    const [worst] = detect(values).findings;
+    expect(worst).toMatchObject({ direction: 'above', lasting: false });
+    expect(Math.abs(worst!.end - 1356)).toBeLessThan(5);
+  });
+
+  test('a leak that begins with a weekend is no weekend', () => {
+    const values = noise(84, 1500).map((error, i) => 500 + 5 * error + Math.max(0, i - 720) * 0.2);
+    const [leak] = detect(values, { calendar: [6, 144, 1008], weekends: [720, 1008] }).findings;
+    expect(leak).toMatchObject({ kind: 'trend', direction: 'above', ongoing: true });
   });
 });
