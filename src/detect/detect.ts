@@ -24,7 +24,7 @@ import {
   usualSize,
 } from './departures.ts';
 import { atPeak, describeAll, stepsIn } from './describe.ts';
-import { type Detection, type Finding, LEVELS } from './finding.ts';
+import { type Detection, type Filter, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
 import { cutoffs, drifts, growth, levels, steps, stillness } from './levels.ts';
 import {
@@ -301,6 +301,8 @@ function departureOf({ kind, direction, observed, expected, stepped }: Finding):
   return kind === 'variance' || kind === 'frequency' ? Math.max(far, observed.largest - observed.least) : far;
 }
 
+const NONE: Readonly<Record<Filter, number>> = { severity: 0, direction: 0, change: 0, share: 0 };
+
 /** Minimum number of samples to estimate usual behaviour. */
 export const FEWEST_SAMPLES = 16;
 export const DEFAULT_SEVERITY = LEVELS.medium;
@@ -337,6 +339,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
       low: bridged,
       high: bridged,
       findings: [],
+      leftOut: { ...NONE },
       structure,
       seasons: [],
     };
@@ -399,18 +402,26 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     ...{ values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) },
     ...{ least: smallest * unit, largest: largest * unit },
   };
-  const leastKept = Math.max(relativeFloor * sizeOf(values) * unit, absoluteFloor);
-  const findings = describeAll(joined, described).filter(
-    (finding) =>
-      finding.severity >= severity &&
-      (direction === 'both' || finding.direction === direction) &&
-      (leastKept === 0 || departureOf(finding) >= leastKept) &&
-      !(atPeak(finding.kind) && insideBand(finding)),
-  );
+  const share = relativeFloor * sizeOf(values) * unit;
+  const removedBy = (finding: Finding): Filter | null => {
+    if (finding.severity < severity) return 'severity';
+    if (direction !== 'both' && finding.direction !== direction) return 'direction';
+    if (absoluteFloor > 0 && departureOf(finding) < absoluteFloor) return 'change';
+    return share > 0 && departureOf(finding) < share ? 'share' : null;
+  };
+  const leftOut = { ...NONE };
+  const findings = describeAll(joined, described)
+    .filter((finding) => !(atPeak(finding.kind) && insideBand(finding)))
+    .filter((finding) => {
+      const filter = removedBy(finding);
+      if (filter !== null) leftOut[filter]++;
+      return filter === null;
+    });
   return {
     score: scores(tracks, candidates, n),
     ...base,
     findings,
+    leftOut,
     structure: structureOf(season, base),
     seasons: season === null ? [] : [season.period],
   };

@@ -504,6 +504,20 @@ describe('options', () => {
     expect(detect(values, { absoluteFloor: 12 }).findings.map(({ start }) => start)).toEqual([900]);
   });
 
+  test('each finding left out is counted under the filter that left it out', () => {
+    const values = withStretch(noise(91, 1500), 400, 403, (value) => value + 12);
+    const leftOut = (options: object) => detect(values, options).leftOut;
+    const none = { severity: 0, direction: 0, change: 0, share: 0 };
+    expect(detect(values).findings).toHaveLength(1);
+    expect(leftOut({})).toEqual(none);
+    expect(leftOut({ severity: 100 })).toEqual({ ...none, severity: 1 });
+    expect(leftOut({ direction: 'below' })).toEqual({ ...none, direction: 1 });
+    expect(leftOut({ absoluteFloor: 99 })).toEqual({ ...none, change: 1 });
+    // The range, 1 % to 99 %, is about five.
+    expect(leftOut({ absoluteFloor: 1, relativeFloor: 1 })).toEqual(none);
+    expect(leftOut({ absoluteFloor: 50, relativeFloor: 1, severity: 100 })).toEqual({ ...none, severity: 1 });
+  });
+
   test('filters only filter: what they leave is as it was without them', () => {
     const shifted = withStretch(values, 1300, 1500, (value) => value + 4);
     const series = [shifted, withStretch(days(12), 700, 712, () => 0), onOff(3)];
