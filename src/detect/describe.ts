@@ -314,7 +314,7 @@ const EVIDENCE_WORDS: Readonly<Record<Candidate['track'], string>> = {
   analogue: 'unlike any other stretch, even the most similar',
   step: 'the level after it differs from the level before',
   movement: 'sample-to-sample changes larger or smaller than elsewhere',
-  still: 'keeps one value for longer than anywhere else',
+  still: 'keeps one value or level for longer than anywhere else',
   limit: 'reaches one value repeatedly and never goes beyond it',
   size: 'deviates from the expected values, above and below, for longer than elsewhere',
 };

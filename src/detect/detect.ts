@@ -26,7 +26,7 @@ import {
 import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Filter, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
-import { cutoffs, drifts, growth, levels, steps, stillness } from './levels.ts';
+import { cutoffs, drifts, growth, levelStillness, levels, steps, stillness } from './levels.ts';
 import {
   type Candidate,
   LOGARITHMIC,
@@ -39,7 +39,7 @@ import {
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
-import { atEdge, explainer, likeEdges, PEAK, PEERS, regular } from './usual.ts';
+import { atEdge, explainer, likeEdges, PEAK, PEERS, regular, sawtooth } from './usual.ts';
 
 /** Robust range of the values: 1 % to 99 %. */
 function robustRange(values: Float64Array): { low: number; high: number; middle: number } {
@@ -63,6 +63,9 @@ function sizeOf(values: Float64Array): number {
 const FOLLOWING = 0.85;
 /** The analogue track is used if the residual from similar stretches is below this share of the residual from the stretch mean. */
 const MAX_REST = 0.5;
+
+/** Tracks in which a stretch of a sawtooth departs like others. */
+const OF_TEETH: ReadonlySet<Candidate['track']> = new Set(['still', 'limit', 'movement']);
 
 /** Shortest window of the `size` track, in samples. */
 const SHORTEST_SIZE = 12;
@@ -104,8 +107,9 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const least = LEVELS.low;
   const floor = Math.max(FLOOR * sizeOf(values), quantum(values, range)) || Number.MIN_VALUE;
   const usualStep = median(stepSizes(values));
-  const season = findSeason(values, options.calendar, options.clock, options.clocks);
-  const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
+  const periodic = findSeason(values, options.calendar, options.clock, options.clocks);
+  const late = periodic === null ? 1 : jitterOf(values, periodic.period, usualStep);
+  const [season, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
   // Edges that keep time but for rounding are where they belong at the ends as well.
   const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
   const residual = season === null ? null : departures(values, season.expected, jitter, cycle);
@@ -193,7 +197,10 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       .map((candidate) => ({ ...candidate, track: track.name })),
   );
   candidates.push(
-    ...stillness(values, least).map((candidate) => ({ ...candidate, track: 'still' as const })),
+    ...[...stillness(values, least), ...levelStillness(values, low, high, least)].map((candidate) => ({
+      ...candidate,
+      track: 'still' as const,
+    })),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
   const found = [...candidates];
@@ -235,13 +242,19 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     ...{ floor, least, looks },
   });
   candidates.push(...levels(leaks.others, deseasonalised, middle));
+  const missedBy = ({ track }: Candidate): Float64Array | undefined =>
+    track === 'season' && !options.calendar?.includes(season!.period)
+      ? difference(values, season!.expected)
+      : analogue?.values;
+  const teeth = sawtooth(values, usualStep);
   const accepted = candidates
     .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
+    .filter((candidate) => teeth === null || OF_TEETH.has(candidate.track) || !teeth(candidate))
     .map((candidate) => ({
       ...candidate,
       severity:
         candidate.severity /
-        (1 + (likeEdges(values, usualStep, candidate, season, analogue?.values) / PEERS) ** 3),
+        (1 + (likeEdges(values, usualStep, candidate, season, missedBy(candidate)) / PEERS) ** 3),
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
@@ -514,7 +527,7 @@ const MOSTLY_OUTSIDE = 0.6;
 
 /** Trims a finding to its samples outside the band. */
 function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
-  if (event.lasting || event.drifts) return event;
+  if (event.lasting || event.drifts || event.track === 'still') return event;
   let [start, end, outside] = [event.end, event.start, 0];
   for (let i = event.start; i < event.end; i++) {
     if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;

@@ -345,11 +345,41 @@ const SHORTEST = 4;
 /** Length, in those of the longest other standstill, at which the severity counts in full; at 1 it is 0. */
 const LONGER = 3;
 
+/** Part of the range between two levels, and the shares of the samples in it at most and beyond it on each side at least. */
+const [BETWEEN, MOST_BETWEEN, LEAST_BEYOND] = [0.6, 0.05, 0.05];
+
+/** Returns 0 for the samples on the lower and 1 for those on the upper of two levels [N]; null for values that have no two levels. */
+function twoLevels(values: Float64Array, low: number, high: number): Float64Array | null {
+  const middle = (low + high) / 2;
+  const reach = (BETWEEN / 2) * (high - low);
+  const share = (wanted: (value: number) => boolean): number => values.filter(wanted).length / values.length;
+  const isTwo =
+    share((value) => Math.abs(value - middle) < reach) <= MOST_BETWEEN &&
+    share((value) => value >= middle + reach) >= LEAST_BEYOND &&
+    share((value) => value <= middle - reach) >= LEAST_BEYOND;
+  return isTwo ? values.map((value) => Number(value > middle)) : null;
+}
+
+/** Fewest other runs of the same value that have a usual length. */
+const FEWEST_RUNS = 8;
+
+/**
+ * Returns −log₁₀ of the number of runs as long that others of the same value would have by chance, if their lengths follow a gamma
+ * distribution: a load that runs for an hour at a time and now for six.
+ */
+function rarityOfRun(length: number, others: readonly number[]): number {
+  if (others.length < FEWEST_RUNS) return 0;
+  const { mean, std } = moments(Float64Array.from(others));
+  const shape = Math.min(others.length / 2, (mean / std) ** 2);
+  const ratio = length / mean;
+  return ratio <= 1 ? 0 : (shape * (ratio - 1 - Math.log(ratio))) / Math.LN10 - Math.log10(others.length);
+}
+
 /**
  * Finds runs of one value in [N] that are too long for the share p of samples equal to the one before (a run of length L has probability
  * pᴸ⁻¹), and longer than the other runs: in a series that stands still every night, one more night does not count.
  */
-export function stillness(values: Float64Array, least: number): Stretch[] {
+export function stillness(values: Float64Array, least: number, longestPart = 1): Stretch[] {
   const n = values.length;
   // Runs of equal pairs are one sample shorter than the standstill.
   const all = runs(n - 1, (i) => values[i] === values[i + 1]).map(
@@ -359,15 +389,28 @@ export function stillness(values: Float64Array, least: number): Stretch[] {
   const longest = all.map(([start, end]) => end - start).sort((a, b) => b - a);
   return all.flatMap(([start, end]): Stretch[] => {
     const length = end - start;
-    if (length < SHORTEST) return [];
+    if (length < SHORTEST || length > longestPart * n) return [];
     // One more equal pair than counted, so that p is never 0.
     const p = (equal - (length - 1) + 1) / (n - length + 2);
     const chance = -Math.log10(n) - (length - 1) * Math.log10(p);
-    const other = longest[0] === length ? (longest[1] ?? 1) : longest[0]!;
-    const longer = Math.min(1, Math.max(0, (length / other - 1) / (LONGER - 1)));
-    const severity = tempered(Math.max(0, chance)) * longer;
+    const longer = (others: readonly number[]): number =>
+      Math.min(1, Math.max(0, (length / Math.max(1, ...others) - 1) / (LONGER - 1)));
+    const others = longest.filter((_, i) => i !== longest.indexOf(length)).slice(0, 1);
+    const alike = all.flatMap(([from, to]) =>
+      from !== start && values[from] === values[start] ? [to - from] : [],
+    );
+    const severity = Math.max(
+      tempered(Math.max(0, chance)) * longer(others),
+      tempered(Math.max(0, rarityOfRun(length, alike))) * longer(alike),
+    );
     return severity < least ? [] : [{ start, end, sign: 1, severity, peak: start }];
   });
+}
+
+/** Finds the stretches of [N] noisy values on one of two levels, `low` and `high`, that are too long. */
+export function levelStillness(values: Float64Array, low: number, high: number, least: number): Stretch[] {
+  const states = twoLevels(values, low, high);
+  return states === null ? [] : stillness(states, least, LONGEST_EPISODE);
 }
 
 /** Fewest samples at a limit, and the longest cutoff, as a share of the series. */

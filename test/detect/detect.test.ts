@@ -784,3 +784,81 @@ describe('what is plain to the eye', () => {
     expect(leak).toMatchObject({ kind: 'trend', direction: 'above', ongoing: true });
   });
 });
+
+/** A disk that fills up to 85 and is emptied, after about `fill` samples with noise; stays full in [start, end). */
+function disk(seed: number, fill: number, stuck: readonly [number, number] = [0, 0]): Float64Array {
+  const draw = new Random(seed, 'disk');
+  let level = 20;
+  return Float64Array.from({ length: 2500 }, (_, i) => {
+    level += Math.abs(draw.normal(65 / fill, 32 / fill));
+    if (level > 85) level = i < stuck[1] && i >= stuck[0] ? 100 : draw.normal(20, 2);
+    return level;
+  });
+}
+
+/** Jobs of 15 to 25 samples at random times. */
+function jobs(seed: number): Float64Array {
+  const draw = new Random(seed, 'jobs');
+  const values = Float64Array.from({ length: 3000 }, () => draw.normal(10, 1));
+  for (let k = 0; k < 30; k++) {
+    const at = draw.integer(0, 2950);
+    for (let i = at; i < at + draw.integer(15, 25); i++) values[i] = draw.normal(45, 3);
+  }
+  return values;
+}
+
+/** A load that is on for about `on` samples and off for about `off`. */
+function switching(seed: number, on: number, off: number): Float64Array {
+  const draw = new Random(seed, 'switching');
+  let [state, left] = [0, 0];
+  return Float64Array.from({ length: 2500 }, () => {
+    if (left-- <= 0) {
+      state = 1 - state;
+      left = Math.round(draw.normal(state === 1 ? on : off, 0.15 * (state === 1 ? on : off)));
+    }
+    return state;
+  });
+}
+
+describe('series that switch at no fixed time', () => {
+  test.each([
+    ['disks that are emptied when they are full', (seed: number) => disk(seed, seed % 2 === 0 ? 600 : 150)],
+    ['jobs at random times', jobs],
+    ['loads that are on as long as off', (seed: number) => switching(seed, 60, 60)],
+    ['loads that are on for short', (seed: number) => switching(seed, 12, 35)],
+  ])('%s have a finding in at most one of 20 series', (_, series) => {
+    const alarmed = Array.from({ length: 20 }, (_, seed) => detect(series(seed)).findings.length > 0);
+    expect(alarmed.filter(Boolean).length).toBeLessThanOrEqual(1);
+  });
+
+  test('a disk that is not emptied in time is found', () => {
+    const [worst] = detect(disk(3, 150, [1200, 1500])).findings;
+    expect(worst!.start).toBeGreaterThan(1150);
+    expect(worst!.end).toBeLessThan(1550);
+  });
+
+  test.each([
+    ['a load', switching(5, 60, 60), 400, 1],
+    ['a load that is on for short', switching(6, 12, 35), 150, 1],
+    ['a job with noise', jobs(7), 150, 45],
+  ])('%s that stays on for far longer than ever is found with its extent', (_, values, length, level) => {
+    const draw = new Random(1, 'stuck');
+    const stuck = withStretch(values, 1200, 1200 + length, () => (level === 1 ? 1 : draw.normal(45, 3)));
+    const [worst] = detect(stuck).findings;
+    expect(Math.abs(worst!.start - 1200)).toBeLessThan(60);
+    expect(Math.abs(worst!.end - 1200 - length)).toBeLessThan(60);
+  });
+
+  test('days of sun and cloud repeat by the day and not by nine of them', () => {
+    for (let seed = 0; seed < 6; seed++) {
+      const draw = new Random(seed, 'clouds');
+      let clear = 1;
+      const values = Float64Array.from({ length: 1440 }, (_, i) => {
+        if (i % 48 === 0) clear = draw.pick([1, 1, 0.9, 0.8, 0.3, 0.5]);
+        const height = Math.max(0, Math.sin(((i % 48) / 2 - 6) * (Math.PI / 12)));
+        return Math.round(5000 * height * clear * (clear > 0.8 ? 1 : draw.between(0.6, 1.2)));
+      });
+      expect(detect(values, { calendar: [48, 336] }).seasons).toEqual([48]);
+    }
+  });
+});

@@ -162,8 +162,8 @@ describe('what is told', () => {
     const column = { ...grown.columns[0]!, detection: { ...detection, findings } };
     await reportOnce(path, buildReport({ ...grown, columns: [column] }), tell);
     expect(told).toEqual([['flat', 'level'], ['spike', 'level'], ['level']]);
-    const before = (words: string): string => `${words} reported before, by --state.`;
-    expect(leftOut).toEqual([[], [before('1 finding')], [before('2 findings')]]);
+    const reported = (words: string): string => `${words} reported before, by --state.`;
+    expect(leftOut).toEqual([[], [reported('1 finding')], [reported('2 findings')]]);
     expect(readdirSync(directory)).toEqual(['once.json']);
   });
 
