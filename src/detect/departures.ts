@@ -41,12 +41,15 @@ function rangeAround(
 const [JUMP, OF_LARGEST] = [10, 0.5];
 /** Fewest pairs of edges one period apart; and the largest distance from that, as a share of the period. */
 const [FEWEST_PAIRS, FURTHEST] = [2, 1 / 8];
+/** Height of edges that are all that a season consists of, as a share of the range of the values. */
+const OF_RANGE = 0.5;
 /** Least share of the edges that have another one period later. */
 const PAIRED = 0.6;
 
 /**
  * Samples that the edges of a season come early or late: those of a series with few samples per period by rounding, those of a job that
  * starts at a slightly different time each night by their own spread, of which hardly any edge exceeds one and a half times the 80 % quantile.
+ * Infinite for loads that switch at any time, which have no season.
  */
 export function jitterOf(values: Float64Array, period: number, usualStep: number): number {
   const least = Math.max(1, Math.round(period / 150));
@@ -75,9 +78,11 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
   }
   if (offsets.length < Math.max(FEWEST_PAIRS, PAIRED * edges.length)) return least;
   const usual = quantileInPlace(Float64Array.from(offsets), offsets.length, 0.8);
-  // Jumps at any time are no edges of the season.
-  if (usual > reach / 2) return least;
-  return Math.max(least, Math.ceil(1.5 * usual));
+  const { sample } = sampleOf(values);
+  const range = quantileInPlace(sample, sample.length, 0.99) - quantileInPlace(sample, sample.length, 0.01);
+  if (usual > reach / 2 && largest >= OF_RANGE * range) return Number.POSITIVE_INFINITY;
+  // Few offsets say little about the next one; edges that come at any time are expected anywhere near.
+  return Math.min(Math.floor(reach), Math.max(least, Math.ceil(1.5 * (1 + 2 / offsets.length) * usual)));
 }
 
 /** Departures from an expectation [N] of a period, 0 for none, whose edges may come up to `jitter` samples early or late. */

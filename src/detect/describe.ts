@@ -158,9 +158,8 @@ function kindOf(
   const { values, base, season, usualStep } = described;
   const period = season?.period ?? null;
   const { start, end, track, sign } = joined;
-  if (joined.lasting) {
+  if (joined.lasting || joined.drifts)
     return { kind: joined.drifts ? 'trend' : 'level', direction: sign > 0 ? 'above' : 'below' };
-  }
   const length = end - start;
   const band = base.high[joined.peak]! - base.low[joined.peak]!;
   const outside = facts.mean > base.high[joined.peak]! || facts.mean < base.low[joined.peak]!;
@@ -315,7 +314,7 @@ const EVIDENCE_WORDS: Readonly<Record<Candidate['track'], string>> = {
   analogue: 'unlike any other stretch, even the most similar',
   step: 'the level after it differs from the level before',
   movement: 'sample-to-sample changes larger or smaller than elsewhere',
-  still: 'keeps one value for longer than anywhere else',
+  still: 'keeps one value or level for longer than anywhere else',
   limit: 'reaches one value repeatedly and never goes beyond it',
   size: 'deviates from the expected values, above and below, for longer than elsewhere',
 };

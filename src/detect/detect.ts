@@ -25,9 +25,9 @@ import {
   usualSize,
 } from './departures.ts';
 import { atPeak, describeAll, stepsIn } from './describe.ts';
-import { type Detection, type Finding, LEVELS } from './finding.ts';
+import { type Detection, type Filter, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
-import { cutoffs, drift, growth, levels, steps, stillness } from './levels.ts';
+import { cutoffs, drifts, growth, levelStillness, levels, steps, stillness } from './levels.ts';
 import {
   type Candidate,
   LOGARITHMIC,
@@ -40,7 +40,7 @@ import {
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
-import { atEdge, explainer, likeEdges, PEAK, PEERS, regular } from './usual.ts';
+import { atEdge, explainer, likeEdges, PEAK, PEERS, regular, sawtooth } from './usual.ts';
 
 /** Robust range of the values: 1 % to 99 %. */
 function robustRange(values: Float64Array): { low: number; high: number; middle: number } {
@@ -66,6 +66,9 @@ const FOLLOWING = 0.85;
 const FOLLOWING_WINDOW = 33;
 /** The analogue track is used if the residual from similar stretches is below this share of the residual from the stretch mean. */
 const MAX_REST = 0.5;
+
+/** Tracks in which a stretch of a sawtooth departs like others. */
+const OF_TEETH: ReadonlySet<Candidate['track']> = new Set(['still', 'limit', 'movement']);
 
 /** Shortest window of the `size` track, in samples. */
 const SHORTEST_SIZE = 12;
@@ -109,8 +112,9 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const least = LEVELS.low;
   const floor = Math.max(FLOOR * sizeOf(values), quantum(values, range)) || Number.MIN_VALUE;
   const usualStep = median(stepSizes(values));
-  const season = findSeason(values, options.calendar, options.clock, options.clocks);
-  const jitter = season === null ? 1 : jitterOf(values, season.period, usualStep);
+  const periodic = findSeason(values, options.calendar, options.clock, options.clocks);
+  const late = periodic === null ? 1 : jitterOf(values, periodic.period, usualStep);
+  const [season, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
   // Edges that keep time but for rounding are where they belong at the ends as well.
   const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
   const residual = season === null ? null : departures(values, season.expected, jitter, cycle);
@@ -199,7 +203,10 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       .map((candidate) => ({ ...candidate, track: track.name })),
   );
   candidates.push(
-    ...stillness(values, least).map((candidate) => ({ ...candidate, track: 'still' as const })),
+    ...[...stillness(values, least), ...levelStillness(values, low, high, least)].map((candidate) => ({
+      ...candidate,
+      track: 'still' as const,
+    })),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
   const found = [...candidates];
@@ -236,25 +243,28 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       byAnalogue(candidate)
     );
   };
-  candidates.push(
-    ...levels(
-      steps(deseasonalised, { floor, least, looks, shortest: Math.max(12, Math.ceil(season?.period ?? 0)) }),
-      deseasonalised,
-      middle,
-    ),
-  );
+  const shortest = Math.max(12, Math.ceil(season?.period ?? 0));
+  const leaks = drifts(deseasonalised, steps(deseasonalised, { floor, least, looks, shortest }), {
+    ...{ floor, least, looks },
+  });
+  candidates.push(...levels(leaks.others, deseasonalised, middle));
+  const missedBy = ({ track }: Candidate): Float64Array | undefined =>
+    track === 'season' && !options.calendar?.includes(season!.period)
+      ? difference(values, season!.expected)
+      : analogue?.values;
+  const teeth = sawtooth(values, usualStep);
   const accepted = candidates
     .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
+    .filter((candidate) => teeth === null || OF_TEETH.has(candidate.track) || !teeth(candidate))
     .map((candidate) => ({
       ...candidate,
       severity:
         candidate.severity /
-        (1 + (likeEdges(values, usualStep, candidate, season, analogue?.values) / PEERS) ** 3),
+        (1 + (likeEdges(values, usualStep, candidate, season, missedBy(candidate)) / PEERS) ** 3),
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
-  const leak = drift(deseasonalised, floor, least, looks);
-  if (leak !== null) accepted.push(leak);
+  accepted.push(...leaks.found);
   const grows = usualStep > 0 ? growth(tracks.at(-1)!.values, least, looks) : null;
   // Other noise behind a step, and the step itself, are no growth.
   const stepped = (start: number): boolean =>
@@ -311,6 +321,8 @@ function departureOf({ kind, direction, observed, expected, stepped }: Finding):
   return kind === 'variance' || kind === 'frequency' ? Math.max(far, observed.largest - observed.least) : far;
 }
 
+const NONE: Readonly<Record<Filter, number>> = { severity: 0, direction: 0, change: 0, share: 0 };
+
 /** Minimum number of samples to estimate usual behaviour. */
 export const FEWEST_SAMPLES = 16;
 export const DEFAULT_SEVERITY = LEVELS.medium;
@@ -347,6 +359,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
       low: bridged,
       high: bridged,
       findings: [],
+      leftOut: { ...NONE },
       structure,
       seasons: [],
     };
@@ -354,7 +367,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const first = analyse(values, options);
   // Remove lasting level shifts and drifts, then analyse again.
   const moved = first.candidates.filter(
-    (candidate) => candidate.lasting && candidate.severity >= LEVELS.medium,
+    ({ lasting, drifts, severity }) => (lasting || drifts) && severity >= LEVELS.medium,
   );
   const period = Math.max(1, Math.round(first.season?.period ?? 1));
   const away = levelChange(values, moved, period);
@@ -365,11 +378,14 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     moved.length === 0
       ? first.candidates
       : // Behind a step other noise is part of the new level.
-        [...analysed.candidates.filter(({ lasting, grows }) => !lasting && !grows), ...moved].sort(
-          (a, b) => b.severity - a.severity,
-        );
+        [
+          ...analysed.candidates.filter(({ lasting, drifts, grows }) => !lasting && !drifts && !grows),
+          ...moved,
+        ].sort((a, b) => b.severity - a.severity);
   const all = join(candidates, n, season?.period ?? null).map((event) =>
-    atWeekend(event, options) ? { ...event, severity: Math.min(event.severity, UNKNOWN) } : event,
+    !event.drifts && atWeekend(event, options)
+      ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
+      : event,
   );
   const unusual = new Uint8Array(n);
   for (const event of all) {
@@ -410,18 +426,26 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     ...{ values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) },
     ...{ least: smallest * unit, largest: largest * unit },
   };
-  const leastKept = Math.max(relativeFloor * sizeOf(values) * unit, absoluteFloor);
-  const findings = describeAll(joined, described).filter(
-    (finding) =>
-      finding.severity >= severity &&
-      (direction === 'both' || finding.direction === direction) &&
-      (leastKept === 0 || departureOf(finding) >= leastKept) &&
-      !(atPeak(finding.kind) && insideBand(finding)),
-  );
+  const share = relativeFloor * sizeOf(values) * unit;
+  const removedBy = (finding: Finding): Filter | null => {
+    if (finding.severity < severity) return 'severity';
+    if (direction !== 'both' && finding.direction !== direction) return 'direction';
+    if (absoluteFloor > 0 && departureOf(finding) < absoluteFloor) return 'change';
+    return share > 0 && departureOf(finding) < share ? 'share' : null;
+  };
+  const leftOut = { ...NONE };
+  const findings = describeAll(joined, described)
+    .filter((finding) => !(atPeak(finding.kind) && insideBand(finding)))
+    .filter((finding) => {
+      const filter = removedBy(finding);
+      if (filter !== null) leftOut[filter]++;
+      return filter === null;
+    });
   return {
     score: scores(tracks, candidates, n),
     ...base,
     findings,
+    leftOut,
     structure: structureOf(season, base),
     seasons: season === null ? [] : [season.period],
   };
@@ -453,14 +477,14 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
   // A cycle's median does not depend on where it begins.
   const wholeCycles = (samples: number): number => Math.max(1, Math.floor(samples / period)) * period;
   const sorted = moved.toSorted((a, b) => a.start - b.start);
-  for (const [k, { start, drifts }] of sorted.entries()) {
+  for (const [k, { start, end, drifts }] of sorted.entries()) {
     const from = sorted[k - 1]?.start ?? 0;
-    const to = drifts ? n : (sorted[k + 1]?.start ?? n);
+    const to = drifts ? end : (sorted[k + 1]?.start ?? n);
     const before = medianOf(start - wholeCycles(start - from), start);
     if (drifts) {
-      const late = Math.min(n - start, wholeCycles(Math.ceil((n - start) / 8)));
-      const slope = (medianOf(n - late, n) - before) / Math.max(1, n - late / 2 - start);
-      for (let i = start; i < n; i++) away[i]! += slope * (i - start);
+      const late = Math.min(to - start, wholeCycles(Math.ceil((to - start) / 8)));
+      const slope = (medianOf(to - late, to) - before) / Math.max(1, to - late / 2 - start);
+      for (let i = start; i < to; i++) away[i]! += slope * (i - start);
     } else {
       const size = medianOf(start, start + wholeCycles(to - start)) - before;
       for (let i = start; i < n; i++) away[i]! += size;
@@ -526,7 +550,7 @@ const MOSTLY_OUTSIDE = 0.6;
 
 /** Trims a finding to its samples outside the band. */
 function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
-  if (event.lasting) return event;
+  if (event.lasting || event.drifts || event.track === 'still') return event;
   let [start, end, outside] = [event.end, event.start, 0];
   for (let i = event.start; i < event.end; i++) {
     if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;

@@ -89,6 +89,9 @@ export interface Finding<N extends number | null = number> extends Span {
   readonly lasting: boolean;
 }
 
+/** Options that leave out findings: minimum severity, direction, and minimum departure in units or as a share of the range. */
+export type Filter = 'severity' | 'direction' | 'change' | 'share';
+
 export interface Detection {
   /** Severity of the most unusual stretch that a sample belongs to, ≥ 0 [N]. */
   readonly score: Float64Array;
@@ -98,6 +101,8 @@ export interface Detection {
   readonly high: Float64Array;
   /** Most severe first. */
   readonly findings: readonly Finding[];
+  /** Number of findings that each filter left out. */
+  readonly leftOut: Readonly<Record<Filter, number>>;
   /** Season and band of the series apart from the findings. */
   readonly structure: Sentence;
   /** Seasons in samples, shortest first; empty without one. */

@@ -138,7 +138,7 @@ export function join(all: readonly Candidate[], length: number, period: number |
   for (const leak of leaks) {
     const parts = events.filter(
       ({ start, end, members }) =>
-        start >= leak.start &&
+        2 * (Math.min(end, leak.end) - Math.max(start, leak.start)) >= end - start &&
         (members.every(({ track }) => track === 'step') || 4 * (end - start) > leak.end - leak.start),
     );
     for (const part of parts) events.splice(events.indexOf(part), 1);

@@ -105,6 +105,8 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
   return kept.sort((a, b) => a.at - b.at);
 }
 
+/** Largest distance from the level before a stretch of the level after it, as a share of the departure, if it has returned. */
+const RETURNED = 0.25;
 /** Longest stretch that a step ends, in spans. */
 const FURTHEST = 3;
 /** Longest episode, as a share of the series. */
@@ -167,7 +169,11 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
       sum += sign * (values[later ? step.at + k - 1 : step.at - k]! - half);
       if (sum > largest) [largest, reach] = [sum, k];
     }
-    if (reach > furthest) {
+    // A step back to the level of before ends a stretch, however long.
+    const earlier = values.subarray(0, later ? 0 : step.at - reach);
+    const restores =
+      earlier.length > step.span && Math.abs(median(earlier) - after) < RETURNED * Math.abs(step.size);
+    if (reach > furthest && !restores) {
       const end = Math.min(n, step.at + step.span);
       out.push({
         ...{ start: step.at, end, sign: step.size > 0 ? 1 : -1, severity: step.severity, peak: step.at },
@@ -184,10 +190,14 @@ const PARTS = 64;
 const FEWEST_PARTS = 5;
 /** Fewest samples of a part. */
 const SHORTEST_PART = 4;
-/** Largest residual of the bent line, in noise between neighbouring parts: a random walk wanders farther. */
-const MOST_LEFT = 1.4;
+/** Places of the bend that are tried in a part. */
+const BENDS_IN_PART = 4;
+/** Largest residual of the bent line, in noise between neighbouring parts, or as a share of the drift: a random walk wanders farther. */
+const [MOST_LEFT, MOST_OF_DRIFT] = [1.4, 0.01];
 /** Largest residual of the bent line, as a share of that of a parabola: steady growth bends everywhere. */
 const BENT = 0.6;
+/** Courses of a drift, as powers of time: it slows down, is steady, or speeds up. */
+const COURSES = [0.5, 1, 2] as const;
 /** Largest slope before the bend, as a share of the change of slope. */
 const SLOPE_BEFORE = 0.3;
 /** Smallest drift, in standard deviations of single samples. */
@@ -230,7 +240,7 @@ function dot(a: Float64Array, b: Float64Array): number {
  * Finds the drift at the end of a series [N] without its season; null if there is none. The medians of 64 parts must lie on a line that
  * bends once, better than on a parabola, and no farther from it than neighbouring parts are from each other.
  */
-export function drift(values: Float64Array, floor: number, least: number, looks: number): Candidate | null {
+function drift(values: Float64Array, floor: number, least: number, looks: number): Candidate | null {
   const n = values.length;
   const size = Math.floor(n / PARTS);
   if (size < SHORTEST_PART) return null;
@@ -253,23 +263,52 @@ export function drift(values: Float64Array, floor: number, least: number, looks:
   const straight = fitted(medians, [ones, time]);
   const parabola = fitted(medians, [ones, time, time.map((t) => t * t)]);
   let best: { at: number; coefficients: Float64Array; left: number } | null = null;
-  for (let at = FEWEST_PARTS; at <= PARTS - FEWEST_PARTS; at++) {
-    const after = time.map((t) => Math.max(0, t - at / PARTS));
-    const fit = fitted(medians, [ones, time, after]);
-    if (best === null || fit.left < best.left) best = { at, ...fit };
+  for (let at = FEWEST_PARTS; at <= PARTS - FEWEST_PARTS; at += 1 / BENDS_IN_PART) {
+    for (const power of COURSES) {
+      const after = time.map((t) => Math.max(0, (t * PARTS + 0.5 - at) / (PARTS - at)) ** power);
+      const fit = fitted(medians, [ones, time, after]);
+      if (best === null || fit.left < best.left) best = { at, ...fit };
+    }
   }
   const { at, coefficients, left } = best!;
-  const [, before, change] = coefficients as unknown as [number, number, number];
-  const freedom = PARTS - 4;
-  const far = Math.abs(change) * (1 - at / PARTS);
-  if (Math.sqrt(left / freedom) > MOST_LEFT * noise || left > BENT * parabola.left) return null;
-  if (Math.abs(before) > SLOPE_BEFORE * Math.abs(change) || far < FARTHEST * single) return null;
+  const [, before, rise] = coefficients as unknown as [number, number, number];
+  const far = Math.abs(rise);
+  const residual = Math.sqrt(left / (PARTS - 4));
+  if (residual > Math.max(MOST_LEFT * noise, MOST_OF_DRIFT * far) || left > BENT * parabola.left) return null;
+  if (Math.abs(before) * (1 - at / PARTS) > SLOPE_BEFORE * far || far < FARTHEST * single) return null;
   const surprise = (straight.left - left) / (2 * noise ** 2) / Math.LN10;
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;
-  const start = first + at * size;
-  const stretch = { start, end: n, sign: change > 0 ? 1 : -1, severity, peak: n - 1 } as const;
+  const start = first + Math.round(at * size);
+  const stretch = { start, end: n, sign: rise > 0 ? 1 : -1, severity, peak: n - 1 } as const;
   return { ...stretch, track: 'step', lasting: true, drifts: true };
+}
+
+/**
+ * Finds the drifts of a series [N] without its season: the one that goes on to the end, and those that a step takes back, such as a leak that
+ * ends in a restart. Such a step leads to the usual level and is no departure: `others` are the steps without these.
+ */
+export function drifts(
+  values: Float64Array,
+  steps: readonly Step[],
+  { floor, least, looks }: Omit<StepOptions, 'shortest'>,
+): { readonly found: Candidate[]; readonly others: Step[] } {
+  const n = values.length;
+  const found: Candidate[] = [];
+  const others = steps.filter((step) => {
+    const from = found.at(-1)?.end ?? 0;
+    const rise = drift(values.subarray(from, step.at), floor, least, looks);
+    if (rise === null || rise.sign > 0 === step.size > 0) return true;
+    const [start, end] = [from + rise.start, step.at];
+    const level = moments(values, from, start).mean;
+    const after = moments(values, end, Math.min(n, end + step.span)).mean;
+    if (Math.abs(after - level) > RETURNED * Math.abs(values[end - 1]! - level)) return true;
+    const { lasting, ...ended } = rise;
+    found.push({ ...ended, start, end, peak: end - 1 });
+    return false;
+  });
+  const last = drift(values, floor, least, looks);
+  return { found: last === null ? found : [...found, last], others };
 }
 
 /** Smallest growth of the fluctuations to the end of a series, as a logarithm. */
@@ -316,11 +355,41 @@ const SHORTEST = 4;
 /** Length, in those of the longest other standstill, at which the severity counts in full; at 1 it is 0. */
 const LONGER = 3;
 
+/** Part of the range between two levels, and the shares of the samples in it at most and beyond it on each side at least. */
+const [BETWEEN, MOST_BETWEEN, LEAST_BEYOND] = [0.6, 0.05, 0.05];
+
+/** Returns 0 for the samples on the lower and 1 for those on the upper of two levels [N]; null for values that have no two levels. */
+function twoLevels(values: Float64Array, low: number, high: number): Float64Array | null {
+  const middle = (low + high) / 2;
+  const reach = (BETWEEN / 2) * (high - low);
+  const share = (wanted: (value: number) => boolean): number => values.filter(wanted).length / values.length;
+  const isTwo =
+    share((value) => Math.abs(value - middle) < reach) <= MOST_BETWEEN &&
+    share((value) => value >= middle + reach) >= LEAST_BEYOND &&
+    share((value) => value <= middle - reach) >= LEAST_BEYOND;
+  return isTwo ? values.map((value) => Number(value > middle)) : null;
+}
+
+/** Fewest other runs of the same value that have a usual length. */
+const FEWEST_RUNS = 8;
+
+/**
+ * Returns −log₁₀ of the number of runs as long that others of the same value would have by chance, if their lengths follow a gamma
+ * distribution: a load that runs for an hour at a time and now for six.
+ */
+function rarityOfRun(length: number, others: readonly number[]): number {
+  if (others.length < FEWEST_RUNS) return 0;
+  const { mean, std } = moments(Float64Array.from(others));
+  const shape = Math.min(others.length / 2, (mean / std) ** 2);
+  const ratio = length / mean;
+  return ratio <= 1 ? 0 : (shape * (ratio - 1 - Math.log(ratio))) / Math.LN10 - Math.log10(others.length);
+}
+
 /**
  * Finds runs of one value in [N] that are too long for the share p of samples equal to the one before (a run of length L has probability
  * pᴸ⁻¹), and longer than the other runs: in a series that stands still every night, one more night does not count.
  */
-export function stillness(values: Float64Array, least: number): Stretch[] {
+export function stillness(values: Float64Array, least: number, longestPart = 1): Stretch[] {
   const n = values.length;
   // Runs of equal pairs are one sample shorter than the standstill.
   const all = runs(n - 1, (i) => values[i] === values[i + 1]).map(
@@ -330,15 +399,28 @@ export function stillness(values: Float64Array, least: number): Stretch[] {
   const longest = all.map(([start, end]) => end - start).sort((a, b) => b - a);
   return all.flatMap(([start, end]): Stretch[] => {
     const length = end - start;
-    if (length < SHORTEST) return [];
+    if (length < SHORTEST || length > longestPart * n) return [];
     // One more equal pair than counted, so that p is never 0.
     const p = (equal - (length - 1) + 1) / (n - length + 2);
     const chance = -Math.log10(n) - (length - 1) * Math.log10(p);
-    const other = longest[0] === length ? (longest[1] ?? 1) : longest[0]!;
-    const longer = Math.min(1, Math.max(0, (length / other - 1) / (LONGER - 1)));
-    const severity = tempered(Math.max(0, chance)) * longer;
+    const longer = (others: readonly number[]): number =>
+      Math.min(1, Math.max(0, (length / Math.max(1, ...others) - 1) / (LONGER - 1)));
+    const others = longest.filter((_, i) => i !== longest.indexOf(length)).slice(0, 1);
+    const alike = all.flatMap(([from, to]) =>
+      from !== start && values[from] === values[start] ? [to - from] : [],
+    );
+    const severity = Math.max(
+      tempered(Math.max(0, chance)) * longer(others),
+      tempered(Math.max(0, rarityOfRun(length, alike))) * longer(alike),
+    );
     return severity < least ? [] : [{ start, end, sign: 1, severity, peak: start }];
   });
+}
+
+/** Finds the stretches of [N] noisy values on one of two levels, `low` and `high`, that are too long. */
+export function levelStillness(values: Float64Array, low: number, high: number, least: number): Stretch[] {
+  const states = twoLevels(values, low, high);
+  return states === null ? [] : stillness(states, least, LONGEST_EPISODE);
 }
 
 /** Fewest samples at a limit, and the longest cutoff, as a share of the series. */

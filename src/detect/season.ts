@@ -18,6 +18,8 @@ const GOLDEN = (Math.sqrt(5) - 1) / 2;
 const EVERY = 20_000;
 /** Fewest whole cycles that show a season. */
 const FEWEST_CYCLES = 3;
+/** Fewest whole cycles of several days, other than a week. */
+const CYCLES_OF_DAYS = 12;
 /** A season must leave at most this share of the departures without it. */
 const LEAST_GAIN = 0.8;
 /** A longer season must be better than a shorter one by this factor. */
@@ -417,13 +419,19 @@ export function findSeason(
   ].flatMap((period) => [Math.round(period), period]);
   const magnitude = Math.max(Math.abs(sample[0]!), Math.abs(sample.at(-1)!));
   let best: (Omit<Season, 'level' | 'expected'> & Fit) | null = null;
+  // Some days are alike four or nine days later by chance, as sunny ones are.
+  const day = (calendar.at(-1) ?? Number.POSITIVE_INFINITY) / 7;
+  const isDays = (period: number): boolean =>
+    period > 1.5 * day &&
+    !calendar.includes(period) &&
+    Math.abs(period - Math.round(period / day) * day) < NEAR_DAY * period;
   const clockOf = (period: number): Int32Array | null => (calendar.includes(period) ? clock : null);
   // Shorter ones first, and a whole number of samples before one that is not.
   const sorted = [...new Set(candidates)].sort(
     (a, b) => Math.round(a) - Math.round(b) || Number(Number.isInteger(b)) - Number(Number.isInteger(a)),
   );
   for (const period of sorted) {
-    if (n / period < FEWEST_CYCLES) continue;
+    if (n / period < FEWEST_CYCLES || (n / period < CYCLES_OF_DAYS && isDays(period))) continue;
     // A level that follows the values explains them without a season: the gain over it counts.
     const level = cycleMeans(clipped, period);
     const around = difference(clipped, level);

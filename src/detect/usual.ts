@@ -1,5 +1,5 @@
 /** Reasons why a departing stretch is usual: loads that switch at any time, jobs at equal intervals, patterns of the season. */
-import { quantileInPlace } from '../series/stats.ts';
+import { median, moments, quantileInPlace } from '../series/stats.ts';
 import type { Candidate } from './scan.ts';
 import type { Season } from './season.ts';
 import { fitTail } from './tail.ts';
@@ -29,6 +29,8 @@ export function likeEdges(
   season: Season | null,
   missed: Float64Array | undefined,
 ): number {
+  // The length of a standstill has been compared with that of others.
+  if (track === 'still') return 0;
   const n = values.length;
   const jumpAt = (at: number): number => {
     let largest = 0;
@@ -41,7 +43,7 @@ export function likeEdges(
   const after = values[Math.min(n - 1, end)]!;
   const height = Math.max(Math.abs(values[peak]! - before), Math.abs(values[peak]! - after));
   let edge = Math.max(jumpAt(start), jumpAt(end));
-  const timing = track === 'analogue' && missed !== undefined;
+  const timing = (track === 'analogue' || track === 'season') && missed !== undefined;
   if (timing) edge = Math.max(edge, Math.abs(missed[peak]!));
   else if (start < 1 || end >= n || edge < BOX * height) return 0;
   if (edge < JUMP * usualStep) return 0;
@@ -101,6 +103,57 @@ export function regular(candidate: Candidate, candidates: readonly Candidate[]):
   if (gaps.filter(equal).length < Math.max(FEWEST_REGULAR - 1, REGULAR * gaps.length)) return false;
   const place = alike.findIndex((peak) => Math.abs(peak - candidate.peak) <= 1);
   return equal(gaps[place - 1]) || equal(gaps[place]);
+}
+
+/** Smallest drop of a sawtooth, as a share of the range; fewest drops; and least unevenness of the times between those without schedule. */
+const [DROP, FEWEST_DROPS, UNEVEN] = [0.05, 3, 0.02];
+/** Ratio of what rises and falls by which a sawtooth may be off, and of the slope of a stretch of it; and standard errors of the slope. */
+const [BALANCE, SLOPE, ERRORS] = [2, 0.5, 4];
+/** Distance by which a stretch may go beyond the other teeth, as a share of the range. */
+const BEYOND = 0.05;
+
+/**
+ * Recognises a sawtooth: values that drift and jump back at any time, such as a disk that is emptied when it is full. Returns a function that
+ * is true of stretches that drift as usual, stay in the range of the others, and jump to where others do; null for other series.
+ */
+export function sawtooth(
+  values: Float64Array,
+  usualStep: number,
+): ((stretch: Pick<Candidate, 'start' | 'end'>) => boolean) | null {
+  const sorted = values.slice().sort();
+  const range = sorted[Math.floor(0.99 * (sorted.length - 1))]! - sorted[Math.floor(0.01 * sorted.length)]!;
+  const jumps = values.map((value, i) => (i === 0 ? 0 : value - values[i - 1]!));
+  const least = Math.max(DROP * range, JUMP * usualStep);
+  const slopeOf = (from: number, to: number) =>
+    moments(jumps.subarray(from, to).filter((jump) => Math.abs(jump) < least));
+  const { mean, std } = slopeOf(1, values.length);
+  const drops = [...jumps.keys()].filter((i) => Math.abs(jumps[i]!) >= least && jumps[i]! > 0 !== mean > 0);
+  if (range === 0 || drops.length < FEWEST_DROPS) return null;
+  const ratio = Math.abs((mean * values.length) / drops.reduce((sum, i) => sum + jumps[i]!, 0));
+  if (ratio > BALANCE || ratio < 1 / BALANCE) return null;
+  const gaps = Float64Array.from(drops.slice(1), (at, k) => at - drops[k]!);
+  const usual = median(gaps);
+  const uneven = gaps.map((gap) => Math.abs(gap - usual)).sort();
+  if (uneven[Math.floor(0.75 * uneven.length)]! < UNEVEN * usual) return null;
+  return ({ start, end }) => {
+    const others = drops.filter((i) => i < start || i > end);
+    const slope = slopeOf(Math.max(1, start), end).mean;
+    // The ends of other teeth, with a margin for what has no schedule.
+    const reach = (places: readonly number[]): readonly [number, number] => {
+      const ends = places.map((i) => values[i]!);
+      const [low, high] = [Math.min(...ends), Math.max(...ends)];
+      const margin = Math.max(BEYOND * range, high - low);
+      return [low - margin, high + margin];
+    };
+    const [lands, tops] = [reach(others), reach(others.map((i) => i - 1))];
+    const [low, high] = [Math.min(lands[0], tops[0]), Math.max(lands[1], tops[1])];
+    return (
+      others.length >= 2 &&
+      values.subarray(start, end).every((value) => value >= low && value <= high) &&
+      !(Math.abs(slope - mean) > Math.max(SLOPE * Math.abs(mean), (ERRORS * std) / Math.sqrt(end - start))) &&
+      drops.every((i) => i < start || i > end || (values[i]! >= lands[0] && values[i]! <= lands[1]))
+    );
+  };
 }
 
 /** Returns a function that is true of candidates in other tracks which hardly depart here: season or similar stretches predict them. */

@@ -8,7 +8,7 @@ import { FAULTS, type Note } from '../../datasets/readers/quality.ts';
 import { formatDuration, formatTime, type Recording, wallTime } from '../../datasets/readers/recording.ts';
 import { atPeak } from '../detect/describe.ts';
 import { FEWEST_SAMPLES } from '../detect/detect.ts';
-import { type Detection, type Finding, KIND_WORDS, type Level } from '../detect/finding.ts';
+import { type Detection, type Filter, type Finding, KIND_WORDS, type Level } from '../detect/finding.ts';
 import { count, figure, joined, type Sentence, type Stated, say, stepFor } from '../detect/sentence.ts';
 import { DataError } from '../ground/errors.ts';
 import { grouped } from '../ground/numbers.ts';
@@ -53,6 +53,18 @@ export interface ReportSource {
   readonly notes: readonly Note[];
 }
 
+const FILTER_OPTIONS: Readonly<Record<Filter, string>> = {
+  ...{ severity: '--severity', direction: '--direction', change: '--min-change', share: '--min-share' },
+};
+
+/** Kind of the notes that tell of findings that are not listed. */
+const FILTERED = 'filtered';
+
+const filteredNote = (count: number, how: string): Note => ({
+  ...{ kind: FILTERED, count },
+  text: `${findingsWords(count)} ${how}.`,
+});
+
 /** Joins a recording with the detections of its columns, in their order. */
 export function reportSource(
   file: string,
@@ -66,6 +78,10 @@ export function reportSource(
       ...{ kind: 'few-samples', count: rows.length },
       text: `${rows.length} samples are too few to tell usual from unusual; nothing is judged below ${FEWEST_SAMPLES}.`,
     });
+  for (const [filter, option] of Object.entries(FILTER_OPTIONS)) {
+    const count = detections.reduce((sum, { leftOut }) => sum + leftOut[filter as Filter], 0);
+    if (count > 0) notes.push(filteredNote(count, `left out by ${option}`));
+  }
   return {
     ...{ file, time, origin, step, zone, notes, lines: rows },
     columns: columns.map(({ name, values }, c) => ({ name, values, detection: detections[c]! })),
@@ -154,6 +170,7 @@ function secondsOf({ time, step }: ReportSource, start: number, end: number): nu
 }
 
 const samplesWords = (n: number): string => (n === 1 ? '1 sample' : `${grouped(n)} samples`);
+const findingsWords = (n: number): string => (n === 1 ? '1 finding' : `${grouped(n)} findings`);
 
 /** Length of a stretch in words. */
 function lengthWords(seconds: number | null, samples: number): string {
@@ -463,15 +480,15 @@ export function stateWords(finding: ReportFinding, last: Instant | null): string
 /** Headline for someone on call: number of findings, the worst one, and the worst ongoing one. */
 function headlineOf(
   findings: readonly ReportFinding[],
-  { samples, from, to }: Pick<AnomalyReport, 'samples' | 'from' | 'to'>,
+  { samples, from, to, notes }: Pick<AnomalyReport, 'samples' | 'from' | 'to' | 'notes'>,
 ): Sentence {
   const worst = findings[0];
   const whole = { start: 0, end: samples };
   if (worst === undefined) {
     const length = count(samples, { quantity: 'samples', ...whole }, samplesWords(samples));
-    return from === null || to === null
-      ? say`Nothing unusual in ${length}.`
-      : say`Nothing unusual in ${length}, ${whenStated({ ...whole, from, to })}.`;
+    const when = from === null || to === null ? say`` : say`, ${whenStated({ ...whole, from, to })}`;
+    const apart = notes.some(({ kind }) => kind === FILTERED) ? say`, but for findings left out` : say``;
+    return say`Nothing unusual in ${length}${when}${apart}.`;
   }
   const about = (finding: ReportFinding, quantity: Stated['quantity'], text: string): Omit<Stated, 'at'> => ({
     ...{ quantity, start: finding.start, end: finding.end, text, finding: finding.id },
@@ -479,8 +496,7 @@ function headlineOf(
   const name = (finding: ReportFinding): Sentence =>
     say`${about(finding, 'level', finding.level)} ${about(finding, 'kind', KIND_WORDS[finding.kind])} in ${about(finding, 'column', finding.column)}`;
   const ongoing = findings.filter((finding) => finding.ongoing);
-  const text = findings.length === 1 ? '1 finding' : `${grouped(findings.length)} findings`;
-  const total = count(findings.length, { quantity: 'findings', ...whole }, text);
+  const total = count(findings.length, { quantity: 'findings', ...whole }, findingsWords(findings.length));
   const length = {
     ...about(worst, 'duration', worst.duration),
     ...{ number: worst.durationSeconds ?? worst.end - worst.start, tolerance: 0 },
@@ -520,10 +536,7 @@ function agreementOf(
 
 /** "2 found by both, 1 by the detector alone, 3 by the policy alone." */
 export function agreementWords({ both, detectorAlone, unanswered, policyAlone }: Agreement): string {
-  const rest =
-    unanswered === 0
-      ? ''
-      : `; the policy gives no answer about ${unanswered === 1 ? '1 finding' : `${grouped(unanswered)} findings`}`;
+  const rest = unanswered === 0 ? '' : `; the policy gives no answer about ${findingsWords(unanswered)}`;
   return `${grouped(both)} found by both, ${grouped(detectorAlone)} by the detector alone, ${grouped(policyAlone)} by the policy alone${rest}.`;
 }
 
@@ -704,10 +717,23 @@ export function buildReport(source: ReportSource, policy?: PolicyOpinion): Anoma
   );
 }
 
-/** Reduces a report to the findings that are `wanted`: ranked, joined and counted anew. */
+/**
+ * Reduces a report to the findings that are `wanted`: ranked, joined and counted anew.
+ *
+ * @param why words for the note about the others ("left out by --since 2h"); no note if not given
+ */
 export function selectFindings(
   report: AnomalyReport,
   wanted: (finding: ReportFinding) => boolean,
+  why?: string,
 ): AnomalyReport {
-  return assemble(report, report.findings.filter(wanted));
+  const kept = report.findings.filter(wanted);
+  const count = report.findings.length - kept.length;
+  if (why === undefined || count === 0) return assemble(report, kept);
+  const { text, kind } = filteredNote(count, why);
+  const nowhere = { column: null, start: null, end: null, from: null, to: null, rows: null, option: null };
+  return assemble(
+    { ...report, notes: [...report.notes, { ...nowhere, kind, text, count, quality: false }] },
+    kept,
+  );
 }

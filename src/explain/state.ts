@@ -35,7 +35,11 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
     );
   const from = parseInstant(since, '--since', report.zone, report.to.ms);
   const notes = report.notes.filter(({ to }) => to === null || to.ms >= from);
-  return selectFindings({ ...sincePolicy(report, from), notes }, (finding) => spanOf(finding).to >= from);
+  return selectFindings(
+    { ...sincePolicy(report, from), notes },
+    (finding) => spanOf(finding).to >= from,
+    `over before --since ${since}`,
+  );
 }
 
 /** Leaves out intervals of the policy that were over before an instant. */
@@ -162,6 +166,7 @@ export function newFindings(
     fresh: selectFindings(
       { ...report, findings: marked },
       ({ reported, ongoing, lasting }) => !reported || (ongoing && !lasting),
+      'reported before, by --state',
     ),
     state: state?.followed === undefined ? kept : { ...kept, followed: state.followed },
   };

@@ -133,7 +133,8 @@ describe('timeseer detect', () => {
       '--fail-on',
       'low',
     );
-    expect(below.out).toMatch(/Nothing unusual/);
+    expect(below.out).toMatch(/Nothing unusual .*, but for findings left out\./);
+    expect(below.out).toMatch(/note: 1 finding left out by --direction\./);
     expect(below.code).toBe(0);
     const annotations = await inside('detect', file, '--format', 'grafana-annotations');
     expect(JSON.parse(annotations.out)).toHaveLength(2);

@@ -539,6 +539,20 @@ describe('options', () => {
     expect(detect(values, { absoluteFloor: 12 }).findings.map(({ start }) => start)).toEqual([900]);
   });
 
+  test('each finding left out is counted under the filter that left it out', () => {
+    const values = withStretch(noise(91, 1500), 400, 403, (value) => value + 12);
+    const leftOut = (options: object) => detect(values, options).leftOut;
+    const none = { severity: 0, direction: 0, change: 0, share: 0 };
+    expect(detect(values).findings).toHaveLength(1);
+    expect(leftOut({})).toEqual(none);
+    expect(leftOut({ severity: 100 })).toEqual({ ...none, severity: 1 });
+    expect(leftOut({ direction: 'below' })).toEqual({ ...none, direction: 1 });
+    expect(leftOut({ absoluteFloor: 99 })).toEqual({ ...none, change: 1 });
+    // The range, 1 % to 99 %, is about five.
+    expect(leftOut({ absoluteFloor: 1, relativeFloor: 1 })).toEqual(none);
+    expect(leftOut({ absoluteFloor: 50, relativeFloor: 1, severity: 100 })).toEqual({ ...none, severity: 1 });
+  });
+
   test('filters only filter: what they leave is as it was without them', () => {
     const shifted = withStretch(values, 1300, 1500, (value) => value + 4);
     const series = [shifted, withStretch(days(12), 700, 712, () => 0), onOff(3)];
@@ -739,15 +753,147 @@ describe('what is plain to the eye', () => {
     },
   );
 
-  test.each([6, 8])('a leak that goes on to the end is one trend (%i)', (seed) => {
-    const random = new Random(seed, 'leak');
-    const values = Float64Array.from(
-      { length: 1600 },
-      (_, i) => 500 + random.normal(0, 5) + Math.max(0, i - 900) * 0.5,
+  test.each([
+    ['steadily', 1, 0.5],
+    ['steeply, from within a part', 1, 1.1],
+    ['ever slower', 0.5, 0.5],
+    ['ever faster', 2, 0.5],
+  ])('a leak that rises %s to the end is one trend', (_, power, slope) => {
+    for (const seed of [6, 8]) {
+      const random = new Random(seed, 'leak');
+      const values = Float64Array.from(
+        { length: 1600 },
+        (_, i) => 500 + random.normal(0, 5) + 695 * slope * (Math.max(0, i - 905) / 695) ** power,
+      );
+      const [leak, ...others] = detect(values).findings;
+      expect(leak).toMatchObject({ kind: 'trend', direction: 'above', end: 1600, ongoing: true });
+      expect(Math.abs(leak!.start - 905)).toBeLessThan(40);
+      expect(others).toEqual([]);
+    }
+  });
+
+  test.each([0.05, 0.2, 1])(
+    'a leak of %d a sample is told with its extent, not the level after its restart',
+    (slope) => {
+      const values = noise(81, 2000).map(
+        (error, i) => 500 + 3 * error + (i < 1600 ? Math.max(0, i - 1000) * slope : 0),
+      );
+      const [leak, ...others] = detect(values).findings;
+      expect(leak).toMatchObject({
+        kind: 'trend',
+        direction: 'above',
+        end: 1600,
+        lasting: false,
+        ongoing: false,
+      });
+      expect(Math.abs(leak!.start - 1000)).toBeLessThan(60);
+      expect(leak!.says.fact.text).toMatch(/^rose steadily to /);
+      expect(others).toEqual([]);
+    },
+  );
+
+  test('a spike on a leak that has ended is found apart from it', () => {
+    const values = noise(82, 2000).map(
+      (error, i) => 500 + 3 * error + (i < 1600 ? Math.max(0, i - 1000) * 0.2 : 0) + (i === 1400 ? 90 : 0),
     );
-    const [leak, ...others] = detect(values).findings;
-    expect(leak).toMatchObject({ kind: 'trend', direction: 'above', end: 1600, ongoing: true });
-    expect(Math.abs(leak!.start - 900)).toBeLessThan(60);
-    expect(others).toEqual([]);
+    expect(detect(values).findings.map(({ kind, start }) => [kind, kind === 'spike' ? start : 0])).toEqual([
+      ['trend', 0],
+      ['spike', 1400],
+    ]);
+  });
+
+  test('a slow rise that a step ends is told as above, where it is too rough for a trend', () => {
+    let wander = 0;
+    const values = noise(83, 1500).map((error, i) => {
+      wander = 0.8 * wander + 3 * error;
+      return 500 + wander + (i < 1356 ? Math.max(0, i - 730) * 0.1 : 0);
+    });
+    const [worst] = detect(values).findings;
+    expect(worst).toMatchObject({ direction: 'above', lasting: false });
+    expect(Math.abs(worst!.end - 1356)).toBeLessThan(5);
+  });
+
+  test('a leak that begins with a weekend is no weekend', () => {
+    const values = noise(84, 1500).map((error, i) => 500 + 5 * error + Math.max(0, i - 720) * 0.2);
+    const [leak] = detect(values, { calendar: [6, 144, 1008], weekends: [720, 1008] }).findings;
+    expect(leak).toMatchObject({ kind: 'trend', direction: 'above', ongoing: true });
+  });
+});
+
+/** A disk that fills up to 85 and is emptied, after about `fill` samples with noise; stays full in [start, end). */
+function disk(seed: number, fill: number, stuck: readonly [number, number] = [0, 0]): Float64Array {
+  const draw = new Random(seed, 'disk');
+  let level = 20;
+  return Float64Array.from({ length: 2500 }, (_, i) => {
+    level += Math.abs(draw.normal(65 / fill, 32 / fill));
+    if (level > 85) level = i < stuck[1] && i >= stuck[0] ? 100 : draw.normal(20, 2);
+    return level;
+  });
+}
+
+/** Jobs of 15 to 25 samples at random times. */
+function jobs(seed: number): Float64Array {
+  const draw = new Random(seed, 'jobs');
+  const values = Float64Array.from({ length: 3000 }, () => draw.normal(10, 1));
+  for (let k = 0; k < 30; k++) {
+    const at = draw.integer(0, 2950);
+    for (let i = at; i < at + draw.integer(15, 25); i++) values[i] = draw.normal(45, 3);
+  }
+  return values;
+}
+
+/** A load that is on for about `on` samples and off for about `off`. */
+function switching(seed: number, on: number, off: number): Float64Array {
+  const draw = new Random(seed, 'switching');
+  let [state, left] = [0, 0];
+  return Float64Array.from({ length: 2500 }, () => {
+    if (left-- <= 0) {
+      state = 1 - state;
+      left = Math.round(draw.normal(state === 1 ? on : off, 0.15 * (state === 1 ? on : off)));
+    }
+    return state;
+  });
+}
+
+describe('series that switch at no fixed time', () => {
+  test.each([
+    ['disks that are emptied when they are full', (seed: number) => disk(seed, seed % 2 === 0 ? 600 : 150)],
+    ['jobs at random times', jobs],
+    ['loads that are on as long as off', (seed: number) => switching(seed, 60, 60)],
+    ['loads that are on for short', (seed: number) => switching(seed, 12, 35)],
+  ])('%s have a finding in at most one of 20 series', (_, series) => {
+    const alarmed = Array.from({ length: 20 }, (_, seed) => detect(series(seed)).findings.length > 0);
+    expect(alarmed.filter(Boolean).length).toBeLessThanOrEqual(1);
+  });
+
+  test('a disk that is not emptied in time is found', () => {
+    const [worst] = detect(disk(3, 150, [1200, 1500])).findings;
+    expect(worst!.start).toBeGreaterThan(1150);
+    expect(worst!.end).toBeLessThan(1550);
+  });
+
+  test.each([
+    ['a load', switching(5, 60, 60), 400, 1],
+    ['a load that is on for short', switching(6, 12, 35), 150, 1],
+    ['a job with noise', jobs(7), 150, 45],
+  ])('%s that stays on for far longer than ever is found with its extent', (_, values, length, level) => {
+    const draw = new Random(1, 'stuck');
+    const stuck = withStretch(values, 1200, 1200 + length, () => (level === 1 ? 1 : draw.normal(45, 3)));
+    const [worst] = detect(stuck).findings;
+    expect(Math.abs(worst!.start - 1200)).toBeLessThan(60);
+    expect(Math.abs(worst!.end - 1200 - length)).toBeLessThan(60);
+  });
+
+  test('days of sun and cloud repeat by the day and not by nine of them', () => {
+    for (let seed = 0; seed < 6; seed++) {
+      const draw = new Random(seed, 'clouds');
+      let clear = 1;
+      const values = Float64Array.from({ length: 1440 }, (_, i) => {
+        if (i % 48 === 0) clear = draw.pick([1, 1, 0.9, 0.8, 0.3, 0.5]);
+        const height = Math.max(0, Math.sin(((i % 48) / 2 - 6) * (Math.PI / 12)));
+        return Math.round(5000 * height * clear * (clear > 0.8 ? 1 : draw.between(0.6, 1.2)));
+      });
+      expect(detect(values, { calendar: [48, 336] }).seasons).toEqual([48]);
+    }
   });
 });

@@ -132,6 +132,7 @@ describe('what is told', () => {
     expect(kinds(sinceReport(report, '2025-03-04 16:31'))).toEqual(['spike', 'level']);
     expect(kinds(sinceReport(report, '2h'))).toEqual(['level']);
     expect(sinceReport(report, '2h').findings[0]!.rank).toBe(1);
+    expect(sinceReport(report, '2h').notes.at(-1)!.text).toBe('2 findings over before --since 2h.');
     const berlin = buildReport(requests({ zone: 'Europe/Berlin' }));
     expect(kinds(sinceReport(berlin, '2025-03-04T17:30'))).toEqual(['flat', 'spike', 'level']);
     expect(kinds(sinceReport(berlin, '2025-03-04T17:31'))).toEqual(['spike', 'level']);
@@ -145,7 +146,11 @@ describe('what is told', () => {
   test('is told once, also when it has grown or its beginning was found elsewhere, and again while it goes on', async () => {
     const path = join(directory, 'once.json');
     const told: string[][] = [];
-    const tell = (fresh: AnomalyReport): void => void told.push(kinds(fresh));
+    const leftOut: string[][] = [];
+    const tell = (fresh: AnomalyReport): void => {
+      told.push(kinds(fresh));
+      leftOut.push(fresh.notes.filter(({ kind }) => kind === 'filtered').map(({ text }) => text));
+    };
     const early = selectFindings(report, ({ kind }) => kind !== 'spike');
     await reportOnce(path, early, requests(), tell);
     await reportOnce(path, report, requests(), tell);
@@ -157,6 +162,8 @@ describe('what is told', () => {
     const column = { ...grown.columns[0]!, detection: { ...detection, findings } };
     await reportOnce(path, buildReport({ ...grown, columns: [column] }), grown, tell);
     expect(told).toEqual([['flat', 'level'], ['spike', 'level'], ['level']]);
+    const reported = (words: string): string => `${words} reported before, by --state.`;
+    expect(leftOut).toEqual([[], [reported('1 finding')], [reported('2 findings')]]);
     expect(readdirSync(directory)).toEqual(['once.json']);
   });
 

@@ -79,6 +79,7 @@ const column = (values: Float64Array, season: number | null = null) => ({
   ...{ name: 'value', values },
   detection: {
     ...{ score: new Float64Array(values.length), expected: values, low: values, high: values },
+    leftOut: { severity: 0, direction: 0, change: 0, share: 0 },
     ...{ findings: [], structure: say`None.`, seasons: season === null ? [] : [season] },
   } satisfies Detection,
 });

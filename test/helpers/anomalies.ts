@@ -86,6 +86,7 @@ export function sampleColumn(
     low: expected.map((value) => value - width),
     high: expected.map((value) => value + width),
     findings: findings.sort((a, b) => b.severity - a.severity),
+    leftOut: { severity: 0, direction: 0, change: 0, share: 0 },
     structure: say`Repeats every ${count(day, { quantity: 'period', start: 0, end: length })} samples.`,
     seasons: [day],
   };
