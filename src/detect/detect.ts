@@ -246,6 +246,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const shortest = Math.max(12, Math.ceil(season?.period ?? 0));
   const leaks = drifts(deseasonalised, steps(deseasonalised, { floor, least, looks, shortest }), {
     ...{ floor, least, looks },
+    day: dayOf(options),
   });
   candidates.push(...levels(leaks.others, deseasonalised, middle));
   const missedBy = ({ track }: Candidate): Float64Array | undefined =>
@@ -499,9 +500,13 @@ const UNKNOWN = 1.9;
 const NEAR_WEEKEND = 1 / 8;
 const OF_WEEKEND = 1 / 2;
 
+/** Samples of a day, if known. */
+const dayOf = ({ calendar = [] }: AnalyseOptions): number | null =>
+  calendar.length === 0 ? null : calendar.at(-1)! / 7;
+
 /** Returns true if a change of half a day or more begins or ends with a weekend, of which fewer than two are known. */
 function atWeekend({ start, end }: Joined, { weekends = [], calendar = [] }: AnalyseOptions): boolean {
-  const day = (calendar.at(-1) ?? 0) / 7;
+  const day = dayOf({ calendar }) ?? 0;
   const reach = NEAR_WEEKEND * day;
   return (
     end - start >= OF_WEEKEND * day &&

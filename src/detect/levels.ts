@@ -1,6 +1,6 @@
 /** Candidates beside the tracks: lasting steps of the level and the episodes between them, drifts, standstills and cutoffs. */
 import { runs } from '../series/intervals.ts';
-import { cumulative, median, moments } from '../series/stats.ts';
+import { cumulative, cycleMeans, median, moments } from '../series/stats.ts';
 import { type Candidate, deviation, type Stretch } from './scan.ts';
 import { fitTail, reachOf, surprise, tempered } from './tail.ts';
 
@@ -193,7 +193,7 @@ const SHORTEST_PART = 4;
 /** Places of the bend that are tried in a part. */
 const BENDS_IN_PART = 4;
 /** Largest residual of the bent line, in noise between neighbouring parts, or as a share of the drift: a random walk wanders farther. */
-const [MOST_LEFT, MOST_OF_DRIFT] = [1.4, 0.01];
+const [MOST_LEFT, MOST_OF_DRIFT] = [1.4, 0.03];
 /** Largest residual of the bent line, as a share of that of a parabola: steady growth bends everywhere. */
 const BENT = 0.6;
 /** Courses of a drift, as powers of time: it slows down, is steady, or speeds up. */
@@ -236,11 +236,55 @@ function dot(a: Float64Array, b: Float64Array): number {
   return sum;
 }
 
+/** Spread of single samples around the medians of 64 parts. */
+function spreadOfParts(values: Float64Array): number {
+  const size = Math.floor(values.length / PARTS);
+  if (size === 0) return 0;
+  const first = values.length - size * PARTS;
+  const departures = new Float64Array(size * PARTS);
+  for (let p = 0; p < PARTS; p++) {
+    const part = values.subarray(first + p * size, first + (p + 1) * size);
+    const middle = median(part);
+    for (let i = 0; i < size; i++) departures[p * size + i] = Math.abs(part[i]! - middle);
+  }
+  return 1.4826 * median(departures);
+}
+
+/** Fewest days of a drift that is found in means of days. */
+const FEWEST_DAYS = 2;
+
+/** Finds the drift at the end of a series [N] of `day` samples a day whose season it hides: that of the means of whole days. */
+function driftOfDays(
+  values: Float64Array,
+  day: number,
+  floor: number,
+  least: number,
+  looks: number,
+): Candidate | null {
+  const n = values.length;
+  const half = Math.ceil(day / 2);
+  if (day < SHORTEST_PART || n < 4 * day) return null;
+  const means = cycleMeans(values, day);
+  const spread = median(values.map((value, i) => Math.abs(value - means[i]!)));
+  const single = Math.max(floor / 2, 1.4826 * spread);
+  // Near the ends the means are of the same day.
+  const found = drift(means.subarray(half, n - half), floor, least, looks, single);
+  // The means turn a step into a rise of a day.
+  if (found === null || n - half - found.start < FEWEST_DAYS * day) return null;
+  return { ...found, start: found.start + half, end: n, peak: n - 1 };
+}
+
 /**
  * Finds the drift at the end of a series [N] without its season; null if there is none. The medians of 64 parts must lie on a line that
  * bends once, better than on a parabola, and no farther from it than neighbouring parts are from each other.
  */
-function drift(values: Float64Array, floor: number, least: number, looks: number): Candidate | null {
+function drift(
+  values: Float64Array,
+  floor: number,
+  least: number,
+  looks: number,
+  single = Math.max(floor / 2, spreadOfParts(values)),
+): Candidate | null {
   const n = values.length;
   const size = Math.floor(n / PARTS);
   if (size < SHORTEST_PART) return null;
@@ -251,12 +295,6 @@ function drift(values: Float64Array, floor: number, least: number, looks: number
   const bends = Float64Array.from({ length: PARTS - 2 }, (_, i) =>
     Math.abs(medians[i]! - 2 * medians[i + 1]! + medians[i + 2]!),
   );
-  const spread = median(
-    Float64Array.from({ length: size * PARTS }, (_, i) =>
-      Math.abs(values[first + i]! - medians[Math.floor(i / size)]!),
-    ),
-  );
-  const single = Math.max(floor / 2, 1.4826 * spread);
   const noise = Math.max(median(bends) * OF_SECOND_DIFFERENCES, single / Math.sqrt(size) / 4);
   const time = Float64Array.from({ length: PARTS }, (_, p) => p / PARTS);
   const ones = new Float64Array(PARTS).fill(1);
@@ -284,6 +322,16 @@ function drift(values: Float64Array, floor: number, least: number, looks: number
   return { ...stretch, track: 'step', lasting: true, drifts: true };
 }
 
+/** Place and size of the largest change from a sample to the next, in [from, to); N for none. */
+function largestJump(values: Float64Array, from: number, to: number): readonly [number, number] {
+  let [at, size] = [values.length, 0];
+  for (let i = Math.max(1, Math.ceil(from)); i < Math.min(to, values.length); i++) {
+    const change = values[i]! - values[i - 1]!;
+    if (Math.abs(change) > Math.abs(size)) [at, size] = [i, change];
+  }
+  return [at, size];
+}
+
 /**
  * Finds the drifts of a series [N] without its season: the one that goes on to the end, and those that a step takes back, such as a leak that
  * ends in a restart. Such a step leads to the usual level and is no departure: `others` are the steps without these.
@@ -291,23 +339,32 @@ function drift(values: Float64Array, floor: number, least: number, looks: number
 export function drifts(
   values: Float64Array,
   steps: readonly Step[],
-  { floor, least, looks }: Omit<StepOptions, 'shortest'>,
+  { floor, least, looks, day }: Omit<StepOptions, 'shortest'> & { readonly day: number | null },
 ): { readonly found: Candidate[]; readonly others: Step[] } {
   const n = values.length;
   const found: Candidate[] = [];
-  const others = steps.filter((step) => {
+  const driftOf = (some: Float64Array): Candidate | null =>
+    drift(some, floor, least, looks) ?? (day === null ? null : driftOfDays(some, day, floor, least, looks));
+  const takesBack = (step: Pick<Step, 'at' | 'size' | 'span'>): boolean => {
     const from = found.at(-1)?.end ?? 0;
-    const rise = drift(values.subarray(from, step.at), floor, least, looks);
-    if (rise === null || rise.sign > 0 === step.size > 0) return true;
+    const rise = driftOf(values.subarray(from, step.at));
+    if (rise === null || rise.sign > 0 === step.size > 0) return false;
     const [start, end] = [from + rise.start, step.at];
     const level = moments(values, from, start).mean;
     const after = moments(values, end, Math.min(n, end + step.span)).mean;
-    if (Math.abs(after - level) > RETURNED * Math.abs(values[end - 1]! - level)) return true;
+    if (Math.abs(after - level) > RETURNED * Math.abs(values[end - 1]! - level)) return false;
     const { lasting, ...ended } = rise;
     found.push({ ...ended, start, end, peak: end - 1 });
-    return false;
+    return true;
+  };
+  // A restart is where the values leap, which the means of a step place a little aside.
+  const others = steps.filter((step) => {
+    const [at] = largestJump(values, step.at - step.span, step.at + step.span);
+    return !takesBack({ ...step, at }) && !takesBack(step);
   });
-  const last = drift(values, floor, least, looks);
+  // Just behind a restart there are too few samples for a step.
+  const [at, size] = largestJump(values, Math.max(found.at(-1)?.end ?? 0, n - (day ?? n / PARTS)), n);
+  const last = at < n && takesBack({ at, size, span: n - at }) ? null : driftOf(values);
   return { found: last === null ? found : [...found, last], others };
 }
 

@@ -443,6 +443,33 @@ describe('what a finding says', () => {
   });
 });
 
+describe('a drift of days', () => {
+  /** Days of 48 samples, a swing of 6 and noise; from `begins` on a rise of 40 in 288 samples. */
+  const leak = (seed: number, n: number, begins: number): Float64Array =>
+    noise(seed, n).map(
+      (error, i) =>
+        40 + 3 * Math.sin((2 * Math.PI * i) / 48) + error + Math.max(0, (40 * (i - begins)) / 288),
+    );
+
+  test('is found at any length of it, though it hides the season', () => {
+    for (const seed of [1, 2, 3])
+      for (const length of [100, 130, 160, 190, 220, 250, 280]) {
+        const found = detect(leak(seed, 600, 600 - length), { calendar: [48, 336] }).findings;
+        expect(found.map(({ kind, end }) => [kind, end])).toEqual([['trend', 600]]);
+        expect(Math.abs(found[0]!.start - (600 - length))).toBeLessThan(24);
+      }
+  });
+
+  test('is none in random walks', () => {
+    for (let seed = 1; seed <= 60; seed++) {
+      let level = 0;
+      const walk = noise(seed, 600).map((step) => (level += step));
+      const kinds = detect(walk, { calendar: [48, 336] }).findings.map(({ kind }) => kind);
+      expect(kinds).not.toContain('trend');
+    }
+  });
+});
+
 describe('two rises of one level', () => {
   test.each([
     [498, 'are no season'],

@@ -204,6 +204,24 @@ describe('a level that stays', () => {
   });
 });
 
+describe('a leak', () => {
+  test('under a season is told while it goes on, and is over with the restart that ends it', async () => {
+    const draw = new Random(9, 'leak');
+    const [begins, ends] = [960, 1248];
+    const lines = Array.from({ length: 1500 }, (_, i) => {
+      const leaked = i >= begins && i < ends ? (40 * (i - begins)) / (ends - begins) : 0;
+      return `${stamp(i)},${(40 + 3 * Math.sin((2 * Math.PI * i) / 96) + leaked + draw.normal()).toFixed(2)}`;
+    });
+    const events = await told(lines, { window: 672, every: 12 });
+    const opened = only(events, 'open') as FollowedFinding[];
+    expect(opened).toMatchObject([{ kind: 'trend', direction: 'above', ongoing: true }]);
+    const start = Date.parse(`${stamp(0)}Z`);
+    const begun = (opened[0]!.from!.ms - start) / 900_000;
+    expect(Math.abs(begun - begins)).toBeLessThan(24);
+    expect(only(events, 'closed')).toMatchObject([{ reason: 'over' }]);
+  });
+});
+
 describe('a short window', () => {
   /** Days of 288 samples between 40 and 60, those of the weekend between 44 and 56. */
   const days = (n: number): string[] => {
