@@ -8,7 +8,7 @@ import { existsSync, realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Argv, CommandModule } from 'yargs';
 import { ConfigError, closest, suggestion, TimeseerError } from './ground/errors.ts';
-import { systemError } from './ground/files.ts';
+import { STANDARD_INPUT, systemError } from './ground/files.ts';
 import { endAsFirstProcess, Interrupted } from './ground/interrupt.ts';
 import { packageVersion } from './ground/paths.ts';
 import { outputError, say, shellWord } from './ground/terminal.ts';
@@ -257,7 +257,10 @@ function report(error: unknown, args: readonly string[]): number {
 }
 
 /** Runs one command line (without `node` and the script); resolves to the exit code. */
-export async function main(args: readonly string[]): Promise<number> {
+export async function main(given: readonly string[]): Promise<number> {
+  // yargs takes a lone dash for an empty text.
+  const reads = given[0] === 'detect' || given[0] === 'explain';
+  const args = given.map((arg) => (reads && arg === '-' ? STANDARD_INPUT : arg));
   try {
     await (await build(args)).parseAsync();
     return Number(process.exitCode ?? 0);

@@ -17,7 +17,17 @@ export interface Note {
 /** Kinds of notes that tell a fault of the data; all others tell an assumption. The last ones are those of `--follow`. */
 export const FAULTS: ReadonlySet<string> = new Set([
   ...['sentinel', 'missing', 'left-out', 'words', 'infinite', 'ambiguous-number'],
-  ...['gaps', 'interval', 'duplicates', 'sorted', 'few-samples', 'counter', 'stuck', 'clipped'],
+  ...[
+    'gaps',
+    'interval',
+    'duplicates',
+    'sorted',
+    'few-samples',
+    'counter',
+    'stuck',
+    'clipped',
+    'mixed-units',
+  ],
   ...['bad-row', 'late', 'too-late', 'stray-row'],
 ]);
 
@@ -30,13 +40,11 @@ const [RISES, RISES_OF_DROP] = [20, 10];
 /** Largest value after a reset, as a share of the value before, and largest increase over a wrap, in usual ones. */
 const [NEAR_ZERO, WRAPPED] = [0.1, 20];
 
-/** Increase of a counter from one value to a later one; NaN where it fell, but neither wrapped nor began again near 0. */
+/** Increase of a counter from one value to a later one; NaN where it fell but did not wrap: what it counted before a reset is not known. */
 function increase(before: number, after: number, usual: number): number {
   if (after >= before) return after - before;
-  const size = WRAPS.find((wrap) => wrap > before);
-  const wrapped = after - before + (size ?? Number.NaN);
-  if (wrapped <= WRAPPED * usual) return wrapped;
-  return after >= 0 && after <= NEAR_ZERO * before ? after : Number.NaN;
+  const wrapped = after - before + (WRAPS.find((wrap) => wrap > before) ?? Number.NaN);
+  return wrapped <= WRAPPED * usual ? wrapped : Number.NaN;
 }
 
 /** Positions of [N] values without the missing ones, those at which they fall as indices of positions, and the rises. */
@@ -65,7 +73,8 @@ export function counterOf(values: Float64Array, name: string): number[] | null {
     const before = values[at[k - 1]!]!;
     const next = at.slice(k, k + 4).map((i) => values[i]!);
     // A value that is back at once was missed, and not counted anew.
-    return !Number.isNaN(increase(before, next[0]!, usual)) && Math.max(...next) <= before / 2;
+    const reset = next[0]! >= 0 && next[0]! <= NEAR_ZERO * before;
+    return (reset || !Number.isNaN(increase(before, next[0]!, usual))) && Math.max(...next) <= before / 2;
   });
   return isCounter ? falls.map((k) => at[k]!) : null;
 }
@@ -122,28 +131,30 @@ function stuckIn(values: Float64Array) {
 
 /** Fewest runs at a limit, and fewest samples in them, in samples of any other value. */
 const [CLIPPED_RUNS, CROWDED] = [3, 8];
-/** Share of samples at a limit: of fewer it is by chance, of more they rest there. And least share of distinct values. */
-const [FEW_CLIPPED, MOST_CLIPPED, CONTINUOUS] = [0.005, 0.5, 0.3];
+/** Share of samples at a limit: of fewer it is by chance, of more they rest there. And fewest distinct values beside it. */
+const [FEW_CLIPPED, MOST_CLIPPED, LEAST_DISTINCT] = [0.005, 0.5, 60];
+/** Number of values next to a limit, with whose usual count it is compared, and the largest distance of the nearest, as a share of the range. */
+const [NEXT, ADJACENT] = [5, 0.1];
 /** Limits by nature: of shares, percentages and counts. */
 const NATURAL = new Set([0, 1, 100]);
 
-/** Limits at which [N] continuous values are clipped: many samples at the maximum or the minimum exactly. */
+/** Limits at which [N] values are clipped: many samples at the maximum or the minimum exactly, and few at the values next to it. */
 function clippedIn(values: Float64Array) {
-  const finite = values.filter((value) => !Number.isNaN(value));
-  const maximum = finite.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  const minimum = finite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-  const [fewest, most] = [Math.max(CROWDED, FEW_CLIPPED * finite.length), MOST_CLIPPED * finite.length];
-  const limits = [maximum, minimum]
-    .map((value) => ({ value, count: finite.reduce((sum, other) => sum + Number(other === value), 0) }))
-    .filter(({ value, count }) => count >= fewest && count <= most && !NATURAL.has(value));
-  if (limits.length === 0) return [];
-  const others = finite.filter((value) => value !== maximum && value !== minimum);
-  const distinct = new Set(others).size;
-  if (distinct === 0 || distinct < CONTINUOUS * others.length) return [];
-  return limits.flatMap(({ value, count }) => {
+  const counts = new Map<number, number>();
+  for (const value of values) if (!Number.isNaN(value)) counts.set(value, (counts.get(value) ?? 0) + 1);
+  const known = values.length - values.reduce((sum, value) => sum + Number(Number.isNaN(value)), 0);
+  const [fewest, most] = [Math.max(CROWDED, FEW_CLIPPED * known), MOST_CLIPPED * known];
+  if (counts.size <= LEAST_DISTINCT) return [];
+  const sorted = Float64Array.from(counts.keys()).sort();
+  const range = sorted.at(-1)! - sorted[0]!;
+  return [sorted.slice(-NEXT - 1).reverse(), sorted.slice(0, NEXT + 1)].flatMap(([value, ...next], k) => {
+    const count = counts.get(value!)!;
+    const usual = next.reduce((sum, other) => sum + counts.get(other)!, 0) / NEXT;
+    if (count < fewest || count > most || NATURAL.has(value!) || count < CROWDED * usual) return [];
+    if (Math.abs(next[0]! - value!) > ADJACENT * range) return [];
     const runs = runsOfEqual(values).filter(({ start }) => values[start] === value);
-    if (count < (CROWDED * others.length) / distinct || runs.length < CLIPPED_RUNS) return [];
-    const says = `is clipped at its ${value === maximum ? 'maximum' : 'minimum'} ${value}`;
+    if (runs.length < CLIPPED_RUNS) return [];
+    const says = `is clipped at its ${k === 0 ? 'maximum' : 'minimum'} ${value}`;
     return [{ kind: 'clipped', start: runs[0]!.start, end: runs.at(-1)!.end, count, says }];
   });
 }

@@ -62,6 +62,9 @@ const EPOCHS: readonly (readonly [number, string])[] = [
 ];
 const EARLIEST = Date.UTC(1980, 0, 1);
 const LATEST = Date.UTC(2100, 0, 1);
+/** Unit in which a number is a time since 1970, by its size; undefined for other numbers. */
+const epochOf = (number: number) =>
+  EPOCHS.find(([unit]) => number * unit >= EARLIEST && number * unit <= LATEST);
 /** 1 January 1970 in the day count of spreadsheets. */
 const EXCEL_EPOCH = 25_569;
 
@@ -107,8 +110,13 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
       return { what: 'compact', unit: 1, name: 'dates' };
   }
   const stamps = numbers.length >= FEWEST_STAMPS && risesEvenly(numbers);
-  for (const [unit, unitName] of named || stamps || (index === 0 && name === '') ? EPOCHS : [])
-    if (low * unit >= EARLIEST && high * unit <= LATEST) return { what: 'epoch', unit, name: unitName };
+  if (named || stamps || (index === 0 && name === '')) {
+    const epoch = epochOf(low);
+    const same = epoch !== undefined && epochOf(high) === epoch;
+    // Several units in one column are told apart by the size of each number.
+    if (same || (named && numbers.every((number) => epochOf(number) !== undefined)))
+      return { what: 'epoch', unit: epoch![0], name: epoch![1] };
+  }
   const byOne = numbers.length > 1 && numbers.every((number, i) => number === low + i);
   if (whole && low >= 1500 && high <= 2200 && low !== high && YEAR.test(name)) {
     if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };
@@ -242,6 +250,8 @@ export class TimeColumn {
   #usesMonthFirst: boolean | null;
   #dated: boolean;
   #example: { cell: string; line: number } | null = null;
+  /** Numbers since 1970 in another unit than most: the first of them, and how many there are. */
+  #otherUnit: { readonly line: number; readonly name: string; count: number } | null = null;
   /** First date whose day and month may be exchanged. */
   #exchangeable = '';
 
@@ -278,6 +288,14 @@ export class TimeColumn {
         number.what === 'compact' ? parseCompact(cell) : NUMBER.test(cell) ? Number(cell) : Number.NaN;
       let ms = value * number.unit;
       if (number.what === 'year') ms = Date.UTC(value, 0, 1);
+      if (number.what === 'epoch' && (ms < EARLIEST || ms > LATEST)) {
+        const other = epochOf(value);
+        if (other !== undefined) {
+          this.#otherUnit ??= { line: records.line, name: other[1], count: 0 };
+          this.#otherUnit.count++;
+          ms = value * other[0];
+        }
+      }
       if (number.what === 'excel') ms = Math.round((value - EXCEL_EPOCH) * DAY);
       if (!(Math.abs(ms) <= 8.64e15)) throw this.#wrong(records, 0, cell);
       this.#push(ms, ms, Number.NaN, cell, records);
@@ -397,6 +415,13 @@ export class TimeColumn {
         kind: 'epoch-unit',
         text: `Column ${name} is read as ${number.name} since 1970 (UTC), judging by the size of its numbers.`,
       });
+      if (this.#otherUnit !== null) {
+        const { count, line, name: other } = this.#otherUnit;
+        notes.push({
+          ...{ kind: 'mixed-units', count, lines: [line, line] },
+          text: `${count} of ${time.length} numbers in column ${name} are in another unit, the first, in ${other}, in line ${line}; each is read by its size.`,
+        });
+      }
       return { ...calendar, zone: tz ?? 'UTC', clockZone: 'UTC' };
     }
     if (number.what === 'excel') {

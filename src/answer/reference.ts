@@ -47,7 +47,8 @@ const isDirectory = (path: string): boolean =>
 
 /**
  * Reads a reference to a policy, and finds its directory where it names one.
- * @throws ConfigError for an empty one, or an endpoint without a model; CheckpointError, with the syntax, where nothing is there
+ * @throws ConfigError for an empty one, an endpoint without a model, or an unknown name; CheckpointError, with the syntax, for a path where
+ * nothing is
  */
 export function parseReference(reference: string): Reference {
   if (reference.trim() === '') throw new ConfigError(`--policy: is empty; expected ${REFERENCE_SYNTAX}`);
@@ -60,7 +61,9 @@ export function parseReference(reference: string): Reference {
     return { kind: 'directory', directory: findPolicy(reference) };
   } catch (error) {
     if (there || !(error instanceof CheckpointError)) throw error;
-    throw new CheckpointError(`${error.message}. Expected ${REFERENCE_SYNTAX}`, { cause: error });
+    // A bare name is a choice that does not exist, a path is a file that is missing.
+    const Refusal = /[\\/]/.test(reference) ? CheckpointError : ConfigError;
+    throw new Refusal(`${error.message}. Expected ${REFERENCE_SYNTAX}`, { cause: error });
   }
 }
 

@@ -8,7 +8,7 @@ import { type AnomalyReport, type FollowedFinding, reportSchema } from '../expla
 import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE } from '../run/detect.ts';
@@ -50,7 +50,7 @@ const openText = (open: readonly FollowedFinding[]): string =>
 
 /** Reads rows from `input` until it ends or the process is asked to stop. */
 async function runFollow(args: DetectArguments): Promise<void> {
-  if (args.file !== undefined && args.file !== '-')
+  if (args.file !== undefined && args.file !== STANDARD_INPUT)
     throw new ConfigError(
       `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(args.file)} | timeseer detect --follow`,
     );

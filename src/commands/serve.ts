@@ -162,8 +162,8 @@ export const serveCommand = command({
     ],
   ],
   epilogue: [
-    'POST /v1/explain takes text/csv, with options of `detect` as query parameters (column, time, key, select, tz, severity,',
-    'direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
+    'POST /v1/explain takes text/csv, with options of `detect` as query parameters (column, time, key, select, tz, rate,',
+    'decimal, severity, direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
     'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
     'sampling parameters default to those of the checkpoint. GET /health needs no key.',
   ].join(' '),

@@ -2,6 +2,7 @@
  * Expectation from similar stretches of a series: each window is laid over its nearest neighbours elsewhere, as in forecasting by
  * analogues (Lorenz 1969) and in the matrix profile, but with the amplitude kept and with a residual for every sample.
  */
+import { sortedMedian } from '../series/deviation.ts';
 import { Simd } from '../series/kernels/kernels.ts';
 import { cumulative, quantileInPlace } from '../series/stats.ts';
 import { pooled } from './season.ts';
@@ -54,6 +55,7 @@ export function analogues(given: Float64Array, window: number): Analogues | null
   const best = new Float64Array(n).fill(Number.POSITIVE_INFINITY);
   const nearest = new Int32Array(NEIGHBOURS);
   const offsets = new Float64Array(NEIGHBOURS);
+  const near = new Float64Array(NEIGHBOURS);
   const scratch = new Float64Array(m);
   const off = new Float64Array(n); // distance to the mean of the window
   const left = new Float64Array(n); // to the middle of the neighbours
@@ -81,10 +83,11 @@ export function analogues(given: Float64Array, window: number): Analogues | null
         const t = start + k;
         if (distance >= best[t]!) continue;
         best[t] = distance;
-        middle[t] = middleOf(values, offsets, nearest, kept, k);
+        for (let i = 0; i < kept; i++) near[i] = values[nearest[i]! + k]! + offsets[i]!;
+        middle[t] = sortedMedian(near, kept);
         left[t] = Math.abs(values[t]! - middle[t]!);
         off[t] = Math.abs(values[t]! - means[start]!);
-        expected[t] = nearestExpected(values[t]!, values, offsets, nearest, kept, k);
+        expected[t] = Math.min(near[kept - 1]!, Math.max(near[0]!, values[t]!));
       }
     }
     if (start === count - 1) break;
@@ -197,38 +200,4 @@ function offsetOf(
 ): number {
   for (let k = 0; k < m; k++) scratch[k] = values[start + k]! - values[other + k]!;
   return quantileInPlace(scratch, m, 0.5);
-}
-
-/** Returns the nearest value within the range of the neighbours at offset k. */
-function nearestExpected(
-  value: number,
-  values: Float64Array,
-  offsets: Float64Array,
-  nearest: Int32Array,
-  kept: number,
-  k: number,
-): number {
-  let low = Number.POSITIVE_INFINITY;
-  let high = Number.NEGATIVE_INFINITY;
-  for (let i = 0; i < kept; i++) {
-    const other = values[nearest[i]! + k]! + offsets[i]!;
-    low = Math.min(low, other);
-    high = Math.max(high, other);
-  }
-  return Math.min(high, Math.max(low, value));
-}
-
-/** Median of the neighbours at offset k. */
-function middleOf(
-  values: Float64Array,
-  offsets: Float64Array,
-  nearest: Int32Array,
-  kept: number,
-  k: number,
-): number {
-  const at = (i: number): number => values[nearest[i]! + k]! + offsets[i]!;
-  if (kept === 1) return at(0);
-  if (kept === 2) return (at(0) + at(1)) / 2;
-  const [a, b, c] = [at(0), at(1), at(2)];
-  return Math.max(Math.min(a, b), Math.min(Math.max(a, b), c));
 }

@@ -230,24 +230,22 @@ function fitted(
   return { coefficients, left };
 }
 
+/** Middles of 64 parts of [N] values, from sample `first` on, and the noise between neighbours; null if the parts are too short. */
+function partsOf(values: Float64Array, middle: (part: Float64Array) => number) {
+  const size = Math.floor(values.length / PARTS);
+  if (size < SHORTEST_PART) return null;
+  const first = values.length - size * PARTS;
+  const middles = Float64Array.from({ length: PARTS }, (_, p) =>
+    middle(values.subarray(first + p * size, first + (p + 1) * size)),
+  );
+  const bends = middles.subarray(2).map((value, i) => Math.abs(middles[i]! - 2 * middles[i + 1]! + value));
+  return { size, first, middles, noise: median(bends) * OF_SECOND_DIFFERENCES };
+}
+
 function dot(a: Float64Array, b: Float64Array): number {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;
   return sum;
-}
-
-/** Spread of single samples around the medians of 64 parts. */
-function spreadOfParts(values: Float64Array): number {
-  const size = Math.floor(values.length / PARTS);
-  if (size === 0) return 0;
-  const first = values.length - size * PARTS;
-  const departures = new Float64Array(size * PARTS);
-  for (let p = 0; p < PARTS; p++) {
-    const part = values.subarray(first + p * size, first + (p + 1) * size);
-    const middle = median(part);
-    for (let i = 0; i < size; i++) departures[p * size + i] = Math.abs(part[i]! - middle);
-  }
-  return 1.4826 * median(departures);
 }
 
 /** Fewest days of a drift that is found in means of days. */
@@ -266,9 +264,8 @@ function driftOfDays(
   if (day < SHORTEST_PART || n < 4 * day) return null;
   const means = cycleMeans(values, day);
   const spread = median(values.map((value, i) => Math.abs(value - means[i]!)));
-  const single = Math.max(floor / 2, 1.4826 * spread);
   // Near the ends the means are of the same day.
-  const found = drift(means.subarray(half, n - half), floor, least, looks, single);
+  const found = drift(means.subarray(half, n - half), floor, least, looks, spread);
   // The means turn a step into a rise of a day.
   if (found === null || n - half - found.start < FEWEST_DAYS * day) return null;
   return { ...found, start: found.start + half, end: n, peak: n - 1 };
@@ -277,25 +274,26 @@ function driftOfDays(
 /**
  * Finds the drift at the end of a series [N] without its season; null if there is none. The medians of 64 parts must lie on a line that
  * bends once, better than on a parabola, and no farther from it than neighbouring parts are from each other.
+ *
+ * @param spread median departure of single samples; default: from the medians of their parts
  */
 function drift(
   values: Float64Array,
   floor: number,
   least: number,
   looks: number,
-  single = Math.max(floor / 2, spreadOfParts(values)),
+  spread?: number,
 ): Candidate | null {
   const n = values.length;
-  const size = Math.floor(n / PARTS);
-  if (size < SHORTEST_PART) return null;
-  const first = n - size * PARTS;
-  const medians = Float64Array.from({ length: PARTS }, (_, p) =>
-    median(values.subarray(first + p * size, first + (p + 1) * size)),
-  );
-  const bends = Float64Array.from({ length: PARTS - 2 }, (_, i) =>
-    Math.abs(medians[i]! - 2 * medians[i + 1]! + medians[i + 2]!),
-  );
-  const noise = Math.max(median(bends) * OF_SECOND_DIFFERENCES, single / Math.sqrt(size) / 4);
+  const parts = partsOf(values, median);
+  if (parts === null) return null;
+  const { size, first, middles: medians } = parts;
+  const around = (): Float64Array =>
+    Float64Array.from({ length: size * PARTS }, (_, i) =>
+      Math.abs(values[first + i]! - medians[Math.floor(i / size)]!),
+    );
+  const single = Math.max(floor / 2, 1.4826 * (spread ?? median(around())));
+  const noise = Math.max(parts.noise, single / Math.sqrt(size) / 4);
   const time = Float64Array.from({ length: PARTS }, (_, p) => p / PARTS);
   const ones = new Float64Array(PARTS).fill(1);
   const straight = fitted(medians, [ones, time]);
@@ -379,17 +377,10 @@ const STEADY_PARTS = PARTS / 4;
  */
 export function growth(movement: Float64Array, least: number, looks: number): Candidate | null {
   const n = movement.length;
-  const size = Math.floor(n / PARTS);
-  if (size < SHORTEST_PART) return null;
-  const first = n - size * PARTS;
-  const means = Float64Array.from(
-    { length: PARTS },
-    (_, p) => moments(movement.subarray(first + p * size, first + (p + 1) * size)).mean,
-  );
-  const bends = Float64Array.from({ length: PARTS - 2 }, (_, i) =>
-    Math.abs(means[i]! - 2 * means[i + 1]! + means[i + 2]!),
-  );
-  const noise = Math.max(median(bends) * OF_SECOND_DIFFERENCES, 1e-9);
+  const parts = partsOf(movement, (part) => moments(part).mean);
+  if (parts === null) return null;
+  const { size, first, middles: means } = parts;
+  const noise = Math.max(parts.noise, 1e-9);
   const ones = new Float64Array(PARTS).fill(1);
   const level = fitted(means, [ones]);
   let best: { at: number; rise: number; left: number } | null = null;
@@ -414,18 +405,6 @@ const LONGER = 3;
 
 /** Part of the range between two levels, and the shares of the samples in it at most and beyond it on each side at least. */
 const [BETWEEN, MOST_BETWEEN, LEAST_BEYOND] = [0.6, 0.05, 0.05];
-
-/** Returns 0 for the samples on the lower and 1 for those on the upper of two levels [N]; null for values that have no two levels. */
-function twoLevels(values: Float64Array, low: number, high: number): Float64Array | null {
-  const middle = (low + high) / 2;
-  const reach = (BETWEEN / 2) * (high - low);
-  const share = (wanted: (value: number) => boolean): number => values.filter(wanted).length / values.length;
-  const isTwo =
-    share((value) => Math.abs(value - middle) < reach) <= MOST_BETWEEN &&
-    share((value) => value >= middle + reach) >= LEAST_BEYOND &&
-    share((value) => value <= middle - reach) >= LEAST_BEYOND;
-  return isTwo ? values.map((value) => Number(value > middle)) : null;
-}
 
 /** Fewest other runs of the same value that have a usual length. */
 const FEWEST_RUNS = 8;
@@ -474,10 +453,18 @@ export function stillness(values: Float64Array, least: number, longestPart = 1):
   });
 }
 
-/** Finds the stretches of [N] noisy values on one of two levels, `low` and `high`, that are too long. */
+/** Finds the stretches of [N] noisy values on one of two levels, `low` and `high`, that are too long; none where there are no two levels. */
 export function levelStillness(values: Float64Array, low: number, high: number, least: number): Stretch[] {
-  const states = twoLevels(values, low, high);
-  return states === null ? [] : stillness(states, least, LONGEST_EPISODE);
+  const middle = (low + high) / 2;
+  const reach = (BETWEEN / 2) * (high - low);
+  const [above, below] = [
+    values.filter((value) => value >= middle + reach).length,
+    values.filter((value) => value <= middle - reach).length,
+  ];
+  const n = values.length;
+  if (Math.min(above, below) < LEAST_BEYOND * n || n - above - below > MOST_BETWEEN * n) return [];
+  const states = values.map((value) => Number(value > middle));
+  return stillness(states, least, LONGEST_EPISODE);
 }
 
 /** Fewest samples at a limit, and the longest cutoff, as a share of the series. */

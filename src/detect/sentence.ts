@@ -180,7 +180,7 @@ function clausesOf(finding: Described, measured: Measured): Finding['says'] {
         const last = count(samples, place('samples', end - samples, end));
         return {
           fact: say`${moved} steadily to ${value(mean, end_)}`,
-          context: [say`mean of the last ${last} samples`, before()],
+          context: [say`mean of its last ${last} samples`, before()],
         };
       }
       if (!differ(observed.peak, expected.value))

@@ -611,15 +611,19 @@ function rankingOf(
 ): Policy['ranking'] {
   return columns
     .flatMap(({ column, intervals, ranking = [] }) => {
-      const own = findings.filter((finding) => finding.column === column);
-      return ranking.map(({ interval, confidence }) => {
+      // Each finding has one place, where it agrees most; other marks on it are the policy's alone.
+      const placed = new Map<ReportFinding, number>();
+      for (const finding of findings.filter((other) => other.column === column)) {
+        const agreements = ranking.map(({ interval }) => {
+          const common = overlap([[finding.start, finding.end]], [interval]);
+          return common / (finding.end - finding.start + interval[1] - interval[0] - common);
+        });
+        const best = agreements.indexOf(Math.max(0, ...agreements));
+        if (agreements[best]! > 0) placed.set(finding, best);
+      }
+      return ranking.map(({ interval, confidence }, k) => {
         const [start, end] = interval;
-        const common = (finding: ReportFinding): number =>
-          overlap([[finding.start, finding.end]], [interval]);
-        const found = own.reduce<ReportFinding | null>(
-          (best, other) => (common(other) > (best === null ? 0 : common(best)) ? other : best),
-          null,
-        );
+        const found = [...placed].find(([, at]) => at === k)?.[0] ?? null;
         const marked = found === null || overlap(intervals, [interval]) > 0;
         const by = found === null ? ('policy' as const) : marked ? ('both' as const) : ('detector' as const);
         return { column, ...extentOf(source, start, end), confidence, by, finding: found?.id ?? null };

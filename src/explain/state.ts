@@ -91,14 +91,20 @@ export const seenIn = (
 ): (SeenFinding & { readonly id: string })[] =>
   state?.timed === timed ? Object.entries(state.seen).map(([id, seen]) => ({ id, ...seen })) : [];
 
-const REMEDY = 'choose another --state, or remove the file: every finding is then reported once more';
+const ELSEWHERE = 'choose another --state';
+const REMEDY = `${ELSEWHERE}, or remove the file: every finding is then reported once more`;
 
 /** Reads the state file; null if there is none yet. @throws DataError for a damaged one */
 export async function readState(path: string): Promise<ReportState | null> {
   if (!existsSync(path)) return null;
   let content: unknown;
   try {
-    content = JSON.parse(readUtf8(path));
+    const text = readUtf8(path);
+    if (text.trim() === '')
+      throw new DataError(`is empty, so no finding is known from it; remove the file, or ${ELSEWHERE}`, {
+        file: path,
+      });
+    content = JSON.parse(text);
   } catch (cause) {
     if (cause instanceof DataError) throw cause;
     throw new DataError(`not a state file (${faultOf(cause)}); ${REMEDY}`, { file: path, cause });

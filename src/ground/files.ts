@@ -439,6 +439,9 @@ export function openFile(path: string): { handle: number; size: number } {
   }
 }
 
+/** Path of standard input, for which a command line may have `-`. */
+export const STANDARD_INPUT = '/dev/stdin';
+
 /** Pipes that a shell passes to a command: standard input and `<(…)`. They have a writer, which ends. */
 const PASSED_ON = /^\/dev\/(?:stdin|fd\/\d+)$/;
 

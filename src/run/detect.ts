@@ -1,6 +1,7 @@
 /**
  * Pipeline of detect, explain, --follow and serve: read → detect → ask a policy, if one is named → build the report → verify it.
  */
+import { fstatSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { type Recording, readRecording, wallTime } from '../../datasets/readers/recording.ts';
@@ -14,6 +15,7 @@ import type { AnomalyReport } from '../explain/schema.ts';
 import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { readBytes, STANDARD_INPUT } from '../ground/files.ts';
 import { say } from '../ground/terminal.ts';
 
 export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {
@@ -142,7 +144,9 @@ export async function detectFile(
 ): Promise<Detected> {
   const started = performance.now();
   const { file, columns, time, key, select, tz, keepSentinels, decimal, rate, ...options } = request;
-  const recording = readRecording(file, {
+  const piped = file === STANDARD_INPUT;
+  const recording = readRecording(piped ? readStandardInput() : file, {
+    ...(piped ? { name: INPUT_WORDS } : {}),
     ...(columns.length === 0 ? {} : { columns }),
     ...{ time, key, select, tz, keepSentinels, decimal, rate },
   });
@@ -157,11 +161,25 @@ export async function detectFile(
       progress?.update(done);
       if (done === recording.columns.length) progress?.stop();
     };
-    const detected = await detectRecording(basename(file), recording, { ...options, ...also, onColumn });
+    const detected = await detectRecording(basename(file), recording, {
+      ...options,
+      ...also,
+      onColumn,
+    });
     return { ...detected, seconds: (performance.now() - started) / 1000 };
   } finally {
     progress?.stop();
   }
+}
+
+const INPUT_WORDS = 'standard input';
+
+/** @throws DataError where standard input is neither a pipe nor a file */
+function readStandardInput(): Buffer {
+  const input = fstatSync(0);
+  if (input.isSocket()) return readFileSync(0);
+  if (input.isFIFO() || input.isFile()) return readBytes(STANDARD_INPUT);
+  throw new DataError('is neither a pipe nor a file; pipe a CSV file into it', { file: INPUT_WORDS });
 }
 
 /** Share of the step by which times may jitter. */

@@ -28,6 +28,8 @@ export type Form = keyof typeof FORMS;
 /** The options of `timeseer detect` that make sense for a request, under the same names. */
 interface Options {
   readonly column: readonly string[];
+  readonly rate: readonly string[];
+  readonly decimal?: '.' | ',';
   readonly time?: string;
   readonly key?: string;
   readonly select?: string;
@@ -42,14 +44,17 @@ interface Options {
 }
 
 /** Options that say how a table is read, which a JSON body says by its own shape. */
-const OF_TABLES = ['column', 'time', 'key', 'select'] as const;
+const OF_TABLES = ['column', 'time', 'key', 'select', 'decimal'] as const;
+/** Options that may be given several times. */
+const LISTS = ['column', 'rate'] as const;
 const TEXTS = ['time', 'key', 'select', 'tz', 'since', 'name'] as const;
 const NUMBERS = ['severity', 'min-change', 'min-share'] as const;
 const CHOICES: Readonly<Record<string, readonly string[]>> = {
+  decimal: ['.', ','],
   direction: ['above', 'below', 'both'],
   format: Object.keys(FORMS),
 };
-const NAMES: readonly string[] = ['column', ...TEXTS, ...NUMBERS, ...Object.keys(CHOICES)];
+const NAMES: readonly string[] = [...LISTS, ...TEXTS, ...NUMBERS, ...Object.keys(CHOICES)];
 /** Maximum length of an option in characters. */
 const LONGEST = 500;
 
@@ -66,7 +71,7 @@ interface ExplainJob {
 function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean): Options {
   const known = json ? NAMES.filter((name) => !(OF_TABLES as readonly string[]).includes(name)) : NAMES;
   const options = new Map<string, unknown>();
-  const column: string[] = [];
+  const lists: Record<(typeof LISTS)[number], string[]> = { column: [], rate: [] };
   for (const [name, value] of pairs) {
     const param = json ? `options.${name.slice(0, LONGEST)}` : name.slice(0, LONGEST);
     const fail = (expected: string): Refused => wrong(param, `expected ${expected}, got ${shown(value)}`);
@@ -85,14 +90,14 @@ function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean
       options.set(name, number);
     } else if (typeof value !== 'string' || value === '' || value.length > LONGEST) {
       throw fail(`a text of 1 to ${LONGEST} characters`);
-    } else if (name === 'column') {
-      column.push(value);
+    } else if (name === 'column' || name === 'rate') {
+      lists[name].push(value);
     } else {
       if (choices !== undefined && !choices.includes(value)) throw fail(`one of ${choices.join(', ')}`);
       options.set(name, value);
     }
   }
-  return { ...Object.fromEntries(options), column };
+  return { ...Object.fromEntries(options), ...lists };
 }
 
 /** Media types that the client takes, the best first. */
@@ -178,7 +183,7 @@ function timesOf({ time }: Fields, length: number): readonly (string | number)[]
 }
 
 /** Reads lists of numbers as a table is read, so that times mean the same in both. Numbers are written as no other format writes them. */
-function readLists(fields: Fields, name: string, tz: string | undefined): Recording {
+function readLists(fields: Fields, name: string, { tz, rate }: Pick<Options, 'tz' | 'rate'>): Recording {
   const columns = columnsOf(fields);
   const names = columns.map(([name]) => name);
   const length = columns[0]![1].length;
@@ -191,7 +196,7 @@ function readLists(fields: Fields, name: string, tz: string | undefined): Record
   let recording: Recording;
   try {
     recording = readRecording(Buffer.from(`${lines.join('\n')}\n`), {
-      ...{ name, columns: names, tz },
+      ...{ name, columns: names, tz, rate },
       ...(times === null ? {} : { time: 'time' }),
     });
   } catch (error) {
@@ -233,11 +238,11 @@ export function readExplainRequest(request: ExplainRequest): ExplainJob {
   const form = formOf(accept, options.format);
   const name = options.name ?? (json ? 'recording.json' : 'recording.csv');
   if (body.length === 0) throw invalid('the body is empty; send a table of numbers or JSON');
-  const { column, time, key, select, tz } = options;
+  const { column, time, key, select, tz, rate, decimal } = options;
   const recording = json
-    ? readLists(fields, name, tz)
+    ? readLists(fields, name, options)
     : readRecording(body, {
-        ...{ name, time, key, select, tz },
+        ...{ name, time, key, select, tz, rate, decimal },
         ...(column.length === 0 ? {} : { columns: column }),
       });
   return {

@@ -90,6 +90,10 @@ export function checkFacts(report: AnomalyReport, csv: string, detection: Detect
       check(`${at}: mean before the step`, stepped.mean, level);
       check(`${at}: rises`, Number(one.stated.some(({ more }) => more !== undefined)), Number(mean > level));
       known.push(before.length, level);
+      // A drift is said to have come to the mean of its last samples.
+      const late = one.stated.find(({ quantity, end }) => quantity === 'samples' && end === one.end)?.number;
+      if (one.kind === 'trend' && late !== undefined && late <= values.length)
+        known.push(late, values.slice(-late).reduce((sum, value) => sum + value, 0) / late);
     }
     if (one.before !== null) {
       const single = one.kind === 'spike' || one.kind === 'dip';

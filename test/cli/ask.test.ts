@@ -317,7 +317,7 @@ describe('timeseer ask refuses', () => {
   });
 
   it.each([
-    [['--policy', 'nowhere', '--prompt', 'a'], /nowhere: no such directory/],
+    [['--policy', './nowhere', '--prompt', 'a'], /nowhere: no such directory/],
     [[...asked, '--image', 'nowhere.png'], /nowhere\.png: no such file/],
     [[...asked, '--image', join(GOLDEN, 'config.json')], /config\.json: is no PNG, JPEG or WebP picture/],
     [

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -5,6 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { REPORT } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 
 let directory = '';
 let file = '';
@@ -165,12 +167,22 @@ describe('timeseer detect', () => {
     }
   });
 
+  test('a dash reads standard input, which errors name', () => {
+    const run = (input: string) =>
+      spawnSync(process.execPath, [CLI, 'detect', '-'], { input, encoding: 'utf8' });
+    expect(run(readFileSync(file, 'utf8')).stdout).toMatch(/^stdin: 2 findings/);
+    expect(run('time,v\n2025-03-01,1\n2025-02-30,2\n').stderr).toMatch(
+      /^error: standard input:3:1: "2025-02-30"/,
+    );
+  });
+
   test('prints its schema', async () => {
     expect(JSON.parse((await inside('detect', '--schema')).out)).toMatchObject({ type: 'object' });
   });
 
   test('refuses what it cannot do, and leaves files that are not its own', async () => {
-    for (const [args, reason] of [
+    writeFileSync(place('empty.json'), '');
+    for (const [args, reason, expected] of [
       [[], /file: missing; name a CSV file/],
       [['detect', file, '--column', 'request'], /no such column.*requests/s],
       [['detect', place('nothing.csv')], /nothing\.csv/],
@@ -188,8 +200,12 @@ describe('timeseer detect', () => {
       [['explain'], /<file> is missing; usage: timeseer explain <file>/],
       [['detect', file, '--rate', 'load'], /--rate load: .* no such column/],
       [['detect', file, '--decimal', '.'], /is not a number with --decimal \./],
+      [['detect', file, '--policy', 'smal'], /smal: no such directory; .*Expected small/, 2],
+      [['detect', file, '--policy', place('run/none')], /none: no such directory/, 3],
+      [['detect', file, '--state', place('empty.json')], /empty\.json: is empty, .*; remove the file/, 3],
     ] as const) {
       const { code, err } = await inside(...(args.length === 0 ? ['detect'] : args));
+      expect(code).toBe(expected ?? code);
       expect(code).not.toBe(0);
       expect(err).toMatch(reason);
     }

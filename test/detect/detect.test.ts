@@ -186,7 +186,7 @@ describe('what goes on until now', () => {
     expect(found).toMatchObject({ kind: 'trend', direction: 'above', end: 2016, ongoing: true });
     expect(Math.abs(found!.start - 1000)).toBeLessThan(70);
     expect(statementOf(found!.says)).toMatch(
-      /^rose steadily to (69|70)\.?\d* \(mean of the last \d+ samples; (39\.\d+|40\.?\d*) in the \d+ samples before\)$/,
+      /^rose steadily to (69|70)\.?\d* \(mean of its last \d+ samples; (39\.\d+|40\.?\d*) in the \d+ samples before\)$/,
     );
     const daily = days(54, 2016).map((value, i) => value - Math.max(0, i - 1100) * 0.2);
     const [falling] = detect(daily).findings;

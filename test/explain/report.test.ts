@@ -572,7 +572,7 @@ describe('what a policy says in a report', () => {
       ],
     });
 
-  test('ranks what both tell of, by whom, and gives each finding its confidence', () => {
+  test('ranks what both tell of, by whom, each finding once, and gives each its confidence', () => {
     const report = buildReport(source, ranked());
     verify(report, source);
     const found = source.columns.find(({ name }) => name === 'requests')!.detection.findings;
@@ -592,6 +592,10 @@ describe('what a policy says in a report', () => {
       { column: 'requests', start: 900, end: 910, confidence: 0.5, by: 'policy', finding: null },
       { column: 'requests', start: 700, end: 710, confidence: 0.3, by: 'policy', finding: null },
     ]);
+    const { columns, ...head } = ranked();
+    const ranking = [...columns[0]!.ranking!, { interval: [495, 530] as const, confidence: 0.2 }];
+    const beside = buildReport(source, { ...head, columns: [{ ...columns[0]!, ranking }] });
+    expect(beside.policy!.ranking.at(-1)).toMatchObject({ by: 'policy', finding: null });
     const reordered = structuredClone(report);
     reordered.policy!.ranking.reverse();
     expect(() => verify(reordered, source)).toThrow(/ranking/);

@@ -102,6 +102,22 @@ describe('POST /v1/explain', () => {
     expect(columns).toMatchObject([{ name: 'value', least: 0.125, largest: 123.456, missing: 3 }]);
   });
 
+  test('reads counters as rates and numbers with the separator that it is told', async () => {
+    const counter = Array.from({ length: 60 }, (_, i) => `${times[i]},${i * 7}`).join('\n');
+    const rated = await reportOf(
+      await explain(`time,octets\n${counter}\n`, { query: '?rate=octets&rate=auto' }),
+    );
+    expect(rated.notes.map(({ kind }) => kind)).toContain('rate');
+    const lists = { values: Array.from({ length: 60 }, (_, i) => i * 7), options: { rate: 'value' } };
+    expect((await reportOf(await explainJson(lists))).columns).toMatchObject([{ least: 7, largest: 7 }]);
+    const thousands = `time;load\n${times
+      .slice(0, 60)
+      .map((time, i) => `${time};1.${100 + i}`)
+      .join('\n')}\n`;
+    const read = await reportOf(await explain(thousands, { query: '?decimal=,' }));
+    expect(read.columns).toMatchObject([{ least: 1100, largest: 1159 }]);
+  });
+
   test('reads any encoding and decimal commas, and says so', async () => {
     const european = `﻿Zeit;Last\n${values.map((value, i) => `${times[i]};${value.toFixed(2).replace('.', ',')}`).join('\n')}\n`;
     const report = await reportOf(await explain(Buffer.from(european, 'utf16le')));

@@ -281,6 +281,15 @@ describe('the time', () => {
     expect(r.step).toBe(60_000);
   });
 
+  it('since 1970 in two units is read by the size of each number, with a note', () => {
+    const stamps = [0, 1, 2, 3].map((i) => (NOON + i * 60_000) / (i < 2 ? 1000 : 1));
+    const r = read(four(stamps.map(String), 'ts'));
+    expect(times(r).map((time) => time.slice(11, 16))).toEqual(['12:00', '12:01', '12:02', '12:03']);
+    expect(note(r, 'mixed-units')).toBe(
+      '2 of 4 numbers in column "ts" are in another unit, the first, in milliseconds, in line 4; each is read by its size.',
+    );
+  });
+
   it('in two columns is joined', () => {
     const r = read('v,Date,Clock\n5,2024-02-29,23:50\n7,2024-02-29,23:55\n8,2024-03-01,0:00\n');
     expect(times(r)).toEqual(['2024-02-29 23:50', '2024-02-29 23:55', '2024-03-01 00:00']);
