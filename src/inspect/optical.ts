@@ -1,0 +1,156 @@
+/**
+ * Optical history (AgentOCR, arXiv 2601.04786): the earlier turns of an episode as one picture in front of the prompt. Each line of the
+ * history is rendered once and kept; the policy chooses how much the next picture is compressed, and is rewarded for it.
+ *
+ * Departures from the release: where the picture would be too high, the oldest lines are left out, and a compression factor is a plain
+ * decimal number (Python's `float` also reads `1_0`, `nan` and `inf`).
+ */
+import { resizeLanczos } from '../ground/resize.ts';
+import type { Picture } from '../ground/types.ts';
+import { canvas, MONO_FONT_FAMILY, opaquePixels, textWidth } from '../plot/canvas.ts';
+
+export interface OpticalTurn {
+  readonly observation: string;
+  readonly action: string;
+}
+
+/** Width of the text, border, greatest height of the text, and side of the blank picture of a first turn: px. */
+const WIDTH = 392;
+const PADDING = 5;
+const MOST_HEIGHT = 4096;
+const BLANK = 28;
+const FONT_SIZE = 10;
+/** Height of a line of text, px. */
+export const LINE_HEIGHT = Math.trunc(1.2 * FONT_SIZE);
+const FONT = `${FONT_SIZE}px "${MONO_FONT_FAMILY}"`;
+const COLUMNS = Math.trunc(WIDTH / textWidth(FONT, '0'));
+const TAGS: Readonly<Record<string, string>> = { '[Observation]': '#00f', '[Action]': '#f00' };
+const WHITE = 255;
+const [LEAST_FACTOR, MOST_FACTOR] = [1, 5];
+
+const oneLine = (text: string): string => text.replace(/\s+/gu, ' ').trim();
+
+/** Formats turns as the text of a history, one line each. */
+export const historyText = (turns: readonly OpticalTurn[]): string =>
+  turns
+    .map(({ observation, action }) => `[Observation]: ${oneLine(observation)} [Action]: ${oneLine(action)}`)
+    .join('\n');
+
+/** Splits a history into its lines that are not empty, without the spaces around them. */
+export const historySegments = (history: string): string[] =>
+  history
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
+
+/** Breaks a line at spaces into rows of at most `columns` characters; longer words are cut. */
+export function wrapLine(line: string, columns: number): string[] {
+  if (Array.from(line).length <= columns) return [line];
+  const rows: string[] = [];
+  let row = '';
+  for (const word of line.split(/\s+/u)) {
+    const joined = row === '' ? word : `${row} ${word}`;
+    if (Array.from(joined).length <= columns) {
+      row = joined;
+      continue;
+    }
+    if (row !== '') rows.push(row);
+    const letters = Array.from(word);
+    row = letters.length <= columns ? word : '';
+    for (let at = 0; row === '' && at < letters.length; at += columns) {
+      rows.push(letters.slice(at, at + columns).join(''));
+    }
+  }
+  return row === '' ? rows : [...rows, row];
+}
+
+/** Pixels of a line, wrapped: [rows · LINE_HEIGHT, WIDTH, 3]. */
+function renderLine(line: string): Uint8Array {
+  const rows = wrapLine(line, COLUMNS);
+  const page = canvas.createCanvas(WIDTH, rows.length * LINE_HEIGHT);
+  const context = page.getContext('2d');
+  context.fillStyle = '#fff';
+  context.fillRect(0, 0, page.width, page.height);
+  context.font = FONT;
+  rows.forEach((row, i) => {
+    let x = 0;
+    for (const piece of row.split(/(\[Observation\]|\[Action\])/)) {
+      context.fillStyle = TAGS[piece] ?? '#000';
+      context.fillText(piece, x, i * LINE_HEIGHT + FONT_SIZE - 1);
+      x += textWidth(FONT, piece);
+    }
+  });
+  return opaquePixels(page.data());
+}
+
+/** Size of a side compressed by a factor. */
+export const compressedSide = (side: number, factor: number): number =>
+  factor === 1 ? side : Math.max(BLANK, Math.trunc(side / Math.sqrt(factor)));
+
+function padded({ width, height, data }: Picture): Picture {
+  const across = width + 2 * PADDING;
+  const out = new Uint8Array(across * (height + 2 * PADDING) * 3).fill(WHITE);
+  for (let y = 0; y < height; y++) {
+    out.set(data.subarray(y * width * 3, (y + 1) * width * 3), ((y + PADDING) * across + PADDING) * 3);
+  }
+  return { width: across, height: height + 2 * PADDING, data: out };
+}
+
+/** Pictures of the history of one episode. Rendered lines are kept, so that a turn renders only its own line. */
+export class OpticalHistory {
+  readonly #rendered = new Map<string, Uint8Array>();
+  #lookups = 0;
+
+  /** Number of lines that were found rendered, and of those that had to be. */
+  get statistics(): { readonly hits: number; readonly misses: number } {
+    return { hits: this.#lookups - this.#rendered.size, misses: this.#rendered.size };
+  }
+
+  /** Draws a history (`historyText`), compressed by the factor that the response before it chose. Without a turn: blank. */
+  picture(history: string, factor = 1): Picture {
+    const lines = historySegments(history).map((line) => this.#line(line));
+    if (lines.length === 0) {
+      return padded({ width: BLANK, height: BLANK, data: new Uint8Array(BLANK * BLANK * 3).fill(WHITE) });
+    }
+    const most = Math.floor(MOST_HEIGHT / LINE_HEIGHT) * LINE_HEIGHT * WIDTH * 3;
+    const data = new Uint8Array(Buffer.concat(lines)).subarray(-most);
+    const height = data.length / (WIDTH * 3);
+    const whole = { width: WIDTH, height, data };
+    return padded(resizeLanczos(whole, compressedSide(WIDTH, factor), compressedSide(height, factor)));
+  }
+
+  #line(line: string): Uint8Array {
+    this.#lookups++;
+    const rendered = this.#rendered.get(line) ?? renderLine(line);
+    this.#rendered.set(line, rendered);
+    return rendered;
+  }
+}
+
+/**
+ * Reads the factor for the next picture from `<compression>c</compression>`, in 1 to 5; 1 without a tag, and for what is no number. A
+ * response with several tags is invalid; the first counts.
+ */
+export function parseCompression(response: string): { readonly factor: number; readonly isValid: boolean } {
+  const tags = [...response.matchAll(/<compression>([^<]*)<\/compression>/giu)];
+  const text = tags[0]?.[1]?.trim() ?? '';
+  const value = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/iu.test(text) ? Number(text) : LEAST_FACTOR;
+  return { factor: Math.min(MOST_FACTOR, Math.max(LEAST_FACTOR, value)), isValid: tags.length <= 1 };
+}
+
+/** Request for a compression factor, appended to a prompt. */
+export const compressionRequest = (factor: number): string =>
+  `The picture of your earlier turns is compressed by a factor of ${factor}. Choose the factor of the next one, from 1 to 5: higher ones ` +
+  `cost fewer tokens, but may make the text illegible. Write it as <compression>1.1</compression>.`;
+
+/**
+ * Reward for compression, added to the reward of a step: coefficient · ln c in successful episodes of every fifth training step, else 0.
+ * For c = 2 and the default coefficient of 0.01: 0.0069.
+ */
+export function compressionReward(
+  factor: number,
+  { success, trainingStep }: { readonly success: boolean; readonly trainingStep: number },
+  { coefficient = 0.01, every = 5 }: { readonly coefficient?: number; readonly every?: number } = {},
+): number {
+  return success && trainingStep % every === 0 ? coefficient * Math.log(factor) : 0;
+}
