@@ -24,6 +24,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/measures': ['src/series'],
   rewards: ['src/series', 'src/endpoint', 'src/claims', 'src/expcot'],
   'src/tasks': ['src/series', 'src/plot', 'src/html', 'src/expcot', 'src/claims', 'src/measures', 'rewards'],
+  'src/inspect': ['src/series', 'src/detect', 'src/plot', 'src/expcot', 'src/tasks'],
   datasets: ['src/series', 'src/plot', 'src/html', 'src/expcot', 'rewards', 'src/tasks'],
   'src/train': ['src/policy', 'src/engine', 'src/tasks'],
   'src/recipe': ['src/train', 'src/policy', 'src/plot', 'rewards'],
