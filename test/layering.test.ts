@@ -17,7 +17,6 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/expcot': ['src/series'],
   'src/claims': ['src/series', 'src/expcot'],
   'src/detect': ['src/series'],
-  'src/inspect': ['src/series', 'src/plot'],
   'src/policy': ['src/engine'],
   'src/hub': ['src/policy'],
   'src/onnx': ['src/policy'],
