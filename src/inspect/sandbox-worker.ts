@@ -89,8 +89,8 @@ const PRELUDE = `(function (call, names, seriesText, mostOutput, mostState, most
   };
   const describe = (error) => {
     try {
-      // QuickJS has no memory left for an error.
-      if (error === null) return 'out of memory, or threw null';
+      // QuickJS has no memory left for an error: null, or a value of no type.
+      if (error === null || typeof error === 'unknown') return 'out of memory, or threw null';
       const isError = typeof error === 'object' && error !== null && 'message' in error;
       const line = isError ? /turn\\.js:(\\d+)/.exec(error.stack)?.[1] : undefined;
       const what = isError ? error.name + ': ' + error.message : 'threw ' + show(error);

@@ -240,8 +240,11 @@ export function codeOf(response: string): { readonly code: string | null; readon
 
 /** Formats a result as the next turn of the user. */
 export function executionOutput({ output, problem }: CodeResult): string {
-  // Neither the end of the output nor a special token of a chat.
-  const shown = output.replace(/<(?=[/|])/gu, '‹').trimEnd();
+  // Neither the end of the output, nor a special token of a chat, nor what is no text.
+  const shown = output
+    .replace(/<(?=[/|])/gu, '‹')
+    .replace(/[^\P{C}\n\t]/gu, '\ufffd')
+    .trimEnd();
   const lines = [shown === '' && problem === null ? '(nothing printed)' : shown, problem ?? ''];
   return `<execution_output>\n${lines.filter((line) => line !== '').join('\n')}\n</execution_output>`;
 }
