@@ -229,22 +229,22 @@ export function codePrompt(length: number): string {
 
 /** Finds the block of a response: null without one, which is the final answer; a problem for several, or an unfinished one. */
 export function codeOf(response: string): { readonly code: string | null; readonly problem: string | null } {
-  const blocks = [...response.matchAll(/```(?:js|javascript)[^\S\n]*\n([\s\S]*?)```/giu)];
   const opened = [...response.matchAll(/```(?:js|javascript)\b/giu)].length;
   if (opened === 0) return { code: null, problem: null };
   if (opened > 1) return { code: null, problem: 'one block a turn' };
-  return blocks.length === 1
-    ? { code: blocks[0]![1]!, problem: null }
-    : { code: null, problem: 'unfinished block: close it with ```' };
+  const code = /```(?:js|javascript)[^\S\n]*\n([\s\S]*?)```/iu.exec(response)?.[1];
+  return code === undefined
+    ? { code: null, problem: 'unfinished block: close it with ```' }
+    : { code, problem: null };
 }
 
 /** Formats a result as the next turn of the user. */
 export function executionOutput({ output, problem }: CodeResult): string {
+  const lines = [output.trimEnd(), problem ?? ''].filter((line) => line !== '');
   // Neither the end of the output, nor a special token of a chat, nor what is no text.
-  const shown = output
+  const shown = lines
+    .join('\n')
     .replace(/<(?=[/|])/gu, '‹')
-    .replace(/[^\P{C}\n\t]/gu, '\ufffd')
-    .trimEnd();
-  const lines = [shown === '' && problem === null ? '(nothing printed)' : shown, problem ?? ''];
-  return `<execution_output>\n${lines.filter((line) => line !== '').join('\n')}\n</execution_output>`;
+    .replace(/[^\P{C}\n\t]/gu, '\ufffd');
+  return `<execution_output>\n${shown === '' ? '(nothing printed)' : shown}\n</execution_output>`;
 }
