@@ -84,8 +84,17 @@ export interface RlMetrics {
   readonly marked: MarkedShare | null;
   /** Null if no reasoning was checked; each null without one that could be compared. */
   readonly reasoning: { readonly claimF1: number | null; readonly agreement: number | null } | null;
+  /** Null for tasks of one turn. */
+  readonly inspection: InspectionMetrics | null;
   readonly guards: readonly GuardName[];
   readonly ms: Readonly<Record<Phase, number>>;
+}
+
+/** Means over episodes of several turns. */
+export interface InspectionMetrics {
+  readonly turns: number;
+  readonly failures: number;
+  readonly answered: number;
 }
 
 /** Sampled response with its scores, for the run's table of completions. */
@@ -190,6 +199,10 @@ const SUMS = [
   'readable',
   'predicted',
   'gold',
+  'episodes',
+  'turns',
+  'failures',
+  'answered',
   'filled',
   'places',
 ] as const;
@@ -298,6 +311,16 @@ export class StepMeter {
         this.#sums.predicted += share.predicted;
         this.#sums.gold += share.gold;
       }
+    }
+  }
+
+  /** Adds the turns and failed steps of episodes. */
+  episodes(groups: readonly RolloutGroup[]): void {
+    for (const { turns, failures, answer } of groups.flatMap(({ episodes = [] }) => episodes)) {
+      this.#sums.episodes++;
+      this.#sums.turns += turns.length;
+      this.#sums.failures += failures;
+      this.#sums.answered += answer === '' ? 0 : 1;
     }
   }
 
@@ -472,6 +495,14 @@ export class StepMeter {
           : {
               claimF1: sum.graded === 0 ? null : sum.claimF1 / sum.graded,
               agreement: sum.concluded === 0 ? null : sum.agreed / sum.concluded,
+            },
+      inspection:
+        sum.episodes === 0
+          ? null
+          : {
+              turns: sum.turns / sum.episodes,
+              failures: sum.failures / sum.episodes,
+              answered: sum.answered / sum.episodes,
             },
       ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
         Phase,
