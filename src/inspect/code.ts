@@ -12,6 +12,20 @@ import { type CodeResult, codeOf, executionOutput, Sandbox } from './sandbox.ts'
 const HELD = 64;
 const NO_TURN: CodeResult = { output: '', problem: 'no turn left' };
 
+/** Outputs that a prompt shows; older ones are left out, as in CaveAgent. */
+const MOST_SHOWN = 6;
+const LEFT_OUT = executionOutput({ output: '(no longer shown)', problem: null });
+
+/** Replaces the outputs of earlier turns but the last ones. */
+export const withoutOldOutputs = <Turn extends { readonly instruction: string }>(
+  turns: readonly Turn[],
+): readonly Turn[] =>
+  turns.map((turn, t) =>
+    t + MOST_SHOWN <= turns.length && turn.instruction.startsWith('<execution_output>')
+      ? { ...turn, instruction: LEFT_OUT }
+      : turn,
+  );
+
 export class CodeInspection extends Inspection {
   readonly #series: Float64Array;
   readonly #sandboxes = new Map<string, Sandbox>();

@@ -9,9 +9,10 @@ import { resizeLanczos } from '../ground/resize.ts';
 import type { Picture } from '../ground/types.ts';
 import { canvas, MONO_FONT_FAMILY, opaquePixels, textWidth } from '../plot/canvas.ts';
 
+/** Turn of an episode: what was seen, and the response. */
 export interface OpticalTurn {
-  readonly observation: string;
-  readonly action: string;
+  readonly instruction: string;
+  readonly response: string;
 }
 
 /** Width of the text, border, greatest height of the text, and side of the blank picture of a first turn: px. */
@@ -30,10 +31,13 @@ const [LEAST_FACTOR, MOST_FACTOR] = [1, 5];
 
 const oneLine = (text: string): string => text.replace(/\s+/gu, ' ').trim();
 
-/** Formats turns as the text of a history, one line each. */
+/** Writes turns as the text of a history, one line each: actions without their reasoning. */
 export const historyText = (turns: readonly OpticalTurn[]): string =>
   turns
-    .map(({ observation, action }) => `[Observation]: ${oneLine(observation)} [Action]: ${oneLine(action)}`)
+    .map(({ instruction, response }) => {
+      const action = oneLine(response.replace(/<think>[\s\S]*?<\/think>/giu, ''));
+      return `[Observation]: ${oneLine(instruction)} [Action]: ${action}`;
+    })
     .join('\n');
 
 /** Splits a history into its lines that are not empty, without the spaces around them. */
@@ -138,10 +142,15 @@ export function parseCompression(response: string): { readonly factor: number; r
   return { factor: Math.min(MOST_FACTOR, Math.max(LEAST_FACTOR, value)), isValid: tags.length <= 1 };
 }
 
-/** Request for a compression factor, appended to a prompt. */
+/** Returns a response without its compression factor. */
+export const withoutCompression = (response: string): string =>
+  response.replace(/<compression>[^<]*<\/compression>/giu, '').trimEnd();
+
+/** Describes the picture of the history, and asks for the factor of the next one; appended to a prompt. */
 export const compressionRequest = (factor: number): string =>
-  `The picture of your earlier turns is compressed by a factor of ${factor}. Choose the factor of the next one, from 1 to 5: higher ones ` +
-  `cost fewer tokens, but may make the text illegible. Write it as <compression>1.1</compression>.`;
+  `The first picture shows your earlier turns as text, compressed by a factor of ${factor}; it is blank before your first response. Choose ` +
+  'the factor of the next one, from 1 to 5: higher ones cost fewer tokens, but may make the text illegible. End your response with it, ' +
+  'as <compression>1.1</compression>.';
 
 /**
  * Reward for compression, added to the reward of a step: coefficient · ln c in successful episodes of every fifth training step, else 0.

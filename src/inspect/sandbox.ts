@@ -33,27 +33,27 @@ export interface SeriesFunction {
 export const SANDBOX_FUNCTIONS = {
   summarise: {
     parameters: {},
-    summary: 'n, mean, std, min, q1, median, q3, max, mad, skew, excessKurtosis',
+    summary: '{ n, mean, std, min, q1, median, q3, max, mad, skew, excessKurtosis }',
     call: summarise,
   },
   dominantPeriod: {
     parameters: {},
-    summary: 'period in samples of the strongest cycle',
+    summary: 'number: period of the strongest cycle in samples',
     call: (values) => dominantPeriod(values, moments(values).mean),
   },
   autocorrelation: {
     parameters: { lags: 1 },
-    summary: 'array of the autocorrelations at the lags 0 to lags',
+    summary: 'number[]: autocorrelations at the lags 0 to lags',
     call: (values, lags) => autocorrelation(values, { lags: lags! }),
   },
   periodogram: {
     parameters: {},
-    summary: 'frequencies in cycles per sample, power',
+    summary: '{ frequencies, power }: arrays, frequencies in cycles per sample',
     call: (values) => periodogram(values),
   },
   stl: {
     parameters: { period: 2 },
-    summary: 'trend, seasonal, residual: arrays of the decomposition',
+    summary: '{ trend, seasonal, residual }: arrays of the decomposition',
     call: (values, period) => {
       const { trend, seasonal, residual } = stl(values, { period: period! });
       return { trend, seasonal, residual };
@@ -61,7 +61,7 @@ export const SANDBOX_FUNCTIONS = {
   },
   pelt: {
     parameters: {},
-    summary: 'changes, means: where the level changes, and the levels between',
+    summary: '{ changes, means }: samples at which the level changes, and the levels between',
     call: (values) => {
       const { changes, means } = pelt(values);
       return { changes, means };
@@ -69,39 +69,39 @@ export const SANDBOX_FUNCTIONS = {
   },
   outlierIndices: {
     parameters: {},
-    summary: 'byZ, byFence, byModifiedZ: indices of outliers by three rules',
+    summary: '{ byZ, byFence, byModifiedZ }: indices of outliers by three rules',
     call: outlierIndices,
   },
   hampelScore: {
     parameters: { half: 1 },
     summary:
-      'array: deviation of each sample from the median of the window of half samples on each side, in scaled MADs',
+      'number[]: deviation of each sample from the median of half samples on each side, in scaled MADs',
     call: (values, half) => hampelScore(values, half),
   },
   runningMedians: {
     parameters: { window: 1 },
-    summary: 'array of the medians of all windows',
+    summary: 'number[]: medians of all windows',
     call: (values, window) => runningMedians(values, window!),
   },
   theilSen: {
     parameters: {},
-    summary: 'slope, intercept, low, high of the robust line',
+    summary: '{ slope, intercept, low, high } of the robust line',
     call: (values) => theilSen(values),
   },
   topDiscords: {
     parameters: { window: 4, count: 1 },
-    summary: 'start, distance of the windows that are least like any other',
+    summary: '[{ start, distance }, …]: the windows that are least like any other',
     call: (values, window, count) => topDiscords(matrixProfile(values, { window: window! }), count!),
   },
   distanceProfile: {
     parameters: { window: 4, start: 0 },
-    summary: 'array: z-normalised distance of each window to the one at start',
+    summary: 'number[]: z-normalised distance of each window to the one at start',
     call: (values, window, start) =>
       distanceProfile(values, window!, Math.min(start!, values.length - window!)),
   },
   bridge: {
     parameters: {},
-    summary: 'the series with missing samples (NaN) interpolated, which the other functions need',
+    summary: 'number[]: the series with missing samples interpolated, which the other functions need',
     call: (values) => bridge(values).values,
   },
 } as const satisfies Readonly<Record<string, SeriesFunction>>;
@@ -212,16 +212,16 @@ export class Sandbox {
   }
 }
 
-/** Prompt for a policy that writes code about a series of `length` samples. */
-export function codePrompt(length: number): string {
+/** Prompt for a policy that writes code about a series of `length` samples, in at most `turns` responses. */
+export function codePrompt(length: number, turns: number): string {
   const functions = Object.entries<SeriesFunction>(SANDBOX_FUNCTIONS).map(
     ([name, { parameters, summary }]) =>
       `- ${[`${name}(values`, ...Object.keys(parameters)].join(', ')}): ${summary}`,
   );
   return [
-    `You can run JavaScript. Write one block a turn, between \`\`\`js and \`\`\`; what it prints with print(…) comes back, at most ${MOST_OUTPUT}`,
+    `Before you answer you can run JavaScript, in at most ${turns} responses, the answer included. Write one block a turn, between \`\`\`js and \`\`\`; what it prints with print(…) comes back, at most ${MOST_OUTPUT}`,
     'characters. Variables declared at the start of a line stay. There is no network, no file, no clock, and nothing to await. A turn',
-    'without a block is your final answer.',
+    'without a block is your final answer; its intervals may be the variable answer, [[start, end], …].',
     `- series: array of ${length} numbers; NaN where a sample is missing`,
     ...functions,
   ].join('\n');

@@ -58,6 +58,8 @@ export interface Episodes {
   readonly penalty: number;
   /** Total from which an episode is a success. */
   readonly success: number;
+  /** Earlier turns as one picture; absent: as turns. Evaluation alone. */
+  readonly history?: 'optical';
   /** Opens the inspection of an example; the same one for all episodes from it. */
   open(example: Example): Inspection;
 }

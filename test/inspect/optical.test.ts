@@ -132,8 +132,8 @@ test.each([
 
 test('keeps a turn on one line, whatever it says', () => {
   const turns = [
-    { observation: 'mean 3\n\n  std\t2', action: 'zoom\r\n1 0' },
-    { observation: '', action: 'answer' },
+    { instruction: 'mean 3\n\n  std\t2', response: '<think>a\nb</think>zoom\r\n1 0' },
+    { instruction: '', response: 'answer' },
   ];
   expect(historyText(turns)).toBe(
     '[Observation]: mean 3 std 2 [Action]: zoom 1 0\n[Observation]:  [Action]: answer',
@@ -170,7 +170,9 @@ const colours = (picture: Picture): { red: number; blue: number; dark: number } 
   return count;
 };
 const history = (length: number): string =>
-  historyText(Array.from({ length }, (_, t) => ({ observation: `mean ${t}`, action: `zoom ${t} ${t % 3}` })));
+  historyText(
+    Array.from({ length }, (_, t) => ({ instruction: `mean ${t}`, response: `zoom ${t} ${t % 3}` })),
+  );
 
 describe('the picture', () => {
   test('has blue and red tags, black text and a white border', () => {

@@ -325,7 +325,7 @@ describe('a response', () => {
   });
 
   test('was asked for by a prompt that names every function', () => {
-    const prompt = codePrompt(5000);
+    const prompt = codePrompt(5000, 10);
     for (const name of Object.keys(SANDBOX_FUNCTIONS)) expect(prompt).toContain(`- ${name}(values`);
     expect(prompt).toContain('array of 5000 numbers');
   });
