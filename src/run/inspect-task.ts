@@ -49,14 +49,15 @@ export function withInspect(
     ...(runtime === 'code' ? { runtime, turns: CODE_TURNS, tools: [] } : {}),
     ...(history === 'optical' ? { history } : {}),
   };
-  if (card.inspect !== undefined && Object.keys(form).length === 0) return card;
+  const isPlain = Object.keys(form).length === 0;
+  if (card.inspect !== undefined && isPlain) return card;
   checkInspect(facts);
   if (card.style === 'full' && card.numbers === null) {
     return { ...card, inspect: { ...(card.inspect ?? DEFAULT_INSPECT), ...form } };
   }
-  if (card.inspect !== undefined) {
+  if (card.style === 'nano' && !isPlain) {
     throw new ConfigError(
-      'inspect: this policy was trained with tools and the turns as they are; leave --runtime code and --history optical out',
+      '--runtime code, --history optical: small policies neither write code nor read pictures of text; leave them out',
     );
   }
   throw new ConfigError(

@@ -115,3 +115,22 @@ test('both at once', async () => {
   expect(sent!.text).toContain('<execution_output>\n2000\n');
   expect(sent!.sizes).toHaveLength(2);
 });
+
+test('small policies take neither', async () => {
+  for (const form of [
+    ['--runtime', 'code'],
+    ['--history', 'optical'],
+  ]) {
+    const { err, code } = await inside(
+      'eval',
+      '--policy',
+      'small',
+      '--task',
+      'wild',
+      '--count',
+      '1',
+      ...form,
+    );
+    expect([code, err]).toEqual([2, expect.stringContaining('small policies neither write code nor read')]);
+  }
+});
