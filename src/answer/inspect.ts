@@ -3,13 +3,7 @@ import type { TokenUsage } from '../ground/types.ts';
 import { withoutOldOutputs } from '../inspect/code.ts';
 import type { Inspection } from '../inspect/environment.ts';
 import { type AskedTurn, playEpisodes } from '../inspect/episode.ts';
-import {
-  compressionRequest,
-  historyText,
-  OpticalHistory,
-  parseCompression,
-  withoutCompression,
-} from '../inspect/optical.ts';
+import { OpticalMemory } from '../inspect/optical.ts';
 import type { Answerer, AnswerRequest, Prompt, Response } from './answerer.ts';
 
 /** Episodes that are played together: as many questions as a policy on this machine decodes in one batch. */
@@ -47,14 +41,16 @@ export function inspector(
               places.set(`${keyOfTurn} ${sample}`, i);
               return {
                 ...{ key: keyOfTurn, samples: [sample], series },
-                prompt: () => (memories === null ? promptOf(one) : memories[one.episode]!.prompt(one)),
+                prompt: () =>
+                  memories === null ? promptOf(one) : { shots: [], ...memories[one.episode]!.prompt(one) },
               };
             });
             await answerer.answer(questions, options, (response) => {
               const i = places.get(`${response.key} ${response.sample}`)!;
               const { episode } = asked[i]!;
               if (response.failure !== undefined) failures.set(episode, response.failure);
-              else replies[i] = memories === null ? response : memories[episode]!.without(response);
+              else
+                replies[i] = { ...response, text: memories?.[episode]?.take(response.text) ?? response.text };
             });
             return replies;
           },
@@ -74,32 +70,6 @@ export function inspector(
 function promptOf({ history, picture, instruction }: AskedTurn<Response>): Prompt {
   const pictures = picture === null ? [] : [picture];
   return { shots: withoutOldOutputs(history), pictures, text: instruction };
-}
-
-/** Picture of the earlier turns of an episode (AgentOCR), compressed as its policy chooses. */
-class OpticalMemory {
-  readonly #history = new OpticalHistory();
-  #factor = 1;
-
-  /** The question, the picture of the history, and the last picture that was shown. */
-  prompt({ history, picture, instruction }: AskedTurn<Response>): Prompt {
-    const [first, ...later] = history;
-    const turns = first === undefined ? [] : [{ ...first, instruction: 'the whole series' }, ...later];
-    const shown = picture ?? history.findLast((turn) => turn.picture !== null)?.picture ?? null;
-    const memory = this.#history.picture(historyText(turns), this.#factor);
-    const question = first === undefined ? [] : [first.instruction];
-    return {
-      shots: [],
-      pictures: shown === null ? [memory] : [memory, shown],
-      text: [...question, instruction, compressionRequest(this.#factor)].join('\n\n'),
-    };
-  }
-
-  /** Takes the factor of the next picture off a response. */
-  without(response: Response): Response {
-    this.#factor = parseCompression(response.text).factor;
-    return { ...response, text: withoutCompression(response.text) };
-  }
 }
 
 /** Sums tokens, seconds and costs of the turns, as far as they are known. */

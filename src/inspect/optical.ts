@@ -8,6 +8,7 @@
 import { resizeLanczos } from '../ground/resize.ts';
 import type { Picture } from '../ground/types.ts';
 import { canvas, MONO_FONT_FAMILY, opaquePixels, textWidth } from '../plot/canvas.ts';
+import type { AskedTurn } from './episode.ts';
 
 /** Turn of an episode: what was seen, and the response. */
 export interface OpticalTurn {
@@ -132,25 +133,56 @@ export class OpticalHistory {
 }
 
 /**
- * Reads the factor for the next picture from `<compression>c</compression>`, in 1 to 5; 1 without a tag, and for what is no number. A
- * response with several tags is invalid; the first counts.
+ * Reads the factor for the next picture from the first `<compression>c</compression>`, in 1 to 5; 1 without one, and for what is no number.
  */
-export function parseCompression(response: string): { readonly factor: number; readonly isValid: boolean } {
-  const tags = [...response.matchAll(/<compression>([^<]*)<\/compression>/giu)];
-  const text = tags[0]?.[1]?.trim() ?? '';
+export function parseCompression(response: string): number {
+  const text = /<compression>([^<]*)<\/compression>/iu.exec(response)?.[1]?.trim() ?? '';
   const value = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/iu.test(text) ? Number(text) : LEAST_FACTOR;
-  return { factor: Math.min(MOST_FACTOR, Math.max(LEAST_FACTOR, value)), isValid: tags.length <= 1 };
+  return Math.min(MOST_FACTOR, Math.max(LEAST_FACTOR, value));
 }
 
-/** Returns a response without its compression factor. */
-export const withoutCompression = (response: string): string =>
-  response.replace(/<compression>[^<]*<\/compression>/giu, '').trimEnd();
-
 /** Describes the picture of the history, and asks for the factor of the next one; appended to a prompt. */
-export const compressionRequest = (factor: number): string =>
+const compressionRequest = (factor: number): string =>
   `The first picture shows your earlier turns as text, compressed by a factor of ${factor}; it is blank before your first response. Choose ` +
   'the factor of the next one, from 1 to 5: higher ones cost fewer tokens, but may make the text illegible. End your response with it, ' +
   'as <compression>1.1</compression>.';
+
+/** Prompts of an episode whose earlier turns are a picture, compressed as the policy chooses. */
+export class OpticalMemory {
+  readonly #history = new OpticalHistory();
+  #factor = 1;
+
+  /** Factor that the last response chose. */
+  get factor(): number {
+    return this.#factor;
+  }
+
+  /** The picture of the history and the last one that was shown; question, present turn, and the request for a factor. */
+  prompt({
+    history,
+    picture,
+    instruction,
+  }: Pick<AskedTurn<unknown>, 'history' | 'picture' | 'instruction'>): {
+    readonly pictures: readonly Picture[];
+    readonly text: string;
+  } {
+    const [first, ...later] = history;
+    const turns = first === undefined ? [] : [{ ...first, instruction: 'the whole series' }, ...later];
+    const memory = this.#history.picture(historyText(turns), this.#factor);
+    const shown = picture ?? history.findLast((turn) => turn.picture !== null)?.picture ?? null;
+    const question = first === undefined ? [] : [first.instruction];
+    return {
+      pictures: shown === null ? [memory] : [memory, shown],
+      text: [...question, instruction, compressionRequest(this.#factor)].join('\n\n'),
+    };
+  }
+
+  /** Keeps the factor of a response, and returns the rest of it. */
+  take(response: string): string {
+    this.#factor = parseCompression(response);
+    return response.replace(/<compression>[^<]*<\/compression>/giu, '').trimEnd();
+  }
+}
 
 /**
  * Reward for compression, added to the reward of a step: coefficient · ln c in successful episodes of every fifth training step, else 0.

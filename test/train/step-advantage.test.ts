@@ -106,7 +106,7 @@ describe('the releases, in float32', () => {
 });
 
 describe('an independent program, in float64', () => {
-  type Row = [string, string, number, boolean, string?];
+  type Row = [string, string, number, boolean, number, string?];
   const { cases, texts, ratios } = golden('step_advantage') as {
     cases: {
       estimator: StepAdvantageName;
@@ -117,8 +117,8 @@ describe('an independent program, in float64', () => {
     texts: string[];
     ratios: [number, number, number][];
   };
-  const stepOf = ([state, next, reward, isValid, role]: Row): EpisodeStep => ({
-    ...{ state, next, reward, isValid },
+  const stepOf = ([state, next, reward, isValid, bonus, role]: Row): EpisodeStep => ({
+    ...{ state, next, reward, isValid, bonus },
     ...(role === undefined ? {} : { role }),
   });
 
