@@ -28,7 +28,9 @@ export const isExport = (directory: string): boolean =>
  */
 export function exportedWeights(directory: string): WrittenTensor[] {
   const found = new Map<string, TensorMessage>();
-  for (const name of readdirSync(join(directory, GRAPHS)).filter((file) => file.endsWith('.onnx'))) {
+  // Graphs in 32 bits come last and win.
+  const files = readdirSync(join(directory, GRAPHS)).filter((file) => /(?<!_int8)\.onnx$/.test(file));
+  for (const name of files.sort().reverse()) {
     const model = MODEL.toObject(MODEL.decode(readFileSync(join(directory, GRAPHS, name))), {
       longs: Number,
     });

@@ -184,7 +184,7 @@ export const RL_NAMES: Readonly<
   },
   inspection: {
     definition:
-      'Means over episodes of several turns: responses (turns), failed steps (failures), and the share that end with an answer (answered).',
+      'Means over episodes of several turns: responses (turns), failed steps (failures), the share that end with an answer (answered), and the share of the prompt tokens whose cache is kept from the turn before (reused).',
     tag: 'train/inspection/*',
   },
   guards: {

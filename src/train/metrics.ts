@@ -95,6 +95,7 @@ export interface InspectionMetrics {
   readonly turns: number;
   readonly failures: number;
   readonly answered: number;
+  readonly reused: number;
 }
 
 /** Sampled response with its scores, for the run's table of completions. */
@@ -203,6 +204,8 @@ const SUMS = [
   'turns',
   'failures',
   'answered',
+  'encoded',
+  'reused',
   'filled',
   'places',
 ] as const;
@@ -314,8 +317,10 @@ export class StepMeter {
     }
   }
 
-  /** Adds the turns and failed steps of episodes. */
-  episodes(groups: readonly RolloutGroup[]): void {
+  /** Adds the turns and failed steps of episodes, and the prompt tokens that were encoded and read from caches. */
+  episodes(groups: readonly RolloutGroup[], { encoded, reused } = { encoded: 0, reused: 0 }): void {
+    this.#sums.encoded += encoded;
+    this.#sums.reused += reused;
     for (const { turns, failures, answer } of groups.flatMap(({ episodes = [] }) => episodes)) {
       this.#sums.episodes++;
       this.#sums.turns += turns.length;
@@ -503,6 +508,7 @@ export class StepMeter {
               turns: sum.turns / sum.episodes,
               failures: sum.failures / sum.episodes,
               answered: sum.answered / sum.episodes,
+              reused: sum.reused / Math.max(1, sum.encoded + sum.reused),
             },
       ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
         Phase,

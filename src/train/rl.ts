@@ -278,7 +278,7 @@ export async function rl(
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
-    meter.episodes(groups);
+    meter.episodes(groups, sampling.prefill);
     if (task.reasoned !== undefined) meter.reasoning(groups, task.reasoned);
     for (let round = 1; round <= options.resample; round++) {
       const places = groups.flatMap((group, i) => (hasEqualRewards(group) ? [i] : []));

@@ -49,6 +49,8 @@ export interface RolloutGroup extends SampledGroup {
 /** Responses whose scores may still be pending. */
 interface Rollout {
   readonly groups: readonly SampledGroup[];
+  /** Prompt tokens of episodes: those encoded, and those whose cache was kept from the turn before. */
+  readonly prefill?: KeptCaches['tokens'];
   /** Waits for the scores. @throws RewardError and other errors of the reward */
   readonly scored: () => Promise<RolloutGroup[]>;
 }
@@ -67,7 +69,13 @@ export async function startRollout(
   options: RolloutOptions,
 ): Promise<Rollout> {
   if (episodes !== undefined) {
-    const played = await playGroups(policy, examples, prompts, indices, episodes.open, options);
+    const kept = new KeptCaches(policy);
+    let played: SampledGroup[];
+    try {
+      played = await playGroups(policy, kept, examples, prompts, indices, episodes.open, options);
+    } finally {
+      kept.dispose();
+    }
     const scored = (): Promise<RolloutGroup[]> =>
       Promise.all(
         played.map(async (group) => ({
@@ -75,7 +83,7 @@ export async function startRollout(
           scores: await Promise.all(group.responses.map(({ text }) => score(text, group.example))),
         })),
       );
-    return { groups: played, scored };
+    return { groups: played, prefill: kept.tokens, scored };
   }
   const { group: size, temperature, topP, maxTokens, seed, hidden, rows, schedule } = options;
   const pending = prompts.map(() => new Map<number, ReturnType<Task['score']>>());
@@ -134,6 +142,7 @@ export async function rollout(
  */
 async function playGroups(
   policy: Policy,
+  kept: KeptCaches,
   examples: readonly Example[],
   prompts: readonly EncodedPrompt[],
   indices: readonly number[],
@@ -143,7 +152,6 @@ async function playGroups(
   const { group: size, temperature, topP, maxTokens, seed, rows, schedule } = options;
   const encoder = new PromptEncoder(policy);
   const sampling = { temperature, topP, maxTokens, seed, ...(rows === undefined ? {} : { maxRows: rows }) };
-  const kept = new KeptCaches(policy);
   const placeOf = (episode: number): number => Math.floor(episode / size);
   /** Prompts of a turn by the prompt and response that they continue. */
   const shared = new Map<EncodedPrompt, Map<string, EncodedPrompt>>();
@@ -161,41 +169,37 @@ async function playGroups(
       throw error;
     }
   };
-  try {
-    const played = await playEpisodes<StepSample>(
-      examples.flatMap((example) => Array.from({ length: size }, () => open(example))),
-      async (turn, asked) => {
-        const first = turn === 0;
-        const behind = asked.map((one) => (first ? prompts[placeOf(one.episode)]! : promptOf(one)));
-        const places = behind.flatMap((prompt, i) => (prompt === null ? [] : [i]));
-        const sampled = await generate(
-          policy,
-          first ? prompts : places.map((i) => behind[i]!),
-          {
-            ...{ ...sampling, kept, stream: first ? 'rollout' : `rollout ${turn}` },
-            samples: first ? size : 1,
-            examples: first ? indices : places.map((i) => indices[placeOf(asked[i]!.episode)]!),
-            ...(first ? {} : { firstSamples: places.map((i) => asked[i]!.episode % size) }),
-          },
-          schedule,
-        );
-        kept.retain(new Set(behind));
-        const replies: (StepSample | null)[] = asked.map(() => null);
-        for (const [k, one] of sampled.entries()) {
-          const i = first ? k : places[k]!;
-          replies[i] = { ...one, behind: behind[i]! };
-        }
-        return replies;
-      },
-    );
-    return examples.map((example, p) => {
-      const episodes = played.slice(p * size, (p + 1) * size);
-      const responses = episodes.map(({ turns, answer }) => ({ ...turns.at(-1)!.reply, text: answer }));
-      return { example, prompt: prompts[p]!, responses, episodes };
-    });
-  } finally {
-    kept.dispose();
-  }
+  const played = await playEpisodes<StepSample>(
+    examples.flatMap((example) => Array.from({ length: size }, () => open(example))),
+    async (turn, asked) => {
+      const first = turn === 0;
+      const behind = asked.map((one) => (first ? prompts[placeOf(one.episode)]! : promptOf(one)));
+      const places = behind.flatMap((prompt, i) => (prompt === null ? [] : [i]));
+      const sampled = await generate(
+        policy,
+        first ? prompts : places.map((i) => behind[i]!),
+        {
+          ...{ ...sampling, kept, stream: first ? 'rollout' : `rollout ${turn}` },
+          samples: first ? size : 1,
+          examples: first ? indices : places.map((i) => indices[placeOf(asked[i]!.episode)]!),
+          ...(first ? {} : { firstSamples: places.map((i) => asked[i]!.episode % size) }),
+        },
+        schedule,
+      );
+      kept.retain(new Set(behind));
+      const replies: (StepSample | null)[] = asked.map(() => null);
+      for (const [k, one] of sampled.entries()) {
+        const i = first ? k : places[k]!;
+        replies[i] = { ...one, behind: behind[i]! };
+      }
+      return replies;
+    },
+  );
+  return examples.map((example, p) => {
+    const episodes = played.slice(p * size, (p + 1) * size);
+    const responses = episodes.map(({ turns, answer }) => ({ ...turns.at(-1)!.reply, text: answer }));
+    return { example, prompt: prompts[p]!, responses, episodes };
+  });
 }
 
 /** Steps of a group as training samples: one prompt with the responses of the episodes that were there. */
