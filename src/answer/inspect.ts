@@ -18,7 +18,7 @@ const MOST_TURNS = 64;
 export function inspector(
   answerer: Pick<Answerer, 'answer'>,
   open: (key: number) => Inspection,
-  history?: 'optical',
+  history?: 'turns' | 'optical',
 ): Pick<Answerer, 'answer'> {
   return {
     async answer(requests, options, report) {

@@ -6,7 +6,7 @@
  */
 import type { Example } from '../ground/types.ts';
 import { Inspection, type InspectionOptions, type InspectionState, type Transition } from './environment.ts';
-import { type CodeResult, codeOf, executionOutput, Sandbox } from './sandbox.ts';
+import { type CodeResult, codeOf, executionOutput, MOST_OUTPUT, Sandbox } from './sandbox.ts';
 
 /** Sandboxes that are kept for episodes that go on; others are made again from their blocks. */
 const HELD = 64;
@@ -37,6 +37,10 @@ export class CodeInspection extends Inspection {
   ) {
     super(example, { ...options, tools: {}, frame: 'series' });
     this.#series = example.channels[0]!;
+  }
+
+  override get longestCall(): string {
+    return `\`\`\`js\nprint('7 '.repeat(${MOST_OUTPUT / 2 - 1}))\n\`\`\``;
   }
 
   override step(state: InspectionState, response: string): Transition | Promise<Transition> {

@@ -102,7 +102,7 @@ function dataIdentity({ name, split, seed, length, count }: ExampleAddress, sour
 }
 
 const inspectText = ({ turns, tools, runtime, history }: InspectCard): string =>
-  [`${turns} turns: ${runtime ?? tools.join(' ')}`, history ?? []].flat().join(', ');
+  `${turns} turns: ${runtime === 'code' ? 'code' : tools.join(' ')}${history === 'optical' ? ', optical' : ''}`;
 
 /** Settings that the answers of a cell depend on. */
 function settingsOf({
