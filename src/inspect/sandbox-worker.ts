@@ -12,6 +12,7 @@ import {
 import { thrownText } from '../ground/user-code.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
 import {
+  MOST_HELD,
   MOST_OUTPUT,
   SANDBOX_FUNCTIONS,
   type SandboxReply,
@@ -40,8 +41,6 @@ const MOST_JOBS = 10_000;
 /** Characters of a variable that is read back, as JSON, and of a description of an error. */
 const MOST_STATE = 1 << 20;
 const MOST_ERROR = 500;
-/** Engines that are held; the others are made again from their blocks. */
-const HELD = 8;
 
 /**
  * Runs in the sandbox before anything else, and keeps what it needs: code that overwrites built-in functions cannot change these. All that
@@ -262,7 +261,7 @@ async function engineOf(request: SandboxRequest): Promise<Engine> {
   // The last one used is the last of the map.
   engines.delete(id);
   engines.set(id, engine);
-  for (const oldest of [...engines.keys()].slice(0, -HELD)) engines.delete(oldest);
+  for (const oldest of [...engines.keys()].slice(0, -MOST_HELD)) engines.delete(oldest);
   return engine;
 }
 
