@@ -277,6 +277,15 @@ test('an invalid action costs its step, and with grpo its whole episode', () => 
   );
 });
 
+test('HGPO leaves out a group in which a step is at the mean, also where that is off by rounding', () => {
+  const episodes = [0.1, 0.2, 0.3].map((reward, e) =>
+    failed(move(e < 2 ? 'x' : 'z', 'y'), move('y', 'end', reward)),
+  );
+  // Groups of the second step of the middle one: {0.1, 0.2, 0.3} by its state, {0.1, 0.2} by its last two.
+  const got = estimateSteps('hgpo', [episodes], { normaliser: 'mean' })[0]!;
+  expect(got[1]![1]).toBeCloseTo(0.05, 6);
+});
+
 describe('GraphGPO', () => {
   test('credits the good step of a failed episode', () => {
     const episodes = [
