@@ -14,11 +14,11 @@ import { clipAndMerge } from '../series/intervals.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import { unusualLines } from '../tasks/drawing.ts';
 import { MAX_RESPONSE_LENGTH, reasoningRange } from '../tasks/response.ts';
+import { ToolFailure } from './define.ts';
 import {
   type Frame,
   samplesOf,
   type Tool,
-  ToolFailure,
   type ToolLines,
   type ToolResult,
   type View,
@@ -267,6 +267,6 @@ export class Inspection {
   }
 }
 
-/** Drops the scan of a reasoning. */
+/** Drops the scan of a reasoning, and the level of its window. */
 const withoutScan = (think: string): string =>
-  think.replace(/\bscan [.()#ox\d]*(?:; )?/g, '').replace(/^\s*$/, 'nothing else');
+  think.replace(/\b(?:window \d+; )?scan [.()#ox\d]*(?:; )?/g, '').replace(/^\s*$/, 'nothing else');

@@ -2,16 +2,16 @@
  * Scripted inspections: the path of one who knows where the anomalies are, in the grammar of the short style. They are the supervised
  * target; reinforcement alone does not induce the use of tools.
  *
- *   <think>scan ....(#)....o........</think><tool>zoom 3 3</tool>
- *   <think>scan .......(####).......; level shift up 5 sd</think><tool>mark [[350, 640]]</tool>
- *   <think>scan ...........o........</think><tool>zoom 3 8</tool>
- *   <think>scan .........o..........; spike 20 sd</think><answer>[[480, 490]]</answer><class>trend</class>
+ *   <think>window 0; scan ....(#)....o........</think><tool>zoom 3 3</tool>
+ *   <think>window 3; scan .......(####).......; level shift up 5 sd</think><tool>mark [[350, 640]]</tool>
+ *   <think>window 0; scan ...........o........</think><tool>zoom 3 8</tool>
+ *   <think>window 3; scan .........o..........; spike 20 sd</think><answer>[[480, 490]]</answer><class>trend</class>
  *
- * A scan shows what is not marked yet; the first thing in it is looked at next, down to windows of about as many points as the picture has
+ * The number is the level of the window. A scan shows what is not marked yet; the first thing in it is looked at next, down to windows of about as many points as the picture has
  * columns. Some paths go wrong first: a scan sees something where nothing is, the window shows nothing, and the policy returns. The wrong
  * step is part of the history and never a target.
  */
-import { departurePhrase, levelScan, roundIntervals, ruled, scan } from '../expcot/nano.ts';
+import { departurePhrase, levelScan, roundIntervals, scan } from '../expcot/nano.ts';
 import { formatResponse } from '../expcot/trace.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Random } from '../ground/random.ts';
@@ -133,11 +133,11 @@ export function scriptOf(
     const shown = inWindow(list);
     const symbols = levels
       ? levelScan(values.subarray(...windowOf(view, length)), scaled(shown, view, length), cells)
-      : ruled(scan(shown, FRAME_POINTS, cells));
+      : scan(shown, FRAME_POINTS, cells);
     const phrases = described.flatMap((departure) =>
       departure === undefined ? [] : [departurePhrase(departure)],
     );
-    return [`scan ${symbols}`, ...phrases].join('; ');
+    return [`window ${view.level}`, `scan ${symbols}`, ...phrases].join('; ');
   };
   const say = (thought: string, call: string, target = true): void => {
     steps.push({ response: `<think>${thought}</think><tool>${call}</tool>`, target });

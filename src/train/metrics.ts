@@ -113,7 +113,7 @@ export interface Completion {
   readonly advantage: number;
   readonly main: number;
   readonly orthogonal: number;
-  /** Notes of the user's rewards, if any. */
+  /** Notes of the user's rewards, and the turns of an episode, if any. */
   readonly notes?: string;
 }
 
@@ -121,7 +121,7 @@ export interface Completion {
 export function completionsOf(
   step: number,
   index: number,
-  { example, responses, scores }: RolloutGroup,
+  { example, responses, scores, episodes }: RolloutGroup,
   { advantage, main, orthogonal }: GroupAdvantage,
   similarity: Float64Array | undefined,
 ): Completion[] {
@@ -137,8 +137,16 @@ export function completionsOf(
     main: main[g]!,
     orthogonal: orthogonal[g]!,
     ...(scores[g]?.notes === undefined ? {} : { notes: scores[g].notes }),
+    ...(episodes === undefined ? {} : { notes: transcriptOf(episodes[g]!, scores[g]?.notes) }),
   }));
 }
+
+/** Writes the turns of an episode, one line each, behind the notes of its score. */
+const transcriptOf = ({ turns }: NonNullable<RolloutGroup['episodes']>[number], notes = ''): string =>
+  [
+    ...(notes === '' ? [] : [notes]),
+    ...turns.map(({ instruction, response }) => `${instruction} → ${response}`),
+  ].join('\n');
 
 /** Returns the rewards of the responses that have one. */
 const rewardsOf = (scores: readonly (Score | null)[]): number[] =>

@@ -1,136 +1,95 @@
-/** Inspections by models behind an endpoint: by code, and with the history as a picture. */
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { decodeImage } from '../../src/plot/image-file.ts';
-import { ChatServer, says } from '../helpers/chat-server.ts';
-import { inside } from '../helpers/command-line.ts';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { EvalRecord } from '../../src/ground/types.ts';
+import { body, ChatServer, says } from '../helpers/chat-server.ts';
+import { timeseer } from '../helpers/tiny-run.ts';
 
-let server: ChatServer;
-beforeEach(async () => {
-  server = new ChatServer();
-  await server.start();
+const server = new ChatServer();
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-inspector-'));
+beforeAll(() => server.start());
+beforeEach(() => {
+  server.calls.length = 0;
+  server.next.length = 0;
 });
-afterEach(() => server.stop());
+afterAll(async () => {
+  await server.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
 
-const evaluate = (...more: string[]) =>
-  inside(
-    ...[
-      'eval',
-      '--policy',
-      `openai:model@${server.url}`,
-      '--task',
-      'wild',
-      '--length',
-      '2000',
-      '--count',
-      '1',
-    ],
-    ...['--no-classical', '--json', '--quiet', ...more],
-  );
-const ANSWER = '<think>a step</think><answer>[[100, 120]]</answer><class>trend</class>';
-const block = (code: string): string => `\`\`\`js\n${code}\n\`\`\``;
-
-interface Part {
-  readonly type: string;
-  readonly text?: string;
-  readonly image_url?: { readonly url: string };
+let runs = 0;
+/** Evaluates the endpoint on one series of 3000 points; returns its record. */
+async function inspect(...more: string[]) {
+  const out = join(directory, String(++runs));
+  const policy = `openai:model@${server.url}`;
+  const asked = ['--task', 'wild', '--length', '3000', '--count', '1', '--no-classical', '--attempts', '1'];
+  const ending = await timeseer('eval', '--policy', policy, ...asked, '--out', out, '--inspect', ...more);
+  const [line] = readFileSync(join(out, 'records.jsonl'), 'utf8').trim().split('\n');
+  return { ...ending, record: JSON.parse(line!) as EvalRecord };
 }
-/** Messages of a request, each as its text and the sizes of its pictures. */
-async function messages(call: number) {
-  const sent = server.calls[call]!.body.messages as { role: string; content: string | Part[] }[];
-  return Promise.all(
-    sent.map(async ({ role, content }) => {
-      const parts: Part[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
-      const urls = parts.flatMap(({ image_url }) => image_url?.url ?? []);
-      const pictures = urls.map((url) => decodeImage(Buffer.from(url.split(',')[1]!, 'base64')));
-      const sizes = (await Promise.all(pictures)).map(({ width, height }) => [width, height]);
-      return { role, text: parts.map(({ text = '' }) => text).join(''), sizes };
-    }),
-  );
-}
+const ANSWER = '<think>a shift</think><answer>[[1000, 1200]]</answer><class>trend</class>';
 
-test('--runtime code: blocks run in one sandbox over the turns, and their output comes back', async () => {
-  server.next.push(
-    says(block('const n = series.length\nprint(n)')),
-    says(block('print(n + 1)\nnothing()')),
-    says(ANSWER),
-  );
-  const { out, code } = await evaluate('--runtime', 'code');
-  expect(code).toBe(0);
-  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
-  expect(server.calls).toHaveLength(3);
-  const last = await messages(2);
-  expect(last.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant', 'user']);
-  expect(last[0]!.text).toContain('- series: array of 2000 numbers');
-  expect(last[2]!.text).toBe('<execution_output>\n2000\n</execution_output>\n9 left');
-  expect(last[4]!.text).toContain("2001\nReferenceError: 'nothing' is not defined (line 2)");
-  expect(last.map(({ sizes }) => sizes.length)).toEqual([1, 0, 0, 0, 0]);
-});
+describe('an endpoint that inspects', () => {
+  test('sees what it asked for as turns of the user, and answers in samples of the series', async () => {
+    server.next.push(says('Let me look. <tool>zoom 2 3</tool>'), says('<tool>stats</tool>'), says(ANSWER));
+    const { code, record } = await inspect();
+    expect(code).toBe(0);
+    expect(record.response).toBe(ANSWER.replace('[[1000, 1200]]', '[[1000,1200]]'));
+    expect(record.answer).toMatchObject({ intervals: [[1000, 1200]], class: 'trend', wellFormed: true });
+    expect(record.usage).toEqual({ prompt: 210, completion: 9 });
+    const [first, second, third] = server.calls.map(({ body: { messages } }) => messages);
+    expect(first.map(({ role }: { role: string }) => role)).toEqual(['user']);
+    expect(first[0].content[1].text).toMatch(/<tool>zoom LEVEL PLACE<\/tool>: a window/);
+    expect(second.map(({ role }: { role: string }) => role)).toEqual(['user', 'assistant', 'user']);
+    expect(second[2].content.map(({ type }: { type: string }) => type)).toEqual(['image_url', 'text']);
+    expect(third[4].content).toEqual([
+      { type: 'text', text: expect.stringMatching(/^level \d+; spread \d+; 4 left$/) },
+    ]);
+  });
 
-test('--runtime code: outputs but the last six are left out', async () => {
-  for (let t = 0; t < 8; t++) server.next.push(says(block(`print('turn', ${t})`)));
-  server.usual = says(ANSWER);
-  await evaluate('--runtime', 'code');
-  const shown = (await messages(8)).filter(({ text }) => text.startsWith('<execution_output>'));
-  expect(shown.map(({ text }) => /turn \d/.exec(text)?.[0] ?? 'none')).toEqual([
-    'none',
-    'none',
-    'turn 2',
-    'turn 3',
-    'turn 4',
-    'turn 5',
-    'turn 6',
-    'turn 7',
-  ]);
-});
-
-test('--history optical: one turn whose first picture is the history, compressed as the policy chose', async () => {
-  server.next.push(
-    says('<think>left</think><tool>zoom 1 0</tool>'),
-    says('<think>no</think><tool>stats</tool><compression>4</compression>'),
-    says(`${ANSWER}<compression>2</compression>`),
-  );
-  const { out, code } = await evaluate('--history', 'optical');
-  expect(code).toBe(0);
-  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
-  const turns = [await messages(0), await messages(1), await messages(2)];
-  expect(turns.map((sent) => sent.length)).toEqual([1, 1, 1]);
-  const memories = turns.map(([sent]) => sent!.sizes[0]!);
-  expect(memories).toEqual([
-    [38, 38],
-    [402, 22],
-    [206, 38],
-  ]);
-  // The window of the zoom is still shown beside the text of `stats`.
-  expect(turns.map(([sent]) => sent!.sizes.length)).toEqual([2, 2, 2]);
-  expect(turns[2]![0]!.text).toContain('compressed by a factor of 4;');
-  expect(turns[2]![0]!.text).toContain('<tool>zoom LEVEL PLACE</tool>');
-  expect(turns[2]![0]!.text).toContain('level ');
-});
-
-test('both at once', async () => {
-  server.next.push(says(block('print(series.length)')), says('Done.'));
-  const { code } = await evaluate('--runtime', 'code', '--history', 'optical');
-  expect(code).toBe(0);
-  const [sent] = await messages(1);
-  expect(sent!.text).toContain('<execution_output>\n2000\n');
-  expect(sent!.sizes).toHaveLength(2);
-});
-
-test('small policies take neither', async () => {
-  for (const form of [
-    ['--runtime', 'code'],
-    ['--history', 'optical'],
-  ]) {
-    const { err, code } = await inside(
-      'eval',
-      '--policy',
-      'small',
-      '--task',
-      'wild',
-      '--count',
-      '1',
-      ...form,
+  test('that calls two tools at once, or one that is not there, is told and goes on', async () => {
+    server.next.push(
+      says('<tool>zoom 1 0</tool><tool>stats</tool>'),
+      says('<tool>dance</tool>'),
+      says(ANSWER),
     );
-    expect([code, err]).toEqual([2, expect.stringContaining('small policies neither write code nor read')]);
-  }
+    const { record } = await inspect();
+    const told = server.calls.slice(1).map(({ body: { messages } }) => messages.at(-1).content.at(-1).text);
+    expect(told).toEqual(['failed: two calls at once; 5 left', 'failed: no tool dance; 4 left']);
+    expect(record.answer.intervals).toEqual([[1000, 1200]]);
+  });
+
+  test('that ignores the tools has its first response as the answer', async () => {
+    server.next.push(says(ANSWER));
+    const { record } = await inspect();
+    expect(server.calls).toHaveLength(1);
+    expect(record.answer.intervals).toEqual([[1000, 1200]]);
+  });
+
+  test('that only calls tools ends without an answer after six responses', async () => {
+    server.usual = says('<tool>zoom 1 1</tool>');
+    const { record } = await inspect();
+    server.usual = says('yes');
+    expect(server.calls).toHaveLength(6);
+    expect(record).toMatchObject({ response: '', answer: { intervals: null } });
+    expect(record.failure).toBeUndefined();
+  });
+
+  test('that breaks off in the middle of an episode is a missing response, requested again by --resume', async () => {
+    server.next.push(says('<tool>zoom 1 0</tool>'), body('broken', 400));
+    const { code, record } = await inspect();
+    expect(code).not.toBe(0);
+    expect(record.failure).toMatch(/400/);
+  });
 });
+
+test.each([['--shots', '2'], ['--intervene'], ['--input', 'numbers']])(
+  '%s is refused with --inspect',
+  async (...more) => {
+    const asked = ['--task', 'wild', '--count', '1', '--no-classical', '--inspect', ...more];
+    const { code, err } = await timeseer('eval', '--policy', `openai:model@${server.url}`, ...asked);
+    expect(code).not.toBe(0);
+    expect(err).toMatch(/inspect/);
+  },
+);

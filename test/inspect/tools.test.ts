@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
+import { defineTool } from '../../src/inspect/define.ts';
 import { Inspection } from '../../src/inspect/environment.ts';
-import { defineTool, openTools, plainTools } from '../../src/inspect/tools.ts';
+import { openTools, plainTools } from '../../src/inspect/tools.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-tool-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -78,7 +79,7 @@ describe('tools of users', () => {
   test('a definition that is none, and an unknown name, are errors of the configuration', async () => {
     const run = () => 'x';
     expect(() => defineTool({ name: 'Peak 1', summary: 's', run })).toThrow(ConfigError);
-    expect(() => defineTool({ name: 'zoom', summary: 's', run })).toThrow(/is a tool of timeseer/);
+    await expect(openTools([module('zoom', '() => 7')])).rejects.toThrow(/zoom is a tool of timeseer/);
     expect(() => defineTool({ name: 'peak', summary: '', run })).toThrow(/summary/);
     expect(() => plainTools(['zooom'])).toThrow(/no tool called zooom; known are zoom/);
     await expect(openTools([module('none', '7')])).rejects.toThrow(/exports no tool/);
