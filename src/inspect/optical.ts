@@ -2,7 +2,7 @@
  * Optical history (AgentOCR, arXiv 2601.04786): the earlier turns of an episode as one picture in front of the prompt. Each line of the
  * history is rendered once and kept; the policy chooses how much the next picture is compressed, and is rewarded for it.
  *
- * Departures from the release: where the picture would be too high, the oldest lines are left out, and a compression factor is a plain
+ * Departures from the release: where the picture would be too high, the oldest rows of text are left out, and a compression factor is a plain
  * decimal number (Python's `float` also reads `1_0`, `nan` and `inf`).
  */
 import { resizeLanczos } from '../ground/resize.ts';
@@ -24,6 +24,7 @@ const BLANK = 28;
 const FONT_SIZE = 10;
 /** Height of a line of text, px. */
 export const LINE_HEIGHT = Math.trunc(1.2 * FONT_SIZE);
+const MOST_ROWS = Math.floor(MOST_HEIGHT / LINE_HEIGHT);
 const FONT = `${FONT_SIZE}px "${MONO_FONT_FAMILY}"`;
 const COLUMNS = Math.trunc(WIDTH / textWidth(FONT, '0'));
 const TAGS: Readonly<Record<string, string>> = { '[Observation]': '#00f', '[Action]': '#f00' };
@@ -71,7 +72,7 @@ export function wrapLine(line: string, columns: number): string[] {
 
 /** Pixels of a line, wrapped: [rows · LINE_HEIGHT, WIDTH, 3]. */
 function renderLine(line: string): Uint8Array {
-  const rows = wrapLine(line, COLUMNS);
+  const rows = wrapLine(line, COLUMNS).slice(-MOST_ROWS);
   const page = canvas.createCanvas(WIDTH, rows.length * LINE_HEIGHT);
   const context = page.getContext('2d');
   context.fillStyle = '#fff';
@@ -117,8 +118,7 @@ export class OpticalHistory {
     if (lines.length === 0) {
       return padded({ width: BLANK, height: BLANK, data: new Uint8Array(BLANK * BLANK * 3).fill(WHITE) });
     }
-    const most = Math.floor(MOST_HEIGHT / LINE_HEIGHT) * LINE_HEIGHT * WIDTH * 3;
-    const data = new Uint8Array(Buffer.concat(lines)).subarray(-most);
+    const data = new Uint8Array(Buffer.concat(lines)).subarray(-MOST_ROWS * LINE_HEIGHT * WIDTH * 3);
     const height = data.length / (WIDTH * 3);
     const whole = { width: WIDTH, height, data };
     return padded(resizeLanczos(whole, compressedSide(WIDTH, factor), compressedSide(height, factor)));

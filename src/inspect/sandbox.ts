@@ -5,9 +5,10 @@
  * Guarantee. Code runs in QuickJS, compiled to WebAssembly, with an engine and a memory of its own per sandbox, in a Worker. It reaches no
  * object of Node.js, no file, no network, no clock and no other sandbox: the one function it gets from outside takes and returns text,
  * through which `SANDBOX_FUNCTIONS` are called, with checked arguments. Limits: 64 MiB of memory, about a thousand nested calls, 100 million
- * loops and calls a block, 5 000 printed characters, 1 MiB per variable read back. They end a block at the same place on every machine. A
- * built-in operation can outlast the step limit; then the time limit ends the Worker. A block that uses up the memory, or breaks its engine or its Worker, is undone:
- * the sandbox, and every other one of the Worker, is made again from its earlier blocks.
+ * loops and calls a block, 5 000 printed characters, 1 MiB per variable read back. They end a block at the same place on every machine.
+ * A built-in operation can outlast the step limit; then the time limit ends the Worker. A block that uses up the memory, or breaks its engine
+ * or its Worker, is undone: the sandbox, and every other one of the Worker, is made again from its earlier blocks.
+ *
  * Not promised: that a defect of QuickJS cannot be used to read or write the engine's own WebAssembly memory, which holds the series alone.
  */
 import { workerUrl } from '../ground/paths.ts';
@@ -229,9 +230,10 @@ export function codePrompt(length: number, turns: number): string {
       `- ${[`${name}(values`, ...Object.keys(parameters)].join(', ')}): ${summary}`,
   );
   return [
-    `Before you answer you can run JavaScript, in at most ${turns} responses, the answer included. Write one block a turn, between \`\`\`js and \`\`\`; what it prints with print(…) comes back, at most ${MOST_OUTPUT}`,
-    'characters. Variables declared at the start of a line stay. There is no network, no file, no clock, and nothing to await. A turn',
-    'without a block is your final answer; its intervals may be the variable answer, [[start, end], …].',
+    `Before you answer you can run JavaScript, in at most ${turns} responses, the answer included. Write one block a turn, between`,
+    `\`\`\`js and \`\`\`; what it prints with print(…) comes back, at most ${MOST_OUTPUT} characters. Variables declared at the start of a line`,
+    'stay. There is no network, no file, no clock, and nothing to await. A turn without a block is your final answer; its intervals may be the',
+    'variable answer, [[start, end], …].',
     `- series: array of ${length} numbers; NaN where a sample is missing`,
     ...functions,
   ].join('\n');

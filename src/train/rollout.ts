@@ -245,7 +245,7 @@ export function stepsOf({ prompt, responses, episodes }: SampledGroup): PromptSt
 
 /**
  * Describes episodes for the estimators of steps: the score is the reward of the last step. Where histories are pictures, every fifth
- * training step rewards compression (AgentOCR).
+ * training step rewards their compression (AgentOCR); no picture follows the last response.
  */
 export const episodeRecords = (
   episodes: readonly PlayedEpisode<StepSample>[],
@@ -255,10 +255,13 @@ export const episodeRecords = (
 ): Episode[] =>
   episodes.map(({ turns }, g) => {
     const success = (rewards[g] ?? 0) >= least;
-    const steps = turns.map(({ state, next, problem, reply }, t) => ({
-      ...{ state, next, isValid: problem === null },
-      reward: t === turns.length - 1 ? (rewards[g] ?? 0) : 0,
-      bonus: compressionReward(reply.compression ?? 1, { success, trainingStep }),
-    }));
+    const steps = turns.map(({ state, next, problem, reply: { compression = 1 } }, t) => {
+      const isLast = t === turns.length - 1;
+      return {
+        ...{ state, next, isValid: problem === null },
+        reward: isLast ? (rewards[g] ?? 0) : 0,
+        bonus: compressionReward(isLast ? 1 : compression, { success, trainingStep }),
+      };
+    });
     return { success, steps };
   });

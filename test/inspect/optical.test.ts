@@ -205,5 +205,6 @@ describe('the picture', () => {
     const last = new OpticalHistory().picture(history(400).split('\n').slice(-341).join('\n'));
     expect(all).toEqual(last);
     expect(all.height).toBe(341 * LINE_HEIGHT + PADDING);
+    expect(new OpticalHistory().picture('x'.repeat(200_000)).height).toBe(341 * LINE_HEIGHT + PADDING);
   });
 });

@@ -192,7 +192,8 @@ describe('episodes whose history is a picture', () => {
       episodeRecords(compressed, [1, 0.5, null, 0.9], 0.8, step).map(({ steps }) =>
         steps.map(({ bonus }) => bonus),
       );
-    const each = (values: readonly number[]) => compressed.map(({ turns }, g) => turns.map(() => values[g]));
+    const each = (values: readonly number[]) =>
+      compressed.map(({ turns }, g) => turns.map((_, t) => (t < turns.length - 1 ? values[g] : 0)));
     const full = 0.01 * Math.log(2);
     expect(bonuses(5)).toEqual(each([full, 0, 0, full]));
     expect(bonuses(6)).toEqual(each([0, 0, 0, 0]));
