@@ -412,14 +412,6 @@ export const NANO_PHRASES = phrasesOf((view) => view)('departure', {
   ],
 });
 
-/** Writes a departure with its kind, direction and size. */
-export const departurePhrase = (departure: DepartureFacts): string =>
-  NANO_PHRASES.departure.print(
-    departure.kind,
-    directionOf(departure),
-    nearestRung(departure.severity, SIZES),
-  );
-
 /**
  * Writes the short target of a series whose generator gives facts: its pattern and shortest cycle, trend, spread, middle and roughness as the
  * picture shows them, the scan, and each departure with its kind, direction and size in standard deviations of what cannot be foretold.
@@ -450,7 +442,10 @@ export function nanoFactsTeacher(
     NANO_FACTS.roughness.print(roughnessOf(evidence)),
     `; scan ${marks}`,
   ];
-  const departures = facts.departures.map((departure) => `; ${departurePhrase(departure)}`);
+  const departures = facts.departures.map((departure) => {
+    const size = nearestRung(departure.severity, SIZES);
+    return `; ${NANO_PHRASES.departure.print(departure.kind, directionOf(departure), size)}`;
+  });
   return formatResponse([...stated, ...departures].join(''), rounded, gold.class);
 }
 

@@ -63,8 +63,9 @@ export function stateKey({ view: { level, place }, seen, answer }: InspectionSta
   return answer === null ? `${level}.${place} ${seen.join(' ')}`.trim() : ANSWERED;
 }
 
-/** Coordinates of answers of small policies: every window has as many steps. */
-export const FRAME_POINTS = 1000;
+/** Coordinates of answers of small policies, for every window as many: columns of an overlay figure, whose traces state single ones, or 1000. */
+export const framePoints = ({ overlay, width }: Pick<Figure, 'overlay' | 'width'>): number =>
+  overlay === null ? 1000 : width;
 
 export interface InspectionOptions {
   readonly tools: Readonly<Record<string, Tool>>;
@@ -204,7 +205,7 @@ export class Inspection {
   #frame(state: InspectionState): Frame {
     const { length } = this.#values;
     return this.#options.frame === 'window'
-      ? { points: FRAME_POINTS, span: this.#window(state) }
+      ? { points: framePoints(this.#shape), span: this.#window(state) }
       : { points: length, span: [0, length] };
   }
 
@@ -258,15 +259,14 @@ export class Inspection {
       (_, open: string, close: string) => `${open}${list}${close}`,
     );
     const think = reasoningRange(text);
-    const path = state.seen.length === 0 ? '' : `looked at ${state.seen.join(', ')}; `;
+    const path = `looked at ${state.seen.length === 0 ? 'the whole' : state.seen.join(', ')}`;
     const whole =
       think === null || this.#options.frame === 'series'
         ? text
-        : `${text.slice(0, think[0])}${path}${withoutScan(text.slice(...think))}${text.slice(think[1])}`;
+        : `${text.slice(0, think[0])}${[path, behindScan(text.slice(...think))].filter(Boolean).join('; ')}${text.slice(think[1])}`;
     return wellFormed ? whole : `malformed: ${whole}`;
   }
 }
 
-/** Drops the scan of a reasoning, and the level of its window. */
-const withoutScan = (think: string): string =>
-  think.replace(/\b(?:window \d+; )?scan [.()#ox\d]*(?:; )?/g, '').replace(/^\s*$/, 'nothing else');
+/** Returns what a reasoning says behind its scan: the departures. What comes before is about the window, not the series. */
+const behindScan = (think: string): string => /\bscan [.()#ox\d]*(?:; )?(.*)$/s.exec(think)?.[1] ?? '';

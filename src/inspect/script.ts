@@ -1,22 +1,21 @@
 /**
- * Scripted inspections: the path of one who knows where the anomalies are, in the grammar of the short style. They are the supervised
- * target; reinforcement alone does not induce the use of tools.
+ * Scripted inspections: the path of one who knows where the anomalies are, each response in the short style of a trace about the window
+ * shown. They are the supervised target; reinforcement alone does not induce the use of tools.
  *
- *   <think>window 0; scan ....(#)....o........</think><tool>zoom 3 3</tool>
- *   <think>window 3; scan .......(####).......; level shift up 5 sd</think><tool>mark [[350, 640]]</tool>
- *   <think>window 0; scan ...........o........</think><tool>zoom 3 8</tool>
- *   <think>window 3; scan .........o..........; spike 20 sd</think><answer>[[480, 490]]</answer><class>trend</class>
+ *   <think>pattern cycle; …; scan ....(#)....o........; level shift up 5 sd; spike 20 sd</think><tool>zoom 3 3</tool>
+ *   <think>pattern cycle; …; scan .......(####).......; level shift up 5 sd</think><tool>mark [[196, 358]]</tool>
+ *   <think>pattern cycle; …; scan ...........o........; spike 20 sd</think><tool>zoom 3 8</tool>
+ *   <think>pattern cycle; …; scan .........o..........; spike 20 sd</think><answer>[[269, 275]]</answer><class>trend</class>
  *
- * The number is the level of the window. A scan shows what is not marked yet; the first thing in it is looked at next, down to windows of about as many points as the picture has
+ * A scan shows what is not marked yet; the first thing in it is looked at next, down to windows of about as many points as the picture has
  * columns. Some paths go wrong first: a scan sees something where nothing is, the window shows nothing, and the policy returns. The wrong
  * step is part of the history and never a target.
  */
-import { departurePhrase, levelScan, roundIntervals, scan } from '../expcot/nano.ts';
-import { formatResponse } from '../expcot/trace.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Random } from '../ground/random.ts';
-import type { DepartureFacts, Example, Interval } from '../ground/types.ts';
-import { FRAME_POINTS } from './environment.ts';
+import type { Example, Interval } from '../ground/types.ts';
+import { mergeIntervals } from '../series/intervals.ts';
+import { nanoTrace } from '../tasks/kinds.ts';
 import { MOST_HALVINGS, type View, viewInside, WHOLE, windowOf } from './tools.ts';
 
 /** Response of a script, and whether a policy learns it. */
@@ -33,6 +32,9 @@ export interface ScriptOptions {
   /** Share of the windows in which a further tool is called, and the tools to choose from. */
   readonly calls: number;
   readonly tools: readonly string[];
+  /** Coordinates along a window, and those that traces round to. */
+  readonly points: number;
+  readonly steps: number;
   /** Cells of a scan. */
   readonly cells: number;
   /** True: scans name the level of cells without anything. */
@@ -100,52 +102,55 @@ function insideOf(outer: View, inner: View): string | null {
 
 /** Writes the path through a series, `turns` responses at most. */
 export function scriptOf(
-  { channels, gold, facts }: Pick<Example, 'channels' | 'gold' | 'facts'>,
+  { channels, names, gold, facts }: Pick<Example, 'channels' | 'names' | 'gold' | 'facts'>,
   random: Random,
   options: ScriptOptions,
 ): ScriptedStep[] {
   const [values] = channels as [Float64Array];
   const { length } = values;
   if (!('intervals' in gold)) throw new RangeError(`no script for answers of kind ${gold.kind}`);
-  const { intervals, class: named } = gold;
-  const departures = new Map(intervals.map((interval, i) => [interval, facts?.departures[i]]));
+  const { intervals } = gold;
   const steps: ScriptedStep[] = [];
   let left = options.turns;
   let view = WHOLE;
   let open: Target[] = targetsOf(intervals, length);
 
+  const { points, steps: coordinates, cells, levels } = options;
+  /** Intervals as far as the window shows them, in its coordinates. */
   const inWindow = (list: readonly Interval[]): Interval[] => {
     const [from, to] = windowOf(view, length);
-    const clipped = list.flatMap(([start, end]): Interval[] =>
-      start < to && end > from ? [[Math.max(start, from) - from, Math.min(end, to) - from]] : [],
-    );
-    const scale = FRAME_POINTS / (to - from);
-    return roundIntervals(
-      clipped.map(([start, end]) => [start * scale, end * scale]),
-      FRAME_POINTS,
+    const scale = points / (to - from);
+    return mergeIntervals(
+      list.flatMap(([start, end]): Interval[] => {
+        if (start >= to || end <= from) return [];
+        const first = Math.min(points - 1, Math.max(0, Math.floor((start - from) * scale)));
+        return [[first, Math.min(points, Math.max(first + 1, Math.round((end - from) * scale)))]];
+      }),
     );
   };
-  const think = (
-    list: readonly Interval[],
-    described: readonly (DepartureFacts | undefined)[] = [],
-  ): string => {
-    const { cells, levels } = options;
-    const shown = inWindow(list);
-    const symbols = levels
-      ? levelScan(values.subarray(...windowOf(view, length)), scaled(shown, view, length), cells)
-      : scan(shown, FRAME_POINTS, cells);
-    const phrases = described.flatMap((departure) =>
-      departure === undefined ? [] : [departurePhrase(departure)],
+  /** Writes the trace about the window shown, as if these intervals were all. */
+  const trace = (list: readonly Interval[]): string => {
+    const [from, to] = windowOf(view, length);
+    const described = intervals.flatMap((interval, i) =>
+      list.includes(interval) ? (facts?.departures[i] ?? []) : [],
     );
-    return [`window ${view.level}`, `scan ${symbols}`, ...phrases].join('; ');
+    const periods = facts?.periods.map((period) => (period * points) / (to - from)) ?? [];
+    return nanoTrace(
+      {
+        ...{ channels: [columnsOf(values.subarray(from, to), points)], names },
+        gold: { ...gold, intervals: inWindow(list) },
+        ...(facts === undefined ? {} : { facts: { ...facts, periods, departures: described } }),
+      },
+      null,
+      { cells, steps: coordinates, levels },
+    );
   };
+  const think = (list: readonly Interval[]): string => /^<think>(.*)<\/think>/.exec(trace(list))![1]!;
   const say = (thought: string, call: string, target = true): void => {
     steps.push({ response: `<think>${thought}</think><tool>${call}</tool>`, target });
     left--;
   };
   const unmarked = (): Interval[] => open.flatMap((target) => [...target.intervals]);
-  const describe = (list: readonly Interval[]): (DepartureFacts | undefined)[] =>
-    list.map((interval) => departures.get(interval));
   const go = (to: View, thought: string, target = true): void => {
     say(thought, `zoom ${insideOf(view, to)!}`, target);
     view = to;
@@ -170,17 +175,15 @@ export function scriptOf(
     const all = (): Interval[] => [...unmarked(), ...afar].sort((a, b) => a[0] - b[0]);
     for (const step of wayTo(target.view, mean(hullOf(target.intervals)), length)) go(step, think(all()));
     if (spare > 0) furtherCall(target.intervals);
-    const thought = think(target.intervals, describe(target.intervals));
     open = open.slice(1);
-    if (open.length === 0 && afar.length === 0) return answer(thought, target.intervals);
-    say(thought, `mark ${listOf(inWindow(target.intervals))}`);
+    if (open.length === 0 && afar.length === 0) return answer(target.intervals);
+    say(think(target.intervals), `mark ${/<answer>(.*)<\/answer>/.exec(trace(target.intervals))![1]!}`);
     view = WHOLE;
   }
-  return answer(think(afar, describe(afar)), afar);
+  return answer(afar);
 
-  function answer(thought: string, list: readonly Interval[]): ScriptedStep[] {
-    const response = formatResponse(thought, inWindow(list), named ?? 'contextual point');
-    return [...steps, { response, target: true }];
+  function answer(list: readonly Interval[]): ScriptedStep[] {
+    return [...steps, { response: trace(list), target: true }];
   }
 
   /** Looks at a window in which nothing is, and returns; for a normal series that is the answer. */
@@ -191,7 +194,8 @@ export function scriptOf(
     const at = random.between(0, length);
     const wrong = viewAt(at, Math.min(level, MOST_HALVINGS), length);
     const [from, to] = windowOf(wrong, length);
-    if (wrong.level === 0 || intervals.some(([start, end]) => start < to && end > from)) return;
+    const isBlank = !values.subarray(from, to).some((value) => Number.isFinite(value));
+    if (wrong.level === 0 || isBlank || intervals.some(([start, end]) => start < to && end > from)) return;
     const middle = Math.round((from + to) / 2);
     const seen = [...intervals, [middle, middle + 1] as const].sort((a, b) => a[0] - b[0]);
     go(wrong, think(seen), false);
@@ -206,12 +210,13 @@ export function scriptOf(
   }
 }
 
-/** Intervals of a frame in samples of a window. */
-function scaled(intervals: readonly Interval[], view: View, length: number): Interval[] {
-  const [from, to] = windowOf(view, length);
-  const scale = (to - from) / FRAME_POINTS;
-  return intervals.map(([start, end]) => [start * scale, end * scale]);
+/** Means of a window over its columns [points]; NaN where all samples are missing. Shorter windows repeat samples. */
+function columnsOf(values: Float64Array, points: number): Float64Array {
+  const { length } = values;
+  return Float64Array.from({ length: points }, (_, k) => {
+    const from = Math.floor((k * length) / points);
+    const cell = values.subarray(from, Math.max(from + 1, Math.floor(((k + 1) * length) / points)));
+    const known = cell.filter((value) => !Number.isNaN(value));
+    return known.length === 0 ? Number.NaN : mean(known);
+  });
 }
-
-const listOf = (intervals: readonly Interval[]): string =>
-  `[${intervals.map(([start, end]) => `[${start}, ${end}]`).join(', ')}]`;

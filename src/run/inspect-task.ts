@@ -5,7 +5,7 @@ import { Random } from '../ground/random.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
 import { CodeInspection } from '../inspect/code.ts';
-import { Inspection, type Observation } from '../inspect/environment.ts';
+import { framePoints, Inspection, type Observation } from '../inspect/environment.ts';
 import { codePrompt } from '../inspect/sandbox.ts';
 import { scriptOf } from '../inspect/script.ts';
 import { plainTools, TOOL_NAMES, type Tool, type Toolbox } from '../inspect/tools.ts';
@@ -134,7 +134,10 @@ const SECOND = 2 ** 30;
  */
 export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed: number, levels: number): T {
   const { turns, tools, detours, calls } = card.inspect;
-  const cells = Math.max(1, Math.round(figure(card.figure).width / 28));
+  const shape = figure(card.figure);
+  const points = framePoints(shape);
+  const coordinates = { points, steps: shape.overlay === null ? 100 : points };
+  const cells = Math.max(1, Math.round(shape.width / 28));
   const further = tools.filter((name) => ['compare', 'spectrum', 'stats'].includes(name));
   const places = new WeakMap<Example, ScriptPlace>();
   let last: { readonly index: number; readonly start: Example } | null = null;
@@ -145,7 +148,7 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
   const placeOf = (index: number, series: number, nth: number): ScriptPlace | null => {
     const start = startAt(series);
     const random = new Random(seed, 'scripted inspection', series);
-    const options = { turns, detours, calls, tools: further, cells, levels: index < levels };
+    const options = { turns, detours, calls, tools: further, ...coordinates, cells, levels: index < levels };
     const script = scriptOf(start, random, options);
     const targets = script.flatMap(({ target }, i) => (target ? [i] : []));
     const order = new Random(seed, 'inspection steps', series).permutation(targets.length);

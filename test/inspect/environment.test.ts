@@ -8,7 +8,7 @@ import { parseAnswer } from '../../src/tasks/anomaly.ts';
 const N = 5000;
 const example = wild(7, 'train', 3, N);
 const options = {
-  ...{ tools: plainTools(TOOL_NAMES), turns: 6, figure: 'nano-analysis' },
+  ...{ tools: plainTools(TOOL_NAMES), turns: 6, figure: 'nano' },
   ...({ frame: 'window', question: 'Find the anomalies.' } as const),
 };
 const open = (changes: Partial<typeof options> = {}): Inspection =>

@@ -13,7 +13,7 @@ const script = {
   detours: 0.25,
   calls: 0.2,
   tools: ['compare', 'spectrum', 'stats'],
-  cells: 20,
+  ...{ points: 1000, steps: 100, cells: 20 },
   levels: false,
 };
 const SERIES = 60;

@@ -245,7 +245,7 @@ describe('reinforcement of episodes', () => {
   test('learns to answer at once where only that is rewarded, by credit to steps', async () => {
     const brief = {
       ...task,
-      score: (text: string) => ({ total: text === '' || /looked/.test(text) ? 0 : 1, parts: {} }),
+      score: (text: string) => ({ total: text === '' || /looked at \w+@/.test(text) ? 0 : 1, parts: {} }),
     };
     const options = {
       advantage: 'gigpo' as AdvantageName,
