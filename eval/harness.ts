@@ -14,13 +14,14 @@ import {
 } from '../datasets/source.ts';
 import type { Answerer, AnswerOptions, Prompt } from '../src/answer/answerer.ts';
 import { baselineRecord } from '../src/answer/baselines.ts';
+import { inspector } from '../src/answer/inspect.ts';
 import { checkReasoning } from '../src/claims/reasoning.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/ground/types.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
 import type { NumbersFormat } from '../src/tasks/card.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Reading } from '../src/tasks/response.ts';
-import type { Shot } from '../src/train/task.ts';
+import type { Episodes, Shot } from '../src/train/task.ts';
 
 /** The parts of a task that evaluation uses. */
 export interface EvalTask {
@@ -32,6 +33,8 @@ export interface EvalTask {
   score(response: string, example: Example): Score;
   /** Classes that answers may name; those of the kind of answer where absent or none. */
   readonly classes?: readonly string[];
+  /** Environment in which answerers look closer over several turns; absent: one turn. */
+  readonly episodes?: Episodes;
   /** Expert trace with the gold answer, whose facts reasonings are compared with; null where the example allows none. */
   factTrace?(example: Example): string | null;
 }
@@ -55,6 +58,8 @@ export interface EvalForm {
   readonly reasoning: boolean;
   /** True where advice is requested after the answer; false when absent. */
   readonly extension?: boolean;
+  /** True where the policy looks closer over several turns; false when absent. */
+  readonly inspect?: boolean;
   readonly reading: Reading;
   /** Longest response in tokens. */
   readonly maxTokens: number;
@@ -149,7 +154,7 @@ async function promptOf({ source, task, shotsOf }: EvalData, number: number): Pr
  * @throws as `Answerer.answer`
  */
 export async function evaluate(
-  answerer: Pick<Answerer, 'answer'>,
+  answerer: Pick<Answerer, 'answer'> & Partial<Pick<Answerer, 'reads'>>,
   data: EvalData,
   wanted: readonly WantedExample[],
   sampling: EvalSampling,
@@ -157,6 +162,10 @@ export async function evaluate(
 ): Promise<void> {
   const { source, address, task } = data;
   const { temperature } = sampling;
+  const inspecting =
+    task.episodes === undefined || answerer.reads === 'values'
+      ? answerer
+      : inspector(answerer, (number) => task.episodes!.open(source.at(number)), task.episodes.history);
   const requests = wanted.map(([number, samples, openings]) => ({
     ...{ key: number, samples },
     ...(openings === undefined ? {} : { openings }),
@@ -164,7 +173,7 @@ export async function evaluate(
     series: () => source.at(number),
   }));
   const options = { ...sampling, data: { address, facts: source.facts } };
-  await answerer.answer(requests, options, ({ key, sample, text, answer, sampled: _, ...facts }) => {
+  await inspecting.answer(requests, options, ({ key, sample, text, answer, sampled: _, ...facts }) => {
     const example = source.at(key);
     const at = { sample, temperature };
     const record =

@@ -2,8 +2,8 @@
  * `timeseer` as a library: the functions behind the command line, for programs and user modules. Implementations are imported on first use.
  * All errors, unknown options included, are subclasses of `TimeseerError` whose message says what is wrong, where, and how to fix it.
  *
- * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `definePolicy` and
- *   `defineDetector` (`eval --policy FILE`), `defineTask` (`data prepare FILE`)
+ * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `defineTool` (`inspect.tools`),
+ *   `definePolicy` and `defineDetector` (`eval --policy FILE`), `defineTask` (`data prepare FILE`)
  * - Values: `detect`, `openExamples`, `sft`, `rl`, `analyse`, `render`, `encodePng`
  * - Policies: `openPolicy`
  * - Files and runs: `explain`, `evaluate`, `runRecipe`
@@ -73,6 +73,7 @@ export type {
   SeriesFacts,
   VariatesGold,
 } from './ground/types.ts';
+export { defineTool, type ToolDefinition, type ToolOutcome, type ToolRequest } from './inspect/define.ts';
 export { pointF1 } from './series/intervals.ts';
 export {
   type AdvantageDefinition,

@@ -23,8 +23,9 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/measures': ['src/series'],
   rewards: ['src/series', 'src/endpoint', 'src/claims', 'src/expcot'],
   'src/tasks': ['src/series', 'src/plot', 'src/html', 'src/expcot', 'src/claims', 'src/measures', 'rewards'],
+  'src/inspect': ['src/series', 'src/detect', 'src/plot', 'src/expcot', 'src/tasks'],
   datasets: ['src/series', 'src/plot', 'src/html', 'src/expcot', 'rewards', 'src/tasks'],
-  'src/train': ['src/policy', 'src/engine', 'src/tasks'],
+  'src/train': ['src/policy', 'src/engine', 'src/tasks', 'src/inspect'],
   'src/recipe': ['src/train', 'src/policy', 'src/plot', 'rewards'],
 };
 // The one door to whatever answers.
@@ -39,7 +40,7 @@ ALLOWED['src/answer'] = [
     'src/expcot',
     'src/detect',
   ],
-  ...['src/tasks', 'datasets', 'src/train'],
+  ...['src/tasks', 'src/inspect', 'datasets', 'src/train'],
 ];
 const BELOW_EVAL = Object.keys(ALLOWED).filter((name) => name !== 'ground');
 Object.assign(ALLOWED, {
@@ -56,11 +57,21 @@ Object.assign(ALLOWED, {
 const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[] = [
   { from: 'src/policy', to: 'src/engine', files: ['src/engine/engine.ts'] },
   { from: 'src/train', to: 'src/tasks', files: ['src/tasks/card.ts'] },
+  {
+    from: 'src/train',
+    to: 'src/inspect',
+    files: ['src/inspect/environment.ts', 'src/inspect/episode.ts', 'src/inspect/optical.ts'],
+  },
   // Tables of choices, which load neither engine nor policy.
   {
     from: 'src/recipe',
     to: 'src/train',
-    files: ['src/train/advantage.ts', 'src/train/loss.ts', 'src/train/distillation.ts'],
+    files: [
+      'src/train/advantage.ts',
+      'src/train/step-advantage.ts',
+      'src/train/loss.ts',
+      'src/train/distillation.ts',
+    ],
   },
   { from: 'src/recipe', to: 'src/policy', files: ['src/policy/lora-targets.ts'] },
   { from: 'src/recipe', to: 'src/plot', files: ['src/plot/presets.ts'] },

@@ -148,6 +148,17 @@ const OPTIONS = {
     extension: flag(
       'Also ask for advice after the class, for tasks with gold advice. Always on for a policy trained to give it',
     ),
+    inspect: flag(
+      'Let the policy look closer over several turns (zoom, mark, compare, spectrum, stats) before it answers; for anomalies in one channel. Always on for a policy trained to',
+    ),
+    runtime: choice(
+      ['tools', 'code'],
+      'With --inspect: tools, or JavaScript that the policy writes, in a sandbox without network and files (large policies). Default: tools',
+    ),
+    history: choice(
+      ['turns', 'optical'],
+      'With --inspect: earlier turns as they were, or as one picture that the policy chooses to compress (AgentOCR; large policies). Default: turns',
+    ),
     judge: text('Judge of the advice: rules (offline, lenient), openai:MODEL@URL, or none. Default: rules'),
   }),
   ...grouped('Answers:', {
@@ -236,6 +247,10 @@ export const evaluation = command({
     [
       '$0 eval --policy runs/quickstart --split validation --temperature 0.25,0.5,0.7,0.85,1 --samples 8',
       'Choose a temperature on the validation split',
+    ],
+    [
+      '$0 eval --policy openai:Qwen2.5-VL-7B@http://localhost:8000/v1 --task wild --length 5000 --inspect',
+      'Whether looking closer helps a model behind vLLM: compare with the same command without --inspect',
     ],
     ['$0 eval --policy runs/quickstart --intervene', 'Measure whether answers rest on the reasoning'],
     ['$0 eval --policy runs/quickstart --reward ./brief.ts', 'Report your own reward as well'],

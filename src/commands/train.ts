@@ -17,6 +17,10 @@ export const train = command({
   check: checkRun,
   examples: [
     ['$0 train --out runs/a', 'TimerPO after `npx timeseer sft --out runs/a`'],
+    [
+      '$0 train --recipe inspect --out runs/inspect',
+      'A policy that looks closer over several turns: both stages, the supervised one first',
+    ],
     ['$0 train --out runs/a --resume', 'Resume from the last checkpoint, bit for bit'],
     [
       '$0 train --policy runs/a --set rl.advantage=grpo --out runs/grpo',

@@ -4,7 +4,7 @@ import { crc32, inflateSync } from 'node:zlib';
 import { DataError, reasonOf } from '../ground/errors.ts';
 import { readBytes } from '../ground/files.ts';
 import type { Picture } from '../ground/types.ts';
-import { canvas } from './canvas.ts';
+import { canvas, opaquePixels } from './canvas.ts';
 import { MOST_BYTES, MOST_PIXELS, SIGNATURE } from './png.ts';
 
 const JPEG = Buffer.from('ffd8ff', 'hex');
@@ -138,14 +138,7 @@ export async function decodeImage(bytes: Buffer, fail: Fail = unnamed): Promise<
   context.fillStyle = '#fff';
   context.fillRect(0, 0, width, height);
   context.drawImage(image, 0, 0);
-  const rgba = context.getImageData(0, 0, width, height).data;
-  const data = new Uint8Array(width * height * 3);
-  for (let from = 0, to = 0; to < data.length; from += 4, to += 3) {
-    data[to] = rgba[from]!;
-    data[to + 1] = rgba[from + 1]!;
-    data[to + 2] = rgba[from + 2]!;
-  }
-  return upright({ width, height, data }, bare.orientation);
+  return upright({ width, height, data: opaquePixels(page.data()) }, bare.orientation);
 }
 
 // Metadata of a file. transformers (that is, Pillow) takes the numbers of the pixels as they are, whatever

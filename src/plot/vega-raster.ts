@@ -2,13 +2,12 @@
  * Figure + values → RGB through vega: vega-lite is compiled once per figure, its vega.View is reused with the data and axis
  * domains swapped, and drawn on one reused canvas. The same figure and values give the same pixels in every thread and run.
  */
-import { endianness } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
 import * as vega from 'vega';
 import { type Changeset, changeset, type View } from 'vega';
 import { compile, type TopLevelSpec } from 'vega-lite';
 import type { Picture } from '../ground/types.ts';
-import { canvas, textWidth } from './canvas.ts';
+import { canvas, opaquePixels, textWidth } from './canvas.ts';
 import {
   channelsOf,
   checkTimes,
@@ -58,7 +57,7 @@ class Raster {
     context.fillStyle = figure.background;
     context.fillRect(0, 0, width, height);
     await this.#view.toCanvas(1, { externalContext: context });
-    return { width, height, data: opaque(context.canvas.data()) };
+    return { width, height, data: opaquePixels(context.canvas.data()) };
   }
 
   /**
@@ -86,29 +85,6 @@ class Raster {
     this.#view.finalize();
   }
 }
-
-/** Drops the alpha of fully opaque RGBA pixels, four at a time where the byte order allows. */
-function opaque(rgba: Uint8Array): Uint8Array {
-  const pixels = rgba.length / 4;
-  const data = new Uint8Array(pixels * 3);
-  let pixel = 0;
-  if (LITTLE_ENDIAN && rgba.byteOffset % 4 === 0) {
-    const from = new Uint32Array(rgba.buffer, rgba.byteOffset, pixels);
-    const to = new Uint32Array(data.buffer, 0, Math.floor(data.length / 4));
-    for (let at = 0; pixel + 4 <= pixels; pixel += 4, at += 3) {
-      const [b, c] = [from[pixel + 1]!, from[pixel + 2]!];
-      to[at] = (from[pixel]! & 0xffffff) | (b << 24);
-      to[at + 1] = ((b >>> 8) & 0xffff) | (c << 16);
-      to[at + 2] = ((c >>> 16) & 0xff) | (from[pixel + 3]! << 8);
-    }
-  }
-  for (; pixel < pixels; pixel++) {
-    for (let c = 0; c < 3; c++) data[pixel * 3 + c] = rgba[pixel * 4 + c]!;
-  }
-  return data;
-}
-
-const LITTLE_ENDIAN = endianness() === 'LE';
 
 /** Compiled figures of this thread, the least recently used first. */
 const rasters = new Map<string, Raster>();

@@ -52,6 +52,16 @@ export function joined(prompt: EncodedPrompt, response: Int32Array): Sequence {
   return { ids, positions, images: prompt.images };
 }
 
+/** The part of a prompt behind the one that it continues, to be run behind that one's cache. */
+export function behindStem({ ids, positions, images, stem }: EncodedPrompt): Sequence {
+  const [count, before] = [ids.length, stem!.ids.length];
+  const rest = new Int32Array(3 * (count - before));
+  for (let axis = 0; axis < 3; axis++) {
+    rest.set(positions.subarray(axis * count + before, (axis + 1) * count), axis * (count - before));
+  }
+  return { ids: ids.subarray(before), positions: rest, images: images.slice(stem!.images.length) };
+}
+
 /** The prompt with the beginning of a response behind it, which is continued. */
 export function opened(prompt: EncodedPrompt, opening: Int32Array): EncodedPrompt {
   return { ...joined(prompt, opening), next: prompt.next + opening.length, stem: prompt };

@@ -10,6 +10,7 @@ import {
   allocate,
   type BatchState,
   type Kept,
+  type KeptCaches,
   keepSlots,
   maskColumns,
   moveColumns,
@@ -51,6 +52,8 @@ interface DecodingOptions {
   readonly stepping: Stepping;
   /** The policy's weights, arranged for steps. */
   readonly weights: Weights;
+  /** Caches of prompts that later ones continue; null: none are kept. */
+  readonly kept: KeptCaches | null;
 }
 
 export class DecodingBatch {
@@ -131,11 +134,19 @@ export class DecodingBatch {
     }
     this.#maskUnread(into, slots, groups, fresh);
     this.#disposeStatic();
+    const prompts = groups.map(({ prompt }) => prompt);
+    const { kept } = this.#options;
+    kept?.reserve(prompts);
     const results = engine.scope(() => {
-      const prompts = groups.map(({ prompt }) => prompt);
       const target = { into, fresh, used: this.#used };
-      const logits = prefill(this.#policy, prompts, (chunk) =>
-        writePrefill(this.#policy, this.#state, chunk, target),
+      const logits = prefill(
+        this.#policy,
+        prompts,
+        (chunk) => {
+          writePrefill(this.#policy, this.#state, chunk, target);
+          kept?.write(prompts, chunk);
+        },
+        { kept },
       ); // [n, V]
       const repeat = Int32Array.from(slots, (_, i) => Math.floor(i / size));
       const each = engine.tensor(repeat, [slots.length]);

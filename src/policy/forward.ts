@@ -51,7 +51,7 @@ function causalMask(engine: Engine, length: number): Tensor {
 }
 
 /** [P, 1, 1, S]: hides the keys behind each prompt's length; undefined when none is shorter. */
-function paddingMask(engine: Engine, lengths: Int32Array, length: number): Tensor | undefined {
+export function paddingMask(engine: Engine, lengths: Int32Array, length: number): Tensor | undefined {
   if (lengths.every((n) => n === length)) return undefined;
   const mask = new Float32Array(lengths.length * length);
   for (let p = 0; p < lengths.length; p++) mask.fill(HIDE, p * length + lengths[p]!, (p + 1) * length);

@@ -9,6 +9,7 @@ import { ConfigError, EngineError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { DecodingBatch, freePrompts, GROWTH, type Group, type Stepping } from './decoding-batch.ts';
+import type { KeptCaches } from './kv-cache.ts';
 import type { Policy, Prompting } from './policy.ts';
 import { ropeTablesFor } from './rope.ts';
 import { Sampler, type SamplingOptions } from './sampler.ts';
@@ -17,6 +18,8 @@ import { arrangeForSteps, type StepResults } from './step.ts';
 export interface GenerateOptions extends SamplingOptions {
   /** Number of responses per prompt, G. Default: 1. */
   readonly samples?: number;
+  /** Index of the first sample of each prompt, which keys its random streams. Default: 0. */
+  readonly firstSamples?: readonly number[];
   /** Indices of samples to skip, by prompt, because their responses exist already. They are not decoded. */
   readonly skip?: readonly ReadonlySet<number>[];
   /** Maximum response length in tokens, stop token included. */
@@ -32,6 +35,8 @@ export interface GenerateOptions extends SamplingOptions {
   readonly hidden?: boolean;
   /** Maximum number of rows decoded at a time. Default: 256. */
   readonly maxRows?: number;
+  /** Keeps the caches of the prompts, and reads those of their stems: a turn then encodes only what is new. Torch policies alone. */
+  readonly kept?: KeptCaches;
   /** Called with the new tokens of a response, its stop token included, as they become known. */
   readonly onTokens?: (row: { readonly prompt: number; readonly sample: number }, ids: Int32Array) => void;
   /** Called with each response once it is complete, in any order; the returned promise resolves to all, in order. */
@@ -246,11 +251,21 @@ export async function generateWith(
   options: GenerateOptions,
   decode: (groups: readonly Group[], options: DecodeOptions) => Promise<void>,
 ): Promise<Sampled[]> {
-  const { seed, stream = 'sample', examples, samples = 1, skip, onTokens, onResponse } = options;
+  const {
+    seed,
+    stream = 'sample',
+    examples,
+    samples = 1,
+    firstSamples,
+    skip,
+    onTokens,
+    onResponse,
+  } = options;
   const limits = limitsOf(policy, options);
   const groups: Group[] = prompts.map((prompt, p) => ({
     prompt,
-    rows: Array.from({ length: samples }, (_, sample) => {
+    rows: Array.from({ length: samples }, (_, s) => {
+      const sample = (firstSamples?.[p] ?? 0) + s;
       const row = new Row(p, sample, new Random(seed, stream, examples?.[p] ?? p, sample), limits);
       if (skip?.[p]?.has(sample)) row.stop();
       return row;
@@ -268,7 +283,7 @@ export async function generateWith(
 }
 
 /** Options of a whole batch; each row has its own limits and random stream. */
-export interface DecodeOptions extends SamplingOptions, Pick<GenerateOptions, 'maxRows' | 'signal'> {
+export interface DecodeOptions extends SamplingOptions, Pick<GenerateOptions, 'maxRows' | 'signal' | 'kept'> {
   /** Callback for each token, as in `GenerateOptions`; it may stop the row. */
   readonly onTokens?: (row: Row, ids: Int32Array) => void;
 }
@@ -331,6 +346,7 @@ export async function decodeGroups(
       rope,
       stepping: schedule,
       weights,
+      kept: options.kept ?? null,
     });
   };
   let decoding: DecodingBatch | null = null;

@@ -3,6 +3,7 @@
  * one layer is held twice.
  */
 import type { Tensor } from '../engine/engine.ts';
+import type { EncodedPrompt } from './batch.ts';
 import type { Policy } from './policy.ts';
 import { type Seen, seenBy, seenOf } from './sampler.ts';
 import type { PrefillChunk } from './step.ts';
@@ -186,4 +187,75 @@ export function maskColumns(
     const source = engine.cast(engine.tensor(values, [rows.length, 1, 1, columns]), dtype);
     engine.indexCopyInto(mask, 0, engine.tensor(Int32Array.from(rows), [rows.length]), source);
   });
+}
+
+/**
+ * Keys and values of the prompts of one turn, for those of the next, which continue them (`EncodedPrompt.stem`). The
+ * owner frees those that nothing continues any more (`retain`).
+ */
+export class KeptCaches {
+  readonly #policy: Policy;
+  readonly #caches = new Map<EncodedPrompt, readonly LayerCache[]>();
+  /** Tokens that were encoded, and tokens whose cache was read instead. */
+  readonly tokens = { encoded: 0, reused: 0 };
+
+  constructor(policy: Policy) {
+    this.#policy = policy;
+  }
+
+  /** Returns the cache of a prompt [1, Hkv, S, d] by layer; undefined for one that was not kept. */
+  of(prompt: EncodedPrompt | undefined): readonly LayerCache[] | undefined {
+    return prompt === undefined ? undefined : this.#caches.get(prompt);
+  }
+
+  /** Counts the tokens of a prompt; `cached`: all but those behind its stem are read. */
+  count({ ids, stem }: EncodedPrompt, cached: boolean): void {
+    const reused = cached ? stem!.ids.length : 0;
+    this.tokens.reused += reused;
+    this.tokens.encoded += ids.length - reused;
+  }
+
+  /** Makes room for the caches of prompts that are encoded next. Call outside of an engine scope. */
+  reserve(prompts: readonly EncodedPrompt[]): void {
+    const { engine, dims, dtype } = this.#policy;
+    for (const prompt of new Set(prompts)) {
+      if (this.#caches.has(prompt)) continue;
+      const shape = [1, dims.kvHeads, prompt.ids.length, dims.headDim];
+      this.#caches.set(
+        prompt,
+        Array.from({ length: dims.layers }, () => ({
+          key: engine.zeros(shape, dtype),
+          value: engine.zeros(shape, dtype),
+        })),
+      );
+    }
+  }
+
+  /** Stores the caches of some of the prompts. */
+  write(prompts: readonly EncodedPrompt[], { first, lengths, layers }: PrefillChunk): void {
+    const { engine } = this.#policy;
+    engine.scope(() => {
+      for (const [i, n] of lengths.entries()) {
+        for (const [layer, target] of this.#caches.get(prompts[first + i]!)!.entries()) {
+          for (const part of ['key', 'value'] as const) {
+            const row = engine.narrow(layers[layer]![part], 0, i, 1);
+            engine.write(target[part], 2, 0, engine.narrow(row, 2, 0, n));
+          }
+        }
+      }
+    });
+  }
+
+  /** Frees the caches of all prompts but these. */
+  retain(prompts: ReadonlySet<EncodedPrompt | null>): void {
+    for (const [prompt, layers] of this.#caches) {
+      if (prompts.has(prompt)) continue;
+      this.#policy.engine.dispose(...layers.flatMap(({ key, value }) => [key, value]));
+      this.#caches.delete(prompt);
+    }
+  }
+
+  dispose(): void {
+    this.retain(new Set());
+  }
 }

@@ -207,11 +207,30 @@ export class Prompting {
 
   /** Encodes a chat-template text with one image placeholder per picture: tokens, positions and patches. */
   encodePrompt(text: string, pictures: readonly Picture[]): EncodedPrompt {
+    const { ids, images } = this.#encodeParts(text, pictures);
+    return { ids, images, ...ropeIndex(ids, images, this.dims) };
+  }
+
+  #encodeParts(text: string, pictures: readonly Picture[]): Pick<EncodedPrompt, 'ids' | 'images'> {
     const images = pictures.map((picture) => this.processor.process(picture));
     const unit = this.dims.vision.merge ** 2;
     const visual = images.map(({ rows, columns }) => (rows * columns) / unit);
-    const ids = this.tokenizer.encode(expandImages(text, visual));
-    return { ids, images, ...ropeIndex(ids, images, this.dims) };
+    return { ids: this.tokenizer.encode(expandImages(text, visual)), images };
+  }
+
+  /** Encodes a prompt that goes on behind another one and its response: `text` begins with the end of that turn. */
+  continuePrompt(
+    previous: EncodedPrompt,
+    response: Int32Array,
+    text: string,
+    pictures: readonly Picture[],
+  ): EncodedPrompt {
+    const added = this.#encodeParts(text, pictures);
+    // The text ends the turn.
+    const said = response.at(-1) === this.dims.special.end ? response.subarray(0, -1) : response;
+    const ids = Int32Array.from([...previous.ids, ...said, ...added.ids]);
+    const images = [...previous.images, ...added.images];
+    return { ids, images, ...ropeIndex(ids, images, this.dims), stem: previous };
   }
 
   /** Returns the token ids of a response, end token included. */

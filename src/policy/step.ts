@@ -3,10 +3,10 @@
  * again. A decoding step reaches over what is filled of a cache, or, with a static cache, over all of it.
  */
 import type { Recording, Tensor } from '../engine/engine.ts';
-import { collate, type EncodedPrompt, responseSequence } from './batch.ts';
+import { behindStem, collate, type EncodedPrompt } from './batch.ts';
 import { type DecoderInput, decode } from './decoder.ts';
-import { forward } from './forward.ts';
-import type { BatchState, LayerCache } from './kv-cache.ts';
+import { forward, paddingMask } from './forward.ts';
+import type { BatchState, KeptCaches, LayerCache, Prefix } from './kv-cache.ts';
 import type { Weights } from './layout.ts';
 import type { Policy } from './policy.ts';
 import { type RopeTables, ropeRowsAt } from './rope.ts';
@@ -48,11 +48,12 @@ export function prefillChunks(
 }
 
 /** Consecutive prompts that continue the same prompt, at least one token each; a prompt without a stem is alone. */
-function sharedStems(prompts: readonly EncodedPrompt[]): EncodedPrompt[][] {
+function sharedStems(prompts: readonly EncodedPrompt[], kept: KeptCaches | null): EncodedPrompt[][] {
   const out: EncodedPrompt[][] = [];
   for (const prompt of prompts) {
     const last = out.at(-1) ?? [];
-    if (prompt.stem !== undefined && last[0]?.stem === prompt.stem) last.push(prompt);
+    const alike = prompt.stem !== undefined && last[0]?.stem === prompt.stem;
+    if (alike && kept?.of(prompt.stem) === undefined) last.push(prompt);
     else out.push([prompt]);
   }
   return out;
@@ -62,22 +63,61 @@ function sharedStems(prompts: readonly EncodedPrompt[]): EncodedPrompt[][] {
 function encodeBehindStem(policy: Policy, prompts: readonly EncodedPrompt[]) {
   const { engine, dims } = policy;
   const stem = prompts[0]!.stem!;
-  const before = stem.ids.length;
   const { cache } = forward(policy, collate([stem], dims.special.pad));
-  const batch = collate(
-    prompts.map((prompt) => responseSequence(stem, prompt.ids.subarray(before))),
-    dims.special.pad,
-  );
-  const last = batch.lengths.map((length, b) => b * batch.length + length - 1);
-  const { hidden, cache: own } = forward(policy, { ...batch, rows: last, prefix: cache });
   const repeated = engine.tensor(new Int32Array(prompts.length), [prompts.length]);
-  const both = (shared: Tensor, rest: Tensor): Tensor =>
-    engine.concat([engine.indexSelect(shared, repeated), rest], 2); // [n, Hkv, S + T, d]
-  const layers = own.layers.map(({ key, value }, i) => ({
-    key: both(cache.layers[i]!.key, key),
-    value: both(cache.layers[i]!.value, value),
+  const layers = cache.layers.map(({ key, value }) => ({
+    key: engine.indexSelect(key, repeated),
+    value: engine.indexSelect(value, repeated),
   }));
-  return { hidden, layers, lengths: batch.lengths.map((length) => before + length) };
+  return encodeBehind(policy, prompts, layers, cache);
+}
+
+/** Encodes prompts, each behind the kept cache of its stem. Run inside a scope. */
+function encodeBehindKept(policy: Policy, prompts: readonly EncodedPrompt[], kept: KeptCaches) {
+  const { engine, dims, dtype } = policy;
+  const lengths = Int32Array.from(prompts, ({ stem }) => stem!.ids.length);
+  const longest = lengths.reduce((a, b) => Math.max(a, b), 0);
+  const layers = Array.from({ length: dims.layers }, (_, layer) => {
+    const gathered = (part: 'key' | 'value'): Tensor => {
+      const into = engine.zeros([prompts.length, dims.kvHeads, longest, dims.headDim], dtype);
+      for (const [b, { stem }] of prompts.entries()) {
+        engine.write(engine.narrow(into, 0, b, 1), 2, 0, kept.of(stem)![layer]![part]);
+      }
+      return into;
+    };
+    return { key: gathered('key'), value: gathered('value') };
+  });
+  return encodeBehind(policy, prompts, layers, { layers, mask: paddingMask(engine, lengths, longest) });
+}
+
+/** Encodes the rest of prompts behind their stems: `layers` [n, Hkv, S, d], padded on the right; `prefix`: the same, perhaps shared. */
+function encodeBehind(
+  policy: Policy,
+  prompts: readonly EncodedPrompt[],
+  stems: readonly LayerCache[],
+  prefix: Prefix,
+) {
+  const { engine, dims, dtype } = policy;
+  const batch = collate(prompts.map(behindStem), dims.special.pad);
+  const last = batch.lengths.map((length, b) => b * batch.length + length - 1);
+  const { hidden, cache: own } = forward(policy, { ...batch, rows: last, prefix });
+  const lengths = Int32Array.from(prompts, ({ ids }) => ids.length);
+  const longest = lengths.reduce((a, b) => Math.max(a, b), 0);
+  const joined = (stem: Tensor, rest: Tensor): Tensor => {
+    const into = engine.zeros([prompts.length, dims.kvHeads, longest, dims.headDim], dtype); // [n, Hkv, S + T, d]
+    for (const [b, prompt] of prompts.entries()) {
+      const row = engine.narrow(into, 0, b, 1);
+      const before = prompt.stem!.ids.length;
+      engine.write(row, 2, 0, engine.narrow(engine.narrow(stem, 0, b, 1), 2, 0, before));
+      engine.write(row, 2, before, engine.narrow(engine.narrow(rest, 0, b, 1), 2, 0, batch.lengths[b]!));
+    }
+    return into;
+  };
+  const layers = own.layers.map(({ key, value }, i) => ({
+    key: joined(stems[i]!.key, key),
+    value: joined(stems[i]!.value, value),
+  }));
+  return { hidden, layers, lengths };
 }
 
 function encodeTogether(policy: Policy, prompts: readonly EncodedPrompt[]) {
@@ -87,12 +127,19 @@ function encodeTogether(policy: Policy, prompts: readonly EncodedPrompt[]) {
   return { hidden, layers: cache.layers, lengths: batch.lengths };
 }
 
+interface PrefillOptions {
+  /** Tokens of one pass, padding included. Default: `PREFILL_TOKENS`. */
+  readonly budget?: number;
+  /** Caches of stems. Default: none. */
+  readonly kept?: KeptCaches | null;
+}
+
 /** Encodes prompts, hands over their caches chunk by chunk, and returns the logits of the tokens that follow: [n, V]. */
 export function prefill(
   policy: Policy,
   prompts: readonly EncodedPrompt[],
   take: (chunk: PrefillChunk) => void,
-  budget = PREFILL_TOKENS,
+  { budget = PREFILL_TOKENS, kept = null }: PrefillOptions = {},
 ): Tensor {
   const { engine } = policy;
   return engine.scope(() => {
@@ -109,22 +156,28 @@ export function prefill(
         }),
       );
     };
-    const chunked = (part: readonly EncodedPrompt[]): void => {
+    const chunked = (part: readonly EncodedPrompt[], encoder: typeof encodeTogether): void => {
       const lengths = part.map(({ ids }) => ids.length);
       for (const { first, count } of prefillChunks(lengths, budget))
-        encode(part.slice(first, first + count), encodeTogether);
+        encode(part.slice(first, first + count), encoder);
     };
+    const behindKept: typeof encodeTogether = (_, part) => encodeBehindKept(policy, part, kept!);
     let alone: EncodedPrompt[] = [];
-    for (const shared of sharedStems(prompts)) {
-      if (shared.length === 1) {
-        alone.push(shared[0]!);
-        continue;
-      }
-      chunked(alone);
-      alone = [];
-      encode(shared, encodeBehindStem);
+    let continuing: EncodedPrompt[] = [];
+    const flush = (): void => {
+      chunked(alone, encodeTogether);
+      chunked(continuing, behindKept);
+      [alone, continuing] = [[], []];
+    };
+    for (const shared of sharedStems(prompts, kept)) {
+      const [prompt] = shared as [EncodedPrompt];
+      const cached = kept?.of(prompt.stem) !== undefined;
+      if (shared.length > 1 || (cached ? alone : continuing).length > 0) flush();
+      kept?.count(prompt, cached);
+      if (shared.length > 1) encode(shared, encodeBehindStem);
+      else (cached ? continuing : alone).push(prompt);
     }
-    chunked(alone);
+    flush();
     return logits.length === 1 ? logits[0]! : engine.concat(logits, 0);
   });
 }

@@ -191,7 +191,8 @@ function placeModules(tree: Tree, directory: string): void {
       : typeof value === 'string' && isModuleSpecifier(value)
         ? addressText(moduleAddress(value, directory))
         : value;
-  const { reward, rl } = tree;
+  const { reward, rl, inspect } = tree;
+  if (isTree(inspect) && Array.isArray(inspect['tools'])) inspect['tools'] = inspect['tools'].map(absolute);
   if (reward !== undefined && reward !== null) {
     tree['reward'] = Array.isArray(reward) ? reward.map(absolute) : absolute(reward);
   }

@@ -86,7 +86,7 @@ const policy = z
     init: word
       .default('nano')
       .describe(
-        'Initial policy: nano or small (a new Qwen2.5-VL with 0.75 M or 2.4 M randomly initialised weights; not the trained policy small that ships with timeseer), or a Hugging Face directory.',
+        'Initial policy: nano or small (a new Qwen2.5-VL with 0.75 M or 2.4 M randomly initialised weights), shipped (the trained policy small that ships with timeseer), or a Hugging Face directory.',
       ),
     dtype: z
       .enum(['auto', 'float32', 'bfloat16'])
@@ -382,6 +382,36 @@ const reward = z
   })
   .readonly();
 
+/** Options of the step-level estimators; null: the estimator's own. */
+const stepwise = z
+  .strictObject({
+    gamma: positive
+      .max(1)
+      .nullable()
+      .default(null)
+      .describe(
+        'Discount per step: of the returns (gigpo, hgpo), or of the distance to success (graphgpo). Null: 0.95, graphgpo 0.1.',
+      ),
+    stepWeight: nonNegative
+      .max(1e6)
+      .default(1)
+      .describe('Weight ω of the step part beside the episode part (gigpo, graphgpo).'),
+    normaliser: z
+      .enum(['mean', 'mean_std'])
+      .nullable()
+      .default(null)
+      .describe(
+        'Subtract the mean, or also divide by the standard deviation. Null: mean for gigpo, else mean_std.',
+      ),
+    history: count(0, 32).default(2).describe('Number of earlier states that hgpo compares at most.'),
+    alpha: nonNegative.max(1e6).default(1).describe("Exponent of hgpo's weights of longer histories."),
+    normalizeDistance: z
+      .boolean()
+      .default(false)
+      .describe('Value of graphgpo by the change of distance, not by the distance after the step.'),
+  })
+  .readonly();
+
 const rl = z
   .strictObject({
     steps: count(0).default(360).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
@@ -404,6 +434,9 @@ const rl = z
     advantage,
     timerpo: timerpo.prefault({}),
     distillation: distillation.prefault({}),
+    stepwise: stepwise
+      .prefault({})
+      .describe('Options of gigpo, hgpo and graphgpo, for policies that inspect.'),
     normalise: z
       .enum(['batch', 'task'])
       .default('batch')
@@ -484,6 +517,52 @@ const numbers = z
     points: count(2, LONGEST_SERIES)
       .default(250)
       .describe('Maximum values per channel; longer series are reduced to block means.'),
+  })
+  .readonly();
+
+/** Inspection over several turns: `src/inspect`. */
+const inspect = z
+  .strictObject({
+    turns: count(0, 32)
+      .default(0)
+      .describe(
+        'Most responses of an episode, the answer included; 1: the whole series in a single picture; 0: no inspection, one response to the series as it is. For anomalies in one channel.',
+      ),
+    tools: z
+      .array(word)
+      .readonly()
+      .default(['zoom', 'mark', 'compare', 'spectrum', 'stats'])
+      .describe('Tools: zoom, mark, compare, spectrum, stats, or modules made with defineTool.'),
+    lengths: z
+      .array(count(100, LONGEST_SERIES))
+      .min(1)
+      .readonly()
+      .nullable()
+      .default(null)
+      .describe('Points of the generated series in training, drawn evenly. Null: data.length.'),
+    detours: ratio
+      .default(0.25)
+      .describe('Share of the scripted paths that look at a window without anything first.'),
+    calls: ratio.default(0.1).describe('Share of the windows in which a scripted path calls a further tool.'),
+    penalty: nonNegative
+      .max(1e6)
+      .default(0.1)
+      .describe('Cost of a failed step, such as an unknown tool or a window outside the series.'),
+    success: ratio
+      .default(0.8)
+      .describe('Reward from which an episode is a success (graphgpo, and the reward of compression).'),
+    runtime: z
+      .enum(['tools', 'code'])
+      .default('tools')
+      .describe(
+        'Tools, or JavaScript that the policy writes, in a sandbox without network and files (CaveAgent). Code is for large policies.',
+      ),
+    history: z
+      .enum(['turns', 'optical'])
+      .default('turns')
+      .describe(
+        'Earlier turns as they were, or as one picture that the policy is rewarded for compressing (AgentOCR). Pictures of text are for large policies.',
+      ),
   })
   .readonly();
 
@@ -645,6 +724,9 @@ export const recipeSchema = z
     policy: policy.prefault({}),
     memory: memory.prefault({}),
     sft: sft.prefault({}).describe('Supervised fine-tuning on expert traces.'),
+    inspect: inspect
+      .prefault({})
+      .describe('Inspection: the policy looks closer at a series over several turns before it answers.'),
     reward: rewards,
     extension: extension.prefault({}),
     rl: rl.prefault({}).describe('Reinforcement learning with the estimator of rl.advantage.'),
@@ -688,6 +770,35 @@ export const recipeSchema = z
         path: ['rl', 'timerpo', 'corrections'],
         message: `0 with similarity ${timerpo.similarity}: what is true comes from similarity truth`,
       });
+    }
+    const reads = typeof advantage === 'string' ? ADVANTAGES[advantage].reads : 'rewards';
+    const problem = (path: string[], message: string): void =>
+      context.addIssue({ code: 'custom', path, message });
+    if (recipe.inspect.turns === 0 && reads === 'steps') {
+      problem(
+        ['rl', 'advantage'],
+        `another estimator without inspect: ${String(advantage)} gives credit to the steps of episodes`,
+      );
+    }
+    if (recipe.inspect.turns > 0 && recipe.rl.steps > 0) {
+      if (reads === 'traces') {
+        problem(
+          ['rl', 'advantage'],
+          'gigpo, hgpo, graphgpo or an estimator of rewards with inspect: episodes have no trace to compare with',
+        );
+      }
+      if (distillation.weight > 0)
+        problem(['rl', 'distillation', 'weight'], '0 with inspect: episodes have no trace for a teacher');
+      if (klIn === 'reward' && kl > 0) problem(['rl', 'klIn'], 'loss with inspect');
+    }
+    if (recipe.inspect.turns > 0 && recipe.input === 'numbers') problem(['input'], 'picture with inspect');
+    const { runtime, history } = recipe.inspect;
+    const isForLarge = runtime === 'code' || history === 'optical';
+    if (recipe.inspect.turns > 0 && isForLarge && recipe.sft.samples > 0) {
+      problem(
+        ['sft', 'samples'],
+        '0 with inspect.runtime code or inspect.history optical: scripted paths call tools turn by turn',
+      );
     }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
       context.addIssue({

@@ -101,8 +101,14 @@ ${
 }
 ${problemNote(answer?.problem ?? null)}
 <dl class="parts">${numbers.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-${completion.notes === undefined ? null : html`<p class="verdict">${completion.notes}</p>\n`}${verbatim(response)}</li>
+${notesBlock(completion.notes)}${verbatim(response)}</li>
 `;
+}
+
+/** Notes in a line, or, of an episode, its turns in one each. */
+function notesBlock(notes: string | undefined): Html | null {
+  if (notes === undefined) return null;
+  return notes.includes('\n') ? verbatim(notes) : html`<p class="verdict">${notes}</p>\n`;
 }
 
 function groupBlock(group: CompletionGroup): Html {

@@ -23,11 +23,12 @@ import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
 import type { EvalRecord, Example, Json } from '../ground/types.ts';
 import { moduleAddress } from '../ground/user-module.ts';
+import { openTools } from '../inspect/tools.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { RenderPool } from '../plot/pool.ts';
 import { render } from '../plot/raster.ts';
 import { defaultRecipe, type RewardRecipe } from '../recipe/recipe.ts';
-import type { PolicyCard } from '../tasks/card.ts';
+import type { InspectCard, PolicyCard } from '../tasks/card.ts';
 import { promptVersion } from '../tasks/prompt.ts';
 import { answerInWorkers } from './eval-stage.ts';
 import { fewShot } from './few-shot.ts';
@@ -100,6 +101,9 @@ function dataIdentity({ name, split, seed, length, count }: ExampleAddress, sour
   return { set: createHash('sha256').update(manifest).digest('hex'), ...which };
 }
 
+const inspectText = ({ turns, tools, runtime, history }: InspectCard): string =>
+  `${turns} turns: ${runtime === 'code' ? 'code' : tools.join(' ')}${history === 'optical' ? ', optical' : ''}`;
+
 /** Settings that the answers of a cell depend on. */
 function settingsOf({
   policy,
@@ -133,6 +137,7 @@ function settingsOf({
       shots: form.shots?.count ?? 0,
       reasoning: form.reasoning,
       ...(card.extension === true ? { extension: true } : {}),
+      ...(card.inspect === undefined ? {} : { inspect: inspectText(card.inspect) }),
     },
     ...(judge === null ? {} : { judge: judge.judge.name }),
     ...(openings === null
@@ -256,8 +261,9 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     // Workers draw where there is much to draw; they start with the first picture.
     const pool = requests.length < MANY ? null : new RenderPool();
     const draw = pool === null ? render : pool.render.bind(pool);
+    const toolbox = await openTools(card.inspect?.tools ?? []);
     const parts = {
-      ...{ facts: source.facts, reading: form.reading, reasoning: form.reasoning },
+      ...{ facts: source.facts, reading: form.reading, reasoning: form.reasoning, tools: toolbox.tools },
       cache: new PictureCache(PICTURE_BYTES, draw),
     };
     const task = exampleTask({ ...card, numbers: form.numbers }, parts);
@@ -321,6 +327,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       progress.stop();
       took = (performance.now() - began) / 1000;
       await pool?.close();
+      await toolbox.close();
       await scorer?.close();
       for (const log of logs) log.close();
       if (out !== null && !first) writeManifest(out, settings, before + took);

@@ -33,6 +33,7 @@ import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
 import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
+import { withInspect } from './inspect-task.ts';
 import { openJudge } from './judging.ts';
 import { evaluationCard, foreignCard, mismatches, withExtension } from './policy-task.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
@@ -57,6 +58,11 @@ export interface EvalRequest {
   readonly samples: number;
   /** True: ask for advice after the answer. A policy trained to give it is always asked. */
   readonly extension?: boolean;
+  /** True: let the policy look closer over several turns. A policy trained to always does. */
+  readonly inspect?: boolean;
+  /** Forms of an inspection, each of which implies one. Default: tools, and turns as they are. */
+  readonly runtime?: 'tools' | 'code' | undefined;
+  readonly history?: 'turns' | 'optical' | undefined;
   /** Judge of the advice: `rules` (default), openai:MODEL@URL, or none. */
   readonly judge?: string | undefined;
   /** Additional rewards to compute, written as in a recipe. */
@@ -279,7 +285,14 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
       `--extension: ${policy.given} was not trained to give advice; train a policy with --set extension.ask=true`,
     );
   }
-  const card = addsExtension ? withExtension(plain, facts) : plain;
+  const advising = addsExtension ? withExtension(plain, facts) : plain;
+  const asked = given.inspect === true || given.runtime === 'code' || given.history === 'optical';
+  const card = asked && policy.reads === 'prompt' ? withInspect(advising, facts, given) : advising;
+  if (card.inspect !== undefined) {
+    if (given.shots > 0) throw new ConfigError('--shots: an inspection has turns of its own; leave it out');
+    if (given.intervene === true)
+      throw new ConfigError('--intervene: an inspection has no single reasoning; leave it out');
+  }
   if (checkpoint !== null) for (const text of mismatches(checkpoint, card, facts)) say(`warning: ${text}`);
   const reasoning = given.reasoning === 'on';
   if (!reasoning && card.style === 'nano') {
@@ -295,6 +308,7 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
     form: {
       ...{ numbers, shots, reasoning, seed },
       ...(card.extension === true ? { extension: true } : {}),
+      ...(card.inspect === undefined ? {} : { inspect: true }),
       reading:
         given.answers ?? (local === null ? undefined : recipeOfRun(policy.given)?.answers) ?? 'lenient',
       maxTokens: given.maxTokens ?? DEFAULT_MAX_TOKENS[card.style],

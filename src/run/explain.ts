@@ -49,6 +49,11 @@ export async function openReader(
       `${path}: this policy answers with ${taskKind(card.kind).answers}, not with intervals; name one that was trained to find anomalies with --policy`,
     );
   }
+  if (card.inspect !== undefined) {
+    throw new ConfigError(
+      `${path}: this policy looks closer over several turns, which explain does not do yet; name one that answers at once, or evaluate it with \`timeseer eval --policy ${path}\``,
+    );
+  }
   const shape = figure(card.figure);
   const policy = await source.load();
   const reader = policyReader(policy, card, {

@@ -27,6 +27,7 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import type { Example, Picture } from '../ground/types.ts';
+import type { Toolbox } from '../inspect/tools.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
@@ -55,6 +56,7 @@ import { numericText } from '../tasks/numeric-text.ts';
 import { instruction, teacherInstruction } from '../tasks/prompt.ts';
 import { type Reading, reasoningRange } from '../tasks/response.ts';
 import type { StatedClaims, Task } from '../train/task.ts';
+import { checkInspect, episodesOf, mixedTask, scriptedTask } from './inspect-task.ts';
 
 /** Figure key for the figure of the data set. */
 const OF_TASK = 'task';
@@ -106,10 +108,22 @@ export function withExtension(card: PolicyCard, facts: DataFacts): PolicyCard {
   );
 }
 
-/** Sets the extension of a card by the recipe. */
+/**
+ * Sets the extension and the inspection of a card by the recipe.
+ * @throws ConfigError for an inspection of data other than anomalies in one channel
+ */
 function extended(card: PolicyCard, recipe: Recipe, facts: DataFacts): PolicyCard {
-  const { extension: _, ...plain } = card;
-  return recipe.extension.ask ? withExtension(plain, facts) : plain;
+  const { extension: _, inspect: __, ...plain } = card;
+  const { inspect } = recipe;
+  if (inspect.turns > 0) checkInspect(facts);
+  const isForLarge = inspect.runtime === 'code' || inspect.history === 'optical';
+  if (inspect.turns > 0 && card.style === 'nano' && isForLarge) {
+    throw new ConfigError(
+      'inspect.runtime code, inspect.history optical: small policies neither write code nor read pictures of text; set policy.init to a large one',
+    );
+  }
+  const looking = inspect.turns === 0 ? plain : { ...plain, inspect };
+  return recipe.extension.ask ? withExtension(looking, facts) : looking;
 }
 
 /** Returns the card of a new nano policy. @throws ConfigError for a figure that is unknown, or that the data set does not name */
@@ -267,6 +281,8 @@ export interface TaskParts {
   readonly cache?: PictureCache;
   /** Returns true for examples whose trace names the levels of the cells. */
   readonly levels?: (example: Example) => boolean;
+  /** Opened tools of an inspection. Default: those of timeseer alone. */
+  readonly tools?: Toolbox['tools'];
 }
 
 /** Draws a univariate series: by columns where the figure allows it, with vega otherwise. */
@@ -403,14 +419,24 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       ...ownQuestion(example.gold),
       ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
     });
+  const { inspect } = card;
+  const episodes =
+    inspect === undefined ? undefined : episodesOf({ ...card, inspect }, { question, tools: parts.tools });
+  const observation = (example: Example) => episodes!.open(example).reset().observation;
   return {
     name: facts.task,
     weights: {
       ...taskKind(facts.kind).reward.weights,
       ...(extension ? { extension: CLASSIFICATION_WEIGHTS.extension } : {}),
     },
-    picture: numbers === null ? painter(card.figure, parts) : () => null,
-    instruction: question,
+    picture:
+      episodes !== undefined
+        ? (example) => episodes.open(example).picture(observation(example))
+        : numbers === null
+          ? painter(card.figure, parts)
+          : () => null,
+    instruction: episodes === undefined ? question : (example) => observation(example).text,
+    ...(episodes === undefined ? {} : { episodes }),
     teacherInstruction: (example, trace) => teacherInstruction(style, question(example), trace),
     trace: (example) => traced(expertTrace(example), example),
     traced,
@@ -457,7 +483,26 @@ export function trainingTask(
   card: PolicyCard,
   address: ExampleAddress,
   stage: 'sft' | 'rl' = 'sft',
-  { levels = 0, ...grading }: Pick<TaskParts, 'reading' | 'reward'> & { readonly levels?: number } = {},
+  options: TrainingOptions = {},
+): TrainingTask {
+  const { inspect } = card;
+  if (inspect === undefined) return plainTask(card, address, stage, options);
+  const tasks = (inspect.lengths ?? [address.length]).map((length) =>
+    plainTask(card, isGenerator(address.name) ? { ...address, length } : address, stage, options),
+  );
+  const mixed = mixedTask(tasks, address.seed);
+  return stage === 'sft'
+    ? scriptedTask(mixed, { ...card, inspect }, address.seed, options.levels ?? 0)
+    : mixed;
+}
+
+type TrainingOptions = Pick<TaskParts, 'reading' | 'reward' | 'tools'> & { readonly levels?: number };
+
+function plainTask(
+  card: PolicyCard,
+  address: ExampleAddress,
+  stage: 'sft' | 'rl',
+  { levels = 0, ...grading }: TrainingOptions,
 ): TrainingTask {
   const source = openExamples(address);
   const { facts, set } = source;
@@ -477,7 +522,7 @@ export function trainingTask(
   return sourceTask(card, source, { name, seed, stage, profile: classesOf(set), stored, ...grading });
 }
 
-export interface SourceOptions extends Pick<TaskParts, 'reading' | 'reward' | 'profile'> {
+export interface SourceOptions extends Pick<TaskParts, 'reading' | 'reward' | 'profile' | 'tools'> {
   /** Name of the data in messages. */
   readonly name: string;
   /** Seed of the order, together with the stage. */

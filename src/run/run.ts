@@ -32,6 +32,7 @@ import { hashesIn } from '../ground/manifest.ts';
 import { packageVersion } from '../ground/paths.ts';
 import { commandLine, say, shellWord } from '../ground/terminal.ts';
 import { moduleAddress } from '../ground/user-module.ts';
+import { openTools } from '../inspect/tools.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
 import { changedKeys, changedRecipe, checkKey, loadRecipe, settingOf } from '../recipe/config.ts';
 import type { Recipe } from '../recipe/recipe.ts';
@@ -274,6 +275,7 @@ export class Run extends RunDirectory {
     const recipe = existing ? changedRecipe(new Run(path).recipe, set) : loadRecipe(name!, set);
     const { advantage } = recipe.rl;
     if (typeof advantage !== 'string') await checkAdvantage(moduleAddress(advantage.use, '.'));
+    if (recipe.inspect.turns > 0) await (await openTools(recipe.inspect.tools)).close();
     if (recipe.reward === null) return;
     await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);
   }

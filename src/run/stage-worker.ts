@@ -14,6 +14,7 @@ import { writeManifestedDirectory } from '../ground/manifest.ts';
 import type { Example } from '../ground/types.ts';
 import { loadModule } from '../ground/user-code.ts';
 import { moduleAddress } from '../ground/user-module.ts';
+import { openTools, type Toolbox } from '../inspect/tools.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { generate, type Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
@@ -50,6 +51,7 @@ import {
   type WorkerMessage,
 } from '../train/worker-group.ts';
 import { fewShot } from './few-shot.ts';
+import { withInspect } from './inspect-task.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './policy-task.ts';
 import { rewardedTask } from './rewards.ts';
@@ -175,12 +177,11 @@ const BATCH = 64;
 
 async function encode(
   encoder: PromptEncoder,
-  task: Pick<Task, 'picture' | 'instruction'>,
+  task: Pick<Task, 'picture' | 'instruction' | 'turns'>,
   examples: readonly Example[],
 ): Promise<EncodedPrompt[]> {
   const prompts: EncodedPrompt[] = [];
-  for (const example of examples)
-    prompts.push(encoder.encode(await task.picture(example), task.instruction(example)));
+  for (const example of examples) prompts.push(await encoder.encodeExample(task, example));
   return prompts;
 }
 
@@ -201,6 +202,7 @@ async function makePolicyReference(
   const trained = Math.max(2, sft.samples, rl.steps * rl.prompts);
   const address = validationExamples(recipe.data, recipe.seed, Math.min(VALIDATION, trained));
   const wanted =
+    card.inspect === undefined &&
     taskKind(card.kind).localises &&
     card.numbers === null &&
     card.style === 'nano' &&
@@ -282,14 +284,19 @@ async function estimatorOf({ advantage }: RlRecipe): Promise<RlOptions['advantag
 const stepsOf = ({ stage, recipe }: TrainingJob): number =>
   stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps;
 
+/** Opens the tools that a policy looks closer with; none for one that does not. */
+const toolboxOf = ({ inspect }: PolicyCard): Promise<Toolbox> => openTools(inspect?.tools ?? []);
+
 async function train(job: TrainingJob): Promise<StageResult> {
   const { stage, recipe } = job;
   const { learner, card, start } = learnerOf(job);
   const reference = stage === 'rl' ? referenceOf(job, learner.policy) : null;
+  const toolbox = await toolboxOf(card);
   const asked = trainingTask(card, job.examples, stage, {
     reading: recipe.answers,
     reward: recipe.rl.reward,
     levels: recipe.sft.levels,
+    tools: toolbox.tools,
   });
   const judge = stage === 'rl' ? recipeJudge(recipe) : null;
   const counts: JudgeCounts = { judged: 0, missing: 0, reason: null };
@@ -334,6 +341,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
   const ended = steps === stepsOf(job) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
   await rewarded.close();
+  await toolbox.close();
   if (complete) await publish(learner, card, job);
   return { steps, complete, likelihoods: [] };
 }
@@ -352,8 +360,11 @@ async function answer(job: EvalJob): Promise<StageResult> {
   const source = openExamples(job.examples);
   const { facts } = source;
   const trained = evaluationCard(adapter ?? from, facts, job.numbers);
-  const card = job.extension === true ? withExtension(trained, facts) : trained;
-  const parts = { facts, reading: job.reading, ...(reasoning === undefined ? {} : { reasoning }) };
+  const advising = job.extension === true ? withExtension(trained, facts) : trained;
+  const card = job.inspect === true ? withInspect(advising, facts) : advising;
+  const toolbox = await toolboxOf(card);
+  const { tools } = toolbox;
+  const parts = { facts, reading: job.reading, tools, ...(reasoning === undefined ? {} : { reasoning }) };
   const data: EvalData = {
     ...{ address: job.examples, source, task: exampleTask(card, parts) },
     shotsOf: job.shots == null ? undefined : fewShot(job.examples, card, parts, job.shots),
@@ -388,6 +399,7 @@ async function answer(job: EvalJob): Promise<StageResult> {
     reference?.dispose();
   }
   clearInterval(poll);
+  await toolbox.close();
   return { steps: 0, complete: true, likelihoods };
 }
 

@@ -406,6 +406,9 @@ export interface Trained extends StageRecord {
   readonly policy: string;
 }
 
+/** True for a run whose supervised stage is still to be done. */
+const isUntaught = (run: Run): boolean => run.recipe.sft.samples > 0 && !run.stageFinished('sft');
+
 /** Opens the run of a stage, or begins one. @throws CheckpointError where the stage before is not finished */
 async function openForStage(stage: TrainingStage, given: TrainRequest): Promise<Run> {
   const { out, recipe, set, resume, policy, allowChange: allow } = given;
@@ -421,7 +424,8 @@ async function openForStage(stage: TrainingStage, given: TrainRequest): Promise<
   };
   await Run.checkModules(out, options);
   const run = Run.open(out, options);
-  if (stage === 'rl' && run.recipe.sft.samples > 0 && !run.stageFinished('sft')) {
+  // With a recipe, or to resume a run that was begun so, the supervised stage is run first.
+  if (stage === 'rl' && isUntaught(run) && recipe == null && !resume) {
     const first = `npx timeseer sft --out ${shellWord(run.path)} --resume`;
     throw new CheckpointError(
       `${run.path}: its supervised stage is not finished; run ${first} first, ` +
@@ -451,8 +455,10 @@ export async function trainStage(stage: TrainingStage, given: TrainRequest): Pro
     given,
     () => openForStage(stage, given),
     async (opened) => {
+      const options = { ...given, silent: given.quiet };
+      if (stage === 'rl' && isUntaught(opened)) await runTrainingStage(opened, 'sft', options);
       writeEnvironment(opened, given.device, { [`${stage}_workers`]: opened.recipe[stage].workers });
-      await runTrainingStage(opened, stage, { ...given, silent: given.quiet });
+      await runTrainingStage(opened, stage, options);
     },
   );
   return { out: run.path, policy: run.policy(stage), ...run.stageRecord(stage)! };

@@ -22,6 +22,29 @@ const numbersSchema = z.strictObject({
 });
 export type NumbersFormat = z.infer<typeof numbersSchema>;
 
+/** Inspection of series over several turns, as `inspect` of a recipe. */
+const inspectSchema = z
+  .strictObject({
+    /** Most responses of an episode. */
+    turns: z.number().int().min(1).max(32),
+    /** Tools by name, or modules of users. */
+    tools: z.array(z.string().min(1).max(MOST.name)).max(100).readonly(),
+    /** Points of the series in training; null: `length`. */
+    lengths: z.array(z.number().int().min(2).max(MOST.points)).min(1).max(100).readonly().nullable(),
+    /** Shares of scripted paths with a detour, and of windows with a further call. */
+    detours: z.number().min(0).max(1),
+    calls: z.number().min(0).max(1),
+    /** Cost of a failed step, and reward from which an episode is a success. */
+    penalty: z.number().min(0).max(1e6),
+    success: z.number().min(0).max(1),
+    /** Tools, or blocks of JavaScript in a sandbox; absent: tools. */
+    runtime: z.exactOptional(z.enum(['tools', 'code'])),
+    /** Earlier turns as turns of the chat, or as one picture; absent: turns. */
+    history: z.exactOptional(z.enum(['turns', 'optical'])),
+  })
+  .readonly();
+export type InspectCard = z.infer<typeof inspectSchema>;
+
 const cardSchema = z
   .strictObject({
     version: z.literal(1),
@@ -43,6 +66,8 @@ const cardSchema = z
     numbers: numbersSchema.nullable().default(null),
     /** It writes advice after the answer (`extension` of the recipe); absent: it does not. */
     extension: z.exactOptional(z.boolean()),
+    /** It looks closer over several turns before it answers; absent: it answers at once. */
+    inspect: z.exactOptional(inspectSchema),
     /** Caveats about its training data, one sentence each. */
     limitations: z.array(z.string().min(1).max(MOST.name)).max(100).readonly().default([]),
     /** Last stage that the policy went through. */

@@ -45,21 +45,46 @@ const UNLIKEST = 3;
  * Lines of a figure with an overlay for a series [N]: its values; deviation of each sample from its
  * neighbours (inverse hyperbolic sine of standard deviations); distance of the stretch around it to all
  * others (powers of two of the usual distance). The last two are scaled to [−1, 1] and interpolate missing
- * values.
+ * values. More than 1.5 samples per column of `columns` are reduced: of each column the least and the largest value in
+ * their order, the largest deviation, and the distance of the stretch of column means.
  */
-export function unusualLines(values: Float64Array): readonly Float64Array[] {
+export function unusualLines(values: Float64Array, columns = Infinity): readonly Float64Array[] {
   const n = values.length;
   const seen = values.some((value) => Number.isFinite(value));
   if (n < 8 || !seen) return [values, new Float64Array(n), new Float64Array(n)];
   const whole = bridge(values.map((value) => (Number.isFinite(value) ? value : Number.NaN))).values;
   const clipped = (value: number): number => Math.min(1, Math.max(-1, value));
   const most = Math.asinh(FURTHEST / NEAR);
-  const deviation = localDeviations(whole).map((z) => clipped(Math.asinh(z / NEAR) / most));
   const centre = (UNLIKEST + LIKEST) / 2;
-  const unlikeness = neighbourDistances(whole, Math.min(STRETCH, n >> 2)).map((ratio) =>
-    clipped((Math.log2(Math.max(ratio, 1e-9)) - centre) / (UNLIKEST - centre)),
-  );
-  return [values, deviation, unlikeness];
+  const unlike = (line: Float64Array): Float64Array =>
+    neighbourDistances(line, Math.min(STRETCH, line.length >> 2)).map((ratio) =>
+      clipped((Math.log2(Math.max(ratio, 1e-9)) - centre) / (UNLIKEST - centre)),
+    );
+  const deviation = localDeviations(whole).map((z) => clipped(Math.asinh(z / NEAR) / most));
+  if (n <= 1.5 * columns) return [values, deviation, unlike(whole)];
+  const lines = [0, 1, 2].map(() => new Float64Array(2 * columns)) as [
+    Float64Array,
+    Float64Array,
+    Float64Array,
+  ];
+  const means = new Float64Array(columns);
+  for (let k = 0; k < columns; k++) {
+    const [from, to] = [Math.floor((k * n) / columns), Math.floor(((k + 1) * n) / columns)];
+    let [least, largest, furthest, sum] = [-1, -1, from, 0];
+    for (let t = from; t < to; t++) {
+      sum += whole[t]!;
+      if (Math.abs(deviation[t]!) > Math.abs(deviation[furthest]!)) furthest = t;
+      if (!Number.isFinite(values[t]!)) continue;
+      if (least < 0 || values[t]! < values[least]!) least = t;
+      if (largest < 0 || values[t]! > values[largest]!) largest = t;
+    }
+    means[k] = sum / (to - from);
+    lines[0][2 * k] = least < 0 ? Number.NaN : values[Math.min(least, largest)]!;
+    lines[0][2 * k + 1] = least < 0 ? Number.NaN : values[Math.max(least, largest)]!;
+    lines[1].fill(deviation[furthest]!, 2 * k, 2 * k + 2);
+  }
+  for (const [k, value] of unlike(means).entries()) lines[2].fill(value, 2 * k, 2 * k + 2);
+  return lines;
 }
 
 /** Lines of one channel in a figure without axes: its values and, if any, the overlay. */

@@ -10,6 +10,13 @@ import { mean } from '../ground/numbers.ts';
 import { hash32 } from '../ground/random.ts';
 import { thrownText } from '../ground/user-code.ts';
 import type { ModuleAddress } from '../ground/user-module.ts';
+import {
+  type Episode,
+  estimateSteps,
+  STEP_ADVANTAGES,
+  type StepAdvantageName,
+  type StepAdvantageOptions,
+} from './step-advantage.ts';
 
 /** Group of G responses to the same prompt. */
 export interface GroupRecord {
@@ -23,6 +30,8 @@ export interface GroupRecord {
   readonly similarity: readonly number[];
   /** Name of the task that the prompt belongs to. */
   readonly task: string;
+  /** Episodes with their steps [G], for tasks of several turns. */
+  readonly episodes?: readonly Episode[];
 }
 
 export interface GroupAdvantage {
@@ -32,6 +41,8 @@ export interface GroupAdvantage {
   readonly main: readonly number[];
   /** Orthogonal (grounding) part after projection and scaling, before α; zeros for estimators without one: [G]. */
   readonly orthogonal: readonly number[];
+  /** Advantage of each step of an episode, from estimators that give credit to steps: [G][T]. `advantage` is their mean. */
+  readonly steps?: readonly (readonly number[])[];
 }
 
 const PROJECTION_EPSILON = 1e-8;
@@ -254,8 +265,18 @@ export type AdvantageEstimator = Choice &
           ranks: Ranks,
         ) => GroupAdvantage[];
       }
+    | {
+        /** Inputs: the steps of episodes. Estimates without other ranks: a group is never split. */
+        readonly reads: 'steps';
+      }
     | { readonly reads: 'nothing' }
   );
+
+/** Record of a step-level estimator. */
+function stepEstimator(name: Exclude<StepAdvantageName, 'grpo'>) {
+  const { label, summary, paper } = STEP_ADVANTAGES[name];
+  return { label, summary: `${summary} (with inspect)`, paper, reads: 'steps' } as const;
+}
 
 export const ADVANTAGES = {
   timerpo: {
@@ -300,6 +321,9 @@ export const ADVANTAGES = {
     reads: 'parts',
     estimate: gdpo,
   },
+  gigpo: stepEstimator('gigpo'),
+  hgpo: stepEstimator('hgpo'),
+  graphgpo: stepEstimator('graphgpo'),
   none: {
     label: 'self-distillation',
     summary: 'no reward is maximised; rl.distillation is the only loss',
@@ -328,6 +352,8 @@ export interface AdvantageOptions extends RewardAdvantageOptions {
     readonly base: RewardAdvantage;
     readonly scale: 'plain' | 'spread';
   };
+  /** Options of the step-level estimators; null: their own. */
+  readonly stepwise?: { readonly [Key in keyof StepAdvantageOptions]?: StepAdvantageOptions[Key] | null };
 }
 
 /** Returns true if the estimator needs the similarity of responses to expert traces. */
@@ -382,6 +408,7 @@ export function advantagesOf(
       parts: pick(group.parts),
       lengths: pick(group.lengths),
       similarity: pick(group.similarity),
+      ...(group.episodes === undefined ? {} : { episodes: pick(group.episodes) }),
     };
   });
   return rewardedAdvantages(rewarded, options, ranks).map((group, p) => {
@@ -392,10 +419,19 @@ export function advantagesOf(
       });
       return out;
     };
+    const { steps } = group;
     return {
       advantage: scatter(group.advantage),
       main: scatter(group.main),
       orthogonal: scatter(group.orthogonal),
+      ...(steps === undefined
+        ? {}
+        : {
+            steps: groups[p]!.episodes!.map((episode, i) => {
+              const k = rewardedIndices[p]!.indexOf(i);
+              return k < 0 ? episode.steps.map(() => 0) : steps[k]!;
+            }),
+          }),
     };
   });
 }
@@ -411,15 +447,35 @@ function rewardedAdvantages(
   if (typeof advantage !== 'string') return withoutTraces(userAdvantages(advantage, groups, ranks));
   const estimator = estimatorOf(advantage);
   // Rewards are only logged; the gradient comes from other terms of the loss.
+  if (estimator.reads === 'steps') return stepAdvantages(advantage as StepAdvantageName, groups, options);
   if (estimator.reads === 'nothing') return withoutTraces(groups.map(({ rewards }) => rewards.map(() => 0)));
   return estimator.reads === 'traces'
     ? estimator.estimate(groups, options, ranks)
     : withoutTraces(estimator.estimate(groups, options, (values) => ranks.gather(values)));
 }
 
+/** Computes one advantage per step. @throws ConfigError for groups of single responses */
+function stepAdvantages(
+  name: StepAdvantageName,
+  groups: readonly GroupRecord[],
+  { stepwise = {} }: AdvantageOptions,
+): GroupAdvantage[] {
+  const episodes = groups.map((group) => {
+    if (group.episodes !== undefined) return group.episodes;
+    throw new ConfigError(
+      `rl.advantage: ${name} gives credit to the steps of episodes; set inspect, or take grpo`,
+    );
+  });
+  const given = Object.fromEntries(Object.entries(stepwise).filter(([, value]) => value !== null));
+  return estimateSteps(name, episodes, given).map((steps) => {
+    const advantage = steps.map(mean);
+    return { advantage, main: advantage, orthogonal: advantage.map(() => 0), steps };
+  });
+}
+
 /** Returns true for a zero-variance group: every advantage is exactly zero, so it has no gradient. */
-export function isZeroVariance(group: GroupAdvantage): boolean {
-  return group.advantage.every((value) => value === 0);
+export function isZeroVariance({ advantage, steps }: GroupAdvantage): boolean {
+  return (steps?.flat() ?? advantage).every((value) => value === 0);
 }
 
 // ---- estimators of users -------------------------------------------------------------------------------------------

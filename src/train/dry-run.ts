@@ -7,6 +7,7 @@ import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import { type Ledger, MetaEngine } from '../engine/torch/meta.ts';
 import { sum } from '../ground/numbers.ts';
 import type { Example, Picture } from '../ground/types.ts';
+import type { Inspection, InspectionState, Observation } from '../inspect/environment.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Tape } from '../policy/gradient-checkpointing.ts';
 import type { WeightDType } from '../policy/layout.ts';
@@ -164,7 +165,10 @@ export class ExampleReader {
     while (this.#examples.length < count) {
       const example = task.example(this.#examples.length);
       const picture = await task.picture(example);
-      const prompt = this.#encoder.encode(picture, task.instruction(example));
+      const prompt =
+        task.turns === undefined
+          ? this.#encoder.encode(picture, task.instruction(example))
+          : await this.#encoder.encodeExample(task, example);
       const text = task.trace(example);
       this.#examples.push({ example, picture, prompt, text, trace: this.prompting.encodeResponse(text) });
     }
@@ -174,8 +178,11 @@ export class ExampleReader {
   /** The task with these examples alone. */
   taskOf(examples: readonly PlannedExample[]): Task {
     const byExample = new Map(examples.map((planned) => [planned.example, planned]));
+    const { episodes } = this.#task;
+    const longest = (example: Example) => longestEpisode(episodes!.open(example));
     return {
       ...this.#task,
+      ...(episodes === undefined ? {} : { episodes: { ...episodes, open: longest } }),
       example: (index) => examples[index]!.example,
       picture: (example) => byExample.get(example)!.picture,
       instruction: (example) => this.#task.instruction(example),
@@ -183,6 +190,15 @@ export class ExampleReader {
     };
   }
 }
+
+/** An inspection that takes every turn whatever the responses are, each but the last with the picture of the whole series. */
+const longestEpisode = (inspection: Inspection): Inspection =>
+  Object.assign(Object.create(inspection) as Inspection, {
+    reset: () => inspection.reset(),
+    picture: (observation: Observation) => inspection.picture(observation),
+    step: (state: InspectionState) =>
+      inspection.step(state, state.turn + 1 < inspection.turns ? inspection.longestCall : ''),
+  });
 
 /** The longest of some examples, in tokens and patches. */
 export interface Lengths {

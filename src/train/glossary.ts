@@ -182,6 +182,11 @@ export const RL_NAMES: Readonly<
     definition: 'Mean F1 of claims (claimF1) and share of reasonings that conclude their answer (agreement).',
     tag: 'train/reasoning/*',
   },
+  inspection: {
+    definition:
+      'Means over episodes of several turns: responses (turns), failed steps (failures), the share that end with an answer (answered), and the share of the prompt tokens whose cache is kept from the turn before (reused).',
+    tag: 'train/inspection/*',
+  },
   guards: {
     definition: 'Names of the guards that tripped; as a curve, how many.',
     tag: 'train/guards_tripped',

@@ -84,8 +84,18 @@ export interface RlMetrics {
   readonly marked: MarkedShare | null;
   /** Null if no reasoning was checked; each null without one that could be compared. */
   readonly reasoning: { readonly claimF1: number | null; readonly agreement: number | null } | null;
+  /** Null for tasks of one turn. */
+  readonly inspection: InspectionMetrics | null;
   readonly guards: readonly GuardName[];
   readonly ms: Readonly<Record<Phase, number>>;
+}
+
+/** Means over episodes of several turns. */
+export interface InspectionMetrics {
+  readonly turns: number;
+  readonly failures: number;
+  readonly answered: number;
+  readonly reused: number;
 }
 
 /** Sampled response with its scores, for the run's table of completions. */
@@ -103,7 +113,7 @@ export interface Completion {
   readonly advantage: number;
   readonly main: number;
   readonly orthogonal: number;
-  /** Notes of the user's rewards, if any. */
+  /** Notes of the user's rewards, and the turns of an episode, if any. */
   readonly notes?: string;
 }
 
@@ -111,7 +121,7 @@ export interface Completion {
 export function completionsOf(
   step: number,
   index: number,
-  { example, responses, scores }: RolloutGroup,
+  { example, responses, scores, episodes }: RolloutGroup,
   { advantage, main, orthogonal }: GroupAdvantage,
   similarity: Float64Array | undefined,
 ): Completion[] {
@@ -127,8 +137,16 @@ export function completionsOf(
     main: main[g]!,
     orthogonal: orthogonal[g]!,
     ...(scores[g]?.notes === undefined ? {} : { notes: scores[g].notes }),
+    ...(episodes === undefined ? {} : { notes: transcriptOf(episodes[g]!, scores[g]?.notes) }),
   }));
 }
+
+/** Writes the turns of an episode, one line each, behind the notes of its score. */
+const transcriptOf = ({ turns }: NonNullable<RolloutGroup['episodes']>[number], notes = ''): string =>
+  [
+    ...(notes === '' ? [] : [notes]),
+    ...turns.map(({ instruction, response }) => `${instruction} → ${response}`),
+  ].join('\n');
 
 /** Returns the rewards of the responses that have one. */
 const rewardsOf = (scores: readonly (Score | null)[]): number[] =>
@@ -190,6 +208,12 @@ const SUMS = [
   'readable',
   'predicted',
   'gold',
+  'episodes',
+  'turns',
+  'failures',
+  'answered',
+  'encoded',
+  'reused',
   'filled',
   'places',
 ] as const;
@@ -298,6 +322,18 @@ export class StepMeter {
         this.#sums.predicted += share.predicted;
         this.#sums.gold += share.gold;
       }
+    }
+  }
+
+  /** Adds the turns and failed steps of episodes, and the prompt tokens that were encoded and read from caches. */
+  episodes(groups: readonly RolloutGroup[], { encoded, reused } = { encoded: 0, reused: 0 }): void {
+    this.#sums.encoded += encoded;
+    this.#sums.reused += reused;
+    for (const { turns, failures, answer } of groups.flatMap(({ episodes = [] }) => episodes)) {
+      this.#sums.episodes++;
+      this.#sums.turns += turns.length;
+      this.#sums.failures += failures;
+      this.#sums.answered += answer === '' ? 0 : 1;
     }
   }
 
@@ -472,6 +508,15 @@ export class StepMeter {
           : {
               claimF1: sum.graded === 0 ? null : sum.claimF1 / sum.graded,
               agreement: sum.concluded === 0 ? null : sum.agreed / sum.concluded,
+            },
+      inspection:
+        sum.episodes === 0
+          ? null
+          : {
+              turns: sum.turns / sum.episodes,
+              failures: sum.failures / sum.episodes,
+              answered: sum.answered / sum.episodes,
+              reused: sum.reused / Math.max(1, sum.encoded + sum.reused),
             },
       ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
         Phase,

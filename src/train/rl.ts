@@ -40,13 +40,16 @@
  *   step are possible.
  * - Responses without a reward (no part applies) are left out of the group mean and get advantage 0. Their tokens still count in the
  *   divisor of the loss, in KL and in entropy. A group without any rewarded response is skipped.
+ * - Episodes (`inspect`): steps 1 to 3 play episodes of several turns; every step is a sample, prompt with history → response, and a step of
+ *   equal history in several episodes shares its prompt. The reward of an episode is that of its answer less the cost of its failed steps.
+ *   Estimators of responses give their advantage to every step; gigpo, hgpo and graphgpo give each step its own (`step-advantage.ts`).
  * - Answers are parsed as in the releases; the format reward is stricter (`src/tasks/response.ts`).
  *
  * The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
-import { concatenate } from '../ground/numbers.ts';
+import { concatenate, meanOrNull } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -92,11 +95,13 @@ import {
 } from './micro-batch.ts';
 import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
 import {
+  episodeRecords,
   type RolloutGroup,
   type RolloutOptions,
   rollout,
   type SampledGroup,
   startRollout,
+  stepsOf,
 } from './rollout.ts';
 import {
   anchorsOf,
@@ -114,7 +119,7 @@ export interface RlOptions
   extends LearningRateOptions,
     PolicyLossOptions,
     RatioOptions,
-    Pick<AdvantageOptions, 'advantage' | 'normalise'>,
+    Pick<AdvantageOptions, 'advantage' | 'normalise' | 'stepwise'>,
     Pick<RolloutOptions, 'group' | 'temperature' | 'topP' | 'maxTokens' | 'rows' | 'schedule'> {
   /** Steps in the stage, each with fresh rollouts. */
   readonly steps: number;
@@ -242,6 +247,7 @@ export async function rl(
   const stated = new WeakMap<Sampled, StatedClaims>();
   // With klIn 'reward' the divergence is part of the reward, not of the loss.
   const lossReference = options.klIn === 'loss' ? klReference : null;
+  const failureCost = task.episodes?.penalty ?? 0;
   const { nonFinite } = options.guards;
   const pastSteps = [...history];
   let { skippedInARow } = start;
@@ -272,6 +278,7 @@ export async function rl(
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
+    meter.episodes(groups, sampling.prefill);
     if (task.reasoned !== undefined) meter.reasoning(groups, task.reasoned);
     for (let round = 1; round <= options.resample; round++) {
       const places = groups.flatMap((group, i) => (hasEqualRewards(group) ? [i] : []));
@@ -286,6 +293,7 @@ export async function rl(
         newIndices,
         task.score,
         rolloutOptions,
+        task.episodes,
       );
       meter.resampled(places.length);
       places.forEach((i, k) => {
@@ -303,24 +311,40 @@ export async function rl(
     // 6. advantages [P][G]; groups of advantage 0 are skipped
     const penalties =
       options.klIn === 'reward' && klReference !== null ? klPenalties(groups, klReference, meter) : null;
-    const records = groups.map(({ example, responses, scores }, p) => ({
-      rewards: scores.map((score, g) =>
-        score === null ? null : score.total - (penalties === null ? 0 : penalties[p]![g]!),
-      ),
-      parts: scores.map((score) => score?.parts ?? {}),
-      lengths: responses.map(({ ids }) => ids.length),
-      similarity: scores.map((_, g) => compared?.similarity[p * options.group + g] ?? 0),
-      task: example.task,
-    }));
-    const advantages = advantagesOf(records, { ...options, weights: task.weights }, workers);
+    const records = groups.map(({ example, responses, scores, episodes }, p) => {
+      const totals = scores.map((score) => score?.total ?? null);
+      const played =
+        episodes === undefined ? null : episodeRecords(episodes, totals, task.episodes!.success, step + 1);
+      const rewards = totals.map((total, g) => {
+        const divergence = penalties === null ? 0 : penalties[p]![g]!;
+        const failures = episodes === undefined ? 0 : episodes[g]!.failures;
+        const bonus = meanOrNull((played?.[g]?.steps ?? []).map((one) => one.bonus ?? 0)) ?? 0;
+        return total === null ? null : total - divergence - failureCost * failures + bonus;
+      });
+      return {
+        rewards,
+        parts: scores.map((score) => score?.parts ?? {}),
+        lengths: responses.map(({ ids }) => ids.length),
+        similarity: scores.map((_, g) => compared?.similarity[p * options.group + g] ?? 0),
+        task: example.task,
+        ...(played === null ? {} : { episodes: played }),
+      };
+    });
+    const stepwise = { ...options.stepwise, invalidPenalty: failureCost };
+    const advantages = advantagesOf(records, { ...options, stepwise, weights: task.weights }, workers);
     meter.advantages(advantages);
     const kept = groups.flatMap((group, p) => {
-      const { prompt, responses } = group;
       const advantage = perToken(group, advantages[p]!, compared?.tokenCosts?.slice(p * options.group));
       const hasNoGradient = isZeroVariance(advantages[p]!) && advantage.every((value) => value === 0);
       if (hasNoGradient && teacher === null) return [];
       const teacherPrompt = teacherPrompts[p] ?? null;
-      return splitGroup({ index: from + p, prompt, teacherPrompt, responses, advantage }, options.tokens);
+      const { steps } = advantages[p]!;
+      // Of an episode every step is a sample; without several turns the group is one piece.
+      return stepsOf(group).flatMap(({ prompt, responses, at }) => {
+        const ofSteps = at.map(([g, t]) => (steps === undefined ? advantage[g]! : steps[g]![t]!));
+        const piece = { index: from + p, prompt, teacherPrompt, responses, advantage: ofSteps };
+        return splitGroup(piece, options.tokens);
+      });
     });
     const corrections = correctionsOf(groups); // of false claims
     // 7. reference and old log-probabilities, [T] per response
@@ -354,7 +378,8 @@ export async function rl(
         const [tokens, responses, amended] = sums as [number, number, number];
         if (tokens + amended === 0) continue; // every group of every rank has zero variance
         for (const microBatch of groupMicroBatches(due, options.tokens)) correct(microBatch, step);
-        const most = (options.prompts / options.miniBatches) * options.group * options.maxTokens;
+        const turns = task.episodes?.turns ?? 1;
+        const most = (options.prompts / options.miniBatches) * options.group * turns * options.maxTokens;
         const denominator =
           tokens === 0 ? most : AGGREGATIONS[options.aggregation].denominator({ tokens, responses, most });
         const report = learner.update(denominator, learningRate);
@@ -456,7 +481,7 @@ export async function rl(
   async function promptsOf(examples: readonly Example[]): Promise<EncodedPrompt[]> {
     const out = [];
     for (const example of examples) {
-      out.push(encoder.encode(await task.picture(example), task.instruction(example)));
+      out.push(await encoder.encodeExample(task, example));
     }
     return out;
   }

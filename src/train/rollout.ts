@@ -1,10 +1,15 @@
 /** Rollouts: sampled responses with log-probabilities and hidden states, and their scores. */
 
+import { DataError } from '../ground/errors.ts';
 import type { Example, Score } from '../ground/types.ts';
+import { type AskedTurn, type PlayedEpisode, playEpisodes } from '../inspect/episode.ts';
+import { compressionReward, OpticalMemory } from '../inspect/optical.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { type GenerateSchedule, generate, type Sampled } from '../policy/generate.ts';
+import { KeptCaches } from '../policy/kv-cache.ts';
 import type { Policy } from '../policy/policy.ts';
-import type { Task } from './task.ts';
+import type { Episode } from './step-advantage.ts';
+import { type Episodes, PromptEncoder, type Task } from './task.ts';
 
 export interface RolloutOptions {
   /** Responses per prompt, G. */
@@ -25,7 +30,17 @@ export interface RolloutOptions {
 export interface SampledGroup {
   readonly example: Example;
   readonly prompt: EncodedPrompt;
-  readonly responses: readonly Sampled[]; // [G]
+  /** Responses [G]; of episodes the last ones, with the final answer as their text. */
+  readonly responses: readonly Sampled[];
+  /** Episodes [G] of tasks of several turns. */
+  readonly episodes?: readonly PlayedEpisode<StepSample>[];
+}
+
+/** Response of one step, and its prompt with all turns before. Equal histories share a prompt. */
+export interface StepSample extends Sampled {
+  readonly behind: EncodedPrompt;
+  /** Factor that it chose for the next picture of the history; undefined where histories are turns. */
+  readonly compression: number | undefined;
 }
 
 /** Sampled group with the scores of its responses. */
@@ -37,6 +52,8 @@ export interface RolloutGroup extends SampledGroup {
 /** Responses whose scores may still be pending. */
 interface Rollout {
   readonly groups: readonly SampledGroup[];
+  /** Prompt tokens of episodes: those encoded, and those whose cache was kept from the turn before. */
+  readonly prefill?: KeptCaches['tokens'];
   /** Waits for the scores. @throws RewardError and other errors of the reward */
   readonly scored: () => Promise<RolloutGroup[]>;
 }
@@ -51,9 +68,26 @@ export async function startRollout(
   examples: readonly Example[],
   prompts: readonly EncodedPrompt[],
   indices: readonly number[],
-  { score, hosted = false }: Pick<Task, 'score' | 'hosted'>,
+  { score, hosted = false, episodes }: Pick<Task, 'score' | 'hosted' | 'episodes'>,
   options: RolloutOptions,
 ): Promise<Rollout> {
+  if (episodes !== undefined) {
+    const kept = new KeptCaches(policy);
+    let played: SampledGroup[];
+    try {
+      played = await playGroups(policy, kept, examples, prompts, indices, episodes, options);
+    } finally {
+      kept.dispose();
+    }
+    const scored = (): Promise<RolloutGroup[]> =>
+      Promise.all(
+        played.map(async (group) => ({
+          ...group,
+          scores: await Promise.all(group.responses.map(({ text }) => score(text, group.example))),
+        })),
+      );
+    return { groups: played, prefill: kept.tokens, scored };
+  }
   const { group: size, temperature, topP, maxTokens, seed, hidden, rows, schedule } = options;
   const pending = prompts.map(() => new Map<number, ReturnType<Task['score']>>());
   const startScore = ({ prompt, sample, text }: Sampled): void => {
@@ -91,7 +125,7 @@ export async function startRollout(
   return { groups, scored };
 }
 
-/** Samples G responses to each prompt and waits for their scores. */
+/** Samples G responses to each prompt, or G episodes from it, and waits for their scores. */
 export async function rollout(
   policy: Policy,
   examples: readonly Example[],
@@ -99,6 +133,135 @@ export async function rollout(
   indices: readonly number[],
   score: Task['score'],
   options: RolloutOptions,
+  episodes?: Task['episodes'],
 ): Promise<RolloutGroup[]> {
-  return (await startRollout(policy, examples, prompts, indices, { score }, options)).scored();
+  const task = episodes === undefined ? { score } : { score, episodes };
+  return (await startRollout(policy, examples, prompts, indices, task, options)).scored();
 }
+
+/**
+ * Plays G episodes from each prompt, all of them turn by turn in one batch. A turn is keyed by its number, the index of the example and that
+ * of the episode. Prompts beyond the context end their episode without an answer. A history that is a picture is encoded anew each turn.
+ */
+async function playGroups(
+  policy: Policy,
+  kept: KeptCaches,
+  examples: readonly Example[],
+  prompts: readonly EncodedPrompt[],
+  indices: readonly number[],
+  { open, history }: Episodes,
+  options: RolloutOptions,
+): Promise<SampledGroup[]> {
+  const { group: size, temperature, topP, maxTokens, seed, rows, schedule } = options;
+  const encoder = new PromptEncoder(policy);
+  const sampling = { temperature, topP, maxTokens, seed, ...(rows === undefined ? {} : { maxRows: rows }) };
+  const placeOf = (episode: number): number => Math.floor(episode / size);
+  const memories =
+    history === 'optical' ? Array.from({ length: examples.length * size }, () => new OpticalMemory()) : null;
+  const pictured = (one: AskedTurn<StepSample>): EncodedPrompt => {
+    const { pictures, text } = memories![one.episode]!.prompt(one);
+    return encoder.encodePictures(pictures, text);
+  };
+  /** Prompts of a turn by the prompt and response that they continue. */
+  const shared = new Map<EncodedPrompt, Map<string, EncodedPrompt>>();
+  const promptOf = (one: AskedTurn<StepSample>): EncodedPrompt | null => {
+    const { picture, instruction } = one;
+    const { behind, ids } = one.history.at(-1)!.reply;
+    const siblings = shared.get(behind) ?? new Map<string, EncodedPrompt>();
+    shared.set(behind, siblings);
+    const key = `${ids.join(' ')} ${instruction}`;
+    try {
+      if (memories !== null) return pictured(one);
+      const prompt = siblings.get(key) ?? encoder.continued(behind, ids, { picture, instruction });
+      siblings.set(key, prompt);
+      return prompt;
+    } catch (error) {
+      if (error instanceof DataError) return null;
+      throw error;
+    }
+  };
+  const played = await playEpisodes<StepSample>(
+    examples.flatMap((example) => Array.from({ length: size }, () => open(example))),
+    async (turn, asked) => {
+      const first = turn === 0;
+      const starts =
+        first && memories !== null ? examples.map((_, p) => pictured(asked[p * size]!)) : prompts;
+      const behind = asked.map((one) => (first ? starts[placeOf(one.episode)]! : promptOf(one)));
+      const places = behind.flatMap((prompt, i) => (prompt === null ? [] : [i]));
+      const sampled = await generate(
+        policy,
+        first ? starts : places.map((i) => behind[i]!),
+        {
+          ...{ ...sampling, kept, stream: first ? 'rollout' : `rollout ${turn}` },
+          samples: first ? size : 1,
+          examples: first ? indices : places.map((i) => indices[placeOf(asked[i]!.episode)]!),
+          ...(first ? {} : { firstSamples: places.map((i) => asked[i]!.episode % size) }),
+        },
+        schedule,
+      );
+      kept.retain(new Set(behind));
+      const replies: (StepSample | null)[] = asked.map(() => null);
+      for (const [k, one] of sampled.entries()) {
+        const i = first ? k : places[k]!;
+        const memory = memories?.[asked[i]!.episode];
+        const text = memory?.take(one.text) ?? one.text;
+        replies[i] = { ...one, text, behind: behind[i]!, compression: memory?.factor };
+      }
+      return replies;
+    },
+  );
+  return examples.map((example, p) => {
+    const episodes = played.slice(p * size, (p + 1) * size);
+    const responses = episodes.map(({ turns, answer }) => ({ ...turns.at(-1)!.reply, text: answer }));
+    return { example, prompt: prompts[p]!, responses, episodes };
+  });
+}
+
+/** Steps of a group as training samples: one prompt with the responses of the episodes that were there. */
+export interface PromptSteps {
+  readonly prompt: EncodedPrompt;
+  readonly responses: readonly Sampled[];
+  /** Episode and turn of each response. */
+  readonly at: readonly (readonly [episode: number, turn: number])[];
+}
+
+/** Lists the training samples of a group, in the order of their turns. */
+export function stepsOf({ prompt, responses, episodes }: SampledGroup): PromptSteps[] {
+  if (episodes === undefined) return [{ prompt, responses, at: responses.map((_, g) => [g, 0] as const) }];
+  const out = new Map<EncodedPrompt, { responses: Sampled[]; at: [number, number][] }>();
+  const longest = episodes.reduce((most, { turns }) => Math.max(most, turns.length), 0);
+  for (let t = 0; t < longest; t++) {
+    for (const [g, { turns }] of episodes.entries()) {
+      const reply = turns[t]?.reply;
+      if (reply === undefined) continue;
+      const steps = out.get(reply.behind) ?? { responses: [], at: [] };
+      out.set(reply.behind, steps);
+      steps.responses.push(reply);
+      steps.at.push([g, t]);
+    }
+  }
+  return [...out].map(([behind, steps]) => ({ prompt: behind, ...steps }));
+}
+
+/**
+ * Describes episodes for the estimators of steps: the score is the reward of the last step. Where histories are pictures, every fifth
+ * training step rewards their compression (AgentOCR); no picture follows the last response.
+ */
+export const episodeRecords = (
+  episodes: readonly PlayedEpisode<StepSample>[],
+  rewards: readonly (number | null)[],
+  least: number,
+  trainingStep: number,
+): Episode[] =>
+  episodes.map(({ turns }, g) => {
+    const success = (rewards[g] ?? 0) >= least;
+    const steps = turns.map(({ state, next, problem, reply: { compression = 1 } }, t) => {
+      const isLast = t === turns.length - 1;
+      return {
+        ...{ state, next, isValid: problem === null },
+        reward: isLast ? (rewards[g] ?? 0) : 0,
+        bonus: compressionReward(isLast ? 1 : compression, { success, trainingStep }),
+      };
+    });
+    return { success, steps };
+  });

@@ -73,7 +73,7 @@ export async function sft(
     const batch: Demonstration[] = [];
     for (let i = first + from; i < first + to; i++) {
       const example = task.example(i);
-      const prompt = encoder.encode(await task.picture(example), task.instruction(example));
+      const prompt = await encoder.encodeExample(task, example);
       batch.push({ prompt, response: policy.encodeResponse(task.trace(example)) });
     }
     const drawn = performance.now();

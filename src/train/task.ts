@@ -1,5 +1,7 @@
 /** The task as training sees it, and the encoding of its examples as prompts. */
+import { CheckpointError } from '../ground/errors.ts';
 import type { Example, Picture, Score } from '../ground/types.ts';
+import type { Inspection } from '../inspect/environment.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { Prompting } from '../policy/policy.ts';
@@ -34,8 +36,32 @@ export interface Task {
   reasoned?(response: string, example: Example): ReasonedResponse | null;
   /** Finds the checkable claims of a response; needed where `rl.timerpo.similarity` is truth. */
   claims?(response: string, example: Example): StatedClaims;
+  /** Turns of an example that stands in the middle of an episode: earlier ones with their responses, and the last. Absent: one turn. */
+  turns?(example: Example): Promise<Turns>;
+  /** Environment that rollouts act in, for tasks of several turns. */
+  readonly episodes?: Episodes;
   /** Measures the share of the series that response and gold answer mark; null where the answer kind marks nothing, or parsing fails. */
   marked(response: string, example: Example): MarkedShare | null;
+}
+
+/** Prompt of several turns. */
+export interface Turns {
+  readonly shots: readonly Shot[];
+  readonly picture: Picture | null;
+  readonly instruction: string;
+}
+
+export interface Episodes {
+  /** Most responses of an episode. */
+  readonly turns: number;
+  /** Cost of a failed step, subtracted from the reward of the episode. */
+  readonly penalty: number;
+  /** Total from which an episode is a success. */
+  readonly success: number;
+  /** Earlier turns as they were, or as one picture. Default: turns. */
+  readonly history?: 'turns' | 'optical';
+  /** Opens the inspection of an example; the same one for all episodes from it. */
+  open(example: Example): Inspection;
 }
 
 /** Claim of a response that the series confirms or refutes, stated plainly and for the first time. */
@@ -67,7 +93,7 @@ export interface MarkedShare {
   readonly gold: number;
 }
 
-/** Solved example shown before the question (few-shot). */
+/** Earlier turn with its response: a solved example (few-shot), or a step of the episode. */
 export interface Shot {
   readonly picture: Picture | null;
   readonly instruction: string;
@@ -81,10 +107,15 @@ const userTurn = (hasPicture: boolean, instruction: string): Message => ({
   content: [...(hasPicture ? [{ type: 'image' } as const] : []), { type: 'text', text: instruction }],
 });
 
+/** Any turns; only the text behind the last response is used. */
+const BEFORE: readonly Message[] = [userTurn(false, 'a')];
+const RESPONSE = 'b';
+
 /** Encodes prompts for one policy; caches the chat text of recurring instructions. */
 export class PromptEncoder {
   readonly #policy: Prompting;
   readonly #texts = new Map<string, string>();
+  readonly #tails = new Map<string, string>();
 
   constructor(policy: Prompting) {
     this.#policy = policy;
@@ -115,5 +146,50 @@ export class PromptEncoder {
       this.#texts.set(instruction, text);
     }
     return this.#policy.encodePrompt(text, [picture]);
+  }
+
+  /** Encodes a user turn of several pictures. */
+  encodePictures(pictures: readonly Picture[], text: string): EncodedPrompt {
+    const content = [...pictures.map(() => ({ type: 'image' }) as const), { type: 'text', text } as const];
+    return this.#policy.encodePrompt(this.#policy.chat.render([{ role: 'user', content }]), pictures);
+  }
+
+  /** Encodes the prompt of an example, with its earlier turns if it has any. */
+  async encodeExample(
+    task: Pick<Task, 'picture' | 'instruction' | 'turns'>,
+    example: Example,
+  ): Promise<EncodedPrompt> {
+    if (task.turns === undefined) return this.encode(await task.picture(example), task.instruction(example));
+    const { picture, instruction, shots } = await task.turns(example);
+    return this.encode(picture, instruction, shots);
+  }
+
+  /**
+   * Encodes a further user turn behind a prompt and the tokens of its response, as they were sampled.
+   * @throws CheckpointError for a chat template that rewrites earlier turns; DataError beyond the context
+   */
+  continued(
+    previous: EncodedPrompt,
+    response: Int32Array,
+    { picture, instruction }: Pick<Turns, 'picture' | 'instruction'>,
+  ): EncodedPrompt {
+    const key = `${picture === null ? '' : 'picture '}${instruction}`;
+    let tail = this.#tails.get(key);
+    if (tail === undefined) {
+      tail = this.#tailOf(userTurn(picture !== null, instruction));
+      if (this.#tails.size >= CACHE_LIMIT) this.#tails.clear();
+      this.#tails.set(key, tail);
+    }
+    return this.#policy.continuePrompt(previous, response, tail, picture === null ? [] : [picture]);
+  }
+
+  #tailOf(turn: Message): string {
+    const { chat } = this.#policy;
+    const before = chat.render(BEFORE) + RESPONSE;
+    const whole = chat.render([...BEFORE, { role: 'assistant', content: RESPONSE }, turn]);
+    if (whole.startsWith(before)) return whole.slice(before.length);
+    throw new CheckpointError(
+      'the chat template writes earlier turns anew, so that no episode can continue; use that of a Qwen2.5-VL checkpoint',
+    );
   }
 }

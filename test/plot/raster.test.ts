@@ -76,8 +76,9 @@ describe('render', () => {
     expect(inkIn(picture, 60, 30, 280, 70)).toBeGreaterThan(0.002);
   });
 
-  it('writes text with the bundled font alone', async () => {
-    expect(canvas.GlobalFonts.families.map(({ family }) => family)).toEqual(['DejaVu Sans', 'Timeseer Sans']);
+  it('writes text with the bundled fonts alone', async () => {
+    const families = canvas.GlobalFonts.families.map(({ family }) => family);
+    expect(families).toEqual(['DejaVu Sans', 'Timeseer Sans', 'DejaVu Sans Mono', 'Timeseer Mono']);
     const values = SHAPES['noisy sine']!;
     const titled = await renderVega(figure('ctu'), values);
     const untitled = await renderVega(figure('ctu', { title: '' }), values);

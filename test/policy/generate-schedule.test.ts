@@ -205,7 +205,7 @@ describe('prefill', () => {
                 keys[first + i] = [...engine.floats(own)];
               }
             },
-            budget,
+            { budget },
           );
           return { logits: engine.floats(logits), keys };
         }),

@@ -7,14 +7,13 @@ import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { CheckpointError, DataError } from '../../src/ground/errors.ts';
+import { type Resampler, resizeBicubic } from '../../src/ground/resize.ts';
 import type { Picture } from '../../src/ground/types.ts';
 import { Chat, expandImages, type Message } from '../../src/policy/chat.ts';
 import {
   ImageProcessor,
   parsePreprocessor,
-  type Resampler,
   readPreprocessor,
-  resizeBicubic,
   smartResize,
 } from '../../src/policy/image-processor.ts';
 import { nanoDims, parseDims } from '../../src/policy/model-config.ts';

@@ -181,7 +181,7 @@ describe('loadRecipe', () => {
     ['rl:\n  clipRatio: 1\n', 'r.yaml:2: rl.clipRatio: got 1, expected a number < 1'],
     [
       'rl:\n  advantage: ppo\n',
-      'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo, rloo, reinforce_pp, gdpo, none, or a module, as in ./mine.ts#name',
+      'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo, rloo, reinforce_pp, gdpo, gigpo, hgpo, graphgpo, none, or a module, as in ./mine.ts#name',
     ],
     [
       'rl:\n  advantage: none\n',

@@ -1,0 +1,254 @@
+/**
+ * Tools of an inspection: what a policy may call to look closer at a series. `TOOLS` lists ours by name; to add one, add a record. Those of
+ * users are in `define.ts`.
+ */
+import { findSeason } from '../detect/season.ts';
+import { type Choice, choiceNames } from '../ground/choice.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { extent } from '../ground/numbers.ts';
+import type { Interval } from '../ground/types.ts';
+import { isModuleSpecifier, moduleAddress } from '../ground/user-module.ts';
+import { bridge } from '../series/missing.ts';
+import { periodogram } from '../series/spectrum.ts';
+import { moments } from '../series/stats.ts';
+import { MAX_INTERVALS, parseAnswer } from '../tasks/anomaly.ts';
+import { hostTools, refuse } from './define.ts';
+
+/**
+ * Window on the dyadic grid with half overlap: at level L it is N / 2^L points long and starts at place · N / 2^(L + 1), so that every
+ * stretch of at most half a window lies in one whole. Windows of different paths are equal exactly.
+ */
+export interface View {
+  readonly level: number;
+  readonly place: number;
+}
+
+export const WHOLE: View = { level: 0, place: 0 };
+
+/** Returns the samples of a window of a series of `length` points. */
+export function windowOf({ level, place }: View, length: number): Interval {
+  const unit = length / 2 ** (level + 1);
+  return [Math.round(place * unit), Math.round((place + 2) * unit)];
+}
+
+/** Points that a window must have at least. */
+const LEAST_WINDOW = 32;
+/** Halvings in one zoom. */
+export const MOST_HALVINGS = 3;
+
+/** Finds the window `halvings` deeper at a place of the window shown. */
+export const viewInside = ({ level, place }: View, halvings: number, inner: number): View => ({
+  level: level + halvings,
+  place: place * 2 ** halvings + inner,
+});
+
+export interface ToolCall {
+  /** Whole series [N]; NaN marks a missing point. */
+  readonly values: Float64Array;
+  readonly view: View;
+  /** Samples of the window shown. */
+  readonly window: Interval;
+  /** Words behind the tool's name. */
+  readonly words: string;
+  /** Points by which coordinates in `words` count the window shown, and the sample at 0. */
+  readonly frame: Frame;
+}
+
+/** Coordinates of answers: `points` of them cover the samples of `span`. */
+export interface Frame {
+  readonly points: number;
+  readonly span: Interval;
+}
+
+/** Lines that a tool draws, each [n]. */
+export interface ToolLines {
+  readonly names: readonly string[];
+  readonly lines: readonly Float64Array[];
+}
+
+/** What a tool returns: another window, a picture, or a text, as a turn of the user. */
+export interface ToolResult {
+  readonly view?: View;
+  readonly lines?: ToolLines;
+  readonly text?: string;
+  /** Intervals in samples that are added to those of the answer. */
+  readonly marks?: readonly Interval[];
+}
+
+export interface Tool extends Choice {
+  /** Call as the policy writes it. */
+  readonly usage: string;
+  /** @throws ToolFailure for a call that makes no sense */
+  readonly run: (call: ToolCall) => ToolResult | Promise<ToolResult>;
+}
+
+/** Maps intervals from the coordinates of a frame to samples. */
+export function samplesOf(intervals: readonly Interval[], { points, span: [from, to] }: Frame): Interval[] {
+  const scale = (to - from) / points;
+  return intervals.map(([start, end]): Interval => {
+    const first = Math.min(to - 1, Math.round(from + start * scale));
+    return [first, Math.max(first + 1, Math.min(to, Math.round(from + end * scale)))];
+  });
+}
+
+function noWords(words: string): void {
+  if (words !== '') refuse('takes no words');
+}
+
+function zoom({ values, view, words }: ToolCall): ToolResult {
+  const [, halvings, inner] =
+    /^(\d{1,2}) (\d{1,4})$/.exec(words)?.map(Number) ?? refuse('expected LEVEL PLACE');
+  if (halvings === 0) return inner === 0 ? { view: WHOLE } : refuse('only place 0 has level 0');
+  const outside = halvings! > MOST_HALVINGS || inner! > 2 ** (halvings! + 1) - 2;
+  if (outside) refuse('no such window');
+  const wanted = viewInside(view, halvings!, inner!);
+  const [start, end] = windowOf(wanted, values.length);
+  return end - start < LEAST_WINDOW ? refuse('window too short') : { view: wanted };
+}
+
+const windowValues = ({ values, window: [start, end] }: ToolCall): Float64Array => {
+  const slice = values.subarray(start, end);
+  return slice.some(Number.isFinite) ? bridge(slice).values : refuse('no values there');
+};
+
+function powerOf(call: ToolCall): ToolResult {
+  noWords(call.words);
+  const { power } = periodogram(windowValues(call));
+  let strongest = 1;
+  for (let k = 2; k < power.length; k++) if (power[k]! > power[strongest]!) strongest = k;
+  const total = power.reduce((sum, value) => sum + value, 0);
+  const lines = [power.map((value) => Math.log10(Math.max(value, 1e-12 * total, 1e-300)))];
+  const period = Math.round((call.window[1] - call.window[0]) / strongest);
+  return { lines: { names: ['log power'], lines }, text: `cycle ${period}` };
+}
+
+/** Period of the season by series, null without one: searched once. */
+const periods = new WeakMap<Float64Array, number | null>();
+
+function periodOf(values: Float64Array): number | null {
+  let period = periods.get(values);
+  if (period === undefined) {
+    period = findSeason(bridge(values).values)?.period ?? null;
+    periods.set(values, period);
+  }
+  return period;
+}
+
+/** Finds the start of the stretch that a window is compared with: whole cycles earlier, else later, else as far away as there are samples. */
+function comparedWith(values: Float64Array, [start, end]: Interval): number {
+  const length = end - start;
+  const period = periodOf(values) ?? length;
+  const lag = Math.round(period * Math.ceil(length / period));
+  if (start - lag >= 0) return start - lag;
+  if (end + lag <= values.length) return start + lag;
+  return start > values.length - end ? 0 : values.length - length;
+}
+
+function compared(call: ToolCall): ToolResult {
+  noWords(call.words);
+  const { values, window } = call;
+  const [start, end] = window;
+  const shown = windowValues(call);
+  const from = comparedWith(values, window);
+  if (from === start) refuse('nothing to compare with');
+  const other = windowValues({ ...call, window: [from, from + end - start] });
+  const [low, high] = extent(shown);
+  // Both lines on the scale of the window: differences of its whole range reach the edge.
+  const scale = high > low ? 2 / (high - low) : 1;
+  const clip = (value: number): number => Math.min(1, Math.max(-1, value));
+  const usual = other.map((value) => clip((value - low) * scale - 1));
+  const difference = shown.map((value, t) => clip(((value - other[t]!) * scale) / 2));
+  return {
+    lines: { names: ['window', 'earlier', 'difference'], lines: [shown, usual, difference] },
+    text: from < start ? `${start - from} before` : `${from - start} after`,
+  };
+}
+
+function statistics(call: ToolCall): ToolResult {
+  noWords(call.words);
+  const whole = bridge(call.values).values;
+  const shown = windowValues(call);
+  const [all, inner] = [moments(whole), moments(shown)];
+  const [low, high] = extent(whole);
+  const percent = (value: number, of: number): number => (of > 0 ? Math.round((100 * value) / of) : 0);
+  const level = percent(inner.mean - low, high - low);
+  return { text: `level ${level}; spread ${percent(inner.std, all.std)}` };
+}
+
+function mark({ frame, words }: ToolCall): ToolResult {
+  const { intervals } = parseAnswer(`<answer>${words}</answer>`, frame.points, 'strict');
+  if (intervals === null || intervals.length === 0)
+    refuse(`expected [[start, end]], at most ${MAX_INTERVALS}`);
+  return { view: WHOLE, marks: samplesOf(intervals!, frame) };
+}
+
+export const TOOLS = {
+  zoom: {
+    label: 'Zoom',
+    usage: 'zoom LEVEL PLACE',
+    summary:
+      'a window of the window shown, LEVEL times halved (1 to 3), at place 0 to 2^(LEVEL + 1) - 2 in steps of half a window; zoom 0 0 is the whole series',
+    run: zoom,
+  },
+  mark: {
+    label: 'Mark',
+    usage: 'mark [[START, END]]',
+    summary: 'keeps intervals of the window shown for the answer, and returns to the whole series',
+    run: mark,
+  },
+  compare: {
+    label: 'Compare',
+    usage: 'compare',
+    summary: 'the window shown, the same window some cycles earlier, and their difference',
+    run: compared,
+  },
+  spectrum: {
+    label: 'Spectrum',
+    usage: 'spectrum',
+    summary: 'the power spectrum of the window shown, and its strongest cycle in samples',
+    run: powerOf,
+  },
+  stats: {
+    label: 'Statistics',
+    usage: 'stats',
+    summary: 'mean (percent of the range) and deviation (percent of that of the whole) of the window shown',
+    run: statistics,
+  },
+} as const satisfies Readonly<Record<string, Tool>>;
+
+export const TOOL_NAMES = choiceNames(TOOLS);
+
+/** Tools of an inspection, ours and those of users, and the thread of the latter. */
+export interface Toolbox {
+  readonly tools: Readonly<Record<string, Tool>>;
+  readonly close: () => Promise<void>;
+}
+
+/** Opens tools by name or module. @throws ConfigError for an unknown name, and for a module that exports no tool */
+export async function openTools(uses: readonly string[]): Promise<Toolbox> {
+  const plain = plainTools(uses.filter((use) => !isModuleSpecifier(use)));
+  const modules = uses.filter(isModuleSpecifier).map((use) => moduleAddress(use, '.'));
+  if (modules.length === 0) return { tools: plain, close: async () => {} };
+  const hosted = await hostTools(modules);
+  const taken = Object.keys(hosted.tools).find((name) => Object.hasOwn(TOOLS, name));
+  if (taken !== undefined) {
+    await hosted.close();
+    throw new ConfigError(
+      `inspect.tools: ${taken} is a tool of timeseer; give that of the module another name`,
+    );
+  }
+  return { tools: { ...plain, ...hosted.tools }, close: hosted.close };
+}
+
+/** Returns tools of ours. @throws ConfigError for an unknown name */
+export function plainTools(names: readonly string[]): Readonly<Record<string, Tool>> {
+  const table: Readonly<Record<string, Tool>> = TOOLS;
+  return Object.fromEntries(
+    names.map((name) => {
+      if (Object.hasOwn(table, name)) return [name, table[name]!];
+      throw new ConfigError(
+        `inspect.tools: no tool called ${name}; known are ${TOOL_NAMES.join(', ')}, and modules such as ./mine.ts`,
+      );
+    }),
+  );
+}

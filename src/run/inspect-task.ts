@@ -1,0 +1,204 @@
+/** Tasks of several turns: the environment of a policy's card, and the steps of scripted paths as examples of the supervised stage. */
+import type { DataFacts } from '../../datasets/source.ts';
+import { ConfigError, TimeseerError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
+import type { Example, Picture } from '../ground/types.ts';
+import { isModuleSpecifier } from '../ground/user-module.ts';
+import { CodeInspection } from '../inspect/code.ts';
+import { framePoints, Inspection, type Observation } from '../inspect/environment.ts';
+import { codePrompt } from '../inspect/sandbox.ts';
+import { scriptOf } from '../inspect/script.ts';
+import { plainTools, TOOL_NAMES, type Tool, type Toolbox } from '../inspect/tools.ts';
+import { figure } from '../plot/figure.ts';
+import type { InspectCard, PolicyCard } from '../tasks/card.ts';
+import { taskKind } from '../tasks/kinds.ts';
+import type { Episodes, Task } from '../train/task.ts';
+
+type InspectingCard = PolicyCard & { readonly inspect: InspectCard };
+
+/** @throws ConfigError for data whose series cannot be inspected */
+export function checkInspect({ title, kind, channels }: DataFacts): void {
+  if (taskKind(kind).localises && channels.length === 1) return;
+  throw new ConfigError(
+    `inspect: ${title} asks for ${taskKind(kind).answers} of ${channels.length} channels; an inspection finds intervals in one channel: choose other data, or leave inspect out`,
+  );
+}
+
+/** Inspection of a policy that was not trained to: all tools of timeseer. */
+const DEFAULT_INSPECT: InspectCard = {
+  ...{ turns: 6, tools: TOOL_NAMES, lengths: null },
+  ...{ detours: 0, calls: 0, penalty: 0.1, success: 0.8 },
+};
+
+/** Responses of an inspection by code, as in CaveAgent. */
+const CODE_TURNS = 10;
+
+/** Forms of an inspection that large policies alone can take. */
+export interface InspectForm {
+  readonly runtime?: 'tools' | 'code' | undefined;
+  readonly history?: 'turns' | 'optical' | undefined;
+}
+
+/** Returns the card of a policy that looks closer before it answers. @throws ConfigError for a small policy that never learned to */
+export function withInspect(
+  card: PolicyCard,
+  facts: DataFacts,
+  { runtime, history }: InspectForm = {},
+): PolicyCard {
+  const form = {
+    ...(runtime === 'code' ? { runtime, turns: CODE_TURNS, tools: [] } : {}),
+    ...(history === 'optical' ? { history } : {}),
+  };
+  const isPlain = Object.keys(form).length === 0;
+  if (card.inspect !== undefined && isPlain) return card;
+  checkInspect(facts);
+  if (card.style === 'full' && card.numbers === null) {
+    return { ...card, inspect: { ...(card.inspect ?? DEFAULT_INSPECT), ...form } };
+  }
+  if (card.style === 'nano' && !isPlain) {
+    throw new ConfigError(
+      '--runtime code, --history optical: small policies neither write code nor read pictures of text; leave them out',
+    );
+  }
+  throw new ConfigError(
+    card.style === 'full'
+      ? 'inspect: a policy that reads numbers sees no pictures; leave --input numbers out'
+      : 'inspect: this policy was not trained to look closer; train one with `timeseer train --recipe inspect`',
+  );
+}
+
+/** Describes the tools to a large policy. */
+function toolHelp(tools: Readonly<Record<string, Tool>>, turns: number): string {
+  const lines = Object.values(tools).map(({ usage, summary }) => `- <tool>${usage}</tool>: ${summary}`);
+  return [
+    `Before you answer you may look closer, in at most ${turns} responses, the answer included. A response is either the answer or your reasoning with one call:`,
+    ...lines,
+    'Indices always count the points of the whole series.',
+  ].join('\n');
+}
+
+interface EpisodeParts {
+  /** Writes the question of an example. */
+  readonly question: (example: Example) => string;
+  /** Opened tools; undefined: those of timeseer alone. */
+  readonly tools: Toolbox['tools'] | undefined;
+}
+
+/** Composes the environment of a policy's card. @throws ConfigError for an unknown tool */
+export function episodesOf({ style, inspect, figure }: InspectingCard, parts: EpisodeParts): Episodes {
+  const { turns, penalty, success, runtime, history } = inspect;
+  const tools = parts.tools ?? plainTools(inspect.tools.filter((use) => !isModuleSpecifier(use)));
+  const opened = new WeakMap<Example, Inspection>();
+  const common = { tools, turns, figure, frame: style === 'nano' ? 'window' : 'series' } as const;
+  return {
+    ...{ turns, penalty, success },
+    ...(history === undefined ? {} : { history }),
+    open(example) {
+      const asked = parts.question(example);
+      const help =
+        runtime === 'code' ? codePrompt(example.channels[0]!.length, turns) : toolHelp(tools, turns);
+      const options = { ...common, question: style === 'nano' ? asked : `${asked}\n${help}` };
+      const inspection =
+        opened.get(example) ??
+        (runtime === 'code' ? new CodeInspection(example, options) : new Inspection(example, options));
+      opened.set(example, inspection);
+      return inspection;
+    },
+  };
+}
+
+/** Draws each example from one of several tasks, which differ in the length of the series. */
+export function mixedTask<T extends Task>(tasks: readonly T[], seed: number): T {
+  const [first] = tasks as readonly [T, ...T[]];
+  if (tasks.length === 1) return first;
+  return {
+    ...first,
+    example: (index) =>
+      tasks[new Random(seed, 'inspection lengths', index).integer(0, tasks.length - 1)]!.example(index),
+  };
+}
+
+/** Place of an example of the supervised stage: a step of the path through a series. */
+interface ScriptPlace {
+  readonly start: Example;
+  readonly responses: readonly string[];
+  readonly at: number;
+}
+
+/** Indices behind those of the first series of a pair; a path of one step gives one example only. */
+const SECOND = 2 ** 30;
+
+/**
+ * Makes an example of each step of scripted paths: its prompt is the history, its trace the response. Two examples are from one series where
+ * its path has two steps to learn.
+ */
+export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed: number, levels: number): T {
+  const { turns, tools, detours, calls } = card.inspect;
+  const shape = figure(card.figure);
+  const points = framePoints(shape);
+  const coordinates = { points, steps: shape.overlay === null ? 100 : points };
+  const cells = Math.max(1, Math.round(shape.width / 28));
+  const further = tools.filter((name) => ['compare', 'spectrum', 'stats'].includes(name));
+  const places = new WeakMap<Example, ScriptPlace>();
+  let last: { readonly index: number; readonly start: Example } | null = null;
+  const startAt = (index: number): Example => {
+    if (last?.index !== index) last = { index, start: task.example(index) };
+    return last.start;
+  };
+  const placeOf = (index: number, series: number, nth: number): ScriptPlace | null => {
+    const start = startAt(series);
+    const random = new Random(seed, 'scripted inspection', series);
+    const options = { turns, detours, calls, tools: further, ...coordinates, cells, levels: index < levels };
+    const script = scriptOf(start, random, options);
+    const targets = script.flatMap(({ target }, i) => (target ? [i] : []));
+    const order = new Random(seed, 'inspection steps', series).permutation(targets.length);
+    const chosen = order[nth];
+    if (chosen === undefined) return null;
+    return { start, responses: script.map(({ response }) => response), at: targets[chosen]! };
+  };
+  /** Observations up to the step of an example. */
+  const observations = ({ start, responses, at }: ScriptPlace): Observation[] => {
+    const inspection = task.episodes!.open(start);
+    let { state, observation } = inspection.reset();
+    const out = [observation];
+    for (const response of responses.slice(0, at)) {
+      const transition = inspection.step(state, response);
+      if (transition instanceof Promise || transition.observation === null) {
+        throw new TimeseerError(`${start.id}: the scripted path ends early`);
+      }
+      ({ state, observation } = transition as { state: typeof state; observation: Observation });
+      out.push(observation);
+    }
+    return out;
+  };
+  return {
+    ...task,
+    example(index) {
+      const pair = index >> 1;
+      const place =
+        index % 2 === 0
+          ? placeOf(index, pair, 0)
+          : (placeOf(index, pair, 1) ?? placeOf(index, SECOND + pair, 0));
+      const example = { ...place!.start, id: `${place!.start.id}/${place!.at}` };
+      places.set(example, place!);
+      return example;
+    },
+    instruction: (example) => observations(places.get(example)!).at(-1)!.text,
+    trace: (example) => {
+      const { responses, at } = places.get(example)!;
+      return responses[at]!;
+    },
+    async turns(example) {
+      const place = places.get(example)!;
+      const inspection = task.episodes!.open(place.start);
+      const shown = observations(place);
+      const pictures: (Picture | null)[] = [];
+      for (const observation of shown) pictures.push(await inspection.picture(observation));
+      const shots = shown.slice(0, -1).map(({ text }, i) => ({
+        ...{ picture: pictures[i]!, instruction: text },
+        response: place.responses[i]!,
+      }));
+      return { shots, picture: pictures.at(-1)!, instruction: shown.at(-1)!.text };
+    },
+  };
+}

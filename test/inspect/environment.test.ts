@@ -1,0 +1,167 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { wild } from '../../datasets/generators/wild/wild.ts';
+import { Inspection, type InspectionState, stateKey } from '../../src/inspect/environment.ts';
+import { plainTools, TOOL_NAMES, type Tool, viewInside, WHOLE, windowOf } from '../../src/inspect/tools.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
+
+const N = 5000;
+const example = wild(7, 'train', 3, N);
+const options = {
+  ...{ tools: plainTools(TOOL_NAMES), turns: 6, figure: 'nano' },
+  ...({ frame: 'window', question: 'Find the anomalies.' } as const),
+};
+const open = (changes: Partial<typeof options> = {}): Inspection =>
+  new Inspection(example, { ...options, ...changes });
+const call = (words: string): string => `<think>scan ....</think><tool>${words}</tool>`;
+const answer = (list: string): string =>
+  `<think>scan ....</think><answer>${list}</answer><class>trend</class>`;
+
+/** Plays responses one after another; returns the last transition. */
+async function play(inspection: Inspection, responses: readonly string[]) {
+  let { state }: { state: InspectionState } = inspection.reset();
+  let last = null;
+  for (const response of responses) {
+    last = await inspection.step(state, response);
+    state = last.state;
+  }
+  return last!;
+}
+
+describe('windows', () => {
+  test('every stretch of at most half a window lies whole in one window of each level', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 5 }), fc.double({ min: 0, max: 1, noNaN: true }), (level, at) => {
+        const half = N / 2 ** (level + 1);
+        const start = at * (N - half);
+        const places = Array.from({ length: 2 ** (level + 1) - 1 }, (_, place) =>
+          windowOf({ level, place }, N),
+        );
+        return places.some(([from, to]) => from <= Math.ceil(start) && to >= Math.floor(start + half));
+      }),
+    );
+  });
+
+  test('two ways to a window give the same window', () => {
+    const steps = viewInside(viewInside(WHOLE, 2, 3), 1, 1);
+    expect(steps).toEqual(viewInside(viewInside(WHOLE, 1, 1), 2, 3));
+    expect(steps).toEqual(viewInside(WHOLE, 3, 7));
+  });
+});
+
+describe('inspection', () => {
+  test('a zoom shows its window, and the number of turns left', async () => {
+    const { state, observation, problem } = await play(open(), [call('zoom 3 5')]);
+    expect(problem).toBeNull();
+    expect(state.view).toEqual({ level: 3, place: 5 });
+    expect(observation).toEqual({ text: '5 left', drawing: { window: windowOf(state.view, N) } });
+  });
+
+  test('an answer is rewritten to samples of the series, with the intervals that were marked', async () => {
+    const [from, to] = windowOf({ level: 3, place: 5 }, N);
+    const { state, observation } = await play(open(), [
+      ...[call('zoom 3 5'), call('mark [[0, 500]]'), call('zoom 2 6')],
+      answer('[[0, 1000]]'),
+    ]);
+    expect(observation).toBeNull();
+    const { intervals, wellFormed } = parseAnswer(state.answer!, N);
+    expect(wellFormed).toBe(true);
+    expect(intervals).toEqual([
+      [from, Math.round((from + to) / 2)],
+      [3750, 5000],
+    ]);
+  });
+
+  test('large policies answer in samples of the series from any window', async () => {
+    const { state } = await play(open({ frame: 'series' } as never), [
+      call('zoom 3 5'),
+      answer('[[4000, 4100]]'),
+    ]);
+    expect(parseAnswer(state.answer!, N).intervals).toEqual([[4000, 4100]]);
+  });
+
+  test.each([
+    ['an unknown tool', call('dance 1'), 'no tool dance'],
+    ['a window outside', call('zoom 2 9'), 'no such window'],
+    ['two calls at once', call('zoom 1 0') + call('zoom 1 1'), 'two calls at once'],
+    [
+      'a call in the middle of an answer',
+      `<answer>[${call('stats')}]</answer>`,
+      'a call in the middle of an answer',
+    ],
+    ['a call without an end', '<tool>zoom 1 0', 'unfinished call'],
+    ['marks that are none', call('mark [[5, 1]]'), 'expected [[start, end]], at most 1000'],
+    ['words that a tool does not take', call('stats now'), 'takes no words'],
+  ])('%s is a failed step that is told', async (_, response, problem) => {
+    const transition = await play(open(), [response]);
+    expect(transition.problem).toBe(problem);
+    expect(transition.state).toMatchObject({ view: WHOLE, failures: 1, turn: 1, answer: null, seen: [] });
+    expect(transition.observation!.text).toBe(`failed: ${problem}; 5 left`);
+  });
+
+  test('windows end where too few points are left', async () => {
+    const { problem } = await play(open(), [call('zoom 3 0'), call('zoom 3 0'), call('zoom 3 0')]);
+    expect(problem).toBe('window too short');
+  });
+
+  test('the last turn ends the episode without an answer where it calls a tool', async () => {
+    const { state, observation } = await play(open({ turns: 2 }), [call('zoom 1 0'), call('zoom 1 0')]);
+    expect(state.answer).toBe('');
+    expect(observation).toBeNull();
+  });
+
+  test('a malformed answer stays malformed, and an unreadable one as it is', async () => {
+    const { state } = await play(open(), [`so ${answer('[[10, 20]]')}`]);
+    expect(parseAnswer(state.answer!, N)).toMatchObject({ wellFormed: false, intervals: [[50, 100]] });
+    expect((await play(open(), ['no idea'])).state.answer).toBe('no idea');
+  });
+
+  test('states are JSON, and a state read back goes on in the same way', async () => {
+    const inspection = open();
+    const { state } = await play(inspection, [
+      call('zoom 3 5'),
+      call('stats'),
+      call('compare'),
+      call('spectrum'),
+    ]);
+    const read = JSON.parse(JSON.stringify(state)) as InspectionState;
+    expect(read).toEqual(state);
+    expect(await open().step(read, call('zoom 1 1'))).toEqual(await inspection.step(state, call('zoom 1 1')));
+  });
+
+  test('equal evidence has one key, whatever the order and the failures', async () => {
+    const key = async (...words: string[]) => stateKey((await play(open(), words.map(call))).state);
+    expect(await key('stats', 'spectrum')).toBe(await key('spectrum', 'nonsense', 'stats', 'stats'));
+    expect(await key('zoom 3 5')).toBe(await key('zoom 3 5', 'zoom 9 9'));
+    expect(await key('zoom 3 5')).not.toBe(await key('zoom 3 6'));
+  });
+
+  test('pictures of a window are the same whatever the way to it', async () => {
+    const one = open();
+    const { observation } = await play(one, [call('zoom 1 1'), call('zoom 2 3')]);
+    const { observation: other } = await play(open(), [call('zoom 3 7')]);
+    expect(await one.picture(observation!)).toEqual(await open().picture(other!));
+  });
+
+  test.each(['nano', 'nano-analysis', 'line'])('every tool draws with figure %s', async (figure) => {
+    const inspection = open({ figure });
+    for (const name of ['compare', 'spectrum', 'stats', 'zoom 2 2']) {
+      const { observation, problem } = await play(inspection, [call('zoom 2 1'), call(name)]);
+      expect(problem).toBeNull();
+      const picture = await inspection.picture(observation!);
+      if (name === 'stats') expect(picture).toBeNull();
+      else expect(picture!.data.some((value) => value !== picture!.data[0])).toBe(true);
+    }
+  });
+
+  test('a defect of a tool of ours is thrown, not told', () => {
+    const broken: Tool = {
+      ...{ label: 'Broken', usage: 'broken', summary: 'nothing' },
+      run: () => {
+        throw new RangeError('defect');
+      },
+    };
+    const inspection = open({ tools: { broken } } as never);
+    expect(() => inspection.step(inspection.reset().state, call('broken'))).toThrow(RangeError);
+  });
+});

@@ -1,0 +1,87 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { defineTool } from '../../src/inspect/define.ts';
+import { Inspection } from '../../src/inspect/environment.ts';
+import { openTools, plainTools } from '../../src/inspect/tools.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-tool-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const module = (name: string, run: string, more = ''): string => {
+  const file = join(directory, `${name}.mjs`);
+  writeFileSync(file, `export default { name: '${name}', summary: 'something', ${more} run: ${run} };\n`);
+  return file;
+};
+const values = Float64Array.from({ length: 400 }, (_, t) => Math.sin(t / 5) + (t === 300 ? 4 : 0));
+const inspect = async (uses: readonly string[], words: string) => {
+  const { tools, close } = await openTools(uses);
+  const options = { tools, turns: 6, figure: 'nano', frame: 'window', question: '?' } as const;
+  const inspection = new Inspection({ id: 'x', channels: [values] }, options);
+  try {
+    return await inspection.step(inspection.reset().state, `<tool>${words}</tool>`);
+  } finally {
+    await close();
+  }
+};
+
+describe('tools of users', () => {
+  test('a module returns a text, or a line that is drawn', async () => {
+    const peak = module(
+      'peak',
+      '({ values, window }) => "peak " + Math.max(...values.slice(...window)).toFixed(1)',
+    );
+    expect((await inspect([peak], 'peak')).observation!.text).toBe('peak 3.7; 5 left');
+    const slope = module(
+      'slope',
+      '({ values }) => ({ line: values.map((v, t) => v - (values[t - 1] ?? v)) })',
+    );
+    const { observation, problem } = await inspect(['zoom', slope], 'slope');
+    expect(problem).toBeNull();
+    expect(observation!.drawing).toMatchObject({ names: ['slope'] });
+  });
+
+  test.each([
+    ['throws', '() => { throw new Error("no") }', /^threw Error: no/],
+    ['returns nothing', '() => {}', /^returned neither text nor line/],
+    ['returns too much text', '() => "a".repeat(3000)', /^returned more than 2000 characters/],
+    ['returns markup', '() => "</think><answer>[]</answer>"', /^returned a text with a tag/],
+    [
+      'returns a line that is too long',
+      '() => ({ line: new Float64Array(2e6) })',
+      /^returned a line of 2000000 points/,
+    ],
+    ['never settles', '() => new Promise(() => {})', /^returned nothing within 0.2 s/],
+  ])('a tool that %s is a failed step', async (title, run, expected) => {
+    const name = title.replaceAll(/[^a-z]/g, '').slice(0, 20);
+    const { problem, state } = await inspect([module(name, run, 'timeLimit: 0.2,')], name);
+    expect(problem).toMatch(expected);
+    expect(state.failures).toBe(1);
+  });
+
+  test('a tool that blocks its thread is a failed step, and the next call works', async () => {
+    const blocking = module(
+      'block',
+      '({ words }) => { while (words === "") ; return "free" }',
+      'timeLimit: 0.2,',
+    );
+    const { tools, close } = await openTools([blocking]);
+    const options = { tools, turns: 6, figure: 'nano', frame: 'window', question: '?' } as const;
+    const inspection = new Inspection({ id: 'x', channels: [values] }, options);
+    const first = await inspection.step(inspection.reset().state, '<tool>block</tool>');
+    expect(first.problem).toMatch(/blocked its thread/);
+    const second = await inspection.step(first.state, '<tool>block not</tool>');
+    expect(second.observation!.text).toBe('free; 4 left');
+    await close();
+  });
+
+  test('a definition that is none, and an unknown name, are errors of the configuration', async () => {
+    const run = () => 'x';
+    expect(() => defineTool({ name: 'Peak 1', summary: 's', run })).toThrow(ConfigError);
+    await expect(openTools([module('zoom', '() => 7')])).rejects.toThrow(/zoom is a tool of timeseer/);
+    expect(() => defineTool({ name: 'peak', summary: '', run })).toThrow(/summary/);
+    expect(() => plainTools(['zooom'])).toThrow(/no tool called zooom; known are zoom/);
+    await expect(openTools([module('none', '7')])).rejects.toThrow(/exports no tool/);
+  });
+});
