@@ -98,3 +98,20 @@ test('a small policy that never learned to look closer is not asked to', async (
   expect(code).not.toBe(0);
   expect(err).toMatch(/not trained to look closer/);
 });
+
+test('the memory plan covers the turns of episodes', async () => {
+  const peakOf = async (turns: number): Promise<number> => {
+    const { code, out: text } = await timeseer(
+      'plan',
+      '--recipe',
+      recipe!,
+      '--set',
+      `inspect.turns=${turns}`,
+      '--json',
+    );
+    expect(code).toBe(0);
+    const stages = JSON.parse(text) as { stage: string; peak: number }[];
+    return stages.find(({ stage }) => stage === 'rl')!.peak;
+  };
+  expect(await peakOf(4)).toBeGreaterThan(1.5 * (await peakOf(1)));
+});
