@@ -408,14 +408,30 @@ export interface RankedPlace extends Place {
   readonly confidence: number;
 }
 
+/**
+ * Severity at which a finding alone has a confidence of .5. Chosen on made anomalies in recordings (test/bench/policy.ts, half `choose`): at 32
+ * the AUC is .801 and the calibration error .076 (.775 and .085 without); at 16 they are .844 and .135.
+ */
+const HALF_RIGHT = 32;
+
+/** Least confidence in a place by the severity of its finding alone, 0 without one: a policy that is silent or marks much refutes no incident. */
+function leastConfidence({ severity: logarithm }: Evidence): number {
+  const severity = 2 ** logarithm - 1;
+  return severity ** 2 / (severity ** 2 + HALF_RIGHT ** 2);
+}
+
 /** Ranks what policy and detector tell of, most confident first. */
 export function rankPlaces(
   places: readonly Place[],
   { evidence: model }: Pick<ConfidenceModel, 'evidence'>,
 ): RankedPlace[] {
   return places
-    .map((place) => ({ ...place, confidence: confidenceOf(model, place.evidence) }))
-    .sort((a, b) => b.confidence - a.confidence);
+    .map((place) => {
+      const told = confidenceOf(model, place.evidence);
+      return { told, ranked: { ...place, confidence: Math.max(leastConfidence(place.evidence), told) } };
+    })
+    .sort((a, b) => b.ranked.confidence - a.ranked.confidence || b.told - a.told)
+    .map(({ ranked }) => ranked);
 }
 
 /** Samples by which intervals are widened on both sides before they are compared, and the least intersection over union. */

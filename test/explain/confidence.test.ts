@@ -232,6 +232,22 @@ describe('places of policy and detector', () => {
     expect(placesOf([mark([600, 630], 0.7)], [{ ...level, lasting: false }])).toHaveLength(1);
   });
 
+  test('a severe finding has a high confidence, whatever a policy is silent about or marks elsewhere', () => {
+    const marks = Array.from({ length: 12 }, (_, k) => mark([1000 + 50 * k, 1010 + 50 * k], 0.1));
+    const confidence = (severity: number): number =>
+      rankPlaces(placesOf(marks, [found(12, 22, severity)]), MODEL).find(({ finding }) => finding === 0)!
+        .confidence;
+    expect(confidence(35)).toBeGreaterThan(0.5);
+    fc.assert(
+      fc.property(
+        fc.tuple(fc.double({ min: 1, max: 90, noNaN: true }), fc.double({ min: 0, max: 9, noNaN: true })),
+        ([severity, more]) => {
+          expect(confidence(severity + more)).toBeGreaterThanOrEqual(confidence(severity));
+        },
+      ),
+    );
+  });
+
   test('both together rank before either alone', () => {
     fc.assert(
       fc.property(
