@@ -58,15 +58,16 @@ describe('openPolicy of the library', () => {
 });
 
 describe('a reference', () => {
-  test.each(['nowhere', 'no such thing', './small'])(
-    'to nothing, %s, lists the syntax',
-    async (reference) => {
-      const opening = openAnswerer(reference);
-      await expect(opening).rejects.toThrow(CheckpointError);
-      await expect(opening).rejects.toThrow(`${reference}: no such directory; `);
-      await expect(opening).rejects.toThrow(REFERENCE_SYNTAX);
-    },
-  );
+  test.each([
+    ['nowhere', ConfigError],
+    ['no such thing', ConfigError],
+    ['./small', CheckpointError],
+  ])('to nothing, %s, lists the syntax', async (reference, kind) => {
+    const opening = openAnswerer(reference);
+    await expect(opening).rejects.toThrow(kind);
+    await expect(opening).rejects.toThrow(`${reference}: no such directory; `);
+    await expect(opening).rejects.toThrow(REFERENCE_SYNTAX);
+  });
 
   test('that is empty, an unknown baseline, or an endpoint without a model is refused at opening', async () => {
     await expect(openAnswerer(' ')).rejects.toThrow(REFERENCE_SYNTAX);
