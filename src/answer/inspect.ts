@@ -2,7 +2,7 @@
 import type { TokenUsage } from '../ground/types.ts';
 import { withoutOldOutputs } from '../inspect/code.ts';
 import type { Inspection } from '../inspect/environment.ts';
-import { type AskedTurn, playEpisodes } from '../inspect/episode.ts';
+import { type AskedTurn, type PlayedEpisode, playEpisodes } from '../inspect/episode.ts';
 import { OpticalMemory } from '../inspect/optical.ts';
 import type { Answerer, AnswerRequest, Prompt, Response } from './answerer.ts';
 
@@ -14,11 +14,14 @@ const MOST_TURNS = 64;
 /**
  * Puts inspections to an answerer. The response to a request is the final answer of its episode, in samples of the whole series; its usage
  * and seconds are sums over the turns. A turn without a response fails the request.
+ *
+ * @param watch gets each episode with its turns
  */
 export function inspector(
   answerer: Pick<Answerer, 'answer'>,
   open: (key: number) => Inspection,
   history?: 'turns' | 'optical',
+  watch?: (key: number, episode: PlayedEpisode<Response>) => void,
 ): Pick<Answerer, 'answer'> {
   return {
     async answer(requests, options, report) {
@@ -55,8 +58,10 @@ export function inspector(
             return replies;
           },
         );
-        for (const [i, { turns, answer }] of episodes.entries()) {
+        for (const [i, episode] of episodes.entries()) {
           const { key, sample } = part[i]!;
+          const { turns, answer } = episode;
+          watch?.(key, episode);
           const replies = turns.map(({ reply }) => reply);
           const failure = failures.get(i);
           const outcome = failure === undefined ? { text: answer } : { text: '', failure };

@@ -17,11 +17,11 @@ import { command, ENGINE_OPTIONS, flag, type Given, number, text } from './optio
 type ExplainArguments = Given<typeof OPTIONS> & { readonly file: string };
 
 async function runExplain(args: ExplainArguments): Promise<void> {
-  const { out, policy, engine, device, window, overlap, since } = args;
+  const { out, policy, engine, device, window, overlap, inspect, since } = args;
   if (args.scores !== undefined) checkScores(args.scores);
   const { report, source, files, seconds } = await explainFile({
     ...{ detect: detectRequest(args.file, args), since },
-    ...{ out, policy, engine, device, window, overlap },
+    ...{ out, policy, engine, device, window, overlap, inspect },
   });
   const written: string[] = Object.values(files);
   if (args.scores !== undefined) {
@@ -50,6 +50,9 @@ const OPTIONS = {
   overlap: number(
     'Overlap of neighbouring windows of the policy, as a share of the window: 0 to 0.9 (default: 0.5)',
   ),
+  inspect: flag(
+    'Let the policy look closer over several turns; the page shows where it looked. Policies trained to always do; also for Qwen2.5-VL checkpoints and openai:MODEL@URL',
+  ),
   json: flag('Print the report as JSON'),
 };
 
@@ -64,6 +67,10 @@ export const explainCommand = command({
     [
       '$0 explain series.csv --policy runs/quickstart',
       'With the answers of your own policy, for series like its training data',
+    ],
+    [
+      '$0 explain long.csv --policy openai:Qwen/Qwen2.5-VL-7B-Instruct@http://localhost:8000/v1 --inspect',
+      'A model behind vLLM zooms into the series before it answers',
     ],
   ],
   epilogue: `${LEVEL_WORDS} Results of an earlier run are replaced; other files are never overwritten.`,

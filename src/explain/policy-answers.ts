@@ -6,7 +6,7 @@
 
 import { setImmediate } from 'node:timers/promises';
 import type { Detection } from '../detect/finding.ts';
-import type { Interval } from '../ground/types.ts';
+import type { Interval, Picture } from '../ground/types.ts';
 import { encodePng } from '../plot/png.ts';
 import { overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
@@ -19,7 +19,7 @@ import {
   reportedAccounts,
   weighAccounts,
 } from './confidence.ts';
-import { policyStatement, shownAnswers, windowKey } from './policy-words.ts';
+import { policyStatement, shownAnswers, turnKey, windowKey } from './policy-words.ts';
 import type { Reader } from './reader.ts';
 import type { PolicyAnswer, PolicyColumn } from './schema.ts';
 import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './trust.ts';
@@ -244,5 +244,54 @@ export async function askColumn(
     statement: policyStatement({ ...judged, intervals }),
     window: asked[0]!.end - asked[0]!.start,
     seen: await picturesOf(values, reader, answers),
+  };
+}
+
+/** Turn of a policy that looks closer: its window in samples, picture, and response. */
+interface ShownTurn {
+  readonly window: Interval;
+  readonly picture: Picture | null;
+  readonly response: string;
+  /** Reason why the step failed; null for a step that did not. */
+  readonly problem: string | null;
+}
+
+/**
+ * Lets a policy look closer at a column [N], as `askColumn` asks about its windows: one answer about the whole, its turns as answers, the last
+ * of which has the intervals.
+ *
+ * @param play plays the episode of a series [N] without gaps; `answer` counts its samples
+ */
+export async function inspectColumn(
+  { name, values: given }: { readonly name: string; readonly values: Float64Array },
+  play: (values: Float64Array) => Promise<{ readonly turns: readonly ShownTurn[]; readonly answer: string }>,
+): Promise<ColumnAnswers> {
+  const first = given.find((value) => !Number.isNaN(value));
+  if (!given.some((value) => !Number.isNaN(value) && value !== first)) return notAsked(name, 'not asked');
+  const { values } = bridge(tame(given));
+  const { turns, answer } = await play(values);
+  const parsed = parseAnswer(answer, values.length);
+  const seen = new Map<string, string>();
+  const answers = turns.map(({ window: [start, end], picture, response, problem }, i): PolicyAnswer => {
+    const last = i === turns.length - 1;
+    if (picture !== null)
+      seen.set(turnKey(i), `data:image/png;base64,${encodePng(picture).toString('base64')}`);
+    return {
+      ...{ start, end, response },
+      intervals: last ? (parsed.intervals?.map(([from, to]): [number, number] => [from, to]) ?? null) : [],
+      class: last ? parsed.class : null,
+      problem: problem ?? (last ? parsed.problem : null),
+      ...{ logProbability: null, distance: null, sampleAgreement: null, shiftAgreement: null, doubts: [] },
+    };
+  });
+  const judged = {
+    ...{ status: 'answers' as const, doubtful: 0, limit: MOST_DOUBTFUL, signals: [], answers },
+    class: parsed.intervals?.length ? parsed.class : null,
+  };
+  const intervals = parsed.intervals ?? [];
+  return {
+    ...{ column: name, ...judged, intervals, window: null, seen },
+    ...{ confidences: null, ranking: [], ofFindings: null },
+    statement: policyStatement({ ...judged, intervals }),
   };
 }

@@ -164,6 +164,9 @@ const MOST_SHOWN = 12;
 /** Key of a window within its column. */
 export const windowKey = ({ start, end }: Pick<PolicyAnswer, 'start' | 'end'>): string => `${start}-${end}`;
 
+/** Key of a turn of a policy that looks closer, within its column. */
+export const turnKey = (turn: number): string => `turn ${turn}`;
+
 /** Chooses the windows that a page shows: those that mark something or cannot be read first, in their order. */
 export function shownAnswers(answers: readonly PolicyAnswer[]): readonly PolicyAnswer[] {
   const chosen = new Set(

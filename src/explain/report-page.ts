@@ -31,6 +31,7 @@ import {
   policyWords,
   shownAnswers,
   signalNumber,
+  turnKey,
   windowKey,
 } from './policy-words.ts';
 import {
@@ -515,13 +516,25 @@ function answerBlock(answer: PolicyAnswer, seen: string | undefined): Html {
 ${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the policy sees it`)}${problemNote(answer.problem)}${verbatim(answer.response)}</article>\n`;
 }
 
+/** Turns of a policy that looked closer, in their order; null for one that did not. */
+function pathBlock({ answers }: Column, seen: ReadonlyMap<string, string> | undefined): Html | null {
+  if (answers.length === 0) return null;
+  const turns = answers.map(({ start, end, response, problem }, i) => {
+    const picture = seen?.get(turnKey(i));
+    const name = `Turn ${i + 1}: samples ${grouped(start)} to ${grouped(end - 1)}`;
+    return html`<article><h4>${name}</h4>
+${picture === undefined ? null : seenFigure(picture, `Turn ${i + 1} as the policy sees it`)}${problemNote(problem)}${verbatim(response)}</article>\n`;
+  });
+  return html`<details open><summary>Where it looked, turn by turn</summary>${turns}</details>`;
+}
+
 function columnBlock(column: Column, seen: ReadonlyMap<string, string> | undefined, several: boolean): Html {
   const shown = shownAnswers(column.answers);
   const rest = column.answers.length - shown.length;
   return html`${several ? html`<h3>${column.column}</h3>` : null}<p><strong>${column.statement}</strong></p>
 ${intervalsTable(column)}${
   column.signals.length === 0
-    ? null
+    ? pathBlock(column, seen)
     : html`<details><summary>Reliability of its answers</summary>${signalsTable(column.signals)}</details>
 <details><summary>Its responses, verbatim</summary>${shown.map((answer) => answerBlock(answer, seen?.get(windowKey(answer))))}${
         rest === 0 ? null : html`<p>${grouped(rest)} more answers are in the JSON file.</p>`

@@ -63,6 +63,12 @@ export function stateKey({ view: { level, place }, seen, answer }: InspectionSta
   return answer === null ? `${level}.${place} ${seen.join(' ')}`.trim() : ANSWERED;
 }
 
+/** Returns the window of a state from its key. */
+export function viewOfKey(key: string): View {
+  const [level, place] = /^(\d+)\.(\d+)/.exec(key)?.slice(1).map(Number) ?? [];
+  return level === undefined ? WHOLE : { level, place: place! };
+}
+
 /** Coordinates of answers of small policies, for every window as many: columns of an overlay figure, whose traces state single ones, or 1000. */
 export const framePoints = ({ overlay, width }: Pick<Figure, 'overlay' | 'width'>): number =>
   overlay === null ? 1000 : width;
@@ -251,7 +257,8 @@ export class Inspection {
     const { length } = this.#values;
     const frame = this.#frame(state);
     const { intervals, wellFormed } = parseAnswer(response, frame.points);
-    if (intervals === null) return response;
+    // Steps beyond the window might be read as samples of the series.
+    if (intervals === null) return response.replace(/<\/?answer>/gi, ' ');
     const all = clipAndMerge([...state.marks, ...samplesOf(intervals, frame)], length);
     const list = JSON.stringify(all.map(([start, end]) => [start, end]));
     const text = response.replace(

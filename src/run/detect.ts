@@ -224,6 +224,8 @@ export interface PolicyRequest {
   readonly device: string | undefined;
   readonly window?: number | undefined;
   readonly overlap?: number | undefined;
+  /** True: let a large policy look closer over several turns. A policy trained to always does. */
+  readonly inspect?: boolean | undefined;
 }
 
 export interface ExplainRequest extends PolicyRequest {

@@ -1,19 +1,26 @@
 /** Asks a policy about the columns of a recording. Loaded only where one is asked: it takes more modules than everything else. */
-import type { LocalPolicy } from '../answer/answerer.ts';
+import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import type { LocalPolicy, Response } from '../answer/answerer.ts';
+import { inspector } from '../answer/inspect.ts';
 import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { readConfidence } from '../explain/confidence.ts';
-import { askColumn, type ColumnAnswers } from '../explain/policy-answers.ts';
+import { askColumn, type ColumnAnswers, inspectColumn } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
 import type { PolicyOpinion, ReportSource } from '../explain/report.ts';
 import { MOST_WINDOWS } from '../explain/windows.ts';
-import { ConfigError, EngineError } from '../ground/errors.ts';
+import { ConfigError, EndpointError, EngineError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
+import { type Inspection, viewOfKey } from '../inspect/environment.ts';
+import type { PlayedEpisode } from '../inspect/episode.ts';
+import { openTools, windowOf } from '../inspect/tools.ts';
 import { figure } from '../plot/figure.ts';
-import { readCard } from '../tasks/card.ts';
+import { FOREIGN_CARD, readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
+import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { readReference } from '../tasks/reference.ts';
 import type { PolicyRequest } from './detect.ts';
+import { inspectionOf, withInspect } from './inspect-task.ts';
 import { pictureOf } from './policy-task.ts';
 
 /** More samples than any file that can be read has. */
@@ -51,7 +58,7 @@ export async function openReader(
   }
   if (card.inspect !== undefined) {
     throw new ConfigError(
-      `${path}: this policy looks closer over several turns, which explain does not do yet; name one that answers at once, or evaluate it with \`timeseer eval --policy ${path}\``,
+      `${path}: this policy looks closer over several turns; name one that answers at once`,
     );
   }
   const shape = figure(card.figure);
@@ -76,12 +83,98 @@ export async function openAsked(request: PolicyRequest): Promise<{
 } | null> {
   checkOptions(request);
   try {
+    const inspecting = await openInspector(request);
+    if (inspecting !== null) return inspecting;
     const { reader, policy } = await openReader(request.policy ?? DEFAULT_POLICY, request);
     return { ask: (source) => ask(source, reader, request), close: () => policy.dispose() };
   } catch (error) {
     if (request.policy !== undefined || !(error instanceof EngineError)) throw error;
     say(`note: the policy ${DEFAULT_POLICY} is not asked: ${error.message.split('\n')[0]}`);
     return null;
+  }
+}
+
+/** Longest response of a turn, by style. */
+const MOST_TOKENS = { nano: 128, full: 1024 } as const;
+
+/**
+ * Opens a policy that looks closer over several turns: one that was trained to, or a large one with --inspect, behind an endpoint too. Null
+ * for one that answers at once.
+ * @throws ConfigError for a policy that cannot look closer, and for options about windows
+ */
+async function openInspector(request: PolicyRequest): ReturnType<typeof openAsked> {
+  const { policy: reference = DEFAULT_POLICY, engine, device, inspect = false } = request;
+  const { openPolicy } = await import('../answer/open.ts');
+  const policy = await openPolicy(reference, { engine, device });
+  try {
+    const own = policy.local === null ? FOREIGN_CARD : readCard(policy.local.directory);
+    if ((own.inspect === undefined && !inspect) || (policy.reads === 'values' && !inspect)) {
+      await policy.dispose();
+      return null;
+    }
+    if (policy.reads === 'values')
+      throw new ConfigError(`--inspect: ${reference} sees no pictures; name a policy that does`);
+    for (const name of ['window', 'overlap'] as const)
+      if (request[name] !== undefined)
+        throw new ConfigError(`--${name}: a policy that looks closer chooses its windows; leave it out`);
+    const facts = { title: reference, kind: own.kind, channels: [VALUE_CHANNEL] };
+    const { inspect: form, ...card } = withInspect(own, facts);
+    const toolbox = await openTools(form!.tools);
+    const close = async (): Promise<void> => {
+      await toolbox.close();
+      await policy.dispose();
+    };
+    const play = (name: string) => async (values: Float64Array) => {
+      const asked = { length: values.length, channels: [VALUE_CHANNEL], classes: card.classes };
+      const question = instruction(card.style, customPrompt(card.kind), asked);
+      const example = { id: name, channels: [values] };
+      const open = (): Inspection =>
+        inspectionOf({ ...card, inspect: form! }, example, question, toolbox.tools);
+      let episode: PlayedEpisode<Response> | null = null;
+      let failure: string | undefined;
+      await inspector(policy, open, form!.history, (_, played) => {
+        episode = played;
+      }).answer(
+        [{ key: 0, samples: [0], series: () => null, prompt: () => ({ shots: [], pictures: [], text: '' }) }],
+        { temperature: 0, maxTokens: MOST_TOKENS[card.style], seed: 0, data: null },
+        (response) => {
+          failure = response.failure;
+        },
+      );
+      if (failure !== undefined) throw new EndpointError(`${reference}: ${failure}`);
+      const { turns, answer } = episode!;
+      return {
+        answer,
+        turns: turns.map(({ state, picture, response, problem }) => ({
+          window: windowOf(viewOfKey(state), values.length),
+          ...{ picture, response, problem },
+        })),
+      };
+    };
+    const ask = async ({ columns }: ReportSource): Promise<AskedColumns> => {
+      const progress = new Progress({ label: 'policy', total: columns.length, unit: 'columns' });
+      const answers: ColumnAnswers[] = [];
+      try {
+        for (const column of columns) {
+          answers.push(await inspectColumn(column, play(column.name)));
+          progress.update(answers.length);
+        }
+      } finally {
+        progress.stop();
+      }
+      const name = shippedPolicy(reference) === null ? policy.name : reference;
+      const record = {
+        figure: card.figure,
+        stage: card.stage,
+        turns: form!.turns,
+        tools: form!.tools.join(' '),
+      };
+      return { name, record, notes: [...card.limitations], columns: answers };
+    };
+    return { ask, close };
+  } catch (error) {
+    await policy.dispose();
+    throw error;
   }
 }
 

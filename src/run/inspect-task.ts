@@ -16,8 +16,10 @@ import type { Episodes, Task } from '../train/task.ts';
 
 type InspectingCard = PolicyCard & { readonly inspect: InspectCard };
 
+type InspectedFacts = Pick<DataFacts, 'title' | 'kind' | 'channels'>;
+
 /** @throws ConfigError for data whose series cannot be inspected */
-export function checkInspect({ title, kind, channels }: DataFacts): void {
+export function checkInspect({ title, kind, channels }: InspectedFacts): void {
   if (taskKind(kind).localises && channels.length === 1) return;
   throw new ConfigError(
     `inspect: ${title} asks for ${taskKind(kind).answers} of ${channels.length} channels; an inspection finds intervals in one channel: choose other data, or leave inspect out`,
@@ -42,7 +44,7 @@ export interface InspectForm {
 /** Returns the card of a policy that looks closer before it answers. @throws ConfigError for a small policy that never learned to */
 export function withInspect(
   card: PolicyCard,
-  facts: DataFacts,
+  facts: InspectedFacts,
   { runtime, history }: InspectForm = {},
 ): PolicyCard {
   const form = {
@@ -84,23 +86,30 @@ interface EpisodeParts {
   readonly tools: Toolbox['tools'] | undefined;
 }
 
+/** Makes the inspection of a series by a policy with this card; `asked`: the question of the first turn. */
+export function inspectionOf(
+  { style, inspect: { turns, runtime }, figure }: InspectingCard,
+  example: Pick<Example, 'id' | 'channels'>,
+  asked: string,
+  tools: Toolbox['tools'],
+): Inspection {
+  const isCode = runtime === 'code';
+  const help = isCode ? codePrompt(example.channels[0]!.length, turns) : toolHelp(tools, turns);
+  const question = style === 'nano' ? asked : `${asked}\n${help}`;
+  const frame = style === 'nano' ? 'window' : 'series';
+  return new (isCode ? CodeInspection : Inspection)(example, { tools, turns, figure, frame, question });
+}
+
 /** Composes the environment of a policy's card. @throws ConfigError for an unknown tool */
-export function episodesOf({ style, inspect, figure }: InspectingCard, parts: EpisodeParts): Episodes {
-  const { turns, penalty, success, runtime, history } = inspect;
-  const tools = parts.tools ?? plainTools(inspect.tools.filter((use) => !isModuleSpecifier(use)));
+export function episodesOf(card: InspectingCard, parts: EpisodeParts): Episodes {
+  const { turns, penalty, success, history, tools: uses } = card.inspect;
+  const tools = parts.tools ?? plainTools(uses.filter((use) => !isModuleSpecifier(use)));
   const opened = new WeakMap<Example, Inspection>();
-  const common = { tools, turns, figure, frame: style === 'nano' ? 'window' : 'series' } as const;
   return {
     ...{ turns, penalty, success },
     ...(history === undefined ? {} : { history }),
     open(example) {
-      const asked = parts.question(example);
-      const help =
-        runtime === 'code' ? codePrompt(example.channels[0]!.length, turns) : toolHelp(tools, turns);
-      const options = { ...common, question: style === 'nano' ? asked : `${asked}\n${help}` };
-      const inspection =
-        opened.get(example) ??
-        (runtime === 'code' ? new CodeInspection(example, options) : new Inspection(example, options));
+      const inspection = opened.get(example) ?? inspectionOf(card, example, parts.question(example), tools);
       opened.set(example, inspection);
       return inspection;
     },

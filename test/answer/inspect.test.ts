@@ -1,7 +1,8 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { AnomalyReport } from '../../src/explain/schema.ts';
 import type { EvalRecord } from '../../src/ground/types.ts';
 import { body, ChatServer, says } from '../helpers/chat-server.ts';
 import { timeseer } from '../helpers/tiny-run.ts';
@@ -93,3 +94,66 @@ test.each([['--shots', '2'], ['--intervene'], ['--input', 'numbers']])(
     expect(err).toMatch(/inspect/);
   },
 );
+
+describe('explain --inspect', () => {
+  const samples = Array.from(
+    { length: 3000 },
+    (_, i) =>
+      `${new Date(Date.UTC(2025, 2, 1) + i * 300_000).toISOString()},${(50 + 5 * Math.sin(i / 40) + (i >= 1000 && i < 1200 ? 30 : 0)).toFixed(2)}`,
+  );
+  const file = join(directory, 'long.csv');
+  const explain = (...more: string[]) =>
+    timeseer(
+      'explain',
+      file,
+      '--policy',
+      `openai:model@${server.url}`,
+      '--out',
+      join(directory, 'page'),
+      ...more,
+    );
+  beforeAll(() => writeFileSync(file, `time,load\n${samples.join('\n')}\n`));
+
+  test('shows where the policy looked, turn by turn, with the pictures that it saw', async () => {
+    server.next.push(says('<tool>zoom 2 2</tool>'), says('<tool>fly</tool>'), says(ANSWER));
+    const { code, err } = await explain('--inspect');
+    expect(err).not.toMatch(/error/);
+    expect(code).toBe(0);
+    const report = JSON.parse(readFileSync(join(directory, 'page.json'), 'utf8')) as AnomalyReport;
+    const [column] = report.policy!.columns;
+    expect(column).toMatchObject({
+      status: 'answers',
+      window: null,
+      intervals: [{ start: 1000, end: 1200 }],
+    });
+    expect(column!.answers.map(({ start, end, problem }) => [start, end, problem])).toEqual([
+      [0, 3000, null],
+      [750, 1500, 'no tool fly'],
+      [750, 1500, null],
+    ]);
+    expect(report.findings[0]).toMatchObject({ markedByPolicy: true });
+    const page = readFileSync(join(directory, 'page.html'), 'utf8');
+    expect(page.match(/Turn \d: samples [\d\u202f]+ to [\d\u202f]+/g)).toHaveLength(3);
+    expect(page.match(/as the policy sees it/g)!.length).toBeGreaterThanOrEqual(2);
+  });
+
+  test('refuses what cannot look closer, and windows, which the policy chooses', async () => {
+    expect(await explain('--inspect', '--overlap', '0.2')).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/--overlap: a policy that looks closer chooses its windows/),
+    });
+    const small = await timeseer('explain', file, '--policy', 'small', '--inspect');
+    expect(small).toMatchObject({ code: 2, err: expect.stringMatching(/was not trained to look closer/) });
+    const baseline = await timeseer('explain', file, '--policy', 'baseline:zscore', '--inspect');
+    expect(baseline).toMatchObject({ code: 2, err: expect.stringMatching(/sees no pictures/) });
+  });
+
+  test('an endpoint that fails ends it with an error, and writes nothing', async () => {
+    rmSync(join(directory, 'page.html'), { force: true });
+    server.next.push(body('no such model', 400));
+    const { code, err } = await explain('--inspect');
+    expect(code).toBe(3);
+    expect(err).toMatch(/openai:model@.*400/s);
+    expect(existsSync(join(directory, 'page.html'))).toBe(false);
+  });
+});

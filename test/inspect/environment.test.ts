@@ -114,6 +114,8 @@ describe('inspection', () => {
     const { state } = await play(open(), [`so ${answer('[[10, 20]]')}`]);
     expect(parseAnswer(state.answer!, N)).toMatchObject({ wellFormed: false, intervals: [[50, 100]] });
     expect((await play(open(), ['no idea'])).state.answer).toBe('no idea');
+    const beyond = await play(open(), [answer('[[1200, 1300]]')]);
+    expect(parseAnswer(beyond.state.answer!, N).intervals).toBeNull();
   });
 
   test('states are JSON, and a state read back goes on in the same way', async () => {
