@@ -165,7 +165,7 @@ export async function evaluate(
   const inspecting =
     task.episodes === undefined || answerer.reads === 'values'
       ? answerer
-      : inspector(answerer, (number) => task.episodes!.open(source.at(number)));
+      : inspector(answerer, (number) => task.episodes!.open(source.at(number)), task.episodes.history);
   const requests = wanted.map(([number, samples, openings]) => ({
     ...{ key: number, samples },
     ...(openings === undefined ? {} : { openings }),

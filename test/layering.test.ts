@@ -60,7 +60,7 @@ const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[]
   {
     from: 'src/train',
     to: 'src/inspect',
-    files: ['src/inspect/environment.ts', 'src/inspect/episode.ts'],
+    files: ['src/inspect/environment.ts', 'src/inspect/episode.ts', 'src/inspect/optical.ts'],
   },
   // Tables of choices, which load neither engine nor policy.
   {

@@ -1,8 +1,10 @@
-/** Inspections by anything that answers prompts: each turn is a question whose earlier turns are its shots. */
+/** Inspections by anything that answers prompts: each turn is a question whose earlier turns are its shots, or its first picture. */
 import type { TokenUsage } from '../ground/types.ts';
+import { withoutOldOutputs } from '../inspect/code.ts';
 import type { Inspection } from '../inspect/environment.ts';
-import { playEpisodes } from '../inspect/episode.ts';
-import type { Answerer, AnswerRequest, Response } from './answerer.ts';
+import { type AskedTurn, playEpisodes } from '../inspect/episode.ts';
+import { OpticalMemory } from '../inspect/optical.ts';
+import type { Answerer, AnswerRequest, Prompt, Response } from './answerer.ts';
 
 /** Episodes that are played together: as many questions as a policy on this machine decodes in one batch. */
 const TOGETHER = 64;
@@ -16,6 +18,7 @@ const MOST_TURNS = 64;
 export function inspector(
   answerer: Pick<Answerer, 'answer'>,
   open: (key: number) => Inspection,
+  history?: 'turns' | 'optical',
 ): Pick<Answerer, 'answer'> {
   return {
     async answer(requests, options, report) {
@@ -26,6 +29,7 @@ export function inspector(
         const part = wanted.slice(first, first + TOGETHER);
         const inspections = new Map(part.map(({ key }) => [key, open(key)]));
         const failures = new Map<number, string>();
+        const memories = history === 'optical' ? part.map(() => new OpticalMemory()) : null;
         const episodes = await playEpisodes<Response>(
           part.map(({ key }) => inspections.get(key)!),
           async (turn, asked) => {
@@ -35,16 +39,18 @@ export function inspector(
               const { sample, series, key } = part[one.episode]!;
               const keyOfTurn = key * MOST_TURNS + turn;
               places.set(`${keyOfTurn} ${sample}`, i);
-              const pictures = one.picture === null ? [] : [one.picture];
               return {
                 ...{ key: keyOfTurn, samples: [sample], series },
-                prompt: () => ({ shots: one.history, pictures, text: one.instruction }),
+                prompt: () =>
+                  memories === null ? promptOf(one) : { shots: [], ...memories[one.episode]!.prompt(one) },
               };
             });
             await answerer.answer(questions, options, (response) => {
               const i = places.get(`${response.key} ${response.sample}`)!;
-              if (response.failure === undefined) replies[i] = response;
-              else failures.set(asked[i]!.episode, response.failure);
+              const { episode } = asked[i]!;
+              if (response.failure !== undefined) failures.set(episode, response.failure);
+              else
+                replies[i] = { ...response, text: memories?.[episode]?.take(response.text) ?? response.text };
             });
             return replies;
           },
@@ -59,6 +65,11 @@ export function inspector(
       }
     },
   };
+}
+
+function promptOf({ history, picture, instruction }: AskedTurn<Response>): Prompt {
+  const pictures = picture === null ? [] : [picture];
+  return { shots: withoutOldOutputs(history), pictures, text: instruction };
 }
 
 /** Sums tokens, seconds and costs of the turns, as far as they are known. */

@@ -151,6 +151,14 @@ const OPTIONS = {
     inspect: flag(
       'Let the policy look closer over several turns (zoom, mark, compare, spectrum, stats) before it answers; for anomalies in one channel. Always on for a policy trained to',
     ),
+    runtime: choice(
+      ['tools', 'code'],
+      'With --inspect: tools, or JavaScript that the policy writes, in a sandbox without network and files (large policies). Default: tools',
+    ),
+    history: choice(
+      ['turns', 'optical'],
+      'With --inspect: earlier turns as they were, or as one picture that the policy chooses to compress (AgentOCR; large policies). Default: turns',
+    ),
     judge: text('Judge of the advice: rules (offline, lenient), openai:MODEL@URL, or none. Default: rules'),
   }),
   ...grouped('Answers:', {

@@ -64,6 +64,8 @@ interface ThreadOptions {
   readonly workerData?: unknown;
   /** Most MiB of its heap; Node's own limit when absent. */
   readonly heap?: number;
+  /** MiB of its stack; Node's own limit, 4, when absent. */
+  readonly stack?: number;
   /** True: what it prints goes to stderr, so that it cannot stand in the output of a command. */
   readonly quiet?: boolean;
   /** Makes the error with which open requests fail when the Worker ends unasked: by an error, or with an exit code. */
@@ -116,7 +118,7 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
 
   constructor(options: ThreadOptions) {
     this.#options = options;
-    const { program, workerData, heap, quiet = false } = options;
+    const { program, workerData, heap, stack, quiet = false } = options;
     this.ready = new Promise((resolve, reject) => {
       this.#prepare = { resolve, reject };
     });
@@ -124,7 +126,10 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
     this.#beatNow();
     this.#worker = new Worker(program.url, {
       ...{ execArgv: program.execArgv, workerData, stdout: quiet },
-      ...(heap === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: heap } }),
+      resourceLimits: {
+        ...(heap === undefined ? {} : { maxOldGenerationSizeMb: heap }),
+        ...(stack === undefined ? {} : { stackSizeMb: stack }),
+      },
     });
     if (quiet) this.#worker.stdout.pipe(process.stderr);
     this.#worker.on('error', (cause) =>

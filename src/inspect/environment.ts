@@ -110,6 +110,11 @@ export class Inspection {
     this.#shape = figure(options.figure);
   }
 
+  /** Call with about the longest observation, for memory plans. */
+  get longestCall(): string {
+    return '<tool>zoom 0 0</tool>';
+  }
+
   get turns(): number {
     return this.#options.turns;
   }

@@ -2,16 +2,18 @@
  * Optical history (AgentOCR, arXiv 2601.04786): the earlier turns of an episode as one picture in front of the prompt. Each line of the
  * history is rendered once and kept; the policy chooses how much the next picture is compressed, and is rewarded for it.
  *
- * Departures from the release: where the picture would be too high, the oldest lines are left out, and a compression factor is a plain
+ * Departures from the release: where the picture would be too high, the oldest rows of text are left out, and a compression factor is a plain
  * decimal number (Python's `float` also reads `1_0`, `nan` and `inf`).
  */
 import { resizeLanczos } from '../ground/resize.ts';
 import type { Picture } from '../ground/types.ts';
 import { canvas, MONO_FONT_FAMILY, opaquePixels, textWidth } from '../plot/canvas.ts';
+import type { AskedTurn } from './episode.ts';
 
+/** Turn of an episode: what was seen, and the response. */
 export interface OpticalTurn {
-  readonly observation: string;
-  readonly action: string;
+  readonly instruction: string;
+  readonly response: string;
 }
 
 /** Width of the text, border, greatest height of the text, and side of the blank picture of a first turn: px. */
@@ -22,6 +24,7 @@ const BLANK = 28;
 const FONT_SIZE = 10;
 /** Height of a line of text, px. */
 export const LINE_HEIGHT = Math.trunc(1.2 * FONT_SIZE);
+const MOST_ROWS = Math.floor(MOST_HEIGHT / LINE_HEIGHT);
 const FONT = `${FONT_SIZE}px "${MONO_FONT_FAMILY}"`;
 const COLUMNS = Math.trunc(WIDTH / textWidth(FONT, '0'));
 const TAGS: Readonly<Record<string, string>> = { '[Observation]': '#00f', '[Action]': '#f00' };
@@ -30,10 +33,13 @@ const [LEAST_FACTOR, MOST_FACTOR] = [1, 5];
 
 const oneLine = (text: string): string => text.replace(/\s+/gu, ' ').trim();
 
-/** Formats turns as the text of a history, one line each. */
+/** Writes turns as the text of a history, one line each: actions without their reasoning. */
 export const historyText = (turns: readonly OpticalTurn[]): string =>
   turns
-    .map(({ observation, action }) => `[Observation]: ${oneLine(observation)} [Action]: ${oneLine(action)}`)
+    .map(({ instruction, response }) => {
+      const action = oneLine(response.replace(/<think>[\s\S]*?<\/think>/giu, ''));
+      return `[Observation]: ${oneLine(instruction)} [Action]: ${action}`;
+    })
     .join('\n');
 
 /** Splits a history into its lines that are not empty, without the spaces around them. */
@@ -66,7 +72,7 @@ export function wrapLine(line: string, columns: number): string[] {
 
 /** Pixels of a line, wrapped: [rows · LINE_HEIGHT, WIDTH, 3]. */
 function renderLine(line: string): Uint8Array {
-  const rows = wrapLine(line, COLUMNS);
+  const rows = wrapLine(line, COLUMNS).slice(-MOST_ROWS);
   const page = canvas.createCanvas(WIDTH, rows.length * LINE_HEIGHT);
   const context = page.getContext('2d');
   context.fillStyle = '#fff';
@@ -112,8 +118,7 @@ export class OpticalHistory {
     if (lines.length === 0) {
       return padded({ width: BLANK, height: BLANK, data: new Uint8Array(BLANK * BLANK * 3).fill(WHITE) });
     }
-    const most = Math.floor(MOST_HEIGHT / LINE_HEIGHT) * LINE_HEIGHT * WIDTH * 3;
-    const data = new Uint8Array(Buffer.concat(lines)).subarray(-most);
+    const data = new Uint8Array(Buffer.concat(lines)).subarray(-MOST_ROWS * LINE_HEIGHT * WIDTH * 3);
     const height = data.length / (WIDTH * 3);
     const whole = { width: WIDTH, height, data };
     return padded(resizeLanczos(whole, compressedSide(WIDTH, factor), compressedSide(height, factor)));
@@ -128,20 +133,56 @@ export class OpticalHistory {
 }
 
 /**
- * Reads the factor for the next picture from `<compression>c</compression>`, in 1 to 5; 1 without a tag, and for what is no number. A
- * response with several tags is invalid; the first counts.
+ * Reads the factor for the next picture from the first `<compression>c</compression>`, in 1 to 5; 1 without one, and for what is no number.
  */
-export function parseCompression(response: string): { readonly factor: number; readonly isValid: boolean } {
-  const tags = [...response.matchAll(/<compression>([^<]*)<\/compression>/giu)];
-  const text = tags[0]?.[1]?.trim() ?? '';
+export function parseCompression(response: string): number {
+  const text = /<compression>([^<]*)<\/compression>/iu.exec(response)?.[1]?.trim() ?? '';
   const value = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/iu.test(text) ? Number(text) : LEAST_FACTOR;
-  return { factor: Math.min(MOST_FACTOR, Math.max(LEAST_FACTOR, value)), isValid: tags.length <= 1 };
+  return Math.min(MOST_FACTOR, Math.max(LEAST_FACTOR, value));
 }
 
-/** Request for a compression factor, appended to a prompt. */
-export const compressionRequest = (factor: number): string =>
-  `The picture of your earlier turns is compressed by a factor of ${factor}. Choose the factor of the next one, from 1 to 5: higher ones ` +
-  `cost fewer tokens, but may make the text illegible. Write it as <compression>1.1</compression>.`;
+/** Describes the picture of the history, and asks for the factor of the next one; appended to a prompt. */
+const compressionRequest = (factor: number): string =>
+  `The first picture shows your earlier turns as text, compressed by a factor of ${factor}; it is blank before your first response. Choose ` +
+  'the factor of the next one, from 1 to 5: higher ones cost fewer tokens, but may make the text illegible. End your response with it, ' +
+  'as <compression>1.1</compression>.';
+
+/** Prompts of an episode whose earlier turns are a picture, compressed as the policy chooses. */
+export class OpticalMemory {
+  readonly #history = new OpticalHistory();
+  #factor = 1;
+
+  /** Factor that the last response chose. */
+  get factor(): number {
+    return this.#factor;
+  }
+
+  /** The picture of the history and the last one that was shown; question, present turn, and the request for a factor. */
+  prompt({
+    history,
+    picture,
+    instruction,
+  }: Pick<AskedTurn<unknown>, 'history' | 'picture' | 'instruction'>): {
+    readonly pictures: readonly Picture[];
+    readonly text: string;
+  } {
+    const [first, ...later] = history;
+    const turns = first === undefined ? [] : [{ ...first, instruction: 'the whole series' }, ...later];
+    const memory = this.#history.picture(historyText(turns), this.#factor);
+    const shown = picture ?? history.findLast((turn) => turn.picture !== null)?.picture ?? null;
+    const question = first === undefined ? [] : [first.instruction];
+    return {
+      pictures: shown === null ? [memory] : [memory, shown],
+      text: [...question, instruction, compressionRequest(this.#factor)].join('\n\n'),
+    };
+  }
+
+  /** Keeps the factor of a response, and returns the rest of it. */
+  take(response: string): string {
+    this.#factor = parseCompression(response);
+    return response.replace(/<compression>[^<]*<\/compression>/giu, '').trimEnd();
+  }
+}
 
 /**
  * Reward for compression, added to the reward of a step: coefficient · ln c in successful episodes of every fifth training step, else 0.

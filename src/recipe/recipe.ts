@@ -548,7 +548,21 @@ const inspect = z
       .max(1e6)
       .default(0.1)
       .describe('Cost of a failed step, such as an unknown tool or a window outside the series.'),
-    success: ratio.default(0.8).describe('Reward from which an episode is a success (graphgpo).'),
+    success: ratio
+      .default(0.8)
+      .describe('Reward from which an episode is a success (graphgpo, and the reward of compression).'),
+    runtime: z
+      .enum(['tools', 'code'])
+      .default('tools')
+      .describe(
+        'Tools, or JavaScript that the policy writes, in a sandbox without network and files (CaveAgent). Code is for large policies.',
+      ),
+    history: z
+      .enum(['turns', 'optical'])
+      .default('turns')
+      .describe(
+        'Earlier turns as they were, or as one picture that the policy is rewarded for compressing (AgentOCR). Pictures of text are for large policies.',
+      ),
   })
   .readonly();
 
@@ -778,6 +792,14 @@ export const recipeSchema = z
       if (klIn === 'reward' && kl > 0) problem(['rl', 'klIn'], 'loss with inspect');
     }
     if (recipe.inspect.turns > 0 && recipe.input === 'numbers') problem(['input'], 'picture with inspect');
+    const { runtime, history } = recipe.inspect;
+    const isForLarge = runtime === 'code' || history === 'optical';
+    if (recipe.inspect.turns > 0 && isForLarge && recipe.sft.samples > 0) {
+      problem(
+        ['sft', 'samples'],
+        '0 with inspect.runtime code or inspect.history optical: scripted paths call tools turn by turn',
+      );
+    }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
       context.addIssue({
         code: 'custom',

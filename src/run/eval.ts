@@ -60,6 +60,9 @@ export interface EvalRequest {
   readonly extension?: boolean;
   /** True: let the policy look closer over several turns. A policy trained to always does. */
   readonly inspect?: boolean;
+  /** Forms of an inspection, each of which implies one. Default: tools, and turns as they are. */
+  readonly runtime?: 'tools' | 'code' | undefined;
+  readonly history?: 'turns' | 'optical' | undefined;
   /** Judge of the advice: `rules` (default), openai:MODEL@URL, or none. */
   readonly judge?: string | undefined;
   /** Additional rewards to compute, written as in a recipe. */
@@ -283,8 +286,8 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
     );
   }
   const advising = addsExtension ? withExtension(plain, facts) : plain;
-  const looks = given.inspect === true && policy.reads === 'prompt';
-  const card = looks ? withInspect(advising, facts) : advising;
+  const asked = given.inspect === true || given.runtime === 'code' || given.history === 'optical';
+  const card = asked && policy.reads === 'prompt' ? withInspect(advising, facts, given) : advising;
   if (card.inspect !== undefined) {
     if (given.shots > 0) throw new ConfigError('--shots: an inspection has turns of its own; leave it out');
     if (given.intervene === true)

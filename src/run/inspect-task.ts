@@ -4,7 +4,9 @@ import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
+import { CodeInspection } from '../inspect/code.ts';
 import { framePoints, Inspection, type Observation } from '../inspect/environment.ts';
+import { codePrompt } from '../inspect/sandbox.ts';
 import { scriptOf } from '../inspect/script.ts';
 import { plainTools, TOOL_NAMES, type Tool, type Toolbox } from '../inspect/tools.ts';
 import { figure } from '../plot/figure.ts';
@@ -28,11 +30,36 @@ const DEFAULT_INSPECT: InspectCard = {
   ...{ detours: 0, calls: 0, penalty: 0.1, success: 0.8 },
 };
 
+/** Responses of an inspection by code, as in CaveAgent. */
+const CODE_TURNS = 10;
+
+/** Forms of an inspection that large policies alone can take. */
+export interface InspectForm {
+  readonly runtime?: 'tools' | 'code' | undefined;
+  readonly history?: 'turns' | 'optical' | undefined;
+}
+
 /** Returns the card of a policy that looks closer before it answers. @throws ConfigError for a small policy that never learned to */
-export function withInspect(card: PolicyCard, facts: DataFacts): PolicyCard {
-  if (card.inspect !== undefined) return card;
+export function withInspect(
+  card: PolicyCard,
+  facts: DataFacts,
+  { runtime, history }: InspectForm = {},
+): PolicyCard {
+  const form = {
+    ...(runtime === 'code' ? { runtime, turns: CODE_TURNS, tools: [] } : {}),
+    ...(history === 'optical' ? { history } : {}),
+  };
+  const isPlain = Object.keys(form).length === 0;
+  if (card.inspect !== undefined && isPlain) return card;
   checkInspect(facts);
-  if (card.style === 'full' && card.numbers === null) return { ...card, inspect: DEFAULT_INSPECT };
+  if (card.style === 'full' && card.numbers === null) {
+    return { ...card, inspect: { ...(card.inspect ?? DEFAULT_INSPECT), ...form } };
+  }
+  if (card.style === 'nano' && !isPlain) {
+    throw new ConfigError(
+      '--runtime code, --history optical: small policies neither write code nor read pictures of text; leave them out',
+    );
+  }
   throw new ConfigError(
     card.style === 'full'
       ? 'inspect: a policy that reads numbers sees no pictures; leave --input numbers out'
@@ -59,16 +86,21 @@ interface EpisodeParts {
 
 /** Composes the environment of a policy's card. @throws ConfigError for an unknown tool */
 export function episodesOf({ style, inspect, figure }: InspectingCard, parts: EpisodeParts): Episodes {
-  const { turns, penalty, success } = inspect;
+  const { turns, penalty, success, runtime, history } = inspect;
   const tools = parts.tools ?? plainTools(inspect.tools.filter((use) => !isModuleSpecifier(use)));
   const opened = new WeakMap<Example, Inspection>();
   const common = { tools, turns, figure, frame: style === 'nano' ? 'window' : 'series' } as const;
   return {
     ...{ turns, penalty, success },
+    ...(history === undefined ? {} : { history }),
     open(example) {
       const asked = parts.question(example);
-      const question = style === 'nano' ? asked : `${asked}\n${toolHelp(tools, turns)}`;
-      const inspection = opened.get(example) ?? new Inspection(example, { ...common, question });
+      const help =
+        runtime === 'code' ? codePrompt(example.channels[0]!.length, turns) : toolHelp(tools, turns);
+      const options = { ...common, question: style === 'nano' ? asked : `${asked}\n${help}` };
+      const inspection =
+        opened.get(example) ??
+        (runtime === 'code' ? new CodeInspection(example, options) : new Inspection(example, options));
       opened.set(example, inspection);
       return inspection;
     },

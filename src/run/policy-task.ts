@@ -116,6 +116,12 @@ function extended(card: PolicyCard, recipe: Recipe, facts: DataFacts): PolicyCar
   const { extension: _, inspect: __, ...plain } = card;
   const { inspect } = recipe;
   if (inspect.turns > 0) checkInspect(facts);
+  const isForLarge = inspect.runtime === 'code' || inspect.history === 'optical';
+  if (inspect.turns > 0 && card.style === 'nano' && isForLarge) {
+    throw new ConfigError(
+      'inspect.runtime code, inspect.history optical: small policies neither write code nor read pictures of text; set policy.init to a large one',
+    );
+  }
   const looking = inspect.turns === 0 ? plain : { ...plain, inspect };
   return recipe.extension.ask ? withExtension(looking, facts) : looking;
 }

@@ -37,6 +37,10 @@ const inspectSchema = z
     /** Cost of a failed step, and reward from which an episode is a success. */
     penalty: z.number().min(0).max(1e6),
     success: z.number().min(0).max(1),
+    /** Tools, or blocks of JavaScript in a sandbox; absent: tools. */
+    runtime: z.exactOptional(z.enum(['tools', 'code'])),
+    /** Earlier turns as turns of the chat, or as one picture; absent: turns. */
+    history: z.exactOptional(z.enum(['turns', 'optical'])),
   })
   .readonly();
 export type InspectCard = z.infer<typeof inspectSchema>;

@@ -165,7 +165,10 @@ export class ExampleReader {
     while (this.#examples.length < count) {
       const example = task.example(this.#examples.length);
       const picture = await task.picture(example);
-      const prompt = await this.#encoder.encodeExample(task, example);
+      const prompt =
+        task.turns === undefined
+          ? this.#encoder.encode(picture, task.instruction(example))
+          : await this.#encoder.encodeExample(task, example);
       const text = task.trace(example);
       this.#examples.push({ example, picture, prompt, text, trace: this.prompting.encodeResponse(text) });
     }
@@ -194,7 +197,7 @@ const longestEpisode = (inspection: Inspection): Inspection =>
     reset: () => inspection.reset(),
     picture: (observation: Observation) => inspection.picture(observation),
     step: (state: InspectionState) =>
-      inspection.step(state, state.turn + 1 < inspection.turns ? '<tool>zoom 0 0</tool>' : ''),
+      inspection.step(state, state.turn + 1 < inspection.turns ? inspection.longestCall : ''),
   });
 
 /** The longest of some examples, in tokens and patches. */

@@ -49,7 +49,7 @@
  */
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
-import { concatenate } from '../ground/numbers.ts';
+import { concatenate, meanOrNull } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -311,26 +311,25 @@ export async function rl(
     // 6. advantages [P][G]; groups of advantage 0 are skipped
     const penalties =
       options.klIn === 'reward' && klReference !== null ? klPenalties(groups, klReference, meter) : null;
-    const records = groups.map(({ example, responses, scores, episodes }, p) => ({
-      rewards: scores.map((score, g) => {
+    const records = groups.map(({ example, responses, scores, episodes }, p) => {
+      const totals = scores.map((score) => score?.total ?? null);
+      const played =
+        episodes === undefined ? null : episodeRecords(episodes, totals, task.episodes!.success, step + 1);
+      const rewards = totals.map((total, g) => {
         const divergence = penalties === null ? 0 : penalties[p]![g]!;
         const failures = episodes === undefined ? 0 : episodes[g]!.failures;
-        return score === null ? null : score.total - divergence - failureCost * failures;
-      }),
-      parts: scores.map((score) => score?.parts ?? {}),
-      lengths: responses.map(({ ids }) => ids.length),
-      similarity: scores.map((_, g) => compared?.similarity[p * options.group + g] ?? 0),
-      task: example.task,
-      ...(episodes === undefined
-        ? {}
-        : {
-            episodes: episodeRecords(
-              episodes,
-              scores.map((score) => score?.total ?? null),
-              task.episodes!.success,
-            ),
-          }),
-    }));
+        const bonus = meanOrNull((played?.[g]?.steps ?? []).map((one) => one.bonus ?? 0)) ?? 0;
+        return total === null ? null : total - divergence - failureCost * failures + bonus;
+      });
+      return {
+        rewards,
+        parts: scores.map((score) => score?.parts ?? {}),
+        lengths: responses.map(({ ids }) => ids.length),
+        similarity: scores.map((_, g) => compared?.similarity[p * options.group + g] ?? 0),
+        task: example.task,
+        ...(played === null ? {} : { episodes: played }),
+      };
+    });
     const stepwise = { ...options.stepwise, invalidPenalty: failureCost };
     const advantages = advantagesOf(records, { ...options, stepwise, weights: task.weights }, workers);
     meter.advantages(advantages);

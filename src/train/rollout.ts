@@ -3,12 +3,13 @@
 import { DataError } from '../ground/errors.ts';
 import type { Example, Score } from '../ground/types.ts';
 import { type AskedTurn, type PlayedEpisode, playEpisodes } from '../inspect/episode.ts';
+import { compressionReward, OpticalMemory } from '../inspect/optical.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { type GenerateSchedule, generate, type Sampled } from '../policy/generate.ts';
 import { KeptCaches } from '../policy/kv-cache.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Episode } from './step-advantage.ts';
-import { PromptEncoder, type Task } from './task.ts';
+import { type Episodes, PromptEncoder, type Task } from './task.ts';
 
 export interface RolloutOptions {
   /** Responses per prompt, G. */
@@ -38,6 +39,8 @@ export interface SampledGroup {
 /** Response of one step, and its prompt with all turns before. Equal histories share a prompt. */
 export interface StepSample extends Sampled {
   readonly behind: EncodedPrompt;
+  /** Factor that it chose for the next picture of the history; undefined where histories are turns. */
+  readonly compression: number | undefined;
 }
 
 /** Sampled group with the scores of its responses. */
@@ -72,7 +75,7 @@ export async function startRollout(
     const kept = new KeptCaches(policy);
     let played: SampledGroup[];
     try {
-      played = await playGroups(policy, kept, examples, prompts, indices, episodes.open, options);
+      played = await playGroups(policy, kept, examples, prompts, indices, episodes, options);
     } finally {
       kept.dispose();
     }
@@ -138,7 +141,7 @@ export async function rollout(
 
 /**
  * Plays G episodes from each prompt, all of them turn by turn in one batch. A turn is keyed by its number, the index of the example and that
- * of the episode. Prompts beyond the context end their episode without an answer.
+ * of the episode. Prompts beyond the context end their episode without an answer. A history that is a picture is encoded anew each turn.
  */
 async function playGroups(
   policy: Policy,
@@ -146,21 +149,29 @@ async function playGroups(
   examples: readonly Example[],
   prompts: readonly EncodedPrompt[],
   indices: readonly number[],
-  open: NonNullable<Task['episodes']>['open'],
+  { open, history }: Episodes,
   options: RolloutOptions,
 ): Promise<SampledGroup[]> {
   const { group: size, temperature, topP, maxTokens, seed, rows, schedule } = options;
   const encoder = new PromptEncoder(policy);
   const sampling = { temperature, topP, maxTokens, seed, ...(rows === undefined ? {} : { maxRows: rows }) };
   const placeOf = (episode: number): number => Math.floor(episode / size);
+  const memories =
+    history === 'optical' ? Array.from({ length: examples.length * size }, () => new OpticalMemory()) : null;
+  const pictured = (one: AskedTurn<StepSample>): EncodedPrompt => {
+    const { pictures, text } = memories![one.episode]!.prompt(one);
+    return encoder.encodePictures(pictures, text);
+  };
   /** Prompts of a turn by the prompt and response that they continue. */
   const shared = new Map<EncodedPrompt, Map<string, EncodedPrompt>>();
-  const promptOf = ({ history, picture, instruction }: AskedTurn<StepSample>): EncodedPrompt | null => {
-    const { behind, ids } = history.at(-1)!.reply;
+  const promptOf = (one: AskedTurn<StepSample>): EncodedPrompt | null => {
+    const { picture, instruction } = one;
+    const { behind, ids } = one.history.at(-1)!.reply;
     const siblings = shared.get(behind) ?? new Map<string, EncodedPrompt>();
     shared.set(behind, siblings);
     const key = `${ids.join(' ')} ${instruction}`;
     try {
+      if (memories !== null) return pictured(one);
       const prompt = siblings.get(key) ?? encoder.continued(behind, ids, { picture, instruction });
       siblings.set(key, prompt);
       return prompt;
@@ -173,11 +184,13 @@ async function playGroups(
     examples.flatMap((example) => Array.from({ length: size }, () => open(example))),
     async (turn, asked) => {
       const first = turn === 0;
-      const behind = asked.map((one) => (first ? prompts[placeOf(one.episode)]! : promptOf(one)));
+      const starts =
+        first && memories !== null ? examples.map((_, p) => pictured(asked[p * size]!)) : prompts;
+      const behind = asked.map((one) => (first ? starts[placeOf(one.episode)]! : promptOf(one)));
       const places = behind.flatMap((prompt, i) => (prompt === null ? [] : [i]));
       const sampled = await generate(
         policy,
-        first ? prompts : places.map((i) => behind[i]!),
+        first ? starts : places.map((i) => behind[i]!),
         {
           ...{ ...sampling, kept, stream: first ? 'rollout' : `rollout ${turn}` },
           samples: first ? size : 1,
@@ -190,7 +203,9 @@ async function playGroups(
       const replies: (StepSample | null)[] = asked.map(() => null);
       for (const [k, one] of sampled.entries()) {
         const i = first ? k : places[k]!;
-        replies[i] = { ...one, behind: behind[i]! };
+        const memory = memories?.[asked[i]!.episode];
+        const text = memory?.take(one.text) ?? one.text;
+        replies[i] = { ...one, text, behind: behind[i]!, compression: memory?.factor };
       }
       return replies;
     },
@@ -228,16 +243,25 @@ export function stepsOf({ prompt, responses, episodes }: SampledGroup): PromptSt
   return [...out].map(([behind, steps]) => ({ prompt: behind, ...steps }));
 }
 
-/** Describes episodes for the estimators of steps: the score is the reward of the last step. */
+/**
+ * Describes episodes for the estimators of steps: the score is the reward of the last step. Where histories are pictures, every fifth
+ * training step rewards their compression (AgentOCR); no picture follows the last response.
+ */
 export const episodeRecords = (
   episodes: readonly PlayedEpisode<StepSample>[],
   rewards: readonly (number | null)[],
-  success: number,
+  least: number,
+  trainingStep: number,
 ): Episode[] =>
-  episodes.map(({ turns }, g) => ({
-    success: (rewards[g] ?? 0) >= success,
-    steps: turns.map(({ state, next, problem }, t) => ({
-      ...{ state, next, isValid: problem === null },
-      reward: t === turns.length - 1 ? (rewards[g] ?? 0) : 0,
-    })),
-  }));
+  episodes.map(({ turns }, g) => {
+    const success = (rewards[g] ?? 0) >= least;
+    const steps = turns.map(({ state, next, problem, reply: { compression = 1 } }, t) => {
+      const isLast = t === turns.length - 1;
+      return {
+        ...{ state, next, isValid: problem === null },
+        reward: isLast ? (rewards[g] ?? 0) : 0,
+        bonus: compressionReward(isLast ? 1 : compression, { success, trainingStep }),
+      };
+    });
+    return { success, steps };
+  });

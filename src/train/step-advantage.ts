@@ -27,6 +27,8 @@ export interface EpisodeStep {
   /** Reward of the environment, without the penalty of invalid actions. */
   readonly reward: number;
   readonly isValid: boolean;
+  /** Reward of the step alone, such as that of AgentOCR's compression: part of its score beside that of the episode, not of returns. Default: 0. */
+  readonly bonus?: number;
   /** Agent that acted; statistics are per role. */
   readonly role?: string;
 }
@@ -213,20 +215,21 @@ interface Sample {
   readonly at: number;
   /** Penalty of the step: 0 if valid. */
   readonly penalty: number;
+  readonly bonus: number;
 }
 
 const key = (...parts: readonly (string | number)[]): string => JSON.stringify(parts);
 const total = ({ steps }: Episode): number => sum(steps.map(({ reward }) => reward));
 
 /**
- * Advantage of the episode on each of its steps: its total reward less the penalty of that step, normalised over the steps of the group, so
- * that long episodes weigh more.
+ * Advantage of the episode on each of its steps: its total reward, less the penalty of that step and with its bonus, normalised over the
+ * steps of the group, so that long episodes weigh more.
  */
 function episodePart(samples: readonly Sample[], group: readonly Episode[], settings: Settings): number[] {
   const totals = group.map(total);
   return normalisedBy(
     samples.map(({ role }) => key(role)),
-    samples.map(({ episode, penalty }) => totals[episode]! - penalty),
+    samples.map(({ episode, penalty, bonus }) => totals[episode]! - penalty + bonus),
     settings.normaliser,
   );
 }
@@ -257,16 +260,17 @@ function withStepPart(
 
 type Estimate = (samples: readonly Sample[], group: readonly Episode[], settings: Settings) => number[];
 
-/** Normalises the reward of an episode, less all of its penalties, over the episodes in which the role acts: each counts once. */
+/** Normalises the reward of an episode, less its penalties and with its mean bonus, over the episodes in which the role acts: each counts once. */
 const grpo: Estimate = (samples, group, { normaliser }) => {
-  const penalties = group.map((_, e) =>
-    sum(samples.flatMap(({ episode, penalty }) => (episode === e ? [penalty] : []))),
-  );
+  const scores = group.map(total);
+  for (const { episode, penalty, bonus } of samples) {
+    scores[episode]! += bonus / group[episode]!.steps.length - penalty;
+  }
   const turns = new Map(samples.map((sample) => [key(sample.role, sample.episode), sample]));
   const acting = [...turns.values()];
   const advantages = normalisedBy(
     acting.map(({ role }) => key(role)),
-    acting.map(({ episode }) => total(group[episode]!) - penalties[episode]!),
+    acting.map(({ episode }) => scores[episode]!),
     normaliser,
   );
   const byTurn = new Map([...turns.keys()].map((turn, i) => [turn, advantages[i]!]));
@@ -388,12 +392,13 @@ export function estimateSteps(
   return groups.map((group, g) => {
     const samples = group.flatMap(({ steps }, episode) =>
       steps.map((step, at): Sample => {
-        if (!Number.isFinite(step.reward)) {
+        const { reward, bonus = 0 } = step;
+        if (!Number.isFinite(reward + bonus)) {
           const where = `group ${g}, episode ${episode}, step ${at}`;
-          throw new DataError(`${where}: reward: expected a finite number, got ${step.reward}`);
+          throw new DataError(`${where}: reward: expected a finite number, got ${reward + bonus}`);
         }
         const penalty = step.isValid ? 0 : settings.invalidPenalty;
-        return { step, role: step.role ?? '', episode, at, penalty };
+        return { step, role: step.role ?? '', episode, at, penalty, bonus };
       }),
     );
     const advantages = estimate(samples, group, settings);

@@ -58,6 +58,8 @@ export interface Episodes {
   readonly penalty: number;
   /** Total from which an episode is a success. */
   readonly success: number;
+  /** Earlier turns as they were, or as one picture. Default: turns. */
+  readonly history?: 'turns' | 'optical';
   /** Opens the inspection of an example; the same one for all episodes from it. */
   open(example: Example): Inspection;
 }
@@ -144,6 +146,12 @@ export class PromptEncoder {
       this.#texts.set(instruction, text);
     }
     return this.#policy.encodePrompt(text, [picture]);
+  }
+
+  /** Encodes a user turn of several pictures. */
+  encodePictures(pictures: readonly Picture[], text: string): EncodedPrompt {
+    const content = [...pictures.map(() => ({ type: 'image' }) as const), { type: 'text', text } as const];
+    return this.#policy.encodePrompt(this.#policy.chat.render([{ role: 'user', content }]), pictures);
   }
 
   /** Encodes the prompt of an example, with its earlier turns if it has any. */

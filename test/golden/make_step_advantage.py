@@ -5,7 +5,7 @@
 Independent of this project's code and of the releases: rewards, discounts and means are fractions, so that equal values are equal; only
 deviations and powers are rounded, to float64. Similarity is difflib's own. Distances are relaxed until nothing changes (Bellman-Ford).
 The departures are those that src/train/step-advantage.ts lists: a value alone gets 0, success is a node of its own, similar states are
-equal everywhere, statistics are per role. A step is [state, next, reward, isValid, role].
+equal everywhere, statistics are per role. A step is [state, next, reward, isValid, bonus, role].
 """
 
 import json
@@ -82,17 +82,18 @@ def flat(group, options):
             step = episode["steps"][t]
             value = exact(step["reward"]) + exact(options["gamma"]) * value
             penalty = 0 if step["isValid"] else exact(options["invalidPenalty"])
-            rows.append({**step, "id": (e, t), "return": value - penalty, "penalty": penalty, "role": step.get("role")})
+            facts = {"penalty": penalty, "bonus": exact(step["bonus"]), "role": step.get("role")}
+            rows.append({**step, **facts, "id": (e, t), "return": value - penalty})
         steps += reversed(rows)
         total = sum((exact(step["reward"]) for step in episode["steps"]), Fraction(0))
         for row in rows:
             row["total"] = total
-            row["all"] = total - sum((r["penalty"] for r in rows), Fraction(0))
+            row["all"] = total + sum((r["bonus"] / len(rows) - r["penalty"] for r in rows), Fraction(0))
     return steps
 
 
 def episode_part(steps, options):
-    return grouped(steps, lambda s: s["role"], lambda s: s["total"] - s["penalty"], options["normaliser"])
+    return grouped(steps, lambda s: s["role"], lambda s: s["total"] - s["penalty"] + s["bonus"], options["normaliser"])
 
 
 def grpo(group, options):
@@ -167,6 +168,7 @@ def episodes(rng, name, roles, count):
             step = {"state": here, "next": there, "reward": rng.choice([0, 0, 0.25, -0.07]), "isValid": rng.random() < 0.8}
             if last:
                 step["reward"] = rng.choice([10, 7.5]) if success else rng.choice([0, 0.5])
+            step["bonus"] = rng.choice([0, 0, 0.0069])
             if roles:
                 step["role"] = roles[-1] if last else rng.choice(roles)
             steps.append(step)

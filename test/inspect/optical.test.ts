@@ -91,7 +91,7 @@ describe('as the release of AgentOCR', () => {
       ({ text }) => !/<action>a<\/action><action>|<answer>/.test(text),
     );
     expect(responses.length).toBeGreaterThan(15);
-    for (const { text, factor } of responses) expect(parseCompression(text).factor, text).toBe(factor);
+    for (const { text, factor } of responses) expect(parseCompression(text), text).toBe(factor);
   });
 
   test('rewards compression', () => {
@@ -117,23 +117,23 @@ test.each(golden.lanczos)(
 );
 
 test.each([
-  ['<compression>1.5</compression>', 1.5, true],
-  ['<COMPRESSION> 2 </COMPRESSION>', 2, true],
-  ['<compression>-3</compression>', 1, true],
-  ['<compression>1e9</compression>', 5, true],
-  ['<compression>1_0</compression>', 1, true],
-  ['<compression>0x3</compression>', 1, true],
-  ['<compression></compression>', 1, true],
-  ['<compression>2', 1, true],
-  ['<compression>2</compression> <compression>4</compression>', 2, false],
-])('reads %s as %d', (text, factor, isValid) => {
-  expect(parseCompression(text)).toEqual({ factor, isValid });
+  ['<compression>1.5</compression>', 1.5],
+  ['<COMPRESSION> 2 </COMPRESSION>', 2],
+  ['<compression>-3</compression>', 1],
+  ['<compression>1e9</compression>', 5],
+  ['<compression>1_0</compression>', 1],
+  ['<compression>0x3</compression>', 1],
+  ['<compression></compression>', 1],
+  ['<compression>2', 1],
+  ['<compression>2</compression> <compression>4</compression>', 2],
+])('reads %s as %d', (text, factor) => {
+  expect(parseCompression(text)).toBe(factor);
 });
 
 test('keeps a turn on one line, whatever it says', () => {
   const turns = [
-    { observation: 'mean 3\n\n  std\t2', action: 'zoom\r\n1 0' },
-    { observation: '', action: 'answer' },
+    { instruction: 'mean 3\n\n  std\t2', response: '<think>a\nb</think>zoom\r\n1 0' },
+    { instruction: '', response: 'answer' },
   ];
   expect(historyText(turns)).toBe(
     '[Observation]: mean 3 std 2 [Action]: zoom 1 0\n[Observation]:  [Action]: answer',
@@ -170,7 +170,9 @@ const colours = (picture: Picture): { red: number; blue: number; dark: number } 
   return count;
 };
 const history = (length: number): string =>
-  historyText(Array.from({ length }, (_, t) => ({ observation: `mean ${t}`, action: `zoom ${t} ${t % 3}` })));
+  historyText(
+    Array.from({ length }, (_, t) => ({ instruction: `mean ${t}`, response: `zoom ${t} ${t % 3}` })),
+  );
 
 describe('the picture', () => {
   test('has blue and red tags, black text and a white border', () => {
@@ -203,5 +205,6 @@ describe('the picture', () => {
     const last = new OpticalHistory().picture(history(400).split('\n').slice(-341).join('\n'));
     expect(all).toEqual(last);
     expect(all.height).toBe(341 * LINE_HEIGHT + PADDING);
+    expect(new OpticalHistory().picture('x'.repeat(200_000)).height).toBe(341 * LINE_HEIGHT + PADDING);
   });
 });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { CodeInspection } from '../../src/inspect/code.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { KeptCaches } from '../../src/policy/kv-cache.ts';
@@ -18,7 +19,7 @@ import type { Learner } from '../../src/train/learner.ts';
 import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
 import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
-import { type RolloutGroup, rollout, stepsOf } from '../../src/train/rollout.ts';
+import { episodeRecords, type RolloutGroup, rollout, stepsOf } from '../../src/train/rollout.ts';
 import { PromptEncoder, type Task } from '../../src/train/task.ts';
 import { ORIGIN, teach, tinyDims, tinyLearner } from '../helpers/tiny-policy.ts';
 
@@ -156,6 +157,49 @@ describe('episodes', () => {
   });
 });
 
+describe('episodes whose history is a picture', () => {
+  const episodes = { ...task.episodes!, history: 'optical' } as const;
+  const rolled = () => rollout(start, [examples[0]!], [prompts[0]!], [70], task.score, OPTIONS, episodes);
+
+  test('have prompts of one turn with that picture and the last one shown', async () => {
+    const [group] = (await rolled()) as [RolloutGroup];
+    const steps = stepsOf(group);
+    expect(group.episodes!.some(({ turns }) => turns.length > 1)).toBe(true);
+    expect(steps[0]!.responses).toHaveLength(4);
+    for (const { prompt, responses } of steps) {
+      expect(prompt.images).toHaveLength(2);
+      const trained = responseLogProbs(
+        start,
+        [prompt],
+        responses.map(({ ids }) => ids),
+        1,
+      );
+      const sampled = responses.flatMap(({ logProbs }) => [...logProbs]);
+      trained.forEach((value, k) => {
+        expect(Math.abs(value - sampled[k]!)).toBeLessThan(1e-4);
+      });
+    }
+    expect((await rolled()).map(textsOf)).toEqual([textsOf(group)]);
+  });
+
+  test('are rewarded for compression where they succeed, in every fifth step', async () => {
+    const [group] = (await rolled()) as [RolloutGroup];
+    const compressed = group.episodes!.map(({ turns, ...episode }) => ({
+      ...episode,
+      turns: turns.map((turn) => ({ ...turn, reply: { ...turn.reply, compression: 2 } })),
+    }));
+    const bonuses = (step: number) =>
+      episodeRecords(compressed, [1, 0.5, null, 0.9], 0.8, step).map(({ steps }) =>
+        steps.map(({ bonus }) => bonus),
+      );
+    const each = (values: readonly number[]) =>
+      compressed.map(({ turns }, g) => turns.map((_, t) => (t < turns.length - 1 ? values[g] : 0)));
+    const full = 0.01 * Math.log(2);
+    expect(bonuses(5)).toEqual(each([full, 0, 0, full]));
+    expect(bonuses(6)).toEqual(each([0, 0, 0, 0]));
+  });
+});
+
 describe('reinforcement of episodes', () => {
   const base: RlOptions = { ...recipe.rl, advantage: 'grpo', kl: 0.01 };
   const run = async (options: Partial<RlOptions>, given: Task = task) => {
@@ -179,6 +223,22 @@ describe('reinforcement of episodes', () => {
       expect(Number.isFinite(reward)).toBe(true);
     }
     expect(lines.some(({ gradNorm }) => gradNorm !== null && gradNorm > 0)).toBe(true);
+    expect(engine.floats(learner.policy.flat)).not.toEqual(engine.floats(start.flat));
+  });
+
+  test.each([
+    ['a picture as their history', { ...task.episodes!, history: 'optical' as const }],
+    [
+      'a sandbox for code',
+      {
+        ...task.episodes!,
+        open: (example: Parameters<Task['score']>[1]) =>
+          new CodeInspection(example, { turns: 3, figure: card.figure, question: 'Find the anomalies.' }),
+      },
+    ],
+  ])('trains with %s', async (_, episodes) => {
+    const { learner, lines } = await run({ advantage: 'gigpo', steps: 1 }, { ...task, episodes });
+    expect(lines[0]!.inspection!.turns).toBeGreaterThan(1);
     expect(engine.floats(learner.policy.flat)).not.toEqual(engine.floats(start.flat));
   });
 
@@ -251,6 +311,15 @@ test('estimators of traces and of steps are refused where they have nothing to r
   expect(of({ inspect: { turns: 6 } })).toThrow(/rl\.advantage.*gigpo, hgpo, graphgpo/);
   expect(of({ inspect: { turns: 6 }, rl: { advantage: 'hgpo', kl: 0.1, klIn: 'reward' } })).toThrow(
     /rl\.klIn/,
+  );
+  expect(of({ inspect: { turns: 6, runtime: 'code' }, rl: { advantage: 'gigpo' } })).toThrow(/sft\.samples/);
+  const optical = {
+    inspect: { turns: 6, history: 'optical' },
+    sft: { samples: 0 },
+    rl: { advantage: 'gigpo' },
+  };
+  expect(() => nanoCard(of({ ...optical, data: recipe.data })(), openExamples(address).facts)).toThrow(
+    'small policies neither write code nor read pictures of text',
   );
   expect(Object.values(ADVANTAGES).filter(({ reads }) => reads === 'steps')).toHaveLength(3);
 });

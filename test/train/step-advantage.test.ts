@@ -106,7 +106,7 @@ describe('the releases, in float32', () => {
 });
 
 describe('an independent program, in float64', () => {
-  type Row = [string, string, number, boolean, string?];
+  type Row = [string, string, number, boolean, number, string?];
   const { cases, texts, ratios } = golden('step_advantage') as {
     cases: {
       estimator: StepAdvantageName;
@@ -117,8 +117,8 @@ describe('an independent program, in float64', () => {
     texts: string[];
     ratios: [number, number, number][];
   };
-  const stepOf = ([state, next, reward, isValid, role]: Row): EpisodeStep => ({
-    ...{ state, next, reward, isValid },
+  const stepOf = ([state, next, reward, isValid, bonus, role]: Row): EpisodeStep => ({
+    ...{ state, next, reward, isValid, bonus },
     ...(role === undefined ? {} : { role }),
   });
 
@@ -275,6 +275,15 @@ test('an invalid action costs its step, and with grpo its whole episode', () => 
   expect(estimateSteps('grpo', [episodes], options)[0]!.flat()).toEqual(
     [-0.2, -0.2, 0.2, 0.2].map((value) => expect.closeTo(value, 12)),
   );
+});
+
+test('HGPO leaves out a group in which a step is at the mean, also where that is off by rounding', () => {
+  const episodes = [0.1, 0.2, 0.3].map((reward, e) =>
+    failed(move(e < 2 ? 'x' : 'z', 'y'), move('y', 'end', reward)),
+  );
+  // Groups of the second step of the middle one: {0.1, 0.2, 0.3} by its state, {0.1, 0.2} by its last two.
+  const got = estimateSteps('hgpo', [episodes], { normaliser: 'mean' })[0]!;
+  expect(got[1]![1]).toBeCloseTo(0.05, 6);
 });
 
 describe('GraphGPO', () => {

@@ -1,0 +1,136 @@
+/** Inspections by models behind an endpoint: by code, and with the history as a picture. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { decodeImage } from '../../src/plot/image-file.ts';
+import { ChatServer, says } from '../helpers/chat-server.ts';
+import { inside } from '../helpers/command-line.ts';
+
+let server: ChatServer;
+beforeEach(async () => {
+  server = new ChatServer();
+  await server.start();
+});
+afterEach(() => server.stop());
+
+const evaluate = (...more: string[]) =>
+  inside(
+    ...[
+      'eval',
+      '--policy',
+      `openai:model@${server.url}`,
+      '--task',
+      'wild',
+      '--length',
+      '2000',
+      '--count',
+      '1',
+    ],
+    ...['--no-classical', '--json', '--quiet', ...more],
+  );
+const ANSWER = '<think>a step</think><answer>[[100, 120]]</answer><class>trend</class>';
+const block = (code: string): string => `\`\`\`js\n${code}\n\`\`\``;
+
+interface Part {
+  readonly type: string;
+  readonly text?: string;
+  readonly image_url?: { readonly url: string };
+}
+/** Messages of a request, each as its text and the sizes of its pictures. */
+async function messages(call: number) {
+  const sent = server.calls[call]!.body.messages as { role: string; content: string | Part[] }[];
+  return Promise.all(
+    sent.map(async ({ role, content }) => {
+      const parts: Part[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
+      const urls = parts.flatMap(({ image_url }) => image_url?.url ?? []);
+      const pictures = urls.map((url) => decodeImage(Buffer.from(url.split(',')[1]!, 'base64')));
+      const sizes = (await Promise.all(pictures)).map(({ width, height }) => [width, height]);
+      return { role, text: parts.map(({ text = '' }) => text).join(''), sizes };
+    }),
+  );
+}
+
+test('--runtime code: blocks run in one sandbox over the turns, and their output comes back', async () => {
+  server.next.push(
+    says(block('const n = series.length\nprint(n)')),
+    says(block('print(n + 1)\nnothing()')),
+    says(ANSWER),
+  );
+  const { out, code } = await evaluate('--runtime', 'code');
+  expect(code).toBe(0);
+  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
+  expect(server.calls).toHaveLength(3);
+  const last = await messages(2);
+  expect(last.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant', 'user']);
+  expect(last[0]!.text).toContain('- series: array of 2000 numbers');
+  expect(last[2]!.text).toBe('<execution_output>\n2000\n</execution_output>\n9 left');
+  expect(last[4]!.text).toContain("2001\nReferenceError: 'nothing' is not defined (line 2)");
+  expect(last.map(({ sizes }) => sizes.length)).toEqual([1, 0, 0, 0, 0]);
+});
+
+test('--runtime code: outputs but the last six are left out', async () => {
+  for (let t = 0; t < 8; t++) server.next.push(says(block(`print('turn', ${t})`)));
+  server.usual = says(ANSWER);
+  await evaluate('--runtime', 'code');
+  const shown = (await messages(8)).filter(({ text }) => text.startsWith('<execution_output>'));
+  expect(shown.map(({ text }) => /turn \d/.exec(text)?.[0] ?? 'none')).toEqual([
+    'none',
+    'none',
+    'turn 2',
+    'turn 3',
+    'turn 4',
+    'turn 5',
+    'turn 6',
+    'turn 7',
+  ]);
+});
+
+test('--history optical: one turn whose first picture is the history, compressed as the policy chose', async () => {
+  server.next.push(
+    says('<think>left</think><tool>zoom 1 0</tool>'),
+    says('<think>no</think><tool>stats</tool><compression>4</compression>'),
+    says(`${ANSWER}<compression>2</compression>`),
+  );
+  const { out, code } = await evaluate('--history', 'optical');
+  expect(code).toBe(0);
+  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
+  const turns = [await messages(0), await messages(1), await messages(2)];
+  expect(turns.map((sent) => sent.length)).toEqual([1, 1, 1]);
+  const memories = turns.map(([sent]) => sent!.sizes[0]!);
+  expect(memories).toEqual([
+    [38, 38],
+    [402, 22],
+    [206, 38],
+  ]);
+  // The window of the zoom is still shown beside the text of `stats`.
+  expect(turns.map(([sent]) => sent!.sizes.length)).toEqual([2, 2, 2]);
+  expect(turns[2]![0]!.text).toContain('compressed by a factor of 4;');
+  expect(turns[2]![0]!.text).toContain('<tool>zoom LEVEL PLACE</tool>');
+  expect(turns[2]![0]!.text).toContain('level ');
+});
+
+test('both at once', async () => {
+  server.next.push(says(block('print(series.length)')), says('Done.'));
+  const { code } = await evaluate('--runtime', 'code', '--history', 'optical');
+  expect(code).toBe(0);
+  const [sent] = await messages(1);
+  expect(sent!.text).toContain('<execution_output>\n2000\n');
+  expect(sent!.sizes).toHaveLength(2);
+});
+
+test('small policies take neither', async () => {
+  for (const form of [
+    ['--runtime', 'code'],
+    ['--history', 'optical'],
+  ]) {
+    const { err, code } = await inside(
+      'eval',
+      '--policy',
+      'small',
+      '--task',
+      'wild',
+      '--count',
+      '1',
+      ...form,
+    );
+    expect([code, err]).toEqual([2, expect.stringContaining('small policies neither write code nor read')]);
+  }
+});
