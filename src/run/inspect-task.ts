@@ -89,7 +89,11 @@ export function episodesOf({ style, inspect, figure }: InspectingCard, parts: Ep
   const { turns, penalty, success, runtime, history } = inspect;
   const tools = parts.tools ?? plainTools(inspect.tools.filter((use) => !isModuleSpecifier(use)));
   const opened = new WeakMap<Example, Inspection>();
-  const common = { tools, turns, figure, frame: style === 'nano' ? 'window' : 'series' } as const;
+  const form =
+    style === 'nano'
+      ? ({ frame: 'window', memory: 'state' } as const)
+      : ({ frame: 'series', memory: 'turns' } as const);
+  const common = { tools, turns, figure, ...form };
   return {
     ...{ turns, penalty, success },
     ...(history === undefined ? {} : { history }),
@@ -191,7 +195,8 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
     async turns(example) {
       const place = places.get(example)!;
       const inspection = task.episodes!.open(place.start);
-      const shown = observations(place);
+      const all = observations(place);
+      const shown = inspection.memory === 'state' ? all.slice(-1) : all;
       const pictures: (Picture | null)[] = [];
       for (const observation of shown) pictures.push(await inspection.picture(observation));
       const shots = shown.slice(0, -1).map(({ text }, i) => ({
