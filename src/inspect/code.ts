@@ -33,9 +33,9 @@ export class CodeInspection extends Inspection {
   /** @throws ConfigError for a series of several channels */
   constructor(
     example: Pick<Example, 'id' | 'channels'>,
-    options: Omit<InspectionOptions, 'tools' | 'frame'>,
+    options: Omit<InspectionOptions, 'tools' | 'frame' | 'memory'>,
   ) {
-    super(example, { ...options, tools: {}, frame: 'series' });
+    super(example, { ...options, tools: {}, frame: 'series', memory: 'turns' });
     this.#series = example.channels[0]!;
   }
 

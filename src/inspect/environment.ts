@@ -81,6 +81,11 @@ export interface InspectionOptions {
   readonly figure: string;
   /** Coordinates of answers: steps of the window shown (small policies), or samples of the series. */
   readonly frame: 'window' | 'series';
+  /**
+   * Prompt of a later turn: behind all earlier ones (turns), or of the state alone: the picture shown last, the calls so far and what is
+   * marked. Small policies read one picture, as they were trained to: with several they look at the first.
+   */
+  readonly memory: 'turns' | 'state';
   /** Text of the first turn. */
   readonly question: string;
 }
@@ -123,6 +128,10 @@ export class Inspection {
 
   get turns(): number {
     return this.#options.turns;
+  }
+
+  get memory(): InspectionOptions['memory'] {
+    return this.#options.memory;
   }
 
   reset(): { readonly state: InspectionState; readonly observation: Observation } {
@@ -215,9 +224,25 @@ export class Inspection {
       : { points: length, span: [0, length] };
   }
 
-  /** Adds the number of turns that are left to the words of a turn. */
-  #left(turn: number, text: string): string {
-    return `${text === '' ? '' : `${text}; `}${this.#options.turns - turn} left`;
+  /** Makes the turn behind a step: words of the tool, a picture, and the number of turns that are left. */
+  #turn(state: InspectionState, text: string, drawing: Observation['drawing']): Observation {
+    const left = `${this.#options.turns - state.turn} left`;
+    const words = (...parts: readonly string[]): string => [...parts, left].filter(Boolean).join('; ');
+    if (this.#options.memory === 'turns') return { text: words(text), drawing };
+    const { points, span } = this.#frame(state);
+    const scale = points / (span[1] - span[0]);
+    const marks = clipAndMerge(
+      state.marks.map(([start, end]) => [
+        Math.round((start - span[0]) * scale),
+        Math.max(1, Math.round((end - span[0]) * scale)),
+      ]),
+      points,
+    );
+    const marked = marks.length === 0 ? '' : `marked ${JSON.stringify(marks).replaceAll(',', ', ')}`;
+    return {
+      text: `${this.#options.question} ${words(...state.seen, marked, text)}`,
+      drawing: drawing ?? { window: this.#window(state) },
+    };
   }
 
   #called(state: InspectionState, name: string, result: ToolResult): Transition {
@@ -234,7 +259,7 @@ export class Inspection {
       marks: clipAndMerge([...state.marks, ...marks], this.#values.length),
     };
     const drawing = lines ?? (result.view === undefined ? null : { window: this.#window(next) });
-    return { state: next, observation: { text: this.#left(turn, text), drawing }, problem: null };
+    return { state: next, observation: this.#turn(next, text, drawing), problem: null };
   }
 
   /** A step that failed: told, or without a turn left the end. */
@@ -245,7 +270,7 @@ export class Inspection {
     const turn = state.turn + 1;
     const over = turn >= this.#options.turns;
     const next = { ...state, turn, failures: state.failures + 1, answer: over ? '' : null };
-    const observation = over ? null : { text: this.#left(turn, `failed: ${problem}`), drawing: null };
+    const observation = over ? null : this.#turn(next, `failed: ${problem}`, null);
     return { state: next, observation, problem };
   }
 

@@ -27,6 +27,7 @@ export interface PlayedEpisode<Reply> {
 export interface AskedTurn<Reply> {
   /** Index of the episode. */
   readonly episode: number;
+  /** Earlier turns that the prompt continues; none where the turn states all of them (`memory: state`). */
   readonly history: readonly EpisodeTurn<Reply>[];
   readonly picture: Picture | null;
   readonly instruction: string;
@@ -57,7 +58,8 @@ export async function playEpisodes<Reply extends { readonly text: string }>(
     const asked: AskedTurn<Reply>[] = [];
     for (const { episode, inspection, observation, turns } of running) {
       const picture = await inspection.picture(observation!);
-      asked.push({ episode, history: turns, picture, instruction: observation!.text });
+      const history = inspection.memory === 'state' ? [] : turns;
+      asked.push({ episode, history, picture, instruction: observation!.text });
     }
     const replies = await respond(turn, asked);
     for (const [i, one] of running.entries()) {

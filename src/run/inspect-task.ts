@@ -96,8 +96,11 @@ export function inspectionOf(
   const isCode = runtime === 'code';
   const help = isCode ? codePrompt(example.channels[0]!.length, turns) : toolHelp(tools, turns);
   const question = style === 'nano' ? asked : `${asked}\n${help}`;
-  const frame = style === 'nano' ? 'window' : 'series';
-  return new (isCode ? CodeInspection : Inspection)(example, { tools, turns, figure, frame, question });
+  const form =
+    style === 'nano'
+      ? ({ frame: 'window', memory: 'state' } as const)
+      : ({ frame: 'series', memory: 'turns' } as const);
+  return new (isCode ? CodeInspection : Inspection)(example, { tools, turns, figure, question, ...form });
 }
 
 /** Composes the environment of a policy's card. @throws ConfigError for an unknown tool */
@@ -200,7 +203,8 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
     async turns(example) {
       const place = places.get(example)!;
       const inspection = task.episodes!.open(place.start);
-      const shown = observations(place);
+      const all = observations(place);
+      const shown = inspection.memory === 'state' ? all.slice(-1) : all;
       const pictures: (Picture | null)[] = [];
       for (const observation of shown) pictures.push(await inspection.picture(observation));
       const shots = shown.slice(0, -1).map(({ text }, i) => ({

@@ -7,7 +7,7 @@ import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import { type Ledger, MetaEngine } from '../engine/torch/meta.ts';
 import { sum } from '../ground/numbers.ts';
 import type { Example, Picture } from '../ground/types.ts';
-import type { Inspection, InspectionState, Observation } from '../inspect/environment.ts';
+import type { Inspection, InspectionState } from '../inspect/environment.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Tape } from '../policy/gradient-checkpointing.ts';
 import type { WeightDType } from '../policy/layout.ts';
@@ -193,11 +193,15 @@ export class ExampleReader {
 
 /** An inspection that takes every turn whatever the responses are, each but the last with the picture of the whole series. */
 const longestEpisode = (inspection: Inspection): Inspection =>
-  Object.assign(Object.create(inspection) as Inspection, {
-    reset: () => inspection.reset(),
-    picture: (observation: Observation) => inspection.picture(observation),
-    step: (state: InspectionState) =>
-      inspection.step(state, state.turn + 1 < inspection.turns ? inspection.longestCall : ''),
+  new Proxy(inspection, {
+    get(target, name) {
+      if (name === 'step') {
+        return (state: InspectionState) =>
+          target.step(state, state.turn + 1 < target.turns ? target.longestCall : '');
+      }
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
   });
 
 /** The longest of some examples, in tokens and patches. */

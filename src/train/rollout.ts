@@ -162,17 +162,21 @@ async function playGroups(
     const { pictures, text } = memories![one.episode]!.prompt(one);
     return encoder.encodePictures(pictures, text);
   };
-  /** Prompts of a turn by the prompt and response that they continue. */
-  const shared = new Map<EncodedPrompt, Map<string, EncodedPrompt>>();
+  /** Prompts of a turn by the prompt that they continue (and its response), or by their picture. */
+  const shared = new Map<object | null, Map<string, EncodedPrompt>>();
   const promptOf = (one: AskedTurn<StepSample>): EncodedPrompt | null => {
     const { picture, instruction } = one;
-    const { behind, ids } = one.history.at(-1)!.reply;
-    const siblings = shared.get(behind) ?? new Map<string, EncodedPrompt>();
-    shared.set(behind, siblings);
-    const key = `${ids.join(' ')} ${instruction}`;
+    const last = one.history.at(-1)?.reply;
+    const siblings = shared.get(last?.behind ?? picture) ?? new Map<string, EncodedPrompt>();
+    shared.set(last?.behind ?? picture, siblings);
+    const key = `${last?.ids.join(' ') ?? ''} ${instruction}`;
     try {
       if (memories !== null) return pictured(one);
-      const prompt = siblings.get(key) ?? encoder.continued(behind, ids, { picture, instruction });
+      const prompt =
+        siblings.get(key) ??
+        (last === undefined
+          ? encoder.encode(picture, instruction)
+          : encoder.continued(last.behind, last.ids, { picture, instruction }));
       siblings.set(key, prompt);
       return prompt;
     } catch (error) {

@@ -9,7 +9,7 @@ const N = 5000;
 const example = wild(7, 'train', 3, N);
 const options = {
   ...{ tools: plainTools(TOOL_NAMES), turns: 6, figure: 'nano' },
-  ...({ frame: 'window', question: 'Find the anomalies.' } as const),
+  ...({ frame: 'window', memory: 'turns', question: 'Find the anomalies.' } as const),
 };
 const open = (changes: Partial<typeof options> = {}): Inspection =>
   new Inspection(example, { ...options, ...changes });
@@ -55,6 +55,22 @@ describe('inspection', () => {
     expect(problem).toBeNull();
     expect(state.view).toEqual({ level: 3, place: 5 });
     expect(observation).toEqual({ text: '5 left', drawing: { window: windowOf(state.view, N) } });
+  });
+
+  test('with the state as memory a turn says all that a policy needs, with the window that is shown', async () => {
+    const inspection = open({ memory: 'state' } as never);
+    const one = await play(inspection, [call('zoom 3 5'), call('stats')]);
+    expect(one.observation!.text).toMatch(
+      /^Find the anomalies\. stats@3\.5; zoom@3\.5; level \d+; spread \d+; 4 left$/,
+    );
+    expect(one.observation!.drawing).toEqual({ window: windowOf({ level: 3, place: 5 }, N) });
+    const marked = await play(inspection, [call('zoom 3 5'), call('mark [[0, 500]]')]);
+    expect(marked.observation!.text).toBe(
+      'Find the anomalies. mark@3.5; zoom@3.5; marked [[313, 375]]; 4 left',
+    );
+    const failed = await play(inspection, [call('zoom 3 5'), call('nothing')]);
+    expect(failed.observation!.text).toBe('Find the anomalies. zoom@3.5; failed: no tool nothing; 4 left');
+    expect(failed.observation!.drawing).toEqual({ window: windowOf({ level: 3, place: 5 }, N) });
   });
 
   test('an answer is rewritten to samples of the series, with the intervals that were marked', async () => {

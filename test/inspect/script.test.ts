@@ -28,6 +28,7 @@ describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length
         turns: 6,
         figure: 'nano',
         frame: 'window',
+        memory: 'turns',
         question: '?',
       } as const),
     });

@@ -17,7 +17,14 @@ const module = (name: string, run: string, more = ''): string => {
 const values = Float64Array.from({ length: 400 }, (_, t) => Math.sin(t / 5) + (t === 300 ? 4 : 0));
 const inspect = async (uses: readonly string[], words: string) => {
   const { tools, close } = await openTools(uses);
-  const options = { tools, turns: 6, figure: 'nano', frame: 'window', question: '?' } as const;
+  const options = {
+    tools,
+    turns: 6,
+    figure: 'nano',
+    frame: 'window',
+    memory: 'turns',
+    question: '?',
+  } as const;
   const inspection = new Inspection({ id: 'x', channels: [values] }, options);
   try {
     return await inspection.step(inspection.reset().state, `<tool>${words}</tool>`);
@@ -67,7 +74,14 @@ describe('tools of users', () => {
       'timeLimit: 0.2,',
     );
     const { tools, close } = await openTools([blocking]);
-    const options = { tools, turns: 6, figure: 'nano', frame: 'window', question: '?' } as const;
+    const options = {
+      tools,
+      turns: 6,
+      figure: 'nano',
+      frame: 'window',
+      memory: 'turns',
+      question: '?',
+    } as const;
     const inspection = new Inspection({ id: 'x', channels: [values] }, options);
     const first = await inspection.step(inspection.reset().state, '<tool>block</tool>');
     expect(first.problem).toMatch(/blocked its thread/);
