@@ -14,7 +14,6 @@ import { join, relative, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { findPolicy, shippedPolicy } from '../../src/answer/reference.ts';
 import { type AnomalyReport, REPORT } from '../../src/explain/schema.ts';
-import { CheckpointError } from '../../src/ground/errors.ts';
 import { damageOf, hashesIn } from '../../src/ground/manifest.ts';
 import { exportPolicy } from '../../src/run/export.ts';
 import { copyPolicy } from '../../src/run/run-policy.ts';
