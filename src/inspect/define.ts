@@ -30,7 +30,7 @@ export interface ToolRequest {
 export interface ToolDefinition {
   /** Word that calls it: lower-case letters. */
   readonly name: string;
-  /** What it returns, in one sentence; part of the prompt of large policies. */
+  /** Sentence about its result; part of the prompt of large policies. */
   readonly summary: string;
   /** Call with its words. Default: the name. */
   readonly usage?: string;

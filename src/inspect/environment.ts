@@ -1,6 +1,6 @@
 /**
  * Inspection of one long series over several turns, as an environment: `reset` and `step`. The policy sees the whole series as a plot; each
- * turn it calls one tool, `<tool>zoom 3 5</tool>`, or answers. What a tool returns comes back as a turn of the user.
+ * turn it calls one tool, `<tool>zoom 3 5</tool>`, or answers. The result of a tool comes back as a turn of the user.
  *
  * Deterministic: a transition is a function of series, state and response. States are JSON, and equal states have equal keys: the grid of
  * windows is dyadic, and what was seen is a set. A call that cannot be made is a failed step: it costs the penalty, uses up its turn, and

@@ -66,7 +66,7 @@ export interface ToolLines {
   readonly lines: readonly Float64Array[];
 }
 
-/** What a tool returns: another window, a picture, or a text, as a turn of the user. */
+/** Result of a tool: another window, a picture, or a text, as a turn of the user. */
 export interface ToolResult {
   readonly view?: View;
   readonly lines?: ToolLines;
