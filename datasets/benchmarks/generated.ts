@@ -33,7 +33,14 @@ import {
   vtaMultivariate,
   vtaParameters,
 } from '../generators/vta.ts';
-import { WILD_LENGTH, WILD_MINIMUM_LENGTH, WILD_PARAMETERS, wild } from '../generators/wild/wild.ts';
+import {
+  WILD_LENGTH,
+  WILD_LONG_LENGTH,
+  WILD_MINIMUM_LENGTH,
+  WILD_PARAMETERS,
+  wild,
+  wildLong,
+} from '../generators/wild/wild.ts';
 import { anomalyPrompt } from './benchmark.ts';
 import { type GeneratedBenchmark, generatedBenchmark } from './families.ts';
 
@@ -59,7 +66,7 @@ export const nano5Benchmark = generatedBenchmark({
   at: nano5,
 });
 
-export const wildBenchmark = generatedBenchmark({
+const WILD = {
   name: 'wild',
   title: 'wild: series as they are met, with anomalies of ten kinds and many that only look like one',
   kind: 'anomaly',
@@ -77,6 +84,20 @@ export const wildBenchmark = generatedBenchmark({
   minimumLength: WILD_MINIMUM_LENGTH,
   parameters: WILD_PARAMETERS,
   at: wild,
+} as const satisfies GeneratedBenchmark;
+
+export const wildBenchmark = generatedBenchmark(WILD);
+
+export const wildLongBenchmark = generatedBenchmark({
+  ...WILD,
+  name: 'wild-long',
+  title: 'wild-long: long series of wild, whose anomalies have any size',
+  description:
+    'Series of wild whose anomalies are not longer because the series is: their spans are drawn as for 1000 points, for all points, or for any number between. Most are too short for a picture of the whole.',
+  shape: `${WILD_LONG_LENGTH} points, 1 channel`,
+  length: WILD_LONG_LENGTH,
+  minimumLength: WILD_LENGTH,
+  at: wildLong,
 });
 
 const SHARED = {

@@ -18,13 +18,14 @@ import {
   vtaUnivariate,
   vtaVariates,
   wildBenchmark,
+  wildLongBenchmark,
 } from './generated.ts';
 import { har } from './har.ts';
 import { qa } from './qa.ts';
 
 export const BENCHMARKS: readonly Benchmark[] = [
   ...[rcw, tee, ecg, emg, ctu, har],
-  ...[nano5Benchmark, wildBenchmark, anomllmAll, ...anomllmKinds],
+  ...[nano5Benchmark, wildBenchmark, wildLongBenchmark, anomllmAll, ...anomllmKinds],
   ...[vtaUnivariate, vtaMissing, vtaVariates, ...vtaKinds],
   ...[tsbUad, tsbAd, tab, nab],
   qa,

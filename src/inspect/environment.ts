@@ -1,6 +1,10 @@
 /**
  * Inspection of one long series over several turns, as an environment: `reset` and `step`. The policy sees the whole series as a plot; each
- * turn it calls one tool, `<tool>zoom 3 5</tool>`, or answers. The result of a tool comes back as a turn of the user.
+ * turn it answers about the window shown, calls one tool, `<tool>zoom 3 5</tool>`, or does both: an answer with a call behind it is kept, and
+ * the inspection goes on. A response without a call is the last. The result of a tool comes back as a turn of the user.
+ *
+ * Of the answers of small policies, which are about single windows, the closer one counts: it replaces what coarser ones marked in its window.
+ * Large policies answer for the whole series, and their last answer counts.
  *
  * Deterministic: a transition is a function of series, state and response. States are JSON, and equal states have equal keys: the grid of
  * windows is dyadic, and what was seen is a set. A call that cannot be made is a failed step: it costs the penalty, uses up its turn, and
@@ -13,9 +17,10 @@ import { render } from '../plot/raster.ts';
 import { clipAndMerge } from '../series/intervals.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import { unusualLines } from '../tasks/drawing.ts';
-import { MAX_RESPONSE_LENGTH, reasoningRange } from '../tasks/response.ts';
+import { MAX_RESPONSE_LENGTH } from '../tasks/response.ts';
 import { ToolFailure } from './define.ts';
 import {
+  columnsOf,
   type Frame,
   samplesOf,
   type Tool,
@@ -26,13 +31,28 @@ import {
   windowOf,
 } from './tools.ts';
 
+/** Interval that an answer marks, in samples, and what it says of it; null where its words do not tell. */
+interface Mark {
+  readonly interval: Interval;
+  readonly words: string | null;
+}
+
+/** Answer about a window. */
+export interface Finding {
+  readonly view: View;
+  readonly class: string | null;
+  readonly marks: readonly Mark[];
+}
+
 export interface InspectionState {
   /** Window shown. */
   readonly view: View;
   /** Calls that returned something, by tool and window, sorted. */
   readonly seen: readonly string[];
-  /** Intervals kept for the answer, in samples. */
-  readonly marks: readonly Interval[];
+  /** Answers so far, one per window, latest last. */
+  readonly findings: readonly Finding[];
+  /** Windows that were called for at once and are shown next. */
+  readonly pending: readonly View[];
   /** Responses so far. */
   readonly turn: number;
   /** Calls so far that failed. */
@@ -90,17 +110,43 @@ export interface InspectionOptions {
   readonly question: string;
 }
 
-const CALL = /<tool>([^<]*)<\/tool>/g;
+/** Columns of the whole series up to which windows are held against it: the comparison takes their square. */
+const MOST_COLUMNS = 9000;
 
-/** Finds the call of a response: its words, null for an answer. @throws ToolFailure for a response that is neither */
-function callOf(response: string): string | null {
+const CALL = /<tool>([^<]*)<\/tool>/g;
+/** Short calls of a small policy behind its answer: signs of tools and numbers, as in `</class>+3 5+3 9`. */
+const SIGNED = /(<\/(?:think|answer|class)>)((?:[^\s\w<>](?:\d+ ?)*)+)$/u;
+
+/** A response taken apart. */
+interface Said {
+  /** Words of the calls. */
+  readonly calls: readonly string[];
+  /** Response without the call. */
+  readonly answer: string;
+}
+
+/** @throws ToolFailure for a call that is none, or stands elsewhere than behind the answer */
+function saidIn(response: string, signs: ReadonlyMap<string, string>): Said {
   if (response.length > MAX_RESPONSE_LENGTH) throw new ToolFailure('response too long');
-  if (!/<\/?tool>/.test(response)) return null;
-  const calls = [...response.matchAll(CALL)];
-  if (calls.length > 1) throw new ToolFailure('two calls at once');
-  if (/<\/?answer>/.test(response)) throw new ToolFailure('a call in the middle of an answer');
-  if (calls.length === 0) throw new ToolFailure('unfinished call');
-  return calls[0]![1]!.trim();
+  const short = SIGNED.exec(response);
+  const parts = short?.[2]?.match(/[^\s\w<>][\d ]*/gu) ?? [];
+  const calls = parts.flatMap((part) => {
+    const name = signs.get([...part][0]!);
+    return name === undefined ? [] : [`${name} ${[...part].slice(1).join('')}`.trim()];
+  });
+  if (short !== null && calls.length === parts.length) {
+    if (calls.length > 1 && calls.some((call) => !call.startsWith('zoom'))) {
+      throw new ToolFailure('two calls at once');
+    }
+    return { calls, answer: response.slice(0, short.index) + short[1] };
+  }
+  if (!/<\/?tool>/.test(response)) return { calls: [], answer: response };
+  const tagged = [...response.matchAll(CALL)];
+  if (tagged.length > 1) throw new ToolFailure('two calls at once');
+  if (tagged.length === 0) throw new ToolFailure('unfinished call');
+  const [{ 0: text, 1: words, index }] = tagged as [RegExpExecArray];
+  if (/<\/?answer>/.test(response.slice(index))) throw new ToolFailure('a call in the middle of an answer');
+  return { calls: [words!.trim()], answer: response.replace(text, '') };
 }
 
 /** The inspection of one series. */
@@ -109,6 +155,10 @@ export class Inspection {
   readonly #options: InspectionOptions;
   readonly #shape: Figure;
   readonly #pictures = new Map<string, Picture | Promise<Picture>>();
+  /** Lines of the whole series, by the number of columns. */
+  readonly #lines = new Map<number, readonly Float64Array[]>();
+  /** Names of tools by the signs of short calls. */
+  readonly #signs: ReadonlyMap<string, string>;
 
   /** @throws ConfigError for a series of several channels */
   constructor({ id, channels }: Pick<Example, 'id' | 'channels'>, options: InspectionOptions) {
@@ -119,6 +169,13 @@ export class Inspection {
     this.#values = values;
     this.#options = options;
     this.#shape = figure(options.figure);
+    this.#signs = new Map(
+      options.frame === 'series'
+        ? []
+        : Object.entries(options.tools).flatMap(([name, { sign }]) =>
+            sign === undefined ? [] : [[sign, name]],
+          ),
+    );
   }
 
   /** Call with about the longest observation, for memory plans. */
@@ -135,7 +192,7 @@ export class Inspection {
   }
 
   reset(): { readonly state: InspectionState; readonly observation: Observation } {
-    const state = { view: WHOLE, seen: [], marks: [], turn: 0, failures: 0, answer: null };
+    const state = { view: WHOLE, seen: [], findings: [], pending: [], turn: 0, failures: 0, answer: null };
     const drawing = { window: windowOf(WHOLE, this.#values.length) };
     return { state, observation: { text: this.#options.question, drawing } };
   }
@@ -143,33 +200,45 @@ export class Inspection {
   /** Takes a response. Waits for tools of users alone. @throws ConfigError after the end */
   step(state: InspectionState, response: string): Transition | Promise<Transition> {
     if (state.answer !== null) throw new ConfigError('inspection: the episode is over');
-    let words: string | null;
+    let said: Said;
     try {
-      words = callOf(response);
+      said = saidIn(response, this.#signs);
     } catch (error) {
       return this.#failed(state, error);
     }
-    if (words === null) {
-      const answer = this.#answerOf(state, response);
+    const finding = this.#findingOf(state, said.answer);
+    const kept = finding === null ? state : { ...state, findings: withFinding(state.findings, finding) };
+    if (said.calls.length === 0) {
+      if (state.pending.length > 0) return this.#nextWindow(kept);
+      const answer = this.#answerOf(state, said.answer, finding);
       return { state: { ...state, turn: state.turn + 1, answer }, observation: null, problem: null };
     }
-    const [name = '', ...rest] = words.split(/\s+/);
+    const calls = said.calls.map((call) => call.split(/\s+/) as [string, ...string[]]);
     const { tools, turns } = this.#options;
-    if (!Object.hasOwn(tools, name))
-      return this.#failed(state, new ToolFailure(`no tool ${name.slice(0, 24)}`));
+    const unknown = calls.find(([name]) => !Object.hasOwn(tools, name));
+    if (unknown !== undefined)
+      return this.#failed(state, new ToolFailure(`no tool ${unknown[0].slice(0, 24)}`));
+    if (/<answer>/.test(said.answer) && finding === null)
+      return this.#failed(state, new ToolFailure('an answer that cannot be read'));
     // Nothing can follow the call of the last turn.
     if (state.turn + 1 >= turns) return this.#failed(state, new ToolFailure('no turn left'));
-    try {
-      const result = tools[name]!.run({
-        ...{ values: this.#values, view: state.view, window: this.#window(state) },
-        ...{ words: rest.join(' '), frame: this.#frame(state) },
+    const run = ([name, ...words]: readonly [string, ...string[]]) =>
+      tools[name]!.run({
+        ...{ values: this.#values, view: state.view, window: this.#window(state), words: words.join(' ') },
       });
-      return result instanceof Promise
-        ? result.then(
-            (outcome) => this.#called(state, name, outcome),
-            (error: unknown) => this.#failed(state, error),
-          )
-        : this.#called(state, name, result);
+    try {
+      const [[name], ...more] = calls as [[string, ...string[]], ...[string, ...string[]][]];
+      const result = run(calls[0]!);
+      if (result instanceof Promise) {
+        return result.then(
+          (outcome) => this.#called(kept, name, outcome),
+          (error: unknown) => this.#failed(state, error),
+        );
+      }
+      // Of several windows those are shown that there are turns for.
+      const pending = more.flatMap((call) => (run(call) as ToolResult).view ?? []);
+      const room = Math.max(0, turns - state.turn - 2);
+      return this.#called({ ...kept, pending: [...pending, ...state.pending].slice(0, room) }, name, result);
     } catch (error) {
       return this.#failed(state, error);
     }
@@ -183,13 +252,32 @@ export class Inspection {
     const kept = this.#pictures.get(key);
     if (kept !== undefined) return kept;
     const [start, end] = drawing.window;
-    const values = this.#values.subarray(start, end);
     const picture =
       this.#shape.overlay !== null
-        ? render(this.#shape, unusualLines(values, this.#shape.width))
-        : this.#draw(['value'], [values], start);
+        ? render(this.#shape, this.#overlayLines(drawing.window))
+        : this.#draw(['value'], [this.#values.subarray(start, end)], start);
     this.#pictures.set(key, picture);
     return picture;
+  }
+
+  /**
+   * Lines of a window, as means of its columns, that hold it against the whole series: what stands out within a window may be usual in the
+   * series, such as one of many bursts. Windows of a few samples of very long series are held against themselves.
+   *
+   * Measured with the shipped policy, untrained for it, on 140 validation series of wild-long, 5000 points. The whole: affiliation F1 .733, .657
+   * with the least and the largest value of each column. All 15 windows of level 3: .639, held against themselves .587.
+   */
+  #overlayLines([start, end]: Interval): readonly Float64Array[] {
+    const { width } = this.#shape;
+    const whole = this.#values.length;
+    const columns = width * Math.round(whole / (end - start));
+    const linesOf = (values: Float64Array, most: number): readonly Float64Array[] =>
+      unusualLines(values.length > most ? columnsOf(values, most) : values);
+    if (columns > MOST_COLUMNS) return linesOf(this.#values.subarray(start, end), width);
+    const lines = this.#lines.get(columns) ?? linesOf(this.#values, columns);
+    this.#lines.set(columns, lines);
+    const scale = lines[0]!.length / whole;
+    return lines.map((line) => line.slice(Math.round(start * scale), Math.round(end * scale)));
   }
 
   /** Draws lines; `first`: x value of the first point, null where x is no index. */
@@ -226,38 +314,31 @@ export class Inspection {
 
   /** Makes the turn behind a step: words of the tool, a picture, and the number of turns that are left. */
   #turn(state: InspectionState, text: string, drawing: Observation['drawing']): Observation {
-    const left = `${this.#options.turns - state.turn} left`;
-    const words = (...parts: readonly string[]): string => [...parts, left].filter(Boolean).join('; ');
-    if (this.#options.memory === 'turns') return { text: words(text), drawing };
-    const { points, span } = this.#frame(state);
-    const scale = points / (span[1] - span[0]);
-    const marks = clipAndMerge(
-      state.marks.map(([start, end]) => [
-        Math.round((start - span[0]) * scale),
-        Math.max(1, Math.round((end - span[0]) * scale)),
-      ]),
-      points,
-    );
-    const marked = marks.length === 0 ? '' : `marked ${JSON.stringify(marks).replaceAll(',', ', ')}`;
+    if (this.#options.memory === 'turns') {
+      const left = `${this.#options.turns - state.turn} left`;
+      return { text: text === '' ? left : `${text}; ${left}`, drawing };
+    }
+    // Small policies see whole and windows as in their first training but for the level: digits they know.
+    const { level } = state.view;
+    const words = [this.#options.question, level > 0 ? `${level}` : '', text];
     return {
-      text: `${this.#options.question} ${words(...state.seen, marked, text)}`,
+      text: words.filter(Boolean).join(' '),
       drawing: drawing ?? { window: this.#window(state) },
     };
   }
 
+  /** Shows the next of the windows that were called for. */
+  #nextWindow(state: InspectionState): Transition {
+    const [view, ...pending] = state.pending as [View, ...View[]];
+    return this.#called({ ...state, pending }, 'zoom', { view });
+  }
+
   #called(state: InspectionState, name: string, result: ToolResult): Transition {
-    const { view = state.view, marks = [], text = '', lines } = result;
+    const { view = state.view, text = '', lines } = result;
     const turn = state.turn + 1;
-    const { level, place } = result.view ?? state.view;
     // A window that was left and shown again is the same evidence: windows are listed by the calls made in them.
-    const call =
-      name === 'mark' ? `mark@${state.view.level}.${state.view.place}` : `${name}@${level}.${place}`;
-    const seen = [...new Set([...state.seen, call])].sort();
-    const next: InspectionState = {
-      ...state,
-      ...{ view, seen, turn },
-      marks: clipAndMerge([...state.marks, ...marks], this.#values.length),
-    };
+    const seen = [...new Set([...state.seen, `${name}@${view.level}.${view.place}`])].sort();
+    const next: InspectionState = { ...state, view, seen, turn };
     const drawing = lines ?? (result.view === undefined ? null : { window: this.#window(next) });
     return { state: next, observation: this.#turn(next, text, drawing), problem: null };
   }
@@ -269,36 +350,102 @@ export class Inspection {
     const problem = error.message.replace(/[<>|]/g, ' ').slice(0, 200);
     const turn = state.turn + 1;
     const over = turn >= this.#options.turns;
-    const next = { ...state, turn, failures: state.failures + 1, answer: over ? '' : null };
+    const answer = over ? this.#summary(state.findings) : null;
+    const next = { ...state, turn, failures: state.failures + 1, answer };
     const observation = over ? null : this.#turn(next, `failed: ${problem}`, null);
     return { state: next, observation, problem };
   }
 
-  /**
-   * Rewrites an answer for the whole series: intervals in samples, with those that were marked; the path in place of the scan, whose cells
-   * are those of a window. A malformed answer stays malformed.
-   */
-  #answerOf(state: InspectionState, response: string): string {
-    const { length } = this.#values;
+  /** Reads the answer of a response about the window shown; null where it has none, or one that cannot be read. */
+  #findingOf(state: InspectionState, response: string): Finding | null {
     const frame = this.#frame(state);
-    const { intervals, wellFormed } = parseAnswer(response, frame.points);
+    const { intervals, class: label, think } = parseAnswer(response, frame.points);
+    if (intervals === null) return null;
+    const words = departuresIn(think ?? '');
+    const marks = samplesOf(intervals, frame).map((interval, i): Mark => {
+      return { interval, words: words.length === intervals.length ? words[i]! : null };
+    });
+    return { view: this.#options.frame === 'window' ? state.view : WHOLE, class: label, marks };
+  }
+
+  /**
+   * Rewrites the last response for the whole series: intervals in samples, with those of earlier answers; the path in place of the scan,
+   * whose cells are those of a window. A malformed answer stays malformed.
+   */
+  #answerOf(state: InspectionState, response: string, finding: Finding | null): string {
     // Steps beyond the window might be read as samples of the series.
-    if (intervals === null) return response.replace(/<\/?answer>/gi, ' ');
-    const all = clipAndMerge([...state.marks, ...samplesOf(intervals, frame)], length);
-    const list = JSON.stringify(all.map(([start, end]) => [start, end]));
-    const text = response.replace(
-      /(<answer>)(?![\s\S]*<answer>)[\s\S]*?(<\/answer>)/i,
-      (_, open: string, close: string) => `${open}${list}${close}`,
-    );
-    const think = reasoningRange(text);
-    const path = `looked at ${state.seen.length === 0 ? 'the whole' : state.seen.join(', ')}`;
-    const whole =
-      think === null || this.#options.frame === 'series'
-        ? text
-        : `${text.slice(0, think[0])}${[path, behindScan(text.slice(...think))].filter(Boolean).join('; ')}${text.slice(think[1])}`;
+    if (finding === null) return response.replace(/<\/?answer>/gi, ' ');
+    const { wellFormed } = parseAnswer(response, this.#frame(state).points);
+    if (this.#options.frame === 'series') {
+      const { marks } = finding;
+      const list = JSON.stringify(marks.map(({ interval }) => interval));
+      return `${wellFormed ? '' : 'malformed: '}${withAnswer(response, list)}`;
+    }
+    const looked = state.seen.length === 0 ? 'the whole' : state.seen.join(', ');
+    const whole = this.#summary(withFinding(state.findings, finding), `looked at ${looked}`);
     return wellFormed ? whole : `malformed: ${whole}`;
+  }
+
+  /** Writes the answer that findings give together; empty without any. */
+  #summary(findings: readonly Finding[], path = 'no turn left'): string {
+    if (findings.length === 0) return '';
+    const marks = joined(findings, this.#values.length);
+    const list = clipAndMerge(
+      marks.map(({ interval }) => interval),
+      this.#values.length,
+    );
+    const words = [path, ...marks.flatMap((mark) => mark.words ?? [])].join('; ');
+    const ofWhole = findings.find(({ view }) => view.level === 0)?.class ?? null;
+    const label = marks.length === 0 ? 'normal' : classOf(marks, ofWhole);
+    const named = label === null ? '' : `<class>${label}</class>`;
+    return `<think>${words}</think><answer>${JSON.stringify(list)}</answer>${named}`;
   }
 }
 
-/** Returns what a reasoning says behind its scan: the departures. What comes before is about the window, not the series. */
-const behindScan = (think: string): string => /\bscan [.()#ox\d]*(?:; )?(.*)$/s.exec(think)?.[1] ?? '';
+const withAnswer = (response: string, list: string): string =>
+  response.replace(
+    /(<answer>)(?![\s\S]*<answer>)[\s\S]*?(<\/answer>)/i,
+    (_, open: string, close: string) => `${open}${list}${close}`,
+  );
+
+/** Adds an answer in place of an earlier one about its window. */
+const withFinding = (findings: readonly Finding[], finding: Finding): readonly Finding[] => [
+  ...findings.filter(({ view }) => view.level !== finding.view.level || view.place !== finding.view.place),
+  finding,
+];
+
+interface JoinedMark extends Mark {
+  readonly class: string | null;
+}
+
+/**
+ * Joins answers about windows: what a coarser one marks is replaced by what a closer one marks, where its middle lies in that window and it is
+ * shorter than half of it. Of more than that the window shows too little.
+ */
+function joined(findings: readonly Finding[], length: number): JoinedMark[] {
+  let marks: JoinedMark[] = [];
+  for (const finding of findings.toSorted((a, b) => a.view.level - b.view.level)) {
+    const [from, to] = windowOf(finding.view, length);
+    const isOutside = ({ interval: [start, end] }: Mark): boolean => {
+      const middle = (start + end) / 2;
+      return middle < from || middle > to || 2 * (end - start) >= to - from;
+    };
+    marks = [...marks.filter(isOutside), ...finding.marks.map((mark) => ({ ...mark, class: finding.class }))];
+  }
+  return marks.sort((a, b) => a.interval[0] - b.interval[0]);
+}
+
+/** Finds the class of marks: that of the whole where some have it, else of most samples; null where no mark has one. */
+function classOf(marks: readonly JoinedMark[], ofWhole: string | null): string | null {
+  const samples = new Map<string, number>();
+  for (const { interval, class: label } of marks) {
+    if (label === null || label === 'normal') continue;
+    samples.set(label, (samples.get(label) ?? 0) + interval[1] - interval[0]);
+  }
+  if (ofWhole !== null && samples.has(ofWhole)) return ofWhole;
+  return [...samples].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;
+}
+
+/** Returns the departures that a short reasoning names behind its scan. */
+const departuresIn = (think: string): string[] =>
+  (/\bscan [.()#ox\d]*(?:; )?(.*)$/s.exec(think)?.[1] ?? '').split('; ').filter(Boolean);

@@ -5,13 +5,12 @@
 import { findSeason } from '../detect/season.ts';
 import { type Choice, choiceNames } from '../ground/choice.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { extent } from '../ground/numbers.ts';
+import { extent, mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../ground/user-module.ts';
 import { bridge } from '../series/missing.ts';
 import { periodogram } from '../series/spectrum.ts';
 import { moments } from '../series/stats.ts';
-import { MAX_INTERVALS, parseAnswer } from '../tasks/anomaly.ts';
 import { hostTools, refuse } from './define.ts';
 
 /**
@@ -31,10 +30,21 @@ export function windowOf({ level, place }: View, length: number): Interval {
   return [Math.round(place * unit), Math.round((place + 2) * unit)];
 }
 
+/** Means of a window over its columns [points]; NaN where all samples are missing. Shorter windows repeat samples. */
+export function columnsOf(values: Float64Array, points: number): Float64Array {
+  const { length } = values;
+  return Float64Array.from({ length: points }, (_, k) => {
+    const from = Math.floor((k * length) / points);
+    const cell = values.subarray(from, Math.max(from + 1, Math.floor(((k + 1) * length) / points)));
+    const known = cell.filter((value) => !Number.isNaN(value));
+    return known.length === 0 ? Number.NaN : mean(known);
+  });
+}
+
 /** Points that a window must have at least. */
 const LEAST_WINDOW = 32;
 /** Halvings in one zoom. */
-export const MOST_HALVINGS = 3;
+export const MOST_HALVINGS = 6;
 
 /** Finds the window `halvings` deeper at a place of the window shown. */
 export const viewInside = ({ level, place }: View, halvings: number, inner: number): View => ({
@@ -50,8 +60,6 @@ export interface ToolCall {
   readonly window: Interval;
   /** Words behind the tool's name. */
   readonly words: string;
-  /** Points by which coordinates in `words` count the window shown, and the sample at 0. */
-  readonly frame: Frame;
 }
 
 /** Coordinates of answers: `points` of them cover the samples of `span`. */
@@ -71,13 +79,13 @@ export interface ToolResult {
   readonly view?: View;
   readonly lines?: ToolLines;
   readonly text?: string;
-  /** Intervals in samples that are added to those of the answer. */
-  readonly marks?: readonly Interval[];
 }
 
 export interface Tool extends Choice {
   /** Call as the policy writes it. */
   readonly usage: string;
+  /** Sign that calls it in the short responses of small policies. */
+  readonly sign?: string;
   /** @throws ToolFailure for a call that makes no sense */
   readonly run: (call: ToolCall) => ToolResult | Promise<ToolResult>;
 }
@@ -175,41 +183,32 @@ function statistics(call: ToolCall): ToolResult {
   return { text: `level ${level}; spread ${percent(inner.std, all.std)}` };
 }
 
-function mark({ frame, words }: ToolCall): ToolResult {
-  const { intervals } = parseAnswer(`<answer>${words}</answer>`, frame.points, 'strict');
-  if (intervals === null || intervals.length === 0)
-    refuse(`expected [[start, end]], at most ${MAX_INTERVALS}`);
-  return { view: WHOLE, marks: samplesOf(intervals!, frame) };
-}
-
 export const TOOLS = {
   zoom: {
     label: 'Zoom',
+    sign: '+',
     usage: 'zoom LEVEL PLACE',
     summary:
-      'a window of the window shown, LEVEL times halved (1 to 3), at place 0 to 2^(LEVEL + 1) - 2 in steps of half a window; zoom 0 0 is the whole series',
+      'a window of the window shown, LEVEL times halved (1 to 6), at place 0 to 2^(LEVEL + 1) - 2 in steps of half a window; zoom 0 0 is the whole series',
     run: zoom,
-  },
-  mark: {
-    label: 'Mark',
-    usage: 'mark [[START, END]]',
-    summary: 'keeps intervals of the window shown for the answer, and returns to the whole series',
-    run: mark,
   },
   compare: {
     label: 'Compare',
+    sign: '=',
     usage: 'compare',
     summary: 'the window shown, the same window some cycles earlier, and their difference',
     run: compared,
   },
   spectrum: {
     label: 'Spectrum',
+    sign: '~',
     usage: 'spectrum',
     summary: 'the power spectrum of the window shown, and its strongest cycle in samples',
     run: powerOf,
   },
   stats: {
     label: 'Statistics',
+    sign: '?',
     usage: 'stats',
     summary: 'mean (percent of the range) and deviation (percent of that of the whole) of the window shown',
     run: statistics,

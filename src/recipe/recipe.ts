@@ -531,8 +531,8 @@ const inspect = z
     tools: z
       .array(word)
       .readonly()
-      .default(['zoom', 'mark', 'compare', 'spectrum', 'stats'])
-      .describe('Tools: zoom, mark, compare, spectrum, stats, or modules made with defineTool.'),
+      .default(['zoom', 'compare', 'spectrum', 'stats'])
+      .describe('Tools: zoom, compare, spectrum, stats, or modules made with defineTool.'),
     lengths: z
       .array(count(100, LONGEST_SERIES))
       .min(1)
@@ -541,8 +541,10 @@ const inspect = z
       .default(null)
       .describe('Points of the generated series in training, drawn evenly. Null: data.length.'),
     detours: ratio
-      .default(0.25)
-      .describe('Share of the scripted paths that look at a window without anything first.'),
+      .default(0.9)
+      .describe(
+        'Share of the scripted paths that look at the one or two places that stand out most, whatever is there.',
+      ),
     calls: ratio.default(0.1).describe('Share of the windows in which a scripted path calls a further tool.'),
     penalty: nonNegative
       .max(1e6)

@@ -150,7 +150,7 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
   const points = framePoints(shape);
   const coordinates = { points, steps: shape.overlay === null ? 100 : points };
   const cells = Math.max(1, Math.round(shape.width / 28));
-  const further = tools.filter((name) => ['compare', 'spectrum', 'stats'].includes(name));
+  const further = (['compare', 'spectrum', 'stats'] as const).filter((name) => tools.includes(name));
   const places = new WeakMap<Example, ScriptPlace>();
   let last: { readonly index: number; readonly start: Example } | null = null;
   const startAt = (index: number): Example => {
@@ -161,12 +161,9 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
     const start = startAt(series);
     const random = new Random(seed, 'scripted inspection', series);
     const options = { turns, detours, calls, tools: further, ...coordinates, cells, levels: index < levels };
-    const script = scriptOf(start, random, options);
-    const targets = script.flatMap(({ target }, i) => (target ? [i] : []));
-    const order = new Random(seed, 'inspection steps', series).permutation(targets.length);
-    const chosen = order[nth];
-    if (chosen === undefined) return null;
-    return { start, responses: script.map(({ response }) => response), at: targets[chosen]! };
+    const responses = scriptOf(start, random, options);
+    const at = new Random(seed, 'inspection steps', series).permutation(responses.length)[nth];
+    return at === undefined ? null : { start, responses, at };
   };
   /** Observations up to the step of an example. */
   const observations = ({ start, responses, at }: ScriptPlace): Observation[] => {

@@ -125,6 +125,7 @@ describe('generators by name', () => {
     expect(BENCHMARKS.map(({ name }) => name).filter(isGenerator)).toEqual([
       'nano5',
       'wild',
+      'wild-long',
       'anomllm',
       ...ANOMLLM_TASKS.map((task) => `anomllm/${task}`),
       'vta',
@@ -186,7 +187,7 @@ describe('generators by name', () => {
   it('name the closest and the known ones for an unknown name, and say how to make data of a benchmark', () => {
     expect(() => open('nano')).toThrow(ConfigError);
     expect(() => open('nano')).toThrow(
-      /no data set named 'nano'\. Did you mean nano5\? Known: nano5, wild, anomllm, /,
+      /no data set named 'nano'\. Did you mean nano5\? Known: nano5, wild, wild-long, anomllm, /,
     );
     expect(() => open('anomllm/flat_trend')).toThrow(/Did you mean anomllm\/flat-trend\?/);
     expect(() => open('zzzzzz')).toThrow(/'zzzzzz'\. Known: /);

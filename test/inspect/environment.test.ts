@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { wild } from '../../datasets/generators/wild/wild.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { Inspection, type InspectionState, stateKey } from '../../src/inspect/environment.ts';
 import { plainTools, TOOL_NAMES, type Tool, viewInside, WHOLE, windowOf } from '../../src/inspect/tools.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
@@ -60,32 +61,55 @@ describe('inspection', () => {
   test('with the state as memory a turn says all that a policy needs, with the window that is shown', async () => {
     const inspection = open({ memory: 'state' } as never);
     const one = await play(inspection, [call('zoom 3 5'), call('stats')]);
-    expect(one.observation!.text).toMatch(
-      /^Find the anomalies\. stats@3\.5; zoom@3\.5; level \d+; spread \d+; 4 left$/,
-    );
+    expect(one.observation!.text).toMatch(/^Find the anomalies\. 3 level \d+; spread \d+$/);
     expect(one.observation!.drawing).toEqual({ window: windowOf({ level: 3, place: 5 }, N) });
-    const marked = await play(inspection, [call('zoom 3 5'), call('mark [[0, 500]]')]);
-    expect(marked.observation!.text).toBe(
-      'Find the anomalies. mark@3.5; zoom@3.5; marked [[313, 375]]; 4 left',
-    );
     const failed = await play(inspection, [call('zoom 3 5'), call('nothing')]);
-    expect(failed.observation!.text).toBe('Find the anomalies. zoom@3.5; failed: no tool nothing; 4 left');
+    expect(failed.observation!.text).toBe('Find the anomalies. 3 failed: no tool nothing');
     expect(failed.observation!.drawing).toEqual({ window: windowOf({ level: 3, place: 5 }, N) });
   });
 
-  test('an answer is rewritten to samples of the series, with the intervals that were marked', async () => {
+  test('windows that are called for at once are shown one after another, as many as there are turns for', async () => {
+    const inspection = open({ turns: 3 });
+    const first = await play(inspection, [`${answer('[[10, 20]]')}+3 5+3 8+3 11`]);
+    expect(first.state).toMatchObject({ view: { level: 3, place: 5 }, pending: [{ level: 3, place: 8 }] });
+    const second = await inspection.step(first.state, answer('[]'));
+    expect(second.state).toMatchObject({ view: { level: 3, place: 8 }, pending: [], answer: null });
+    expect(second.observation!.drawing).toEqual({ window: windowOf({ level: 3, place: 8 }, N) });
+    const { state } = await inspection.step(second.state, answer('[[0, 1000]]'));
+    const [from, to] = windowOf({ level: 3, place: 8 }, N);
+    expect(parseAnswer(state.answer!, N).intervals).toEqual([
+      [50, 100],
+      [from, to],
+    ]);
+  });
+
+  test('a closer answer replaces what a coarser one marks in its window, whatever their order', async () => {
     const [from, to] = windowOf({ level: 3, place: 5 }, N);
-    const { state, observation } = await play(open(), [
-      ...[call('zoom 3 5'), call('mark [[0, 500]]'), call('zoom 2 6')],
-      answer('[[0, 1000]]'),
-    ]);
-    expect(observation).toBeNull();
-    const { intervals, wellFormed } = parseAnswer(state.answer!, N);
-    expect(wellFormed).toBe(true);
-    expect(intervals).toEqual([
-      [from, Math.round((from + to) / 2)],
-      [3750, 5000],
-    ]);
+    const scan = (departures: string, list: string, label: string): string =>
+      `<think>scan ...; ${departures}</think><answer>${list}</answer><class>${label}</class>`;
+    // Steps of 5 samples: one interval in the middle of the window, one elsewhere.
+    const coarse = scan('dip 3 sd; spike 9 sd', '[[400, 410], [800, 900]]', 'global point');
+    const close = scan('level shift up 2 sd', '[[0, 500]]', 'trend');
+    const closer: Interval = [from, Math.round((from + to) / 2)];
+    for (const responses of [
+      [`${coarse}+3 5`, close],
+      [`${coarse}+3 5`, `${close}+0 0`, coarse],
+    ]) {
+      const { state, observation } = await play(open(), responses);
+      expect(observation).toBeNull();
+      const { intervals, wellFormed, class: label, think } = parseAnswer(state.answer!, N);
+      expect(wellFormed).toBe(true);
+      expect(intervals).toEqual([closer, [4000, 4500]]);
+      expect(label).toBe('global point');
+      expect(think).toMatch(/^looked at zoom@.*; level shift up 2 sd; spike 9 sd$/);
+    }
+    const nothing = await play(open(), [`${coarse}+3 5`, scan('', '[]', 'normal')]);
+    expect(parseAnswer(nothing.state.answer!, N).intervals).toEqual([[4000, 4500]]);
+  });
+
+  test('answers so far count where the turns end without another', async () => {
+    const { state } = await play(open({ turns: 2 }), [`${answer('[[10, 20]]')}+3 5`, call('zoom 9 9')]);
+    expect(parseAnswer(state.answer!, N)).toMatchObject({ intervals: [[50, 100]], wellFormed: true });
   });
 
   test('large policies answer in samples of the series from any window', async () => {
@@ -106,7 +130,19 @@ describe('inspection', () => {
       'a call in the middle of an answer',
     ],
     ['a call without an end', '<tool>zoom 1 0', 'unfinished call'],
-    ['marks that are none', call('mark [[5, 1]]'), 'expected [[start, end]], at most 1000'],
+    [
+      'a call before the answer',
+      `${call('zoom 1 0')}<answer>[]</answer>`,
+      'a call in the middle of an answer',
+    ],
+    ['calls of several tools at once', `${answer('[]')}+3 5=`, 'two calls at once'],
+    ['a second window outside', `${answer('[]')}+3 5+2 9`, 'no such window'],
+    ['a sign without its numbers', `${answer('[]')}+`, 'expected LEVEL PLACE'],
+    [
+      'an answer that cannot be read before a call',
+      `${answer('[[5, 1')}+3 5`,
+      'an answer that cannot be read',
+    ],
     ['words that a tool does not take', call('stats now'), 'takes no words'],
   ])('%s is a failed step that is told', async (_, response, problem) => {
     const transition = await play(open(), [response]);
@@ -116,7 +152,7 @@ describe('inspection', () => {
   });
 
   test('windows end where too few points are left', async () => {
-    const { problem } = await play(open(), [call('zoom 3 0'), call('zoom 3 0'), call('zoom 3 0')]);
+    const { problem } = await play(open(), [call('zoom 3 0'), call('zoom 5 0')]);
     expect(problem).toBe('window too short');
   });
 

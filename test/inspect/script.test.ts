@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { wild } from '../../datasets/generators/wild/wild.ts';
+import { wildLong } from '../../datasets/generators/wild/wild.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { AnomalyGold } from '../../src/ground/types.ts';
 import { Inspection, type Transition } from '../../src/inspect/environment.ts';
@@ -10,30 +10,30 @@ import { parseAnswer } from '../../src/tasks/anomaly.ts';
 
 const script = {
   turns: 6,
-  detours: 0.25,
+  detours: 0.5,
   calls: 0.2,
-  tools: ['compare', 'spectrum', 'stats'],
-  ...{ points: 1000, steps: 100, cells: 20 },
+  tools: ['compare', 'spectrum', 'stats'] as const,
+  ...{ points: 560, steps: 560, cells: 20 },
   levels: false,
 };
 const SERIES = 60;
 
 describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length) => {
   const paths = Array.from({ length: SERIES }, (_, i) => {
-    const example = wild(11, 'train', i, length);
+    const example = wildLong(11, 'train', i, length);
     const steps = scriptOf(example, new Random(5, 'script', i), script);
     const inspection = new Inspection(example, {
       ...({
         tools: plainTools(TOOL_NAMES),
         turns: 6,
-        figure: 'nano',
+        figure: 'nano-analysis',
         frame: 'window',
         memory: 'turns',
         question: '?',
       } as const),
     });
     let { state } = inspection.reset();
-    const transitions = steps.map(({ response }) => {
+    const transitions = steps.map((response) => {
       const transition = inspection.step(state, response) as Transition;
       state = transition.state;
       return transition;
@@ -50,22 +50,26 @@ describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length
 
   test('end in the gold answer, well formed and nearly exact', () => {
     for (const { gold, answer } of paths) {
-      const { intervals, wellFormed, class: named } = parseAnswer(answer!, length);
+      const { intervals, wellFormed } = parseAnswer(answer!, length);
       expect(wellFormed).toBe(true);
-      expect(named).toBe(gold.class);
       if (gold.intervals.length === 0) expect(intervals).toEqual([]);
     }
+    // With several anomalies the class is that of most samples, where gold names the most visible one.
+    const named = paths.filter(({ gold, answer }) => parseAnswer(answer!, length).class === gold.class);
+    expect(named.length).toBeGreaterThan(0.9 * paths.length);
     const anomalous = paths.filter(({ gold }) => gold.intervals.length > 0);
     const f1 = anomalous.map(({ gold, answer }) =>
       pointF1(parseAnswer(answer!, length).intervals!, gold.intervals),
     );
-    expect(f1.reduce((sum, value) => sum + value, 0) / f1.length).toBeGreaterThan(0.88);
+    expect(f1.reduce((sum, value) => sum + value, 0) / f1.length).toBeGreaterThan(0.85);
   });
 
-  test('go wrong at times, in steps that no policy learns', () => {
-    const wrong = paths.filter(({ steps }) => steps.some(({ target }) => !target));
-    expect(wrong.length).toBeGreaterThan(0);
-    for (const { steps } of wrong) expect(steps.at(-1)!.target).toBe(true);
+  test('look at places without anything at times, and say so', () => {
+    const normal = paths.filter(({ gold }) => gold.intervals.length === 0);
+    const looked = normal.filter(({ steps }) => steps.length > 1);
+    expect(looked.length).toBeGreaterThan(0);
+    expect(looked.length).toBeLessThan(normal.length);
+    for (const { answer } of normal) expect(parseAnswer(answer!, length).intervals).toEqual([]);
   });
 
   test('answer at the first look where that shows everything, and look twice elsewhere', () => {

@@ -29,7 +29,7 @@ const address = { name: 'wild', split: 'train', seed: 5, length: LENGTH } as con
 const recipe = recipeOf(
   {
     data: { name: 'wild', length: LENGTH, traces: null },
-    inspect: { turns: 4, detours: 0.5, calls: 0.3 },
+    inspect: { turns: 4, detours: 1, calls: 0.3 },
     rl: { advantage: 'grpo', steps: 4, prompts: 2, group: 4, maxTokens: 60, learningRate: 1e-3, warmup: 0 },
   },
   'test',
@@ -39,12 +39,24 @@ const scripted = trainingTask(card, address, 'sft');
 const task = trainingTask(card, address, 'rl');
 const engine = openTorch({ threads: 1 });
 
+/** Responses in equal numbers: the scripted ones are too long for a policy of these sizes and this little training. */
+const RESPONSES = [
+  '<tool>zoom 1 0</tool>',
+  '<tool>zoom 9 9</tool>',
+  '<think>scan ....</think><answer>[[100, 200]]</answer><class>trend</class>',
+];
+const short: Task = {
+  ...scripted,
+  trace: ({ id }) => RESPONSES[Number(/\d+/.exec(id)![0]) % RESPONSES.length]!,
+};
+
 function tokenizer(): Record<string, unknown> {
   const examples = Array.from({ length: 60 }, (_, i) => scripted.example(i));
-  return trainBpe(examples.flatMap((example) => [scripted.instruction(example), scripted.trace(example)]));
+  const texts = examples.flatMap((example) => [scripted.instruction(example), scripted.trace(example)]);
+  return trainBpe([...texts, ...RESPONSES]);
 }
 const start = Policy.create(engine, { tokenizer: tokenizer(), seed: 2, dims: tinyDims });
-await teach(tinyLearner(start), { samples: 480, batch: 8, learningRate: 1e-2 }, scripted);
+await teach(tinyLearner(start), { samples: 320, batch: 8, learningRate: 1e-2 }, short);
 const copyOf = (policy: Policy): Policy =>
   new Policy(engine, policy.parts, engine.tensor(engine.floats(policy.flat), [policy.layout.size]));
 
@@ -77,9 +89,9 @@ describe('examples of the supervised stage', () => {
       expect(shots).toEqual([]);
       expect(picture).not.toBeNull();
       expect(instruction).toBe(scripted.instruction(steps[i]!));
-      expect(instruction).toMatch(/^Find the anomalies\.(?: .*\b\d left)?$/);
+      expect(instruction).toMatch(/^Find the anomalies\.(?: 3\b.*)?$/);
     }
-    expect(turns.some(({ instruction }) => /zoom@\d\.\d+; \d left$/.test(instruction))).toBe(true);
+    expect(turns.some(({ instruction }) => instruction === 'Find the anomalies. 3')).toBe(true);
   });
 
   test('are the same whenever they are asked for', async () => {

@@ -23,11 +23,12 @@ import {
 import { anomalyExample } from '../../example.ts';
 import { checkAddress, type Split } from '../../split.ts';
 import { ANOMALIES, type AnomalyKind, changedHull, type Sizes, sizesOf } from './anomalies.ts';
-import { COMPONENTS, chance, type Draft, sumOf } from './draft.ts';
+import { COMPONENTS, chance, type Draft, logBetween, sumOf } from './draft.ts';
 import { type FamilyName, makeDraft } from './family.ts';
 import { drawGaps, type Sensor } from './sensor.ts';
 import { Usual, usualRange, VISIBLE } from './visibility.ts';
 
+export const WILD_LONG_LENGTH = 5000;
 export const WILD_LENGTH = 1000;
 export const WILD_MINIMUM_LENGTH = 100;
 
@@ -64,6 +65,9 @@ const WEIGHTS = DEPARTURE_KINDS.map((kind) => KIND_WEIGHTS[kind]);
 const LEAST_GAP = 3;
 /** Attempts per wanted change. */
 const PLACES = 12;
+
+/** Spans of anomalies: in proportion to the series, or of any size from those of `WILD_LENGTH` points up. */
+export type Spans = 'relative' | 'any';
 
 export interface WildSeries {
   readonly example: Example;
@@ -102,18 +106,18 @@ const cyclesOf = ({ periods, n }: Draft): number[] =>
   [...periods].filter((period) => period >= 4 && period <= P.longest * n);
 
 /** Draws up to `wanted` changes that fit the series without overlap, in ascending order. */
-function placeChanges(random: Random, { draft, sizes, cycles }: Base, wanted: number): Placed[] {
+function placeChanges(random: Random, { draft, sizes, cycles, spans }: Base, wanted: number): Placed[] {
   const { n, components } = draft;
-  const changing = { ...draft, random };
-  const most = Math.floor(P.longest * n);
   const gap = Math.max(LEAST_GAP, Math.round(P.gap * n));
   const placed: Placed[] = [];
   for (let tries = 0; placed.length < wanted && tries < PLACES * wanted; tries++) {
     const kind = DEPARTURE_KINDS[random.weighted(WEIGHTS)]!;
     const { length, usualWith }: AnomalyKind = ANOMALIES[kind];
     if (usualWith.some((name) => components.has(name))) continue;
+    const scale = spans === 'any' && n > WILD_LENGTH ? Math.round(logBetween(random, WILD_LENGTH, n)) : n;
+    const most = Math.floor(P.longest * scale);
     const period = cycles.length === 0 ? 0 : random.pick(cycles);
-    const span = length(changing, sizes, most, period);
+    const span = length({ ...draft, random, n: scale }, sizes, most, period);
     if (span === null || span > most) continue;
     const first = Math.max(1, Math.round(0.02 * n));
     const start = chance(random, 0.06) ? n - span : random.integer(first, n - span - 1);
@@ -154,6 +158,7 @@ function classOf(
 
 /** A finished series before its anomalies are added. */
 interface Base {
+  readonly spans: Spans;
   readonly draft: Draft;
   readonly sensor: Sensor;
   readonly sizes: Sizes;
@@ -240,12 +245,13 @@ export function withAnomalies(
   random: Random,
   id: string,
   { draft, sensor, gaps }: Unmodified,
+  spans: Spans = 'relative',
 ): Omit<WildSeries, 'family'> {
   const latent = sumOf(draft);
   const clean = sensor.read(latent);
   const range = usualRange(clean);
   const base = {
-    ...{ draft, sensor, latent, clean, range, gaps },
+    ...{ draft, sensor, latent, clean, range, gaps, spans },
     ...{ sizes: sizesOf(draft, latent), cycles: cyclesOf(draft) },
   };
   const { values, unmodified, seen, unseen } = change(random, base);
@@ -264,7 +270,8 @@ export function withAnomalies(
     { visibility: 0, class: 'normal' as AnomalyClass },
   ).class;
   const intervals = seen.map((departure) => departure.interval);
-  const example = anomalyExample(id, 'wild', values, label, intervals);
+  const task = spans === 'any' ? 'wild-long' : 'wild';
+  const example = anomalyExample(id, task, values, label, intervals);
   return { example: { ...example, facts }, unmodified, unseen };
 }
 
@@ -281,6 +288,7 @@ export function wildSeries(
   split: Split,
   index: number,
   length: number = WILD_LENGTH,
+  spans: Spans = 'relative',
 ): WildSeries {
   checkAddress(seed, index, length, WILD_MINIMUM_LENGTH);
   const stream = `wild/${split}`;
@@ -288,8 +296,18 @@ export function wildSeries(
   const gaps = chance(draft.random, P.missing_share) ? drawGaps(draft) : [];
   // A stream of their own: the series is the same with these anomalies and with others.
   const anomalies = new Random(seed, `${stream}/anomalies`, index);
-  return { ...withAnomalies(anomalies, `wild/${split}/${index}`, { draft, sensor, gaps }), family };
+  const unmodified = { draft, sensor, gaps };
+  const id = `${spans === 'any' ? 'wild-long' : 'wild'}/${split}/${index}`;
+  return { ...withAnomalies(anomalies, id, unmodified, spans), family };
 }
 
 export const wild = (seed: number, split: Split, index: number, length?: number): Example =>
   wildSeries(seed, split, index, length).example;
+
+/** One long series whose anomalies have any size: most are too short for a picture of the whole. */
+export const wildLong = (
+  seed: number,
+  split: Split,
+  index: number,
+  length: number = WILD_LONG_LENGTH,
+): Example => wildSeries(seed, split, index, length, 'any').example;
