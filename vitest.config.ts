@@ -10,10 +10,9 @@ const ISOLATED = [
   'test/answer/reference.test.ts',
   'test/cli/{built-in-policy,cli,explain}.test.ts',
   'test/datasets/define.test.ts',
-  'test/engine/{few,kernel,memory,misuse,tracking,workers}.test.ts',
+  'test/engine/{few,kernel,misuse,tracking}.test.ts',
   'test/ground/files.test.ts',
   'test/hub/pull.test.ts',
-  'test/plot/raster.test.ts',
   'test/serve/chat.test.ts',
 ];
 

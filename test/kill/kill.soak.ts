@@ -1,4 +1,4 @@
-/** Long kill tests, for `npm run soak`; kill.test.ts has the short ones. */
+/** Kill tests, for `npm run soak`. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -34,6 +34,7 @@ describe('killed and resumed, a run is the unbroken one, byte for byte', { timeo
       'worker writeSync 12',
       'worker renameSync 1 \\.old\\.tmp$',
       'main writeSync 2 stage\\.json',
+      'main renameSync 1 sft/stage\\.json$',
       900 + 600 * Math.random(),
     ];
     expect(await broken(sft, kills)).toBeGreaterThanOrEqual(3);
