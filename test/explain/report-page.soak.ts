@@ -38,9 +38,6 @@ describe.skipIf(browser === null)('the page in a browser (skipped where there is
       "document.documentElement.dataset.report === 'drawn'",
       options,
     );
-  /** What the x axis shows, in ms or samples. */
-  const _range = (session: BrowserSession): Promise<[number, number]> =>
-    session.evaluate("document.getElementById('plot')._fullLayout.xaxis._rl.map(Number)");
   const view = (session: BrowserSession): Promise<string> =>
     session.evaluate('document.documentElement.dataset.view');
   const points = (session: BrowserSession): Promise<number> =>
