@@ -2,14 +2,18 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
 /**
- * Files that share two processes, so that modules load twice and not once a file. Not among them: files that replace modules, or depend on the
- * state of a whole process (threads, counted memory, loaded libraries, directory), or are not yet known to do without.
+ * Files with processes of their own: they replace modules, or depend on the state of a whole process (threads, counted memory,
+ * loaded libraries, directory). All others share two processes, so that modules load twice and not once a file.
  */
-const SHARED = [
-  'test/{commands,expcot,html,measures,policy,recipe,series,tasks,train}/**/*.test.ts',
-  'test/cli/{eval,follow,interrupt,study,tasks,validation}.test.ts',
-  'test/engine/!(few|kernel|memory|misuse|tracking|workers).test.ts',
-  'test/ground/!(files).test.ts',
+const ISOLATED = [
+  'test/{kernels,readme}.test.ts',
+  'test/answer/reference.test.ts',
+  'test/cli/{built-in-policy,cli,explain}.test.ts',
+  'test/datasets/define.test.ts',
+  'test/engine/{few,kernel,misuse,tracking}.test.ts',
+  'test/ground/files.test.ts',
+  'test/hub/pull.test.ts',
+  'test/serve/chat.test.ts',
 ];
 
 /** Examples import the package by its name. */
@@ -35,11 +39,17 @@ export default defineConfig(({ mode }) => ({
       mode === 'soak'
         ? [{ resolve, test: { ...settings, name: 'soak', include: ['test/**/*.soak.ts'] } }]
         : [
-            { resolve, test: { ...settings, name: 'shared', isolate: false, include: SHARED } },
             {
               resolve,
-              test: { ...settings, name: 'isolated', include: ['test/**/*.test.ts'], exclude: SHARED },
+              test: {
+                ...settings,
+                name: 'shared',
+                isolate: false,
+                include: ['test/**/*.test.ts'],
+                exclude: ISOLATED,
+              },
             },
+            { resolve, test: { ...settings, name: 'isolated', include: ISOLATED } },
           ],
   },
 }));

@@ -1,78 +1,11 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { existsSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { expect, test } from 'vitest';
 import { COMMANDS } from '../src/cli.ts';
-import { inside } from './helpers/command-line.ts';
+import { guides, LONG, ONLY_NAMED, PAGES, page, ROOT, testCommands } from './helpers/guides.ts';
 
-const ROOT = resolve(import.meta.dirname, '..');
-const page = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
-
-/** README and the guides that it links to, in the order in which their commands are run. */
-const PAGES = ['README.md', 'src/README.md', 'eval/README.md', 'rewards/README.md', 'datasets/README.md'];
 const readme = page('README.md');
-const guides = PAGES.map(page).join('\n');
 const scripts = JSON.parse(page('package.json')).scripts as object;
-
-/** Command lines of the indented blocks, each once. */
-const commands = [
-  ...new Set(
-    guides
-      .split('\n')
-      .filter((line) => /^ {4}npx timeseer/.test(line))
-      .map((line) => line.replace(/ #.*/, '').trim()),
-  ),
-].map((line) => Array.from(line.matchAll(/"([^"]*)"|\S+/g), ([word, quoted]) => quoted ?? word).slice(2));
-
-/** Where the command writes whose table the README shows: it is run as it stands. */
-const BOARD = 'evaluations/board';
-
-/** Sizes for tests, as settings of a command that begins a run. */
-const TINY = ['sft.samples=32', 'sft.workers=1', 'rl.steps=1', 'rl.workers=1', 'eval.series=8'];
-
-/** The command at a size for tests: fewer samples, steps, series and cells, one worker; nothing else is changed. */
-function shortened(args: readonly string[]): string[] {
-  const out = args.map((word) => (word === 'runs/quickstart' ? 'runs/mine' : word));
-  const begins =
-    out[0] === 'quickstart' || out[0] === 'sft' || (out[0] === 'train' && out.includes('--policy'));
-  if (begins) {
-    if (!out.includes('--recipe')) out.push('--recipe', 'quickstart-short');
-    const stage = out[0] === 'sft' ? /^sft/ : out[0] === 'train' ? /^rl/ : /./;
-    out.push(...TINY.filter((setting) => stage.test(setting)).flatMap((setting) => ['--set', setting]));
-  }
-  if (out[0] === 'study') out.push('--only', '*/*/seed-1');
-  if (out[0] === 'eval' && !out.includes(BOARD)) {
-    if (out.includes('--count')) out[out.indexOf('--count') + 1] = '8';
-    else out.push('--count', '8');
-    // Reasoning that is cut off cannot be changed.
-    if (!out.includes('--intervene')) out.push('--max-tokens', '24');
-    out.push('--workers', '1');
-  }
-  return out;
-}
-
-const home = process.cwd();
-let directory = '';
-
-beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'readme-'));
-  process.chdir(directory);
-  const wave = Array.from(
-    { length: 700 },
-    (_, i) => Math.sin(i / 8) + (i > 300 && i < 360 ? Math.sin(i) : 0),
-  );
-  for (const [, name, text] of guides.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)) writeFileSync(name!, text!);
-  writeFileSync('my.csv', `value\n${wave.map((value) => value.toFixed(4)).join('\n')}\n`);
-});
-
-afterEach(() => {
-  process.exitCode = undefined;
-});
-
-afterAll(() => {
-  process.chdir(home);
-  rmSync(directory, { recursive: true, force: true });
-});
 
 test('every npm script that the guides name exists', () => {
   const named = [...guides.matchAll(/npm run ([a-z]+)/g)].map((match) => match[1]!);
@@ -88,9 +21,6 @@ test('every relative link of the README and its guides leads to a file', () => {
   }
 });
 
-/** They change the machine, or need the network, or run until they are interrupted. */
-const ONLY_NAMED = ['setup', 'doctor', 'pull', 'serve', 'calibrate'];
-
 test(`the README names every command, and the guides show all but ${ONLY_NAMED.join(', ')}`, () => {
   // test/rewards runs those of the guide to rewards.
   const shown = new Set([...guides.matchAll(/^ *(?:npx )?timeseer ([a-z]+)/gm)].map(([, name]) => name));
@@ -104,22 +34,4 @@ test('the README has at most 1500 words', () => {
   expect(readme.split(/\s+/).length).toBeLessThanOrEqual(1500);
 });
 
-const inOrder = commands
-  .filter(([name]) => !ONLY_NAMED.includes(name!))
-  .map((args) => [args.join(' '), args] as const);
-
-test.each(inOrder)('npx timeseer %s', async (_, args) => {
-  const { code, err } = await inside(...shortened(args));
-  expect(err).not.toMatch(/error:/);
-  expect(code).toBe(0);
-});
-
-test('the leaderboard in the guide to evaluation is what its command has written', () => {
-  const [table] = readFileSync(join(BOARD, 'leaderboard.md'), 'utf8').match(/(?:^\|.*\n)+/m)!;
-  const cells = (text: string): string[][] =>
-    text
-      .trim()
-      .split('\n')
-      .map((row) => row.split('|').map((cell) => cell.trim().replace(/-{3,}/, '---')));
-  expect(cells(page('eval/README.md').match(/it begins with\n\n((?:\|.*\n)+)/)![1]!)).toEqual(cells(table));
-});
+testCommands((command) => !LONG.test(command));

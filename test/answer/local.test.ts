@@ -8,7 +8,6 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
 import { exportPolicy } from '../../src/run/export.ts';
-import { inside } from '../helpers/command-line.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
@@ -148,37 +147,5 @@ describe('a response that was begun', () => {
     const changed = await ask(() => ({ 1: '<think>white' }), [1]);
     expect(changed.texts.every(([, text]) => text!.startsWith('<think>white'))).toBe(true);
     await local.dispose();
-  });
-});
-
-describe('eval', () => {
-  test('scores an export as it scores the weights, by onnxruntime in Workers', async () => {
-    const run = async (...given: string[]) => {
-      const { code, out, err } = await inside(
-        'eval',
-        ...given,
-        '--count',
-        '3',
-        '--workers',
-        '1',
-        '--no-classical',
-        '--json',
-        '--quiet',
-        '--max-tokens',
-        '12',
-      );
-      expect([code, err]).toEqual([0, err]);
-      return JSON.parse(out);
-    };
-    const [weights, graphs] = [
-      await run('--policy', policy, '--engine', 'torch'),
-      await run('--policy', exported),
-    ];
-    expect(graphs.metrics).toEqual(weights.metrics);
-    const refused = await inside('eval', '--policy', exported, '--device', 'cuda', '--count', '1');
-    expect([refused.code, refused.err]).toEqual([
-      2,
-      expect.stringMatching(/--device cuda: is for the torch engine alone/),
-    ]);
   });
 });

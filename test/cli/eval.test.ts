@@ -9,14 +9,14 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
 import { OWNER } from '../../src/ground/files.ts';
 import { recipeSchema } from '../../src/recipe/recipe.ts';
-import { edit, listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
+import { listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
 const policy = join(shared, 'policy');
@@ -69,16 +69,6 @@ describe('timeseer eval', () => {
     const { code } = await timeseer(...BASE, '--count', '2', '--out', out);
     expect(code).toBe(0);
     expect(readdirSync(out).sort()).toEqual([...['.mine.tmp', 'eval.json', 'metrics.json', 'records.jsonl']]);
-  });
-
-  test('gives the same answers whatever the number of workers', async () => {
-    const sampled = ['--count', '5', '--temperature', '1', '--json'];
-    const one = await timeseer(...BASE, ...sampled, '--workers', '1', '--out', out);
-    const alone = readFileSync(join(out, 'records.jsonl'), 'utf8');
-    const three = await timeseer(...BASE, ...sampled, '--workers', '3', '--force', '--out', out);
-    expect([one.code, three.code]).toEqual([0, 0]);
-    expect(readFileSync(join(out, 'records.jsonl'), 'utf8')).toBe(alone);
-    expect(JSON.parse(three.out).metrics).toEqual(JSON.parse(one.out).metrics);
   });
 
   test('compares several temperatures, names the best, and answers at each as it would alone', async () => {
@@ -149,52 +139,6 @@ describe('timeseer eval', () => {
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect(readFileSync(file, 'utf8')).toBe(whole);
     expect(existsSync(join(out, 'metrics.json'))).toBe(true);
-  });
-
-  test('asks with solved training examples before each question, which makes other prompts', async () => {
-    const asked = [...BASE, '--count', '2', '--force', '--out', out];
-    const prompts = async (...more: string[]): Promise<number[]> => {
-      const { code, err } = await timeseer(...asked, ...more);
-      expect({ code, err }).toEqual({ code: 0, err: '' });
-      return readRecords(join(out, 'records.jsonl')).map(({ usage }) => usage!.prompt);
-    };
-    const [plain, few] = [await prompts(), await prompts('--shots', '2')];
-    for (const [i, tokens] of few.entries()) expect(tokens).toBeGreaterThan(2.5 * plain[i]!);
-    const quiet = await timeseer(...asked, '--reasoning', 'off');
-    expect(quiet).toMatchObject({ code: 2, err: expect.stringContaining('always answers with reasoning') });
-    const seen = await timeseer(...asked, '--shots', '2', '--split', 'train');
-    expect(seen).toMatchObject({ code: 2, err: expect.stringContaining('drawn from the training split') });
-  });
-
-  test('answers with an adapter merged into the policy, which is another policy to a resumed evaluation', async () => {
-    const golden = resolve(import.meta.dirname, '../golden');
-    const base = join(out, 'base');
-    cpSync(join(golden, 'qwen'), base, { recursive: true });
-    edit(join(base, 'config.json'), (text) => text.replace(/("max_position_embeddings":) \d+/g, '$1 4096'));
-    const answers = async (to: string, ...more: string[]): Promise<string[]> => {
-      const asked = [
-        '--policy',
-        base,
-        '--count',
-        '1',
-        '--length',
-        '200',
-        '--max-tokens',
-        '4',
-        '--no-classical',
-      ];
-      const { code, err } = await timeseer('eval', ...asked, '--quiet', '--out', join(out, to), ...more);
-      if (code !== 0) return [err];
-      return readRecords(join(out, to, 'records.jsonl')).map(({ response }) => response);
-    };
-    const plain = await answers('plain');
-    expect(plain).toHaveLength(1);
-    const adapter = ['--adapter', join(golden, 'peft')];
-    expect(await answers('adapted', ...adapter)).not.toEqual(plain);
-    expect(await answers('plain', '--resume', ...adapter)).toEqual([
-      expect.stringMatching(/other settings: policy\.adapter \(was nothing, is /),
-    ]);
-    expect(await answers('none', '--adapter', base)).toEqual([expect.stringContaining('no adapter there')]);
   });
 
   test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and the responses that had come', async () => {

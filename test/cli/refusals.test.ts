@@ -93,38 +93,6 @@ describe('places that cannot be written', () => {
     expect(readFileSync(file, 'utf8')).toBe('');
   });
 
-  /** How to mount something that only a test sees: as root, or as a user that may call itself root. */
-  const apart = ['-m', '-rm'].find(
-    (how) => spawnSync('unshare', [how, 'mount', '-t', 'tmpfs', 'none', '/mnt']).status === 0,
-  );
-
-  test.skipIf(apart === undefined).each([
-    ['read-only', 'mount -o remount,ro /mnt', /file system is read-only/],
-    ['full', 'head -c 99999 /dev/zero > /mnt/fill', /the disk is full: free some space/],
-  ])('a file system that is %s: of a run, of a pull, of the cache', (_, make, reason) => {
-    const run = (command: string): string => `"$@" ${command} 2>&1; echo "code $?"`;
-    const script = [
-      'mount -t tmpfs -o size=8k none /mnt; mkdir /mnt/run',
-      `${make} 2> /dev/null`,
-      run('sft --out /mnt/run --set sft.samples=16'),
-      run('pull owner/name --out /mnt/run'),
-      run('explain "$SERIES" --out /mnt/run/a'),
-      `TIMESEER_CACHE=/mnt/cache ${run('setup --no-install')}`,
-    ].join('\n');
-    const { stdout } = spawnSync('unshare', [apart!, 'bash', '-c', script, 'bash', process.execPath, CLI], {
-      encoding: 'utf8',
-      env: { ...process.env, SERIES: series },
-    });
-    const lines = stdout.trimEnd().split('\n');
-    expect(lines.filter((_, i) => i % 2 === 1)).toEqual(Array(4).fill('code 3'));
-    const errors = lines.filter((_, i) => i % 2 === 0);
-    for (const line of errors) {
-      expect(line).toMatch(/^error: \/mnt\/(?:run|cache)\S*: not written/);
-      expect(line).toMatch(reason);
-    }
-    expect(errors[0]).toContain('/mnt/run:');
-  });
-
   const root = process.getuid?.() === 0;
   const nobody = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
   const other = root ? nobody : [];

@@ -145,39 +145,6 @@ describe('timeseer sft', () => {
     expect(existsSync(join(whole, 'sft/policy/training.json'))).toBe(false);
   });
 
-  test('Ctrl-C saves, says how to resume, and ends with code 130; the resumed run is the uninterrupted one', {
-    timeout: 120_000,
-  }, async () => {
-    const child = new Child(['sft', '--recipe', recipe, '--out', out]);
-    await until(() => lineCount(join(out, 'sft/metrics.jsonl')) >= 3);
-    child.process.kill('SIGINT');
-    const { code, err } = await child.ended;
-    expect(code).toBe(130);
-    expect(err).toMatch(/saving first/);
-    const { step } = readState(join(out, 'sft/checkpoint'))!;
-    expect(step).toBeGreaterThanOrEqual(3);
-    expect(step).toBeLessThan(30);
-    expect(err).toContain(`sft: stopped after step ${step} of 30`);
-    expect(err).toContain(`resume with: timeseer sft --out ${out} --resume\n`);
-    expect(lineCount(join(out, 'sft/metrics.jsonl'))).toBe(step);
-    expect(JSON.parse(readFileSync(join(out, 'sft/stage.json'), 'utf8'))).toMatchObject({
-      steps: step,
-      finished: false,
-    });
-    expect(existsSync(join(out, 'sft/policy'))).toBe(false);
-    expect(temporaries(out)).toEqual([]);
-
-    const resumed = await timeseer('sft', '--out', out, '--resume', '--quiet', '--json');
-    expect(resumed.code).toBe(0);
-    expect(JSON.parse(resumed.out)).toMatchObject({
-      out,
-      policy: join(out, 'sft/policy'),
-      samples: 118,
-      steps: 30,
-    });
-    expectWhole();
-  });
-
   test('leaves beside the policy what its training pictures look like, near to validation pictures and far from others', () => {
     const engine = openTorch({ threads: 1 });
     const trained = Policy.load(engine, join(whole, 'sft/policy'));

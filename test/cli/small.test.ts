@@ -3,31 +3,14 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openExamples } from '../../datasets/source.ts';
-import { detect } from '../../src/detect/detect.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import {
-  accountsOf,
-  CONFIDENCE_FILE,
-  confidenceOf,
-  EVIDENCE,
-  type Evidence,
-  isRight,
-  placesOf,
-  readConfidence,
-  SUPPORT,
-  type Support,
-  weighAccounts,
-} from '../../src/explain/confidence.ts';
-import { askAll } from '../../src/explain/policy-answers.ts';
+import { CONFIDENCE_FILE } from '../../src/explain/confidence.ts';
 import { REPORT } from '../../src/explain/schema.ts';
 import { policiesDirectory } from '../../src/ground/paths.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
 import { Policy, readParts } from '../../src/policy/policy.ts';
-import { openReader } from '../../src/run/explain.ts';
-import { bridge } from '../../src/series/missing.ts';
 import { inside } from '../helpers/command-line.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-small-'));
@@ -93,113 +76,4 @@ test('marks obvious changes at their place, which random weights of its shape do
   policy.dispose();
   for (const name of ['timeseer.json', CONFIDENCE_FILE]) cpSync(join(small, name), join(random, name));
   expect((await found(random)).length).toBeLessThanOrEqual(1);
-});
-
-/**
- * The maximum of the penalised likelihood by plain gradient ascent: weights of inputs in units of their standard deviations cost half their
- * square, and one example at the mean is half right.
- */
-function fitIndependently<Name extends string>(
-  names: readonly Name[],
-  examples: readonly { readonly inputs: Readonly<Record<Name, number>>; readonly right: boolean }[],
-): (inputs: Readonly<Record<Name, number>>) => number {
-  const columns = names.map((name) => examples.map(({ inputs }) => inputs[name]));
-  const means = columns.map((column) => column.reduce((a, b) => a + b) / column.length);
-  const stds = columns.map(
-    (column, k) => Math.sqrt(column.reduce((sum, x) => sum + (x - means[k]!) ** 2, 0) / column.length) || 1,
-  );
-  const scaled = (inputs: Readonly<Record<Name, number>>): number[] => [
-    1,
-    ...names.map((name, k) => (inputs[name] - means[k]!) / stds[k]!),
-  ];
-  const weights = [1, ...names].map(() => 0);
-  const share = (row: readonly number[]): number =>
-    1 / (1 + Math.exp(-row.reduce((sum, x, k) => sum + x * weights[k]!, 0)));
-  const rows = [
-    ...examples.map(({ inputs, right }) => [scaled(inputs), Number(right)] as const),
-    [[1, ...names.map(() => 0)], 0.5] as const,
-  ];
-  for (let step = 0; step < 6000; step++) {
-    const slope = weights.map((weight, k) => (k === 0 ? 0 : -weight));
-    for (const [row, target] of rows) {
-      const residual = target - share(row);
-      for (const [k, x] of row.entries()) slope[k]! += residual * x;
-    }
-    for (const [k, value] of slope.entries()) weights[k]! += value / rows.length;
-  }
-  return (inputs) => share(scaled(inputs));
-}
-
-test('calibrate writes the logistic regression of what is right among the intervals that a policy marks', async () => {
-  const copy = join(root, 'copy');
-  cpSync(small, copy, { recursive: true });
-  const shipped = readConfidence(copy)!;
-  const { code, out } = await inside('calibrate', '--policy', copy, '--count', '2', '--seed', '5', '--json');
-  expect(code).toBe(0);
-  const model = readConfidence(copy)!;
-  expect(model.weights).not.toEqual(shipped.weights);
-  const { reliability } = JSON.parse(out) as { reliability: { intervals: number; right: number }[] };
-
-  const examples: { inputs: Support; right: boolean }[] = [];
-  const places: { inputs: Evidence; right: boolean }[] = [];
-  const { reader, policy } = await openReader(copy, {
-    engine: undefined,
-    device: undefined,
-    calibrated: false,
-  });
-  for (const [times, count] of [
-    [1, 2],
-    [4, 1],
-    [9, 1],
-  ] as const) {
-    const series = openExamples({
-      name: 'wild',
-      split: 'validation',
-      seed: 5,
-      length: times * LENGTH,
-      count,
-    });
-    for (const { channels, gold } of series) {
-      const { values } = bridge(channels[0]!);
-      const truth = gold.kind === 'anomaly' ? gold.intervals : [];
-      const accounts = accountsOf(await askAll(values, null, reader), values);
-      for (const { interval, support } of accounts)
-        if (support !== null) examples.push({ inputs: support, right: isRight(interval, truth) });
-      for (const { interval, evidence } of placesOf(weighAccounts(accounts, model), detect(values).findings))
-        places.push({ inputs: evidence, right: isRight(interval, truth) });
-    }
-  }
-  await policy.dispose();
-
-  const right = examples.filter((example) => example.right).length;
-  expect(model.fitted).toMatchObject({ series: 4, intervals: examples.length, right });
-  expect(reliability.reduce((sum, row) => sum + row.intervals, 0)).toBe(places.length);
-  expect(reliability.reduce((sum, row) => sum + row.right, 0)).toBe(places.filter((one) => one.right).length);
-  const support = fitIndependently(SUPPORT, examples);
-  for (const { inputs } of examples) expect(confidenceOf(model, inputs)).toBeCloseTo(support(inputs), 4);
-  const evidence = fitIndependently(EVIDENCE, places);
-  for (const { inputs } of places)
-    expect(confidenceOf(model.evidence, inputs)).toBeCloseTo(evidence(inputs), 4);
-
-  // Recordings say what the policy is worth beside the detector, and change nothing in its own confidence.
-  const random = new Random(8, 'recording');
-  const recording = join(root, 'recording.csv');
-  const rows = Array.from({ length: 240 }, (_, i) => 5 + Math.sin(i / 4) + random.normal(0, 0.1));
-  writeFileSync(recording, `load\n${rows.join('\n')}\n`);
-  const again = await inside(
-    'calibrate',
-    '--policy',
-    copy,
-    '--count',
-    '2',
-    '--seed',
-    '5',
-    '--data',
-    recording,
-  );
-  expect(again.code).toBe(0);
-  const other = readConfidence(copy)!;
-  expect([other.constant, other.weights]).toEqual([model.constant, model.weights]);
-  expect(other.evidence).not.toEqual(model.evidence);
-  expect(other.fitted).toMatchObject({ data: 'wild, validation, seed 5; recording.csv', series: 4 });
 });

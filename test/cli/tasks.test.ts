@@ -131,69 +131,9 @@ describe('a prepared data set goes through sft, train and eval', () => {
     const [line] = readFileSync(join(trained, 'rl/metrics.jsonl'), 'utf8').split('\n');
     expect(Object.keys((JSON.parse(line!) as { parts: object }).parts)).toEqual(['accuracy', 'format']);
   });
-
-  test('of variates, in their own figure', async () => {
-    const { metrics } = (await through(
-      variates,
-      join(root, 'run-variates'),
-      '--set',
-      'figure=nano-variates',
-    )) as unknown as {
-      metrics: { overall: Record<string, { n: number }> };
-    };
-    expect(metrics.overall['variate_f1']!.n).toBe(4);
-  });
-
-  test('of anomalies whose kind is not named: the class is neither rewarded nor reported', async () => {
-    const out = join(root, 'run-unnamed');
-    const { metrics } = (await through(unnamed, out)) as unknown as { metrics: { overall: object } };
-    expect(metrics.overall).toHaveProperty('point_f1');
-    expect(metrics.overall).not.toHaveProperty('class_accuracy');
-    const [line] = readFileSync(join(out, 'rl/metrics.jsonl'), 'utf8').split('\n');
-    expect(Object.keys((JSON.parse(line!) as { parts: object }).parts)).toEqual(['format', 'localisation']);
-  });
-
-  test('as numbers in the prompt instead of a picture', async () => {
-    const out = join(root, 'run-numbers');
-    const set = ['--set', 'input=numbers', '--set', 'numbers.points=12', '--set', 'numbers.digits=2'];
-    const result = (await through(classes, out, ...set)) as unknown as {
-      input: string;
-      prompt: { format: object };
-    };
-    expect(result.input).toBe('numbers');
-    expect(result.prompt.format).toEqual({ digits: 2, points: 12 });
-    expect(
-      await refused('train', '--policy', out, '--set', `data.name=${classes}`, '--out', join(root, 'x')),
-    ).toMatch(/trained with numbers; set input=numbers/);
-  });
 });
 
 describe('a stage over a data set', () => {
-  test('is the same on one worker and on two', async () => {
-    const outs = ['one', 'two'].map((name) => join(root, name));
-    for (const [i, out] of outs.entries()) {
-      await done(
-        'sft',
-        '--out',
-        out,
-        '--quiet',
-        ...SMALL,
-        '--set',
-        `data.name=${classes}`,
-        '--set',
-        `sft.workers=${i + 1}`,
-      );
-    }
-    const [one, two] = outs.map((out) =>
-      readFileSync(join(out, 'sft/metrics.jsonl'), 'utf8').trim().split('\n'),
-    );
-    const loss = (line: string): number => (JSON.parse(line) as { loss: number }).loss;
-    expect(one!.length).toBe(4);
-    one!.forEach((line, i) => {
-      expect(loss(two![i]!)).toBeCloseTo(loss(line), 4);
-    });
-  });
-
   test('uses stored traces and classes where they are there, and makes the same where they are not', async () => {
     const bare = join(root, 'bare');
     const file = join(root, 'classes.tsv');

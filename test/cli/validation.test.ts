@@ -146,31 +146,6 @@ describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
     expect(readFileSync(join(out, 'rl/stage.json'), 'utf8')).toBe(before);
   });
 
-  test('of an adapter keeps the adapter, and leaves it merged', async () => {
-    const settings = [
-      'policy.tune=adapter',
-      'rl.output=best',
-      'rl.steps=2',
-      'rl.evalEvery=1',
-      'rl.evalSeries=3',
-    ];
-    const begun = await timeseer(
-      'train',
-      '--policy',
-      whole,
-      '--recipe',
-      recipe,
-      ...set(...settings),
-      '--out',
-      out,
-      '--quiet',
-    );
-    expect(begun).toMatchObject({ code: 0, err: '' });
-    expect(lines(out).map(({ step }) => step)).toEqual([1, 2]);
-    const weights = (name: string) => bits(join(out, name, 'adapter_model.safetensors'));
-    expect(weights('rl/adapter').equals(weights('rl/best'))).toBe(true);
-  });
-
   test('is refused where there is nothing to evaluate on, or no such metric', async () => {
     const begin = ['sft', '--recipe', recipe, '--out', out];
     const unknown = await timeseer(...begin, ...set('rl.evalEvery=2', 'rl.keep.best=accuracy'));

@@ -1,7 +1,7 @@
 /**
  * Kills stages of the command line, resumes them, and compares all files that they leave with those of an unbroken run, byte for byte.
  *
- * `npm test` runs a few kills (kill.test.ts), `npm run soak` all (*.soak.ts, and random ones by run.ts).
+ * `npm run soak` runs them (*.soak.ts, and random ones by run.ts).
  */
 import { cpSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Long kill tests, for `npm run soak`; kill.test.ts has the short ones. */
+/** Kill tests, for `npm run soak`. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -48,6 +48,18 @@ describe('killed and resumed, a run is the unbroken one, byte for byte', { timeo
       'worker rmSync 1 \\.old\\.tmp$',
     ];
     expect(await broken(rl, kills, { JUMPY_CLOCK: '1' })).toBeGreaterThanOrEqual(2);
+    expect(differences(runs.whole, out)).toEqual([]);
+  });
+
+  test('supervised: killed between the two renames of a swap, and as its end is recorded', async () => {
+    const kills = ['worker renameSync 1 \\.old\\.tmp$', 'main renameSync 1 sft/stage\\.json$'];
+    expect(await broken(sft, kills)).toBe(2);
+    expect(differences(runs.half, out)).toEqual([]);
+  });
+
+  test('reinforcement: killed between the two renames of a swap, with a clock that jumps', async () => {
+    cpSync(runs.half, out, { recursive: true });
+    expect(await broken(rl, ['worker renameSync 1 \\.old\\.tmp$'], { JUMPY_CLOCK: '1' })).toBe(1);
     expect(differences(runs.whole, out)).toEqual([]);
   });
 

@@ -141,23 +141,6 @@ describe('render', () => {
     const late = await renderVega(timed, values, Float64Array.of(0, 1.9e6, 2e6));
     expect(late.data).not.toEqual(even.data);
   });
-
-  it('does not grow over 2000 pictures', async () => {
-    const fig = figure('line', { width: 200, height: 100 });
-    const draw = async (count: number) => {
-      for (let i = 0; i < count; i++) {
-        await renderVega(
-          fig,
-          Float64Array.from({ length: 20 }, (_, k) => Math.sin(k + i)),
-        );
-      }
-    };
-    await draw(500);
-    const before = process.memoryUsage().rss;
-    await draw(2000);
-    // Unreleased canvases alone would be 160 MB.
-    expect((process.memoryUsage().rss - before) / 2 ** 20).toBeLessThan(60);
-  });
 });
 
 describe('PNG', () => {

@@ -189,33 +189,4 @@ describe('reinforcement by truth', () => {
       else expect(logProb()).toBeGreaterThan(before + 5);
     },
   );
-
-  test.each(['response', 'claim', 'both'] as const)(
-    'with credit to %s makes claims true where rewards are equal',
-    async (credit) => {
-      const policy = tinyPolicy(engine);
-      const learner = tinyLearner(policy);
-      await teach(learner, { samples: 60, learningRate: 5e-3 });
-      const { rl: usual } = defaultRecipe();
-      const sizes = { steps: 30, prompts: 3, group: 16, maxTokens: 30 };
-      const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
-      const timerpo = { ...usual.timerpo, similarity: 'truth', credit, alpha: 1 } as const;
-      const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
-      const steps: boolean[][] = [[]];
-      const watched: Task = {
-        ...task,
-        claims: (response, example) => {
-          const stated = claims(response, example);
-          steps.at(-1)!.push(...stated.claims.map(({ holds }) => holds));
-          return stated;
-        },
-      };
-      const onStep = (): void => void steps.push([]);
-      await rl(learner, null, watched, options, 4, { onStep, save: () => {}, onCompletions: () => {} });
-      const truth = (part: readonly boolean[][]): number => mean(part.flat().map(Number));
-      const mean = (values: readonly number[]): number =>
-        values.reduce((sum, value) => sum + value, 0) / values.length;
-      expect(truth(steps.slice(-8))).toBeGreaterThan(truth(steps.slice(0, 3)) + 0.15);
-    },
-  );
 });

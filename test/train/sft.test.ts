@@ -208,13 +208,3 @@ test('updates left out before a checkpoint count towards the limit after it', as
   );
   expect(lines.map(({ step }) => step)).toEqual([5, 6]);
 });
-
-test('a thousand steps leave no tensor behind and take no more memory', async () => {
-  const learner = tinyLearner(tinyPolicy(engine));
-  await teach(learner, { samples: 100, batch: 1 });
-  const live = engine.live();
-  const rss = process.memoryUsage().rss;
-  await teach(learner, { samples: 1000, batch: 1 });
-  expect(engine.live()).toBe(live);
-  expect((process.memoryUsage().rss - rss) / 2 ** 20).toBeLessThan(40);
-});

@@ -1,0 +1,144 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
+import type { Learner } from '../../src/train/learner.ts';
+import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
+import { type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
+import type { Task } from '../../src/train/task.ts';
+import { runWorkers } from '../../src/train/worker-group.ts';
+import { relativeDistance } from '../helpers/full-sequence.ts';
+import type { RlJob, RlReport } from '../helpers/rl-program.ts';
+import { mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+
+const engine = openTorch({ threads: 1 });
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-rl-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+const SEED = 21;
+const RL: RlOptions = {
+  ...defaultRecipe().rl,
+  steps: 1,
+  prompts: 2,
+  group: 4,
+  temperature: 0.8,
+  topP: 1,
+  maxTokens: 20,
+  advantage: 'timerpo',
+  distillation: defaultRecipe().rl.distillation,
+  timerpo: defaultRecipe().rl.timerpo,
+  learningRate: 1e-3,
+  warmup: 0,
+  minLearningRate: 1,
+  miniBatches: 1,
+  epochs: 1,
+  clipRatio: 0.2,
+  kl: 0.05,
+  entropy: 0.02,
+  guards: defaultRecipe().rl.guards,
+  checkpointEvery: 1000,
+};
+
+/** A policy after a few supervised steps, and the one before them as its reference. */
+const start = tinyPolicy(engine);
+await teach(tinyLearner(start), { samples: 60, learningRate: 5e-3 });
+const reference = tinyPolicy(engine);
+
+function copyOf(policy: Policy): Policy {
+  return new Policy(engine, policy.parts, engine.tensor(engine.floats(policy.flat), [policy.layout.size]));
+}
+
+interface Run {
+  readonly learner: Learner;
+  readonly lines: readonly RlMetrics[];
+  readonly completions: readonly Completion[];
+  readonly saved: readonly number[];
+}
+
+async function run(
+  options: Partial<RlOptions>,
+  task: Task,
+  more: { policy?: Policy; reference?: Policy | null; clip?: number; onStep?: RlHooks['onStep'] } = {},
+): Promise<Run> {
+  const learner = tinyLearner(more.policy ?? copyOf(start), more.clip ?? 1e9);
+  const lines: RlMetrics[] = [];
+  const completions: Completion[] = [];
+  const saved: number[] = [];
+  const hooks: RlHooks = {
+    onStep: (line) => {
+      lines.push(line);
+      more.onStep?.(line);
+    },
+    onCompletions: (list) => void completions.push(...list),
+    save: ({ step }) => void saved.push(step),
+  };
+  const base = more.reference === undefined ? reference : more.reference;
+  await rl(learner, base, task, { ...RL, ...options }, SEED, hooks);
+  return { learner, lines, completions, saved };
+}
+
+test.each([
+  {
+    name: 'REINFORCE++ at sequence level, with resampling',
+    own: { advantage: 'reinforce_pp', ratio: 'sequence', aggregation: 'sequence_mean', resample: 2 },
+  },
+  {
+    name: 'GDPO per task, of some tokens, divided by the constant',
+    own: { advantage: 'gdpo', normalise: 'task', aggregation: 'constant', topEntropy: 0.5 },
+  },
+  {
+    name: 'TimerPO on REINFORCE++, filtered, with a divergence in the reward',
+    own: {
+      advantage: 'timerpo',
+      timerpo: { ...RL.timerpo, base: 'reinforce_pp' },
+      klIn: 'reward',
+      ratio: 'kalman',
+    },
+  },
+] as const)('one rank and two follow one trajectory: $name', async ({ own }) => {
+  const options: RlOptions = { ...RL, prompts: 5, steps: 3, epochs: 2, learningRate: 2e-3, ...own };
+  const program = workerUrl('../helpers/rl-program', import.meta.url);
+  const on = (size: number) =>
+    runWorkers<RlJob, number, RlReport>({ size, program, job: { options }, onNote: () => {} });
+  const [[alone], pair] = [await on(1), await on(2)];
+  expect(pair[0]!.parameters).toEqual(pair[1]!.parameters);
+  expect(
+    relativeDistance(Float32Array.from(pair[0]!.parameters), Float32Array.from(alone!.parameters)),
+  ).toBeLessThan(1e-4);
+  alone!.lines.forEach((line, i) => {
+    const other = pair[0]!.lines[i]!;
+    for (const key of [
+      'reward',
+      'loss',
+      'kl',
+      'advantage',
+      'equalRewards',
+      'resampled',
+      'zeroVariance',
+    ] as const) {
+      expect(other[key]).toBeCloseTo(line[key]!, 3);
+    }
+  });
+});
+
+describe('the reinforcement stage', () => {
+  test('a hundred steps leave no tensor behind and take no more memory', async () => {
+    const task = tinyTask({ score: mixedScore([]) });
+    const policy = copyOf(start);
+    const options = { prompts: 1, group: 2, maxTokens: 4, learningRate: 1e-4 };
+    let live = 0;
+    let rss = 0;
+    const onStep = ({ step }: RlMetrics): void => {
+      if (step === 20) [live, rss] = [engine.live(), process.memoryUsage().rss];
+      if (step !== 120) return;
+      expect(engine.live()).toBe(live);
+      expect((process.memoryUsage().rss - rss) / 2 ** 20).toBeLessThan(40);
+    };
+    const { lines } = await run({ ...options, steps: 120 }, task, { policy, onStep });
+    expect(lines).toHaveLength(120);
+  });
+});
