@@ -353,6 +353,38 @@ describe('what is usual is no finding', () => {
     expect(Math.max(...worst)).toBeLessThan(LEVELS.high);
   });
 
+  test('counts that are equal by chance at the pace of an hour stand still in no series, and a stuck counter does', () => {
+    const counts = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'hours');
+      return Float64Array.from({ length: 3000 }, (_, i) => {
+        const rate = 0.4 + 5 * Math.exp(-0.5 * (((i % 288) - 156) / 48) ** 2);
+        let [count, product] = [0, draw.uniform()];
+        for (; product > Math.exp(-rate); count++) product *= draw.uniform();
+        return count;
+      });
+    };
+    expect(many(counts, 30)).toBeLessThanOrEqual(1);
+    const stuck = counts(1).map((value, i) => (i >= 1800 && i < 1824 ? 4 : value));
+    expect(overlapOfWorst(stuck, 1800, 1824)).toBeGreaterThan(0.9);
+  });
+
+  test('a gauge that takes a step now and then keeps a value for any time', () => {
+    const gauge = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'gauge');
+      let level = 5;
+      return Float64Array.from({ length: 2500 }, () => {
+        if (draw.uniform() < 0.03) level = Math.min(12, Math.max(3, level + (draw.uniform() < 0.5 ? 1 : -1)));
+        return level;
+      });
+    };
+    const stands = Array.from({ length: 30 }, (_, seed) =>
+      detect(gauge(seed + 100)).findings.filter(
+        ({ kind, evidence }) => kind === 'flat' || /keeps one/.test(evidence.for.join()),
+      ),
+    );
+    expect(stands.filter((some) => some.length > 0).length).toBeLessThanOrEqual(1);
+  });
+
   test('what comes at many places at no distance in particular is not rare, however far it lies from the rest', () => {
     const slow = (seed: number): Float64Array => {
       const draw = new Random(seed, 'slow');
