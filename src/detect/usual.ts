@@ -117,6 +117,8 @@ const [BENT, MOST_LEGS] = [0.06, 0.75];
 const [SLOPE, ERRORS, SLOPED] = [0.5, 4, 4];
 /** Distance by which a stretch may go beyond the other teeth, as a share of the range. */
 const BEYOND = 0.05;
+/** Share of the ends of teeth on either side that an incident may have. */
+const OUTER = 0.1;
 
 /** Returns the samples at which values turn back by `reach` or more, in order. */
 function turnsOf(values: Float64Array, reach: number): number[] {
@@ -155,18 +157,21 @@ export function sawtooth(
     return { start, end, slope, bent: far / (end - start) / Math.abs(height) };
   });
   const ways = ([1, -1] as const).map((sign) => legs.filter(({ slope }) => sign * slope > 0));
-  const isSlow = (some: typeof legs): boolean =>
-    median(Float64Array.from(some, ({ start, end }) => end - start)) >= SLOW;
-  if (ways.some((some) => some.length < FEWEST_LEGS) || !ways.some(isSlow)) return null;
+  if (ways.some((some) => some.length < FEWEST_LEGS)) return null;
+  const jumpsOf = (start: number, end: number): number[] =>
+    Array.from(values.subarray(start, end), (value, i) => values[start + i + 1]! - value);
   const [up, down] = ways.map((some) => {
     const slope = median(Float64Array.from(some, (leg) => leg.slope));
     const usual = some.filter(
       ({ start, end, ...leg }) =>
         end - start < SLOPED || (leg.bent <= BENT && Math.abs(leg.slope - slope) <= SLOPE * Math.abs(slope)),
     );
-    return { slope, even: usual.length >= MOST_LEGS * some.length };
+    // Jumps at their own paces, of noise, and the samples of the usual leg.
+    const { std } = moments(Float64Array.from(some.flatMap((leg) => jumpsOf(leg.start, leg.end))));
+    const length = median(Float64Array.from(some, ({ start, end }) => end - start));
+    return { slope, std, length, even: usual.length >= MOST_LEGS * some.length };
   });
-  if (!up!.even || !down!.even) return null;
+  if (!up!.even || !down!.even || Math.max(up!.length, down!.length) < SLOW) return null;
   const lows = turns.filter((_, k) => legs[Math.max(0, k - 1)]!.slope > 0 === (k === 0));
   const gaps = Float64Array.from(lows.slice(1), (at, k) => at - lows[k]!);
   const usual = median(gaps);
@@ -180,23 +185,21 @@ export function sawtooth(
     const reach = (top: boolean): readonly [number, number] => {
       const ends = turns
         .filter((turn) => !isInside(turn) && lows.includes(turn) !== top)
-        .map((i) => values[i]!);
-      const [low, high] = [Math.min(...ends), Math.max(...ends)];
+        .map((i) => values[i]!)
+        .sort((a, b) => a - b);
+      const [low, high] = [OUTER, 1 - OUTER].map((share) => ends[Math.round(share * (ends.length - 1))]!);
       // Few ends say little about the next one.
-      const margin = (1 + 2 / ends.length) * Math.max(BEYOND * range, high - low);
-      return [low - margin, high + margin];
+      const margin = (1 + 2 / ends.length) * Math.max(BEYOND * range, high! - low!);
+      return [low! - margin, high! + margin];
     };
     const [lands, tops] = [reach(false), reach(true)];
     const within = (value: number, [low, high]: readonly [number, number]): boolean =>
       value >= low && value <= high;
     const moves = (from: number, to: number): boolean => {
-      if (to - from < SLOPED) return true;
-      const { slope } = values[to]! > values[from]! ? up! : down!;
-      const { std } = moments(values.subarray(from, to).map((value, i) => values[from + i + 1]! - value));
-      const own = (values[to]! - values[from]!) / (to - from);
-      return (
-        Math.abs(own - slope) <= Math.max(SLOPE * Math.abs(slope), (ERRORS * std) / Math.sqrt(to - from))
-      );
+      const { slope, std, length } = values[to]! > values[from]! ? up! : down!;
+      if (to <= from || length < SLOPED) return true;
+      const off = Math.abs((values[to]! - values[from]!) / (to - from) - slope);
+      return off <= Math.max(SLOPE * Math.abs(slope), (ERRORS * std) / Math.sqrt(to - from));
     };
     const inside = turns.filter(isInside);
     const ends = [start, ...inside, Math.min(end, values.length) - 1];
