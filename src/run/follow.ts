@@ -493,7 +493,7 @@ export async function follow(
     if (!wanted.capped && !long)
       kept.note(
         'no-week',
-        `The rows that are kept cover less than two weeks, so that a usual week may look like a change: no level is higher than high, and usual values at an unusual time are reported once they were found for ${evidenceWanted(window, every)} samples.`,
+        `The rows that are kept cover less than two weeks, so that a usual week may look like a change: no level is higher than high, and usual values at an unusual time are reported once they were found for ${evidenceWanted(window, every)} samples, on the first weekend and the day after it not at all.`,
       );
     const cap = wanted.capped ? CAPPED : long ? null : CAPPED_SHORT;
     const findings = report.findings.map((finding) =>

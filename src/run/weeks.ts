@@ -37,10 +37,13 @@ export class Weeks {
       while (hours[to] === hour) to++;
       if (from === 0 && this.#hours.has(hour)) continue;
       const columns = recording.columns.map(({ values }) => {
-        const known = values.subarray(from, to).filter((value) => !Number.isNaN(value));
+        const known = values
+          .subarray(from, to)
+          .filter((value) => !Number.isNaN(value))
+          .sort();
         if (known.length === 0) return null;
         const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-        return [mean, Math.min(...known), Math.max(...known)] as const;
+        return [mean, known[0]!, known.at(-1)!] as const;
       });
       this.#hours.set(hour, columns as FollowedHour[1]);
     }

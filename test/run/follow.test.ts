@@ -282,6 +282,14 @@ describe('a weekly course in a window of half a week', () => {
     expect(state!.followed!.hours!.length).toBeLessThanOrEqual(1009);
   });
 
+  test('opens the peak of a job that runs once a week the first time alone', async () => {
+    const lines = weeks(1500, 1);
+    for (const sunday of [6, 13])
+      for (let i = sunday * 96 + 8; i < sunday * 96 + 10; i++) lines[i] = lines[i]!.replace(/,.*/, ',400');
+    const opened = only(await told(lines, options), 'open') as FollowedFinding[];
+    expect(opened.map(({ from }) => from!.shown)).toEqual(['2025-03-09 02:00']);
+  });
+
   test('goes on with a state of version 1, which has no hours', async () => {
     let state: ReportState | null = null;
     await told(weeks(1008, 1), options, (now) => {
