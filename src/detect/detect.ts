@@ -253,7 +253,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     track === 'season' && !options.calendar?.includes(season!.period)
       ? difference(values, season!.expected)
       : analogue?.values;
-  const teeth = sawtooth(values, usualStep);
+  const teeth = sawtooth(values, options.calendar);
   const accepted = candidates
     .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
     .filter((candidate) => teeth === null || OF_TEETH.has(candidate.track) || !teeth(candidate))

@@ -406,8 +406,13 @@ const LONGER = 3;
 /** Part of the range between two levels, and the shares of the samples in it at most and beyond it on each side at least. */
 const [BETWEEN, MOST_BETWEEN, LEAST_BEYOND] = [0.6, 0.05, 0.05];
 
+/** Fewest samples of a value elsewhere that show how often another one follows it: zeros follow each other at night. */
+const FEWEST_ELSEWHERE = 40;
+
 /** Fewest other runs of the same value that have a usual length. */
 const FEWEST_RUNS = 8;
+/** Equal pairs of the usual run, below which runs come by chance: counts that happen to be equal. */
+const SHORT_RUN = 2;
 
 /**
  * Returns −log₁₀ of the number of runs as long that others of the same value would have by chance, if their lengths follow a gamma
@@ -415,9 +420,11 @@ const FEWEST_RUNS = 8;
  */
 function rarityOfRun(length: number, others: readonly number[]): number {
   if (others.length < FEWEST_RUNS) return 0;
-  const { mean, std } = moments(Float64Array.from(others));
-  const shape = Math.min(others.length / 2, (mean / std) ** 2);
-  const ratio = length / mean;
+  const { mean, std } = moments(Float64Array.from(others, (other) => other - 1));
+  if (mean < SHORT_RUN) return 0;
+  // Few runs may be alike by chance.
+  const shape = Math.min(others.length / 2, (1 - 2 / Math.sqrt(others.length)) * (mean / std) ** 2);
+  const ratio = (length - 1) / mean;
   return ratio <= 1 ? 0 : (shape * (ratio - 1 - Math.log(ratio))) / Math.LN10 - Math.log10(others.length);
 }
 
@@ -433,18 +440,25 @@ export function stillness(values: Float64Array, least: number, longestPart = 1):
   );
   const equal = all.reduce((sum, [start, end]) => sum + end - start - 1, 0);
   const longest = all.map(([start, end]) => end - start).sort((a, b) => b - a);
+  const times = new Map<number, number>(all.map(([start]) => [values[start]!, 0]));
+  for (const value of values) if (times.has(value)) times.set(value, times.get(value)! + 1);
   return all.flatMap(([start, end]): Stretch[] => {
     const length = end - start;
     if (length < SHORTEST || length > longestPart * n) return [];
+    const alike = all.flatMap(([from, to]) =>
+      from !== start && values[from] === values[start] ? [to - from] : [],
+    );
     // One more equal pair than counted, so that p is never 0.
-    const p = (equal - (length - 1) + 1) / (n - length + 2);
+    const overall = (equal - (length - 1) + 1) / (n - length + 2);
+    const elsewhere = times.get(values[start]!)! - length;
+    const p =
+      elsewhere < FEWEST_ELSEWHERE
+        ? overall
+        : Math.max(overall, (alike.reduce((sum, other) => sum + other - 1, 0) + 1) / (elsewhere + 2));
     const chance = -Math.log10(n) - (length - 1) * Math.log10(p);
     const longer = (others: readonly number[]): number =>
       Math.min(1, Math.max(0, (length / Math.max(1, ...others) - 1) / (LONGER - 1)));
     const others = longest.filter((_, i) => i !== longest.indexOf(length)).slice(0, 1);
-    const alike = all.flatMap(([from, to]) =>
-      from !== start && values[from] === values[start] ? [to - from] : [],
-    );
     const severity = Math.max(
       tempered(Math.max(0, chance)) * longer(others),
       tempered(Math.max(0, rarityOfRun(length, alike))) * longer(alike),

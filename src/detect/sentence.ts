@@ -148,8 +148,11 @@ function clausesOf(finding: Described, measured: Measured): Finding['says'] {
   const expectedThere = place('expected', at, at + 1);
   const reference =
     stepped?.mean ?? (kind === 'level' || kind === 'flat' ? measured.meanExpected : expected.value);
-  const subject = kind === 'level' || kind === 'flat' ? observed.mean : observed.peak;
-  const step = stepFor([subject, reference], Math.abs(subject - reference));
+  const ofDrift = kind === 'trend' && stepped !== null ? measured.late!.mean : null;
+  const subject = ofDrift ?? (kind === 'level' || kind === 'flat' ? observed.mean : observed.peak);
+  // The sentence of a standstill does not state the expected values.
+  const shown = kind === 'flat' ? [subject] : [subject, reference];
+  const step = stepFor(shown, Math.abs(subject - reference));
   const value = (number: number, where: Place): Omit<Stated, 'at'> => figure(number, step, where);
   const differ = (a: number, b: number): boolean => roundTo(a, step).number !== roundTo(b, step).number;
   const range =

@@ -79,7 +79,7 @@ interface Maxima {
 }
 
 /** Computes the maxima of the departures of [N] values, which are means over `window` samples; null if the parts are too short. */
-function maximaOf(values: Float64Array, centre: number, window: number): Maxima | null {
+function maximaOf(values: Float64Array, centre: number, window: number, floor: number): Maxima | null {
   const n = values.length;
   if (n < PARTS * WINDOWS_IN_PART * window) return null;
   const [up, down] = [new Float64Array(PARTS), new Float64Array(PARTS)];
@@ -92,7 +92,7 @@ function maximaOf(values: Float64Array, centre: number, window: number): Maxima 
     }
     [up[part], down[part]] = [most, -least];
   }
-  const [most, least] = [largestRegular(up), largestRegular(down)];
+  const [most, least] = [largestRegular(up, floor), largestRegular(down, floor)];
   let parts = PARTS;
   for (let k = 0; k < PARTS; k++) {
     if (up[k]! <= most && down[k]! <= least) continue;
@@ -102,11 +102,14 @@ function maximaOf(values: Float64Array, centre: number, window: number): Maxima 
   return { up, down, parts, windows: ((n / window) * parts) / PARTS };
 }
 
-/** Returns the largest maximum that is no outlier: tails of any law are dense but for their last few values. */
-function largestRegular(maxima: Float64Array): number {
+/**
+ * Returns the largest maximum that is no outlier: tails of any law are dense above the floor but for their last few values. Nights that
+ * are all alike leave no departures, beside which those of a cloudy day are no outliers.
+ */
+function largestRegular(maxima: Float64Array, floor: number): number {
   const sorted = maxima.slice().sort();
   for (let k = Math.ceil((1 - MOST_OF_KIND) * PARTS); k < PARTS - PLACES; k++)
-    if (sorted[k]! > GAP * sorted[k - 1]!) return sorted[k - 1]!;
+    if (sorted[k]! > GAP * Math.max(floor, sorted[k - 1]!)) return sorted[k - 1]!;
   return Infinity;
 }
 
@@ -386,7 +389,7 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
     return fitSide(side, n, { ...limits, leastShape });
   };
   const sides = [fitted(1), fitted(-1)] as const;
-  const maxima = maximaOf(sample, centre, window / stride);
+  const maxima = maximaOf(sample, centre, window / stride, floor);
   const [above, below] =
     maxima === null
       ? sides

@@ -105,53 +105,109 @@ export function regular(candidate: Candidate, candidates: readonly Candidate[]):
   return equal(gaps[place - 1]) || equal(gaps[place]);
 }
 
-/** Smallest drop of a sawtooth, as a share of the range; fewest drops; and least unevenness of the times between those without schedule. */
-const [DROP, FEWEST_DROPS, UNEVEN] = [0.05, 3, 0.02];
-/** Ratio of what rises and falls by which a sawtooth may be off, and of the slope of a stretch of it; and standard errors of the slope. */
-const [BALANCE, SLOPE, ERRORS] = [2, 0.5, 4];
+/** Smallest leg of a sawtooth, as a share of the range; fewest legs each way; and least unevenness of the times without schedule. */
+const [LEG, FEWEST_LEGS, UNEVEN] = [0.2, 2, 0.02];
+/** Fewest samples of the usual leg one way: noise turns all the time. */
+const SLOW = 8;
+/** Fewest even gaps that show a schedule, other than an hour, a day or a week: two or three are even by chance. */
+const FEWEST_GAPS = 4;
+/** Largest distance of a leg from its chord, as a share of its height; and share of the legs that are straight and as steep as usual. */
+const [BENT, MOST_LEGS] = [0.06, 0.75];
+/** Ratio by which the slope of a leg may be off, and standard errors; and samples of a leg that has a slope. */
+const [SLOPE, ERRORS, SLOPED] = [0.5, 4, 4];
 /** Distance by which a stretch may go beyond the other teeth, as a share of the range. */
 const BEYOND = 0.05;
+/** Share of the ends of teeth on either side that an incident may have. */
+const OUTER = 0.1;
+
+/** Returns the samples at which values turn back by `reach` or more, in order. */
+function turnsOf(values: Float64Array, reach: number): number[] {
+  const turns: number[] = [];
+  let [low, top, way] = [0, 0, 0];
+  for (let i = 1; i < values.length; i++) {
+    if (values[i]! > values[top]!) top = i;
+    if (values[i]! < values[low]!) low = i;
+    const falls = way >= 0 && values[top]! - values[i]! >= reach;
+    if (!falls && !(way <= 0 && values[i]! - values[low]! >= reach)) continue;
+    turns.push(falls ? top : low);
+    [low, top, way] = [i, i, falls ? -1 : 1];
+  }
+  return turns.filter((turn) => turn > 0);
+}
 
 /**
- * Recognises a sawtooth: values that drift and jump back at any time, such as a disk that is emptied when it is full. Returns a function that
- * is true of stretches that drift as usual, stay in the range of the others, and jump to where others do; null for other series.
+ * Recognises a sawtooth: values that rise and fall between two limits, each at its own pace, and turn at any time, such as a disk that is
+ * emptied when it is full, or a battery. Returns a function that is true of stretches that move as usual, stay in the range of the others,
+ * and turn where others do; null for other series.
+ *
+ * @param calendar samples of an hour, a day and a week
  */
 export function sawtooth(
   values: Float64Array,
-  usualStep: number,
+  calendar: readonly number[] = [],
 ): ((stretch: Pick<Candidate, 'start' | 'end'>) => boolean) | null {
   const sorted = values.slice().sort();
   const range = sorted[Math.floor(0.99 * (sorted.length - 1))]! - sorted[Math.floor(0.01 * sorted.length)]!;
-  const jumps = values.map((value, i) => (i === 0 ? 0 : value - values[i - 1]!));
-  const least = Math.max(DROP * range, JUMP * usualStep);
-  const slopeOf = (from: number, to: number) =>
-    moments(jumps.subarray(from, to).filter((jump) => Math.abs(jump) < least));
-  const { mean, std } = slopeOf(1, values.length);
-  const drops = [...jumps.keys()].filter((i) => Math.abs(jumps[i]!) >= least && jumps[i]! > 0 !== mean > 0);
-  if (range === 0 || drops.length < FEWEST_DROPS) return null;
-  const ratio = Math.abs((mean * values.length) / drops.reduce((sum, i) => sum + jumps[i]!, 0));
-  if (ratio > BALANCE || ratio < 1 / BALANCE) return null;
-  const gaps = Float64Array.from(drops.slice(1), (at, k) => at - drops[k]!);
+  const turns = range > 0 ? turnsOf(values, LEG * range) : [];
+  const legs = turns.slice(1).map((end, k) => {
+    const [start, height] = [turns[k]!, values[end]! - values[turns[k]!]!];
+    const slope = height / (end - start);
+    let far = 0;
+    for (let i = start; i < end; i++) far += Math.abs(values[i]! - values[start]! - slope * (i - start));
+    return { start, end, slope, bent: far / (end - start) / Math.abs(height) };
+  });
+  const ways = ([1, -1] as const).map((sign) => legs.filter(({ slope }) => sign * slope > 0));
+  if (ways.some((some) => some.length < FEWEST_LEGS)) return null;
+  const jumpsOf = (start: number, end: number): number[] =>
+    Array.from(values.subarray(start, end), (value, i) => values[start + i + 1]! - value);
+  const [up, down] = ways.map((some) => {
+    const slope = median(Float64Array.from(some, (leg) => leg.slope));
+    const usual = some.filter(
+      ({ start, end, ...leg }) =>
+        end - start < SLOPED || (leg.bent <= BENT && Math.abs(leg.slope - slope) <= SLOPE * Math.abs(slope)),
+    );
+    // Jumps at their own paces, of noise, and the samples of the usual leg.
+    const { std } = moments(Float64Array.from(some.flatMap((leg) => jumpsOf(leg.start, leg.end))));
+    const length = median(Float64Array.from(some, ({ start, end }) => end - start));
+    return { slope, std, length, even: usual.length >= MOST_LEGS * some.length };
+  });
+  if (!up!.even || !down!.even || Math.max(up!.length, down!.length) < SLOW) return null;
+  const lows = turns.filter((_, k) => legs[Math.max(0, k - 1)]!.slope > 0 === (k === 0));
+  const gaps = Float64Array.from(lows.slice(1), (at, k) => at - lows[k]!);
   const usual = median(gaps);
   const uneven = gaps.map((gap) => Math.abs(gap - usual)).sort();
-  if (uneven[Math.floor(0.75 * uneven.length)]! < UNEVEN * usual) return null;
+  const keepsTime = uneven[Math.floor(0.75 * (uneven.length - 1))]! < UNEVEN * usual;
+  const known = calendar.some((period) => Math.abs(usual - period) < UNEVEN * period);
+  if (keepsTime && (known || gaps.length >= FEWEST_GAPS)) return null;
   return ({ start, end }) => {
-    const others = drops.filter((i) => i < start || i > end);
-    const slope = slopeOf(Math.max(1, start), end).mean;
     // The ends of other teeth, with a margin for what has no schedule.
-    const reach = (places: readonly number[]): readonly [number, number] => {
-      const ends = places.map((i) => values[i]!);
-      const [low, high] = [Math.min(...ends), Math.max(...ends)];
-      const margin = Math.max(BEYOND * range, high - low);
-      return [low - margin, high + margin];
+    const isInside = (turn: number): boolean => turn >= start && turn <= end;
+    const reach = (top: boolean): readonly [number, number] => {
+      const ends = turns
+        .filter((turn) => !isInside(turn) && lows.includes(turn) !== top)
+        .map((i) => values[i]!)
+        .sort((a, b) => a - b);
+      const [low, high] = [OUTER, 1 - OUTER].map((share) => ends[Math.round(share * (ends.length - 1))]!);
+      // Few ends say little about the next one.
+      const margin = (1 + 2 / ends.length) * Math.max(BEYOND * range, high! - low!);
+      return [low! - margin, high! + margin];
     };
-    const [lands, tops] = [reach(others), reach(others.map((i) => i - 1))];
-    const [low, high] = [Math.min(lands[0], tops[0]), Math.max(lands[1], tops[1])];
+    const [lands, tops] = [reach(false), reach(true)];
+    const within = (value: number, [low, high]: readonly [number, number]): boolean =>
+      value >= low && value <= high;
+    const moves = (from: number, to: number): boolean => {
+      const { slope, std, length } = values[to]! > values[from]! ? up! : down!;
+      if (to <= from || length < SLOPED) return true;
+      const off = Math.abs((values[to]! - values[from]!) / (to - from) - slope);
+      return off <= Math.max(SLOPE * Math.abs(slope), (ERRORS * std) / Math.sqrt(to - from));
+    };
+    const inside = turns.filter(isInside);
+    const ends = [start, ...inside, Math.min(end, values.length) - 1];
     return (
-      others.length >= 2 &&
-      values.subarray(start, end).every((value) => value >= low && value <= high) &&
-      !(Math.abs(slope - mean) > Math.max(SLOPE * Math.abs(mean), (ERRORS * std) / Math.sqrt(end - start))) &&
-      drops.every((i) => i < start || i > end || (values[i]! >= lands[0] && values[i]! <= lands[1]))
+      turns.length - inside.length >= 4 &&
+      values.subarray(start, end).every((value) => within(value, [lands[0], tops[1]])) &&
+      inside.every((turn) => within(values[turn]!, lows.includes(turn) ? lands : tops)) &&
+      ends.every((to, k) => k === 0 || moves(ends[k - 1]!, to))
     );
   };
 }

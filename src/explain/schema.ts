@@ -375,6 +375,10 @@ export type WatchedFinding = z.infer<typeof WATCHED>;
 /** Line, time in ms and one value for each column; null where missing. */
 const ROW = z.tuple([z.int().positive(), finite], finite.nullable());
 
+/** Hour of the wall clock since 1970; mean, least and largest value of each column in it, null where all are missing. */
+const HOUR = z.tuple([z.int(), z.array(z.tuple([finite, finite, finite]).nullable())]);
+export type FollowedHour = z.infer<typeof HOUR>;
+
 /** Rows that `--follow` keeps, so that a later run goes on with them. */
 const FOLLOWED_ROWS = z.strictObject({
   /** Options by which the rows were read, as JSON. */
@@ -385,13 +389,15 @@ const FOLLOWED_ROWS = z.strictObject({
   /** Row far ahead of all others, which the next row has to confirm. */
   ahead: z.exactOptional(ROW),
   watched: z.exactOptional(z.array(WATCHED)),
+  /** Hours of the last weeks; absent from states of version 1. */
+  hours: z.exactOptional(z.array(HOUR)),
 });
 export type FollowedRows = z.infer<typeof FOLLOWED_ROWS>;
 
 /** State file: the findings that were reported before, by id. */
 const STATE = z.strictObject({
   schema: z.literal('timeseer.anomalies.state'),
-  version: z.literal(1),
+  version: z.union([z.literal(1), z.literal(2)]),
   timed: z.boolean(),
   seen: z.record(z.string(), SEEN),
   /** Samples of the recording, by which another one is recognised: time in ms or number of the sample, and values by column. */
@@ -405,7 +411,7 @@ export type SeenFinding = z.infer<typeof SEEN>;
 export function checkState(value: unknown, file: string, remedy: string): ReportState {
   const { schema, version } = Object(value) as { schema?: unknown; version?: unknown };
   const another = `a state of version ${String(version)}, which this timeseer does not know`;
-  if (schema === STATE.shape.schema.value && version !== STATE.shape.version.value)
+  if (schema === STATE.shape.schema.value && !STATE.shape.version.safeParse(version).success)
     throw new DataError(`${another}; ${remedy}`, { file });
   const checked = STATE.safeParse(value);
   if (checked.success) return checked.data;

@@ -80,7 +80,7 @@ export const stateOf = (
   timed: boolean,
   seen: readonly (SeenFinding & { readonly id: string })[],
 ): ReportState => ({
-  ...{ schema: 'timeseer.anomalies.state', version: 1, timed },
+  ...{ schema: 'timeseer.anomalies.state', version: 2, timed },
   seen: Object.fromEntries(seen.map(({ id, ...finding }) => [id, finding])),
 });
 

@@ -11,6 +11,7 @@ import { seenIn, stateOf } from '../explain/state.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { type DetectRequest, detectRecording, type PipelineOptions } from './detect.ts';
 import { compare, evidenceWanted, type IncidentEvent, type Judged, type Known, weigh } from './incidents.ts';
+import { Weeks } from './weeks.ts';
 
 export interface FollowOptions extends Omit<DetectRequest, 'file'> {
   /** Name of the input in messages. */
@@ -459,9 +460,10 @@ export async function follow(
   let [rows, judgements, cost, last] = [0, 0, 0, performance.now()];
   let next = Math.max(every, first - kept.size);
   let watched: readonly WatchedFinding[] = kept.restored?.watched ?? [];
+  const weeks = new Weeks(kept.restored?.hours);
   const now = (): ReportState => ({
     ...stateOf(true, known),
-    followed: { ...kept.kept, watched: [...watched] },
+    followed: { ...kept.kept, watched: [...watched], hours: weeks.kept },
   });
   const judge = async (isLast = false): Promise<void> => {
     const started = performance.now();
@@ -491,14 +493,15 @@ export async function follow(
     if (!wanted.capped && !long)
       kept.note(
         'no-week',
-        `The rows that are kept cover less than two weeks, so that a usual week may look like a change: no level is higher than high, and usual values at an unusual time are reported once they were found for ${evidenceWanted(window, every)} samples.`,
+        `The rows that are kept cover less than two weeks, so that a usual week may look like a change: no level is higher than high, and usual values at an unusual time are reported once they were found for ${evidenceWanted(window, every)} samples, on the first weekend and the day after it not at all.`,
       );
     const cap = wanted.capped ? CAPPED : long ? null : CAPPED_SHORT;
     const findings = report.findings.map((finding) =>
       cap !== null && finding.severity > cap.severity ? { ...finding, ...cap } : finding,
     );
     const { time, columns } = recording;
-    const shown: Judged = { from, to, step, every: added, long, time: time!, columns };
+    weeks.add(recording);
+    const shown: Judged = { from, to, step, every: added, long, time: time!, columns, weeks };
     const finished = isLast && remember === undefined;
     const weighed = weigh(findings, known, watched, shown, severity ?? DEFAULT_SEVERITY, finished);
     watched = weighed.watched;

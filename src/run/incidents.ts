@@ -6,6 +6,7 @@
 import type { Recording } from '../../datasets/readers/recording.ts';
 import type { FollowedFinding, ReportFinding, SeenFinding, WatchedFinding } from '../explain/schema.ts';
 import { isSame, spanOf } from '../explain/state.ts';
+import type { Weeks } from './weeks.ts';
 
 export type IncidentEvent =
   | ({ readonly event: 'open' } & FollowedFinding)
@@ -36,6 +37,7 @@ export interface Judged {
   /** Times of the samples in ms [N]. */
   readonly time: Float64Array;
   readonly columns: Recording['columns'];
+  readonly weeks: Weeks;
 }
 
 /** Largest number of judgements between the end of a finding and the first one that finds it: what is found later is no news. */
@@ -137,7 +139,7 @@ export function weigh(
   severity: number,
   isLast: boolean,
 ): { ready: ReadonlySet<ReportFinding>; watched: WatchedFinding[] } {
-  const { from, to, step, every, long, time } = judged;
+  const { from, to, step, every, long, time, weeks } = judged;
   const now = findings.map((finding): WatchedFinding => {
     const { column, kind, direction, observed, expected } = finding;
     const span = spanOf(finding);
@@ -161,6 +163,10 @@ export function weigh(
     const samples = (to - one.since) / step + 0.5;
     const certain = ANY_TIME.has(finding.kind) || neverSeen(finding, known, judged);
     if (!certain && peersOf(one, all) >= PEERS) return false;
+    // The way back from a known level is news to nobody, whatever the day.
+    const back = known.some((old) => returns(finding, old, judged));
+    const usual = BY_VALUE.has(finding.kind) && !back ? weeks.show(finding) : false;
+    if (usual === true || (usual === null && !certain && !long && weeks.onOtherDay(finding))) return false;
     if (!certain && !long)
       return finding.severity >= UNUSUAL_TIME && samples >= evidenceWanted(time.length, every);
     return isLast || finding.severity >= AT_ONCE || samples >= every;

@@ -291,6 +291,37 @@ describe('what is usual is no finding', () => {
     expect(all.filter(({ findings }) => findings.length > 0).length).toBeLessThanOrEqual(1);
   });
 
+  test('a battery that is charged at any level is read as its two paces, and departs where it leaves them', () => {
+    expect(many((seed) => battery(seed), 20)).toBeLessThanOrEqual(1);
+    // Half the charge lost at once, a charge beyond the limit, and readings that stand still.
+    for (const seed of [1, 2, 3]) {
+      const values = battery(seed);
+      const fall = values.map((value, i) => (i >= 900 && i < 906 ? value / 4 - 20 : value));
+      const beyond = values.map((value, i) => (i >= 900 && i < 930 ? value + 90 : value));
+      const stuck = values.map((value, i) => (i >= 900 && i < 1200 ? values[900]! : value));
+      for (const [some, end] of [
+        [fall, 906],
+        [beyond, 930],
+        [stuck, 1200],
+      ] as const)
+        expect(overlapOfWorst(some, 900, end)).toBeGreaterThan(0.3);
+    }
+  });
+
+  test('light that is even at night and on clear days is no measure of the light under clouds', () => {
+    const light = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'light');
+      let clear = 1;
+      return Float64Array.from({ length: 48 * 40 }, (_, i) => {
+        if (i % 48 === 0) clear = [1, 1, 0.9, 0.8, 0.5, 0.3][draw.integer(0, 5)]!;
+        const height = Math.max(0, Math.sin((2 * Math.PI * ((i % 48) - 12)) / 48));
+        return Math.round(5000 * height * clear * (clear > 0.8 ? 1 : draw.between(0.6, 1.2)));
+      });
+    };
+    const all = Array.from({ length: 20 }, (_, seed) => detect(light(seed + 100), { calendar: [48, 336] }));
+    expect(all.filter(({ findings }) => findings.length > 0).length).toBeLessThanOrEqual(1);
+  });
+
   test('jobs that come at distances that vary are no spikes where they may come', () => {
     const jobs = (seed: number): Float64Array => {
       const draw = new Random(seed, 'jobs');
@@ -320,6 +351,38 @@ describe('what is usual is no finding', () => {
     const worst = Array.from({ length: 24 }, (_, seed) => detect(counts(seed)).findings[0]?.severity ?? 0);
     expect(worst.filter((severity) => severity > 0).length).toBeLessThanOrEqual(2);
     expect(Math.max(...worst)).toBeLessThan(LEVELS.high);
+  });
+
+  test('counts that are equal by chance at the pace of an hour stand still in no series, and a stuck counter does', () => {
+    const counts = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'hours');
+      return Float64Array.from({ length: 3000 }, (_, i) => {
+        const rate = 0.4 + 5 * Math.exp(-0.5 * (((i % 288) - 156) / 48) ** 2);
+        let [count, product] = [0, draw.uniform()];
+        for (; product > Math.exp(-rate); count++) product *= draw.uniform();
+        return count;
+      });
+    };
+    expect(many(counts, 30)).toBeLessThanOrEqual(1);
+    const stuck = counts(1).map((value, i) => (i >= 1800 && i < 1824 ? 4 : value));
+    expect(overlapOfWorst(stuck, 1800, 1824)).toBeGreaterThan(0.9);
+  });
+
+  test('a gauge that takes a step now and then keeps a value for any time', () => {
+    const gauge = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'gauge');
+      let level = 5;
+      return Float64Array.from({ length: 2500 }, () => {
+        if (draw.uniform() < 0.03) level = Math.min(12, Math.max(3, level + (draw.uniform() < 0.5 ? 1 : -1)));
+        return level;
+      });
+    };
+    const stands = Array.from({ length: 30 }, (_, seed) =>
+      detect(gauge(seed + 100)).findings.filter(
+        ({ kind, evidence }) => kind === 'flat' || /keeps one/.test(evidence.for.join()),
+      ),
+    );
+    expect(stands.filter((some) => some.length > 0).length).toBeLessThanOrEqual(1);
   });
 
   test('what comes at many places at no distance in particular is not rare, however far it lies from the rest', () => {
@@ -848,6 +911,18 @@ describe('what is plain to the eye', () => {
 });
 
 /** A disk that fills up to 85 and is emptied, after about `fill` samples with noise; stays full in [start, end). */
+/** Level that falls for 150 to 300 samples, and is charged to the top about five times as fast. */
+function battery(seed: number): Float64Array {
+  const draw = new Random(seed, 'battery');
+  let [level, falling] = [90, draw.integer(150, 300)];
+  return Float64Array.from({ length: 2500 }, () => {
+    if (falling-- > 0) level = Math.max(5, level - Math.abs(draw.normal(0.25, 0.1)));
+    else if (level < 98) level = Math.min(100, level + draw.normal(1.2, 0.1));
+    else falling = draw.integer(150, 300);
+    return Math.round(10 * level) / 10;
+  });
+}
+
 function disk(seed: number, fill: number, stuck: readonly [number, number] = [0, 0]): Float64Array {
   const draw = new Random(seed, 'disk');
   let level = 20;

@@ -220,8 +220,8 @@ describe('what is told', () => {
     for (const [content, why] of [
       ['{"schema":', 'not a state file (it is not JSON)'],
       [
-        '{"schema":"timeseer.anomalies.state","version":2}',
-        'a state of version 2, which this timeseer does not',
+        '{"schema":"timeseer.anomalies.state","version":3}',
+        'a state of version 3, which this timeseer does not',
       ],
       ['{"schema":"timeseer.anomalies.state","version":1,"timed":true,"seen":{"a":{}}}', 'seen.a.column'],
     ] as const) {

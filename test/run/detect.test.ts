@@ -32,6 +32,22 @@ function daily(): string {
   return `time,requests\n${rows.join('\n')}\n`;
 }
 
+describe('a statement', () => {
+  test('has the digits of the numbers that it shows, not of an expected value that it leaves out', async () => {
+    const draw = new Random(1, 'flat');
+    const rows = Array.from({ length: 1000 }, (_, i) => {
+      const value = 120 * Math.exp(0.3 * draw.normal());
+      const at = new Date(Date.UTC(2025, 2, 3) + i * 300_000).toISOString().slice(0, 16);
+      return `${at},${(i >= 600 && i < 640 ? 68.2 : value).toFixed(1)}`;
+    });
+    const recording = readRecording(new TextEncoder().encode(`time,latency\n${rows.join('\n')}\n`));
+    const { report } = await detectRecording('made', recording, {});
+    expect(report.findings.map(({ statement }) => statement)).toEqual([
+      'latency stayed at 68.2 from 2025-03-05 02:00 to 05:15.',
+    ]);
+  });
+});
+
 describe('a recording across the change of the clock', () => {
   const file = join(shared, 'spring.csv');
   writeFileSync(file, acrossSpring());

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { FollowedFinding, ReportState } from '../../src/explain/schema.ts';
+import { checkState, type FollowedFinding, type ReportState } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { type FollowEvent, type FollowOptions, follow, pace } from '../../src/run/follow.ts';
 
@@ -242,6 +242,59 @@ describe('a short window', () => {
     for (let i = 500; i < 506; i++) lines[i] = lines[i]!.replace(/,.*/, ',95');
     const opened = only(await told(lines, { window: 1000, every: 50, severity: 2 }), 'open');
     expect(opened).toMatchObject([{ from: { shown: '2025-03-07 20:40' }, level: 'high' }]);
+  });
+});
+
+describe('a weekly course in a window of half a week', () => {
+  const options = { window: 336, every: 12, severity: 2 };
+  /** Days of 96 samples with a wave at daytime, half as high on weekends; the first is a Monday. */
+  const weeks = (n: number, seed: number): string[] => {
+    const draw = new Random(seed, 'weeks');
+    return Array.from({ length: n }, (_, i) => {
+      const height = Math.floor(i / 96) % 7 < 5 ? 80 : 40;
+      const wave = Math.max(0, Math.sin((2 * Math.PI * ((i % 96) - 28)) / 96));
+      const at = new Date(Date.UTC(2025, 2, 3) + i * 900_000).toISOString().slice(0, 16);
+      return `${at},${(40 + height * wave + 2 * draw.normal()).toFixed(2)}`;
+    });
+  };
+
+  test('opens nothing that the same hours of the week before show, nor on the first weekend', async () => {
+    for (const seed of [1, 2]) expect(only(await told(weeks(1900, seed), options), 'open')).toEqual([]);
+  });
+
+  test('opens a Tuesday like a night, also where the week before was told by an earlier run', async () => {
+    const lines = weeks(1900, 1);
+    const tuesday = 15 * 96;
+    for (let i = tuesday; i < tuesday + 96; i++)
+      lines[i] = lines[i]!.replace(/,.*/, `,${lines[tuesday - 12 + (i % 12)]!.split(',')[1]}`);
+    let state: ReportState | null = null;
+    const remember = (now: ReportState): void => {
+      state = JSON.parse(JSON.stringify(now));
+    };
+    const first = await told(lines.slice(0, 1008), options, remember);
+    expect(state!.followed!.hours!.length).toBeGreaterThan(240);
+    const second = await told(lines.slice(1008), { ...options, state }, remember);
+    const opened = only([...first, ...second], 'open') as FollowedFinding[];
+    expect(opened.map(({ from }) => from!.shown.slice(0, 10))).toEqual(['2025-03-18']);
+    expect(state!.followed!.hours!.length).toBeLessThanOrEqual(1009);
+  });
+
+  test('opens the peak of a job that runs once a week the first time alone', async () => {
+    const lines = weeks(1500, 1);
+    for (const sunday of [6, 13])
+      for (let i = sunday * 96 + 8; i < sunday * 96 + 10; i++) lines[i] = lines[i]!.replace(/,.*/, ',400');
+    const opened = only(await told(lines, options), 'open') as FollowedFinding[];
+    expect(opened.map(({ from }) => from!.shown)).toEqual(['2025-03-09 02:00']);
+  });
+
+  test('goes on with a state of version 1, which has no hours', async () => {
+    let state: ReportState | null = null;
+    await told(weeks(1008, 1), options, (now) => {
+      const { hours, ...followed } = now.followed!;
+      state = checkState(JSON.parse(JSON.stringify({ ...now, version: 1, followed })), 'state', 'remove it');
+    });
+    const events = await told(weeks(1100, 1).slice(1000), { ...options, state });
+    expect(events.at(-1)).toMatchObject({ known: 8, bad: 0 });
   });
 });
 
