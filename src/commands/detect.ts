@@ -1,4 +1,4 @@
-/** `timeseer detect`: finds anomalies in a CSV file with the classical detector. */
+/** `timeseer detect`: finds anomalies in a CSV file or a Prometheus query with the classical detector. */
 import { FAULTS } from '../../datasets/readers/quality.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { checkScores, FORMATS, scoresCsv } from '../explain/formats.ts';
@@ -56,6 +56,10 @@ async function runFollow(args: DetectArguments): Promise<void> {
     );
   if (args.since !== undefined)
     throw new ConfigError('--since: --follow reports only new findings; leave --since out');
+  if (args.prometheus !== undefined)
+    throw new ConfigError(
+      '--prometheus: --follow reads standard input; run detect --state from a timer instead',
+    );
   for (const name of ['out', 'scores', 'policy', 'engine', 'device'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(
@@ -112,8 +116,6 @@ async function runDetect(args: DetectArguments): Promise<void> {
   for (const name of ['window', 'every'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
-  if (args.file === undefined)
-    throw new ConfigError('file: missing; name a CSV file, for example: timeseer detect metrics.csv');
   const { out } = args;
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
@@ -185,6 +187,10 @@ export const detectCommand = command({
     [
       '$0 detect metrics.csv --policy small',
       'With the answers of a policy, and a confidence for each finding',
+    ],
+    [
+      '$0 detect --prometheus http://prometheus:9090 --query node_load1 --since 6h --history 7d --state load.json',
+      'All hosts of a Prometheus, from cron: a week shows what is usual, six hours are reported',
     ],
     [
       'tail -n +1 -F metrics.csv | $0 detect --follow --json',
