@@ -46,6 +46,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol)',
     () => import('./commands/serve.ts'),
   ),
+  mcp: lazy(
+    'Offer detect, explain, plot and compare to assistants over MCP, on standard input and output',
+    () => import('./commands/mcp.ts'),
+  ),
   pull: lazy(
     'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
     () => import('./commands/pull.ts'),

@@ -207,8 +207,22 @@ async function readPrometheus(
 }
 
 /**
+ * Reads the recording of a request, from a file, standard input or a server.
  * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there; EndpointError
  */
+export async function readRequest(request: DetectRequest, since?: string): Promise<Recording> {
+  const { prometheus, file, columns, time, key, select, tz, keepSentinels, decimal, rate } = request;
+  if (prometheus !== undefined)
+    return readPrometheus(prometheus, since, { file, columns, tz, keepSentinels, rate });
+  const piped = file === STANDARD_INPUT;
+  return readRecording(piped ? readStandardInput() : file, {
+    ...(piped ? { name: INPUT_WORDS } : {}),
+    ...(columns.length === 0 ? {} : { columns }),
+    ...{ time, key, select, tz, keepSentinels, decimal, rate },
+  });
+}
+
+/** Detects in the recording of a request. @throws as `readRequest` and `detectRecording` */
 export async function detectFile(
   request: DetectRequest,
   also: Pick<PipelineOptions, 'since' | 'ask'> = {},
@@ -216,15 +230,7 @@ export async function detectFile(
   const started = performance.now();
   const { prometheus, file, columns, time, key, select, tz, keepSentinels, decimal, rate, ...options } =
     request;
-  const piped = file === STANDARD_INPUT;
-  const recording =
-    prometheus !== undefined
-      ? await readPrometheus(prometheus, also.since, { file, columns, tz, keepSentinels, rate })
-      : readRecording(piped ? readStandardInput() : file, {
-          ...(piped ? { name: INPUT_WORDS } : {}),
-          ...(columns.length === 0 ? {} : { columns }),
-          ...{ time, key, select, tz, keepSentinels, decimal, rate },
-        });
+  const recording = await readRequest(request, also.since);
   const progress =
     recording.columns.length > 1
       ? new (await import('../ground/progress.ts')).Progress({
