@@ -14,7 +14,7 @@ import {
 import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { readUtf8, STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
+import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE } from '../run/detect.ts';
@@ -44,9 +44,9 @@ async function webhookOf(args: DetectArguments, file: string) {
   // Standard input has no name of its own.
   const isNamed = args.prometheus !== undefined || (file !== STANDARD_INPUT && !args.follow);
   const source = args.prometheus !== undefined ? file : basename(isNamed ? file : args.state);
-  const { bearerToken } = await import('../endpoint/requests.ts');
+  const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
   const token = bearerToken(undefined, WEBHOOK_TOKEN);
-  const ca = caFile === undefined ? undefined : readUtf8(caFile);
+  const ca = readAuthorities(caFile);
   const open = (kept: Alerts | undefined): Webhook => new Webhook({ url, format, source, token, ca }, kept);
   open(undefined); // a wrong address is told before anything is read
   return open;

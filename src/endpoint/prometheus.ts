@@ -141,12 +141,19 @@ export async function readRange(
     const matrix = MATRIX.safeParse(body);
     if (matrix.success) return matrix.data;
     const { path: place, message } = matrix.error.issues[0]!;
-    const what = body === undefined ? excerpt(answer.text) || 'nothing' : `${place.join('.')}: ${message}`;
+    const what =
+      body === undefined
+        ? excerpt(answer.text) || 'nothing'
+        : `${place.join('.') || 'all of it'}: ${message}`;
     throw new EndpointError(`${shown}: sends no result of a range query (${what})`, {
       advice: 'check the address: the API is expected at /api/v1 below it',
     });
   };
   const places = Math.round((to - from) / step) + 1;
+  if (places > MOST_VALUES)
+    throw new ConfigError(
+      `--history: ${places} samples of a series are more than the ${MOST_VALUES} that are judged at once; ask for a longer --step`,
+    );
   const columns = new Map<string, Float64Array>();
   const warnings = new Set<string>();
   const used = new Uint8Array(places);

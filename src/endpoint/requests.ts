@@ -4,6 +4,7 @@
  * matters with 64 requests at once on a core; it follows no redirect, and its timeout is free.
  */
 
+import { X509Certificate } from 'node:crypto';
 import { Agent, request as requestHttp } from 'node:http';
 import { request as requestHttps, Agent as SecureAgent } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -123,6 +124,18 @@ export function bearerToken(file: string | undefined, variable: string): string 
   if (file !== undefined) return checkedKey(readUtf8(file), file);
   const given = process.env[variable]?.trim() ?? '';
   return given === '' ? null : checkedKey(given, `${variable} in the environment`);
+}
+
+/** Reads the certificates of authorities to trust. @throws ConfigError for a file that holds none; DataError */
+export function readAuthorities(file: string | undefined): string | undefined {
+  if (file === undefined) return undefined;
+  const pem = readUtf8(file);
+  try {
+    new X509Certificate(pem);
+  } catch (cause) {
+    throw new ConfigError(`--ca-file ${file}: holds no certificate in PEM form`, { cause });
+  }
+  return pem;
 }
 
 /** A server's text for a message: its beginning, without what moves a cursor. */

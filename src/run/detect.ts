@@ -21,7 +21,7 @@ import type { AnomalyReport } from '../explain/schema.ts';
 import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
-import { readBytes, readUtf8, STANDARD_INPUT } from '../ground/files.ts';
+import { readBytes, STANDARD_INPUT } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { say } from '../ground/terminal.ts';
 
@@ -178,7 +178,7 @@ async function readPrometheus(
   options: Pick<DetectRequest, 'file' | 'columns' | 'tz' | 'keepSentinels' | 'rate'>,
 ): Promise<Recording> {
   const { readRange } = await import('../endpoint/prometheus.ts');
-  const { bearerToken } = await import('../endpoint/requests.ts');
+  const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
   const step = durationOf(interval, '--step');
   const now = Math.floor(Date.now() / step) * step;
   const asked = since === undefined ? null : parseInstant(since, '--since', options.tz ?? 'UTC', now);
@@ -188,7 +188,7 @@ async function readPrometheus(
   const token = bearerToken(tokenFile, PROMETHEUS_TOKEN);
   if (token !== null && /^http:\/\/(?!localhost\b|127\.|\[::1\])/i.test(url))
     say('note: the token is sent unencrypted; use an https: address where you can');
-  const ca = caFile === undefined ? undefined : readUtf8(caFile);
+  const ca = readAuthorities(caFile);
   const range = await withInterrupt((signal) =>
     readRange(
       { url, query, from: now - Math.floor(back / step) * step, to: now, step, token, ca },

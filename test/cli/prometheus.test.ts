@@ -1,5 +1,8 @@
 /** Series of a Prometheus server, as `detect` and `explain` read them. */
+import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -245,6 +248,47 @@ describe('detect --prometheus', () => {
     expect(wrong).toMatchObject({ code: 2, err: expect.not.stringContaining('two words') });
   });
 
+  test.skipIf(spawnSync('openssl', ['version']).status !== 0)(
+    'a server with a certificate of its own is trusted with --ca-file, and not without',
+    async () => {
+      const [key, cert] = [place('key.pem'), place('cert.pem')];
+      spawnSync('openssl', [
+        ...['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', key, '-out', cert],
+        ...['-days', '9', '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost'],
+      ]);
+      const secure = createServer(
+        { key: readFileSync(key), cert: readFileSync(cert) },
+        (request, response) => {
+          let body = '';
+          request.on('data', (text) => {
+            body += text;
+          });
+          request.on('end', () => hosts(['a'])(response, { method: 'POST', path: '', headers: {}, body }));
+        },
+      );
+      await new Promise<void>((done) => secure.listen(0, '127.0.0.1', done));
+      const url = `https://localhost:${(secure.address() as AddressInfo).port}`;
+      const run = (...more: string[]) =>
+        inside('detect', '--prometheus', url, '--query', 'x', '--since', '1h', ...more);
+      try {
+        expect(await run()).toMatchObject({
+          code: 3,
+          err: expect.stringMatching(/certificate is not trusted/),
+        });
+        expect((await run('--ca-file', cert)).code).toBe(0);
+        writeFileSync(place('none.pem'), 'no certificate');
+        const none = await run('--ca-file', place('none.pem'));
+        expect(none).toMatchObject({
+          code: 2,
+          err: expect.stringMatching(/holds no certificate in PEM form/),
+        });
+      } finally {
+        secure.closeAllConnections();
+        await new Promise((done) => secure.close(done));
+      }
+    },
+  );
+
   test.each<[string[], RegExp]>([
     [['m.csv', '--query', 'x'], /--query: needs --prometheus/],
     [['--prometheus', 'http://h'], /needs --query/],
@@ -256,6 +300,10 @@ describe('detect --prometheus', () => {
     [
       ['--prometheus', 'http://h', '--query', 'x', '--since', 'yesterday'],
       /--since yesterday: neither a time/,
+    ],
+    [
+      ['--prometheus', 'http://h', '--query', 'x', '--history', '9999w', '--step', '1s'],
+      /--history: \d+ samples of a series are more than/,
     ],
     [['--prometheus', 'http://h', '--query', 'x', '--follow'], /--follow reads standard input/],
     [[], /file: missing/],
