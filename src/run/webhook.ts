@@ -30,8 +30,8 @@ export interface WebhookOptions {
 const MOST_WAITING = 1000;
 /** Seconds until a request counts as failed, and longest pause between two. */
 const [TIMEOUT, LONGEST_PAUSE] = [10, 300];
-/** Requests for an event in a run that ends. */
-const ATTEMPTS = 3;
+/** Requests for an event in a run that ends, and seconds after which it leaves the rest to the next run. */
+const [ATTEMPTS, LONGEST_DELIVERY] = [3, 60];
 /** Statuses by which a receiver refuses what is sent: sending it again is of no use. */
 const REFUSED: ReadonlySet<number> = new Set([400, 413, 422]);
 /** Days after which Alertmanager ends an alert about whose end it was not told. */
@@ -182,7 +182,8 @@ export class Webhook {
 
   /** Sends what waits, the oldest first, until nothing does or the receiver fails too often. @param save writes the state */
   async deliver(save: (alerts: Alerts) => void, attempts = ATTEMPTS): Promise<void> {
-    for (let tries = 1; this.#queue.length > 0; ) {
+    const end = performance.now() + 1000 * LONGEST_DELIVERY;
+    for (let tries = 1; this.#queue.length > 0 && performance.now() < end; ) {
       const pause = await this.#send(save);
       if (pause === null) tries = 1;
       else if (tries++ < attempts) await sleep(Math.min(pause, 1000 * TIMEOUT));
