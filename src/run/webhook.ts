@@ -134,7 +134,7 @@ export class Webhook {
     this.#lost = kept?.lost ?? 0;
   }
 
-  /** What the state has to hold. */
+  /** Events and open findings for the state file. */
   get alerts(): Alerts {
     return { open: [...this.#open.values()], queue: this.#queue, lost: this.#lost };
   }

@@ -324,7 +324,7 @@ export function createApp(service: Service): Hono<Env> {
     const seconds = (performance.now() - began) / 1000;
     const { method } = c.req;
     const { status } = c.res;
-    // As it came: what is escaped in an address stays so, and a line of the log stays one.
+    // Escapes of the address are kept, so that a line of the log stays one.
     const { pathname } = new URL(c.req.url);
     const route = Object.hasOwn(METHODS, pathname) ? pathname : 'other';
     metrics.requests.inc({ route, status });
