@@ -46,6 +46,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Serve anomaly reports and chat with a policy over HTTP (OpenAI protocol)',
     () => import('./commands/serve.ts'),
   ),
+  mcp: lazy(
+    'Offer detect, explain, plot and compare to assistants over MCP, on standard input and output',
+    () => import('./commands/mcp.ts'),
+  ),
   pull: lazy(
     'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
     () => import('./commands/pull.ts'),
@@ -104,11 +108,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   ),
   runs: lazy('List runs with their final metrics, or compare several', () => import('./commands/runs.ts')),
   detect: lazy(
-    'Find anomalies in a CSV file: findings and scores, for programs and cron jobs',
+    'Find anomalies in a CSV file or a Prometheus: findings and scores, for programs and cron jobs',
     () => import('./commands/detect.ts'),
   ),
   explain: lazy(
-    'Find anomalies in a CSV file and write an HTML page about them',
+    'Find anomalies in a CSV file or a Prometheus and write an HTML page about them',
     () => import('./commands/explain.ts'),
   ),
   quickstart: lazy(

@@ -28,6 +28,7 @@ export const FAULTS: ReadonlySet<string> = new Set([
     'clipped',
     'mixed-units',
   ],
+  'partial',
   ...['bad-row', 'late', 'too-late', 'stray-row'],
 ]);
 

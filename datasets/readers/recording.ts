@@ -2,7 +2,7 @@
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import { shellWord } from '../../src/ground/terminal.ts';
-import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
+import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
 import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
 import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
@@ -16,6 +16,7 @@ import {
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
+import type { ReadTimes } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
 export type { Note } from './quality.ts';
@@ -236,9 +237,59 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   return { series, key };
 }
 
+/** Series with times in common, as a database gives them. */
+export interface SeriesTable {
+  readonly name: string;
+  /** [N] ms since 1970, ascending. */
+  readonly time: Float64Array;
+  readonly columns: Recording['columns'];
+  readonly notes: readonly Note[];
+}
+
+/**
+ * Makes a recording of series that no file holds: read as a table is, but for its text. Its samples have no lines (`rows` is negative), so
+ * that notes name times.
+ * @throws DataError for fewer than two samples, or none with a number; ConfigError for options that name what is not there
+ */
+export function recordingOfSeries(
+  { name, time, columns, notes }: SeriesTable,
+  options: Pick<RecordingOptions, 'columns' | 'tz' | 'keepSentinels' | 'rate'>,
+): Recording {
+  const tz = options.tz === undefined ? null : checkZone(options.tz);
+  const chosen =
+    options.columns?.map((column) => chosenColumn(columns, column, name)) ?? columns.map((_, i) => i);
+  const rows: Rows = {
+    time,
+    values: chosen.map((i) => columns[i]!.values),
+    lines: Int32Array.from(time, (_, i) => i + 1),
+  };
+  const times = { time, zone: tz ?? 'UTC', clockZone: 'UTC', origin: 'calendar', ordinal: false } as const;
+  const recording = recordingOf({ file: name, name, columns, times, tz }, rows, chosen, null, notes, options);
+  const place = (line: number): number => (line > 0 ? -1 - line : -1);
+  const at = (line: string): string =>
+    formatTime(time[Number(line) - 1]!, { zone: times.zone, step: recording.step, origin: 'calendar' });
+  return {
+    ...recording,
+    rows: recording.rows.map(place),
+    notes: recording.notes.map(({ lines, ...note }) => ({
+      ...note,
+      ...(lines === undefined ? {} : { lines: [place(lines[0]), place(lines[1])] as const }),
+      text: notes.some(({ text }) => text === note.text)
+        ? note.text
+        : note.text.replaceAll(/\bin line (\d+)/g, (_, line) => `at ${at(line)}`),
+    })),
+  };
+}
+
+/** Parts of a table of which recordings are made. */
+type Read = Pick<Table, 'file' | 'name' | 'tz'> & {
+  readonly columns: readonly { readonly name: string }[];
+  readonly times: Pick<ReadTimes, 'time' | 'zone' | 'clockZone' | 'origin' | 'ordinal'> | null;
+};
+
 /** Makes a recording of the rows of one series, which are in file order. */
 function recordingOf(
-  table: Table,
+  table: Read,
   series: Rows,
   columns: readonly number[],
   key: string | null,
@@ -373,7 +424,7 @@ function recordingOf(
 function withNumbers(
   rows: Rows,
   chosen: readonly number[],
-  table: Table,
+  table: Read,
   asked: boolean,
   notes: Note[],
 ): number[] {
@@ -430,7 +481,7 @@ function withoutSentinels(
 }
 
 /** Positions of the columns to read as rates; null for those that look like counters. @throws ConfigError for one that is not read */
-function rateColumns(table: Table, chosen: readonly number[], wanted: readonly (string | number)[]) {
+function rateColumns(table: Read, chosen: readonly number[], wanted: readonly (string | number)[]) {
   if (wanted.includes('auto')) return null;
   return wanted.map((column) => {
     const k = chosen.indexOf(chosenColumn(table.columns, column, table.file, '--rate'));

@@ -6,8 +6,8 @@ import { agreementWords, markedAlone, noteTexts, whenWords } from '../explain/re
 import type { AnomalyReport, ReportFinding } from '../explain/schema.ts';
 import { failOn } from '../explain/state.ts';
 import { ConfigError } from '../ground/errors.ts';
-import type { DetectRequest } from '../run/detect.ts';
-import { choice, flag, type Given, list, number, text } from './options.ts';
+import { type DetectRequest, PROMETHEUS_TOKEN } from '../run/detect.ts';
+import { choice, flag, type Given, grouped, list, number, text } from './options.ts';
 
 export type DetectOptionValues = Given<typeof DETECT_OPTIONS>;
 
@@ -57,9 +57,52 @@ export const DETECT_OPTIONS = {
   'fail-on-quality': flag(
     'Exit with 1 if the data have a fault, such as a gap, a stuck or clipped value, a counter or an ambiguous number',
   ),
+  ...grouped('Prometheus:', {
+    prometheus: text(
+      'Read a Prometheus server instead of a file: its address, such as http://localhost:9090',
+    ),
+    query: text('With --prometheus: PromQL; each series of the result is a column, named by its labels'),
+    history: text(
+      'With --prometheus: how far back to read, such as 7d; what is usual is learned from it (default: as far as --since, else 1d)',
+    ),
+    step: text('With --prometheus: time between two samples (default: 1m)'),
+    'token-file': text(
+      `With --prometheus: file that holds the bearer token (default: environment variable ${PROMETHEUS_TOKEN})`,
+    ),
+    'ca-file': text('Certificates (PEM) of the authorities to trust, beside the usual ones'),
+  }),
 };
 
-export function detectRequest(file: string, args: DetectOptionValues): DetectRequest {
+/** Options that say how a file is read. */
+const OF_FILES = ['time', 'key', 'select', 'decimal'] as const;
+/** Options that need --prometheus. */
+const OF_PROMETHEUS = ['query', 'history', 'step', 'tokenFile'] as const;
+
+/** @throws ConfigError where both a file and a server are named, or neither */
+function inputOf(
+  file: string | undefined,
+  args: DetectOptionValues,
+): Pick<DetectRequest, 'file' | 'prometheus'> {
+  const { prometheus: url, query, history, step, tokenFile, caFile } = args;
+  if (url === undefined) {
+    const stray = OF_PROMETHEUS.find((name) => args[name] !== undefined);
+    if (stray !== undefined)
+      throw new ConfigError(`--${stray === 'tokenFile' ? 'token-file' : stray}: needs --prometheus`);
+    if (file === undefined)
+      throw new ConfigError(
+        'file: missing; name a CSV file, for example metrics.csv, or a server with --prometheus',
+      );
+    return { file };
+  }
+  if (file !== undefined) throw new ConfigError(`--prometheus: reads a server; leave the file ${file} out`);
+  const stray = OF_FILES.find((name) => args[name] !== undefined);
+  if (stray !== undefined) throw new ConfigError(`--${stray}: says how a file is read; leave it out`);
+  if (query === undefined || query.trim() === '')
+    throw new ConfigError('--prometheus: needs --query, a PromQL expression such as node_load1');
+  return { file: query, prometheus: { url, query, history, step, tokenFile, caFile } };
+}
+
+export function detectRequest(file: string | undefined, args: DetectOptionValues): DetectRequest {
   if (!(args.minShare >= 0 && args.minShare <= 1))
     throw new ConfigError(`--min-share: expected a share from 0 to 1, got ${args.minShare}`);
   if (!(args.minChange >= 0))
@@ -72,7 +115,8 @@ export function detectRequest(file: string, args: DetectOptionValues): DetectReq
         .join(', ')}`,
     );
   return {
-    ...{ file, columns: args.column.map(String), time, key, select, tz, severity, direction },
+    ...inputOf(file, args),
+    ...{ columns: args.column.map(String), time, key, select, tz, severity, direction },
     keepSentinels: args.keepSentinels,
     decimal: args.decimal as '.' | ',' | undefined,
     rate: args.rate.map(String),

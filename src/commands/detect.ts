@@ -1,10 +1,16 @@
-/** `timeseer detect`: finds anomalies in a CSV file with the classical detector. */
+/** `timeseer detect`: finds anomalies in a CSV file or a Prometheus query with the classical detector. */
+import { basename } from 'node:path';
 import { FAULTS } from '../../datasets/readers/quality.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { checkScores, FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
-import type { ReportState } from '../explain/schema.ts';
-import { type AnomalyReport, type FollowedFinding, reportSchema } from '../explain/schema.ts';
+import {
+  type Alerts,
+  type AnomalyReport,
+  type FollowedFinding,
+  type ReportState,
+  reportSchema,
+} from '../explain/schema.ts';
 import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -13,6 +19,7 @@ import { withInterrupt } from '../ground/interrupt.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
+import { WEBHOOK_FORMATS, Webhook } from '../run/webhook.ts';
 import {
   DETECT_OPTIONS,
   detectRequest,
@@ -24,6 +31,26 @@ import {
 import { choice, command, ENGINE_OPTIONS, flag, type Given, number, text } from './options.ts';
 
 type DetectArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
+
+/** Environment variable with the bearer token of a webhook. */
+const WEBHOOK_TOKEN = 'TIMESEER_WEBHOOK_TOKEN';
+
+/** Opens the webhook of a command line with what a state keeps for it; undefined without one. @throws ConfigError */
+async function webhookOf(args: DetectArguments, file: string) {
+  const { webhook: url, webhookFormat: format, caFile } = args;
+  if (url === undefined) return undefined;
+  if (args.state === undefined)
+    throw new ConfigError('--webhook: needs --state, the file that remembers what was told');
+  // Standard input has no name of its own.
+  const isNamed = args.prometheus !== undefined || (file !== STANDARD_INPUT && !args.follow);
+  const source = args.prometheus !== undefined ? file : basename(isNamed ? file : args.state);
+  const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
+  const token = bearerToken(undefined, WEBHOOK_TOKEN);
+  const ca = readAuthorities(caFile);
+  const open = (kept: Alerts | undefined): Webhook => new Webhook({ url, format, source, token, ca }, kept);
+  open(undefined); // a wrong address is told before anything is read
+  return open;
+}
 
 /** Formats an event of `--follow` as a line of text. */
 function followText(event: FollowEvent): string {
@@ -42,6 +69,15 @@ function followText(event: FollowEvent): string {
   }
 }
 
+/** Returns the finding of an event. */
+function withoutEvent({
+  event: _,
+  reason: __,
+  ...finding
+}: FollowedFinding & { event: string; reason?: string }) {
+  return finding as FollowedFinding;
+}
+
 const findingText = ({ column, kind, level, severity, statement }: FollowedFinding, state: string): string =>
   `${level} ${severity.toFixed(1)}, ${column}: ${KIND_WORDS[kind]}, ${state}. ${statement}`;
 
@@ -56,6 +92,10 @@ async function runFollow(args: DetectArguments): Promise<void> {
     );
   if (args.since !== undefined)
     throw new ConfigError('--since: --follow reports only new findings; leave --since out');
+  if (args.prometheus !== undefined)
+    throw new ConfigError(
+      '--prometheus: --follow reads standard input; run detect --state from a timer instead',
+    );
   for (const name of ['out', 'scores', 'policy', 'engine', 'device'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(
@@ -75,13 +115,40 @@ async function runFollow(args: DetectArguments): Promise<void> {
   };
   const { file: name, ...request } = detectRequest('standard input', args);
   const { window = DEFAULT_WINDOW, every, state: path } = args;
+  const openWebhook = await webhookOf(args, name);
   const work = async (signal: AbortSignal): Promise<void> => {
     const state = path === undefined ? null : await readState(path);
+    const webhook = openWebhook?.(state?.alerts);
+    let last = state;
+    const save = (alerts = state?.alerts): void => {
+      if (path === undefined || last === null) return;
+      last = { ...last, ...(alerts === undefined ? {} : { alerts }) };
+      writeState(path, last);
+    };
     const remember = (now: ReportState): void => {
-      if (path !== undefined) writeState(path, now);
+      last = now;
+      save(webhook?.alerts);
     };
     const options = { ...request, name, window, every, state };
-    await follow(untilAborted(process.stdin, signal), options, tell, remember);
+    const over = new AbortController();
+    const sending = webhook?.run((alerts) => {
+      try {
+        save(alerts);
+      } catch (error) {
+        say(`webhook: ${(error as Error).message}`); // the next analysis writes the state again, or fails
+      }
+    }, over.signal);
+    const heard = (event: FollowEvent): void => {
+      tell(event);
+      if (event.event === 'open') webhook?.add('open', withoutEvent(event));
+      if (event.event === 'closed') webhook?.add('closed', withoutEvent(event), event.reason);
+    };
+    try {
+      await follow(untilAborted(process.stdin, signal), options, heard, remember);
+    } finally {
+      over.abort();
+      await sending;
+    }
   };
   await withInterrupt(
     (signal) => (path === undefined ? work(signal) : withState(path, false, () => work(signal))),
@@ -112,14 +179,14 @@ async function runDetect(args: DetectArguments): Promise<void> {
   for (const name of ['window', 'every'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
-  if (args.file === undefined)
-    throw new ConfigError('file: missing; name a CSV file, for example: timeseer detect metrics.csv');
   const { out } = args;
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
   const { policy = NONE, engine, device } = args;
+  const request = detectRequest(args.file, args);
+  const webhook = await webhookOf(args, request.file);
   const { source, report, seconds, pictures } = await detectAndAsk(
-    detectRequest(args.file, args),
+    request,
     { policy, engine, device },
     args.since,
   );
@@ -138,10 +205,16 @@ async function runDetect(args: DetectArguments): Promise<void> {
   };
   if (args.state === undefined) tell(report);
   else
-    await reportOnce(args.state, report, source, (fresh) => {
-      verify(fresh, source);
-      tell(fresh);
-    });
+    await reportOnce(
+      args.state,
+      report,
+      source,
+      (fresh) => {
+        verify(fresh, source);
+        tell(fresh);
+      },
+      webhook,
+    );
 }
 
 const OPTIONS = {
@@ -163,6 +236,14 @@ const OPTIONS = {
   ),
   every: number(
     'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
+  ),
+  webhook: text(
+    `With --state: tell this address, once each, when a finding opens and when it closes; env:NAME takes the address from the environment, ${WEBHOOK_TOKEN} there is sent as bearer token`,
+  ),
+  'webhook-format': choice(
+    Object.keys(WEBHOOK_FORMATS),
+    'Body of a webhook: JSON of timeseer, a message for Slack, or alerts for the API of Alertmanager',
+    { default: 'generic' },
   ),
   schema: flag('Print the JSON Schema of a report'),
   json: flag('Same as --format json'),
@@ -187,10 +268,18 @@ export const detectCommand = command({
       'With the answers of a policy, and a confidence for each finding',
     ],
     [
+      '$0 detect --prometheus http://prometheus:9090 --query node_load1 --since 6h --history 7d --state load.json',
+      'All hosts of a Prometheus, from cron: a week shows what is usual, six hours are reported',
+    ],
+    [
+      '$0 detect metrics.csv --since 6h --state seen.json --webhook env:SLACK_URL --webhook-format slack',
+      'Tell a channel when a finding opens and when it closes',
+    ],
+    [
       'tail -n +1 -F metrics.csv | $0 detect --follow --json',
       'Streaming rows: one line of JSON when a finding appears, and one when it ends',
     ],
   ],
-  epilogue: LEVEL_WORDS,
+  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again.`,
   handler: runDetect,
 });

@@ -1,4 +1,4 @@
-/** `timeseer explain`: writes a page and a JSON file about the anomalies in a CSV file, by the detector and by a policy. */
+/** `timeseer explain`: writes a page and a JSON file about the anomalies in a CSV file or a Prometheus query, by the detector and by a policy. */
 import { checkScores, scoresCsv, toJson } from '../explain/formats.ts';
 import { MOST_WINDOWS } from '../explain/windows.ts';
 import { writeFileAtomic } from '../ground/files.ts';
@@ -14,7 +14,7 @@ import {
 } from './detect-options.ts';
 import { command, ENGINE_OPTIONS, flag, type Given, number, text } from './options.ts';
 
-type ExplainArguments = Given<typeof OPTIONS> & { readonly file: string };
+type ExplainArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
 
 async function runExplain(args: ExplainArguments): Promise<void> {
   const { out, policy, engine, device, window, overlap, inspect, since } = args;
@@ -57,12 +57,16 @@ const OPTIONS = {
 };
 
 export const explainCommand = command({
-  command: 'explain <file>',
-  positionals: { file: FILE_WORDS },
+  command: 'explain [file]',
+  positionals: { file: { type: 'string', describe: FILE_WORDS } },
   options: OPTIONS,
   examples: [
     ['$0 explain metrics.csv', 'All numeric columns: writes metrics.explain.html and .json'],
     ['$0 explain metrics.csv --column requests --out reports/requests', 'One column'],
+    [
+      `$0 explain --prometheus http://prometheus:9090 --query 'rate(errors_total[5m])' --since 6h`,
+      'A PromQL query: a column for each series',
+    ],
     ['$0 explain metrics.csv --policy none', 'The detector alone, without a policy'],
     [
       '$0 explain series.csv --policy runs/quickstart',

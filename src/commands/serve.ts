@@ -66,7 +66,7 @@ function optionsOf(args: ServeArguments): ServeOptions {
   check(args);
   const { policy, adapter, engine, device, dtype, threads, host, port } = args;
   return {
-    ...{ host, port, apiKey: keyOf(args) },
+    ...{ host, port, apiKey: keyOf(args), jsonLog: args.log === 'json' },
     policy:
       policy === undefined
         ? null
@@ -135,7 +135,12 @@ const OPTIONS = {
   'max-queue': number('Maximum number of pending requests per endpoint; further ones are refused', {
     default: 64,
   }),
-  timeout: number('Timeout of a request in seconds', { default: 300 }),
+  timeout: number('Timeout of a request in seconds; also of the end of the service after SIGTERM', {
+    default: 300,
+  }),
+  log: choice(['text', 'json'], 'Form of the log on standard error: a line for each request, with its id', {
+    default: 'text',
+  }),
   json: flag('Print the address as JSON'),
 };
 
@@ -153,6 +158,10 @@ export const serveCommand = command({
       'Report of a table as an HTML page',
     ],
     [
+      '$0 serve --log json',
+      'JSON lines as log; metrics for Prometheus at /metrics, probes at /healthz and /readyz',
+    ],
+    [
       '$0 serve --policy runs/quickstart',
       'With chat: the base URL for OpenAI clients is http://127.0.0.1:8000/v1',
     ],
@@ -165,7 +174,7 @@ export const serveCommand = command({
     'POST /v1/explain takes text/csv, with options of `detect` as query parameters (column, time, key, select, tz, rate,',
     'decimal, severity, direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
     'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
-    'sampling parameters default to those of the checkpoint. GET /health needs no key.',
+    'sampling parameters default to those of the checkpoint. GET /metrics is for Prometheus; GET /healthz and /readyz, for probes, need no key.',
   ].join(' '),
   handler: runServe,
 });

@@ -15,7 +15,16 @@ import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { makeDirectory, notWritten, OWNER } from '../ground/files.ts';
 import { sum } from '../ground/numbers.ts';
 import type { TokenUsage } from '../ground/types.ts';
-import { Limits, openConnections, type Posted, type Rates, Timeout } from './requests.ts';
+import {
+  checkedKey,
+  excerpt,
+  Limits,
+  openConnections,
+  type Posted,
+  type Rates,
+  serverAddress,
+  Timeout,
+} from './requests.ts';
 
 const LONGEST_TIMEOUT = 3600;
 /** Estimated tokens of a picture until the server reports its count. */
@@ -210,16 +219,9 @@ function checked({
   const fail = (message: string): never => {
     throw new ConfigError(message);
   };
-  if (!URL.canParse(url))
-    fail('the address of the endpoint is no URL; expected one as http://localhost:8000/v1');
-  const address = new URL(url);
-  if (!/^https?:$/.test(address.protocol))
-    fail(`an endpoint at ${address.protocol}; expected http: or https:`);
-  if (address.username !== '' || address.password !== '')
-    fail('the address of the endpoint holds a password; put the key into an environment variable instead');
+  const address = serverAddress(url, 'the endpoint', 'http://localhost:8000/v1');
   const path = address.pathname.replace(/\/+$/, '');
   address.pathname = path.endsWith('/chat/completions') ? path : `${path}/chat/completions`;
-  address.hash = '';
   const whole = (name: string, value: number | undefined): void => {
     if (value !== undefined && !(Number.isInteger(value) && value >= 1))
       fail(`endpoint: ${name} ${value}; expected a whole number from 1`);
@@ -246,17 +248,7 @@ function keyIn(variable: string | undefined): string | null {
     if (variable === undefined) return null;
     throw new ConfigError(`${name} is not set in the environment; put the key of the endpoint there`);
   }
-  if (!/^[\x21-\x7e]+$/.test(key))
-    throw new ConfigError(
-      `${name} in the environment holds what no key does: a blank, a line end or a special letter`,
-    );
-  return key;
-}
-
-/** A server's text for a message: its beginning, without what moves a cursor. */
-function excerpt(text: string): string {
-  const plain = text.replaceAll(/[\p{C}\s]+/gu, ' ').trim();
-  return plain.length > 200 ? `${plain.slice(0, 197)}...` : plain;
+  return checkedKey(key, `${name} in the environment`);
 }
 
 function parsed(text: string): unknown {

@@ -4,9 +4,13 @@
  * matters with 64 requests at once on a core; it follows no redirect, and its timeout is free.
  */
 
+import { X509Certificate } from 'node:crypto';
 import { Agent, request as requestHttp } from 'node:http';
 import { request as requestHttps, Agent as SecureAgent } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { rootCertificates } from 'node:tls';
+import { ConfigError } from '../ground/errors.ts';
+import { readUtf8 } from '../ground/files.ts';
 
 /** Bytes of an answer, after which a server is no longer listened to. */
 const LONGEST_ANSWER = 16 * 2 ** 20;
@@ -20,13 +24,25 @@ export interface Posted {
 /** Error of a request without an answer within its time limit. */
 export class Timeout extends Error {}
 
+export interface ConnectionOptions {
+  /** Certificates (PEM) of authorities that are trusted beside the usual ones. */
+  readonly ca?: string | undefined;
+  /** Largest answer in bytes; default: 16 MiB. */
+  readonly longest?: number | undefined;
+}
+
 /** Opens a server whose connections are kept, one for each concurrent request; idle ones close after some seconds. */
-export function openConnections(address: URL, headers: Readonly<Record<string, string>>) {
+export function openConnections(
+  address: URL,
+  headers: Readonly<Record<string, string>>,
+  { ca, longest = LONGEST_ANSWER }: ConnectionOptions = {},
+) {
   const secure = address.protocol === 'https:';
   // Node 24.5 and later ask a proxy of the environment, where that is switched on as for fetch.
   const proxy = process.env['NODE_USE_ENV_PROXY'] === '1' ? { proxyEnv: process.env } : {};
   const kept = { keepAlive: true, ...proxy };
-  const agent = secure ? new SecureAgent(kept) : new Agent(kept);
+  const trusted = ca === undefined ? {} : { ca: [...rootCertificates, ca] };
+  const agent = secure ? new SecureAgent({ ...kept, ...trusted }) : new Agent(kept);
   const request = secure ? requestHttps : requestHttp;
 
   /**
@@ -62,7 +78,7 @@ export function openConnections(address: URL, headers: Readonly<Record<string, s
         response.on('data', (chunk: Buffer) => {
           chunks.push(chunk);
           length += chunk.length;
-          if (length > LONGEST_ANSWER) fail(new Error(`it sends more than ${LONGEST_ANSWER} bytes`));
+          if (length > longest) fail(new Error(`it sends more than ${longest} bytes`));
         });
         response.on('end', () => {
           end();
@@ -79,6 +95,53 @@ export function openConnections(address: URL, headers: Readonly<Record<string, s
       });
       sent.end(body);
     });
+}
+
+/** Parses the address of a server. @param option its name in messages. @throws ConfigError */
+export function serverAddress(text: string, option: string, example: string): URL {
+  const expected = `expected http: or https:, such as ${example}`;
+  if (!URL.canParse(text)) throw new ConfigError(`${option}: not a URL; ${expected}`);
+  const address = new URL(text);
+  if (!/^https?:$/.test(address.protocol))
+    throw new ConfigError(`${option}: an address at ${address.protocol}; ${expected}`);
+  if (address.username !== '' || address.password !== '')
+    throw new ConfigError(
+      `${option}: holds a password; put a token into a file or an environment variable instead`,
+    );
+  address.hash = '';
+  return address;
+}
+
+/** Trims and checks a key. @throws ConfigError, without the key */
+export function checkedKey(text: string, where: string): string {
+  const key = text.trim();
+  if (/^[\x21-\x7e]+$/.test(key)) return key;
+  throw new ConfigError(`${where} holds what no key does: a blank, a line end or a special letter`);
+}
+
+/** Reads a bearer token from a file, else from an environment variable; null where neither is set. @throws ConfigError; DataError */
+export function bearerToken(file: string | undefined, variable: string): string | null {
+  if (file !== undefined) return checkedKey(readUtf8(file), file);
+  const given = process.env[variable]?.trim() ?? '';
+  return given === '' ? null : checkedKey(given, `${variable} in the environment`);
+}
+
+/** Reads the certificates of authorities to trust. @throws ConfigError for a file that holds none; DataError */
+export function readAuthorities(file: string | undefined): string | undefined {
+  if (file === undefined) return undefined;
+  const pem = readUtf8(file);
+  try {
+    new X509Certificate(pem);
+  } catch (cause) {
+    throw new ConfigError(`--ca-file ${file}: holds no certificate in PEM form`, { cause });
+  }
+  return pem;
+}
+
+/** A server's text for a message: its beginning, without what moves a cursor. */
+export function excerpt(text: string): string {
+  const plain = text.replaceAll(/[\p{C}\s]+/gu, ' ').trim();
+  return plain.length > 200 ? `${plain.slice(0, 197)}...` : plain;
 }
 
 const MINUTE = 60_000;

@@ -199,7 +199,7 @@ function toNote(source: ReportSource, note: Note): AnomalyReport['notes'][number
   return {
     ...{ kind, quality: FAULTS.has(kind), column, count, text, option },
     ...(end === 0 ? { start: null, end: null, from: null, to: null } : extentOf(source, start, end)),
-    rows: given === undefined ? null : { first, last },
+    rows: given === undefined || last < 1 ? null : { first, last },
   };
 }
 

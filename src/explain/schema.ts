@@ -394,6 +394,23 @@ const FOLLOWED_ROWS = z.strictObject({
 });
 export type FollowedRows = z.infer<typeof FOLLOWED_ROWS>;
 
+/** Event for a webhook: a finding that opened, or closed. */
+const ALERT = z.strictObject({
+  /** Stays the same however often it is sent. */
+  id: z.string(),
+  event: z.enum(['open', 'closed']),
+  source: z.string(),
+  reason: z.exactOptional(z.string()),
+  finding: FOLLOWED,
+  /** The finding when it opened. */
+  opened: FOLLOWED,
+});
+export type Alert = z.infer<typeof ALERT>;
+
+/** Findings that the receiver of webhooks knows as open or will be told, events that wait for it, and the number given up. */
+const ALERTS = z.strictObject({ open: z.array(FOLLOWED), queue: z.array(ALERT), lost: index });
+export type Alerts = z.infer<typeof ALERTS>;
+
 /** State file: the findings that were reported before, by id. */
 const STATE = z.strictObject({
   schema: z.literal('timeseer.anomalies.state'),
@@ -403,6 +420,7 @@ const STATE = z.strictObject({
   /** Samples of the recording, by which another one is recognised: time in ms or number of the sample, and values by column. */
   samples: z.exactOptional(z.array(z.tuple([finite, z.record(z.string(), finite.nullable())]))),
   followed: z.exactOptional(FOLLOWED_ROWS),
+  alerts: z.exactOptional(ALERTS),
 });
 export type ReportState = z.infer<typeof STATE>;
 export type SeenFinding = z.infer<typeof SEEN>;

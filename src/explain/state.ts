@@ -9,7 +9,7 @@ import { type Holder, takeLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
 import { policyStatement } from './policy-words.ts';
 import { type ReportSource, selectFindings } from './report.ts';
-import type { AnomalyReport, ReportFinding, ReportState, SeenFinding } from './schema.ts';
+import type { Alerts, AnomalyReport, ReportFinding, ReportState, SeenFinding } from './schema.ts';
 
 /** Exit code: 1 where a finding is at least as severe as `level`, else 0; null never fails. */
 export function failOn({ findings }: AnomalyReport, level: Level | null): 0 | 1 {
@@ -174,7 +174,11 @@ export function newFindings(
       ({ reported, ongoing, lasting }) => !reported || (ongoing && !lasting),
       'reported before, by --state',
     ),
-    state: state?.followed === undefined ? kept : { ...kept, followed: state.followed },
+    state: {
+      ...kept,
+      ...(state?.followed === undefined ? {} : { followed: state.followed }),
+      ...(state?.alerts === undefined ? {} : { alerts: state.alerts }),
+    },
   };
 }
 
@@ -238,9 +242,17 @@ function checkSource(
   refuse(`at ${stamp(at)} ${name} was ${shown(old)} and is ${shown(now)} here`);
 }
 
+/** Receiver of what a report changes; see `Webhook`. */
+interface Receiver {
+  readonly alerts: Alerts;
+  update(report: AnomalyReport, fresh: AnomalyReport): void;
+  deliver(save: (alerts: Alerts) => void): Promise<void>;
+}
+
 /**
  * Reports each finding of a growing recording once, and again while it is ongoing: `publish` gets the report of `newFindings`, which count
- * as reported once it has returned. One state file belongs to one recording. Processes that share it wait for each other.
+ * as reported once it has returned. One state file belongs to one recording. Processes that share it wait for each other. A `receiver` is told
+ * what opened and closed once the state holds it.
  *
  * @throws DataError for a damaged state file; ConfigError for that of another recording; WriteError; errors of `publish`
  */
@@ -249,13 +261,22 @@ export async function reportOnce(
   report: AnomalyReport,
   source: ReportSource,
   publish: (fresh: AnomalyReport) => void | Promise<void>,
+  receiver?: (kept: Alerts | undefined) => Receiver,
 ): Promise<AnomalyReport> {
   return withState(path, true, async () => {
     const before = await readState(path);
     checkSource(path, before, source);
+    const told = receiver?.(before?.alerts);
     const { fresh, state } = newFindings(report, before);
     await publish(fresh);
-    writeState(path, { ...state, samples: samplesOf(source) });
+    told?.update(report, fresh);
+    const save = (alerts = state.alerts): void =>
+      writeState(path, {
+        ...{ ...state, samples: samplesOf(source) },
+        ...(alerts === undefined ? {} : { alerts }),
+      });
+    save(told?.alerts);
+    await told?.deliver(save);
     return fresh;
   });
 }

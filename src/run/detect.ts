@@ -4,7 +4,13 @@
 import { fstatSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { type Recording, readRecording, wallTime } from '../../datasets/readers/recording.ts';
+import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
+import {
+  type Recording,
+  readRecording,
+  recordingOfSeries,
+  wallTime,
+} from '../../datasets/readers/recording.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { type DetectOptions, detect } from '../detect/detect.ts';
@@ -16,10 +22,26 @@ import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { readBytes, STANDARD_INPUT } from '../ground/files.ts';
+import { withInterrupt } from '../ground/interrupt.ts';
 import { say } from '../ground/terminal.ts';
 
+/** Range query of a Prometheus server as a command line has it. */
+export interface PrometheusRequest {
+  readonly url: string;
+  readonly query: string;
+  /** Durations such as `7d` and `1m`; defaults: as far back as `since`, else a day; a minute. */
+  readonly history?: string | undefined;
+  readonly step?: string | undefined;
+  /** File with the bearer token; default: that of the environment. */
+  readonly tokenFile?: string | undefined;
+  /** File with certificates of authorities. */
+  readonly caFile?: string | undefined;
+}
+
 export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {
+  /** Name of the recording, where it comes from a server. */
   readonly file: string;
+  readonly prometheus?: PrometheusRequest | undefined;
   readonly columns: readonly string[];
   readonly time: string | undefined;
   readonly key: string | undefined;
@@ -39,6 +61,7 @@ export interface Detected {
 }
 
 const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
 
 /** Samples of an hour, a day and a week, where the step makes whole ones. */
 export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): number[] {
@@ -135,21 +158,79 @@ export async function detectRecording(
   return { source, report };
 }
 
+/** Environment variable with the bearer token of a Prometheus server. */
+export const PROMETHEUS_TOKEN = 'PROMETHEUS_TOKEN';
+
+/** A duration above 0 in ms. @throws ConfigError */
+function durationOf(text: string, option: string): number {
+  const ms = parseDuration(text) ?? 0;
+  if (ms >= 1) return ms;
+  throw new ConfigError(`${option} ${text}: expected a duration such as 30s, 5m, 6h or 7d`);
+}
+
 /**
- * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there
+ * Reads the series of a Prometheus query until now. Times are whole steps, so that a later run sees the same samples.
+ * @throws ConfigError, EndpointError, DataError as `readRange`
  */
+async function readPrometheus(
+  { url, query, history, step: interval = '1m', tokenFile, caFile }: PrometheusRequest,
+  since: string | undefined,
+  options: Pick<DetectRequest, 'file' | 'columns' | 'tz' | 'keepSentinels' | 'rate'>,
+): Promise<Recording> {
+  const { readRange } = await import('../endpoint/prometheus.ts');
+  const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
+  const step = durationOf(interval, '--step');
+  const now = Math.floor(Date.now() / step) * step;
+  const asked = since === undefined ? null : parseInstant(since, '--since', options.tz ?? 'UTC', now);
+  const back =
+    history === undefined ? (asked === null ? DAY : now - asked) : durationOf(history, '--history');
+  if (back < step) throw new ConfigError('--since: asks for less than one --step before now');
+  const token = bearerToken(tokenFile, PROMETHEUS_TOKEN);
+  if (token !== null && /^http:\/\/(?!localhost\b|127\.|\[::1\])/i.test(url))
+    say('note: the token is sent unencrypted; use an https: address where you can');
+  const ca = readAuthorities(caFile);
+  const range = await withInterrupt((signal) =>
+    readRange(
+      { url, query, from: now - Math.floor(back / step) * step, to: now, step, token, ca },
+      signal,
+      say,
+    ),
+  );
+  const notes = range.warnings.map((text) => ({ kind: 'partial', text: `Prometheus warns: ${text}.` }));
+  if (range.infinite > 0)
+    notes.push({ kind: 'infinite', text: `${range.infinite} values are infinite and count as missing.` });
+  const { file: name, columns, ...more } = options;
+  return recordingOfSeries(
+    { ...range, name, notes },
+    { ...more, ...(columns.length === 0 ? {} : { columns }) },
+  );
+}
+
+/**
+ * Reads the recording of a request, from a file, standard input or a server.
+ * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there; EndpointError
+ */
+export async function readRequest(request: DetectRequest, since?: string): Promise<Recording> {
+  const { prometheus, file, columns, time, key, select, tz, keepSentinels, decimal, rate } = request;
+  if (prometheus !== undefined)
+    return readPrometheus(prometheus, since, { file, columns, tz, keepSentinels, rate });
+  const piped = file === STANDARD_INPUT;
+  return readRecording(piped ? readStandardInput() : file, {
+    ...(piped ? { name: INPUT_WORDS } : {}),
+    ...(columns.length === 0 ? {} : { columns }),
+    ...{ time, key, select, tz, keepSentinels, decimal, rate },
+  });
+}
+
+/** Detects in the recording of a request. @throws as `readRequest` and `detectRecording` */
 export async function detectFile(
   request: DetectRequest,
   also: Pick<PipelineOptions, 'since' | 'ask'> = {},
 ): Promise<Detected> {
   const started = performance.now();
-  const { file, columns, time, key, select, tz, keepSentinels, decimal, rate, ...options } = request;
-  const piped = file === STANDARD_INPUT;
-  const recording = readRecording(piped ? readStandardInput() : file, {
-    ...(piped ? { name: INPUT_WORDS } : {}),
-    ...(columns.length === 0 ? {} : { columns }),
-    ...{ time, key, select, tz, keepSentinels, decimal, rate },
-  });
+  const { prometheus, file, columns, time, key, select, tz, keepSentinels, decimal, rate, ...options } =
+    request;
+  const recording = await readRequest(request, also.since);
   const progress =
     recording.columns.length > 1
       ? new (await import('../ground/progress.ts')).Progress({
@@ -161,7 +242,7 @@ export async function detectFile(
       progress?.update(done);
       if (done === recording.columns.length) progress?.stop();
     };
-    const detected = await detectRecording(basename(file), recording, {
+    const detected = await detectRecording(prometheus === undefined ? basename(file) : file, recording, {
       ...options,
       ...also,
       onColumn,
@@ -262,7 +343,7 @@ async function openPolicy(request: PolicyRequest) {
 type Pictures = Parameters<typeof writeReport>[3];
 
 /**
- * Detects in one CSV file and asks a policy, with progress on standard error.
+ * Detects in one CSV file or Prometheus query and asks a policy, with progress on standard error.
  *
  * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
  * EngineError without libtorch
@@ -296,14 +377,17 @@ export interface Explained {
 }
 
 /**
- * Explains one CSV file, with progress on standard error. After an error or an interruption neither of the two files is written.
+ * Explains one CSV file or Prometheus query, with progress on standard error. After an error or an interruption neither of the two files is written.
  *
  * @throws WriteError when the disk refuses; otherwise as `detectAndAsk`
  */
 export async function explainFile(request: ExplainRequest): Promise<Explained> {
   const started = performance.now();
-  const { file, columns, select } = request.detect;
-  const out = request.out ?? defaultTarget(file, [...(select === undefined ? [] : [select]), ...columns]);
+  const { file, columns, select, prometheus } = request.detect;
+  const chosen = [...(select === undefined ? [] : [select]), ...columns];
+  const out =
+    request.out ??
+    (prometheus === undefined ? defaultTarget(file, chosen) : defaultTarget('prometheus', [file, ...chosen]));
   checkTarget(out);
   const { source, report, pictures } = await detectAndAsk(request.detect, request, request.since);
   const files = writeReport(out, report, source, pictures);

@@ -1,9 +1,10 @@
 /** The routes of the service: who may ask, how much, and what is answered. */
 import { createHash, randomInt, randomUUID, timingSafeEqual } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
+import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
-import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
 import type { WorkerPool } from '../ground/worker-pool.ts';
@@ -39,13 +40,14 @@ export interface Service {
   readonly local: boolean;
   /** Returns true once the service is about to end and refuses new requests. */
   readonly closing: () => boolean;
+  /** Abort while the service ends: bodies that have not come, then answers that are not ready, are given up. */
+  readonly bodiesEnd: AbortSignal;
+  readonly answersEnd: AbortSignal;
+  /** True: a line of JSON for each request. */
+  readonly jsonLog: boolean;
 }
 
-interface Variables {
-  /** Settles when a streamed answer has ended. */
-  streaming: Promise<void> | undefined;
-}
-type Env = { Variables: Variables };
+type Env = { Bindings: HttpBindings };
 
 /** Seconds that a refused client should wait before it retries. */
 const RETRY_SECONDS = 5;
@@ -56,6 +58,8 @@ function answerRefusal(c: Context, { status, error, headers = {} }: Refusal): Re
 
 const serverError = (message: string, status: 500 | 503 | 504, code: string): Refused =>
   refused(status, 'server_error', message, null, code);
+
+const shuttingDown = (): Refused => serverError('the service is shutting down; retry later', 503, 'closing');
 
 const timedOut = (seconds: number): Refused =>
   serverError(`the answer took more than ${seconds} s; ask for less`, 504, 'timeout');
@@ -88,34 +92,144 @@ function onlyWithKey(key: string): MiddlewareHandler<Env> {
   };
 }
 
-/** Counts running requests and refuses those beyond the limit before their bodies are read. */
+/** Share of the places that is kept for clients that have few. */
+const KEPT_FREE = 1 / 4;
+
+/** Counts running requests and refuses those beyond the limit. No client takes the last places. */
 class Places {
   taken = 0;
   readonly #most: number;
+  readonly #byClient = new Map<string, number>();
 
   constructor(most: number) {
     this.#most = most;
   }
 
-  get middleware(): MiddlewareHandler<Env> {
-    return async (c, next) => {
-      if (this.taken >= this.#most) {
-        const message = `${this.taken} requests run or wait, which is the limit; try again later`;
-        const headers = { 'Retry-After': String(RETRY_SECONDS) };
-        throw refused(429, 'rate_limit_error', message, null, 'queue_full', headers);
-      }
-      this.taken++;
-      try {
-        await next();
-      } finally {
-        const left = (): void => void this.taken--;
-        const streaming = c.get('streaming');
-        if (streaming === undefined) left();
-        else void streaming.finally(left);
-      }
+  /** @throws Refused (429) where no place is free for this client */
+  check(client: string): void {
+    const free = Math.floor(KEPT_FREE * this.#most);
+    const few = (this.#byClient.get(client) ?? 0) < Math.max(1, free);
+    if (this.taken < (few ? this.#most : this.#most - free)) return;
+    const message = `${this.taken} requests run or wait, which is the limit; try again later`;
+    const headers = { 'Retry-After': String(RETRY_SECONDS) };
+    throw refused(429, 'rate_limit_error', message, null, 'queue_full', headers);
+  }
+
+  /** Takes a place; returns a function that frees it. @throws Refused (429) */
+  take(client: string): () => void {
+    this.check(client);
+    const count = (change: number): void => {
+      this.taken += change;
+      const now = (this.#byClient.get(client) ?? 0) + change;
+      if (now > 0) this.#byClient.set(client, now);
+      else this.#byClient.delete(client);
     };
+    count(1);
+    return () => count(-1);
   }
 }
+
+/** ms after which a body that is slow may be given up for another. */
+const PATIENCE = 1000;
+
+/** Bodies on their way. They take no place; where too many come at once, the slowest is given up for the next. */
+class Arrivals {
+  readonly #under = new Set<{ readonly began: number; bytes: number; readonly slow: AbortController }>();
+  readonly #limits: AppLimits;
+  readonly #end: AbortSignal;
+
+  constructor(limits: AppLimits, end: AbortSignal) {
+    this.#limits = limits;
+    this.#end = end;
+  }
+
+  #makeRoom(): void {
+    if (this.#under.size < this.#limits.queue) return;
+    const now = performance.now();
+    const [slowest] = [...this.#under]
+      .filter(({ began, slow }) => now - began > PATIENCE && !slow.signal.aborted)
+      .sort((a, b) => a.bytes / (now - a.began) - b.bytes / (now - b.began));
+    if (slowest !== undefined) {
+      slowest.slow.abort();
+      return;
+    }
+    const headers = { 'Retry-After': String(RETRY_SECONDS), Connection: 'close' };
+    throw refused(429, 'rate_limit_error', 'too many bodies are being received', null, 'queue_full', headers);
+  }
+
+  /** Reads the body of a request. @throws Refused where it is too large, too slow, or its client disconnects */
+  async read(c: Context<Env>): Promise<Uint8Array> {
+    const { bodyBytes } = this.#limits;
+    const headers = { Connection: 'close' };
+    const tooLarge = (): Refused => {
+      const message = `the body is larger than the limit of ${bodyBytes} bytes`;
+      return refused(413, 'invalid_request_error', message, null, 'body_too_large', headers);
+    };
+    if (Number(c.req.header('content-length') ?? 0) > bodyBytes) throw tooLarge();
+    this.#makeRoom();
+    const reader = c.req.raw.body?.getReader();
+    if (reader === undefined) return new Uint8Array();
+    const body = { began: performance.now(), bytes: 0, slow: new AbortController() };
+    const given = AbortSignal.any([body.slow.signal, this.#end]);
+    let leave = (): void => {};
+    const ended = new Promise<never>((_, reject) => {
+      const slow = 'the body comes more slowly than those of others, who wait; send it again';
+      leave = () =>
+        reject(
+          this.#end.aborted
+            ? shuttingDown()
+            : refused(408, 'invalid_request_error', slow, null, 'slow_body', headers),
+        );
+      given.addEventListener('abort', leave);
+      if (given.aborted) leave();
+    });
+    ended.catch(() => undefined);
+    this.#under.add(body);
+    const chunks: Uint8Array[] = [];
+    try {
+      for (;;) {
+        const { done, value } = await Promise.race([reader.read(), ended]);
+        if (done) return new Uint8Array(Buffer.concat(chunks));
+        body.bytes += value.byteLength;
+        if (body.bytes > bodyBytes) throw tooLarge();
+        chunks.push(value);
+      }
+    } catch (error) {
+      if (!(error instanceof Refused)) throw clientGone();
+      void reader.cancel().catch(() => undefined);
+      throw error;
+    } finally {
+      given.removeEventListener('abort', leave);
+      this.#under.delete(body);
+    }
+  }
+}
+
+/** Metrics of one service in Prometheus' text format. */
+function openMetrics(places: Readonly<Record<string, Places>>) {
+  const register = new Registry();
+  const registers = [register];
+  collectDefaultMetrics({ register });
+  new Gauge({
+    ...{ name: 'timeseer_requests_running', help: 'Requests that run or wait', registers },
+    labelNames: ['kind'],
+    collect() {
+      for (const [kind, { taken }] of Object.entries(places)) this.set({ kind }, taken);
+    },
+  });
+  const requests = new Counter({
+    ...{ name: 'timeseer_requests_total', help: 'Requests by route and status', registers },
+    labelNames: ['route', 'status'],
+  });
+  const seconds = new Histogram({
+    ...{ name: 'timeseer_request_seconds', help: 'Seconds until the answer begins', registers },
+    ...{ labelNames: ['route'], buckets: [0.01, 0.1, 0.3, 1, 3, 10, 30, 100, 300] },
+  });
+  return { register, requests, seconds };
+}
+
+/** Id that a client sends with its request, where it is one. */
+const REQUEST_ID = /^[\w.:-]{1,100}$/;
 
 /**
  * Returns the media type of the body. Insisting on it protects against other sites: browsers may not send these types to them unasked.
@@ -137,19 +251,13 @@ function mediaType(c: Context, types: readonly string[]): string {
   );
 }
 
-/** Reads the body. @throws Refused where the client disconnects before it has sent it */
-async function bytesOf(c: Context): Promise<Uint8Array> {
-  try {
-    return new Uint8Array(await c.req.arrayBuffer());
-  } catch {
-    throw clientGone();
-  }
-}
-
-/** Runs `body` with a signal that aborts when the client disconnects, or when `seconds` have passed since `began` (performance.now). */
+/**
+ * Runs `body` with a signal that aborts when the client disconnects, when `seconds` have passed since `began` (performance.now), or at the
+ * `end` of the service.
+ */
 async function within<T>(
-  c: Context,
-  { began, seconds }: { readonly began: number; readonly seconds: number },
+  c: Context<Env>,
+  { began, seconds, end }: { readonly began: number; readonly seconds: number; readonly end: AbortSignal },
   body: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const controller = new AbortController();
@@ -157,13 +265,17 @@ async function within<T>(
   const leave = (): void => controller.abort(clientGone());
   const left = began + 1000 * seconds - performance.now();
   const timer = setTimeout(() => controller.abort(timedOut(seconds)), left);
+  const close = (): void => controller.abort(shuttingDown());
   gone.addEventListener('abort', leave);
+  end.addEventListener('abort', close);
   if (gone.aborted) leave();
+  if (end.aborted) close();
   try {
     return await body(controller.signal);
   } finally {
     clearTimeout(timer);
     gone.removeEventListener('abort', leave);
+    end.removeEventListener('abort', close);
   }
 }
 
@@ -171,7 +283,9 @@ async function within<T>(
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refused) return error.refusal;
   if (error instanceof DataError || error instanceof ConfigError) return invalid(error.message).refusal;
-  say(`error: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  // On one line, so that what a client sent cannot look like a line of the log.
+  say(`error: ${text.replaceAll(/\s*[\r\n]+\s*/g, ' | ')}`);
   return serverError('the service failed; its log says why', 500, 'internal_error').refusal;
 }
 
@@ -179,36 +293,57 @@ const modelObject = ({ model, created }: ServedPolicy): object => ({
   ...{ id: model, object: 'model', created, owned_by: 'timeseer' },
 });
 
+/** Paths, and the method of each. */
+const METHODS: Readonly<Record<string, string>> = {
+  '/health': 'GET',
+  '/healthz': 'GET',
+  '/readyz': 'GET',
+  '/metrics': 'GET',
+  '/v1/models': 'GET',
+  '/v1/models/:model': 'GET',
+  '/v1/explain': 'POST',
+  '/v1/chat/completions': 'POST',
+};
+
 export function createApp(service: Service): Hono<Env> {
   const { limits, policy } = service;
   const app = new Hono<Env>();
   const places = { explain: new Places(limits.queue), chat: new Places(limits.queue) };
-  const size = bodyLimit({
-    maxSize: limits.bodyBytes,
-    onError: () => {
-      const message = `the body is larger than the limit of ${limits.bodyBytes} bytes`;
-      const headers = { Connection: 'close' };
-      throw refused(413, 'invalid_request_error', message, null, 'body_too_large', headers);
-    },
-  });
+  const arrivals = new Arrivals(limits, service.bodiesEnd);
+  const metrics = openMetrics(places);
+  const clientOf = (c: Context<Env>): string => c.env.incoming?.socket.remoteAddress ?? '';
 
   app.use(async (c, next) => {
     const began = performance.now();
-    c.header('X-Request-Id', randomUUID());
+    const given = c.req.header('x-request-id') ?? '';
+    const id = REQUEST_ID.test(given) ? given : randomUUID();
+    c.header('X-Request-Id', id);
     c.header('X-Content-Type-Options', 'nosniff');
     c.header('Cache-Control', 'no-store');
     await next();
-    const seconds = ((performance.now() - began) / 1000).toFixed(2);
-    say(`${c.req.method} ${c.req.path.slice(0, 200)} ${c.res.status} ${seconds} s`);
+    const seconds = (performance.now() - began) / 1000;
+    const { method } = c.req;
+    const { status } = c.res;
+    // Escapes of the address are kept, so that a line of the log stays one.
+    const { pathname } = new URL(c.req.url);
+    const route = Object.hasOwn(METHODS, pathname) ? pathname : 'other';
+    metrics.requests.inc({ route, status });
+    metrics.seconds.observe({ route }, seconds);
+    const path = pathname.slice(0, 200);
+    if (!service.jsonLog) return say(`${method} ${path} ${status} ${seconds.toFixed(2)} s ${id}`);
+    const time = new Date().toISOString();
+    const rounded = Number(seconds.toFixed(4));
+    say(JSON.stringify({ time, id, method, path, status, seconds: rounded, client: clientOf(c) }));
   });
   app.onError((error, c) =>
     answerRefusal(c, error instanceof HTTPException ? invalid(error.message).refusal : refusalOf(error)),
   );
   if (service.local) app.use(onlyLocalNames);
+  app.get('/healthz', (c) => c.json({ status: 'ok' }));
   app.use(async (c, next) => {
     if (service.closing()) {
       c.header('Connection', 'close');
-      throw serverError('the service is shutting down; retry later', 503, 'closing');
+      throw shuttingDown();
     }
     await next();
   });
@@ -221,7 +356,14 @@ export function createApp(service: Service): Hono<Env> {
     }),
   );
 
-  if (service.apiKey !== null) app.use('/v1/*', onlyWithKey(service.apiKey));
+  app.get('/readyz', (c) => c.json({ status: 'ready' }));
+
+  if (service.apiKey !== null)
+    for (const path of ['/v1/*', '/metrics']) app.use(path, onlyWithKey(service.apiKey));
+
+  app.get('/metrics', async (c) =>
+    c.body(await metrics.register.metrics(), 200, { 'Content-Type': metrics.register.contentType }),
+  );
 
   app.get('/v1/models', (c) =>
     c.json({ object: 'list', data: policy === null ? [] : [modelObject(policy)] }),
@@ -232,62 +374,73 @@ export function createApp(service: Service): Hono<Env> {
     throw invalid(`the model '${asked.slice(0, 100)}' is not served here`, 'model', 'model_not_found', 404);
   });
 
-  app.post('/v1/explain', places.explain.middleware, size, async (c) => {
+  app.post('/v1/explain', async (c) => {
+    const client = clientOf(c);
+    places.explain.check(client);
     const json = mediaType(c, ['text/csv', 'application/json']) === 'application/json';
     const accept = c.req.header('accept');
     const query = [...new URL(c.req.url).searchParams];
-    return within(c, { began: performance.now(), seconds: limits.seconds }, async (signal) => {
-      const body = await bytesOf(c);
-      const outcome = await service.explain.ask({ body, json, query, accept }, { signal });
-      const { type, text } = answerOf(outcome);
-      return c.body(text, 200, { 'Content-Type': type });
-    });
+    const time = { began: performance.now(), seconds: limits.seconds, end: service.answersEnd };
+    const body = await arrivals.read(c);
+    const leave = places.explain.take(client);
+    try {
+      return await within(c, time, async (signal) => {
+        const outcome = await service.explain.ask({ body, json, query, accept }, { signal });
+        const { type, text } = answerOf(outcome);
+        return c.body(text, 200, { 'Content-Type': type });
+      });
+    } finally {
+      leave();
+    }
   });
 
-  app.post('/v1/chat/completions', places.chat.middleware, size, async (c) => {
+  app.post('/v1/chat/completions', async (c) => {
+    const client = clientOf(c);
+    places.chat.check(client);
     mediaType(c, ['application/json']);
     if (policy === null) {
       throw invalid('no policy is served; start the service with --policy', 'model', 'model_not_found', 404);
     }
-    const time = { began: performance.now(), seconds: limits.seconds };
-    const { completion, stream, usage } = await within(c, time, async (signal) =>
-      answerOf(await policy.requests.ask(await bytesOf(c), { signal })),
-    );
-    const job = { ...completion, seed: completion.seed ?? randomInt(2 ** 48 - 1) };
-    const head = {
-      id: `chatcmpl-${randomUUID().replaceAll('-', '')}`,
-      created: Math.floor(Date.now() / 1000),
-      model: policy.model,
-    };
-    if (!stream) {
-      return c.json(await within(c, time, (signal) => chatCompletion(policy.thread, job, head, signal)));
+    const time = { began: performance.now(), seconds: limits.seconds, end: service.answersEnd };
+    const body = await arrivals.read(c);
+    const leave = places.chat.take(client);
+    let streaming: Promise<void> | undefined;
+    try {
+      const { completion, stream, usage } = await within(c, time, async (signal) =>
+        answerOf(await policy.requests.ask(body, { signal })),
+      );
+      const job = { ...completion, client, seed: completion.seed ?? randomInt(2 ** 48 - 1) };
+      const head = {
+        id: `chatcmpl-${randomUUID().replaceAll('-', '')}`,
+        created: Math.floor(Date.now() / 1000),
+        model: policy.model,
+      };
+      if (!stream) {
+        return c.json(await within(c, time, (signal) => chatCompletion(policy.thread, job, head, signal)));
+      }
+      const streamed = chatStream(
+        policy.thread,
+        job,
+        { ...head, usage },
+        (run) => within(c, time, run),
+        refusalOf,
+      );
+      streaming = streamed.ended;
+      return c.body(streamed.body, 200, { 'Content-Type': 'text/event-stream; charset=utf-8' });
+    } finally {
+      if (streaming === undefined) leave();
+      else void streaming.finally(leave);
     }
-    const streamed = chatStream(
-      policy.thread,
-      job,
-      { ...head, usage },
-      (body) => within(c, time, body),
-      refusalOf,
-    );
-    c.set('streaming', streamed.ended);
-    return c.body(streamed.body, 200, { 'Content-Type': 'text/event-stream; charset=utf-8' });
   });
 
-  const methods = {
-    '/health': 'GET',
-    '/v1/models': 'GET',
-    '/v1/models/:model': 'GET',
-    '/v1/explain': 'POST',
-    '/v1/chat/completions': 'POST',
-  };
-  for (const [path, method] of Object.entries(methods)) {
+  for (const [path, method] of Object.entries(METHODS)) {
     app.all(path, (c) => {
       c.header('Allow', method);
       throw invalid(`${c.req.method} is not supported here; use ${method}`, null, 'method_not_allowed', 405);
     });
   }
   app.notFound((c) => {
-    const paths = Object.keys(methods).join(', ');
+    const paths = Object.keys(METHODS).join(', ');
     return answerRefusal(c, invalid(`no such path; available: ${paths}`, null, 'not_found', 404).refusal);
   });
   return app;

@@ -1,4 +1,7 @@
-/** Completions by the policy: requests that wait when a batch begins are decoded together; each receives its text as it is sampled. */
+/**
+ * Completions by the policy: requests that wait when a batch begins are decoded together; each receives its text as it is sampled. A client
+ * that waits for the batch of others gets one beside it, so that a long answer delays its own client alone.
+ */
 import type { LocalPolicy } from '../answer/answerer.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
@@ -9,6 +12,8 @@ import type { Completion } from './chat-request.ts';
 
 export interface CompletionJob extends Completion {
   readonly seed: number;
+  /** Name of the client; default: that of all jobs without one. */
+  readonly client?: string;
 }
 
 /** Part of an answer. Each sample gets its text in order, then its end. */
@@ -108,12 +113,15 @@ interface OpenJob {
   aborted: boolean;
 }
 
+/** Batches that are decoded side by side at most, each of other clients. */
+const MOST_BATCHES = 4;
+
 export class Completions {
   readonly #policy: Pick<LocalPolicy, 'prompting' | 'decode'>;
   readonly #config: GenerationConfig;
   readonly #maxRows: number;
   #waiting: OpenJob[] = [];
-  #decoding = false;
+  readonly #running = new Set<readonly OpenJob[]>();
 
   /** @param maxRows number of answers that are decoded together; more samples of one job are decoded all the same */
   constructor(policy: Pick<LocalPolicy, 'prompting' | 'decode'>, config: GenerationConfig, maxRows: number) {
@@ -140,34 +148,46 @@ export class Completions {
         this.#waiting = this.#waiting.filter((waiting) => waiting !== open);
         for (const row of open.rows) row.stop();
         resolve();
+        this.#run();
       };
       signal.addEventListener('abort', abort, { once: true });
       this.#waiting.push(open);
-      if (!this.#decoding) void this.#run();
+      this.#run();
     });
   }
 
-  async #run(): Promise<void> {
-    this.#decoding = true;
-    while (this.#waiting.length > 0) {
+  /** Begins batches of what may begin. */
+  #run(): void {
+    while (this.#running.size < MOST_BATCHES) {
       const batch = this.#next();
-      try {
-        await this.#decode(batch);
-      } catch (cause) {
-        const error = new TimeseerError(`the policy failed: ${(cause as Error).message}`, { cause });
-        for (const { reject } of batch) reject(error);
-      }
+      if (batch.length === 0) return;
+      this.#running.add(batch);
+      this.#decode(batch)
+        .catch((cause) => {
+          const error = new TimeseerError(`the policy failed: ${(cause as Error).message}`, { cause });
+          for (const { reject } of batch) reject(error);
+        })
+        .finally(() => {
+          this.#running.delete(batch);
+          this.#run();
+        });
     }
-    this.#decoding = false;
   }
 
-  /** Takes the oldest job, and those behind it with the same sampling, as far as there is room. */
+  /** Takes the oldest job of a client that has none in decoding, and those behind it with the same sampling, as far as there is room. */
   #next(): OpenJob[] {
-    const first = this.#waiting[0]!.job;
+    const busy = new Set(
+      [...this.#running]
+        .flat()
+        .flatMap(({ job, left, aborted }) => (left > 0 && !aborted ? [job.client] : [])),
+    );
+    const waiting = this.#waiting.filter(({ job }) => !busy.has(job.client));
+    const first = waiting[0]?.job;
+    if (first === undefined) return [];
     const most = Math.max(1, Math.floor(this.#maxRows / first.samples));
     const alike = ({ job: { samples, temperature, topP } }: OpenJob): boolean =>
       samples === first.samples && temperature === first.temperature && topP === first.topP;
-    const batch = this.#waiting.filter(alike).slice(0, most);
+    const batch = waiting.filter(alike).slice(0, most);
     this.#waiting = this.#waiting.filter((open) => !batch.includes(open));
     return batch;
   }
@@ -203,7 +223,9 @@ export class Completions {
         if (reason === null) return;
         row.stop();
         open.onEvent({ kind: 'end', sample, reason, tokens: answer.tokens });
-        if (--open.left === 0) open.resolve();
+        if (--open.left > 0) return;
+        open.resolve();
+        queueMicrotask(() => this.#run());
       },
     });
   }

@@ -16,7 +16,7 @@ interface ErrorObject {
 
 /** Plain data, which can be sent between threads. */
 export interface Refusal {
-  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 413 | 415 | 429 | 499 | 500 | 503 | 504;
+  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 408 | 413 | 415 | 429 | 499 | 500 | 503 | 504;
   readonly error: ErrorObject;
   readonly headers?: Readonly<Record<string, string>>;
 }

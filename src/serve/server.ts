@@ -1,5 +1,5 @@
 /** The running service: Workers, socket, shutdown. */
-import { once } from 'node:events';
+import { once, setMaxListeners } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, resolve } from 'node:path';
@@ -23,6 +23,8 @@ export interface ServeOptions {
   readonly apiKey: string | null;
   readonly policy: PolicySettings | null;
   readonly limits: AppLimits & Omit<ChatLimits, 'samples'>;
+  /** True: the log is lines of JSON. Default: text. */
+  readonly jsonLog?: boolean | undefined;
 }
 
 export interface RunningService {
@@ -32,7 +34,7 @@ export interface RunningService {
   readonly model: string | null;
   /** Rejects when the service cannot go on. */
   readonly failed: Promise<never>;
-  /** Takes no more requests, answers those that it has, and ends. */
+  /** Takes no more requests, answers those that it has, and ends within the timeout of a request. */
   close(): Promise<void>;
 }
 
@@ -42,6 +44,8 @@ const SECONDS_TO_SEND_HEADER = 20;
 const HEADER_BYTES = 16_384;
 /** Milliseconds between checks for idle connections while the service ends. */
 const LOOK = 20;
+/** Most seconds that unfinished bodies have while the service ends, and shares of the timeout for bodies and for answers. */
+const [SECONDS_TO_END, OF_BODIES, OF_ANSWERS] = [5, 0.5, 0.9];
 
 const dead = (worker: string) => (problem: string) => `${worker} ended (${problem})`;
 
@@ -97,8 +101,12 @@ export async function startService(options: ServeOptions): Promise<RunningServic
       : await startPolicy(options.policy, { ...limits, samples: options.policy.maxRows });
   const policy = started?.served ?? null;
   let closing = false;
+  const [bodies, answers] = [new AbortController(), new AbortController()];
+  // Every request that is under way listens.
+  setMaxListeners(0, bodies.signal, answers.signal);
   const app = createApp({
     ...{ explain, policy, limits, apiKey, local: isLocalHost(host), closing: () => closing },
+    ...{ bodiesEnd: bodies.signal, answersEnd: answers.signal, jsonLog: options.jsonLog ?? false },
   });
   const endWorkers = async (): Promise<void> => {
     const closed = new TimeseerError('the service has ended');
@@ -120,6 +128,11 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     },
     getRequestListener(app.fetch, { errorHandler }),
   );
+  let answering = 0;
+  server.on('request', (_, response) => {
+    answering++;
+    response.once('close', () => answering--);
+  });
   try {
     server.listen(port, host);
     await once(server, 'listening');
@@ -139,10 +152,20 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     close: async () => {
       closing = true;
       const closed = new Promise((done) => server.close(done));
-      // Connections that wait for a next request end at once; those with one under way when it is answered.
-      const idle = setInterval(() => server.closeIdleConnections(), LOOK);
+      const ms = 1000 * limits.seconds;
+      const timers = [
+        setTimeout(() => bodies.abort(), Math.min(1000 * SECONDS_TO_END, OF_BODIES * ms)),
+        setTimeout(() => answers.abort(), OF_ANSWERS * ms),
+        setTimeout(() => server.closeAllConnections(), ms),
+        // Connections that wait for a next request end at once, those with one under way when it is answered, and those that have not sent
+        // a whole header with the last answer.
+        setInterval(() => {
+          if (answering === 0) server.closeAllConnections();
+          else server.closeIdleConnections();
+        }, LOOK),
+      ];
       await closed;
-      clearInterval(idle);
+      timers.forEach(clearTimeout);
       await endWorkers();
     },
   };

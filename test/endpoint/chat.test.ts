@@ -273,7 +273,7 @@ describe('the key', () => {
 
 describe('options', () => {
   test.each<[Partial<EndpointOptions>, string]>([
-    [{ url: 'localhost' }, 'is no URL'],
+    [{ url: 'localhost' }, 'not a URL'],
     [{ url: 'ftp://host/v1' }, 'expected http: or https:'],
     [{ url: 'http://me:word@host/v1' }, 'holds a password'],
     [{ concurrency: 0 }, 'concurrency 0; expected a whole number from 1'],

@@ -113,6 +113,20 @@ describe('completions', () => {
     expect(span(9)[1]).toBeLessThan(Math.min(span(0)[0], span(1)[0], span(3)[0]));
   });
 
+  it('does not let a client wait for the long answers of another', async () => {
+    const recorder = new Recorder();
+    const long = [0, 1, 2].map((id) => job(id, { client: 'a', maxTokens: 200, temperature: 0.1 * (id + 1) }));
+    const all = long.map((one) => recorder.add(one));
+    await new Promise(setImmediate);
+    const short = job(5, { client: 'b', maxTokens: 3 });
+    expect(await recorder.answers([short])).toEqual(await alone(short));
+    expect(long.map(({ id }) => recorder.ends(id).length)).toEqual([0, 0, 0]);
+    await Promise.all(all);
+    expect(await alone(long[1]!)).toEqual(await new Recorder().answers([long[1]!]));
+    const spans = long.map(({ id }) => recorder.events.findIndex((event) => event.id === id));
+    expect(spans).toEqual(spans.toSorted((a, b) => a - b));
+  });
+
   it('tells text as it is decoded', async () => {
     const recorder = new Recorder();
     await recorder.answers([job(1, { maxTokens: 200 })]);
