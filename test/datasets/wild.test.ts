@@ -375,3 +375,24 @@ describe('what is usual', () => {
     expect(Math.abs(variance / rate - 1)).toBeLessThan(0.2);
   });
 });
+
+describe('wild-long', () => {
+  const spans = (name: string, length: number): number[] => {
+    const source = openExamples({ name, split: 'train', seed: 3, length, count: 150 });
+    return Array.from(source).flatMap(({ gold }) =>
+      gold.kind === 'anomaly' ? gold.intervals.map(([start, end]) => end - start) : [],
+    );
+  };
+  const median = (list: readonly number[]): number => list.toSorted((a, b) => a - b)[list.length >> 1]!;
+
+  it('has anomalies of any size, so that half of them are far shorter than those of wild at that length', () => {
+    const [long, relative] = [spans('wild-long', 8000), spans('wild', 8000)];
+    expect(long.length).toBeGreaterThan(80);
+    expect(median(long)).toBeLessThan(0.6 * median(relative));
+    expect(Math.max(...long)).toBeGreaterThan(400);
+  });
+
+  it('is wild in series of its usual length', () => {
+    expect(spans('wild-long', 1000)).toEqual(spans('wild', 1000));
+  });
+});
