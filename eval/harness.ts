@@ -30,6 +30,8 @@ export interface EvalTask {
   /** Must not depend on the labels. */
   instruction(example: Example): string;
   parse(response: string, example: Example): ParsedAnswer;
+  /** Returns an example with the number of points that the policy sees, which its reasoning is about. Default: as it is. */
+  asSeen?(example: Example): Example;
   score(response: string, example: Example): Score;
   /** Classes that answers may name; those of the kind of answer where absent or none. */
   readonly classes?: readonly string[];
@@ -116,14 +118,16 @@ type ResponseFacts = Pick<EvalRecord, 'sample' | 'temperature' | 'usage' | 'seco
 
 /** A response beside the gold answer, parsed and scored. */
 export function recordOf(
-  task: Pick<EvalTask, 'parse' | 'score' | 'classes' | 'factTrace'>,
+  task: Pick<EvalTask, 'parse' | 'asSeen' | 'score' | 'classes' | 'factTrace'>,
   example: Example,
   response: string,
   facts: ResponseFacts = {},
 ): EvalRecord {
   const answer = task.parse(response, example);
   const trace = (answer.think === null ? null : task.factTrace?.(example)) ?? null;
-  const reasoning = checkReasoning(answer, example, { classes: task.classes ?? [], trace });
+  const seen = task.asSeen?.(example) ?? example;
+  const said = seen === example ? answer : task.parse(response, seen);
+  const reasoning = checkReasoning(said, seen, { classes: task.classes ?? [], trace });
   return {
     seriesId: example.id,
     task: example.task,

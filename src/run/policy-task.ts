@@ -25,6 +25,7 @@ import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
 import { agreementOf, checkReasoning, gradeEnds, graderOf } from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
+import { mapBack, resample } from '../explain/windows.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import type { Toolbox } from '../inspect/tools.ts';
@@ -32,6 +33,7 @@ import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
 import type { Recipe } from '../recipe/recipe.ts';
+import { bridge } from '../series/missing.ts';
 import {
   checkedCard,
   FOREIGN_CARD,
@@ -319,6 +321,34 @@ function written({ channels, names }: Example, { digits, points }: NumbersFormat
   return numericText(channels, { digits, points, ...(channels.length > 1 ? { names } : {}) });
 }
 
+/** Resamples a series to a number of points, with the intervals and facts of its answer, as `explain` does with windows. */
+function resampled(example: Example, points: number): Example {
+  const { channels, gold, facts } = example;
+  const whole = lengthOf(example);
+  const scale = points / whole;
+  const known = (values: Float64Array): Float64Array =>
+    values.some(Number.isFinite) ? bridge(values).values : values;
+  const intervals = 'intervals' in gold ? mapBack(gold.intervals, whole, [0, points]) : [];
+  // Intervals that have become one share no facts.
+  const isTold = facts !== undefined && facts.departures.length === intervals.length;
+  const { facts: _, ...rest } = example;
+  return {
+    ...rest,
+    channels: channels.map((values) => resample(known(values), points)),
+    times: null,
+    gold: 'intervals' in gold ? { ...gold, intervals } : gold,
+    ...(isTold
+      ? {
+          facts: {
+            ...facts,
+            periods: facts.periods.map((period) => period * scale),
+            step: facts.step / scale,
+          },
+        }
+      : {}),
+  };
+}
+
 /** Finds the claims of a response with their verdicts and corrections: facts, cells of the scan, and ends of the answer. */
 function statedClaims(
   response: string,
@@ -376,15 +406,33 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     const { figure: shape, times } = drawingOf(example, { preset: card.figure, missing });
     return { axes: axesText(shape, lengthOf(example), times) };
   };
-  const parse: EvalTask['parse'] = (response, example) =>
-    parseResponse(response, {
+  const resizes =
+    style === 'nano' &&
+    numbers === null &&
+    card.length !== null &&
+    card.inspect === undefined &&
+    taskKind(card.kind).localises;
+  const seenAs = new WeakMap<Example, Example>();
+  /** Small policies answer in points of the length that they were taught: other series are resampled to it. */
+  const asSeen = (example: Example): Example => {
+    if (!resizes || lengthOf(example) === card.length) return example;
+    const seen = seenAs.get(example) ?? resampled(example, card.length!);
+    seenAs.set(example, seen);
+    return seen;
+  };
+  const parse: EvalTask['parse'] = (response, example) => {
+    const seen = asSeen(example);
+    const answer = parseResponse(response, {
       kind: example.gold.kind,
-      length: lengthOf(example),
+      length: lengthOf(seen),
       channels: example.channels.length,
       classes: facts.classes,
       options: ownQuestion(example.gold).question?.options ?? [],
       ...{ reading, reasoning, extension },
     });
+    if (seen === example || answer.intervals === null) return answer;
+    return { ...answer, intervals: mapBack(answer.intervals, lengthOf(seen), [0, lengthOf(example)]) };
+  };
   const score: EvalTask['score'] = (response, example) =>
     scoreAnswer(parse(response, example), example.gold, lengthOf(example), parts.reward);
   const traced = (text: string, { channels, names, gold }: Example): string => {
@@ -398,8 +446,9 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       : teacherTrace(example, profile()).text;
   const traces = new WeakMap<Example, string | null>();
   const factTrace = (example: Example): string | null => {
-    if (!traces.has(example)) traces.set(example, reasoning ? explained(example) : null);
-    return traces.get(example)!;
+    const seen = asSeen(example);
+    if (!traces.has(seen)) traces.set(seen, reasoning ? explained(seen) : null);
+    return traces.get(seen)!;
   };
   const explained = (example: Example): string | null => {
     try {
@@ -423,6 +472,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const episodes =
     inspect === undefined ? undefined : episodesOf({ ...card, inspect }, { question, tools: parts.tools });
   const observation = (example: Example) => episodes!.open(example).reset().observation;
+  const paint = painter(card.figure, parts);
   return {
     name: facts.task,
     weights: {
@@ -433,13 +483,14 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       episodes !== undefined
         ? (example) => episodes.open(example).picture(observation(example))
         : numbers === null
-          ? painter(card.figure, parts)
+          ? (example) => paint(asSeen(example))
           : () => null,
     instruction: episodes === undefined ? question : (example) => observation(example).text,
     ...(episodes === undefined ? {} : { episodes }),
     teacherInstruction: (example, trace) => teacherInstruction(style, question(example), trace),
-    trace: (example) => traced(expertTrace(example), example),
+    trace: (example) => traced(expertTrace(asSeen(example)), example),
     traced,
+    asSeen,
     genericTrace: genericTrace(facts.kind, style),
     reasoning: reasoningRange,
     parse,
@@ -454,10 +505,12 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     },
     classes: facts.classes,
     factTrace,
-    claims: (response, example) => statedClaims(response, example, parse, facts.classes, factTrace(example)),
+    claims: (response, example) =>
+      statedClaims(response, asSeen(example), parse, facts.classes, factTrace(example)),
     reasoned: (response, example) => {
+      const seen = asSeen(example);
       const options = { classes: facts.classes, trace: factTrace(example) };
-      return checkReasoning(parse(response, example), example, options);
+      return checkReasoning(parse(response, seen), seen, options);
     },
     marked: (response, example) => {
       const shape = { length: lengthOf(example), channels: example.channels.length };

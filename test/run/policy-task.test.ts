@@ -5,6 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { DataFacts } from '../../datasets/source.ts';
 import { openExamples } from '../../datasets/source.ts';
 import { runBaselines } from '../../eval/baselines.ts';
+import { recordOf } from '../../eval/harness.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { AnomalyGold, Example } from '../../src/ground/types.ts';
 import { recipeSchema } from '../../src/recipe/recipe.ts';
@@ -293,4 +294,29 @@ describe('the task of an example', () => {
       task.trace(task.example(0)),
     );
   });
+
+  test.each([280, 4000])(
+    'a series of %i points is seen and described as one of the trained length',
+    async (length) => {
+      const shown = { ...card, figure: 'nano-analysis', length: 560 };
+      const source = openExamples({ name: 'wild', split: 'test', seed: 8, length, count: 40 });
+      const task = exampleTask(shown, { facts: source.facts });
+      const anomalous = Array.from(source).filter(({ gold }) => (gold as AnomalyGold).intervals.length > 0);
+      for (const one of anomalous) {
+        const seen = task.asSeen!(one);
+        expect(seen.channels[0]).toHaveLength(560);
+        expect(await task.picture(one)).toEqual(await task.picture(seen));
+        const { intervals } = task.parse(task.trace(one), one);
+        const gold = (one.gold as AnomalyGold).intervals;
+        expect(intervals!.length).toBeLessThanOrEqual(gold.length);
+        expect(intervals!.at(-1)![1]).toBeLessThanOrEqual(length);
+        expect(Math.abs(intervals![0]![0] - gold[0]![0])).toBeLessThanOrEqual(length / 560 + 1);
+        const record = recordOf(task, one, task.trace(one));
+        expect(record.length).toBe(length);
+        expect(record.reasoning).toMatchObject({ true: record.reasoning!.claims });
+      }
+      const half = '<think>flat line 3 sd</think><answer>[[0, 280]]</answer><class>shapelet</class>';
+      expect(task.parse(half, anomalous[0]!).intervals).toEqual([[0, length / 2]]);
+    },
+  );
 });
