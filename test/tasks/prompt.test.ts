@@ -25,6 +25,7 @@ const SHAPES: Readonly<Record<string, readonly [length: number, channels: readon
   anomllm: [1000, ['value']],
   nano5: [1000, ['value']],
   wild: [1000, ['value']],
+  'wild-long': [5000, ['value']],
   vta: [400, ['value']],
   'vta/irregular': [400, ['value']],
   'vta/multivariate': [200, ['0', '1', '2', '3', '4', '5', '6', '7', '8']],
