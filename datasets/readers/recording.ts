@@ -63,7 +63,7 @@ export interface RecordingOptions extends TableOptions {
   readonly columns?: readonly (string | number)[] | undefined;
   /** Column, or several as `host,metric`, that separates series whose rows are mixed. */
   readonly key?: string | number | undefined;
-  /** The series to read, by its value in the key column. */
+  /** The series to read, by its value in the key column; `*`: all of them, each value column of each series as a column. */
   readonly select?: string | undefined;
   /** Start of the samples to read: a time, or a duration such as `7d` before the last sample. */
   readonly since?: string | undefined;
@@ -82,7 +82,81 @@ const LISTED_KEYS = 20;
  * with fewer than two samples, or with several series that a key separates. ConfigError for options that name what is not there
  */
 export function readRecording(source: string | Uint8Array, options: RecordingOptions = {}): Recording {
-  return theSeries(openSeries(source, options)).read();
+  const opened = openSeries(source, options);
+  if (options.select === ALL && opened.series.length > 1) return sideBySide(opened, options);
+  return theSeries(opened).read();
+}
+
+/** Value of `select` for all series of a file. */
+const ALL = '*';
+/** Times of all series together, relative to those of the longest, up to which they share their times. */
+const SHARED_TIMES = 1.5;
+const MOST_COLUMNS = 1000;
+
+/**
+ * Makes one recording of all series of a file, by their common times.
+ * @throws DataError for series without times in common
+ */
+function sideBySide(
+  { table, series, key }: ReturnType<typeof openSeries>,
+  options: RecordingOptions,
+): Recording {
+  const { file, times } = table;
+  if (times === null || times.ordinal)
+    throw new DataError(`no column of time by which to join the series of column ${show(key)}`, { file });
+  const count = series.reduce((sum, { columns }) => sum + columns.length, 0);
+  if (count > MOST_COLUMNS)
+    throw new DataError(
+      `${count} columns of ${series.length} series; at most ${MOST_COLUMNS} stand side by side: choose --column, or one series with --select`,
+      { file },
+    );
+  const parts = series.map(({ rows }) => rows());
+  // A row of its own for each repetition of a time within a series: repeated rows are told and merged as they are elsewhere.
+  const places = new Map<string, number>();
+  const time: number[] = [];
+  const lines: number[] = [];
+  const placed = parts.map((rows) => {
+    const repeats = new Map<number, number>();
+    return Array.from(rows.time, (ms, i) => {
+      const nth = repeats.get(ms) ?? 0;
+      repeats.set(ms, nth + 1);
+      const place = places.get(`${ms} ${nth}`) ?? time.length;
+      places.set(`${ms} ${nth}`, place);
+      if (place === time.length) {
+        time.push(ms);
+        lines.push(rows.lines[i]!);
+      }
+      return place;
+    });
+  });
+  const longest = parts.reduce((most, rows) => Math.max(most, rows.time.length), 0);
+  if (time.length > SHARED_TIMES * longest)
+    throw new DataError(
+      `the ${series.length} series of column ${show(key)} are sampled at different times, so that they cannot stand side by side; choose one with --select`,
+      { file },
+    );
+  const values = parts.flatMap((rows, k) =>
+    rows.values.map((given) => {
+      const column = new Float64Array(time.length).fill(Number.NaN);
+      for (const [i, place] of placed[k]!.entries()) column[place] = given[i]!;
+      return column;
+    }),
+  );
+  const columns = series.flatMap(({ name, columns: own }) =>
+    own.map((i) => ({ name: own.length === 1 ? name! : `${name} ${table.columns[i]!.name}` })),
+  );
+  const text = `${series.length} series of column ${show(key)}, side by side.`;
+  // In order of the file, as rows are.
+  const order = Uint32Array.from(lines.keys()).sort((a, b) => lines[a]! - lines[b]!);
+  const rows = rowsAt({ time: Float64Array.from(time), values, lines: Int32Array.from(lines) }, order);
+  return recordingOf(
+    { ...table, columns },
+    rows,
+    [...columns.keys()],
+    null,
+    [...series[0]!.notes, { kind: 'split', text }],
+    options,
+  );
 }
 
 /** Returns the only series. @throws DataError naming those that there are */
@@ -91,7 +165,7 @@ function theSeries({ table, series, key }: ReturnType<typeof openSeries>): Serie
   const names = series.map(({ name }) => name!);
   const first = /[^\w.-]/.test(names[0]!) ? show(names[0]!) : names[0]!;
   throw new DataError(
-    `${names.length} series in one file, separated by column ${show(key)}: ${keysListed(names)}; choose one with --key ${/\s/.test(key) ? show(key) : key} --select ${first}`,
+    `${names.length} series in one file, separated by column ${show(key)}: ${keysListed(names)}; choose one with --key ${/\s/.test(key) ? show(key) : key} --select ${first}, or all with --select '*'`,
     { file: table.file },
   );
 }
@@ -130,6 +204,10 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
     throw new DataError('no time column; following a file needs one (name it with --time)', { file });
   if (times.origin === 'midnight')
     throw new DataError('clock times without dates; following a file needs dates', { file });
+  if (options.select === ALL && all.series.length > 1)
+    throw new ConfigError(
+      `--select ${ALL}: one series is followed; choose one of ${keysListed(all.series.map(({ name }) => name!))}`,
+    );
   const series = theSeries(all);
   let table = opened;
   return {
@@ -158,7 +236,7 @@ function openSeries(
   const table = openTable(source, options);
   const { series, key } = seriesOf(table, options);
   const { select } = options;
-  if (select === undefined) return { table, series, key };
+  if (select === undefined || select === ALL) return { table, series, key };
   const selected = series.filter(({ name }) => name === select);
   if (selected.length > 0) return { table, series: selected, key };
   const names = series.map(({ name }) => name!);
@@ -193,7 +271,7 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
       { file },
     );
   const asked = options.key === undefined ? [] : keyColumns(columns, options.key, file);
-  if (asked.length === 0 && options.select !== undefined && times === null)
+  if (asked.length === 0 && options.select !== undefined && options.select !== ALL && times === null)
     throw new ConfigError(`--select ${options.select}: name the column with --key`);
   const chosen = valueColumns(table, options.columns, asked);
   const notes = [...table.notes];
@@ -206,7 +284,7 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
         ? null
         : findKey(table, all, options.columns === undefined ? [] : chosen);
   if (keys === null) {
-    if (options.select !== undefined)
+    if (options.select !== undefined && options.select !== ALL)
       throw new ConfigError(
         `--select ${options.select}: ${file} holds one series; name the column with --key`,
       );

@@ -23,7 +23,7 @@ export const DETECT_OPTIONS = {
   column: list('Column of values, by name or number (repeatable; default: all numeric columns)'),
   time: text('Column of time, or two as date,clock'),
   key: text('Column that names the series of each row, in a file with several series'),
-  select: text('Series to read: a value of the --key column'),
+  select: text('Series to read: a value of the --key column, or * for all of them, as columns'),
   tz: text('Time zone of time stamps that have none, and to show times in: Europe/Berlin, UTC, +02:00'),
   severity: number(
     'Minimum severity, 1 to 100: 2 means one false finding per 100 normal series, 3 one per 1000',

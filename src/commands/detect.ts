@@ -260,6 +260,10 @@ export const detectCommand = command({
       'One column: findings as CSV, and the score of every sample',
     ],
     [
+      "$0 detect metrics.csv --key host --select '*'",
+      'A long table of many hosts: every one of them, side by side',
+    ],
+    [
       '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
       'In a cron job: report each new finding once',
     ],

@@ -384,7 +384,7 @@ export interface Explained {
 export async function explainFile(request: ExplainRequest): Promise<Explained> {
   const started = performance.now();
   const { file, columns, select, prometheus } = request.detect;
-  const chosen = [...(select === undefined ? [] : [select]), ...columns];
+  const chosen = [...(select === undefined ? [] : [select === '*' ? 'all' : select]), ...columns];
   const out =
     request.out ??
     (prometheus === undefined ? defaultTarget(file, chosen) : defaultTarget('prometheus', [file, ...chosen]));

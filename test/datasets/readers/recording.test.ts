@@ -123,7 +123,7 @@ describe('several rows of one time', () => {
     const error = failure(HOSTS);
     expect(error).toBeInstanceOf(DataError);
     expect(error.message).toBe(
-      `${path}: 2 series in one file, separated by column "host": "web-1", "db"; choose one with --key host --select web-1`,
+      `${path}: 2 series in one file, separated by column "host": "web-1", "db"; choose one with --key host --select web-1, or all with --select '*'`,
     );
     const db = read(HOSTS, { key: 'host', select: 'db' });
     expect(values(db)).toEqual([100, 99, 96, 91, 84, 75]);
@@ -135,6 +135,31 @@ describe('several rows of one time', () => {
       ['web-1', 1],
       ['db', 99],
     ]);
+  });
+
+  it('stand side by side on request, by their common times', () => {
+    const all = read(HOSTS, { key: 'host', select: '*' });
+    expect(all.columns.map(({ name }) => name)).toEqual(['web-1', 'db']);
+    expect([values(all), values(all, 1)]).toEqual([
+      [0, 1, 2, 3, 4, 5],
+      [100, 99, 96, 91, 84, 75],
+    ]);
+    expect(all.key).toBeNull();
+    expect([...all.rows]).toEqual([2, 4, 6, 8, 10, 12]);
+    expect(note(all, 'split')).toBe('2 series of column "host", side by side.');
+    expect(all.notes.some(({ kind }) => kind === 'sorted' || kind === 'duplicates')).toBe(false);
+
+    const long = `time,host,cpu,mem\n${[0, 1, 2, 3].flatMap((i) => (i === 2 ? ['b'] : ['a', 'b']).map((h) => `${minutes(i)},${h},${i},${10 * i}`)).join('\n')}\n${minutes(3)},b,5,30\n`;
+    const wide = read(long, { select: '*', key: 'host' });
+    expect(wide.columns.map(({ name }) => name)).toEqual(['a cpu', 'a mem', 'b cpu', 'b mem']);
+    expect(values(wide)).toEqual([0, 1, Number.NaN, 3]);
+    expect(values(wide, 2)).toEqual([0, 1, 2, 4]);
+    expect(note(wide, 'duplicates')).toContain('several rows of different values');
+
+    const apart = `time,host,v\n${[0, 1, 2, 3].map((i) => `${minutes(2 * i)},a,${i}\n${minutes(2 * i + 1)},b,${i}`).join('\n')}\n`;
+    expect(failure(apart, { select: '*', key: 'host' }).message).toContain('sampled at different times');
+    const one = `time,v\n${minutes(0)},5\n${minutes(1)},6\n`;
+    expect(values(read(one, { select: '*' }))).toEqual([5, 6]);
   });
 
   it('a key or value that is not there is refused with the ones that are', () => {
