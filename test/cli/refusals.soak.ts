@@ -1,4 +1,4 @@
-/** What the operating system refuses: one line that says what, where and what helps, and exit code 3. */
+/** Refusals of the operating system: one line that says what, where and what helps, and exit code 3. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ describe('places that cannot be written', () => {
   const file = join(directory, 'file');
   writeFileSync(file, '');
 
-  /** How to mount something that only a test sees: as root, or as a user that may call itself root. */
+  /** Command that mounts something that only a test sees: as root, or as a user that may call itself root. */
   const apart = ['-m', '-rm'].find(
     (how) => spawnSync('unshare', [how, 'mount', '-t', 'tmpfs', 'none', '/mnt']).status === 0,
   );

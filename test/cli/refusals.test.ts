@@ -1,4 +1,4 @@
-/** What the operating system refuses: one line that says what, where and what helps, and exit code 3. */
+/** Refusals of the operating system: one line that says what, where and what helps, and exit code 3. */
 import { spawn, spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Which kernels OpenBLAS is asked for, on processors and libraries that were seen, and that it takes them. */
+/** Kernels that OpenBLAS is asked for, on processors and libraries that were seen, and that it takes them. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

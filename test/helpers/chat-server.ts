@@ -38,7 +38,7 @@ export const body =
 export class ChatServer {
   url = '';
   readonly calls: ChatCall[] = [];
-  /** What the next requests are answered with, in turn; after them `usual`. */
+  /** Answers to the next requests, in turn; after them `usual`. */
   readonly next: Reply[] = [];
   usual: Reply = says('yes');
   readonly #server = createServer((request, response) => {

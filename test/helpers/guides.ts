@@ -31,7 +31,7 @@ const commands = [
 /** Commands that take long, and what is read of their results: `npm run soak` runs them too. */
 export const LONG = /^(?:quickstart|report|study) |evaluations\/(?:board|reliance)|\bdata\/vta|runs\/lora/;
 
-/** Where the command writes whose table the README shows: it is run as it stands. */
+/** Output of the command whose table the README shows: it is run as it stands. */
 export const BOARD = 'evaluations/board';
 
 /** Sizes for tests, as settings of a command that begins a run. */

@@ -21,7 +21,7 @@ export const sends =
 export class WebServer {
   url = '';
   readonly calls: Call[] = [];
-  /** What the next requests are answered with, in turn; after them `usual`. */
+  /** Answers to the next requests, in turn; after them `usual`. */
   readonly next: Answering[] = [];
   usual: Answering = sends({});
   readonly #server = createServer((request, response) => {

@@ -62,7 +62,7 @@ describe("the protocol's client", () => {
     const { tools } = await client.listTools();
     expect(tools.map(({ name }) => name)).toEqual(['detect', 'explain', 'plot', 'compare']);
     for (const { description, inputSchema } of tools) {
-      expect(description).toBeTruthy();
+      expect(description).toMatch(/^[A-Z].{20,}/);
       expect(Object.keys(inputSchema.properties!).length).toBeGreaterThan(2);
     }
   });
