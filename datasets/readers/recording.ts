@@ -5,7 +5,14 @@ import { shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
 import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
-import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
+import {
+  findKey,
+  keyColumns,
+  MOST_COLUMNS,
+  readKeys,
+  readValues,
+  valueColumns,
+} from './recording-columns.ts';
 import {
   laterRows,
   MINIMUM_SAMPLES,
@@ -91,7 +98,6 @@ export function readRecording(source: string | Uint8Array, options: RecordingOpt
 const ALL = '*';
 /** Times of all series together, relative to those of the longest, up to which they share their times. */
 const SHARED_TIMES = 1.5;
-const MOST_COLUMNS = 1000;
 
 /**
  * Makes one recording of all series of a file, by their common times.

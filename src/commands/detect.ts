@@ -114,7 +114,8 @@ async function runFollow(args: DetectArguments): Promise<void> {
     if (fail !== undefined) failed ||= findings.some(({ level }) => LEVELS[level] >= LEVELS[fail]);
   };
   const { file: name, ...request } = detectRequest('standard input', args);
-  const { window = DEFAULT_WINDOW, every, state: path } = args;
+  const { every, state: path } = args;
+  const window = args.window === undefined ? DEFAULT_WINDOW : Number(args.window);
   const openWebhook = await webhookOf(args, name);
   const work = async (signal: AbortSignal): Promise<void> => {
     const state = path === undefined ? null : await readState(path);
@@ -176,14 +177,22 @@ async function* untilAborted(stream: NodeJS.ReadStream, signal: AbortSignal): As
 async function runDetect(args: DetectArguments): Promise<void> {
   if (args.schema) return printJson(reportSchema());
   if (args.follow) return runFollow(args);
-  for (const name of ['window', 'every'] as const)
-    if (args[name] !== undefined)
-      throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
-  const { out } = args;
+  if (args.every !== undefined)
+    throw new ConfigError('--every: needs --follow; add it, or leave --every out');
+  const { out, window } = args;
+  if (window !== undefined) {
+    if (/^\d+$/.test(window))
+      throw new ConfigError(
+        `--window ${window}: a number of samples needs --follow; add it, or give FROM..TO`,
+      );
+    for (const name of ['since', 'policy', 'state'] as const)
+      if (args[name] !== undefined)
+        throw new ConfigError(`--${name}: --window judges one span once; leave --${name} out`);
+  }
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
   const { policy = NONE, engine, device } = args;
-  const request = detectRequest(args.file, args);
+  const request = { ...detectRequest(args.file, args), window };
   const webhook = await webhookOf(args, request.file);
   const { source, report, seconds, pictures } = await detectAndAsk(
     request,
@@ -231,8 +240,8 @@ const OPTIONS = {
   follow: flag(
     'Read rows from standard input as they arrive; report each finding when it appears and when it ends',
   ),
-  window: number(
-    `With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
+  window: text(
+    `Judge only FROM..TO, against what came before: which columns moved, by how much (2025-03-04T05:00..2025-03-04T10:00, 6h..2h, 6h..). With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
   ),
   every: number(
     'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
@@ -262,6 +271,10 @@ export const detectCommand = command({
     [
       "$0 detect metrics.csv --key host --select '*'",
       'A long table of many hosts: every one of them, side by side',
+    ],
+    [
+      '$0 detect metrics.csv --window 2025-03-04T05:00..2025-03-04T10:00',
+      'What moved? The columns by how far they departed in that span from before',
     ],
     [
       '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
