@@ -44,8 +44,9 @@ const DETECTION = {
   severity: z.number().min(1).max(100).default(DEFAULT_SEVERITY).describe('Minimum severity'),
   direction: z.enum(['above', 'below', 'both']).default('both'),
 };
-type Asked = z.infer<z.ZodObject<typeof INPUT>> &
-  Partial<Pick<z.infer<z.ZodObject<typeof DETECTION>>, 'severity' | 'direction'>>;
+type Asked = z.infer<z.ZodObject<typeof INPUT>> & { readonly window?: string } & Partial<
+    Pick<z.infer<z.ZodObject<typeof DETECTION>>, 'severity' | 'direction'>
+  >;
 
 const json = (value: object): CallToolResult => ({
   content: [{ type: 'text', text: JSON.stringify(value) }],
@@ -75,13 +76,22 @@ export function createMcpServer({ prometheus: url, tokenFile, caFile }: McpOptio
   const calls = new Set<Promise<CallToolResult>>();
   const server = new McpServer({ name: 'timeseer', version: packageVersion() });
   const requestOf = ({ file, query, history, step, ...asked }: Asked): DetectRequest => {
-    const { column = [], time, key, select, tz, severity = DEFAULT_SEVERITY, direction = 'both' } = asked;
+    const {
+      column = [],
+      time,
+      key,
+      select,
+      tz,
+      window,
+      severity = DEFAULT_SEVERITY,
+      direction = 'both',
+    } = asked;
     if ((file === undefined) === (query === undefined))
       throw new ConfigError('give either file, the path of a CSV file, or query, a PromQL expression');
     if (query !== undefined && url === undefined)
       throw new ConfigError('query: start the server with --prometheus, the address to ask');
     return {
-      ...{ file: file ?? query!, columns: column, time, key, select, tz, severity, direction },
+      ...{ file: file ?? query!, columns: column, time, key, select, tz, window, severity, direction },
       ...(query === undefined ? {} : { prometheus: { url: url!, query, history, step, tokenFile, caFile } }),
     };
   };
@@ -109,6 +119,23 @@ export function createMcpServer({ prometheus: url, tokenFile, caFile }: McpOptio
     answering(async ({ since, ...asked }) =>
       json(summary((await detectFile(requestOf(asked), { since })).report)),
     ),
+  );
+  server.registerTool(
+    'what_moved',
+    {
+      description:
+        'Ranks the columns of a CSV file or the series of a PromQL query by how far they moved in a window, against what came before it',
+      inputSchema: {
+        ...INPUT,
+        window: z
+          .string()
+          .describe(
+            'FROM..TO: 2025-03-04T05:00..2025-03-04T10:00, 6h..2h before the end, or 6h.. to the end',
+          ),
+      },
+      annotations: { readOnlyHint: true },
+    },
+    answering(async ({ since: _, ...asked }) => json(summary((await detectFile(requestOf(asked))).report))),
   );
   server.registerTool(
     'explain',

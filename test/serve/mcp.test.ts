@@ -60,7 +60,7 @@ async function call(name: string, given: Record<string, unknown>) {
 describe("the protocol's client", () => {
   test('lists the tools with what they take', async () => {
     const { tools } = await client.listTools();
-    expect(tools.map(({ name }) => name)).toEqual(['detect', 'explain', 'plot', 'compare']);
+    expect(tools.map(({ name }) => name)).toEqual(['detect', 'what_moved', 'explain', 'plot', 'compare']);
     for (const { description, inputSchema } of tools) {
       expect(description).toMatch(/^[A-Z].{20,}/);
       expect(Object.keys(inputSchema.properties!).length).toBeGreaterThan(2);
@@ -76,6 +76,17 @@ describe("the protocol's client", () => {
     expect(
       JSON.parse((await call('detect', { file: 'load.csv', since: '2h' })).content.text).findings,
     ).toEqual([]);
+  });
+
+  test('is told what moved in a window', async () => {
+    const { content } = await call('what_moved', {
+      file: 'load.csv',
+      window: '2025-03-04T03:00..2025-03-04T06:00',
+    });
+    const { findings } = JSON.parse(content.text);
+    expect(findings).toMatchObject([{ column: 'load', kind: 'level', from: '2025-03-04T03:00:00' }]);
+    const wrong = await call('what_moved', { file: 'load.csv', window: '2h' });
+    expect([wrong.isError, wrong.content.text]).toEqual([true, expect.stringMatching(/expected FROM/)]);
   });
 
   test('gets a page, and a picture', async () => {
