@@ -75,7 +75,12 @@ export function testCommands(wanted: (command: string) => boolean): void {
     );
     for (const [, name, text] of guides.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs))
       writeFileSync(name!, text!);
-    writeFileSync('my.csv', `value\n${wave.map((value) => value.toFixed(4)).join('\n')}\n`);
+    const stamp = (i: number): string =>
+      new Date(Date.UTC(2025, 2, 1) + i * 300_000).toISOString().slice(0, 16);
+    writeFileSync(
+      'my.csv',
+      `time,value\n${wave.map((value, i) => `${stamp(i)},${value.toFixed(4)}`).join('\n')}\n`,
+    );
   });
 
   afterEach(() => {
