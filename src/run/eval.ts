@@ -364,7 +364,9 @@ async function measureReliance(
   { modes }: CellResult,
   { out, label }: Pick<CellRequest, 'out' | 'label'>,
 ): Promise<{ readonly reliance: Reliance; readonly result: CellResult } | null> {
-  if (given.intervene !== true) return null;
+  // What was begun is part of the results: a resumed evaluation that is not asked again keeps it.
+  const begun = given.resume && out !== null && existsSync(join(out, INTERVENTIONS_DIRECTORY));
+  if (given.intervene !== true && !(begun && modes.some(({ temperature }) => temperature === 0))) return null;
   if (cell.policy.reads !== 'prompt') {
     say(`${label}: no interventions on ${cell.policy.given}, which writes no reasoning`);
     return null;

@@ -113,6 +113,8 @@ describe('a policy behind an endpoint', () => {
     const again = await timeseer(...asked, '--intervene', '--resume');
     expect([again.code, again.err]).toEqual([0, '']);
     expect(server.calls).toHaveLength(calls);
+    await timeseer(...asked, '--resume');
+    expect(JSON.parse(readFileSync(join(out, 'metrics.json'), 'utf8')).reliance).toEqual(reliance);
   });
 
   test('says what is wrong where the server starts a response of its own', async () => {
