@@ -16,6 +16,7 @@ import {
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
+import { joinRows, MOST_COLUMNS } from './side-by-side.ts';
 import type { ReadTimes } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
@@ -89,10 +90,6 @@ export function readRecording(source: string | Uint8Array, options: RecordingOpt
 
 /** Value of `select` for all series of a file. */
 const ALL = '*';
-/** Times of all series together, relative to those of the longest, up to which they share their times. */
-const SHARED_TIMES = 1.5;
-const MOST_COLUMNS = 1000;
-
 /**
  * Makes one recording of all series of a file, by their common times.
  * @throws DataError for series without times in common
@@ -110,45 +107,19 @@ function sideBySide(
       `${count} columns of ${series.length} series; at most ${MOST_COLUMNS} stand side by side: choose --column, or one series with --select`,
       { file },
     );
-  const parts = series.map(({ rows }) => rows());
-  // A row of its own for each repetition of a time within a series: repeated rows are told and merged as they are elsewhere.
-  const places = new Map<string, number>();
-  const time: number[] = [];
-  const lines: number[] = [];
-  const placed = parts.map((rows) => {
-    const repeats = new Map<number, number>();
-    return Array.from(rows.time, (ms, i) => {
-      const nth = repeats.get(ms) ?? 0;
-      repeats.set(ms, nth + 1);
-      const place = places.get(`${ms} ${nth}`) ?? time.length;
-      places.set(`${ms} ${nth}`, place);
-      if (place === time.length) {
-        time.push(ms);
-        lines.push(rows.lines[i]!);
-      }
-      return place;
-    });
-  });
-  const longest = parts.reduce((most, rows) => Math.max(most, rows.time.length), 0);
-  if (time.length > SHARED_TIMES * longest)
+  const joined = joinRows(series.map(({ rows }) => rows()));
+  if (joined === null)
     throw new DataError(
       `the ${series.length} series of column ${show(key)} are sampled at different times, so that they cannot stand side by side; choose one with --select`,
       { file },
     );
-  const values = parts.flatMap((rows, k) =>
-    rows.values.map((given) => {
-      const column = new Float64Array(time.length).fill(Number.NaN);
-      for (const [i, place] of placed[k]!.entries()) column[place] = given[i]!;
-      return column;
-    }),
-  );
   const columns = series.flatMap(({ name, columns: own }) =>
     own.map((i) => ({ name: own.length === 1 ? name! : `${name} ${table.columns[i]!.name}` })),
   );
   const text = `${series.length} series of column ${show(key)}, side by side.`;
   // In order of the file, as rows are.
-  const order = Uint32Array.from(lines.keys()).sort((a, b) => lines[a]! - lines[b]!);
-  const rows = rowsAt({ time: Float64Array.from(time), values, lines: Int32Array.from(lines) }, order);
+  const order = Uint32Array.from(joined.lines.keys()).sort((a, b) => joined.lines[a]! - joined.lines[b]!);
+  const rows = rowsAt(joined, order);
   return recordingOf(
     { ...table, columns },
     rows,

@@ -1,8 +1,9 @@
 /** `timeseer detect`: finds anomalies in a CSV file or a Prometheus query with the classical detector. */
-import { basename } from 'node:path';
+import { basename, extname } from 'node:path';
 import { FAULTS } from '../../datasets/readers/quality.ts';
+import type { Recording } from '../../datasets/readers/recording.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
-import { checkScores, FORMATS, scoresCsv } from '../explain/formats.ts';
+import { checkScores, FORMATS, scoresCsv, toGrafana } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import {
   type Alerts,
@@ -13,12 +14,13 @@ import {
 } from '../explain/schema.ts';
 import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
-import { ConfigError } from '../ground/errors.ts';
+import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { print, printJson, say, shellWord } from '../ground/terminal.ts';
-import { detectAndAsk, NONE } from '../run/detect.ts';
+import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
+import { filesOf, readInputs } from '../run/inputs.ts';
 import { WEBHOOK_FORMATS, Webhook } from '../run/webhook.ts';
 import {
   DETECT_OPTIONS,
@@ -30,7 +32,7 @@ import {
 } from './detect-options.ts';
 import { choice, command, ENGINE_OPTIONS, flag, type Given, number, text } from './options.ts';
 
-type DetectArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
+type DetectArguments = Given<typeof OPTIONS> & { readonly file?: readonly string[] | undefined };
 
 /** Environment variable with the bearer token of a webhook. */
 const WEBHOOK_TOKEN = 'TIMESEER_WEBHOOK_TOKEN';
@@ -86,9 +88,10 @@ const openText = (open: readonly FollowedFinding[]): string =>
 
 /** Reads rows from `input` until it ends or the process is asked to stop. */
 async function runFollow(args: DetectArguments): Promise<void> {
-  if (args.file !== undefined && args.file !== STANDARD_INPUT)
+  const file = args.file?.find((name) => name !== STANDARD_INPUT);
+  if (file !== undefined)
     throw new ConfigError(
-      `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(args.file)} | timeseer detect --follow`,
+      `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(file)} | timeseer detect --follow`,
     );
   if (args.since !== undefined)
     throw new ConfigError('--since: --follow reports only new findings; leave --since out');
@@ -173,48 +176,137 @@ async function* untilAborted(stream: NodeJS.ReadStream, signal: AbortSignal): As
   }
 }
 
-async function runDetect(args: DetectArguments): Promise<void> {
-  if (args.schema) return printJson(reportSchema());
-  if (args.follow) return runFollow(args);
-  for (const name of ['window', 'every'] as const)
-    if (args[name] !== undefined)
-      throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
-  const { out } = args;
+/** Report to print, with the files that it was written to. */
+interface Told {
+  readonly report: AnomalyReport;
+  readonly files: readonly string[];
+  readonly seconds: number;
+}
+
+/** Exit code where some of several files could not be judged, and names or errors that are printed at most. */
+const [FAILED, MOST_SAID] = [3, 20];
+
+/** Detects in one recording, writes its files, and gives what is to be reported, once the state has let it through. */
+async function detectOne(
+  args: DetectArguments,
+  file: string | undefined,
+  tell: (told: Told) => void,
+  given?: Recording,
+): Promise<void> {
+  const { out, policy = NONE, engine, device } = args;
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
-  const { policy = NONE, engine, device } = args;
-  const request = detectRequest(args.file, args);
+  const request = detectRequest(file, args);
   const webhook = await webhookOf(args, request.file);
-  const { source, report, seconds, pictures } = await detectAndAsk(
-    request,
-    { policy, engine, device },
-    args.since,
-  );
-  const tell = (chosen: AnomalyReport): void => {
+  const asked = { policy, engine, device };
+  const { source, report, seconds, pictures } = await detectAndAsk(request, asked, args.since, given);
+  const publish = (chosen: AnomalyReport): void => {
     const files: string[] = [];
     if (out !== undefined) files.push(...Object.values(writeReport(out, chosen, source, pictures)));
     if (args.scores !== undefined) {
       writeFileAtomic(args.scores, [...scoresCsv(source)].join(''));
       files.push(args.scores);
     }
-    const format = args.json ? 'json' : args.format;
-    if (format === 'text') print(reportText(chosen, files, seconds));
-    else print(FORMATS[format]!(chosen).trimEnd());
-    if (format !== 'text') for (const written of files) say(written);
-    process.exitCode = exitCode(chosen, args);
+    tell({ report: chosen, files, seconds });
   };
-  if (args.state === undefined) tell(report);
-  else
-    await reportOnce(
-      args.state,
-      report,
-      source,
-      (fresh) => {
-        verify(fresh, source);
-        tell(fresh);
-      },
-      webhook,
-    );
+  if (args.state === undefined) return publish(report);
+  const fresh = (chosen: AnomalyReport): void => {
+    verify(chosen, source);
+    publish(chosen);
+  };
+  await reportOnce(args.state, report, source, fresh, webhook);
+}
+
+/** Puts a name before the ending of a path: `seen.json`, `web-1` → `seen.web-1.json`. */
+function withName(path: string | undefined, name: string, ending = ''): string | undefined {
+  return path === undefined ? undefined : `${path.slice(0, path.length - ending.length)}.${name}${ending}`;
+}
+
+/** Returns a function that prints a report, and one that ends the output; several reports are one document in JSON and CSV. */
+function printing(format: string, several: boolean): { tell: (told: Told) => void; end: () => void } {
+  let printed = 0;
+  const items = format === 'json' || format === 'grafana-annotations';
+  const tell = ({ report, files, seconds }: Told): void => {
+    if (format === 'text') print(reportText(report, files, seconds));
+    else if (!several) print(FORMATS[format]!(report).trimEnd());
+    else if (items)
+      for (const item of format === 'json' ? [report] : toGrafana(report))
+        print(`${printed++ === 0 ? '[' : ','}\n${JSON.stringify(item, null, 2)}`);
+    else {
+      const text = FORMATS[format]!(report).trimEnd();
+      const rest = format === 'csv' && printed++ > 0 ? text.split('\n').slice(1).join('\n') : text;
+      if (rest !== '') print(rest);
+    }
+    if (format !== 'text') for (const written of files) say(written);
+  };
+  return { tell, end: () => items && several && print(printed === 0 ? '[]' : ']') };
+}
+
+/** Detects in several files: in one report where they share their times, else in one after the other, with an index line. */
+async function detectMany(args: DetectArguments, files: readonly string[], format: string): Promise<void> {
+  const failed: string[] = [];
+  const found: string[] = [];
+  let usage = true;
+  let code: 0 | 1 | undefined;
+  const fails = (error: unknown, file: string): void => {
+    if (!(error instanceof TimeseerError)) throw error;
+    usage &&= error instanceof ConfigError;
+    if (failed.push(basename(file)) <= MOST_SAID) say(`error: ${error.message}`);
+  };
+  const read = (file: string): Promise<Recording> => readRequest(detectRequest(file, args), args.since);
+  let output: ReturnType<typeof printing> | undefined;
+  let judged = 0;
+  for await (const { name, recording, alone } of readInputs(files, read, fails)) {
+    output ??= printing(format, alone);
+    const { out, state, scores } = args;
+    const own = {
+      out: withName(out, recording.name),
+      state: withName(state, recording.name, extname(state ?? '')),
+      scores: withName(scores, recording.name, extname(scores ?? '')),
+    };
+    try {
+      const tell = (told: Told): void => {
+        output!.tell(told);
+        const { length } = told.report.findings;
+        if (length > 0) found.push(`${name} ${length}`);
+        code = exitCode(told.report, args) || code;
+      };
+      await detectOne(alone ? { ...args, ...own } : args, name, tell, recording);
+      judged++;
+    } catch (error) {
+      fails(error, name);
+    }
+  }
+  output?.end();
+  const listed = (names: readonly string[]): string =>
+    `${names.slice(0, MOST_SAID).join(', ')}${names.length > MOST_SAID ? ` and ${names.length - MOST_SAID} more` : ''}`;
+  const index = [
+    `${files.length} files`,
+    ...(judged > 1 ? [`${judged} reports, as the files do not share their times`] : []),
+    found.length === 0 ? 'no findings' : `findings: ${listed(found)}`,
+    ...(failed.length === 0 ? [] : [`not judged: ${listed(failed)}`]),
+  ].join('; ');
+  if (judged === 0)
+    throw new (usage ? ConfigError : DataError)(`none of the ${files.length} files could be judged`);
+  if (format === 'text') print(index);
+  else say(index);
+  process.exitCode = failed.length > 0 ? FAILED : code;
+}
+
+async function runDetect(args: DetectArguments): Promise<void> {
+  if (args.schema) return printJson(reportSchema());
+  if (args.follow) return runFollow(args);
+  for (const name of ['window', 'every'] as const)
+    if (args[name] !== undefined)
+      throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
+  const format = args.json ? 'json' : args.format;
+  const { prometheus, file = [] } = args;
+  const files = prometheus === undefined ? await filesOf(file) : file;
+  if (files.length > 1) return detectMany(args, files, format);
+  await detectOne(args, files[0], (told) => {
+    printing(format, false).tell(told);
+    process.exitCode = exitCode(told.report, args);
+  });
 }
 
 const OPTIONS = {
@@ -250,11 +342,20 @@ const OPTIONS = {
 };
 
 export const detectCommand = command({
-  command: 'detect [file]',
-  positionals: { file: { type: 'string', describe: FILE_WORDS } },
+  command: 'detect [file..]',
+  positionals: {
+    file: {
+      ...{ type: 'string', array: true },
+      describe: `${FILE_WORDS}; several files, a quoted pattern or a directory are judged together`,
+    },
+  },
   options: OPTIONS,
   examples: [
     ['$0 detect metrics.csv', 'Findings in all numeric columns, ranked by severity'],
+    [
+      "$0 detect 'metrics/*.csv'",
+      'Several files, or a directory: side by side in one report where they share their times, else one report after the other',
+    ],
     [
       '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
       'One column: findings as CSV, and the score of every sample',
@@ -284,6 +385,6 @@ export const detectCommand = command({
       'Streaming rows: one line of JSON when a finding appears, and one when it ends',
     ],
   ],
-  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again.`,
+  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again. Reports of several files that do not share their times are a list in JSON; each has its own --state, --out and --scores, with the name of the file before the ending: seen.web-1.json.`,
   handler: runDetect,
 });

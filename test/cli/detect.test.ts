@@ -196,7 +196,7 @@ describe('timeseer detect', () => {
       [['detect', file, '--fail_on', 'low'], /Unknown argument: fail_on\. Did you mean --fail-on\?/],
       [['detect', file, '--fial-on=low'], /Unknown argument: fial-on\. Did you mean --fail-on\?/],
       [['detect', file, '--fail-on', 'hig'], /--fail-on: got "hig"\. Choices: .* Did you mean high\?/],
-      [['detect', file, file], /shop\.csv: one file too many; run the command once for each file/],
+      [['explain', file, file], /shop\.csv: one file too many; run the command once for each file/],
       [['explain'], /file: missing; name a CSV file, for example metrics.csv, or a server/],
       [['detect', file, '--rate', 'load'], /--rate load: .* no such column/],
       [['detect', file, '--decimal', '.'], /is not a number with --decimal \./],

@@ -1,0 +1,133 @@
+/** Files that a command line names, by path, pattern or directory, and their recordings: side by side where they share their times. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { stem } from '../../datasets/readers/record.ts';
+import type { Recording } from '../../datasets/readers/recording.ts';
+import {
+  joinRecordings,
+  MOST_COLUMNS,
+  mayShareTimes,
+  withFileName,
+} from '../../datasets/readers/side-by-side.ts';
+import { ConfigError, TimeseerError } from '../ground/errors.ts';
+import { STANDARD_INPUT } from '../ground/files.ts';
+
+/** Endings of the files that are read of a directory. */
+const ENDINGS = ['csv', 'tsv', 'jsonl', 'ndjson', 'log', 'lp', 'influx'];
+const RECORDING = new RegExp(`\\.(?:${ENDINGS.join('|')})$`, 'i');
+/** Values that are kept until all files have shown whether they share their times: 160 MB. */
+const MOST_VALUES = 20_000_000;
+
+const isDirectory = (path: string): boolean =>
+  statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+
+/** Names in a directory without hidden ones, sorted; none for what is no directory. */
+const namesIn = (path: string): string[] =>
+  isDirectory(path)
+    ? readdirSync(path)
+        .filter((name) => !name.startsWith('.'))
+        .sort()
+    : [];
+
+/** Files that match a pattern, with `*` and `?` in any part of the path. */
+async function matches(pattern: string): Promise<string[]> {
+  const { fits } = await import('../hub/pull.ts');
+  let places = [pattern.startsWith('/') ? '/' : ''];
+  for (const part of pattern.split('/').filter((name) => name !== ''))
+    places = places.flatMap((place) =>
+      (/[*?]/.test(part) ? namesIn(place || '.').filter((name) => fits(name, part)) : [part]).map((name) =>
+        join(place, name),
+      ),
+    );
+  const files = places.filter((place) => existsSync(place) && !isDirectory(place));
+  if (files.length > 0) return files;
+  throw new ConfigError(`${pattern}: no file matches; write a pattern such as 'metrics/*.csv'`);
+}
+
+/** Recordings in a directory. @throws ConfigError for one without */
+function recordingsIn(directory: string): string[] {
+  const names = namesIn(directory);
+  const files = names
+    .map((name) => join(directory, name))
+    .filter((path) => RECORDING.test(path) && !isDirectory(path));
+  if (files.length > 0) return files;
+  const skipped =
+    names.length === 0
+      ? 'it is empty'
+      : `skipped: ${names.slice(0, 5).join(', ')}${names.length > 5 ? ` and ${names.length - 5} more` : ''}`;
+  throw new ConfigError(
+    `${directory}: no recordings in this directory (${skipped}); they end in ${ENDINGS.map((ending) => `.${ending}`).join(', ')}. Name other files with a pattern such as '${join(directory, '*')}'`,
+  );
+}
+
+/**
+ * Lists the files that arguments name: paths, patterns such as `metrics/*.csv`, and directories. A single path is taken as it is.
+ * @throws ConfigError for a pattern or directory without files, for two files of one name, and for standard input beside others
+ */
+export async function filesOf(named: readonly string[]): Promise<string[]> {
+  const files = new Set<string>();
+  for (const name of named) {
+    const pattern = /[*?]/.test(name) && !existsSync(name);
+    for (const file of pattern ? await matches(name) : isDirectory(name) ? recordingsIn(name) : [name])
+      files.add(file);
+  }
+  if (files.size > 1 && files.has(STANDARD_INPUT))
+    throw new ConfigError('-: standard input is read alone; leave the other files out');
+  const byName = new Map<string, string>();
+  for (const file of files.size > 1 ? files : []) {
+    const other = byName.get(stem(file));
+    if (other !== undefined)
+      throw new ConfigError(
+        `${other} and ${file} have the same name, by which columns are told apart; rename one, or run the command once for each`,
+      );
+    byName.set(stem(file), file);
+  }
+  return [...files];
+}
+
+/** Recording of one file, or of several side by side, and its name in reports. */
+export interface Input {
+  readonly name: string;
+  readonly recording: Recording;
+  /** True for one file of several that do not share their times. */
+  readonly alone: boolean;
+}
+
+/**
+ * Reads several files, whose names their columns bear: one recording where they share their times, else one after the other.
+ * @param onBroken hears of each file that cannot be read; the others are read all the same
+ */
+export async function* readInputs(
+  files: readonly string[],
+  read: (file: string) => Promise<Recording>,
+  onBroken: (error: TimeseerError, file: string) => void,
+): AsyncGenerator<Input> {
+  const inputs: Input[] = [];
+  let [columns, values, apart] = [0, 0, false];
+  for (const file of files) {
+    let recording: Recording;
+    try {
+      recording = withFileName(await read(file));
+    } catch (error) {
+      if (!(error instanceof TimeseerError)) throw error;
+      onBroken(error, file);
+      continue;
+    }
+    inputs.push({ name: basename(file), recording, alone: true });
+    columns += recording.columns.length;
+    values += recording.columns.length * recording.rows.length;
+    apart ||=
+      columns > MOST_COLUMNS || values > MOST_VALUES || !mayShareTimes(inputs[0]!.recording, recording);
+    // Recordings that stand alone are not kept: there may be thousands.
+    if (apart) yield* inputs.splice(0);
+  }
+  if (inputs.length > 1) {
+    const name = `${inputs[0]!.name} and ${inputs.length - 1} more`;
+    const joined = joinRecordings(
+      name,
+      inputs.map(({ recording }) => recording),
+    );
+    if (joined !== null) return yield { name, recording: joined, alone: false };
+  }
+  yield* inputs;
+}
