@@ -241,10 +241,11 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
       `${plural(lines.length, 'row')} of data; a recording needs at least ${MINIMUM_SAMPLES}`,
       { file },
     );
-  const asked = options.key === undefined ? [] : keyColumns(columns, options.key, file);
+  const { keys: own = [], labels = [] } = table.rewritten ?? {};
+  const asked = options.key === undefined ? own : keyColumns(columns, options.key, file);
   if (asked.length === 0 && options.select !== undefined && options.select !== ALL && times === null)
     throw new ConfigError(`--select ${options.select}: name the column with --key`);
-  const chosen = valueColumns(table, options.columns, asked);
+  const chosen = valueColumns(table, options.columns, [...asked, ...labels]);
   const notes = [...table.notes];
   const values = readValues(table, chosen, notes);
   const all: Rows = { time: times?.time ?? new Float64Array(lines.length), values, lines };
@@ -273,15 +274,20 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   const byKey = new Int32Array(keys.ids.length);
   const next = Int32Array.from(ends, (_, id) => (id === 0 ? 0 : ends[id - 1]!));
   for (let i = 0; i < keys.ids.length; i++) byKey[next[keys.ids[i]!]!++] = i;
-  const series = keys.names.map((name, id): Series => {
+  const series = keys.names.flatMap((name, id): Series[] => {
     const order = byKey.subarray(id === 0 ? 0 : ends[id - 1]!, ends[id]!);
-    const rows = (): Rows => rowsAt({ ...all, values: kept.map((k) => values[k]!) }, order);
-    const columns = kept.map((k) => chosen[k]!);
+    // Lines of JSON and the like have values of their own each.
+    const filled = kept.filter(
+      (k) => table.rewritten === null || order.some((i) => !Number.isNaN(values[k]![i]!)),
+    );
+    if (filled.length === 0) return [];
+    const rows = (): Rows => rowsAt({ ...all, values: filled.map((k) => values[k]!) }, order);
+    const columns = filled.map((k) => chosen[k]!);
     const read = (): Recording => {
       const text = `Series ${show(name)} of ${keys.names.length}, separated by column ${show(key)}: ${order.length} of ${lines.length} rows.`;
       return recordingOf(table, rows(), columns, name, [...notes, { kind: 'split', text }], options);
     };
-    return { name, columns, keys: keys.columns, notes, rows, read };
+    return [{ name, columns, keys: keys.columns, notes, rows, read }];
   });
   return { series, key };
 }

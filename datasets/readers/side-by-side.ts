@@ -1,4 +1,5 @@
 /** Series side by side: one table of several, by the times that they share. */
+import { firstNames } from '../../src/ground/terminal.ts';
 import type { Note } from './quality.ts';
 import type { Recording } from './recording.ts';
 import { type Rows, sampleEvenly, sortRows } from './sampling.ts';
@@ -85,8 +86,6 @@ export function joinRecordings(name: string, parts: readonly Recording[]): Recor
       entry.files.push(part.name);
       notes.set(key, entry);
     }
-  const named = (files: readonly string[]): string =>
-    `${files.slice(0, NAMED).join(', ')}${files.length > NAMED ? ` and ${files.length - NAMED} more` : ''}`;
   return {
     ...{ name, key: null, time, step: sampled.step, ...zones, origin, gaps: sampled.gaps },
     columns: parts
@@ -94,7 +93,7 @@ export function joinRecordings(name: string, parts: readonly Recording[]): Recor
       .map((column, k) => ({ name: column.name, values: values[k]! })),
     notes: [
       ...Array.from(notes.values(), ({ note, files }) =>
-        files.length === parts.length ? note : { ...note, text: `${named(files)}: ${note.text}` },
+        files.length === parts.length ? note : { ...note, text: `${firstNames(files, NAMED)}: ${note.text}` },
       ),
       { kind: 'split', text: `${parts.length} files, side by side.` },
     ],

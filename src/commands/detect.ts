@@ -17,7 +17,7 @@ import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
-import { print, printJson, say, shellWord } from '../ground/terminal.ts';
+import { firstNames, print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
 import { filesOf, readInputs } from '../run/inputs.ts';
@@ -184,7 +184,7 @@ interface Told {
 }
 
 /** Exit code where some of several files could not be judged, and names or errors that are printed at most. */
-const [FAILED, MOST_SAID] = [3, 20];
+const [FAILED, MOST_NAMED] = [3, 20];
 
 /** Detects in one recording, writes its files, and gives what is to be reported, once the state has let it through. */
 async function detectOne(
@@ -217,80 +217,60 @@ async function detectOne(
   await reportOnce(args.state, report, source, fresh, webhook);
 }
 
-/** Puts a name before the ending of a path: `seen.json`, `web-1` → `seen.web-1.json`. */
-function withName(path: string | undefined, name: string, ending = ''): string | undefined {
-  return path === undefined ? undefined : `${path.slice(0, path.length - ending.length)}.${name}${ending}`;
-}
-
-/** Returns a function that prints a report, and one that ends the output; several reports are one document in JSON and CSV. */
-function printing(format: string, several: boolean): { tell: (told: Told) => void; end: () => void } {
-  let printed = 0;
-  const items = format === 'json' || format === 'grafana-annotations';
-  const tell = ({ report, files, seconds }: Told): void => {
-    if (format === 'text') print(reportText(report, files, seconds));
-    else if (!several) print(FORMATS[format]!(report).trimEnd());
-    else if (items)
-      for (const item of format === 'json' ? [report] : toGrafana(report))
-        print(`${printed++ === 0 ? '[' : ','}\n${JSON.stringify(item, null, 2)}`);
-    else {
-      const text = FORMATS[format]!(report).trimEnd();
-      const rest = format === 'csv' && printed++ > 0 ? text.split('\n').slice(1).join('\n') : text;
-      if (rest !== '') print(rest);
-    }
-    if (format !== 'text') for (const written of files) say(written);
-  };
-  return { tell, end: () => items && several && print(printed === 0 ? '[]' : ']') };
+/** Prints a report as text, or reports in another format: several are one document, but for Markdown. */
+function printReports(told: readonly Told[], format: string, several: boolean): void {
+  const reports = told.map(({ report }) => report);
+  const findings = reports.flatMap((report) => report.findings);
+  if (format === 'text')
+    for (const { report, files, seconds } of told) print(reportText(report, files, seconds));
+  else if (format === 'json' && several) print(JSON.stringify(reports, null, 2));
+  else if (format === 'grafana-annotations') print(JSON.stringify(reports.flatMap(toGrafana), null, 2));
+  else
+    for (const report of format === 'csv' ? [{ ...reports[0]!, findings }] : reports)
+      print(FORMATS[format]!(report).trimEnd());
+  if (format !== 'text') for (const { files } of told) for (const written of files) say(written);
 }
 
 /** Detects in several files: in one report where they share their times, else in one after the other, with an index line. */
 async function detectMany(args: DetectArguments, files: readonly string[], format: string): Promise<void> {
   const failed: string[] = [];
-  const found: string[] = [];
-  let usage = true;
-  let code: 0 | 1 | undefined;
+  const told: Told[] = [];
+  let [usage, several] = [true, false];
   const fails = (error: unknown, file: string): void => {
     if (!(error instanceof TimeseerError)) throw error;
     usage &&= error instanceof ConfigError;
-    if (failed.push(basename(file)) <= MOST_SAID) say(`error: ${error.message}`);
+    if (failed.push(basename(file)) <= MOST_NAMED) say(`error: ${error.message}`);
+  };
+  const tell = (one: Told): void => {
+    told.push(one);
+    if (format === 'text') printReports([one], format, true);
   };
   const read = (file: string): Promise<Recording> => readRequest(detectRequest(file, args), args.since);
-  let output: ReturnType<typeof printing> | undefined;
-  let judged = 0;
   for await (const { name, recording, alone } of readInputs(files, read, fails)) {
-    output ??= printing(format, alone);
-    const { out, state, scores } = args;
-    const own = {
-      out: withName(out, recording.name),
-      state: withName(state, recording.name, extname(state ?? '')),
-      scores: withName(scores, recording.name, extname(scores ?? '')),
-    };
-    try {
-      const tell = (told: Told): void => {
-        output!.tell(told);
-        const { length } = told.report.findings;
-        if (length > 0) found.push(`${name} ${length}`);
-        code = exitCode(told.report, args) || code;
-      };
-      await detectOne(alone ? { ...args, ...own } : args, name, tell, recording);
-      judged++;
-    } catch (error) {
-      fails(error, name);
-    }
+    several = alone;
+    const own = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
+      path === undefined || !alone
+        ? path
+        : `${path.slice(0, path.length - ending.length)}.${recording.name}${ending}`;
+    const paths = { out: own(args.out, ''), state: own(args.state), scores: own(args.scores) };
+    await detectOne({ ...args, ...paths }, name, tell, recording).catch((error) => fails(error, name));
   }
-  output?.end();
-  const listed = (names: readonly string[]): string =>
-    `${names.slice(0, MOST_SAID).join(', ')}${names.length > MOST_SAID ? ` and ${names.length - MOST_SAID} more` : ''}`;
+  if (told.length === 0)
+    throw new (usage ? ConfigError : DataError)(`none of the ${files.length} files could be judged`);
+  if (format !== 'text') printReports(told, format, several);
+  const found = told.flatMap(({ report: { file, findings } }) =>
+    findings.length === 0 ? [] : [`${file} ${findings.length}`],
+  );
   const index = [
     `${files.length} files`,
-    ...(judged > 1 ? [`${judged} reports, as the files do not share their times`] : []),
-    found.length === 0 ? 'no findings' : `findings: ${listed(found)}`,
-    ...(failed.length === 0 ? [] : [`not judged: ${listed(failed)}`]),
+    ...(told.length > 1 ? [`${told.length} reports, as the files do not share their times`] : []),
+    found.length === 0 ? 'no findings' : `findings: ${firstNames(found, MOST_NAMED)}`,
+    ...(failed.length === 0 ? [] : [`not judged: ${firstNames(failed, MOST_NAMED)}`]),
   ].join('; ');
-  if (judged === 0)
-    throw new (usage ? ConfigError : DataError)(`none of the ${files.length} files could be judged`);
   if (format === 'text') print(index);
   else say(index);
-  process.exitCode = failed.length > 0 ? FAILED : code;
+  const codes = told.map(({ report }) => exitCode(report, args));
+  process.exitCode = failed.length > 0 ? FAILED : codes.includes(1) ? 1 : codes[0];
 }
 
 async function runDetect(args: DetectArguments): Promise<void> {
@@ -304,7 +284,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
   const files = prometheus === undefined ? await filesOf(file) : file;
   if (files.length > 1) return detectMany(args, files, format);
   await detectOne(args, files[0], (told) => {
-    printing(format, false).tell(told);
+    printReports([told], format, false);
     process.exitCode = exitCode(told.report, args);
   });
 }
@@ -363,6 +343,10 @@ export const detectCommand = command({
     [
       "$0 detect metrics.csv --key host --select '*'",
       'A long table of many hosts: every one of them, side by side',
+    ],
+    [
+      "$0 detect telegraf.lp --key measurement,host --select '*' --column usage_idle",
+      'Line protocol of InfluxDB: one field of all hosts. Tags and keys are columns: JSON lines {"http": {"ms": 3}} have the column http.ms',
     ],
     [
       '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',

@@ -11,6 +11,7 @@ import {
 } from '../../datasets/readers/side-by-side.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT } from '../ground/files.ts';
+import { firstNames } from '../ground/terminal.ts';
 
 /** Endings of the files that are read of a directory. */
 const ENDINGS = ['csv', 'tsv', 'jsonl', 'ndjson', 'log', 'lp', 'influx'];
@@ -51,10 +52,7 @@ function recordingsIn(directory: string): string[] {
     .map((name) => join(directory, name))
     .filter((path) => RECORDING.test(path) && !isDirectory(path));
   if (files.length > 0) return files;
-  const skipped =
-    names.length === 0
-      ? 'it is empty'
-      : `skipped: ${names.slice(0, 5).join(', ')}${names.length > 5 ? ` and ${names.length - 5} more` : ''}`;
+  const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, 5)}`;
   throw new ConfigError(
     `${directory}: no recordings in this directory (${skipped}); they end in ${ENDINGS.map((ending) => `.${ending}`).join(', ')}. Name other files with a pattern such as '${join(directory, '*')}'`,
   );
