@@ -314,7 +314,7 @@ const OPTIONS = {
   ),
   'webhook-format': choice(
     Object.keys(WEBHOOK_FORMATS),
-    'Body of a webhook: JSON of timeseer, a message for Slack, or alerts for the API of Alertmanager',
+    'Body of a webhook: JSON of timeseer, a message for Slack, alerts for the API of Alertmanager, or annotations of Grafana, which become regions when findings close',
     { default: 'generic' },
   ),
   schema: flag('Print the JSON Schema of a report'),
@@ -363,6 +363,10 @@ export const detectCommand = command({
     [
       '$0 detect metrics.csv --since 6h --state seen.json --webhook env:SLACK_URL --webhook-format slack',
       'Tell a channel when a finding opens and when it closes',
+    ],
+    [
+      `${WEBHOOK_TOKEN}=… $0 detect metrics.csv --state seen.json --webhook http://grafana:3000 --webhook-format grafana`,
+      'Annotations on dashboards; the token of a service account that may read, write and create annotations',
     ],
     [
       'tail -n +1 -F metrics.csv | $0 detect --follow --json',
