@@ -179,6 +179,7 @@ export const serveCommand = command({
     'decimal, severity, direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
     'with "time": […] and "options": {"severity": 3}. GET /openapi.json describes all requests. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
     'sampling parameters default to those of the checkpoint. GET /metrics is for Prometheus; GET /healthz and /readyz, for probes, need no key.',
+    'A Dockerfile, units of systemd, and a compose.yaml with Prometheus and Grafana are in src/serve/deploy of the package.',
   ].join(' '),
   handler: runServe,
 });
