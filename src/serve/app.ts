@@ -11,10 +11,18 @@ import { say } from '../ground/terminal.ts';
 import type { WorkerPool } from '../ground/worker-pool.ts';
 import { chatCompletion, chatStream, type PolicyThread } from './chat-answer.ts';
 import type { ChatRequest } from './chat-request.ts';
-import { type ExplainRequest, wantsEvents } from './explain-request.ts';
+import type { ExplainRequest } from './explain-request.ts';
 import type { ExplainAnswer } from './explain-worker.ts';
-import { openApi } from './openapi.ts';
-import { answerOf, clientGone, invalid, type Outcome, type Refusal, Refused, refused } from './request.ts';
+import {
+  answerOf,
+  clientGone,
+  invalid,
+  type Outcome,
+  type Refusal,
+  Refused,
+  refused,
+  wantsEvents,
+} from './request.ts';
 
 export interface AppLimits {
   readonly bodyBytes: number;
@@ -380,7 +388,7 @@ export function createApp(service: Service): Hono<Env> {
       requests: { explain: places.explain.taken, chat: places.chat.taken },
     }),
   );
-  app.get('/openapi.json', (c) => c.json(openApi()));
+  app.get('/openapi.json', async (c) => c.json((await import('./openapi.ts')).openApi()));
 
   if (service.apiKey !== null)
     for (const path of ['/v1/*', '/metrics']) app.use(path, onlyWithKey(service.apiKey));
@@ -408,7 +416,7 @@ export function createApp(service: Service): Hono<Env> {
     const body = await arrivals.read(c);
     const leave = places.explain.take(client);
     const answer = (
-      gone: AbortSignal = time.end,
+      gone: AbortSignal = new AbortController().signal,
       onProgress = (_: number): void => {},
     ): Promise<ExplainAnswer> =>
       within(c, time, async (end) => {

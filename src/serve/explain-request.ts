@@ -4,7 +4,18 @@ import { type Recording, readRecording } from '../../datasets/readers/recording.
 import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
 import { csvRecord, type FORMATS } from '../explain/formats.ts';
 import { DataError, suggestion } from '../ground/errors.ts';
-import { type Fields, invalid, isObject, parseBody, type Refused, shown, wrong } from './request.ts';
+import {
+  accepted,
+  EVENTS,
+  type Fields,
+  invalid,
+  isObject,
+  parseBody,
+  type Refused,
+  shown,
+  wantsEvents,
+  wrong,
+} from './request.ts';
 
 export interface ExplainRequest {
   readonly body: Uint8Array;
@@ -15,12 +26,6 @@ export interface ExplainRequest {
   /** The header `Accept`. */
   readonly accept: string | undefined;
 }
-
-/** Media type of an answer in events: progress, findings, the report. */
-export const EVENTS = 'text/event-stream';
-/** Returns true for a client that prefers an answer in events. */
-export const wantsEvents = (accept: string | undefined): boolean =>
-  accepted(accept ?? '')[0]?.type === EVENTS;
 
 /** Forms of the answer, and their media types. */
 export const FORMS = {
@@ -49,8 +54,11 @@ export const OPTIONS = {
 };
 /** Options that may be given several times. */
 export const LISTS = ['column', 'rate'] as const;
-/** Options that say how a table is read, which a JSON body says by its own shape. */
-const OF_TABLES = ['column', 'time', 'key', 'select', 'decimal'] as const;
+/** Options of a JSON body, which says by its own shape how it is read. */
+const JSON_OPTIONS = z
+  .strictObject(OPTIONS)
+  .partial()
+  .omit({ column: true, time: true, key: true, select: true, decimal: true });
 type List = (typeof LISTS)[number];
 type Options = Partial<Omit<{ [Name in keyof typeof OPTIONS]: z.infer<(typeof OPTIONS)[Name]> }, List>> &
   Record<List, readonly string[]>;
@@ -61,16 +69,7 @@ export const BODY = z.strictObject({
   values: SERIES.optional(),
   columns: z.record(z.string(), SERIES).optional().describe('lists of one length by their names'),
   time: z.array(z.union([z.string().max(LONGEST), z.number()])).nullish(),
-  options: z
-    .strictObject(OPTIONS)
-    .partial()
-    .omit(
-      Object.fromEntries(OF_TABLES.map((name) => [name, true as const])) as Record<
-        (typeof OF_TABLES)[number],
-        true
-      >,
-    )
-    .optional(),
+  options: JSON_OPTIONS.optional(),
 });
 
 interface ExplainJob {
@@ -85,9 +84,7 @@ interface ExplainJob {
 
 /** @throws Refused naming the option that is unknown, given twice, or has a wrong value */
 function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean): Options {
-  const known = Object.keys(OPTIONS).filter(
-    (name) => !json || !(OF_TABLES as readonly string[]).includes(name),
-  );
+  const known = Object.keys(json ? JSON_OPTIONS.shape : OPTIONS);
   const options = new Map<string, unknown>();
   const lists: Record<List, string[]> = { column: [], rate: [] };
   for (const [name, value] of pairs) {
@@ -109,19 +106,6 @@ function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean
     else options.set(name, checked.data);
   }
   return { ...Object.fromEntries(options), ...lists };
-}
-
-/** Media types that the client takes, the best first. */
-function accepted(header: string): { type: string; quality: number }[] {
-  return header
-    .split(',')
-    .map((part) => {
-      const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
-      const stated = parameters.find((text) => text.startsWith('q='));
-      return { type, quality: stated === undefined ? 1 : Number(stated.slice(2)) };
-    })
-    .filter(({ type, quality }) => type !== '' && quality > 0)
-    .sort((a, b) => b.quality - a.quality);
 }
 
 /** The form that the option names, else the first that `Accept` takes; JSON where it takes any. @throws Refused (406) */

@@ -3,8 +3,8 @@ import { FORMATS } from '../explain/formats.ts';
 import { reportPage } from '../explain/report-page.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
 import { detectRecording } from '../run/detect.ts';
-import { EVENTS, type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
-import { invalid, type Outcome, outcomeOf } from './request.ts';
+import { type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
+import { EVENTS, invalid, type Outcome, outcomeOf } from './request.ts';
 
 export interface ExplainAnswer {
   readonly type: string;
