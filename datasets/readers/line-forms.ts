@@ -7,41 +7,34 @@ import { CsvRecords } from './csv-records.ts';
 import type { Note } from './quality.ts';
 import { MOST_CHANNELS, NUMBER } from './record.ts';
 
-interface Cell {
-  readonly name: string;
-  readonly text: string;
-  /** True for a label, which names the series of its line. */
-  readonly label?: boolean;
-}
+/** Cell of a column; a label names the series of its line. */
+type Cell = readonly [name: string, text: string, isLabel?: boolean];
 
-/** Cells of a line, the time first; null for a line that is none; none for one to pass over. */
+/** Cells of a line, the time first; null for a line of another form; none for one to pass over. */
 type ReadLine = (line: string) => readonly Cell[] | null;
 
-/** Lines by which a form is told, and cells of the table at most. */
-const [PROBE, MOST_CELLS] = [20, 100_000_000];
-const SAMPLE = 100;
+/** Lines by which a form is told, rows for detecting the columns, and cells of the table at most. */
+const [PROBE, SAMPLE, MOST_CELLS] = [20, 100, 50_000_000];
 /** Levels of nested objects; what is nested deeper is left out. */
 const DEEPEST = 8;
-
-function objectOf(line: string): object | null {
-  if (!line.trimStart().startsWith('{')) return null;
-  try {
-    return JSON.parse(line) as object;
-  } catch {
-    return null;
-  }
-}
 
 /** Cells of an object by their dotted names; lists are left out. */
 function cellsOf(value: object, prefix = '', depth = 1): Cell[] {
   return Object.entries(value).flatMap(([key, item]): Cell[] => {
-    const name = `${prefix}${key}`;
-    if (typeof item !== 'object') return [{ name, text: String(item) }];
-    return item === null || Array.isArray(item) || depth === DEEPEST
-      ? []
-      : cellsOf(item, `${name}.`, depth + 1);
+    if (typeof item !== 'object') return [[`${prefix}${key}`, String(item)]];
+    if (item === null || Array.isArray(item) || depth === DEEPEST) return [];
+    return cellsOf(item, `${prefix}${key}.`, depth + 1);
   });
 }
+
+const readJson: ReadLine = (line) => {
+  if (!line.trimStart().startsWith('{')) return null;
+  try {
+    return cellsOf(JSON.parse(line));
+  } catch {
+    return null;
+  }
+};
 
 const NAME = String.raw`(?:\\.|[^\\,=\s])+`;
 const FIELD = String.raw`${NAME}=(?:"(?:\\.|[^\\"])*"|[^\s,"]+)`;
@@ -49,32 +42,27 @@ const POINT = new RegExp(
   `^\\s*(${NAME})((?:,${NAME}=${NAME})*) +(${FIELD}(?:,${FIELD})*)(?: +(-?\\d+))?\\s*$`,
 );
 const PAIR = new RegExp(`(${NAME})=("(?:\\\\.|[^\\\\"])*"|(?:\\\\.|[^\\\\,\\s])+)`, 'g');
-const TRUTH = /^(?:t|true|f|false)$/i;
+
+/** Number or truth of a field in line protocol; empty for a text. */
+function fieldText(value: string): string {
+  if (/^(?:t|true|f|false)$/i.test(value)) return String(/^t/i.test(value));
+  const number = value.replace(/[iu]$/, '');
+  return NUMBER.test(number) ? number : '';
+}
 
 /** Cells of a point in line protocol: time, measurement, tags, and fields but for texts. */
-function pointOf(line: string): Cell[] | null {
-  if (line.trimStart().startsWith('#')) return [];
+const readPoint: ReadLine = (line) => {
   const [, measurement, tags = '', fields = '', time = ''] = POINT.exec(line) ?? [];
-  if (measurement === undefined) return null;
+  if (measurement === undefined) return line.trimStart().startsWith('#') ? [] : null;
   const plain = (text = ''): string => text.replaceAll(/\\([,= \\])/g, '$1');
-  const pairs = (text: string) =>
-    Array.from(text.matchAll(PAIR), ([, name, value]) => [plain(name), value!] as const);
-  const values = pairs(fields).flatMap(([name, value]): Cell[] => {
-    if (TRUTH.test(value)) return [{ name, text: String(/^t/i.test(value)) }];
-    const text = value.replace(/[iu]$/, '');
-    return NUMBER.test(text) ? [{ name, text }] : [];
-  });
+  const pairs = (text: string, isLabel: boolean): Cell[] =>
+    Array.from(text.matchAll(PAIR), ([, name, value = '']) => [
+      ...([plain(name), isLabel ? plain(value) : fieldText(value), isLabel] as const),
+    ]);
+  const values = pairs(fields, false).filter(([, text]) => text !== '');
   if (values.length === 0) return [];
-  const labels = [
-    ['measurement', plain(measurement)] as const,
-    ...pairs(tags).map(([name, text]) => [name, plain(text)] as const),
-  ];
-  return [
-    { name: 'time', text: time },
-    ...labels.map(([name, text]) => ({ name, text, label: true })),
-    ...values,
-  ];
-}
+  return [['time', time], ['measurement', plain(measurement), true], ...pairs(tags, true), ...values];
+};
 
 const ANNOTATION = /^\ufeff?#(datatype|group|default),/;
 const VALUES = /^(?:double|long|unsignedLong|boolean)$/;
@@ -83,8 +71,8 @@ const OF_TABLE = new Set(['', 'result', 'table', '_start', '_stop', '_time']);
 
 /** Reads the lines of annotated CSV; annotations and the header below them hold until the next ones. */
 function annotatedReader(file: string): ReadLine {
-  const annotations = new Map<string, string[]>();
-  let header: string[] | null = null;
+  const annotations = new Map<string, readonly string[]>();
+  let header: readonly string[] | null = null;
   return (line) => {
     const [, annotation] = ANNOTATION.exec(line) ?? [];
     if (annotation !== undefined || line.trim() === '') header = null;
@@ -92,61 +80,58 @@ function annotatedReader(file: string): ReadLine {
     if (!records.next() || records.blank) return [];
     const fields = records.fields();
     if (annotation !== undefined) annotations.set(annotation, fields);
-    else if (header !== null) return cellsOfRow(header, fields, annotations);
-    else header = fields;
-    if (header?.includes('error') && header.includes('reference'))
-      throw new DataError('holds the error of a query that failed, and no table', { file });
-    return [];
+    if (annotation !== undefined) return [];
+    if (header === null) {
+      header = fields;
+      if (fields.includes('error') && fields.includes('reference'))
+        throw new DataError('holds the error of a query that failed, and no table', { file });
+      return [];
+    }
+    const [types, defaults] = [annotations.get('datatype'), annotations.get('default')];
+    const isValue = (name: string, i: number): boolean =>
+      types === undefined ? name === '_value' : VALUES.test(types[i] ?? '');
+    const at = (i: number): string => fields[i] || defaults?.[i] || '';
+    const cells = header.flatMap((name, i): Cell[] =>
+      OF_TABLE.has(name) || (name === '_value' && !isValue(name, i))
+        ? []
+        : [[name, at(i), !isValue(name, i)]],
+    );
+    const time = header.indexOf(header.includes('_time') ? '_time' : '_stop');
+    return cells.every(([, , isLabel]) => isLabel) ? [] : [['_time', at(time)], ...cells];
   };
 }
 
-/** Cells of a row of annotated CSV; none for one without numbers. */
-function cellsOfRow(
-  names: readonly string[],
-  fields: readonly string[],
-  annotations: Map<string, string[]>,
-): Cell[] {
-  const [types, defaults] = [annotations.get('datatype'), annotations.get('default')];
-  const at = (i: number): string => fields[i] || defaults?.[i] || '';
-  const isLabel = (i: number): boolean =>
-    types === undefined ? names[i] !== '_value' : !VALUES.test(types[i] ?? '');
-  const cells = names.flatMap((name, i): Cell[] =>
-    OF_TABLE.has(name) || (name === '_value' && isLabel(i)) ? [] : [{ name, text: at(i), label: isLabel(i) }],
-  );
-  const time = names.indexOf(names.includes('_time') ? '_time' : '_stop');
-  return cells.every(({ label }) => label) ? [] : [{ name: '_time', text: at(time) }, ...cells];
-}
+/** Name of the form whose lines depend on those before them. */
+export const ANNOTATED = 'annotated CSV of InfluxDB';
 
 /** Forms by name, with the readers of their lines. */
 const FORMS: Readonly<Record<string, (file: string) => ReadLine>> = {
-  'JSON lines': () => (line) => {
-    const value = objectOf(line);
-    return value === null ? null : cellsOf(value);
-  },
-  'line protocol of InfluxDB': () => pointOf,
-  'annotated CSV of InfluxDB': annotatedReader,
+  'JSON lines': () => readJson,
+  'line protocol of InfluxDB': () => readPoint,
+  [ANNOTATED]: annotatedReader,
 };
-export type LineForm = keyof typeof FORMS;
 
 /** Tells the form of a text by its first lines; null for a table. */
-function formOf(text: string): LineForm | null {
-  const head = text.slice(0, 1_000_000).split(/\r?\n/);
-  const lines = (text.length > 1_000_000 ? head.slice(0, -1) : head)
+function formOf(text: string): string | null {
+  const head = text
+    .slice(0, 1_000_000)
+    .split(/\r?\n/)
     .filter((line) => line.trim() !== '')
     .slice(0, PROBE);
-  if (ANNOTATION.test(lines[0] ?? '')) return 'annotated CSV of InfluxDB';
-  const most = (fits: (line: string) => boolean, least: number): boolean => {
-    const count = lines.filter(fits).length;
-    return count >= least && 2 * count > lines.filter((line) => !line.startsWith('#')).length;
-  };
+  if (ANNOTATION.test(head[0] ?? '')) return ANNOTATED;
+  const lines = head.filter((line) => !line.startsWith('#'));
   // A single object is a document of another kind.
-  if (most((line) => objectOf(line) !== null, 2)) return 'JSON lines';
-  return most((line) => POINT.test(line) && !line.startsWith('#'), 1) ? 'line protocol of InfluxDB' : null;
+  const isMost = (read: ReadLine): boolean => {
+    const count = lines.filter((line) => read(line) !== null).length;
+    return count > 1 && 2 * count > lines.length;
+  };
+  if (isMost(readJson)) return 'JSON lines';
+  return isMost(readPoint) ? 'line protocol of InfluxDB' : null;
 }
 
 /** Table that lines were rewritten as. */
 export interface LineTable {
-  readonly form: LineForm;
+  readonly form: string;
   readonly header: readonly string[];
   /** Columns of labels, and those of them that differ between series. */
   readonly labels: readonly number[];
@@ -180,14 +165,14 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
     const cells = read(line) ?? (line.trim() === '' ? [] : null);
     if (cells === null) others.push(index + 1);
     const row: string[] = [];
-    for (const { name, text: content, label = false } of cells ?? []) {
-      const key = `${label} ${name}`;
+    for (const [name, content, isLabel = false] of cells ?? []) {
+      const key = `${isLabel} ${name}`;
       const place = places.get(key) ?? header.length;
       if (place === header.length) {
         if (known !== undefined) continue;
         header.push(name);
         places.set(key, place);
-        if (label) labelled.add(place);
+        if (isLabel) labelled.add(place);
       }
       row[place] = content;
     }

@@ -4,6 +4,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
+import { ANNOTATED } from './line-forms.ts';
 import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
 import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
 import {
@@ -169,6 +170,8 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
   const all = openSeries(source, options);
   const opened = all.table;
   const { file, layout, times } = opened;
+  if (opened.rewritten?.form === ANNOTATED)
+    throw new DataError(`${ANNOTATED}, whose tables come one after the other, cannot be followed`, { file });
   if (layout.header === null)
     throw new DataError('no header; following a file needs column names in its first row', { file });
   if (times === null || times.ordinal)

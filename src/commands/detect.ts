@@ -281,7 +281,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
       throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
   const format = args.json ? 'json' : args.format;
   const { prometheus, file = [] } = args;
-  const files = prometheus === undefined ? await filesOf(file) : file;
+  const files = prometheus === undefined ? await filesOf(file) : file.slice(0, 1);
   if (files.length > 1) return detectMany(args, files, format);
   await detectOne(args, files[0], (told) => {
     printReports([told], format, false);

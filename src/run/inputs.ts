@@ -1,6 +1,6 @@
 /** Files that a command line names, by path, pattern or directory, and their recordings: side by side where they share their times. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, extname, join } from 'node:path';
 import { stem } from '../../datasets/readers/record.ts';
 import type { Recording } from '../../datasets/readers/recording.ts';
 import {
@@ -14,61 +14,57 @@ import { STANDARD_INPUT } from '../ground/files.ts';
 import { firstNames } from '../ground/terminal.ts';
 
 /** Endings of the files that are read of a directory. */
-const ENDINGS = ['csv', 'tsv', 'jsonl', 'ndjson', 'log', 'lp', 'influx'];
-const RECORDING = new RegExp(`\\.(?:${ENDINGS.join('|')})$`, 'i');
+const ENDINGS = ['.csv', '.tsv', '.jsonl', '.ndjson', '.log', '.lp', '.influx'];
 /** Values that are kept until all files have shown whether they share their times: 160 MB. */
 const MOST_VALUES = 20_000_000;
 
 const isDirectory = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
-/** Names in a directory without hidden ones, sorted; none for what is no directory. */
-const namesIn = (path: string): string[] =>
-  isDirectory(path)
-    ? readdirSync(path)
+/** Paths in a directory without hidden ones, sorted; none for what is no directory. */
+const pathsIn = (directory: string): string[] =>
+  isDirectory(directory)
+    ? readdirSync(directory)
         .filter((name) => !name.startsWith('.'))
         .sort()
+        .map((name) => join(directory, name))
     : [];
 
-/** Files that match a pattern, with `*` and `?` in any part of the path. */
-async function matches(pattern: string): Promise<string[]> {
+/** Lists the files of a path, a directory, or a pattern with `*` and `?` in any part. @throws ConfigError for none */
+async function filesAt(named: string): Promise<string[]> {
+  if (existsSync(named) ? !isDirectory(named) : !/[*?]/.test(named)) return [named];
+  let places = isDirectory(named) ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
   const { fits } = await import('../hub/pull.ts');
-  let places = [pattern.startsWith('/') ? '/' : ''];
-  for (const part of pattern.split('/').filter((name) => name !== ''))
-    places = places.flatMap((place) =>
-      (/[*?]/.test(part) ? namesIn(place || '.').filter((name) => fits(name, part)) : [part]).map((name) =>
-        join(place, name),
-      ),
-    );
-  const files = places.filter((place) => existsSync(place) && !isDirectory(place));
+  if (!isDirectory(named))
+    for (const part of named.split('/').filter((name) => name !== ''))
+      places = places.flatMap((place) =>
+        /[*?]/.test(part) ? pathsIn(place).filter((path) => fits(basename(path), part)) : [join(place, part)],
+      );
+  const isWanted = (path: string): boolean =>
+    isDirectory(named) ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
+  const files = places.filter((path) => isWanted(path) && !isDirectory(path));
   if (files.length > 0) return files;
-  throw new ConfigError(`${pattern}: no file matches; write a pattern such as 'metrics/*.csv'`);
-}
-
-/** Recordings in a directory. @throws ConfigError for one without */
-function recordingsIn(directory: string): string[] {
-  const names = namesIn(directory);
-  const files = names
-    .map((name) => join(directory, name))
-    .filter((path) => RECORDING.test(path) && !isDirectory(path));
-  if (files.length > 0) return files;
-  const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, 5)}`;
+  if (!isDirectory(named))
+    throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
+  const skipped =
+    places.length === 0
+      ? 'it is empty'
+      : `skipped: ${firstNames(
+          places.map((path) => basename(path)),
+          5,
+        )}`;
   throw new ConfigError(
-    `${directory}: no recordings in this directory (${skipped}); they end in ${ENDINGS.map((ending) => `.${ending}`).join(', ')}. Name other files with a pattern such as '${join(directory, '*')}'`,
+    `${named}: no recordings in this directory (${skipped}); they end in ${ENDINGS.join(', ')}. Name other files with a pattern such as '${join(named, '*')}'`,
   );
 }
 
 /**
- * Lists the files that arguments name: paths, patterns such as `metrics/*.csv`, and directories. A single path is taken as it is.
+ * Lists the files that arguments name: paths, patterns such as `metrics/*.csv`, and directories.
  * @throws ConfigError for a pattern or directory without files, for two files of one name, and for standard input beside others
  */
 export async function filesOf(named: readonly string[]): Promise<string[]> {
   const files = new Set<string>();
-  for (const name of named) {
-    const pattern = /[*?]/.test(name) && !existsSync(name);
-    for (const file of pattern ? await matches(name) : isDirectory(name) ? recordingsIn(name) : [name])
-      files.add(file);
-  }
+  for (const name of named) for (const file of await filesAt(name)) files.add(file);
   if (files.size > 1 && files.has(STANDARD_INPUT))
     throw new ConfigError('-: standard input is read alone; leave the other files out');
   const byName = new Map<string, string>();

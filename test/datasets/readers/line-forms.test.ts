@@ -7,6 +7,7 @@ import {
   type RecordingOptions,
   readRecording,
 } from '../../../datasets/readers/recording.ts';
+import { TimeseerError } from '../../../src/ground/errors.ts';
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const read = (text: string, options: RecordingOptions = {}): Recording =>
@@ -176,6 +177,21 @@ describe('line protocol', () => {
     });
   });
 
+  it('is told from long lines of anything in linear time', () => {
+    const noise = fc.string({
+      unit: fc.constantFrom('a', '\\', ',', '=', ' ', '"', '1', '{', '#'),
+      minLength: 4,
+      maxLength: 12,
+    });
+    fc.assert(
+      fc.property(noise, fc.array(noise, { minLength: 2, maxLength: 6 }), (part, more) => {
+        const text = [part.repeat(20_000), ...more].join('\n');
+        expect(() => read(text)).toThrow(TimeseerError);
+      }),
+      { numRuns: 20 },
+    );
+  });
+
   it('is not seen in tables and in lines of other programs', () => {
     expect(columns(read('time v\n1 5\n2 6\n3 7\n'))).toEqual({ v: [5, 6, 7] });
     expect(
@@ -199,6 +215,8 @@ describe('annotated CSV', () => {
     expect(columns(r)).toEqual({ _value: [5, 6, NAN, 8] });
     expect(stamps(r)).toEqual([0, 1, 2, 3].map(iso));
     expect([...r.rows]).toEqual([5, 6, 7, 8]);
+    const text = [...HEAD, ...rows(0, 'idle', [5, 6])].join('\n');
+    expect(() => openRows(bytes(text), { name: 'in' })).toThrow(/in: annotated CSV .* cannot be followed/);
   });
 
   it('of several tables has a column for each series, whose labels may be defaults', () => {
