@@ -18,8 +18,8 @@ import {
 import { mergeRows, type Rows, runsOf, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { countsTime } from './time-column.ts';
 
-/** Maximum number of value columns unless they are named. */
-const MOST_COLUMNS = 64;
+/** Maximum number of value columns unless they are named, of one series or of several side by side. */
+export const MOST_COLUMNS = 1000;
 /** Share of words among numbers up to which they count as missing values. */
 const FEW = 0.01;
 /** Dates of countries whose points group thousands. */

@@ -6,7 +6,14 @@ import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOri
 import { chosenColumn, listed } from './csv.ts';
 import { ANNOTATED } from './line-forms.ts';
 import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
-import { findKey, keyColumns, readKeys, readValues, valueColumns } from './recording-columns.ts';
+import {
+  findKey,
+  keyColumns,
+  MOST_COLUMNS,
+  readKeys,
+  readValues,
+  valueColumns,
+} from './recording-columns.ts';
 import {
   laterRows,
   MINIMUM_SAMPLES,
@@ -17,7 +24,7 @@ import {
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
-import { joinRows, MOST_COLUMNS } from './side-by-side.ts';
+import { joinRows } from './side-by-side.ts';
 import type { ReadTimes } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
@@ -91,6 +98,7 @@ export function readRecording(source: string | Uint8Array, options: RecordingOpt
 
 /** Value of `select` for all series of a file. */
 const ALL = '*';
+
 /**
  * Makes one recording of all series of a file, by their common times.
  * @throws DataError for series without times in common

@@ -6,8 +6,6 @@ import { type Rows, sampleEvenly, sortRows } from './sampling.ts';
 
 /** Times of all series together, relative to those of the longest, up to which they share their times. */
 const SHARED_TIMES = 1.5;
-/** Columns that stand side by side at most. */
-export const MOST_COLUMNS = 1000;
 /** Largest difference of the steps of recordings that share their times, as a share. */
 const STEPS_APART = 0.1;
 /** Names in a note about several recordings. */

@@ -165,12 +165,26 @@ export function reportText(report: AnomalyReport, files: readonly string[], seco
   const lines = [`${report.file}: ${report.headline} (${seconds.toFixed(1)} s)`];
   const { faults, assumptions } = noteTexts(report);
   lines.push(...faults.map((fault) => `  data: ${fault}`), ...assumptions.map((note) => `  note: ${note}`));
-  for (const finding of report.findings.slice(0, SHOWN)) {
-    lines.push(
+  const shown = report.findings.slice(0, SHOWN);
+  const tell = (finding: ReportFinding): void =>
+    void lines.push(
       `${String(finding.rank).padStart(3)}  ${finding.level.padEnd(8)} ${finding.severity.toFixed(1).padStart(5)}  ${several ? `${finding.column}: ` : ''}${KIND_WORDS[finding.kind]}, ${whenWords(finding)} (${finding.duration})${policyMark(finding)}${finding.reported ? '; reported before' : ''}`,
       `     ${finding.statement}`,
     );
+  for (const incident of report.incidents) {
+    const { level, severity, duration, statement, columns, first } = incident;
+    const members = shown.filter((finding) => finding.incident === incident.id);
+    if (members.length === 0) continue;
+    const isTold = first === null && members[0]?.rank === 1;
+    lines.push(
+      `  incident: ${level} ${severity.toFixed(1)}, ${columns.length} columns, ${whenWords(incident)} (${duration})`,
+      ...(isTold ? [] : [`     ${statement}`]),
+    );
+    members.forEach(tell);
   }
+  const alone = shown.filter(({ incident }) => incident === null);
+  if (report.incidents.length > 0 && alone.length > 0) lines.push('  in one column alone:');
+  alone.forEach(tell);
   const more = report.findings.length - SHOWN;
   if (more > 0) lines.push(`     and ${more} more: detect --format csv lists all`);
   if (report.policy !== undefined) lines.push(...policyLines(report, report.policy));

@@ -117,7 +117,8 @@ async function runFollow(args: DetectArguments): Promise<void> {
     if (fail !== undefined) failed ||= findings.some(({ level }) => LEVELS[level] >= LEVELS[fail]);
   };
   const { file: name, ...request } = detectRequest('standard input', args);
-  const { window = DEFAULT_WINDOW, every, state: path } = args;
+  const { every, state: path } = args;
+  const window = args.window === undefined ? DEFAULT_WINDOW : Number(args.window);
   const openWebhook = await webhookOf(args, name);
   const work = async (signal: AbortSignal): Promise<void> => {
     const state = path === undefined ? null : await readState(path);
@@ -196,7 +197,7 @@ async function detectOne(
   const { out, policy = NONE, engine, device } = args;
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
-  const request = detectRequest(file, args);
+  const request = { ...detectRequest(file, args), window: args.window };
   const webhook = await webhookOf(args, request.file);
   const asked = { policy, engine, device };
   const { source, report, seconds, pictures } = await detectAndAsk(request, asked, args.since, given);
@@ -276,9 +277,18 @@ async function detectMany(args: DetectArguments, files: readonly string[], forma
 async function runDetect(args: DetectArguments): Promise<void> {
   if (args.schema) return printJson(reportSchema());
   if (args.follow) return runFollow(args);
-  for (const name of ['window', 'every'] as const)
-    if (args[name] !== undefined)
-      throw new ConfigError(`--${name}: needs --follow; add it, or leave --${name} out`);
+  if (args.every !== undefined)
+    throw new ConfigError('--every: needs --follow; add it, or leave --every out');
+  const { window } = args;
+  if (window !== undefined) {
+    if (/^\d+$/.test(window))
+      throw new ConfigError(
+        `--window ${window}: a number of samples needs --follow; add it, or give FROM..TO`,
+      );
+    for (const name of ['since', 'policy', 'state'] as const)
+      if (args[name] !== undefined)
+        throw new ConfigError(`--${name}: --window judges one span once; leave --${name} out`);
+  }
   const format = args.json ? 'json' : args.format;
   const { prometheus, file = [] } = args;
   const files = prometheus === undefined ? await filesOf(file) : file.slice(0, 1);
@@ -303,8 +313,8 @@ const OPTIONS = {
   follow: flag(
     'Read rows from standard input as they arrive; report each finding when it appears and when it ends',
   ),
-  window: number(
-    `With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
+  window: text(
+    `Judge only FROM..TO, against what came before: which columns moved, by how much (2025-03-04T05:00..2025-03-04T10:00, 6h..2h, 6h..). With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
   ),
   every: number(
     'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
@@ -347,6 +357,10 @@ export const detectCommand = command({
     [
       "$0 detect telegraf.lp --key measurement,host --select '*' --column usage_idle",
       'Line protocol of InfluxDB: one field of all hosts. Tags and keys are columns: JSON lines {"http": {"ms": 3}} have the column http.ms',
+    ],
+    [
+      '$0 detect metrics.csv --window 2025-03-04T05:00..2025-03-04T10:00',
+      'What moved? The columns by how far they departed in that span from before',
     ],
     [
       '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',

@@ -53,7 +53,7 @@ function robustRange(values: Float64Array): { low: number; high: number; middle:
 }
 
 /** Size of the values: their robust range, or where that is 0 the largest distance from the middle. */
-function sizeOf(values: Float64Array): number {
+export function sizeOf(values: Float64Array): number {
   const { low, high, middle } = robustRange(values);
   return high > low
     ? high - low
@@ -89,7 +89,7 @@ interface Analysed {
   readonly usualStep: number;
 }
 
-interface AnalyseOptions {
+export interface AnalyseOptions {
   /** Periods of an hour, a day and a week in samples, if known. */
   readonly calendar?: readonly number[];
   /** Offset of the wall clock from the sample count, in samples [N] (daylight saving time); absent if constant. */
@@ -298,7 +298,7 @@ function cameNear(
   return false;
 }
 
-export interface DetectOptions extends AnalyseOptions {
+export interface FilterOptions {
   /**
    * Minimum severity of a finding. Default: 2, one false finding per 100 normal series, if residuals follow the estimated distribution.
    */
@@ -314,6 +314,8 @@ export interface DetectOptions extends AnalyseOptions {
   readonly absoluteFloor?: number;
 }
 
+export type DetectOptions = AnalyseOptions & FilterOptions;
+
 /** Size of a finding's departure, by which filters keep it; infinite for a stretch that is too quiet, which departs by nothing. */
 function departureOf({ kind, direction, observed, expected, stepped }: Finding): number {
   if (kind === 'flat' || (kind === 'variance' && direction === 'below')) return Number.POSITIVE_INFINITY;
@@ -328,13 +330,12 @@ const NONE: Readonly<Record<Filter, number>> = { severity: 0, direction: 0, chan
 export const FEWEST_SAMPLES = 16;
 export const DEFAULT_SEVERITY = LEVELS.medium;
 
-/**
- * Detects anomalies in [N] values; NaN marks a missing value. O(N log N): at most a few seconds for a million samples.
- *
- * @throws DataError for an empty series, one without values, or an infinite value; ConfigError for an option out of range
- */
-export function detect(given: Float64Array, options: DetectOptions = {}): Detection {
-  const { severity = DEFAULT_SEVERITY, direction = 'both', relativeFloor = 0, absoluteFloor = 0 } = options;
+/** @throws ConfigError for a filter out of range */
+function checkFilters({
+  severity = DEFAULT_SEVERITY,
+  relativeFloor = 0,
+  absoluteFloor = 0,
+}: FilterOptions): void {
   requireOption(severity >= LEVELS.low && severity <= 100, 'severity', severity, `${LEVELS.low} to 100`);
   requireOption(relativeFloor >= 0 && relativeFloor <= 1, 'relative floor', relativeFloor, '0 to 1');
   requireOption(
@@ -343,6 +344,49 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     absoluteFloor,
     'a number from 0 on',
   );
+}
+
+/** Leaves out findings by the filters, and counts them. @param size range of the values, of which `relativeFloor` is a share */
+export function filterFindings(
+  found: readonly Finding[],
+  size: number,
+  options: FilterOptions,
+): Pick<Detection, 'findings' | 'leftOut'> {
+  checkFilters(options);
+  const { severity = DEFAULT_SEVERITY, direction = 'both', relativeFloor = 0, absoluteFloor = 0 } = options;
+  const share = relativeFloor * size;
+  const removedBy = (finding: Finding): Filter | null => {
+    if (finding.severity < severity) return 'severity';
+    if (direction !== 'both' && finding.direction !== direction) return 'direction';
+    if (absoluteFloor > 0 && departureOf(finding) < absoluteFloor) return 'change';
+    return share > 0 && departureOf(finding) < share ? 'share' : null;
+  };
+  const leftOut = { ...NONE };
+  const findings = found.filter((finding) => {
+    const filter = removedBy(finding);
+    if (filter !== null) leftOut[filter]++;
+    return filter === null;
+  });
+  return { findings, leftOut };
+}
+
+/** Returns what is said of values [N] that cannot be judged. */
+export function unjudged(values: Float64Array, structure: Sentence): Detection {
+  const score = new Float64Array(values.length);
+  return {
+    ...{ score, expected: values, low: values, high: values, findings: [], leftOut: { ...NONE } },
+    ...{ structure, seasons: [] },
+  };
+}
+
+/**
+ * Detects anomalies in [N] values; NaN marks a missing value. O(N log N): at most a few seconds for a million samples.
+ *
+ * @throws DataError for an empty series, one without values, or an infinite value; ConfigError for an option out of range
+ */
+export function detect(given: Float64Array, options: DetectOptions = {}): Detection {
+  const { severity = DEFAULT_SEVERITY } = options;
+  checkFilters(options);
   const { values: bridged } = bridge(given);
   const n = bridged.length;
   // Rescale values whose squares would overflow or underflow.
@@ -350,20 +394,10 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const unit = magnitude > 1e100 || (magnitude > 0 && magnitude < 1e-100) ? magnitude : 1;
   const values = unit === 1 ? bridged : bridged.map((value) => value / unit);
   const constant = values.every((value) => value === values[0]);
-  if (n < FEWEST_SAMPLES || constant) {
-    const structure = constant
-      ? say`All values are equal.`
-      : say`${count(n, { quantity: 'samples', start: 0, end: n })} samples are too few to tell usual from unusual.`;
-    return {
-      score: new Float64Array(n),
-      expected: bridged,
-      low: bridged,
-      high: bridged,
-      findings: [],
-      leftOut: { ...NONE },
-      structure,
-      seasons: [],
-    };
+  if (constant) return unjudged(bridged, say`All values are equal.`);
+  if (n < FEWEST_SAMPLES) {
+    const samples = count(n, { quantity: 'samples', start: 0, end: n });
+    return unjudged(bridged, say`${samples} samples are too few to tell usual from unusual.`);
   }
   const first = analyse(values, options);
   // Remove lasting level shifts and drifts, then analyse again.
@@ -427,21 +461,10 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     ...{ values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) },
     ...{ least: smallest * unit, largest: largest * unit },
   };
-  const share = relativeFloor * sizeOf(values) * unit;
-  const removedBy = (finding: Finding): Filter | null => {
-    if (finding.severity < severity) return 'severity';
-    if (direction !== 'both' && finding.direction !== direction) return 'direction';
-    if (absoluteFloor > 0 && departureOf(finding) < absoluteFloor) return 'change';
-    return share > 0 && departureOf(finding) < share ? 'share' : null;
-  };
-  const leftOut = { ...NONE };
-  const findings = describeAll(joined, described)
-    .filter((finding) => !(atPeak(finding.kind) && insideBand(finding)))
-    .filter((finding) => {
-      const filter = removedBy(finding);
-      if (filter !== null) leftOut[filter]++;
-      return filter === null;
-    });
+  const told = describeAll(joined, described).filter(
+    (finding) => !(atPeak(finding.kind) && insideBand(finding)),
+  );
+  const { findings, leftOut } = filterFindings(told, sizeOf(values) * unit, options);
   return {
     score: scores(tracks, candidates, n),
     ...base,
@@ -595,7 +618,7 @@ function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: n
 }
 
 /** States the season of the series and the width of its usual range. */
-function structureOf(season: Season | null, { low, high }: Expectation): Sentence {
+export function structureOf(season: Season | null, { low, high }: Expectation): Sentence {
   const whole = { start: 0, end: low.length };
   const width = quantileInPlace(difference(high, low), low.length, 0.5);
   const band = figure(width, stepFor([width]), { quantity: 'band', ...whole });

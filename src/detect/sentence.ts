@@ -15,7 +15,8 @@ export const QUANTITIES = [
   // of the extent
   ...(['samples', 'time', 'duration', 'state'] as const),
   // of the report
-  ...(['column', 'findings', 'ongoing findings', 'level', 'kind', 'lag', 'share'] as const),
+  ...(['column', 'columns', 'incidents', 'findings', 'other findings'] as const),
+  ...(['ongoing findings', 'level', 'kind', 'change', 'lag'] as const),
 ] as const;
 export type Quantity = (typeof QUANTITIES)[number];
 

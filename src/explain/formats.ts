@@ -88,7 +88,8 @@ const COLUMNS: Readonly<Record<string, (finding: ReportFinding) => Cell>> = {
   expected_high: (finding) => finding.expected.high,
   first_line: (finding) => finding.rows?.first,
   last_line: (finding) => finding.rows?.last,
-  event: (finding) => finding.event,
+  change: (finding) => finding.change,
+  incident: (finding) => finding.incident,
   confidence: (finding) => finding.confidence,
   statement: (finding) => finding.statement,
 };
@@ -180,6 +181,10 @@ export function toMarkdown(report: AnomalyReport): string {
     `# Anomalies in ${text(report.file)}`,
     '',
     text(report.headline),
+    ...listed(
+      'Incidents',
+      report.incidents.map(({ level, statement }) => `${level}: ${statement}`),
+    ),
     ...(report.findings.length === 0
       ? []
       : [
@@ -190,9 +195,6 @@ export function toMarkdown(report: AnomalyReport): string {
           '',
           ...report.findings.flatMap(detail),
         ]),
-    ...(report.events.length === 0
-      ? []
-      : ['', '## Across columns', '', ...report.events.map((event) => `- ${text(event.statement)}`)]),
     ...listed('Data quality', faults),
     ...listed('Assumptions', assumptions),
   ];

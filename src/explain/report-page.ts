@@ -63,8 +63,8 @@ import type {
   Doubt,
   PolicyAnswer,
   PolicySignal,
-  ReportEvent,
   ReportFinding,
+  ReportIncident,
 } from './schema.ts';
 
 /** Maximum number of findings on the page; the JSON file has all of them. */
@@ -203,13 +203,13 @@ function findingItem(finding: ReportFinding, target: number, report: AnomalyRepo
 `;
 }
 
-function eventItem(event: ReportEvent, members: readonly Html[], target: number): Html {
-  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(event.level)}<span class="when">${whenWords(event)}</span><span class="what">${event.columns.length} columns together: ${event.columns.map(({ column }) => column).join(', ')}${event.ongoing ? html` \u00b7 <span class="ongoing">ongoing</span>` : null}</span></button>
-<div class="detail"><p>${event.statement}</p></div><ol class="members">${members}</ol></li>
+function incidentItem(incident: ReportIncident, members: readonly Html[], target: number): Html {
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(incident.level)}<span class="when">${whenWords(incident)}</span><span class="what">${incident.columns.length} columns together: ${incident.columns.map(({ column }) => column).join(', ')}${incident.ongoing ? html` \u00b7 <span class="ongoing">ongoing</span>` : null}</span></button>
+<div class="detail"><p>${incident.statement}</p></div><ol class="members">${members}</ol></li>
 `;
 }
 
-/** Returns list items in order of rank, with an event at the rank of its most severe finding, and their targets in the plot. */
+/** Returns list items in order of rank, with an incident at the rank of its most severe finding, and their targets in the plot. */
 function entries(
   report: AnomalyReport,
   findings: readonly ReportFinding[],
@@ -232,19 +232,19 @@ function entries(
   const items: Html[] = [];
   const done = new Set<string>();
   for (const finding of findings) {
-    if (finding.event === null) items.push(single(finding));
-    else if (!done.has(finding.event)) {
-      done.add(finding.event);
-      const event = report.events.find(({ id }) => id === finding.event)!;
-      const members = findings.filter((other) => other.event === event.id);
-      const title = `${event.columns.length} columns together, ${whenWords(event)}`;
+    if (finding.incident === null) items.push(single(finding));
+    else if (!done.has(finding.incident)) {
+      done.add(finding.incident);
+      const incident = report.incidents.find(({ id }) => id === finding.incident)!;
+      const members = findings.filter((other) => other.incident === incident.id);
+      const title = `${incident.columns.length} columns together, ${whenWords(incident)}`;
       const shown = target(
-        event.start,
-        event.end,
+        incident.start,
+        incident.end,
         members.map((other) => findings.indexOf(other)),
         title,
       );
-      items.push(eventItem(event, members.map(single), shown));
+      items.push(incidentItem(incident, members.map(single), shown));
     }
   }
   return { items, targets };

@@ -1,5 +1,5 @@
 /**
- * Report of a recording: findings with times, file lines and sentences; events across columns; a headline; the answers of a policy.
+ * Report of a recording: findings with times, file lines and sentences; incidents in several columns; a headline; the answers of a policy.
  * It is built once; HTML page, exports and state file are rendered from it alone. `verify.ts` checks it before it is printed.
  */
 import { createHash } from 'node:crypto';
@@ -21,8 +21,8 @@ import type {
   Instant,
   PolicyColumn,
   PolicyHead,
-  ReportEvent,
   ReportFinding,
+  ReportIncident,
 } from './schema.ts';
 
 /** Column of numbers with its detection. */
@@ -121,7 +121,7 @@ const MOST_SEVERE = 999;
 
 /** Name and version of the report's JSON; see schema.ts. */
 export const REPORT_SCHEMA = 'timeseer.anomalies';
-export const VERSION = 5;
+export const VERSION = 6;
 
 /** Least, mean and largest value in [start, end), and the number of missing ones. */
 function summary(
@@ -298,6 +298,22 @@ function findingSentence(source: ReportSource, column: string, finding: Finding)
   return context.length === 0 ? say`${fact}.` : say`${fact} (${joined(context, '; ')}).`;
 }
 
+/** Distance of a finding from what was expected, or from the level before a step; null for kinds without a direction. */
+function changeOf(
+  { start, end, kind, peak, expected: { value }, stepped }: Finding,
+  values: Float64Array,
+  expected: Float64Array,
+): number | null {
+  const meanOf = (list: Float64Array): number =>
+    summary(
+      list.subarray(start, end).map((one, i) => one + 0 * values[start + i]!),
+      0,
+      end - start,
+    ).mean ?? Number.NaN;
+  if (kind === 'level') return orNull(meanOf(values) - (stepped?.mean ?? meanOf(expected)));
+  return atPeak(kind) || kind === 'trend' ? orNull(values[peak.index]! - (stepped?.mean ?? value)) : null;
+}
+
 function toFinding(source: ReportSource, column: ReportColumn, finding: Finding): ReportFinding {
   const { start, end } = finding;
   const { values } = column;
@@ -331,7 +347,8 @@ function toFinding(source: ReportSource, column: ReportColumn, finding: Finding)
     ongoing: finding.ongoing,
     lasting: finding.lasting,
     rows: rowsOf(source, start, end),
-    event: null,
+    change: changeOf(finding, values, column.detection.expected),
+    incident: null,
     markedByPolicy: null,
     confidence: null,
     reported: false,
@@ -339,7 +356,7 @@ function toFinding(source: ReportSource, column: ReportColumn, finding: Finding)
 }
 
 /**
- * Returns true if findings of two columns belong to one event: they overlap, and either their starts differ by at most three times the
+ * Returns true if findings of two columns belong to one incident: they overlap, and either their starts differ by at most three times the
  * shorter length or their overlap is at least a fifth of their union. A spike in the middle of another column's weeks-long trend is not.
  */
 function belongTogether(a: ReportFinding, b: ReportFinding): boolean {
@@ -350,90 +367,138 @@ function belongTogether(a: ReportFinding, b: ReportFinding): boolean {
   return Math.abs(a.start - b.start) <= 3 * shorter || shared >= 0.2 * union;
 }
 
-/** "60 %"; a share above 0 is never shown as 0. */
-const percent = (share: number): string =>
-  share > 0 && share < 0.005 ? '< 1 %' : `${Math.round(100 * share)} %`;
+/** States how many columns an incident has. */
+const columnsOf = ({
+  id,
+  start,
+  end,
+  columns,
+}: Pick<ReportIncident, 'id' | 'start' | 'end' | 'columns'>) => ({
+  ...count(columns.length, { quantity: 'columns', start, end }, `${grouped(columns.length)} columns`),
+  finding: id,
+});
 
-/** States which columns depart first, how much later the others follow, and the share of each in the severity. */
-function eventSentence(
-  columns: ReportEvent['columns'],
-  { start, end, from }: Pick<ReportEvent, 'start' | 'end' | 'from'>,
+/** Most columns that a sentence about an incident names. */
+const MOST_NAMED = 6;
+
+/** "p99 +40.2, errors +3 and 2 more": the columns of an incident by severity, with their changes. */
+function movesClause(
+  { id: incident, start, end, columns }: Pick<ReportIncident, 'id' | 'start' | 'end' | 'columns'>,
+  findings: ReadonlyMap<string, ReportFinding>,
 ): Sentence {
-  const extent = { start, end };
-  const named = ({ column, findings }: ReportEvent['columns'][number]): Omit<Stated, 'at'> => ({
-    ...{ quantity: 'column', ...extent, text: column, finding: findings[0]! },
+  const named = columns.slice(0, columns.length === MOST_NAMED + 1 ? MOST_NAMED + 1 : MOST_NAMED);
+  const clauses = named.map(({ column, findings: [id] }) => {
+    const finding = findings.get(id!)!;
+    const place = { start: finding.start, end: finding.end, finding: id! };
+    const name = { ...place, quantity: 'column', text: column } as const;
+    if (finding.change === null)
+      return say`${name} (${{ ...place, quantity: 'kind', text: KIND_WORDS[finding.kind] }})`;
+    const size = figure(finding.change, stepFor([finding.change]), { ...place, quantity: 'change' });
+    const text = finding.change > 0 ? `+${size.text}` : size.text.replace('-', '\u2212');
+    return say`${name} ${{ ...size, text, finding: id! }}`;
   });
-  const together = columns.filter(({ samplesLater }) => samplesLater === 0);
-  const later = columns
-    .filter(({ samplesLater }) => samplesLater > 0)
-    .map((column) => {
-      const { samplesLater, secondsLater, findings } = column;
-      const lag = secondsLater ?? samplesLater;
-      const text = secondsLater === null ? samplesWords(samplesLater) : durationWords(secondsLater);
-      const stated = count(lag, { quantity: 'lag', ...extent }, text);
-      return say`${named(column)} ${{ ...stated, finding: findings[0]! }} later`;
-    });
-  const at = from === null ? say`` : say` at ${startStated({ start, from })}`;
-  const word = count(
-    together.length,
-    { quantity: 'lag', start, end: start + 1 },
-    together.length === 1 ? 'first' : 'together',
-  );
-  const names = joined(together.map(named), ', ', ' and ');
-  const rest = later.length === 0 ? say`` : say`, ${joined(later, ', ', ' and ')}`;
-  const first =
-    together.length === 1
-      ? say`${names} departs ${word}${at}${rest}.`
-      : say`${names} depart ${word}${at}${rest}.`;
-  const shares = [...columns]
-    .sort((a, b) => b.share - a.share)
-    .map((column) => {
-      const { share, findings } = column;
-      const stated = { quantity: 'share', ...extent, text: percent(share), finding: findings[0]! } as const;
-      return say`${named(column)} ${{ ...stated, number: share, tolerance: 0.00501 }}`;
-    });
-  return say`${first} Share of the severity: ${joined(shares, ', ', ' and ')}.`;
+  const rest = columns.length - named.length;
+  const more = { ...count(rest, { quantity: 'columns', start, end }, `${rest} more`), finding: incident };
+  return joined(rest === 0 ? clauses : [...clauses, more], ', ', ' and ');
 }
 
-function toEvent(members: readonly ReportFinding[]): ReportEvent {
-  const byTime = [...members].sort((a, b) => a.start - b.start || b.severity - a.severity);
+/** States when an incident was, how each column moved, and which one departed first, if that is certain. */
+function incidentSentence(
+  incident: Omit<ReportIncident, 'statement' | 'stated'>,
+  findings: ReadonlyMap<string, ReportFinding>,
+): Sentence {
+  const { id, start, end, from, columns, ongoing, first } = incident;
+  const when = ongoing
+    ? say`${{ quantity: 'state', start, end, text: 'since', finding: id }} ${startStated(incident)}`
+    : from === null
+      ? say`in ${whenStated(incident)}`
+      : say`from ${whenStated(incident)}`;
+  const moved = say`${columnsOf(incident)} moved ${when}: ${movesClause(incident, findings)}.`;
+  if (first === null) return moved;
+  const { column, samplesEarlier, secondsEarlier } = first;
+  const lag = count(
+    secondsEarlier ?? samplesEarlier,
+    { quantity: 'lag', start, end },
+    secondsEarlier === null ? samplesWords(samplesEarlier) : durationWords(secondsEarlier),
+  );
+  const earliest = findings.get(columns.find((other) => other.column === column)!.findings[0]!)!;
+  const name = { quantity: 'column', start: earliest.start, end: earliest.end, text: column } as const;
+  const word = { quantity: 'lag', start, end: start + 1, text: 'first' } as const;
+  return say`${moved} ${{ ...name, finding: earliest.id }} departed ${word}, ${lag} before the next.`;
+}
+
+/** Least doubt about where a departure begins, in samples; and as a share of its length: slow ones are found late. */
+const [LEAST_DOUBT, DOUBT] = [3, 0.5];
+
+/** Returns the column that departs before all others by more than the doubt about their beginnings; null without one. */
+function firstOf(byTime: readonly ReportFinding[]): ReportIncident['first'] {
   const earliest = byTime[0]!;
-  const latest = members.reduce((a, b) => (b.end > a.end ? b : a));
-  const worst = members.reduce((a, b) => (b.severity > a.severity ? b : a));
-  const names = [...new Set(byTime.map(({ column }) => column))];
-  const findingsIn = (name: string): ReportFinding[] => byTime.filter(({ column }) => column === name);
-  const maxSeverity = (name: string): number => Math.max(...findingsIn(name).map(({ severity }) => severity));
-  const sum = names.reduce((total, name) => total + maxSeverity(name), 0);
-  const columns = names.map((column) => {
-    const first = findingsIn(column)[0]!;
-    return {
-      column,
-      findings: findingsIn(column).map(({ id }) => id),
-      samplesLater: first.start - earliest.start,
-      secondsLater:
-        first.from === null || earliest.from === null ? null : (first.from.ms - earliest.from.ms) / 1000,
-      share: sum > 0 ? maxSeverity(column) / sum : 1 / names.length,
-    };
-  });
-  const extent = { start: earliest.start, end: latest.end, from: earliest.from, to: latest.to };
-  const { text, stated } = eventSentence(columns, extent);
+  const others = byTime.filter(({ column }) => column !== earliest.column);
+  const certain = others.every(
+    ({ start, end }) => start - earliest.start > Math.max(LEAST_DOUBT, DOUBT * (end - start)),
+  );
+  if (!certain) return null;
+  const { column, start, from } = earliest;
+  const next = others[0]!;
   return {
-    id: idOf('event', ...names, instantKey(earliest.from, earliest.start)),
-    ...extent,
-    columns,
-    severity: worst.severity,
-    level: worst.level,
-    ongoing: members.some(({ ongoing }) => ongoing),
-    statement: text,
-    stated: [...stated],
+    column,
+    samplesEarlier: next.start - start,
+    secondsEarlier: from === null || next.from === null ? null : (next.from.ms - from.ms) / 1000,
   };
 }
 
-/** Joins findings of several columns that belong together into events, by falling severity. */
-function joinFindings(findings: readonly ReportFinding[]): {
-  findings: ReportFinding[];
-  events: ReportEvent[];
-} {
+/**
+ * Returns the first and the last of the findings between whose beginning and end lies what most columns tell of: half of their severity.
+ * The bounds of a single column may be far off. All of it where no moment has half.
+ */
+function boundsOf(members: readonly ReportFinding[]): { first: ReportFinding; last: ReportFinding } {
+  const severityAt = (isThere: (finding: ReportFinding) => boolean): number => {
+    const most = new Map<string, number>();
+    for (const finding of members.filter(isThere))
+      most.set(finding.column, Math.max(most.get(finding.column) ?? 0, finding.severity));
+    return [...most.values()].reduce((sum, severity) => sum + severity, 0);
+  };
+  const half = severityAt(() => true) / 2;
+  const isShared = (at: number): boolean => severityAt(({ start, end }) => start <= at && at < end) >= half;
+  const [from, to] = [
+    members.filter(({ start }) => isShared(start)),
+    members.filter(({ end }) => isShared(end - 1)),
+  ];
+  return {
+    first: (from.length === 0 ? members : from).reduce((a, b) => (b.start < a.start ? b : a)),
+    last: (to.length === 0 ? members : to).reduce((a, b) => (b.end > a.end ? b : a)),
+  };
+}
+
+function toIncident(members: readonly ReportFinding[], stepSeconds: number | null): ReportIncident {
+  const byTime = members.toSorted((a, b) => a.start - b.start || b.severity - a.severity);
+  const bySeverity = members.toSorted((a, b) => b.severity - a.severity || a.start - b.start);
+  const worst = bySeverity[0]!;
+  const columns = [...new Set(bySeverity.map(({ column }) => column))].map((column) => {
+    const own = bySeverity.filter((finding) => finding.column === column);
+    return { column, findings: own.map(({ id }) => id), severity: own[0]!.severity };
+  });
+  const {
+    first: { start, from },
+    last: { end, to },
+  } = boundsOf(members);
+  const seconds = from === null || to === null ? null : (to.ms - from.ms) / 1000 + (stepSeconds ?? 0);
+  const names = [...new Set(byTime.map(({ column }) => column))];
+  const incident = {
+    id: idOf('incident', ...names, instantKey(byTime[0]!.from, byTime[0]!.start)),
+    ...{ start, end, from, to, durationSeconds: seconds, duration: lengthWords(seconds, end - start) },
+    ...{ columns, first: firstOf(byTime), severity: worst.severity, level: worst.level },
+    ongoing: members.some(({ ongoing }) => ongoing),
+  };
+  const { text, stated } = incidentSentence(incident, new Map(members.map((one) => [one.id, one])));
+  return { ...incident, statement: text, stated: [...stated] };
+}
+
+/** Joins findings of several columns that belong together into incidents, by falling severity. */
+function joinFindings(
+  findings: readonly ReportFinding[],
+  stepSeconds: number | null,
+): { findings: ReportFinding[]; incidents: ReportIncident[] } {
   const groups: ReportFinding[][] = [];
   for (const finding of findings) {
     const near = groups.filter((group) => group.some((other) => belongTogether(finding, other)));
@@ -441,18 +506,18 @@ function joinFindings(findings: readonly ReportFinding[]): {
     for (const group of near) groups.splice(groups.indexOf(group), 1);
     groups.push(members);
   }
-  const events = groups
+  const incidents = groups
     .filter((group) => group.length > 1)
-    .map(toEvent)
+    .map((group) => toIncident(group, stepSeconds))
     .sort((a, b) => b.severity - a.severity || a.start - b.start);
-  const eventOf = new Map(
-    events.flatMap(({ id, columns }) =>
+  const incidentOf = new Map(
+    incidents.flatMap(({ id, columns }) =>
       columns.flatMap((column) => column.findings.map((finding) => [finding, id])),
     ),
   );
   return {
-    findings: findings.map((finding) => ({ ...finding, event: eventOf.get(finding.id) ?? null })),
-    events,
+    findings: findings.map((finding) => ({ ...finding, incident: incidentOf.get(finding.id) ?? null })),
+    incidents,
   };
 }
 
@@ -470,16 +535,20 @@ export function whenWords({ start, end, from, to }: Extent): string {
   return end - start === 1 ? `sample ${start}` : `samples ${start} to ${end - 1}`;
 }
 
-/** State of a finding: "ongoing since 14:00", "ended 2 h ago", or "ended" without time. */
-export function stateWords(finding: ReportFinding, last: Instant | null): string {
+/** State of a finding or an incident: "ongoing since 14:00", "ended 2 h ago", or "ended" without time. */
+export function stateWords(
+  finding: Pick<ReportFinding, 'ongoing' | 'from' | 'to' | 'start'>,
+  last: Instant | null,
+): string {
   if (finding.ongoing) return `ongoing since ${finding.from?.shown ?? `sample ${finding.start}`}`;
   const seconds = finding.to === null || last === null ? 0 : (last.ms - finding.to.ms) / 1000;
   return seconds > 0 ? `ended ${durationWords(seconds)} ago` : 'ended';
 }
 
-/** Headline for someone on call: number of findings, the worst one, and the worst ongoing one. */
+/** Headline for someone on call: number of incidents and findings, the worst one, and the worst ongoing one. */
 function headlineOf(
   findings: readonly ReportFinding[],
+  incidents: readonly ReportIncident[],
   { samples, from, to, notes }: Pick<AnomalyReport, 'samples' | 'from' | 'to' | 'notes'>,
 ): Sentence {
   const worst = findings[0];
@@ -490,19 +559,48 @@ function headlineOf(
     const apart = notes.some(({ kind }) => kind === FILTERED) ? say`, but for findings left out` : say``;
     return say`Nothing unusual in ${length}${when}${apart}.`;
   }
-  const about = (finding: ReportFinding, quantity: Stated['quantity'], text: string): Omit<Stated, 'at'> => ({
-    ...{ quantity, start: finding.start, end: finding.end, text, finding: finding.id },
-  });
+  const about = (
+    { id: finding, start, end }: ReportFinding | ReportIncident,
+    quantity: Stated['quantity'],
+    text: string,
+  ): Omit<Stated, 'at'> => ({ quantity, start, end, text, finding });
   const name = (finding: ReportFinding): Sentence =>
     say`${about(finding, 'level', finding.level)} ${about(finding, 'kind', KIND_WORDS[finding.kind])} in ${about(finding, 'column', finding.column)}`;
-  const ongoing = findings.filter((finding) => finding.ongoing);
-  const total = count(findings.length, { quantity: 'findings', ...whole }, findingsWords(findings.length));
+  const incident = incidents.find(({ id }) => id === worst.incident);
+  const told = incident ?? worst;
   const length = {
-    ...about(worst, 'duration', worst.duration),
-    ...{ number: worst.durationSeconds ?? worst.end - worst.start, tolerance: 0 },
+    ...about(told, 'duration', told.duration),
+    ...{ number: told.durationSeconds ?? told.end - told.start, tolerance: 0 },
   };
-  const current = about(worst, 'state', stateWords(worst, to));
-  const summary = say`a ${name(worst)}, ${whenStated(worst)} (${length}), ${current}.`;
+  const when = say`${whenStated(told)} (${length}), ${about(told, 'state', stateWords(told, to))}`;
+  const ongoing = findings.filter((finding) => finding.ongoing);
+  const next = told.ongoing ? undefined : ongoing[0];
+  const besides =
+    next === undefined
+      ? say``
+      : say` ${about(next, 'state', 'Ongoing')}: ${name(next)} ${about(next, 'state', 'since')} ${startStated(next)}.`;
+  if (incidents.length > 0) {
+    const alone = findings.filter((finding) => finding.incident === null).length;
+    const number = count(
+      incidents.length,
+      { quantity: 'incidents', ...whole },
+      incidents.length === 1 ? '1 incident' : `${grouped(incidents.length)} incidents`,
+    );
+    const columns = incidents.length === 1 ? columnsOf(incidents[0]!) : say`several columns`;
+    const others = count(
+      alone,
+      { quantity: 'other findings', ...whole },
+      alone === 1 ? '1 other finding' : `${grouped(alone)} other findings`,
+    );
+    const first = say`${number} in ${columns}${alone === 0 ? say`` : say` and ${others}`}.`;
+    if (incident === undefined) return say`${first} The worst is a ${name(worst)}, ${when}.${besides}`;
+    const subject = incidents.length === 1 && alone === 0 ? say`It is` : say`The worst is`;
+    const which = incidents.length === 1 && alone === 0 ? say`` : say` in ${columnsOf(incident)}`;
+    const members = new Map(findings.map((finding) => [finding.id, finding]));
+    return say`${first} ${subject} ${about(incident, 'level', incident.level)}${which}, ${when}: ${movesClause(incident, members)}.${besides}`;
+  }
+  const total = count(findings.length, { quantity: 'findings', ...whole }, findingsWords(findings.length));
+  const summary = say`a ${name(worst)}, ${when}.`;
   if (findings.length === 1) return say`${total}: ${summary}`;
   const all = findings.length === 2 ? 'both' : 'all';
   const states =
@@ -512,10 +610,7 @@ function headlineOf(
         ? `${all} ongoing`
         : `${grouped(ongoing.length)} ongoing`;
   const state = count(ongoing.length, { quantity: 'ongoing findings', ...whole }, states);
-  const first = say`${total}, ${state}. The worst is ${summary}`;
-  const next = worst.ongoing ? undefined : ongoing[0];
-  if (next === undefined) return first;
-  return say`${first} ${about(next, 'state', 'Ongoing')}: ${name(next)} ${about(next, 'state', 'since')} ${startStated(next)}.`;
+  return say`${total}, ${state}. The worst is ${summary}${besides}`;
 }
 
 type Policy = NonNullable<AnomalyReport['policy']>;
@@ -554,9 +649,9 @@ export function markedAlone({ policy }: AnomalyReport): { column: string; interv
     );
 }
 
-/** Ranks findings, joins them into events, and adds counts and headline. */
+/** Ranks findings, joins them into incidents, and adds counts and headline. */
 function assemble(
-  base: Omit<AnomalyReport, 'headline' | 'stated' | 'counts' | 'findings' | 'events' | 'policy'> & {
+  base: Omit<AnomalyReport, 'headline' | 'stated' | 'counts' | 'findings' | 'incidents' | 'policy'> & {
     readonly policy?: Omit<Policy, 'agreement'> | undefined;
   },
   unranked: readonly ReportFinding[],
@@ -566,15 +661,16 @@ function assemble(
   const ranked = [...unranked]
     .sort((a, b) => b.severity - a.severity || a.start - b.start || columnOf(a) - columnOf(b))
     .map((finding, i) => ({ ...finding, rank: i + 1 }));
-  const { findings, events } = joinFindings(ranked);
+  const { findings, incidents } = joinFindings(ranked, base.stepSeconds);
   const columns = base.columns.map((column) => ({
     ...column,
     findings: findings.filter((finding) => finding.column === column.name).length,
   }));
-  const { text: headline, stated } = headlineOf(findings, base);
+  const { text: headline, stated } = headlineOf(findings, incidents, base);
   const { policy, ...rest } = base;
   return {
-    ...{ ...rest, columns, headline, stated: [...stated], counts: countFindings(findings), findings, events },
+    ...{ ...rest, columns, headline, stated: [...stated], counts: countFindings(findings) },
+    ...{ findings, incidents },
     ...(policy === undefined
       ? {}
       : { policy: { ...policy, agreement: agreementOf(findings, policy.columns) } }),

@@ -110,8 +110,13 @@ const FINDING = z.strictObject({
   lasting: z.boolean(),
   /** Lines of the file; null where there are none. */
   rows: ROWS.nullable(),
-  /** Id of its event; null where it is alone. */
-  event: z.string().nullable(),
+  /**
+   * Distance from what was expected, or from the level before a step: of the peak (spike, dip, trend) or the mean (level shift); null for
+   * other kinds.
+   */
+  change: finite.nullable(),
+  /** Id of its incident; null where it is alone. */
+  incident: z.string().nullable(),
   /** True where a policy marks part of it as well; null where no policy was asked about it, or the policy abstains. */
   markedByPolicy: z.boolean().nullable(),
   /** Share of such findings that are right, by detector and policy; null where no calibrated policy answers. */
@@ -132,26 +137,39 @@ const FOLLOWED = FINDING.omit({
     stated: true,
     similar: true,
   },
-  ...{ event: true, evidence: true, lasting: true, markedByPolicy: true, reported: true, confidence: true },
+  ...{
+    change: true,
+    incident: true,
+    evidence: true,
+    lasting: true,
+    markedByPolicy: true,
+    reported: true,
+    confidence: true,
+  },
 });
 export type FollowedFinding = z.infer<typeof FOLLOWED>;
 
 /** Findings of several columns at the same time. */
-const EVENT = z.strictObject({
+const INCIDENT = z.strictObject({
   id: z.string(),
   ...EXTENT.shape,
-  /** Columns in the order in which they depart. */
+  /** Columns by falling severity, with their findings, the most severe first. */
   columns: z.array(
-    z.strictObject({
-      column: z.string(),
-      findings: z.array(z.string()),
-      /** Lag behind the first column. */
-      samplesLater: index,
-      secondsLater: finite.nonnegative().nullable(),
-      /** Share of the sum of the columns' largest severities, in [0, 1]. */
-      share: finite.min(0).max(1),
-    }),
+    z.strictObject({ column: z.string(), findings: z.array(z.string()), severity: finite.nonnegative() }),
   ),
+  /**
+   * Column that departs before all others, and the lag of the next one; null where the beginnings are too uncertain: a slow departure is
+   * found late, by up to half of its length.
+   */
+  first: z
+    .strictObject({
+      column: z.string(),
+      samplesEarlier: z.int().positive(),
+      secondsEarlier: finite.nonnegative().nullable(),
+    })
+    .nullable(),
+  durationSeconds: finite.nonnegative().nullable(),
+  duration: z.string(),
   severity: finite.nonnegative(),
   level: z.enum(LEVEL_NAMES),
   ongoing: z.boolean(),
@@ -322,7 +340,7 @@ export const REPORT = z.strictObject({
   stated: z.array(STATED),
   counts: COUNTS,
   findings: z.array(FINDING),
-  events: z.array(EVENT),
+  incidents: z.array(INCIDENT),
   /** Absent where no policy was asked. */
   policy: POLICY.optional(),
 });
@@ -334,7 +352,7 @@ export type ReportFinding = Agrees<
   AnomalyReport['findings'][number],
   Omit<Finding<number | null>, 'says'> & { readonly stated: readonly Stated[] }
 >;
-export type ReportEvent = AnomalyReport['events'][number];
+export type ReportIncident = AnomalyReport['incidents'][number];
 export type Instant = z.infer<typeof INSTANT>;
 
 /** Returns the JSON Schema (draft 2020-12) of a report. */

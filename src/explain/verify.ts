@@ -5,7 +5,7 @@
 import { type Finding, KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import type { Place, Quantity, Stated } from '../detect/sentence.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
-import type { AnomalyReport, Instant, ReportEvent, ReportFinding } from './schema.ts';
+import type { AnomalyReport, Instant, ReportFinding, ReportIncident } from './schema.ts';
 
 /** Error: the report states something that the values contradict. Always a bug of timeseer, never a fault of the file. */
 export class ReportMismatch extends Error {
@@ -128,9 +128,12 @@ const WHOLE: ReadonlySet<Quantity> = new Set<Quantity>([
 ]);
 /** Further quantities that a sentence may state (besides those of `MEASURES`), by its subject. */
 const OF_FINDINGS: ReadonlySet<string> = new Set([...WHOLE, 'time', 'pace', 'samples at']);
-const OF_EVENTS: ReadonlySet<string> = new Set(['time', 'column', 'lag', 'share']);
+const OF_INCIDENTS: ReadonlySet<string> = new Set([
+  ...['time', 'state', 'column', 'columns', 'kind', 'change', 'lag'],
+]);
 const OF_HEADLINES: ReadonlySet<string> = new Set([
   ...['time', 'column', 'state', 'level', 'kind', 'duration', 'findings', 'ongoing findings', 'samples'],
+  ...['incidents', 'columns', 'other findings', 'change'],
 ]);
 
 const twoDigits = (n: number): string => `${n < 10 ? '0' : ''}${n}`;
@@ -170,11 +173,11 @@ function clocks(clock: string): string[] {
 
 type Extent = Pick<ReportFinding, 'start' | 'end' | 'from' | 'to'>;
 
-/** Subject of a sentence: a finding, the structure of a column, an event, or the whole report. */
+/** Subject of a sentence: a finding, the structure of a column, an incident, or the whole report. */
 interface Subject {
   readonly column?: ReportColumn;
   readonly finding?: ReportFinding;
-  readonly event?: ReportEvent;
+  readonly incident?: ReportIncident;
 }
 
 class Verification {
@@ -182,6 +185,8 @@ class Verification {
   readonly #source: ReportSource;
   readonly #samples: number;
   readonly #byId: ReadonlyMap<string, ReportFinding>;
+  /** Findings and incidents, to which a headline refers. */
+  readonly #units: ReadonlyMap<string, ReportFinding | ReportIncident>;
   readonly #ongoing: readonly ReportFinding[];
   readonly #sizes = new Map<Float64Array, number>(); // largest magnitude by column
 
@@ -190,6 +195,7 @@ class Verification {
     this.#source = source;
     this.#samples = source.columns[0]?.values.length ?? 0;
     this.#byId = new Map(report.findings.map((finding) => [finding.id, finding]));
+    this.#units = new Map([...report.findings, ...report.incidents].map((one) => [one.id, one]));
     this.#ongoing = report.findings.filter(({ end, lasting }) => end === this.#samples || lasting);
   }
 
@@ -303,7 +309,7 @@ class Verification {
   }
 
   /** Returns the sample ranges that a claim about a subject may refer to. */
-  #places({ quantity, finding: id }: Stated, { finding, event, column }: Subject): (readonly number[])[] {
+  #places({ quantity, finding: id }: Stated, { finding, incident, column }: Subject): (readonly number[])[] {
     if (finding !== undefined) {
       const { start, end, peak, ongoing, stepped, stated } = finding;
       if (WHOLE.has(quantity)) return [[start, end]];
@@ -316,9 +322,12 @@ class Verification {
         ...(last === undefined ? [] : [[last.start, last.end]]),
       ];
     }
-    if (event !== undefined)
-      return [[event.start, quantity === 'lag' && id === undefined ? event.start + 1 : event.end]];
-    const referenced = column === undefined ? this.#byId.get(id ?? '') : undefined;
+    if (incident !== undefined && id === undefined)
+      return [
+        [incident.start, incident.end],
+        ...(quantity === 'lag' ? [[incident.start, incident.start + 1]] : []),
+      ];
+    const referenced = column === undefined ? this.#units.get(id ?? '') : undefined;
     return [referenced === undefined ? [0, this.#samples] : [referenced.start, referenced.end]];
   }
 
@@ -331,12 +340,12 @@ class Verification {
     this.#covers(place, statement, stated);
     for (const claim of stated) {
       const at = `${place}: "${claim.text}" (${claim.quantity})`;
-      const exists = claim.finding === undefined || this.#byId.has(claim.finding);
-      confirm(exists, `${at}: finding`, claim.finding, [...this.#byId.keys()]);
-      const { column, finding, event } = subject;
+      const exists = claim.finding === undefined || this.#units.has(claim.finding);
+      confirm(exists, `${at}: finding`, claim.finding, [...this.#units.keys()]);
+      const { column, finding, incident } = subject;
       const known =
         column === undefined
-          ? (event === undefined ? OF_HEADLINES : OF_EVENTS).has(claim.quantity)
+          ? (incident === undefined ? OF_HEADLINES : OF_INCIDENTS).has(claim.quantity)
           : claim.quantity in MEASURES || (finding !== undefined && OF_FINDINGS.has(claim.quantity));
       confirm(known, at, claim.quantity, null);
       const anyPlace = claim.quantity === 'time' && subject.column === undefined;
@@ -383,12 +392,6 @@ class Verification {
     compare(place, ['', number, actual ?? 'nothing', tolerance! + this.#rounding(column!.values)]);
   }
 
-  /** Returns the column of an event that a claim refers to. */
-  #eventColumn({ finding }: Stated, event: ReportEvent): ReportEvent['columns'][number] | undefined {
-    const name = this.#byId.get(finding ?? '')?.column;
-    return event.columns.find(({ column }) => column === name);
-  }
-
   /** Checks of the quantities that are not in `MEASURES`, or whose words depend on the subject. */
   readonly #checks: Partial<Record<Quantity, (place: string, claim: Stated, subject: Subject) => void>> = {
     time: (place, { text, start, end }) => {
@@ -412,17 +415,38 @@ class Verification {
               }
       confirm(allowed.length === 0 || allowed.includes(text), place, text, allowed.slice(0, 9));
     },
-    column: (place, claim, { column, event }) => {
-      const referenced =
-        event === undefined ? this.#byId.get(claim.finding ?? '') : this.#eventColumn(claim, event);
-      compare(place, ['', claim.text, column?.name ?? referenced?.column]);
+    column: (place, { text, finding }, { column }) =>
+      compare(place, ['', text, column?.name ?? this.#byId.get(finding ?? '')?.column]),
+    columns: (place, { text, number, finding }, { incident }) => {
+      const of = incident ?? this.#report.incidents.find(({ id }) => id === finding);
+      compare(place, ['', leadingNumber(text), number]);
+      if (!text.endsWith(' more')) compare(place, ['', number, of?.columns.length]);
+    },
+    change: (place, { text, number, tolerance, finding }) => {
+      const change = this.#byId.get(finding ?? '')!.change!;
+      compare(
+        place,
+        ['', Number(text.replace('\u2212', '-')), number],
+        ['sign', text.startsWith('+'), change > 0],
+        ['tolerance', tolerance! <= 0.0051 * Math.abs(change), true],
+        ['', number, change, tolerance!],
+      );
+    },
+    incidents: (place, { text, number }) => {
+      const { length } = this.#report.incidents;
+      compare(place, ['', [number, leadingNumber(text)], [length, length]]);
+    },
+    'other findings': (place, { text, number }) => {
+      const { length } = this.#report.findings.filter(({ incident }) => incident === null);
+      compare(place, ['', [number, leadingNumber(text)], [length, length]]);
     },
     state: (place, claim, { finding }) => {
       const { text } = claim;
       if (finding !== undefined) return compare(place, ['', [text, finding.ongoing], ['since', true]]);
-      const referenced = this.#byId.get(claim.finding ?? '')!;
+      const referenced = this.#units.get(claim.finding ?? '')!;
+      const ongoing = this.#ongoing.some(({ id, incident }) => [id, incident].includes(referenced.id));
       const word = text === 'since' ? 'ongoing' : text.split(' ')[0]!.toLowerCase();
-      compare(place, ['', word, this.#ongoing.includes(referenced) ? 'ongoing' : 'ended']);
+      compare(place, ['', word, ongoing ? 'ongoing' : 'ended']);
       if (text.endsWith(' ago')) {
         const seconds = (this.#report.to!.ms - referenced.to!.ms) / 1000;
         this.#length(place, text.slice('ended '.length, -' ago'.length), seconds, 0);
@@ -431,7 +455,7 @@ class Verification {
         this.#checks.time!(place, { ...claim, text: stamp, end: claim.start + 1 }, {});
       }
     },
-    level: (place, { text, finding }) => compare(place, ['', text, this.#byId.get(finding ?? '')?.level]),
+    level: (place, { text, finding }) => compare(place, ['', text, this.#units.get(finding ?? '')?.level]),
     kind: (place, { text, finding }) =>
       compare(place, ['', text, KIND_WORDS[this.#byId.get(finding ?? '')!.kind]]),
     findings: (place, { text, number }) => {
@@ -455,20 +479,11 @@ class Verification {
       compare(place, ['', number, seconds ?? end - start, 1e-6]);
       this.#length(place, text, seconds, end - start);
     },
-    share: (place, claim, { event }) => {
-      const share = this.#eventColumn(claim, event!)?.share;
-      const percent = claim.text.startsWith('<') ? 0 : Number(claim.text.slice(0, -2)) / 100;
-      compare(place, ['', percent, share, 0.00501], ['', claim.number, share, TOLERANCE]);
-    },
-    lag: (place, claim, { event }) => {
-      const { text, number } = claim;
-      const column = this.#eventColumn(claim, event!);
-      if (column !== undefined) {
-        compare(place, ['', number, column.secondsLater ?? column.samplesLater, 1e-6]);
-        return this.#length(place, text, column.secondsLater, column.samplesLater);
-      }
-      const together = event!.columns.filter(({ samplesLater }) => samplesLater === 0).length;
-      compare(place, ['', [number, text], [together, together === 1 ? 'first' : 'together']]);
+    lag: (place, { text, number }, { incident }) => {
+      if (number === undefined) return compare(place, ['', text, 'first']);
+      const { samplesEarlier, secondsEarlier } = incident!.first!;
+      compare(place, ['', number, secondsEarlier ?? samplesEarlier, 1e-6]);
+      this.#length(place, text, secondsEarlier, samplesEarlier);
     },
     pace: (place, claim, subject) => {
       const { start, end, number } = claim;
@@ -544,6 +559,7 @@ class Verification {
       ['similar stretches', extents(stated.similar), extents(source.similar)],
       ['evidence', stated.evidence, source.evidence],
     );
+    this.#change(at, stated, column);
     this.#instant(`${at}: time of the peak`, peak.at, peak.index);
     this.#length(`${at}: duration`, stated.duration, seconds, end - start);
     for (const other of stated.similar) this.#extent(`${at}: a similar stretch`, other);
@@ -556,6 +572,20 @@ class Verification {
       ['column', stated.stated.filter(({ quantity }) => quantity === 'column').length, 1],
       ['time', times.map((time) => [time.start, time.end]), [[start, stated.ongoing ? start + 1 : end]]],
     );
+  }
+
+  /** Checks the distance from the expected values, or from those before a step. */
+  #change(at: string, stated: ReportFinding, { values, detection }: ReportColumn): void {
+    const { start, end, kind, observed, expected, stepped, change } = stated;
+    const usual =
+      kind === 'level'
+        ? MEASURES['mean expected']!(values, detection, { quantity: 'mean', start, end })
+        : expected.value;
+    const from = stepped?.mean ?? usual;
+    const to = kind === 'level' ? observed.mean : observed.peak;
+    const moves = ['level', 'trend', 'spike', 'dip'].includes(kind) && from !== null && to !== null;
+    const distance = moves ? finiteOrNull(to - from) : null;
+    compare(at, ['change', change, distance, 2 * this.#rounding(values)]);
   }
 
   /** Checks the values before a step, and those of earlier cycles. */
@@ -592,7 +622,7 @@ class Verification {
     return lines.length === 0 ? null : { first: lines[0]!, last: lines.at(-1)! };
   }
 
-  /** Checks that overlapping findings in different columns belong to one event. */
+  /** Checks that overlapping findings in different columns belong to one incident. */
   #joined(): void {
     const { findings } = this.#report;
     for (const [i, a] of findings.entries())
@@ -602,49 +632,93 @@ class Verification {
         const [m, n] = [a.end - a.start, b.end - b.start];
         if (Math.abs(a.start - b.start) <= 3 * Math.min(m, n) || common >= 0.2 * (m + n - common))
           compare(`findings ${a.rank} and ${b.rank}`, [
-            'event',
-            a.event !== null && a.event === b.event,
+            'incident',
+            a.incident !== null && a.incident === b.incident,
             true,
           ]);
       }
   }
 
-  event(event: ReportEvent): void {
-    const at = `event ${event.id}`;
-    const members = this.#report.findings.filter((finding) => finding.event === event.id);
+  incident(incident: ReportIncident): void {
+    const at = `incident ${incident.id}`;
+    const members = this.#report.findings.filter((finding) => finding.incident === incident.id);
     const findingsIn = (column: string): ReportFinding[] =>
-      members.filter((finding) => finding.column === column).sort((a, b) => a.start - b.start);
-    const start = Math.min(...members.map((finding) => finding.start));
+      members.filter((finding) => finding.column === column);
+    const [start, end] = this.#shared(members);
     const worst = members.reduce((a, b) => (b.severity > a.severity ? b : a));
-    const maxSeverity = (column: string): number =>
-      Math.max(...findingsIn(column).map(({ severity }) => severity));
-    const sum = event.columns.reduce((total, { column }) => total + maxSeverity(column), 0);
-    const listed = event.columns.flatMap(({ findings }) => findings);
+    const seconds = this.#seconds(start, end);
     compare(
       at,
-      ['findings', listed.sort(), members.map(({ id }) => id).sort()],
+      [
+        'findings',
+        incident.columns.flatMap(({ findings }) => findings).sort(),
+        members.map(({ id }) => id).sort(),
+      ],
       ['columns', new Set(members.map(({ column }) => column)).size > 1, true],
-      ['start', event.start, start],
-      ['end', event.end, Math.max(...members.map((finding) => finding.end))],
-      ['severity', [event.severity, event.level], [worst.severity, worst.level]],
-      ['ongoing', event.ongoing, members.some(({ ongoing }) => ongoing)],
+      ['start', incident.start, start],
+      ['end', incident.end, end],
+      ['severity', [incident.severity, incident.level], [worst.severity, worst.level]],
+      ['ongoing', incident.ongoing, members.some(({ ongoing }) => ongoing)],
+      ['seconds', incident.durationSeconds, seconds, 1e-6],
     );
-    this.#extent(at, event);
-    const { time } = this.#source;
-    for (const [k, { column, samplesLater, secondsLater, share, findings }] of event.columns.entries()) {
-      const first = findingsIn(column)[0];
-      confirm(first !== undefined, `${at}: column`, column, listed);
-      const seconds = time === null ? null : (time[first.start]! - time[start]!) / 1000;
+    this.#extent(at, incident);
+    this.#length(`${at}: duration`, incident.duration, seconds, end - start);
+    for (const [k, { column, severity, findings }] of incident.columns.entries()) {
+      const own = findingsIn(column);
+      confirm(own.length > 0, `${at}: column`, column, findings);
       compare(
         `${at}: ${column}`,
-        ['samples later', samplesLater, first.start - start],
-        ['order', samplesLater >= (event.columns[k - 1]?.samplesLater ?? 0), true],
-        ['seconds later', secondsLater, seconds, 1e-6],
-        ['share', share, sum > 0 ? maxSeverity(column) / sum : 1 / event.columns.length, TOLERANCE],
+        ['severity', severity, Math.max(...own.map((finding) => finding.severity))],
+        ['order', severity <= (incident.columns[k - 1]?.severity ?? severity), true],
         ['findings', findings.every((id) => this.#byId.get(id)?.column === column), true],
+        ['its worst', this.#byId.get(findings[0]!)!.severity, severity],
       );
     }
-    this.#sentence(`${at}: statement`, event, { event });
+    this.#first(at, incident, members);
+    this.#sentence(`${at}: statement`, incident, { incident });
+    const named = incident.stated.filter(({ quantity }) => quantity === 'column');
+    const more = incident.stated.find(({ text }) => text.endsWith(' more'))?.number ?? 0;
+    const twice = incident.first === null ? 0 : 1;
+    compare(`${at}: statement`, ['columns', named.length - twice + more, incident.columns.length]);
+  }
+
+  /** Returns the samples from the first to the last at which columns with half of the severity depart; of all if there are none. */
+  #shared(members: readonly ReportFinding[]): [start: number, end: number] {
+    const starts = members.map(({ start }) => start).sort((a, b) => a - b);
+    const ends = members.map(({ end }) => end).sort((a, b) => a - b);
+    const columns = [...new Set(members.map(({ column }) => column))];
+    const sum = (some: readonly ReportFinding[]): number =>
+      columns
+        .map((name) =>
+          Math.max(0, ...some.filter(({ column }) => column === name).map((one) => one.severity)),
+        )
+        .reduce((a, b) => a + b, 0);
+    const half = (at: number): boolean =>
+      2 * sum(members.filter(({ start, end }) => at >= start && at < end)) >= sum(members) * (1 - TOLERANCE);
+    return [starts.find(half) ?? starts[0]!, ends.findLast((end) => half(end - 1)) ?? ends.at(-1)!];
+  }
+
+  /** Checks that the column that departs first does so by more than half of the others' lengths. */
+  #first(at: string, { first }: ReportIncident, members: readonly ReportFinding[]): void {
+    if (first === null) return;
+    const own = Math.min(
+      ...members.filter(({ column }) => column === first.column).map(({ start }) => start),
+    );
+    const others = members.filter(({ column }) => column !== first.column);
+    const next = Math.min(...others.map(({ start }) => start));
+    const { time } = this.#source;
+    compare(
+      `${at}: first`,
+      ['samples', first.samplesEarlier, next - own],
+      ['seconds', first.secondsEarlier, time === null ? null : (time[next]! - time[own]!) / 1000, 1e-6],
+      ['certain', others.every(({ start, end }) => start - own > Math.max(3, (end - start) / 2)), true],
+    );
+  }
+
+  /** Returns what the headline counts first. */
+  #counted(): Quantity {
+    const { findings, incidents } = this.#report;
+    return findings.length === 0 ? 'samples' : incidents.length > 0 ? 'incidents' : 'findings';
   }
 
   headline(): void {
@@ -659,8 +733,8 @@ class Verification {
     compare(
       'headline',
       ['counts', counts, { ...levels, ongoing: this.#ongoing.length }],
-      ['the worst', first?.finding, findings[0]?.id],
-      ['findings', stated[0]?.quantity, findings.length === 0 ? 'samples' : 'findings'],
+      ['the worst', [findings[0]?.id, findings[0]?.incident].includes(first?.finding), true],
+      ['counted', stated[0]?.quantity, this.#counted()],
     );
     this.#sentence('headline', { statement: headline, stated }, {});
   }
@@ -742,7 +816,7 @@ class Verification {
   }
 
   whole(): void {
-    const { columns, findings, events, samples, from, to, origin, zone, stepSeconds } = this.#report;
+    const { columns, findings, incidents, samples, from, to, origin, zone, stepSeconds } = this.#report;
     const source = this.#source;
     compare(
       '',
@@ -785,14 +859,14 @@ class Verification {
       this.finding(finding, column);
     }
     this.#joined();
-    for (const event of events) this.event(event);
+    for (const incident of incidents) this.incident(incident);
     this.policy();
     this.headline();
   }
 }
 
 /**
- * Recomputes the report from the recording: extremes, means, stamps, durations, lines, counts, ranks, lags, shares, and every number and
+ * Recomputes the report from the recording: extremes, means, stamps, durations, lines, counts, ranks, lags, changes, and every number and
  * comparison of its sentences.
  *
  * @throws ReportMismatch naming the statement that does not hold

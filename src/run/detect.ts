@@ -5,6 +5,7 @@ import { fstatSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
+import type { Note } from '../../datasets/readers/quality.ts';
 import {
   type Recording,
   readRecording,
@@ -13,8 +14,9 @@ import {
 } from '../../datasets/readers/recording.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
-import { type DetectOptions, detect } from '../detect/detect.ts';
+import { type DetectOptions, detect, FEWEST_SAMPLES } from '../detect/detect.ts';
 import type { Detection } from '../detect/finding.ts';
+import { moved } from '../detect/moved.ts';
 import { buildReport, type PolicyOpinion, type ReportSource, reportSource } from '../explain/report.ts';
 import { checkTarget, defaultTarget, writeReport } from '../explain/report-page.ts';
 import type { AnomalyReport } from '../explain/schema.ts';
@@ -24,6 +26,7 @@ import { ConfigError, DataError } from '../ground/errors.ts';
 import { readBytes, STANDARD_INPUT } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { say } from '../ground/terminal.ts';
+import type { Interval } from '../ground/types.ts';
 
 /** Range query of a Prometheus server as a command line has it. */
 export interface PrometheusRequest {
@@ -50,6 +53,8 @@ export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' 
   readonly keepSentinels?: boolean | undefined;
   /** Decimal separator; default: as the numbers show. */
   readonly decimal?: '.' | ',' | undefined;
+  /** Span to judge, as in PipelineOptions. */
+  readonly window?: string | undefined;
   /** Columns to judge as rates per second; `auto`: those that look like counters. Default: none. */
   readonly rate?: readonly string[] | undefined;
 }
@@ -124,11 +129,52 @@ export function weekendsOf({
 }
 
 export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {
+  /** Span "FROM..TO" that is judged against everything before it; default: the whole recording is judged. */
+  readonly window?: string | undefined;
   /** Leaves out what was over before; see `sinceReport`. */
   readonly since?: string | undefined;
   /** Asks a policy about the columns. */
   readonly ask?: ((source: ReportSource) => Promise<PolicyOpinion>) | undefined;
   readonly onColumn?: (done: number) => void;
+}
+
+/**
+ * Samples of a span "FROM..TO", half-open: times as for --since, an open end, or samples where there is no time.
+ * @throws ConfigError for another form, and a span with nothing inside or too little before it
+ */
+function spanOf(text: string, { time, zone, rows: { length } }: Recording): Interval {
+  const fault = (problem: string): ConfigError => new ConfigError(`--window ${text}: ${problem}`);
+  const [from = '', to = '', ...rest] = text.split('..');
+  if (rest.length > 0 || from === '' || !text.includes('..'))
+    throw fault('expected FROM..TO, such as 2025-03-04T05:00..2025-03-04T10:00, 6h..2h, or 6h.. to the end');
+  const sampleOf = (end: string): number => {
+    if (time === null) {
+      if (/^\d+$/.test(end)) return Math.min(length, Number(end));
+      throw fault(
+        'the recording has no time; give samples, such as 900..960, or name the column with --time',
+      );
+    }
+    const at = parseInstant(end, '--window', zone, time.at(-1) ?? 0);
+    const first = time.findIndex((ms) => ms >= at);
+    return first < 0 ? length : first;
+  };
+  const [start, end] = [sampleOf(from), to === '' ? length : sampleOf(to)];
+  if (start >= end) throw fault('holds no sample of the recording');
+  if (start < FEWEST_SAMPLES)
+    throw fault(`only ${start} samples come before it; at least ${FEWEST_SAMPLES} show what is usual`);
+  return [start, end];
+}
+
+const withNote = (recording: Recording, note: Note): Recording => ({
+  ...recording,
+  notes: [note, ...recording.notes],
+});
+
+/** Tells what was judged. */
+function windowNote({ rows: { length } }: Recording, [start, end]: Interval): Note {
+  const later = length - end;
+  const text = `Judged are ${end - start} samples, from the ${start} samples before them${later === 0 ? '' : `; ${later} later ones are left out`}.`;
+  return { kind: 'window', count: end - start, text };
 }
 
 /**
@@ -140,18 +186,24 @@ export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock
 export async function detectRecording(
   name: string,
   recording: Recording,
-  { since, ask, onColumn, ...options }: PipelineOptions,
+  { since, window, ask, onColumn, ...options }: PipelineOptions,
 ): Promise<Omit<Detected, 'seconds'>> {
   const calendar = calendarOf(recording);
   const clocks = clocksOf(recording);
   const weekends = weekendsOf(recording);
+  const span = window === undefined ? null : spanOf(window, recording);
   const detections = [];
   for (const { values } of recording.columns) {
-    detections.push(detect(values, { ...options, calendar, weekends, ...clocks }));
+    const known = { ...options, calendar, weekends, ...clocks };
+    detections.push(span === null ? detect(values, known) : moved(values, span, known));
     onColumn?.(detections.length);
     await new Promise(setImmediate);
   }
-  const source = reportSource(name, recording, detections);
+  const source = reportSource(
+    name,
+    span === null ? recording : withNote(recording, windowNote(recording, span)),
+    detections,
+  );
   const whole = buildReport(source, await ask?.(source));
   const report = since === undefined ? whole : sinceReport(whole, since);
   verify(report, source);

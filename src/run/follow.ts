@@ -13,7 +13,7 @@ import { type DetectRequest, detectRecording, type PipelineOptions } from './det
 import { compare, evidenceWanted, type IncidentEvent, type Judged, type Known, weigh } from './incidents.ts';
 import { Weeks } from './weeks.ts';
 
-export interface FollowOptions extends Omit<DetectRequest, 'file'> {
+export interface FollowOptions extends Omit<DetectRequest, 'file' | 'window'> {
   /** Name of the input in messages. */
   readonly name: string;
   /** Samples that are kept and judged, 50 to 100 000. */

@@ -3,12 +3,8 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
 import { stem } from '../../datasets/readers/record.ts';
 import type { Recording } from '../../datasets/readers/recording.ts';
-import {
-  joinRecordings,
-  MOST_COLUMNS,
-  mayShareTimes,
-  withFileName,
-} from '../../datasets/readers/side-by-side.ts';
+import { MOST_COLUMNS } from '../../datasets/readers/recording-columns.ts';
+import { joinRecordings, mayShareTimes, withFileName } from '../../datasets/readers/side-by-side.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT } from '../ground/files.ts';
 import { firstNames } from '../ground/terminal.ts';

@@ -63,7 +63,7 @@ function summary(report: AnomalyReport): object {
       ...{ from: finding.from?.iso ?? finding.start, to: finding.to?.iso ?? finding.end - 1 },
       ...{ statement: finding.statement, evidence: finding.evidence },
     })),
-    events: report.events.map(({ statement }) => statement),
+    incidents: report.incidents.map(({ statement }) => statement),
   };
 }
 

@@ -92,6 +92,31 @@ describe('timeseer detect', () => {
     expect(err.length).toBeLessThan(400);
   });
 
+  test('what moved in a window is ranked, against what came before', async () => {
+    const { code, out } = await inside('detect', file, '--window', '2025-03-08T14:00..2025-03-08T16:30');
+    expect(code).toBe(0);
+    expect(out).toMatch(
+      /1 incident in 2 columns\. It is critical, 2025-03-08 14:00 to 16:15 .*: errors \+[\d.]+ and requests \u2212/,
+    );
+    expect(out).toMatch(
+      /note: Judged are 10 samples, from the 728 samples before them; 222 later ones are left out\./,
+    );
+    const before = await inside('detect', file, '--window', '30h..26h', '--fail-on', 'low');
+    expect([before.code, before.out]).toEqual([0, expect.stringMatching(/Nothing unusual/)]);
+  });
+
+  test.each([
+    ['60', /a number of samples needs --follow/],
+    ['2h', /expected FROM\.\.TO/],
+    ['..2h', /expected FROM\.\.TO/],
+    ['1h..2h', /holds no sample/],
+    ['soon..', /neither a time .* nor a duration/],
+    ['2025-03-01..', /only 0 samples come before it/],
+  ])('--window %s is refused', async (window, message) => {
+    const { code, err } = await inside('detect', file, '--window', window);
+    expect([code, err]).toEqual([2, expect.stringMatching(message)]);
+  });
+
   test('a short recording is said not to be judged', async () => {
     writeFileSync(place('short.csv'), 'time,v\n2025-03-01,1\n2025-03-02,2');
     const { code, out } = await inside('detect', place('short.csv'), '--fail-on-quality');
@@ -113,7 +138,7 @@ describe('timeseer detect', () => {
     const { code } = await inside('detect', file, '--out', place('report'), '--scores', place('scores.csv'));
     expect(code).toBe(0);
     const report = REPORT.parse(JSON.parse(readFileSync(place('report.json'), 'utf8')));
-    expect(report.events).toHaveLength(1);
+    expect(report.incidents).toHaveLength(1);
     expect(report.findings.map(({ column, start, end }) => [column, start, end]).sort()).toEqual([
       ['errors', 728, 738],
       ['requests', 728, 738],
@@ -174,7 +199,7 @@ describe('timeseer detect', () => {
   test('a dash reads standard input, which errors name', () => {
     const run = (input: string) =>
       spawnSync(process.execPath, [CLI, 'detect', '-'], { input, encoding: 'utf8' });
-    expect(run(readFileSync(file, 'utf8')).stdout).toMatch(/^stdin: 2 findings/);
+    expect(run(readFileSync(file, 'utf8')).stdout).toMatch(/^stdin: 1 incident in 2 columns/);
     expect(run('time,v\n2025-03-01,1\n2025-02-30,2\n').stderr).toMatch(
       /^error: standard input:3:1: "2025-02-30"/,
     );

@@ -62,7 +62,7 @@ describe('files with the same times', () => {
         ['web-1: p99', 200, 205, null],
         ['web-2: p99', 200, 205, null],
       ]);
-      expect(report.events).toHaveLength(1);
+      expect(report.incidents.map(({ columns }) => columns.length)).toEqual([2]);
     },
   );
 
@@ -91,6 +91,16 @@ describe('files with the same times', () => {
     expect(gap.text).toMatch(/^bb: 1 gap without samples \(30 missing/);
     expect([gap.from.iso, gap.rows]).toEqual(['2025-03-01T09:00:00Z', null]);
     expect(report.columns[1].missing).toBe(40);
+  });
+
+  test('are judged in a window together', async () => {
+    write('a.csv', { spike: true });
+    write('bb.csv');
+    const { out } = await inside('detect', directory, '--window', '17h..16h', '--json');
+    const { findings, notes, columns } = REPORT.parse(JSON.parse(out));
+    expect(columns).toHaveLength(2);
+    expect(notes.some(({ kind }) => kind === 'window')).toBe(true);
+    expect(findings.map(({ column }) => column)).toContain('a: p99');
   });
 
   test('share one state, which reports each finding once', async () => {

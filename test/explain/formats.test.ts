@@ -44,7 +44,7 @@ describe('a report for other programs', () => {
         level: 'critical',
         ongoing: 'false',
       },
-      ...{ observed_least: '0', first_line: '458', event: '', statement: 'it said "0", twice' },
+      ...{ observed_least: '0', first_line: '458', incident: '', statement: 'it said "0", twice' },
     });
   });
 
@@ -73,7 +73,7 @@ describe('a report for other programs', () => {
     expect(text.split('\n')[0]).toBe(
       '# Anomalies in \\[x\\]\\(http://y\\) \\| &lt;b&gt; \\# z \\@all \\`c\\`',
     );
-    expect(toMarkdown(buildReport(host()))).toContain('## Across columns');
+    expect(toMarkdown(buildReport(host()))).toContain('## Incidents');
   });
 
   test('is annotations of Grafana, in milliseconds', () => {

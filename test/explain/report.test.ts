@@ -93,7 +93,7 @@ describe('a report', () => {
 
   test('reads its own JSON, publishes its schema, and never holds a number that is none', () => {
     expect(REPORT.parse(JSON.parse(JSON.stringify(report)))).toEqual(report);
-    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 5 } } });
+    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 6 } } });
     const column = source.columns[0]!;
     const values = column.values.map((value, i) => (i < 500 ? Number.NaN : value));
     const findings = column.detection.findings.map((one) => ({
@@ -263,28 +263,77 @@ describe('the sentence of a finding', () => {
   });
 });
 
+/** Three columns, of which b departs `lag` samples before the others. */
+function lagging(lag: number): ReportSource {
+  const columns = ['a', 'b', 'c'].map((name, k) =>
+    sampleColumn(name, 1000, {
+      ...{ day: 100, mean: 50 },
+      departures: [
+        {
+          ...{ start: k === 1 ? 500 : 500 + lag, end: 560 + lag, severity: 3 + k, kind: 'level' },
+          becomes: (usual) => usual + 20,
+        },
+      ],
+    }),
+  );
+  return sampleSource(columns);
+}
+
 describe('findings of several columns', () => {
   const report = buildReport(host());
 
-  test('that overlap are one event: who departs first, how much later the others follow, whose share is how large', () => {
-    expect(report.events).toHaveLength(1);
-    expect(report.events[0]).toMatchObject({
-      start: 1200,
-      end: 1262,
-      level: 'critical',
-      severity: 9.5,
-      ongoing: false,
+  test('that overlap are one incident, told with the moves of its columns by severity and the time that most of them share', () => {
+    expect(report.incidents).toHaveLength(1);
+    const [incident] = report.incidents;
+    expect(incident).toMatchObject({
+      ...{ start: 1206, end: 1260, level: 'critical', severity: 9.5, ongoing: false, first: null },
+      columns: [
+        { column: 'requests', severity: 9.5 },
+        { column: 'disk_wait_ms', severity: 6.3 },
+        { column: 'load', severity: 4.4 },
+      ],
     });
-    expect(report.events[0]!.columns).toMatchObject([
-      { column: 'disk_wait_ms', samplesLater: 0, secondsLater: 0, share: 6.3 / 20.2 },
-      { column: 'load', samplesLater: 6, secondsLater: 1800, share: 4.4 / 20.2 },
-      { column: 'requests', samplesLater: 12, secondsLater: 3600, share: 9.5 / 20.2 },
-    ]);
-    expect(report.events[0]!.statement).toBe(
-      'disk_wait_ms departs first at 2025-03-07 04:00, load 30 min later and requests 1 h later. ' +
-        'Share of the severity: requests 47 %, disk_wait_ms 31 % and load 22 %.',
+    expect(incident!.statement).toMatch(
+      /^3 columns moved from 2025-03-07 04:30 to \d\d:\d\d: requests \u2212[\d.]+, disk_wait_ms \+[\d.]+ and load \(change of variance\)\.$/,
     );
-    expect(report.findings.map(({ event }) => event !== null)).toEqual([true, true, true, false]);
+    expect(report.headline).toMatch(
+      /^1 incident in 3 columns and 1 other finding\. The worst is critical in 3 columns, .*: requests \u2212[\d.]+, disk_wait_ms \+/,
+    );
+    expect(report.findings.map(({ incident }) => incident !== null)).toEqual([true, true, true, false]);
+  });
+
+  test.each([
+    [40, true],
+    [20, false],
+  ])(
+    '%i samples apart, of 60: the first one is named only if slow departures cannot explain it',
+    (lag, told) => {
+      const source = lagging(lag);
+      const report = buildReport(source);
+      verify(report, source);
+      const [incident] = report.incidents;
+      expect(incident!.first).toEqual(
+        told ? expect.objectContaining({ column: 'b', samplesEarlier: lag }) : null,
+      );
+      expect(incident!.statement.includes('b departed first')).toBe(told);
+    },
+  );
+
+  test('of many columns are told by the six most severe', () => {
+    const columns = Array.from({ length: 9 }, (_, k) =>
+      sampleColumn(`c${k}`, 1000, {
+        ...{ day: 100, mean: 50 },
+        departures: [
+          { start: 500, end: 560, severity: 12 - k, kind: 'level', becomes: (usual) => usual + 20 },
+        ],
+      }),
+    );
+    const source = sampleSource(columns);
+    const report = buildReport(source);
+    verify(report, source);
+    expect(report.headline).toMatch(
+      /^1 incident in 9 columns\. It is critical, .*: c0 \+.*, c5 \+[\d.]+ and 3 more\.$/,
+    );
   });
 
   test('do not join what lies far inside a much longer one', () => {
@@ -298,7 +347,7 @@ describe('findings of several columns', () => {
         departures: [{ start: 600, end: 603, severity: 4, kind: 'spike', becomes: (usual) => usual + 9 }],
       }),
     ];
-    expect(buildReport(sampleSource(columns)).events).toEqual([]);
+    expect(buildReport(sampleSource(columns)).incidents).toEqual([]);
   });
 });
 
@@ -322,7 +371,7 @@ function recorded(): ReportSource {
 }
 
 describe('verification', () => {
-  const sources = [host(), requests(), recorded()];
+  const sources = [host(), requests(), recorded(), lagging(40)];
 
   test('passes what the values hold', () => {
     const more = ['Europe/Berlin', '-03:30'].map((zone) =>
@@ -352,7 +401,7 @@ describe('verification', () => {
     'reported',
   ]);
 
-  test.each([0, 1, 2])('refuses report %i with any other number, extent, time or truth', (k) => {
+  test.each([0, 1, 2, 3])('refuses report %i with any other number, extent, time or truth', (k) => {
     const source = sources[k]!;
     const report = buildReport(source);
     const passed: string[] = [];
@@ -383,7 +432,9 @@ describe('verification', () => {
     [/previous (\d)/, () => 'previous 2'],
     [/since/, () => 'from'],
     [/1 ongoing/, () => 'all ended'],
-    [/together|first/, () => 'somehow'],
+    [/departed first/, () => 'departed somehow'],
+    [/\+\d/, () => '+9'],
+    [/(\d) columns/, (_: string, n: string) => `${Number(n) + 1} columns`],
     [/\d\d:\d\d/, () => '23:59'],
     [/critical/, () => 'low'],
     [/\.$/, () => ', rose above 9.'],
@@ -391,13 +442,13 @@ describe('verification', () => {
     let changed = 0;
     for (const source of sources) {
       const report = buildReport(source);
-      const places = [...report.findings, ...report.events, { statement: report.headline }];
+      const places = [...report.findings, ...report.incidents, { statement: report.headline }];
       for (const [i, { statement }] of places.entries()) {
         const wrong = statement.replace(pattern, replacement as () => string);
         if (wrong === statement) continue;
         changed++;
         const copy = structuredClone(report);
-        const target = [...copy.findings, ...copy.events][i];
+        const target = [...copy.findings, ...copy.incidents][i];
         if (target === undefined) copy.headline = wrong;
         else target.statement = wrong;
         expect(() => verify(copy, source), wrong).toThrow(ReportMismatch);
@@ -439,8 +490,11 @@ describe('verification', () => {
     [REPORT, 'start]! + (step ?? 0)) / 1000', 'start]!) / 1000'],
     [REPORT, 'last = Math.max(last, lines[i]!);', 'last = lines[start]!;'],
     [REPORT, '|| shared <= 0) return false;', '|| shared <= 1e9) return false;'],
-    [REPORT, 'samplesLater: first.start - earliest.start', 'samplesLater: first.end - earliest.start'],
-    [REPORT, 'share: sum > 0 ? maxSeverity(column) / sum', 'share: sum > 0 ? 1 / sum'],
+    [REPORT, 'samplesEarlier: next.start - start', 'samplesEarlier: next.end - start'],
+    [REPORT, 'severity: own[0]!.severity', 'severity: own.at(-1)!.severity + 1'],
+    [REPORT, 'severityAt(() => true) / 2', 'severityAt(() => true)'],
+    [REPORT, 'values[peak.index]! - (stepped', 'values[start]! - (stepped'],
+    [REPORT, 'DOUBT * (end - start)', '0 * (end - start)'],
     [
       REPORT,
       '.sort((a, b) => b.severity - a.severity || a.start - b.start || ',

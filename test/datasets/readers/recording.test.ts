@@ -695,10 +695,10 @@ describe('numbers', () => {
       'the header has 2 fields and the rows have 3; if decimal commas split the numbers',
     ],
     [
-      '100 columns',
-      `${Array.from({ length: 100 }, (_, i) => `c${i}`).join(',')}\n${'1.5,'.repeat(99)}2\n${'2.5,'.repeat(99)}3\n`,
+      '1001 columns',
+      `${Array.from({ length: 1001 }, (_, i) => `c${i}`).join(',')}\n${'1.5,'.repeat(1000)}2\n${'2.5,'.repeat(1000)}3\n`,
       {},
-      '100 columns of numbers, more than the 64 that are read at once',
+      '1001 columns of numbers, more than the 1000 that are read at once',
     ],
   ])('of %s are refused', (_, content, options, message) => {
     expect(failure(content, options)).toBeInstanceOf(TimeseerError);
