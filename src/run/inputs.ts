@@ -28,27 +28,21 @@ const pathsIn = (directory: string): string[] =>
 
 /** Lists the files of a path, a directory, or a pattern with `*` and `?` in any part. @throws ConfigError for none */
 async function filesAt(named: string): Promise<string[]> {
-  if (existsSync(named) ? !isDirectory(named) : !/[*?]/.test(named)) return [named];
-  let places = isDirectory(named) ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
+  const folder = isDirectory(named);
+  if (!folder && (existsSync(named) || !/[*?]/.test(named))) return [named];
   const { fits } = await import('../hub/pull.ts');
-  if (!isDirectory(named))
-    for (const part of named.split('/').filter((name) => name !== ''))
-      places = places.flatMap((place) =>
-        /[*?]/.test(part) ? pathsIn(place).filter((path) => fits(basename(path), part)) : [join(place, part)],
-      );
+  let places = folder ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
+  for (const part of folder ? [] : named.split('/').filter((name) => name !== ''))
+    places = places.flatMap((place) =>
+      /[*?]/.test(part) ? pathsIn(place).filter((path) => fits(basename(path), part)) : [join(place, part)],
+    );
   const isWanted = (path: string): boolean =>
-    isDirectory(named) ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
+    folder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
   const files = places.filter((path) => isWanted(path) && !isDirectory(path));
   if (files.length > 0) return files;
-  if (!isDirectory(named))
-    throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
-  const skipped =
-    places.length === 0
-      ? 'it is empty'
-      : `skipped: ${firstNames(
-          places.map((path) => basename(path)),
-          5,
-        )}`;
+  if (!folder) throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
+  const names = places.map((path) => basename(path));
+  const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, 5)}`;
   throw new ConfigError(
     `${named}: no recordings in this directory (${skipped}); they end in ${ENDINGS.join(', ')}. Name other files with a pattern such as '${join(named, '*')}'`,
   );

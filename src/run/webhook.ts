@@ -134,9 +134,7 @@ function addressOf({ url, format }: WebhookOptions): URL {
 export class Webhook {
   readonly #options: WebhookOptions;
   readonly #post: ReturnType<typeof openConnections>;
-  /** Address without what may be secret, and its path. */
-  readonly #shown: string;
-  readonly #path: string;
+  readonly #address: URL;
   readonly #open: Map<string, FollowedFinding>;
   #queue: Alert[];
   #lost: number;
@@ -146,12 +144,10 @@ export class Webhook {
   /** @param kept what the state holds @throws ConfigError for a wrong address */
   constructor(options: WebhookOptions, kept: Alerts | undefined) {
     this.#options = options;
-    const address = addressOf(options);
+    this.#address = addressOf(options);
     const { token, ca } = options;
-    this.#shown = address.origin;
-    this.#path = address.pathname;
     this.#post = openConnections(
-      address,
+      this.#address,
       {
         ...{ 'content-type': 'application/json', 'user-agent': 'timeseer' },
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
@@ -249,20 +245,25 @@ export class Webhook {
   /** Sends the oldest event. @returns null where it is done with, else ms to wait before it is sent again */
   async #send(save: (alerts: Alerts) => void): Promise<number | null> {
     const alert = this.#queue[0]!;
+    // An address may be secret, but for its origin.
+    const shown = this.#address.origin;
     let answer: Posted | null = null;
     let problem: string;
     try {
       answer = await this.#exchange(alert);
       problem = `answers with status ${answer.status}${answer.text.trim() === '' ? '' : ` (${excerpt(this.#masked(answer.text))})`}`;
     } catch (error) {
-      problem = error instanceof Timeout ? `has not answered within ${TIMEOUT} s` : (error as Error).message;
+      problem =
+        error instanceof Timeout
+          ? `has not answered within ${TIMEOUT} s`
+          : excerpt(this.#masked((error as Error).message));
     }
     const status = answer?.status ?? 0;
     const taken = status >= 200 && status < 300;
     if (!taken && !REFUSED.has(status)) {
       this.#failures++;
       if (this.#failures === 1)
-        say(`webhook: ${this.#shown}: ${problem}; ${this.#queue.length} events wait and are sent again`);
+        say(`webhook: ${shown}: ${problem}; ${this.#queue.length} events wait and are sent again`);
       const wait = answer === null ? undefined : retryAfter(answer);
       const { pause = 1000 } = this.#options;
       const doubled = pause * 2 ** Math.min(20, this.#failures - 1) * (1 + Math.random() / 2);
@@ -270,8 +271,8 @@ export class Webhook {
     }
     // The queue may have been cut while the request was under way.
     if (this.#queue[0] === alert) this.#queue.shift();
-    if (!taken) this.#give(`${this.#shown} ${problem}; the event is given up: ${alert.finding.statement}`);
-    else if (this.#failures > 0) say(`webhook: ${this.#shown} answers again`);
+    if (!taken) this.#give(`${shown} ${problem}; the event is given up: ${alert.finding.statement}`);
+    else if (this.#failures > 0) say(`webhook: ${shown} answers again`);
     this.#failures = 0;
     save(this.alerts);
     return null;
@@ -286,10 +287,13 @@ export class Webhook {
     if (format !== 'grafana') return send(body);
     const query = new URLSearchParams({ type: 'annotation', limit: '1' });
     for (const tag of tagsOf(alert)) query.append('tags', tag);
-    const found = await send(Buffer.alloc(0), { method: 'GET', path: `${this.#path}?${query}` });
+    const found = await send(Buffer.alloc(0), { method: 'GET', path: `${this.#address.pathname}?${query}` });
     if (found.status !== 200) return found;
     const id = (JSON.parse(found.text) as { readonly id?: unknown }[] | null)?.[0]?.id;
-    return send(body, Number.isInteger(id) ? { method: 'PATCH', path: `${this.#path}/${id}` } : {});
+    return send(
+      body,
+      Number.isInteger(id) ? { method: 'PATCH', path: `${this.#address.pathname}/${id}` } : {},
+    );
   }
 
   #masked(text: string): string {
