@@ -55,10 +55,20 @@ export function claimOf(stretch: Interval, answers: readonly PolicyAnswer[]): Po
   return { class: best.answer.class, ...departure };
 }
 
+/** Classes of a policy in the words of an engineer. */
+const CLASS_WORDS: Readonly<Record<string, string>> = {
+  'global point': 'extreme value',
+  'contextual point': 'value unusual for its time',
+  seasonal: 'change of rhythm',
+  shapelet: 'unusual shape',
+};
+
+const classWords = (name: string): string => CLASS_WORDS[name] ?? name;
+
 /** "level shift up, about 4 standard deviations"; the class where the reasoning names no kind. */
 export function claimWords(claim: PolicyClaim): string {
   const { kind, direction, size } = claim;
-  if (kind === null) return claim.class === null ? 'unusual' : claim.class;
+  if (kind === null) return claim.class === null ? 'unusual' : classWords(claim.class);
   const unit = size === 1 ? 'standard deviation' : 'standard deviations';
   return `${kind}${direction === null ? '' : ` ${direction}`}${size === null ? '' : `, about ${size} ${unit}`}`;
 }
@@ -154,7 +164,9 @@ export function policyStatement(answered: Answered): string {
       ? ''
       : `; ${grouped(doubtful)} of ${windowsWords(answers.length)} ${doubtful === 1 ? 'is' : 'are'} left out because ${doubtful === 1 ? 'it' : 'they'} cannot be trusted: ${reasons}`;
   const kind =
-    answered.class === null || intervals.length === 0 ? '' : `, most of it called ${answered.class}`;
+    answered.class === null || intervals.length === 0
+      ? ''
+      : `, most of it called ${classWords(answered.class)}`;
   return `${marked}${kind}${left}.`;
 }
 

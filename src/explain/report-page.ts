@@ -5,6 +5,7 @@
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, parse } from 'node:path';
+import { DAY } from '../../datasets/readers/clock.ts';
 import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { tidyUp, WriteError, writeFilesAtomic } from '../ground/files.ts';
@@ -100,6 +101,9 @@ main.report>*{margin:0 0 1.4rem}
 #plot{min-height:260px}
 .bar{display:flex;flex-wrap:wrap;align-items:center;gap:.4rem .6rem;margin:.2rem 0 .4rem;font-size:.875rem}
 .bar button{font:inherit;color:var(--ink);background:var(--card);border:1px solid var(--rule);padding:.3rem .7rem;cursor:pointer}
+.bar button[aria-pressed=true]{outline:2px solid var(--accent);outline-offset:-1px}
+.link{font:inherit;color:var(--accent);background:none;border:0;padding:0;cursor:pointer;text-decoration:underline}
+html:not(.js) .link{display:none}
 .bar button:disabled{color:var(--soft);opacity:.6;cursor:default}
 .bar #shown{flex:1 1 12rem;min-width:0;font-weight:600}
 .key{display:flex;flex-wrap:wrap;gap:.15rem 1rem;font-size:.8rem;color:var(--soft);margin:0 0 .3rem;padding:0;list-style:none}
@@ -139,7 +143,7 @@ ${Object.keys(LEVELS)
 }
 @media (max-width:640px){.headline{font-size:1.1rem}.detail .facts{grid-template-columns:max-content 1fr;gap:.1rem .7rem}.detail .facts dd{margin:0}.bar button{padding:.5rem .8rem}}
 @media print{
-.bar,.hint{display:none}.js .detail .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
+.bar,.hint,.link{display:none}.swatch{print-color-adjust:exact}.js .detail .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
 .board{display:block}.plotside{break-inside:avoid}.notes details>*{display:block}.pick{padding-bottom:.1rem}
 }`.replaceAll('\n', '');
 
@@ -190,7 +194,7 @@ function more(finding: ReportFinding): Html {
   }</dd><dt>Location</dt><dd>${place.join(', ')}; severity ${numberWords(Number(finding.severity.toPrecision(3)))}</dd></dl>`;
 }
 
-function stateHtml(finding: ReportFinding, report: AnomalyReport): Html {
+function stateHtml(finding: ReportFinding | ReportIncident, report: AnomalyReport): Html {
   const text = stateWords(finding, report.to);
   return finding.ongoing ? html`<span class="ongoing">${text}</span>` : html`${text}`;
 }
@@ -203,8 +207,13 @@ function findingItem(finding: ReportFinding, target: number, report: AnomalyRepo
 `;
 }
 
-function incidentItem(incident: ReportIncident, members: readonly Html[], target: number): Html {
-  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(incident.level)}<span class="when">${whenWords(incident)}</span><span class="what">${incident.columns.length} columns together: ${incident.columns.map(({ column }) => column).join(', ')}${incident.ongoing ? html` \u00b7 <span class="ongoing">ongoing</span>` : null}</span></button>
+function incidentItem(
+  incident: ReportIncident,
+  members: readonly Html[],
+  target: number,
+  report: AnomalyReport,
+): Html {
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(incident.level)}<span class="when">${whenWords(incident)}</span><span class="what">${incident.columns.length} columns together \u00b7 ${incident.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(incident, report)}</span></button>
 <div class="detail"><p>${incident.statement}</p></div><ol class="members">${members}</ol></li>
 `;
 }
@@ -216,18 +225,18 @@ function entries(
   place: (sample: number) => number,
 ): { items: Html[]; targets: PlotTarget[] } {
   const targets: PlotTarget[] = [];
-  const target = (start: number, end: number, marks: readonly number[], title: string): number => {
+  const target = (
+    { id, start, end }: ReportFinding | ReportIncident,
+    marks: readonly number[],
+    title: string,
+  ): number => {
     const [from, to] = context(start, end, report.samples);
-    targets.push({ marks, view: [place(from), place(to - 1)], title });
+    targets.push({ id, marks, view: [place(from), place(to - 1)], title });
     return targets.length - 1;
   };
   const single = (finding: ReportFinding): Html => {
     const title = `${finding.rank} of ${report.findings.length}: ${finding.level} ${KIND_WORDS[finding.kind]} in ${finding.column}, ${whenWords(finding)}`;
-    return findingItem(
-      finding,
-      target(finding.start, finding.end, [findings.indexOf(finding)], title),
-      report,
-    );
+    return findingItem(finding, target(finding, [findings.indexOf(finding)], title), report);
   };
   const items: Html[] = [];
   const done = new Set<string>();
@@ -239,12 +248,11 @@ function entries(
       const members = findings.filter((other) => other.incident === incident.id);
       const title = `${incident.columns.length} columns together, ${whenWords(incident)}`;
       const shown = target(
-        incident.start,
-        incident.end,
+        incident,
         members.map((other) => findings.indexOf(other)),
         title,
       );
-      items.push(incidentItem(incident, members.map(single), shown));
+      items.push(incidentItem(incident, members.map(single), shown, report));
     }
   }
   return { items, targets };
@@ -267,6 +275,7 @@ function aloneBlock(
     const words = claimWords(interval);
     targets.push({
       ...{ marks: [], marked: marked.length, view: [place(from), place(to - 1)] },
+      id: `policy-${i + 1}`,
       title: `Policy alone, ${i + 1} of ${alone.length}: ${words} in ${column}, ${whenWords(interval)}`,
     });
     marked.push({ column, start, end });
@@ -333,18 +342,23 @@ function notesBlock(report: AnomalyReport): Html | null {
   }`;
 }
 
-/** The columns that are drawn, in the order of the file. */
+/** The columns that are drawn: those of the worst incident or finding first; those without findings last, in the order of the file. */
 function drawnColumns(report: AnomalyReport, { columns }: ReportSource): ReportSource['columns'] {
-  const worst = (name: string): number =>
-    report.findings.find(({ column }) => column === name)?.severity ?? 0;
-  const chosen = new Set(
-    [...columns]
-      .sort((a, b) => worst(b.name) - worst(a.name))
-      .slice(0, MOST_COLUMNS)
-      .map(({ name }) => name),
-  );
-  return columns.filter(({ name }) => chosen.has(name));
+  const order = [...new Set(report.findings.map(({ id, incident }) => incident ?? id))];
+  const place = (name: string): number => {
+    const worst = report.findings.find(({ column }) => column === name);
+    return worst === undefined
+      ? Number.MAX_VALUE
+      : order.indexOf(worst.incident ?? worst.id) * report.findings.length + worst.rank;
+  };
+  return columns.toSorted((a, b) => place(a.name) - place(b.name)).slice(0, MOST_COLUMNS);
 }
+
+const WEEK = 7 * DAY;
+
+/** Returns true if a week before a part of the recording can be shown. */
+const isLong = ({ time, origin }: ReportSource): boolean =>
+  time !== null && origin === 'calendar' && time.length > 0 && time.at(-1)! - time[0]! >= WEEK + DAY;
 
 /** Returns the note about downsampling under the plot; null if the page holds all values. */
 function reductionWords(columns: PlotData['columns'], samples: number): string | null {
@@ -390,6 +404,7 @@ export function reportPage(
     timed: source.time !== null && source.origin === 'calendar',
     axisTitle: axisTitle(report),
     even: step === null ? null : { first: places[0] ?? 0, step },
+    week: isLong(source) ? WEEK : null,
     whole: [places[0] ?? 0, places.at(-1) ?? 1],
     breaks: breaksOf(source),
     columns: drawn.map((column) => {
@@ -422,7 +437,7 @@ ${headline(report)}${
     ? null
     : html`<p class="since">Detector and policy: ${agreementWords(report.policy.agreement)}</p>`
 }
-<p class="byline">${byline.join(' \u00b7 ')}</p>
+<p class="byline">${byline.join(' \u00b7 ')} \u00b7 <button type="button" id="copy" class="link" data-text="${`${report.file}: ${report.headline}`}">Copy for chat</button></p>
 ${notesBlock(report)}</header>
 <main class="report"><div class="board">
 <div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>usual range (99 % of the samples outside findings)</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>
@@ -432,7 +447,7 @@ ${notesBlock(report)}</header>
     targets.length === 0
       ? null
       : html`<button type="button" id="previous">\u2039 Previous</button><button type="button" id="next">Next \u203a</button>`
-  }<span id="shown" role="status" aria-live="polite"></span><button type="button" id="all">Show all</button></div>
+  }<span id="shown" role="status" aria-live="polite"></span>${data.week === null ? null : html`<button type="button" id="week" aria-pressed="false">Week before</button>`}<button type="button" id="all">Show all</button></div>
 <p class="hint">Drag across the plot to zoom in. Click a finding to show it; in the list, \u2191 \u2193 move and Enter shows it. Esc shows everything.${undrawn === 0 ? null : ` Not drawn: ${undrawn} columns with less severe findings.`}${reduced === null ? null : ` ${reduced}`}</p></div>
 <section class="unusual" aria-labelledby="unusual" style="border:0;padding:0"><h2 id="unusual">Findings</h2>${
     items.length === 0
@@ -461,7 +476,7 @@ const MOST_INTERVALS = 50;
 const POLICY_STYLE = `
 .policy{border-top:1px solid var(--rule);padding-top:1.2rem}
 .policy .secondary{color:var(--soft);max-width:none}
-.policy details{margin:.4rem 0 1rem}.policy summary{cursor:pointer}
+.policy details{margin:.4rem 0 1rem}.policy summary{cursor:pointer}.policy summary h2{display:inline}
 .policy article{border-top:1px solid var(--rule);padding:.8rem 0 0}
 .policy img{max-width:100%}`.replaceAll('\n', '');
 
@@ -566,11 +581,11 @@ function rankingTable({ ranking, columns }: Policy): Html | null {
 function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html | null {
   if (policy === undefined) return null;
   const several = policy.columns.length > 1;
-  return html`<section class="policy" aria-labelledby="policy"><h2 id="policy">What the policy says</h2>
+  return html`<section class="policy"><details><summary><h2>What the policy says</h2></summary>
 <p class="secondary">The policy looked at plots of the same columns. Its answers do not change the findings, ranks and levels above.</p>
 ${rankingTable(policy)}
 ${policy.columns.map((column) => columnBlock(column, seen.get(column.column), several))}
-<details><summary>About the policy <bdi>${policy.name}</bdi></summary>${bullets(policy.notes)}${recordTable('Policy', policy.record)}</details></section>
+<details><summary>About the policy <bdi>${policy.name}</bdi></summary>${bullets(policy.notes)}${recordTable('Policy', policy.record)}</details></details></section>
 `;
 }
 

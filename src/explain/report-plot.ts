@@ -202,7 +202,7 @@ export interface PlotMark {
   readonly similar: readonly (readonly [from: number, to: number])[];
 }
 
-/** View of a list entry in the plot: a finding, or the findings of an event. */
+/** View of a list entry in the plot: a finding, or the findings of an incident. */
 export interface PlotTarget {
   readonly marks: readonly number[];
   /** First and last place of the view. */
@@ -211,6 +211,8 @@ export interface PlotTarget {
   readonly marked?: number;
   /** Title in the bar under the plot. */
   readonly title: string;
+  /** Fragment of the address that selects it. */
+  readonly id: string;
 }
 
 export interface PlotData {
@@ -219,6 +221,8 @@ export interface PlotData {
   readonly axisTitle: string;
   /** Place of the first sample and distance of neighbours; null where the columns carry places. */
   readonly even: { readonly first: number; readonly step: number } | null;
+  /** A week on the axis; null where less than a week and a day is recorded, or there are no dates. */
+  readonly week: number | null;
   /** Places of the first and the last sample. */
   readonly whole: readonly [from: number, to: number];
   /** Samples after which there is a gap in time. */
@@ -263,6 +267,7 @@ const pad = (data.whole[1] - data.whole[0]) * .01 || 1;
 const whole = [data.whole[0] - pad, data.whole[1] + pad];
 let view = whole;
 let selected = -1;
+let earlier = false;
 
 /** First place of sorted numbers that is at least the wanted one. */
 const search = (sorted, wanted) => {
@@ -273,9 +278,9 @@ const search = (sorted, wanted) => {
 const broken = (a, b) => { const at = search(data.breaks, a); return at < data.breaks.length && data.breaks[at] < b; };
 
 /** Samples in view: all, or the extremes of as many parts as fit. */
-const reduce = (column) => {
-  const from = Math.max(0, search(column.place, view[0]) - 1);
-  const to = Math.min(column.index.length, search(column.place, view[1]) + 1);
+const reduce = (column, ago = 0) => {
+  const from = Math.max(0, search(column.place, view[0] - ago) - 1);
+  const to = Math.min(column.index.length, search(column.place, view[1] - ago) + 1);
   const most = Math.floor(7500 / columns.length);
   const {index, place, value, low, high, expected, score} = column;
   const line = {x: [], y: [], k: []}, usual = {x: [], y: []}, rarity = {x: [], y: []}, polygons = {x: [], y: []};
@@ -361,6 +366,10 @@ const draw = () => {
     const base = {type: 'scatter', xaxis: 'x', yaxis: y, hoverinfo: 'skip', connectgaps: false};
     traces.push({...base, ...polygons, mode: 'none', fill: 'toself', fillcolor: color('band'), hoveron: 'points'});
     if (usual.x.length > 0) traces.push({...base, ...usual, mode: 'lines', line: {color: soft, width: 1, dash: '4px,3px'}});
+    if (earlier) {
+      const before = reduce(column, data.week).line;
+      traces.push({...base, x: before.x.map((x) => x + data.week), y: before.y, mode: 'lines', line: {color: soft, width: 1, dash: 'dot'}});
+    }
     traces.push({...base, x: line.x, y: line.y, mode: line.x.length === 1 ? 'markers' : 'lines', line: {color: color('series'), width: 1.5}, hoverinfo: undefined,
       text: line.k.map((k) => {
         if (k < 0) return '';
@@ -426,6 +435,7 @@ const say = () => {
   }
   if (whole_button) whole_button.disabled = !zoomed;
   if (shown) shown.textContent = selected >= 0 ? data.targets[selected].title : zoomed ? 'Part of the recording' : 'The whole recording';
+  history.replaceState(null, '', selected >= 0 ? '#' + data.targets[selected].id : location.pathname + location.search);
   root.dataset.view = zoomed ? selected >= 0 ? 'finding' : 'part' : 'whole';
 };
 const showAll = () => { view = whole; selected = -1; say(); return draw(); };
@@ -440,7 +450,15 @@ const show = (target, reveal) => {
   say();
   const top = box.getBoundingClientRect().top;
   if (!reveal && (top < -40 || top > innerHeight * .6)) box.scrollIntoView({block: 'start'});
-  return draw();
+  return draw().then(() => {
+    // Its row may lie below the fold: of the plot that scrolls beside the list, or of the page.
+    const mark = data.targets[target].marks.map((m) => data.marks[m].column).find((column) => column >= 0);
+    if (mark === undefined) return;
+    const height = box.clientHeight / columns.length;
+    const side = box.closest('.plotside');
+    if (side.scrollHeight > side.clientHeight + 1) side.scrollTop = box.offsetTop - side.offsetTop + mark * height - 40;
+    else if (!reveal && box.getBoundingClientRect().top + (mark + 1) * height > innerHeight) scrollBy(0, box.getBoundingClientRect().top + mark * height - 40);
+  });
 };
 const step = (by) => { if (more > 0) show(selected < 0 ? (by > 0 ? 0 : more - 1) : (selected + by + more) % more, true); };
 for (const button of buttons) button.addEventListener('click', () => {
@@ -458,6 +476,26 @@ for (const list of document.querySelectorAll('.findings')) list.addEventListener
   next.focus();
 });
 addEventListener('keydown', (event) => { if (event.key === 'Escape' && root.dataset.view !== 'whole') showAll(); });
+const copy = document.getElementById('copy');
+if (copy) copy.addEventListener('click', async () => {
+  const text = copy.dataset.text + (location.protocol.startsWith('http') ? '\\n' + location.href : '');
+  try { await navigator.clipboard.writeText(text); }
+  catch {
+    const area = document.body.appendChild(document.createElement('textarea'));
+    area.value = text;
+    area.select();
+    document.execCommand('copy');
+    area.remove();
+  }
+  copy.textContent = 'Copied';
+  setTimeout(() => { copy.textContent = 'Copy for chat'; }, 2000);
+});
+const week = document.getElementById('week');
+if (week) week.addEventListener('click', () => {
+  earlier = !earlier;
+  week.setAttribute('aria-pressed', String(earlier));
+  draw();
+});
 for (const [id, act] of [['all', showAll], ['previous', () => step(-1)], ['next', () => step(1)]]) {
   const button = document.getElementById(id);
   if (button) button.addEventListener('click', act);
@@ -468,9 +506,10 @@ const failed = (error) => {
   box.className = 'failure';
   box.textContent = 'The plot could not be drawn: ' + error.message;
 };
-say();
+const linked = data.targets.findIndex(({id}) => '#' + id === decodeURIComponent(location.hash));
 if (buttons.length > 0) rove(buttons[0]);
-draw().then(() => {
+if (linked < 0) say();
+(linked < 0 ? draw() : show(linked, true)).then(() => {
   box.on('plotly_relayout', (change) => {
     const range = change['xaxis.range'] ?? [change['xaxis.range[0]'], change['xaxis.range[1]']];
     if (change['xaxis.autorange']) showAll();

@@ -535,14 +535,17 @@ export function whenWords({ start, end, from, to }: Extent): string {
   return end - start === 1 ? `sample ${start}` : `samples ${start} to ${end - 1}`;
 }
 
-/** State of a finding or an incident: "ongoing since 14:00", "ended 2 h ago", or "ended" without time. */
+/** Seconds up to which the end of a finding is told by its distance from the last sample. */
+const RECENT = DAY / 1000;
+
+/** State of a finding or an incident: "ongoing since 14:00", "ended 2 h before the end", or "ended" a day before it or without time. */
 export function stateWords(
   finding: Pick<ReportFinding, 'ongoing' | 'from' | 'to' | 'start'>,
   last: Instant | null,
 ): string {
   if (finding.ongoing) return `ongoing since ${finding.from?.shown ?? `sample ${finding.start}`}`;
   const seconds = finding.to === null || last === null ? 0 : (last.ms - finding.to.ms) / 1000;
-  return seconds > 0 ? `ended ${durationWords(seconds)} ago` : 'ended';
+  return seconds > 0 && seconds < RECENT ? `ended ${durationWords(seconds)} before the end` : 'ended';
 }
 
 /** Headline for someone on call: number of incidents and findings, the worst one, and the worst ongoing one. */

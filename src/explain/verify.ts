@@ -447,9 +447,9 @@ class Verification {
       const ongoing = this.#ongoing.some(({ id, incident }) => [id, incident].includes(referenced.id));
       const word = text === 'since' ? 'ongoing' : text.split(' ')[0]!.toLowerCase();
       compare(place, ['', word, ongoing ? 'ongoing' : 'ended']);
-      if (text.endsWith(' ago')) {
+      if (text.endsWith(' before the end')) {
         const seconds = (this.#report.to!.ms - referenced.to!.ms) / 1000;
-        this.#length(place, text.slice('ended '.length, -' ago'.length), seconds, 0);
+        this.#length(place, text.slice('ended '.length, -' before the end'.length), seconds, 0);
       } else if (text.startsWith('ongoing since ')) {
         const stamp = text.slice('ongoing since '.length);
         this.#checks.time!(place, { ...claim, text: stamp, end: claim.start + 1 }, {});

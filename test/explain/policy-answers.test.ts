@@ -94,7 +94,7 @@ describe('asking a policy about a column', () => {
     expect(said.answers).toMatchObject([
       { start: 0, end: 100, intervals: [[30, 50]], problem: null, sampleAgreement: 1, shiftAgreement: null },
     ]);
-    expect(said.statement).toBe('Marks one interval, most of it called seasonal.');
+    expect(said.statement).toBe('Marks one interval, most of it called change of rhythm.');
   });
 
   test('answers are read as evaluation reads them: leniently, with what is wrong kept', async () => {

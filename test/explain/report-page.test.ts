@@ -11,7 +11,7 @@ import {
   evenStep,
   keptSamples,
 } from '../../src/explain/report-plot.ts';
-import { requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
+import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
 
@@ -111,6 +111,23 @@ describe('the page', () => {
       expect(text).toContain(part);
     }
     expect(text.indexOf('3 findings, 1 ongoing')).toBeLessThan(text.indexOf('id="plot"'));
+  });
+
+  test('tells an incident before its findings, and draws its columns on top', () => {
+    const text = pageOf(host());
+    expect(text).toMatch(/<p class="headline">1 incident in 3 columns and 1 other finding\.<\/p>/);
+    expect(text).toMatch(/data-text="host-17\.csv: 1 incident in 3 columns .*: requests \u2212/);
+    const { columns, targets } = JSON.parse(/id="report-data"[^>]*>([^<]*)</.exec(text)![1]!);
+    expect(columns.map(({ name }: { name: string }) => name)).toEqual(['requests', 'disk_wait_ms', 'load']);
+    const { incidents, findings } = buildReport(host());
+    expect(targets.map(({ id }: { id: string }) => id)).toEqual([
+      incidents[0]!.id,
+      ...findings.map(({ id }) => id),
+    ]);
+    const quiet = sampleColumn('quiet', 2016, { day: 288, mean: 5, departures: [] });
+    const { columns: known, ...rest } = host();
+    const more = pageOf({ ...rest, columns: [quiet, ...known.toReversed()] });
+    expect(more).toContain('Plot of requests, disk_wait_ms, load, quiet with');
   });
 
   test('loads nothing, and shows text of the file as text', () => {
@@ -297,6 +314,20 @@ describe.skipIf(browser === null)('the page in a browser (skipped where there is
       await session.until("document.documentElement.dataset.view === 'finding'");
       expect(await session.evaluate("document.querySelectorAll('li.selected').length")).toBe(1);
       await session.press('Escape');
+    });
+
+    test('names the finding that is shown in its address, and draws the week before on demand', async () => {
+      const { id } = buildReport(requests()).findings[1]!;
+      await session.click('.pick[data-target="1"]');
+      expect(await session.evaluate('location.hash')).toBe(`#${id}`);
+      await session.press('Escape');
+      expect(await session.evaluate('location.hash')).toBe('');
+      const dotted =
+        "document.getElementById('plot').data.filter(({line}) => line?.dash === 'dot').map(({x}) => x[0])";
+      expect(await session.evaluate(dotted)).toEqual([]);
+      await session.click('#week');
+      expect(await session.evaluate(dotted)).toEqual([Date.UTC(2025, 2, 10)]);
+      await session.click('#week');
     });
 
     test('asks for nothing and complains about nothing', () => {

@@ -1,35 +1,104 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { readRecording } from '../../datasets/readers/recording.ts';
-import type { FollowedFinding, ReportState } from '../../src/explain/schema.ts';
+import { checkState, type FollowedFinding, type ReportState } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { detectRecording } from '../../src/run/detect.ts';
-import { type FollowEvent, type FollowOptions, follow, pace } from '../../src/run/follow.ts';
+import { type FollowEvent, follow, pace } from '../../src/run/follow.ts';
+import { inParts, note, OPTIONS, only, recorded, stamp, told } from '../helpers/followed.ts';
 
-const OPTIONS: FollowOptions = {
-  ...{ name: 'input', columns: [], time: undefined, key: undefined, select: undefined, tz: undefined },
-  ...{ severity: 3, direction: 'both', absoluteFloor: 0, relativeFloor: 0.02 },
-  ...{ window: 300, every: 25, state: null },
-};
+describe('a level that stays', () => {
+  const options = { window: 450, every: 25 };
+  const reasons = (events: readonly FollowEvent[]): (string | undefined)[] =>
+    events.map((event) => (event.event === 'closed' ? event.reason : undefined)).filter(Boolean);
 
-const stamp = (i: number): string => new Date(Date.UTC(2025, 2, 1) + i * 900_000).toISOString().slice(0, 16);
-
-async function* inParts(text: string, size: number): AsyncGenerator<Uint8Array> {
-  const bytes = new TextEncoder().encode(text);
-  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
-}
-
-const only = (events: readonly FollowEvent[], kind: FollowEvent['event']): FollowEvent[] =>
-  events.filter(({ event }) => event === kind);
-
-/** Noise around 50 every 15 minutes, with 40 more in stretches [from, to). */
-function recorded(n: number, seed: number, stretches: readonly (readonly [number, number])[]): string[] {
-  const draw = new Random(seed, 'runs');
-  return Array.from({ length: n }, (_, i) => {
-    const more = stretches.some(([from, to]) => i >= from && i < to) ? 40 : 0;
-    return `${stamp(i)},${(50 + more + draw.normal()).toFixed(2)}`;
+  test('closes as usual, and its way back is noted, not opened', async () => {
+    const events = await told(recorded(1600, 5, [[500, 1000]]), options);
+    expect(only(events, 'open')).toMatchObject([{ direction: 'above' }]);
+    expect(reasons(events)).toEqual(['became usual']);
+    const { id } = only(events, 'open')[0] as { id: string };
+    expect(note(events, 'returned')).toContain(`back at about the level before finding ${id}`);
   });
-}
+
+  test('is over when it returns while it is open', async () => {
+    for (const end of [530, 700]) {
+      const events = await told(recorded(1600, 5, [[500, end]]), options);
+      expect(only(events, 'open')).toMatchObject([{ direction: 'above' }]);
+      expect(reasons(events)).toEqual(['over']);
+    }
+  });
+});
+
+describe('a leak', () => {
+  test('under a season is told while it goes on, and is over with the restart that ends it', async () => {
+    const draw = new Random(9, 'leak');
+    const [begins, ends] = [960, 1248];
+    const lines = Array.from({ length: 1500 }, (_, i) => {
+      const leaked = i >= begins && i < ends ? (40 * (i - begins)) / (ends - begins) : 0;
+      return `${stamp(i)},${(40 + 3 * Math.sin((2 * Math.PI * i) / 96) + leaked + draw.normal()).toFixed(2)}`;
+    });
+    const events = await told(lines, { window: 672, every: 12 });
+    const opened = only(events, 'open') as FollowedFinding[];
+    expect(opened).toMatchObject([{ kind: 'trend', direction: 'above', ongoing: true }]);
+    const start = Date.parse(`${stamp(0)}Z`);
+    const begun = (opened[0]!.from!.ms - start) / 900_000;
+    expect(Math.abs(begun - begins)).toBeLessThan(24);
+    expect(only(events, 'closed')).toMatchObject([{ reason: 'over' }]);
+  });
+});
+
+describe('a weekly course in a window of half a week', () => {
+  const options = { window: 336, every: 12, severity: 2 };
+  /** Days of 96 samples with a wave at daytime, half as high on weekends; the first is a Monday. */
+  const weeks = (n: number, seed: number): string[] => {
+    const draw = new Random(seed, 'weeks');
+    return Array.from({ length: n }, (_, i) => {
+      const height = Math.floor(i / 96) % 7 < 5 ? 80 : 40;
+      const wave = Math.max(0, Math.sin((2 * Math.PI * ((i % 96) - 28)) / 96));
+      const at = new Date(Date.UTC(2025, 2, 3) + i * 900_000).toISOString().slice(0, 16);
+      return `${at},${(40 + height * wave + 2 * draw.normal()).toFixed(2)}`;
+    });
+  };
+
+  test('opens nothing that the same hours of the week before show, nor on the first weekend', async () => {
+    for (const seed of [1, 2]) expect(only(await told(weeks(1900, seed), options), 'open')).toEqual([]);
+  });
+
+  test('opens a Tuesday like a night, also where the week before was told by an earlier run', async () => {
+    const lines = weeks(1900, 1);
+    const tuesday = 15 * 96;
+    for (let i = tuesday; i < tuesday + 96; i++)
+      lines[i] = lines[i]!.replace(/,.*/, `,${lines[tuesday - 12 + (i % 12)]!.split(',')[1]}`);
+    let state: ReportState | null = null;
+    const remember = (now: ReportState): void => {
+      state = JSON.parse(JSON.stringify(now));
+    };
+    const first = await told(lines.slice(0, 1008), options, remember);
+    expect(state!.followed!.hours!.length).toBeGreaterThan(240);
+    const second = await told(lines.slice(1008), { ...options, state }, remember);
+    const opened = only([...first, ...second], 'open') as FollowedFinding[];
+    expect(opened.map(({ from }) => from!.shown.slice(0, 10))).toEqual(['2025-03-18']);
+    expect(state!.followed!.hours!.length).toBeLessThanOrEqual(1009);
+  });
+
+  test('opens the peak of a job that runs once a week the first time alone', async () => {
+    const lines = weeks(1500, 1);
+    for (const sunday of [6, 13])
+      for (let i = sunday * 96 + 8; i < sunday * 96 + 10; i++) lines[i] = lines[i]!.replace(/,.*/, ',400');
+    const opened = only(await told(lines, options), 'open') as FollowedFinding[];
+    expect(opened.map(({ from }) => from!.shown)).toEqual(['2025-03-09 02:00']);
+  });
+
+  test('goes on with a state of version 1, which has no hours', async () => {
+    let state: ReportState | null = null;
+    await told(weeks(1008, 1), options, (now) => {
+      const { hours, ...followed } = now.followed!;
+      state = checkState(JSON.parse(JSON.stringify({ ...now, version: 1, followed })), 'state', 'remove it');
+    });
+    const events = await told(weeks(1100, 1).slice(1000), { ...options, state });
+    expect(events.at(-1)).toMatchObject({ known: 8, bad: 0 });
+  });
+});
 
 describe('any number of runs', () => {
   const options = { window: 450, every: 30, severity: 4 };
