@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { ReportState } from '../../src/explain/schema.ts';
+import type { FollowedFinding, ReportState } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { type FollowEvent, follow, pace } from '../../src/run/follow.ts';
 import { inParts, note, OPTIONS, only, recorded, stamp, told } from '../helpers/followed.ts';
