@@ -16,6 +16,8 @@ interface Stamp {
   /** True if a date, and a time of day, is written. */
   readonly date: boolean;
   readonly clock: boolean;
+  /** True for `Nov 26 14:03:01`, as syslog writes it; `wall` is then of the year 2000, which has all days. */
+  readonly yearless?: boolean;
 }
 
 /** Maximum length of a time stamp. */
@@ -71,6 +73,8 @@ const ZONE_ALONE = /^ ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)$/i;
 const UNIX_DAY = /(\p{L}{3,10}) +(\d{1,2}) +(?=\d{1,2}:)/iuy;
 const UNIX_YEAR = / +(\d{4})$/y;
 const UNIX_END = /^ +\d{4}$/;
+/** Leap year of stamps without one. */
+const YEARLESS = 2000;
 
 const MONTH_DAYS = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
@@ -188,7 +192,7 @@ const DATES: readonly DateForm[] = [
 
 /**
  * Reads one time stamp: ISO 8601 with T or blank, `2024/03/01`, `1.3.2024`, `03/04/2024` (day first, and month first beside it),
- * `1 Mar 2024`, `March 1, 2024`, `Fri Mar  1 14:05:00 UTC 2024`, `20240301T1405`, `2024-03`, `Mar 2024`, `2024-Q1`, `2024-W09`, each
+ * `1 Mar 2024`, `March 1, 2024`, `Fri Mar  1 14:05:00 UTC 2024`, `[01/Mar/2024:14:05:00 +0100]`, `Mar  1 14:05:00` (without a year), `20240301T1405`, `2024-03`, `Mar 2024`, `2024-Q1`, `2024-W09`, each
  * with or without a clock (`14:05`, `14:05:30.25`, `2:05 PM`) and a zone (`Z`, `+02:00`, `+0200`, `UTC`, `CET`); or a clock alone.
  * Years of two digits are those from 1970 to 2069.
  * @returns null for any other text, and for dates and clocks that do not exist
@@ -196,7 +200,7 @@ const DATES: readonly DateForm[] = [
 export function parseStamp(cell: string): Stamp | null {
   const plain = plainStamp(cell);
   if (plain !== null || cell.length > LONGEST) return plain;
-  const text = cell.trim();
+  const text = cell.trim().replace(/^\[(.*)\]$/, '$1');
   let at = 0;
   const take = (pattern: RegExp): RegExpExecArray | null => {
     pattern.lastIndex = at;
@@ -246,17 +250,29 @@ export function parseStamp(cell: string): Stamp | null {
     else offset = (sign === '-' ? -1 : 1) * (60 * Number(hours) + Number(minutes));
     if (!(Math.abs(offset) <= 14 * 60)) return null;
   }
+  const year = unix === null ? null : take(UNIX_YEAR);
+  const yearless = unix !== null && year === null;
   if (unix !== null) {
-    const year = take(UNIX_YEAR);
-    if (year === null) return null;
-    date = midnight(Number(year[1]), monthOf(unix[1]), Number(unix[2]));
+    date = midnight(Number(year?.[1] ?? YEARLESS), monthOf(unix[1]), Number(unix[2]));
     monthFirst = date;
     dated = true;
   }
   if (at < text.length || Number.isNaN(time)) return null;
   if (!dated) return { wall: time, monthFirst: time, offset, date: false, clock: true };
   if (Number.isNaN(date) && Number.isNaN(monthFirst)) return null;
-  return { wall: date + time, monthFirst: monthFirst + time, offset, date: true, clock: clock !== null };
+  const wall = date + time;
+  return { wall, monthFirst: monthFirst + time, offset, date: true, clock: clock !== null, yearless };
+}
+
+/** The time of a stamp without a year that is nearest to a reference; NaN for 29 February in other years. */
+export function nearestYear(wall: number, reference: number): number {
+  const [day, year] = [new Date(wall), new Date(reference).getUTCFullYear()];
+  return (
+    [year - 1, year, year + 1]
+      .map((near) => midnight(near, day.getUTCMonth() + 1, day.getUTCDate()) + (wall % DAY))
+      .filter((ms) => Math.abs(ms - reference) <= 184 * DAY)
+      .sort((a, b) => Math.abs(a - reference) - Math.abs(b - reference))[0] ?? Number.NaN
+  );
 }
 
 /** `20240301`, `202403011405` or `20240301140530` in ms since 1970; NaN for any other text. */
@@ -485,7 +501,7 @@ export function parseInstant(text: string, option: string, zone: string | null, 
   const duration = parseDuration(text);
   if (duration !== null) return last - duration;
   const stamp = parseStamp(text);
-  if (stamp === null || Number.isNaN(stamp.wall) || stamp.wall !== stamp.monthFirst) {
+  if (stamp === null || stamp.yearless || Number.isNaN(stamp.wall) || stamp.wall !== stamp.monthFirst) {
     throw new ConfigError(
       `${option} ${text}: neither a time such as 2024-03-01T14:00 nor a duration such as 2h or 7d`,
     );

@@ -41,8 +41,15 @@ export function valueColumns(
   const numeric = columns.flatMap((column, i) =>
     !taken.includes(i) && !keys.includes(i) && isNumeric(column) ? [i] : [],
   );
-  const left = numeric.filter((i) => !(times !== null || numeric.length > 1) || !countsTime(columns[i]!, i));
+  // Fields beside labels are values, whatever their name.
+  const mayCount = (times !== null || numeric.length > 1) && !table.rewritten?.labels.length;
+  const left = numeric.filter((i) => !mayCount || !countsTime(columns[i]!, i));
   const chosen = left.length > 0 ? left : numeric;
+  if (chosen.length === 0 && table.rewritten?.form === 'JSON lines')
+    throw new DataError(
+      `JSON lines without numbers beside the time, with the keys ${listed(columns)}; events have to be counted first, for example those of each minute`,
+      { file },
+    );
   if (chosen.length === 0) {
     const marked = columns.findIndex(
       ({ survey }, i) => !taken.includes(i) && survey.filled === survey.missing + survey.infinite,

@@ -5,6 +5,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { checkZone, parseStamp } from './clock.ts';
 import { chosenColumn, isHeader, listed } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
+import { type LineTable, lineTable } from './line-forms.ts';
 import { ColumnSurvey, unitOf } from './number-format.ts';
 import type { Note } from './quality.ts';
 import { Column, MOST_CHANNELS, stem } from './record.ts';
@@ -47,6 +48,8 @@ export interface Table {
   readonly timeColumns: readonly number[];
   readonly times: ReadTimes | null;
   readonly plan: TimePlan | null;
+  /** Lines of JSON and the like that it was rewritten from; null for a table. */
+  readonly rewritten: LineTable | null;
   /** Line of each row [rows]. */
   readonly lines: Int32Array;
   readonly tz: string | null;
@@ -153,14 +156,17 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     if (cause instanceof DataError) throw cause;
     throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }
-  const { text, assumed } = decodeText(bytes, file);
-  if (JSON_START.test(text.slice(0, 1000)))
+  const { text: given, assumed } = decodeText(bytes, file);
+  const rewritten = lineTable(given, file);
+  const { text } = rewritten ?? { text: given };
+  if (rewritten === null && JSON_START.test(text.slice(0, 1000)))
     throw new DataError(
-      'JSON, not a table; write it as CSV with a header first, for example: jq -r \'"time,value", (.[] | [.time, .value] | @csv)\'',
+      "JSON, but neither a table nor one object in each line; write each object on a line of its own, for example: jq -c '.[]'",
       { file },
     );
-  const layout = tableLayout(text, file);
+  const layout = rewritten === null ? tableLayout(text, file) : layoutOf(rewritten, file);
   const notes: Note[] = assumed.map((sentence) => ({ kind: 'encoding', text: sentence }));
+  notes.push(...(rewritten?.notes ?? []));
   if (layout.delimiter !== ',' && layout.width > 1) {
     const names: Readonly<Record<string, string>> = { '\t': 'tabs', ';': 'semicolons', [BLANKS]: 'blanks' };
     notes.push({
@@ -239,7 +245,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     layout,
     columns,
     timeColumns: plan?.columns ?? [],
-    ...{ times, plan },
+    ...{ times, plan, rewritten },
     lines: walk.blankEnd > 0 ? lines.slice(0, -walk.blankEnd) : lines,
     tz,
     decimal: options.decimal ?? null,
@@ -247,12 +253,19 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   };
 }
 
+/** Layout of lines that were rewritten as a table. @throws DataError for lines without values */
+function layoutOf({ form, header, sample }: LineTable, file: string): TableLayout {
+  if (header.length === 0) throw new DataError(`${form} without numbers`, { file });
+  return { delimiter: ',', skipped: 0, header, width: header.length, sample, preamble: 0, units: null };
+}
+
 /**
  * Reads later rows of a table, without its header, by the decisions that were made about the first ones.
  * @throws DataError for a row of another width, or a cell that is no time
  */
-export function laterRows(table: Table, text: string): Table {
-  const { file, plan, times, tz } = table;
+export function laterRows(table: Table, given: string): Table {
+  const { file, plan, times, tz, rewritten } = table;
+  const { text } = (rewritten === null ? null : lineTable(given, file, rewritten)) ?? { text: given };
   const layout = { ...table.layout, skipped: 0 };
   const clock = plan === null ? null : new TimeColumn(plan, times?.decided ?? null);
   const lineColumn = new Column();

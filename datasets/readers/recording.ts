@@ -4,6 +4,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
+import { ANNOTATED } from './line-forms.ts';
 import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
 import {
   findKey,
@@ -23,6 +24,7 @@ import {
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
+import { joinRows } from './side-by-side.ts';
 import type { ReadTimes } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
@@ -96,8 +98,6 @@ export function readRecording(source: string | Uint8Array, options: RecordingOpt
 
 /** Value of `select` for all series of a file. */
 const ALL = '*';
-/** Times of all series together, relative to those of the longest, up to which they share their times. */
-const SHARED_TIMES = 1.5;
 
 /**
  * Makes one recording of all series of a file, by their common times.
@@ -116,45 +116,19 @@ function sideBySide(
       `${count} columns of ${series.length} series; at most ${MOST_COLUMNS} stand side by side: choose --column, or one series with --select`,
       { file },
     );
-  const parts = series.map(({ rows }) => rows());
-  // A row of its own for each repetition of a time within a series: repeated rows are told and merged as they are elsewhere.
-  const places = new Map<string, number>();
-  const time: number[] = [];
-  const lines: number[] = [];
-  const placed = parts.map((rows) => {
-    const repeats = new Map<number, number>();
-    return Array.from(rows.time, (ms, i) => {
-      const nth = repeats.get(ms) ?? 0;
-      repeats.set(ms, nth + 1);
-      const place = places.get(`${ms} ${nth}`) ?? time.length;
-      places.set(`${ms} ${nth}`, place);
-      if (place === time.length) {
-        time.push(ms);
-        lines.push(rows.lines[i]!);
-      }
-      return place;
-    });
-  });
-  const longest = parts.reduce((most, rows) => Math.max(most, rows.time.length), 0);
-  if (time.length > SHARED_TIMES * longest)
+  const joined = joinRows(series.map(({ rows }) => rows()));
+  if (joined === null)
     throw new DataError(
       `the ${series.length} series of column ${show(key)} are sampled at different times, so that they cannot stand side by side; choose one with --select`,
       { file },
     );
-  const values = parts.flatMap((rows, k) =>
-    rows.values.map((given) => {
-      const column = new Float64Array(time.length).fill(Number.NaN);
-      for (const [i, place] of placed[k]!.entries()) column[place] = given[i]!;
-      return column;
-    }),
-  );
   const columns = series.flatMap(({ name, columns: own }) =>
     own.map((i) => ({ name: own.length === 1 ? name! : `${name} ${table.columns[i]!.name}` })),
   );
   const text = `${series.length} series of column ${show(key)}, side by side.`;
   // In order of the file, as rows are.
-  const order = Uint32Array.from(lines.keys()).sort((a, b) => lines[a]! - lines[b]!);
-  const rows = rowsAt({ time: Float64Array.from(time), values, lines: Int32Array.from(lines) }, order);
+  const order = Uint32Array.from(joined.lines.keys()).sort((a, b) => joined.lines[a]! - joined.lines[b]!);
+  const rows = rowsAt(joined, order);
   return recordingOf(
     { ...table, columns },
     rows,
@@ -204,6 +178,8 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
   const all = openSeries(source, options);
   const opened = all.table;
   const { file, layout, times } = opened;
+  if (opened.rewritten?.form === ANNOTATED)
+    throw new DataError(`${ANNOTATED}, whose tables come one after the other, cannot be followed`, { file });
   if (layout.header === null)
     throw new DataError('no header; following a file needs column names in its first row', { file });
   if (times === null || times.ordinal)
@@ -276,10 +252,11 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
       `${plural(lines.length, 'row')} of data; a recording needs at least ${MINIMUM_SAMPLES}`,
       { file },
     );
-  const asked = options.key === undefined ? [] : keyColumns(columns, options.key, file);
+  const { keys: own = [], labels = [] } = table.rewritten ?? {};
+  const asked = options.key === undefined ? own : keyColumns(columns, options.key, file);
   if (asked.length === 0 && options.select !== undefined && options.select !== ALL && times === null)
     throw new ConfigError(`--select ${options.select}: name the column with --key`);
-  const chosen = valueColumns(table, options.columns, asked);
+  const chosen = valueColumns(table, options.columns, [...asked, ...labels]);
   const notes = [...table.notes];
   const values = readValues(table, chosen, notes);
   const all: Rows = { time: times?.time ?? new Float64Array(lines.length), values, lines };
@@ -308,15 +285,20 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   const byKey = new Int32Array(keys.ids.length);
   const next = Int32Array.from(ends, (_, id) => (id === 0 ? 0 : ends[id - 1]!));
   for (let i = 0; i < keys.ids.length; i++) byKey[next[keys.ids[i]!]!++] = i;
-  const series = keys.names.map((name, id): Series => {
+  const series = keys.names.flatMap((name, id): Series[] => {
     const order = byKey.subarray(id === 0 ? 0 : ends[id - 1]!, ends[id]!);
-    const rows = (): Rows => rowsAt({ ...all, values: kept.map((k) => values[k]!) }, order);
-    const columns = kept.map((k) => chosen[k]!);
+    // Lines of JSON and the like have values of their own each.
+    const filled = kept.filter(
+      (k) => table.rewritten === null || order.some((i) => !Number.isNaN(values[k]![i]!)),
+    );
+    if (filled.length === 0) return [];
+    const rows = (): Rows => rowsAt({ ...all, values: filled.map((k) => values[k]!) }, order);
+    const columns = filled.map((k) => chosen[k]!);
     const read = (): Recording => {
       const text = `Series ${show(name)} of ${keys.names.length}, separated by column ${show(key)}: ${order.length} of ${lines.length} rows.`;
       return recordingOf(table, rows(), columns, name, [...notes, { kind: 'split', text }], options);
     };
-    return { name, columns, keys: keys.columns, notes, rows, read };
+    return [{ name, columns, keys: keys.columns, notes, rows, read }];
   });
   return { series, key };
 }

@@ -6,6 +6,7 @@ import {
   HOUR,
   instantsOf,
   MINUTE,
+  nearestYear,
   offsetZone,
   parseCompact,
   parseStamp,
@@ -212,8 +213,9 @@ export function countsTime(column: SampledColumn, index: number): boolean {
 
 /** Decisions about a column of time that hold for later rows of the same table. */
 interface TimeDecisions {
-  /** True for stamps with a date. */
+  /** True for stamps with a date, and for those without a year. */
   readonly dated: boolean;
+  readonly yearless: boolean;
   /** Order of day and month; null where no stamp so far is ambiguous. */
   readonly monthFirst: boolean | null;
   /** Last instant so far; after it, the second pass of a repeated hour begins. */
@@ -249,6 +251,7 @@ export class TimeColumn {
   readonly #decided: TimeDecisions | null;
   #usesMonthFirst: boolean | null;
   #dated: boolean;
+  #yearless: boolean;
   #example: { cell: string; line: number } | null = null;
   /** Numbers since 1970 in another unit than most: the first of them, and how many there are. */
   #otherUnit: { readonly line: number; readonly name: string; count: number } | null = null;
@@ -260,6 +263,7 @@ export class TimeColumn {
     this.#plan = plan;
     this.#decided = decided;
     this.#dated = decided?.dated ?? false;
+    this.#yearless = decided?.yearless ?? false;
     this.#usesMonthFirst = decided?.monthFirst ?? null;
   }
 
@@ -303,8 +307,9 @@ export class TimeColumn {
     }
     const stamp = parseStamp(cell);
     if (stamp === null) throw this.#wrong(records, 0, cell);
-    if (this.#wall.length === 0 && this.#decided === null) this.#dated = stamp.date;
-    else if (stamp.date !== this.#dated) throw this.#wrong(records, 0, cell);
+    const { date, yearless = false } = stamp;
+    if (this.#wall.length === 0 && this.#decided === null) [this.#dated, this.#yearless] = [date, yearless];
+    else if (date !== this.#dated || yearless !== this.#yearless) throw this.#wrong(records, 0, cell);
     this.#push(stamp.wall, stamp.monthFirst, stamp.offset, cell, records);
   }
 
@@ -344,7 +349,7 @@ export class TimeColumn {
   finish(lines: Int32Array, file: string, tz: string | null): ReadTimes {
     const times = this.#finish(lines, file, tz);
     const last = times.time.reduce((latest, ms) => Math.max(latest, ms), this.#decided?.last ?? -Infinity);
-    const decided = { dated: this.#dated, monthFirst: this.#usesMonthFirst, last };
+    const decided = { dated: this.#dated, yearless: this.#yearless, monthFirst: this.#usesMonthFirst, last };
     return { clockZone: times.zone, ...times, decided };
   }
 
@@ -362,6 +367,14 @@ export class TimeColumn {
         text: `Column ${show(this.#plan.names[0]!)} holds times of day without a date; ${days === 0 ? 'all are read as one day' : `a new day begins where the clock goes back (${days === 1 ? 'once' : `${days} times`})`}.`,
       });
       return { time, zone: null, origin: 'midnight', ordinal: false, notes };
+    }
+    if (this.#yearless && time.length > 0) {
+      addYears(time, this.#decided?.last ?? null);
+      const years = [time[0]!, time.at(-1)!].map((ms) => new Date(ms).getUTCFullYear());
+      notes.push({
+        kind: 'no-year',
+        text: `Column ${show(this.#plan.names[0]!)} names no year; its stamps are read as of ${[...new Set(years)].join(' to ')}, the latest that is not in the future.`,
+      });
     }
     const seen = new Set<number>();
     let naive = 0;
@@ -514,6 +527,25 @@ export class TimeColumn {
         text: `${twice} time stamps are in an hour that occurs twice in ${tz}, because clocks are set back, the first in line ${this.#lines[first]}; they are read in row order.`,
       });
     }
+  }
+}
+
+/**
+ * Gives stamps without a year the one that is nearest to the next stamp, and the last the newest so that none is in the future; later rows go
+ * on from the last instant before them.
+ */
+function addYears(time: Float64Array, last: number | null): void {
+  const walls = time.slice();
+  if (last !== null) {
+    for (const [i, wall] of walls.entries()) time[i] = nearestYear(wall, i === 0 ? last : time[i - 1]!);
+    return;
+  }
+  const latest = Date.now() + DAY; // in any zone
+  // Every fourth year has all days, but for some.
+  for (let year = new Date().getUTCFullYear() + 1, tries = 0; tries < 10; tries++, year--) {
+    for (let i = walls.length - 1; i >= 0; i--)
+      time[i] = nearestYear(walls[i]!, time[i + 1] ?? (Date.UTC(year, 0) + Date.UTC(year + 1, 0)) / 2);
+    if (time.every((ms) => ms <= latest)) return;
   }
 }
 

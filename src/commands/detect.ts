@@ -1,8 +1,9 @@
 /** `timeseer detect`: finds anomalies in a CSV file or a Prometheus query with the classical detector. */
-import { basename } from 'node:path';
+import { basename, extname } from 'node:path';
 import { FAULTS } from '../../datasets/readers/quality.ts';
+import type { Recording } from '../../datasets/readers/recording.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
-import { checkScores, FORMATS, scoresCsv } from '../explain/formats.ts';
+import { checkScores, FORMATS, scoresCsv, toGrafana } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import {
   type Alerts,
@@ -13,12 +14,13 @@ import {
 } from '../explain/schema.ts';
 import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
-import { ConfigError } from '../ground/errors.ts';
+import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
-import { print, printJson, say, shellWord } from '../ground/terminal.ts';
-import { detectAndAsk, NONE } from '../run/detect.ts';
+import { firstNames, print, printJson, say, shellWord } from '../ground/terminal.ts';
+import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
+import { filesOf, readInputs } from '../run/inputs.ts';
 import { WEBHOOK_FORMATS, Webhook } from '../run/webhook.ts';
 import {
   DETECT_OPTIONS,
@@ -30,7 +32,7 @@ import {
 } from './detect-options.ts';
 import { choice, command, ENGINE_OPTIONS, flag, type Given, number, text } from './options.ts';
 
-type DetectArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
+type DetectArguments = Given<typeof OPTIONS> & { readonly file?: readonly string[] | undefined };
 
 /** Environment variable with the bearer token of a webhook. */
 const WEBHOOK_TOKEN = 'TIMESEER_WEBHOOK_TOKEN';
@@ -86,9 +88,10 @@ const openText = (open: readonly FollowedFinding[]): string =>
 
 /** Reads rows from `input` until it ends or the process is asked to stop. */
 async function runFollow(args: DetectArguments): Promise<void> {
-  if (args.file !== undefined && args.file !== STANDARD_INPUT)
+  const file = args.file?.find((name) => name !== STANDARD_INPUT);
+  if (file !== undefined)
     throw new ConfigError(
-      `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(args.file)} | timeseer detect --follow`,
+      `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(file)} | timeseer detect --follow`,
     );
   if (args.since !== undefined)
     throw new ConfigError('--since: --follow reports only new findings; leave --since out');
@@ -174,12 +177,109 @@ async function* untilAborted(stream: NodeJS.ReadStream, signal: AbortSignal): As
   }
 }
 
+/** Report to print, with the files that it was written to. */
+interface Told {
+  readonly report: AnomalyReport;
+  readonly files: readonly string[];
+  readonly seconds: number;
+}
+
+/** Exit code where some of several files could not be judged, and names or errors that are printed at most. */
+const [FAILED, MOST_NAMED] = [3, 20];
+
+/** Detects in one recording, writes its files, and gives what is to be reported, once the state has let it through. */
+async function detectOne(
+  args: DetectArguments,
+  file: string | undefined,
+  tell: (told: Told) => void,
+  given?: Recording,
+): Promise<void> {
+  const { out, policy = NONE, engine, device } = args;
+  if (out !== undefined) checkTarget(out);
+  if (args.scores !== undefined) checkScores(args.scores);
+  const request = { ...detectRequest(file, args), window: args.window };
+  const webhook = await webhookOf(args, request.file);
+  const asked = { policy, engine, device };
+  const { source, report, seconds, pictures } = await detectAndAsk(request, asked, args.since, given);
+  const publish = (chosen: AnomalyReport): void => {
+    const files: string[] = [];
+    if (out !== undefined) files.push(...Object.values(writeReport(out, chosen, source, pictures)));
+    if (args.scores !== undefined) {
+      writeFileAtomic(args.scores, [...scoresCsv(source)].join(''));
+      files.push(args.scores);
+    }
+    tell({ report: chosen, files, seconds });
+  };
+  if (args.state === undefined) return publish(report);
+  const fresh = (chosen: AnomalyReport): void => {
+    verify(chosen, source);
+    publish(chosen);
+  };
+  await reportOnce(args.state, report, source, fresh, webhook);
+}
+
+/** Prints a report as text, or reports in another format: several are one document, but for Markdown. */
+function printReports(told: readonly Told[], format: string, several: boolean): void {
+  const reports = told.map(({ report }) => report);
+  const findings = reports.flatMap((report) => report.findings);
+  if (format === 'text')
+    for (const { report, files, seconds } of told) print(reportText(report, files, seconds));
+  else if (format === 'json' && several) print(JSON.stringify(reports, null, 2));
+  else if (format === 'grafana-annotations') print(JSON.stringify(reports.flatMap(toGrafana), null, 2));
+  else
+    for (const report of format === 'csv' ? [{ ...reports[0]!, findings }] : reports)
+      print(FORMATS[format]!(report).trimEnd());
+  if (format !== 'text') for (const { files } of told) for (const written of files) say(written);
+}
+
+/** Detects in several files: in one report where they share their times, else in one after the other, with an index line. */
+async function detectMany(args: DetectArguments, files: readonly string[], format: string): Promise<void> {
+  const failed: string[] = [];
+  const told: Told[] = [];
+  let [usage, several] = [true, false];
+  const fails = (error: unknown, file: string): void => {
+    if (!(error instanceof TimeseerError)) throw error;
+    usage &&= error instanceof ConfigError;
+    if (failed.push(basename(file)) <= MOST_NAMED) say(`error: ${error.message}`);
+  };
+  const tell = (one: Told): void => {
+    told.push(one);
+    if (format === 'text') printReports([one], format, true);
+  };
+  const read = (file: string): Promise<Recording> => readRequest(detectRequest(file, args), args.since);
+  for await (const { name, recording, alone } of readInputs(files, read, fails)) {
+    several = alone;
+    const own = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
+      path === undefined || !alone
+        ? path
+        : `${path.slice(0, path.length - ending.length)}.${recording.name}${ending}`;
+    const paths = { out: own(args.out, ''), state: own(args.state), scores: own(args.scores) };
+    await detectOne({ ...args, ...paths }, name, tell, recording).catch((error) => fails(error, name));
+  }
+  if (told.length === 0)
+    throw new (usage ? ConfigError : DataError)(`none of the ${files.length} files could be judged`);
+  if (format !== 'text') printReports(told, format, several);
+  const found = told.flatMap(({ report: { file, findings } }) =>
+    findings.length === 0 ? [] : [`${file} ${findings.length}`],
+  );
+  const index = [
+    `${files.length} files`,
+    ...(told.length > 1 ? [`${told.length} reports, as the files do not share their times`] : []),
+    found.length === 0 ? 'no findings' : `findings: ${firstNames(found, MOST_NAMED)}`,
+    ...(failed.length === 0 ? [] : [`not judged: ${firstNames(failed, MOST_NAMED)}`]),
+  ].join('; ');
+  if (format === 'text') print(index);
+  else say(index);
+  const codes = told.map(({ report }) => exitCode(report, args));
+  process.exitCode = failed.length > 0 ? FAILED : codes.includes(1) ? 1 : codes[0];
+}
+
 async function runDetect(args: DetectArguments): Promise<void> {
   if (args.schema) return printJson(reportSchema());
   if (args.follow) return runFollow(args);
   if (args.every !== undefined)
     throw new ConfigError('--every: needs --follow; add it, or leave --every out');
-  const { out, window } = args;
+  const { window } = args;
   if (window !== undefined) {
     if (/^\d+$/.test(window))
       throw new ConfigError(
@@ -189,41 +289,14 @@ async function runDetect(args: DetectArguments): Promise<void> {
       if (args[name] !== undefined)
         throw new ConfigError(`--${name}: --window judges one span once; leave --${name} out`);
   }
-  if (out !== undefined) checkTarget(out);
-  if (args.scores !== undefined) checkScores(args.scores);
-  const { policy = NONE, engine, device } = args;
-  const request = { ...detectRequest(args.file, args), window };
-  const webhook = await webhookOf(args, request.file);
-  const { source, report, seconds, pictures } = await detectAndAsk(
-    request,
-    { policy, engine, device },
-    args.since,
-  );
-  const tell = (chosen: AnomalyReport): void => {
-    const files: string[] = [];
-    if (out !== undefined) files.push(...Object.values(writeReport(out, chosen, source, pictures)));
-    if (args.scores !== undefined) {
-      writeFileAtomic(args.scores, [...scoresCsv(source)].join(''));
-      files.push(args.scores);
-    }
-    const format = args.json ? 'json' : args.format;
-    if (format === 'text') print(reportText(chosen, files, seconds));
-    else print(FORMATS[format]!(chosen).trimEnd());
-    if (format !== 'text') for (const written of files) say(written);
-    process.exitCode = exitCode(chosen, args);
-  };
-  if (args.state === undefined) tell(report);
-  else
-    await reportOnce(
-      args.state,
-      report,
-      source,
-      (fresh) => {
-        verify(fresh, source);
-        tell(fresh);
-      },
-      webhook,
-    );
+  const format = args.json ? 'json' : args.format;
+  const { prometheus, file = [] } = args;
+  const files = prometheus === undefined ? await filesOf(file) : file.slice(0, 1);
+  if (files.length > 1) return detectMany(args, files, format);
+  await detectOne(args, files[0], (told) => {
+    printReports([told], format, false);
+    process.exitCode = exitCode(told.report, args);
+  });
 }
 
 const OPTIONS = {
@@ -251,7 +324,7 @@ const OPTIONS = {
   ),
   'webhook-format': choice(
     Object.keys(WEBHOOK_FORMATS),
-    'Body of a webhook: JSON of timeseer, a message for Slack, or alerts for the API of Alertmanager',
+    'Body of a webhook: JSON of timeseer, a message for Slack, alerts for the API of Alertmanager, or annotations of Grafana, which become regions when findings close',
     { default: 'generic' },
   ),
   schema: flag('Print the JSON Schema of a report'),
@@ -259,11 +332,20 @@ const OPTIONS = {
 };
 
 export const detectCommand = command({
-  command: 'detect [file]',
-  positionals: { file: { type: 'string', describe: FILE_WORDS } },
+  command: 'detect [file..]',
+  positionals: {
+    file: {
+      ...{ type: 'string', array: true },
+      describe: `${FILE_WORDS}; several files, a quoted pattern or a directory are judged together`,
+    },
+  },
   options: OPTIONS,
   examples: [
     ['$0 detect metrics.csv', 'Findings in all numeric columns, ranked by severity'],
+    [
+      "$0 detect 'metrics/*.csv'",
+      'Several files, or a directory: side by side in one report where they share their times, else one report after the other',
+    ],
     [
       '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
       'One column: findings as CSV, and the score of every sample',
@@ -271,6 +353,10 @@ export const detectCommand = command({
     [
       "$0 detect metrics.csv --key host --select '*'",
       'A long table of many hosts: every one of them, side by side',
+    ],
+    [
+      "$0 detect telegraf.lp --key measurement,host --select '*' --column usage_idle",
+      'Line protocol of InfluxDB: one field of all hosts. Tags and keys are columns: JSON lines {"http": {"ms": 3}} have the column http.ms',
     ],
     [
       '$0 detect metrics.csv --window 2025-03-04T05:00..2025-03-04T10:00',
@@ -293,10 +379,14 @@ export const detectCommand = command({
       'Tell a channel when a finding opens and when it closes',
     ],
     [
+      `${WEBHOOK_TOKEN}=… $0 detect metrics.csv --state seen.json --webhook http://grafana:3000 --webhook-format grafana`,
+      'Annotations on dashboards; the token of a service account that may read, write and create annotations',
+    ],
+    [
       'tail -n +1 -F metrics.csv | $0 detect --follow --json',
       'Streaming rows: one line of JSON when a finding appears, and one when it ends',
     ],
   ],
-  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again.`,
+  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again. Reports of several files that do not share their times are a list in JSON; each has its own --state, --out and --scores, with the name of the file before the ending: seen.web-1.json.`,
   handler: runDetect,
 });

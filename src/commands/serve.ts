@@ -158,6 +158,10 @@ export const serveCommand = command({
       'Report of a table as an HTML page',
     ],
     [
+      'curl -N -H "Accept: text/event-stream" -H "Content-Type: text/csv" --data-binary @metrics.csv localhost:8000/v1/explain',
+      'Server-sent events: the progress, each finding, the report',
+    ],
+    [
       '$0 serve --log json',
       'JSON lines as log; metrics for Prometheus at /metrics, probes at /healthz and /readyz',
     ],
@@ -173,8 +177,9 @@ export const serveCommand = command({
   epilogue: [
     'POST /v1/explain takes text/csv, with options of `detect` as query parameters (column, time, key, select, tz, rate,',
     'decimal, severity, direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
-    'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
+    'with "time": […] and "options": {"severity": 3}. GET /openapi.json describes all requests. POST /v1/chat/completions and GET /v1/models follow the OpenAI API;',
     'sampling parameters default to those of the checkpoint. GET /metrics is for Prometheus; GET /healthz and /readyz, for probes, need no key.',
+    'A Dockerfile, units of systemd, and a compose.yaml with Prometheus and Grafana are in src/serve/deploy of the package.',
   ].join(' '),
   handler: runServe,
 });

@@ -48,14 +48,19 @@ export function openConnections(
   /**
    * Sends `body`, and gives the whole answer.
    * @param timeout seconds until the end of the answer
+   * @param other method and path, where they are not POST and that of the address
    * @throws Timeout; the signal's reason; what the connection broke with
    */
-  return (body: Uint8Array, timeout: number, signal: AbortSignal): Promise<Posted> =>
+  return (
+    body: Uint8Array,
+    timeout: number,
+    signal: AbortSignal,
+    other: { readonly method: 'GET' | 'PATCH'; readonly path: string } | object = {},
+  ): Promise<Posted> =>
     new Promise((resolve, reject) => {
       signal.throwIfAborted();
       const sent = request(address, {
-        method: 'POST',
-        agent,
+        ...{ method: 'POST', agent, ...other },
         headers: { ...headers, 'content-length': body.byteLength },
       });
       const end = (): void => {

@@ -65,6 +65,11 @@ export function say(text: string): void {
   tell(process.stderr, `${forPeople(text)}\n`);
 }
 
+/** Lists the first names, and the number of the others. */
+export function firstNames(names: readonly string[], most: number): string {
+  return names.slice(0, most).join(', ') + (names.length > most ? ` and ${names.length - most} more` : '');
+}
+
 /** Joins rows of cells into lines, padding each column but the last to its widest cell. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const widths = rows[0]!.map((_, c) => Math.max(...rows.map((row) => row[c]!.length)));

@@ -274,15 +274,20 @@ export async function readRequest(request: DetectRequest, since?: string): Promi
   });
 }
 
-/** Detects in the recording of a request. @throws as `readRequest` and `detectRecording` */
+/**
+ * Detects in the recording of a request.
+ * @param given the recording, where it was read before
+ * @throws as `readRequest` and `detectRecording`
+ */
 export async function detectFile(
   request: DetectRequest,
   also: Pick<PipelineOptions, 'since' | 'ask'> = {},
+  given?: Recording,
 ): Promise<Detected> {
   const started = performance.now();
   const { prometheus, file, columns, time, key, select, tz, keepSentinels, decimal, rate, ...options } =
     request;
-  const recording = await readRequest(request, also.since);
+  const recording = given ?? (await readRequest(request, also.since));
   const progress =
     recording.columns.length > 1
       ? new (await import('../ground/progress.ts')).Progress({
@@ -395,8 +400,9 @@ async function openPolicy(request: PolicyRequest) {
 type Pictures = Parameters<typeof writeReport>[3];
 
 /**
- * Detects in one CSV file or Prometheus query and asks a policy, with progress on standard error.
+ * Detects in one file or Prometheus query and asks a policy, with progress on standard error.
  *
+ * @param given the recording, where it was read before
  * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
  * EngineError without libtorch
  */
@@ -404,6 +410,7 @@ export async function detectAndAsk(
   request: DetectRequest,
   policy: PolicyRequest,
   since: string | undefined,
+  given?: Recording,
 ): Promise<Detected & { readonly pictures: Pictures }> {
   const opened = await openPolicy(policy);
   try {
@@ -413,7 +420,7 @@ export async function detectAndAsk(
       seen = opinion.columns;
       return opinion;
     };
-    const detected = await detectFile(request, { since, ask: opened === null ? undefined : ask });
+    const detected = await detectFile(request, { since, ask: opened === null ? undefined : ask }, given);
     return { ...detected, pictures: new Map(seen.map((answers) => [answers.column, answers.seen])) };
   } finally {
     await opened?.close();

@@ -127,8 +127,11 @@ async function* rowsOf(chunks: AsyncIterable<Uint8Array>, name: string): AsyncGe
   let rest = '';
   let line = 0;
   let open: TextRow[] = [];
+  // A quote that JSON or line protocol escapes is none.
+  const plain = (text: string): string =>
+    /^\s*\{|=.* -?\d+\s*$/.test(text) ? text.replaceAll(/\\./g, '') : text;
   const quoted = (rows: readonly TextRow[]): boolean =>
-    rows.reduce((count, { text }) => count + text.split('"').length - 1, 0) % 2 === 1;
+    rows.reduce((count, { text }) => count + plain(text).split('"').length - 1, 0) % 2 === 1;
   function* take(text: string): Generator<TextRow> {
     line++;
     if (text.trim() === '' && open.length === 0) return;

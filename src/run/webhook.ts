@@ -39,14 +39,14 @@ const DAYS = 7;
 /** Longest text in a message of Slack. */
 const LONGEST_TEXT = 2900;
 
-const slackText = (text: string): string =>
+const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').slice(0, LONGEST_TEXT);
 
 function toSlack({ event, source, reason, finding, opened }: Alert): object {
   const state = event === 'open' ? `${opened.level} ${finding.severity.toFixed(1)}` : `closed (${reason})`;
-  const head = slackText(`${state}: ${finding.column}, ${source}`.replaceAll(/[*_~`\s]+/g, ' '));
+  const head = escaped(`${state}: ${finding.column}, ${source}`.replaceAll(/[*_~`\s]+/g, ' '));
   return {
-    text: `${head}: ${slackText(finding.statement)}`,
+    text: `${head}: ${escaped(finding.statement)}`,
     blocks: [
       { type: 'section', text: { type: 'mrkdwn', text: `*${head}*` } },
       {
@@ -63,13 +63,19 @@ function seriesLabels(column: string): Record<string, string> {
   return Object.fromEntries(Array.from(pairs, ([, label, text]) => [label, String(JSON.parse(text!))]));
 }
 
+/** First and last instant of a finding in ms; now for one without dates, and for an end that is to come. */
+function instantsOf({ from, durationSeconds }: FollowedFinding, now: number) {
+  const dated = from !== null && from.iso !== null;
+  const starts = dated ? from.ms : now;
+  return { dated, starts, ends: dated ? Math.min(now, starts + 1000 * (durationSeconds ?? 0)) : now };
+}
+
 /** Alert of Alertmanager's API v2. It is known by its labels, which are those of its opening. */
 function toAlertmanager({ event, source, finding, opened }: Alert): object {
-  const { column, statement, from, durationSeconds } = finding;
+  const { column, statement } = finding;
   const now = Date.now();
-  const dated = from !== null && from.iso !== null;
+  const { dated, starts, ends } = instantsOf(finding, now);
   const iso = (ms: number): string => new Date(ms).toISOString();
-  const ends = dated ? Math.min(now, from.ms + 1000 * (durationSeconds ?? 0)) : now;
   return [
     {
       labels: {
@@ -78,10 +84,25 @@ function toAlertmanager({ event, source, finding, opened }: Alert): object {
         ...{ severity: opened.level, kind: opened.kind },
       },
       annotations: { summary: `${column}: ${opened.kind}`, description: statement },
-      ...(dated ? { startsAt: iso(from.ms) } : {}),
+      ...(dated ? { startsAt: iso(starts) } : {}),
       endsAt: iso(event === 'open' ? now + DAYS * 86_400_000 : ends),
     },
   ];
+}
+
+/** Tags by which Grafana finds the annotation of a finding; it stores 100 characters of each. */
+const tagsOf = ({ opened, source }: Alert): string[] =>
+  ['timeseer', `finding:${opened.id}`, `source:${source}`].map((tag) => tag.slice(0, 100).trim());
+
+/** Annotation of Grafana: a moment while the finding is open, then a region. */
+function toAnnotation(alert: Alert): object {
+  const { event, source, finding, opened } = alert;
+  const { starts, ends } = instantsOf(finding, Date.now());
+  return {
+    ...{ time: Math.round(starts), timeEnd: Math.round(event === 'open' ? starts : ends) },
+    tags: [...tagsOf(alert), opened.level, opened.kind, finding.column.slice(0, 100)],
+    text: escaped(`${finding.statement} (${source})`),
+  };
 }
 
 /** Body of a request by the name of its format. */
@@ -89,6 +110,12 @@ export const WEBHOOK_FORMATS: Readonly<Record<string, (alert: Alert) => object>>
   generic: ({ opened: _, ...alert }) => ({ schema: 'timeseer.webhook', version: 1, ...alert }),
   slack: toSlack,
   alertmanager: toAlertmanager,
+  grafana: toAnnotation,
+};
+
+/** Paths of the APIs that an address may leave out. */
+const PATHS: Readonly<Record<string, string>> = {
+  ...{ alertmanager: '/api/v2/alerts', grafana: '/api/annotations' },
 };
 
 /** @throws ConfigError, without the address */
@@ -98,8 +125,8 @@ function addressOf({ url, format }: WebhookOptions): URL {
   if (given === undefined || given === '')
     throw new ConfigError(`--webhook ${url}: the environment has no such variable; set it to the address`);
   const address = serverAddress(given, '--webhook', 'https://example.org/hook');
-  if (format === 'alertmanager' && !address.pathname.endsWith('/api/v2/alerts'))
-    address.pathname = `${address.pathname.replace(/\/+$/, '')}/api/v2/alerts`;
+  const path = PATHS[format] ?? '';
+  if (!address.pathname.endsWith(path)) address.pathname = `${address.pathname.replace(/\/+$/, '')}${path}`;
   return address;
 }
 
@@ -107,8 +134,7 @@ function addressOf({ url, format }: WebhookOptions): URL {
 export class Webhook {
   readonly #options: WebhookOptions;
   readonly #post: ReturnType<typeof openConnections>;
-  /** Address without what may be secret. */
-  readonly #shown: string;
+  readonly #address: URL;
   readonly #open: Map<string, FollowedFinding>;
   #queue: Alert[];
   #lost: number;
@@ -118,11 +144,10 @@ export class Webhook {
   /** @param kept what the state holds @throws ConfigError for a wrong address */
   constructor(options: WebhookOptions, kept: Alerts | undefined) {
     this.#options = options;
-    const address = addressOf(options);
+    this.#address = addressOf(options);
     const { token, ca } = options;
-    this.#shown = address.origin;
     this.#post = openConnections(
-      address,
+      this.#address,
       {
         ...{ 'content-type': 'application/json', 'user-agent': 'timeseer' },
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
@@ -220,21 +245,25 @@ export class Webhook {
   /** Sends the oldest event. @returns null where it is done with, else ms to wait before it is sent again */
   async #send(save: (alerts: Alerts) => void): Promise<number | null> {
     const alert = this.#queue[0]!;
-    const body = Buffer.from(JSON.stringify(WEBHOOK_FORMATS[this.#options.format]!(alert)));
+    // An address may be secret, but for its origin.
+    const shown = this.#address.origin;
     let answer: Posted | null = null;
     let problem: string;
     try {
-      answer = await this.#post(body, TIMEOUT, new AbortController().signal);
+      answer = await this.#exchange(alert);
       problem = `answers with status ${answer.status}${answer.text.trim() === '' ? '' : ` (${excerpt(this.#masked(answer.text))})`}`;
     } catch (error) {
-      problem = error instanceof Timeout ? `has not answered within ${TIMEOUT} s` : (error as Error).message;
+      problem =
+        error instanceof Timeout
+          ? `has not answered within ${TIMEOUT} s`
+          : excerpt(this.#masked((error as Error).message));
     }
     const status = answer?.status ?? 0;
     const taken = status >= 200 && status < 300;
     if (!taken && !REFUSED.has(status)) {
       this.#failures++;
       if (this.#failures === 1)
-        say(`webhook: ${this.#shown}: ${problem}; ${this.#queue.length} events wait and are sent again`);
+        say(`webhook: ${shown}: ${problem}; ${this.#queue.length} events wait and are sent again`);
       const wait = answer === null ? undefined : retryAfter(answer);
       const { pause = 1000 } = this.#options;
       const doubled = pause * 2 ** Math.min(20, this.#failures - 1) * (1 + Math.random() / 2);
@@ -242,11 +271,29 @@ export class Webhook {
     }
     // The queue may have been cut while the request was under way.
     if (this.#queue[0] === alert) this.#queue.shift();
-    if (!taken) this.#give(`${this.#shown} ${problem}; the event is given up: ${alert.finding.statement}`);
-    else if (this.#failures > 0) say(`webhook: ${this.#shown} answers again`);
+    if (!taken) this.#give(`${shown} ${problem}; the event is given up: ${alert.finding.statement}`);
+    else if (this.#failures > 0) say(`webhook: ${shown} answers again`);
     this.#failures = 0;
     save(this.alerts);
     return null;
+  }
+
+  /** Posts an event; an annotation that Grafana has is changed, so that it is never there twice. */
+  async #exchange(alert: Alert): Promise<Posted> {
+    const { format } = this.#options;
+    const body = Buffer.from(JSON.stringify(WEBHOOK_FORMATS[format]!(alert)));
+    const send = (content: Buffer, other = {}): Promise<Posted> =>
+      this.#post(content, TIMEOUT, new AbortController().signal, other);
+    if (format !== 'grafana') return send(body);
+    const query = new URLSearchParams({ type: 'annotation', limit: '1' });
+    for (const tag of tagsOf(alert)) query.append('tags', tag);
+    const found = await send(Buffer.alloc(0), { method: 'GET', path: `${this.#address.pathname}?${query}` });
+    if (found.status !== 200) return found;
+    const id = (JSON.parse(found.text) as { readonly id?: unknown }[] | null)?.[0]?.id;
+    return send(
+      body,
+      Number.isInteger(id) ? { method: 'PATCH', path: `${this.#address.pathname}/${id}` } : {},
+    );
   }
 
   #masked(text: string): string {

@@ -4,6 +4,7 @@ import { performance } from 'node:perf_hooks';
 import type { HttpBindings } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { HTTPException } from 'hono/http-exception';
+import { streamSSE } from 'hono/streaming';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
@@ -12,7 +13,16 @@ import { chatCompletion, chatStream, type PolicyThread } from './chat-answer.ts'
 import type { ChatRequest } from './chat-request.ts';
 import type { ExplainRequest } from './explain-request.ts';
 import type { ExplainAnswer } from './explain-worker.ts';
-import { answerOf, clientGone, invalid, type Outcome, type Refusal, Refused, refused } from './request.ts';
+import {
+  answerOf,
+  clientGone,
+  invalid,
+  type Outcome,
+  type Refusal,
+  Refused,
+  refused,
+  wantsEvents,
+} from './request.ts';
 
 export interface AppLimits {
   readonly bodyBytes: number;
@@ -289,13 +299,37 @@ export function refusalOf(error: unknown): Refusal {
   return serverError('the service failed; its log says why', 500, 'internal_error').refusal;
 }
 
+/** Streams events about an answer under way, then the answer, which is events; what is refused before the first is answered as usual. */
+async function explainStream(
+  c: Context<Env>,
+  answer: (gone: AbortSignal, onProgress: (share: number) => void) => Promise<ExplainAnswer>,
+): Promise<Response> {
+  const gone = new AbortController();
+  let progress = (_: number): void => {};
+  const begun = new Promise<number>((resolve) => {
+    progress = resolve;
+  });
+  const answered = answer(gone.signal, (share) => progress(share));
+  await Promise.race([begun, answered]);
+  return streamSSE(c, async (stream) => {
+    const send = (event: string, data: object) => stream.writeSSE({ event, data: JSON.stringify(data) });
+    stream.onAbort(() => gone.abort(clientGone()));
+    progress = (share) => void send('progress', { share });
+    try {
+      await stream.write((await answered).text);
+    } catch (error) {
+      if (!gone.signal.aborted) await send('error', refusalOf(error).error);
+    }
+  });
+}
+
 const modelObject = ({ model, created }: ServedPolicy): object => ({
   ...{ id: model, object: 'model', created, owned_by: 'timeseer' },
 });
 
 /** Paths, and the method of each. */
-const METHODS: Readonly<Record<string, string>> = {
-  '/health': 'GET',
+export const METHODS: Readonly<Record<string, string>> = {
+  '/openapi.json': 'GET',
   '/healthz': 'GET',
   '/readyz': 'GET',
   '/metrics': 'GET',
@@ -348,15 +382,13 @@ export function createApp(service: Service): Hono<Env> {
     await next();
   });
 
-  app.get('/health', (c) =>
+  app.get('/readyz', (c) =>
     c.json({
-      status: 'ok',
-      model: policy?.model ?? null,
+      ...{ status: 'ready', model: policy?.model ?? null },
       requests: { explain: places.explain.taken, chat: places.chat.taken },
     }),
   );
-
-  app.get('/readyz', (c) => c.json({ status: 'ready' }));
+  app.get('/openapi.json', async (c) => c.json((await import('./openapi.ts')).openApi()));
 
   if (service.apiKey !== null)
     for (const path of ['/v1/*', '/metrics']) app.use(path, onlyWithKey(service.apiKey));
@@ -383,15 +415,17 @@ export function createApp(service: Service): Hono<Env> {
     const time = { began: performance.now(), seconds: limits.seconds, end: service.answersEnd };
     const body = await arrivals.read(c);
     const leave = places.explain.take(client);
-    try {
-      return await within(c, time, async (signal) => {
-        const outcome = await service.explain.ask({ body, json, query, accept }, { signal });
-        const { type, text } = answerOf(outcome);
-        return c.body(text, 200, { 'Content-Type': type });
-      });
-    } finally {
-      leave();
-    }
+    const answer = (
+      gone: AbortSignal = new AbortController().signal,
+      onProgress = (_: number): void => {},
+    ): Promise<ExplainAnswer> =>
+      within(c, time, async (end) => {
+        const signal = AbortSignal.any([end, gone]);
+        return answerOf(await service.explain.ask({ body, json, query, accept }, { signal, onProgress }));
+      }).finally(leave);
+    if (wantsEvents(accept)) return explainStream(c, answer);
+    const { type, text } = await answer();
+    return c.body(text, 200, { 'Content-Type': type });
   });
 
   app.post('/v1/chat/completions', async (c) => {

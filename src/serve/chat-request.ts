@@ -1,4 +1,5 @@
 /** Body of POST /v1/chat/completions: checked, and encoded for the policy. */
+import { z } from 'zod';
 import { roomFor } from '../answer/prompt.ts';
 import { DataError } from '../ground/errors.ts';
 import type { Picture } from '../ground/types.ts';
@@ -55,19 +56,27 @@ const NEUTRAL: Readonly<Record<string, (value: unknown) => boolean>> = {
   store: (value) => value === false,
   user: (value) => typeof value === 'string',
 };
-const KNOWN: readonly string[] = [
-  'model',
-  'messages',
-  'temperature',
-  'top_p',
-  'max_tokens',
-  'max_completion_tokens',
-  'n',
-  'stop',
-  'seed',
-  'stream',
-  'stream_options',
-];
+const COUNT = z.int().min(1).nullish();
+/** Fields of a body; null as good as absent. Messages are checked part by part. */
+export const CHAT = z.object({
+  model: z.string(),
+  messages: z
+    .array(
+      z.object({
+        role: z.enum(['system', 'developer', 'user', 'assistant']),
+        content: z.union([z.string(), z.array(z.looseObject({ type: z.enum(['text', 'image_url']) }))]),
+      }),
+    )
+    .min(1),
+  temperature: z.number().min(0).max(2).nullish(),
+  top_p: z.number().gt(0).max(1).nullish(),
+  ...{ max_tokens: COUNT, max_completion_tokens: COUNT, n: COUNT },
+  stop: z.union([z.string(), z.array(z.string()).max(MOST_STOPS)]).nullish(),
+  seed: z.int().nullish(),
+  stream: z.boolean().nullish(),
+  stream_options: z.object({ include_usage: z.boolean().nullish() }).nullish(),
+});
+const KNOWN = Object.keys(CHAT.shape);
 
 /** @throws Refused naming the first field that is not supported */
 function checkFields(fields: Fields, known: readonly string[], at: string): void {
@@ -84,19 +93,18 @@ function checkFields(fields: Fields, known: readonly string[], at: string): void
 function numberOf(
   fields: Fields,
   name: string,
-  ok: (value: number) => boolean,
+  schema: z.ZodType<number | null | undefined>,
   expected: string,
 ): number | undefined {
   const value = fields[name];
-  if (value === undefined || value === null) return undefined;
-  if (typeof value === 'number' && Number.isFinite(value) && ok(value)) return value;
+  const { success, data } = schema.safeParse(value);
+  if (success) return data ?? undefined;
   throw wrong(name, `expected ${expected}, got ${shown(value)}`);
 }
 
 function countOf(fields: Fields, name: string, most: number): number | undefined {
-  const ok = (value: number): boolean => Number.isSafeInteger(value) && value >= 1 && value <= most;
   const end = most === Number.MAX_SAFE_INTEGER ? 'of at least 1' : `from 1 to ${most}`;
-  return numberOf(fields, name, ok, `a whole number ${end}`);
+  return numberOf(fields, name, z.int().min(1).max(most).nullish(), `a whole number ${end}`);
 }
 
 function flagOf(fields: Fields, name: string, param = name): boolean {
@@ -306,10 +314,10 @@ export async function readChatRequest(
   const fields = parseBody(body);
   checkModel(fields['model'], model);
   checkFields(fields, KNOWN, '');
-  const temperature = numberOf(fields, 'temperature', (v) => v >= 0 && v <= 2, 'a number from 0 to 2');
-  const topP = numberOf(fields, 'top_p', (v) => v > 0 && v <= 1, 'a number above 0 and at most 1');
+  const temperature = numberOf(fields, 'temperature', CHAT.shape.temperature, 'a number from 0 to 2');
+  const topP = numberOf(fields, 'top_p', CHAT.shape.top_p, 'a number above 0 and at most 1');
   const samples = countOf(fields, 'n', limits.samples) ?? 1;
-  const seed = numberOf(fields, 'seed', Number.isSafeInteger, 'a whole number') ?? null;
+  const seed = numberOf(fields, 'seed', CHAT.shape.seed, 'a whole number') ?? null;
   const most = ['max_completion_tokens', 'max_tokens'].map((name) =>
     countOf(fields, name, Number.MAX_SAFE_INTEGER),
   );

@@ -1,9 +1,21 @@
 /** Request of POST /v1/explain: table or JSON body with options → recording, options of the detector, form of the answer. */
+import { z } from 'zod';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
 import { csvRecord, type FORMATS } from '../explain/formats.ts';
 import { DataError, suggestion } from '../ground/errors.ts';
-import { type Fields, invalid, isObject, parseBody, type Refused, shown, wrong } from './request.ts';
+import {
+  accepted,
+  EVENTS,
+  type Fields,
+  invalid,
+  isObject,
+  parseBody,
+  type Refused,
+  shown,
+  wantsEvents,
+  wrong,
+} from './request.ts';
 
 export interface ExplainRequest {
   readonly body: Uint8Array;
@@ -25,38 +37,40 @@ export const FORMS = {
 } as const satisfies Record<keyof typeof FORMATS | 'html', string>;
 export type Form = keyof typeof FORMS;
 
-/** The options of `timeseer detect` that make sense for a request, under the same names. */
-interface Options {
-  readonly column: readonly string[];
-  readonly rate: readonly string[];
-  readonly decimal?: '.' | ',';
-  readonly time?: string;
-  readonly key?: string;
-  readonly select?: string;
-  readonly tz?: string;
-  readonly since?: string;
-  readonly name?: string;
-  readonly severity?: number;
-  readonly direction?: 'above' | 'below' | 'both';
-  readonly 'min-change'?: number;
-  readonly 'min-share'?: number;
-  readonly format?: Form;
-}
-
-/** Options that say how a table is read, which a JSON body says by its own shape. */
-const OF_TABLES = ['column', 'time', 'key', 'select', 'decimal'] as const;
-/** Options that may be given several times. */
-const LISTS = ['column', 'rate'] as const;
-const TEXTS = ['time', 'key', 'select', 'tz', 'since', 'name'] as const;
-const NUMBERS = ['severity', 'min-change', 'min-share'] as const;
-const CHOICES: Readonly<Record<string, readonly string[]>> = {
-  decimal: ['.', ','],
-  direction: ['above', 'below', 'both'],
-  format: Object.keys(FORMS),
-};
-const NAMES: readonly string[] = [...LISTS, ...TEXTS, ...NUMBERS, ...Object.keys(CHOICES)];
 /** Maximum length of an option in characters. */
 const LONGEST = 500;
+const TEXT = z.string().min(1).max(LONGEST).describe(`a text of 1 to ${LONGEST} characters`);
+const NUMBER = z.number().describe('a number');
+const choice = <const Words extends readonly string[]>(words: Words) =>
+  z.enum(words).describe(`one of ${words.join(', ')}`);
+
+/** The options of `timeseer detect` that make sense for a request, under the same names; each is described by what is expected. */
+export const OPTIONS = {
+  ...{ column: TEXT, rate: TEXT, time: TEXT, key: TEXT, select: TEXT, tz: TEXT, since: TEXT, name: TEXT },
+  ...{ severity: NUMBER, 'min-change': NUMBER, 'min-share': NUMBER },
+  decimal: choice(['.', ',']),
+  direction: choice(['above', 'below', 'both']),
+  format: choice(Object.keys(FORMS) as Form[]),
+};
+/** Options that may be given several times. */
+export const LISTS = ['column', 'rate'] as const;
+/** Options of a JSON body, which says by its own shape how it is read. */
+const JSON_OPTIONS = z
+  .strictObject(OPTIONS)
+  .partial()
+  .omit({ column: true, time: true, key: true, select: true, decimal: true });
+type List = (typeof LISTS)[number];
+type Options = Partial<Omit<{ [Name in keyof typeof OPTIONS]: z.infer<(typeof OPTIONS)[Name]> }, List>> &
+  Record<List, readonly string[]>;
+
+const SERIES = z.array(z.number().nullable()).describe('null: a value is missing');
+/** Body in JSON: either values or columns. */
+export const BODY = z.strictObject({
+  values: SERIES.optional(),
+  columns: z.record(z.string(), SERIES).optional().describe('lists of one length by their names'),
+  time: z.array(z.union([z.string().max(LONGEST), z.number()])).nullish(),
+  options: JSON_OPTIONS.optional(),
+});
 
 interface ExplainJob {
   /** Name of the recording in the report. */
@@ -64,14 +78,15 @@ interface ExplainJob {
   readonly recording: Recording;
   readonly options: Omit<DetectOptions, 'calendar'>;
   readonly since: string | undefined;
-  readonly form: Form;
+  /** `events`: those of the findings and the report. */
+  readonly form: Form | 'events';
 }
 
 /** @throws Refused naming the option that is unknown, given twice, or has a wrong value */
 function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean): Options {
-  const known = json ? NAMES.filter((name) => !(OF_TABLES as readonly string[]).includes(name)) : NAMES;
+  const known = Object.keys(json ? JSON_OPTIONS.shape : OPTIONS);
   const options = new Map<string, unknown>();
-  const lists: Record<(typeof LISTS)[number], string[]> = { column: [], rate: [] };
+  const lists: Record<List, string[]> = { column: [], rate: [] };
   for (const [name, value] of pairs) {
     const param = json ? `options.${name.slice(0, LONGEST)}` : name.slice(0, LONGEST);
     const fail = (expected: string): Refused => wrong(param, `expected ${expected}, got ${shown(value)}`);
@@ -83,34 +98,14 @@ function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean
       );
     }
     if (options.has(name)) throw wrong(param, 'given twice; give it once');
-    const choices = CHOICES[name];
-    if ((NUMBERS as readonly string[]).includes(name)) {
-      const number = json || value === '' ? value : Number(value);
-      if (typeof number !== 'number' || !Number.isFinite(number)) throw fail('a number');
-      options.set(name, number);
-    } else if (typeof value !== 'string' || value === '' || value.length > LONGEST) {
-      throw fail(`a text of 1 to ${LONGEST} characters`);
-    } else if (name === 'column' || name === 'rate') {
-      lists[name].push(value);
-    } else {
-      if (choices !== undefined && !choices.includes(value)) throw fail(`one of ${choices.join(', ')}`);
-      options.set(name, value);
-    }
+    const option = OPTIONS[name as keyof typeof OPTIONS];
+    const numeric = option === NUMBER && !json && value !== '';
+    const checked = option.safeParse(numeric ? Number(value) : value);
+    if (!checked.success) throw fail(option.description!);
+    if (name === 'column' || name === 'rate') lists[name].push(String(checked.data));
+    else options.set(name, checked.data);
   }
   return { ...Object.fromEntries(options), ...lists };
-}
-
-/** Media types that the client takes, the best first. */
-function accepted(header: string): { type: string; quality: number }[] {
-  return header
-    .split(',')
-    .map((part) => {
-      const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
-      const stated = parameters.find((text) => text.startsWith('q='));
-      return { type, quality: stated === undefined ? 1 : Number(stated.slice(2)) };
-    })
-    .filter(({ type, quality }) => type !== '' && quality > 0)
-    .sort((a, b) => b.quality - a.quality);
 }
 
 /** The form that the option names, else the first that `Accept` takes; JSON where it takes any. @throws Refused (406) */
@@ -221,7 +216,7 @@ export function readExplainRequest(request: ExplainRequest): ExplainJob {
   const { body, json, query, accept } = request;
   const fields = json ? parseBody(body) : {};
   if (json) {
-    const stray = Object.keys(fields).find((key) => !['values', 'columns', 'time', 'options'].includes(key));
+    const stray = Object.keys(fields).find((key) => !Object.hasOwn(BODY.shape, key));
     if (stray !== undefined)
       throw invalid(
         `no field is called '${stray.slice(0, LONGEST)}'; a body has values or columns, time, and options`,
@@ -235,7 +230,10 @@ export function readExplainRequest(request: ExplainRequest): ExplainJob {
   }
   const pairs = json ? Object.entries((fields['options'] as Fields | undefined) ?? {}) : query;
   const options = optionsOf(pairs, json);
-  const form = formOf(accept, options.format);
+  const events = wantsEvents(accept);
+  if (events && options.format !== undefined)
+    throw wrong('format', `is for another answer than ${EVENTS}; leave one of them out`);
+  const form = events ? 'events' : formOf(accept, options.format);
   const name = options.name ?? (json ? 'recording.json' : 'recording.csv');
   if (body.length === 0) throw invalid('the body is empty; send a table of numbers or JSON');
   const { column, time, key, select, tz, rate, decimal } = options;

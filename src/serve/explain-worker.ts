@@ -4,7 +4,7 @@ import { reportPage } from '../explain/report-page.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
 import { detectRecording } from '../run/detect.ts';
 import { type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
-import { invalid, type Outcome, outcomeOf } from './request.ts';
+import { EVENTS, invalid, type Outcome, outcomeOf } from './request.ts';
 
 export interface ExplainAnswer {
   readonly type: string;
@@ -14,7 +14,11 @@ export interface ExplainAnswer {
 /** Values that are read at most, all columns together: detection takes some twenty seconds and a gigabyte for so many. */
 const MOST_VALUES = 2_000_000;
 
-async function explain(request: ExplainRequest): Promise<ExplainAnswer> {
+/** Formats an event of a stream. */
+const event = (name: string, data: object): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+
+/** @param onProgress hears the share that is done, of a request that is read */
+async function explain(request: ExplainRequest, onProgress: (share: number) => void): Promise<ExplainAnswer> {
   const { name, recording, options, since, form } = readExplainRequest(request);
   const values = recording.columns.reduce((sum, column) => sum + column.values.length, 0);
   if (values > MOST_VALUES) {
@@ -25,11 +29,18 @@ async function explain(request: ExplainRequest): Promise<ExplainAnswer> {
       413,
     );
   }
-  const { source, report } = await detectRecording(name, recording, { ...options, since });
+  const { length } = recording.columns;
+  onProgress(0);
+  const onColumn = (done: number): void => onProgress(done / length);
+  const { source, report } = await detectRecording(name, recording, { ...options, since, onColumn });
+  if (form === 'events') {
+    const events = report.findings.map((finding) => event('finding', finding));
+    return { type: EVENTS, text: [...events, event('report', report)].join('') };
+  }
   const text = form === 'html' ? reportPage(report, source) : FORMATS[form]!(report);
   return { type: FORMS[form], text };
 }
 
-answerRequests<ExplainRequest, Outcome<ExplainAnswer>>(async (request) => ({
-  reply: await outcomeOf(() => explain(request)),
+answerRequests<ExplainRequest, Outcome<ExplainAnswer>>(async (request, { part }) => ({
+  reply: await outcomeOf(() => explain(request, part)),
 }));

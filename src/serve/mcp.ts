@@ -28,7 +28,7 @@ const MOST_FINDINGS = 50;
 const text = (meaning: string) => z.string().min(1).optional().describe(meaning);
 
 const INPUT = {
-  file: text('CSV file with numeric columns'),
+  file: text('CSV file with numeric columns, JSON lines, InfluxDB CSV or line protocol'),
   query: text('PromQL, where the server was started with --prometheus; each series is a column'),
   history: text('With query: how far back to read, such as 7d; default: as far as since, else 1d'),
   step: text('With query: time between two samples; default: 1m'),

@@ -1,18 +1,21 @@
 /** Requests: JSON bodies, and refusals with an HTTP status and the error object of OpenAI's interface. */
+import { z } from 'zod';
 import { TimeseerError } from '../ground/errors.ts';
 
-interface ErrorObject {
-  readonly message: string;
-  readonly type:
-    | 'invalid_request_error'
-    | 'authentication_error'
-    | 'permission_error'
-    | 'rate_limit_error'
-    | 'server_error';
-  /** The parameter that is wrong, such as `messages[0].content`. */
-  readonly param: string | null;
-  readonly code: string | null;
-}
+/** Error object of OpenAI's interface. */
+export const ERROR = z.object({
+  message: z.string(),
+  type: z.enum([
+    'invalid_request_error',
+    'authentication_error',
+    'permission_error',
+    'rate_limit_error',
+    'server_error',
+  ]),
+  param: z.string().nullable().describe('parameter that is wrong, such as messages[0].content'),
+  code: z.string().nullable(),
+});
+type ErrorObject = Readonly<z.infer<typeof ERROR>>;
 
 /** Plain data, which can be sent between threads. */
 export interface Refusal {
@@ -99,3 +102,21 @@ export function parseBody(body: Uint8Array): Fields {
   if (!isObject(value)) throw invalid(`the body must be a JSON object, got ${shown(value)}`);
   return value;
 }
+
+/** Media types that the client takes, the best first. */
+export function accepted(header: string): { type: string; quality: number }[] {
+  return header
+    .split(',')
+    .map((part) => {
+      const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
+      const stated = parameters.find((text) => text.startsWith('q='));
+      return { type, quality: stated === undefined ? 1 : Number(stated.slice(2)) };
+    })
+    .filter(({ type, quality }) => type !== '' && quality > 0)
+    .sort((a, b) => b.quality - a.quality);
+}
+
+/** Media type of an answer in events: progress, findings, the report. */
+export const EVENTS = 'text/event-stream';
+/** Returns true for a client that prefers an answer in events. */
+export const wantsEvents = (accept = ''): boolean => accepted(accept)[0]?.type === EVENTS;

@@ -70,8 +70,12 @@ describe('timeseer detect', () => {
   });
 
   test.each<[string, string | Buffer, RegExp]>([
-    ['a list of numbers', '[1, 2, 3]\n', /bad: JSON, not a table; write it as CSV .* jq /],
-    ['lines of objects', '{"time": 1, "v": 2}\n{"time": 2, "v": 3}\n', /bad: JSON, not a table/],
+    [
+      'a list of numbers',
+      '[1, 2, 3]\n',
+      /bad: JSON, but neither a table nor one object in each line; .* jq /,
+    ],
+    ['lines of events', '{"t": "x", "v": "a"}\n{"t": "y", "v": "b"}\n', /bad: JSON lines without numbers/],
     ['a picture', Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex'), /bad: not text, but binary data/],
     ['a PDF', '%PDF-1.7\n%\u00e2\u00e3\n1 0 obj\n', /bad: not text, but a PDF document/],
     ['one row', 'time,v\n2025-03-01,1\n', /bad: 1 row of data; a recording needs at least 2/],
@@ -221,7 +225,7 @@ describe('timeseer detect', () => {
       [['detect', file, '--fail_on', 'low'], /Unknown argument: fail_on\. Did you mean --fail-on\?/],
       [['detect', file, '--fial-on=low'], /Unknown argument: fial-on\. Did you mean --fail-on\?/],
       [['detect', file, '--fail-on', 'hig'], /--fail-on: got "hig"\. Choices: .* Did you mean high\?/],
-      [['detect', file, file], /shop\.csv: one file too many; run the command once for each file/],
+      [['explain', file, file], /shop\.csv: one file too many; run the command once for each file/],
       [['explain'], /file: missing; name a CSV file, for example metrics.csv, or a server/],
       [['detect', file, '--rate', 'load'], /--rate load: .* no such column/],
       [['detect', file, '--decimal', '.'], /is not a number with --decimal \./],

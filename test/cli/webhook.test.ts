@@ -10,7 +10,7 @@ import { WEBHOOK_FORMATS, Webhook } from '../../src/run/webhook.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
 import { until } from '../helpers/service.ts';
-import { sends, WebServer } from '../helpers/web-server.ts';
+import { type Answering, sends, WebServer } from '../helpers/web-server.ts';
 
 const server = new WebServer();
 let directory = '';
@@ -158,6 +158,126 @@ describe('a growing file', () => {
     expect(new Set(server.calls.map(({ path }) => path))).toEqual(new Set(['/secret/path']));
     expect(server.calls[0]!.headers.authorization).toBe(`Bearer ${token}`);
     expect(readFileSync(place('secret.state'), 'utf8')).not.toMatch(/secret\/path|a-token/);
+  });
+});
+
+describe('annotations of Grafana', () => {
+  interface Annotation {
+    readonly id: number;
+    readonly time: number;
+    readonly timeEnd: number;
+    readonly tags: readonly string[];
+    readonly text: string;
+  }
+  const token = 'glsa_token';
+  let kept: Annotation[] = [];
+  /** Answers as the annotations API of Grafana is documented to. */
+  const grafana: Answering = (response, { method, path, headers, body }) => {
+    const address = new URL(path, 'http://grafana');
+    const answer = (value: unknown, status = 200) =>
+      sends(value, status)(response, { method, path, headers, body });
+    if (headers.authorization !== `Bearer ${token}`) return answer({ message: 'Unauthorized' }, 401);
+    const place = /^\/graph\/api\/annotations(?:\/(\d+))?$/.exec(address.pathname);
+    if (place === null) return answer({ message: 'Not found' }, 404);
+    if (method === 'GET') {
+      const tags = address.searchParams.getAll('tags');
+      const found = kept.filter((one) => tags.every((tag) => one.tags.includes(tag)));
+      return answer(found.slice(0, Number(address.searchParams.get('limit') ?? 100)));
+    }
+    const given = JSON.parse(body) as Annotation;
+    if (given.tags.some((tag) => tag.length > 100)) return answer({ message: 'too long' }, 500);
+    if (method === 'PATCH') {
+      kept = kept.map((one) => (one.id === Number(place[1]) ? { ...one, ...given } : one));
+      return answer({ message: 'Annotation patched' });
+    }
+    kept.push({ ...given, id: kept.length + 7 });
+    return answer({ message: 'Annotation added', id: kept.at(-1)!.id });
+  };
+  beforeEach(() => {
+    kept = [];
+    server.usual = grafana;
+    vi.stubEnv('TIMESEER_WEBHOOK_TOKEN', token);
+  });
+  const run = (name: string) =>
+    inside(
+      ...['detect', place(name), '--state', place(`${name}.state`)],
+      ...['--webhook', `${server.url}/graph/`, '--webhook-format', 'grafana'],
+    );
+  const write = (name: string, n: number): void =>
+    writeFileSync(place(name), `time,load\n${rows(n, 430, 450).join('')}`);
+  const at = (i: number): number => Date.UTC(2025, 2, 1) + i * 900_000;
+
+  test('a finding is a moment while it is open; the same annotation becomes a region when it closes', async () => {
+    write('one.csv', 440);
+    await run('one.csv');
+    expect(kept).toMatchObject([
+      { id: 7, time: at(430), timeEnd: at(430), text: expect.stringMatching(/^load .* \(one\.csv\)$/) },
+    ]);
+    expect(kept[0]!.tags).toEqual([
+      ...['timeseer', expect.stringMatching(/^finding:[0-9a-f]{12}$/), 'source:one.csv'],
+      ...['critical', 'level', 'load'],
+    ]);
+    write('one.csv', 500);
+    await run('one.csv');
+    await run('one.csv');
+    expect(kept).toMatchObject([{ id: 7, time: at(430), timeEnd: at(450) }]);
+    expect(server.calls.map(({ method, path }) => [method, path.split('?')[0]])).toEqual([
+      ['GET', '/graph/api/annotations'],
+      ['POST', '/graph/api/annotations'],
+      ['GET', '/graph/api/annotations'],
+      ['PATCH', '/graph/api/annotations/7'],
+    ]);
+  });
+
+  test('findings of one column and time in two files have an annotation each', async () => {
+    for (const name of ['host-1.csv', 'host-2.csv']) write(name, 440);
+    await run('host-1.csv');
+    await run('host-2.csv');
+    expect(kept.map(({ tags }) => tags[2])).toEqual(['source:host-1.csv', 'source:host-2.csv']);
+  });
+
+  test('one that was over when it was found, or that somebody removed, is posted as a region', async () => {
+    write('over.csv', 500);
+    await run('over.csv');
+    expect(kept).toMatchObject([{ time: at(430), timeEnd: at(450) }]);
+    write('gone.csv', 440);
+    await run('gone.csv');
+    kept = [];
+    write('gone.csv', 500);
+    await run('gone.csv');
+    expect(kept).toMatchObject([{ time: at(430), timeEnd: at(450) }]);
+  });
+
+  test('an answer that a kill or a proxy cut off leaves one annotation', async () => {
+    write('cut.csv', 440);
+    server.next.push(grafana, (response, call) => {
+      grafana({ writeHead: () => ({ end: () => {} }) } as never, call);
+      sends('bad gateway', 502, { 'retry-after': '0' })(response, call);
+    });
+    await run('cut.csv');
+    expect(kept).toHaveLength(1);
+  });
+
+  test.each<[string, Answering, RegExp]>([
+    ['another token', sends({ message: 'Unauthorized' }, 401, { 'retry-after': '0' }), /status 401/],
+    ['a page instead of the API', sends('<html>', 200), /webhook: http.*is not valid JSON.*1 events wait/s],
+  ])('%s keeps the event', async (_, answer, message) => {
+    write('kept.csv', 440);
+    rmSync(place('kept.csv.state'), { force: true });
+    server.usual = answer;
+    expect((await run('kept.csv')).err).toMatch(message);
+    expect(JSON.parse(readFileSync(place('kept.csv.state'), 'utf8')).alerts.queue).toHaveLength(1);
+    expect(server.calls.every(({ method }) => method === 'GET')).toBe(true);
+  });
+
+  test('its text is escaped, since Grafana shows HTML, and its tags fit', () => {
+    const sent = WEBHOOK_FORMATS['grafana']!({
+      ...closed({ column: 'x'.repeat(300) }),
+      source: `<b>${'y'.repeat(300)}`,
+    });
+    const { text, tags, time, timeEnd } = sent as Annotation;
+    expect([text.includes('<'), Math.max(...tags.map((tag) => tag.length))]).toEqual([false, 100]);
+    expect([time, timeEnd]).toEqual([60_000, 180_000]);
   });
 });
 

@@ -68,7 +68,7 @@ describe('timeseer serve', () => {
       ...{ method: 'POST', body: JSON.stringify({ values }) },
       headers: { 'Content-Type': 'application/json' },
     });
-    await until(async () => (await (await fetch(`${url}/health`)).text()).includes('"explain":1'));
+    await until(async () => (await (await fetch(`${url}/readyz`)).text()).includes('"explain":1'));
     child.kill('SIGINT');
     await until(() => err.includes('pending requests have been answered'));
     const { findings } = (await (await answer).json()) as { findings: { start: number }[] };

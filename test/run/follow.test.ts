@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { ReportState } from '../../src/explain/schema.ts';
+import type { FollowedFinding, ReportState } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { type FollowEvent, follow, pace } from '../../src/run/follow.ts';
 import { inParts, note, OPTIONS, only, recorded, stamp, told } from '../helpers/followed.ts';
@@ -33,6 +33,29 @@ describe('rows that are followed', () => {
     expect(events.at(-1)).toEqual({
       ...{ event: 'end', rows: 601, bad: 0, late: 0, tooLate: 0, known: 0, open: [] },
     });
+  });
+
+  test.each<[string, (row: string) => string]>([
+    [
+      'JSON lines',
+      (row) =>
+        JSON.stringify({ load: Number(row.split(',')[1]), time: row.split(',')[0], s: '5" "x', more: 'y' }),
+    ],
+    [
+      'line protocol',
+      (row) => `m,host=a s="5\\" x",load=${row.split(',')[1]} ${Date.parse(`${row.split(',')[0]}Z`)}000000`,
+    ],
+  ])('%s are followed as rows are', async (_, write) => {
+    const events: FollowEvent[] = [];
+    const text = rows(600, 430, 460).map((row) => `${write(row)}\n`);
+    text.splice(500, 0, 'restarted\n');
+    await follow(inParts(text.join(''), 997), OPTIONS, (event) => events.push(event));
+    const [open, closed] = [only(events, 'open'), only(events, 'closed')] as unknown as FollowedFinding[][];
+    const [plain] = only(await told(rows(600, 430, 460)), 'closed') as unknown as FollowedFinding[];
+    expect(open).toMatchObject([{ column: 'load', ongoing: true }]);
+    expect(closed).toMatchObject([{ observed: plain!.observed, rows: { first: 431, last: 460 } }]);
+    expect(closed![0]!.to!.ms).toBe(plain!.to!.ms);
+    expect(events.at(-1)).toMatchObject({ rows: 601, bad: 1, open: [] });
   });
 
   test('what lasts until the input ends stays open, and the next run goes on with it', async () => {

@@ -88,7 +88,7 @@ async function refused(call: Promise<unknown>): Promise<APIError> {
 }
 
 const underWay = async (): Promise<number> => {
-  const health = (await (await fetch(`${service.url}/health`)).json()) as { requests: { chat: number } };
+  const health = (await (await fetch(`${service.url}/readyz`)).json()) as { requests: { chat: number } };
   return health.requests.chat;
 };
 

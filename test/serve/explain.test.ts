@@ -312,7 +312,7 @@ describe('the service', () => {
       });
     const running = [1, 2, 3].map(() => send(stop.signal).catch((error: Error) => error.name));
     const health = async (): Promise<number> =>
-      ((await (await fetch(`${service.url}/health`)).json()) as { requests: { explain: number } }).requests
+      ((await (await fetch(`${service.url}/readyz`)).json()) as { requests: { explain: number } }).requests
         .explain;
     await until(async () => (await health()) === 3);
     stop.abort();
@@ -324,8 +324,10 @@ describe('the service', () => {
   });
 
   test('tells what there is, and how it is asked', async () => {
-    const health = await fetch(`${service.url}/health`);
-    expect(await health.json()).toEqual({ status: 'ok', model: null, requests: { explain: 0, chat: 0 } });
+    const health = await fetch(`${service.url}/readyz`);
+    expect(await health.json()).toEqual({
+      ...{ status: 'ready', model: null, requests: { explain: 0, chat: 0 } },
+    });
     expect(health.headers.get('access-control-allow-origin')).toBeNull();
     expect(await (await fetch(`${service.url}/v1/models`)).json()).toEqual({ object: 'list', data: [] });
     expect(await errorOf(await fetch(`${service.url}/v2`))).toMatchObject({ status: 404, code: 'not_found' });
@@ -349,7 +351,7 @@ describe('the service', () => {
     ['127.0.0.9:80', 200],
     ['[::1]:80', 200],
   ])('on this machine alone, answers to the name %s with %i', async (host, status) => {
-    const answer = await raw(`GET /health HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+    const answer = await raw(`GET /readyz HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
     expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
     if (status !== 200) expect(answer).toContain('{"error":{"message":');
   });
@@ -361,7 +363,7 @@ describe('the service', () => {
     const part = `10000\r\n${'1\n'.repeat(0x8000)}\r\n`;
     const chunked = await raw(`${head}Transfer-Encoding: chunked\r\n\r\n${part.repeat(140)}`);
     expect(chunked).toMatch(/^HTTP\/1\.1 413 /);
-    expect(await raw(`GET /health HTTP/1.1\r\nHost: localhost\r\nX: ${'a'.repeat(40_000)}\r\n\r\n`)).toMatch(
+    expect(await raw(`GET /readyz HTTP/1.1\r\nHost: localhost\r\nX: ${'a'.repeat(40_000)}\r\n\r\n`)).toMatch(
       /^HTTP\/1\.1 431 /,
     );
   });
@@ -381,7 +383,7 @@ describe('limits', () => {
     const full = await openService({ limits: { queue: 1, seconds: 1 } });
     try {
       const first = post(full.url, long);
-      await until(async () => (await (await fetch(`${full.url}/health`)).text()).includes('"explain":1'));
+      await until(async () => (await (await fetch(`${full.url}/readyz`)).text()).includes('"explain":1'));
       const refused = await post(full.url);
       expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(await errorOf(refused)).toMatchObject({
@@ -418,7 +420,7 @@ describe('limits', () => {
         expect(error['message']).toMatch(message);
       }
       expect((await fetch(`${closed.url}/v1/models`)).status).toBe(401);
-      expect((await fetch(`${closed.url}/health`)).status).toBe(200);
+      expect((await fetch(`${closed.url}/readyz`)).status).toBe(200);
       expect((await post(closed.url, table, { Authorization: `Bearer ${apiKey}` })).status).toBe(200);
       expect(closed.log.join('')).toContain('POST /v1/explain 401');
       expect(closed.log.join('')).not.toContain('tell-nobody');
@@ -434,9 +436,9 @@ describe('limits', () => {
     socket.on('data', (chunk) => (answers += chunk.toString()));
     const body = `POST /v1/explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\nContent-Length: ${Buffer.byteLength(table)}\r\n\r\n${table}`;
     socket.write(body);
-    await until(async () => (await (await fetch(`${ending.url}/health`)).text()).includes('"explain":1'));
+    await until(async () => (await (await fetch(`${ending.url}/readyz`)).text()).includes('"explain":1'));
     const closed = ending.close();
-    socket.write('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    socket.write('GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await closed;
     expect(answers).toMatch(/^HTTP\/1\.1 200 [\s\S]*"timeseer\.anomalies"/);
     expect(answers.match(/HTTP\/1\.1 (\d+)/g)!.slice(1)).toEqual(

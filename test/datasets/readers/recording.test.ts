@@ -341,10 +341,10 @@ describe('the time', () => {
   });
 
   it('that cannot be read is said to be missing', () => {
-    const r = read('time,v\nMar  1 12:00:01,5\nMar  1 12:00:02,7\n');
+    const r = read('time,v\nMar  1 noon 01,5\nMar  1 noon 02,7\n');
     expect(r.time).toBeNull();
     expect(note(r, 'no-time')).toContain(
-      'Column "time" is not read as time: "Mar  1 12:00:01" is no known date or clock time',
+      'Column "time" is not read as time: "Mar  1 noon 01" is no known date or clock time',
     );
   });
 

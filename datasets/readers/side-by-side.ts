@@ -1,0 +1,110 @@
+/** Series side by side: one table of several, by the times that they share. */
+import { firstNames } from '../../src/ground/terminal.ts';
+import type { Note } from './quality.ts';
+import type { Recording } from './recording.ts';
+import { type Rows, sampleEvenly, sortRows } from './sampling.ts';
+
+/** Times of all series together, relative to those of the longest, up to which they share their times. */
+const SHARED_TIMES = 1.5;
+/** Largest difference of the steps of recordings that share their times, as a share. */
+const STEPS_APART = 0.1;
+/** Names in a note about several recordings. */
+const NAMED = 3;
+
+/**
+ * Joins the rows of several series, in order of appearance; null where they are sampled at different times. A row of its own stands for each
+ * repetition of a time within a series: repeated rows are noted and merged as they are elsewhere.
+ */
+export function joinRows(parts: readonly Rows[]): Rows | null {
+  const places = new Map<number | string, number>();
+  const time: number[] = [];
+  const lines: number[] = [];
+  const placed = parts.map((rows) => {
+    const repeats = new Map<number, number>();
+    return Int32Array.from(rows.time, (ms, i) => {
+      const nth = repeats.get(ms) ?? 0;
+      repeats.set(ms, nth + 1);
+      const key = nth === 0 ? ms : `${ms} ${nth}`;
+      let place = places.get(key);
+      if (place === undefined) {
+        place = time.push(ms) - 1;
+        places.set(key, place);
+        lines.push(rows.lines[i]!);
+      }
+      return place;
+    });
+  });
+  const longest = parts.reduce((most, rows) => Math.max(most, rows.time.length), 0);
+  if (time.length > SHARED_TIMES * longest) return null;
+  const values = parts.flatMap((rows, k) =>
+    rows.values.map((given) => {
+      const column = new Float64Array(time.length).fill(Number.NaN);
+      for (const [i, place] of placed[k]!.entries()) column[place] = given[i]!;
+      return column;
+    }),
+  );
+  return { time: Float64Array.from(time), values, lines: Int32Array.from(lines) };
+}
+
+/** Returns true for recordings that may stand side by side: both with zones or both without, and of about the same step. */
+export function mayShareTimes(a: Recording, b: Recording): boolean {
+  if (a.time === null || b.time === null || a.origin !== b.origin || a.origin === 'start') return false;
+  if ((a.zone === null) !== (b.zone === null) || a.step === null || b.step === null) return false;
+  return Math.abs(a.step - b.step) <= STEPS_APART * Math.min(a.step, b.step);
+}
+
+/**
+ * Makes one recording of recordings of different files, whose column names tell the files apart; null where they share too few times. Its
+ * samples have no lines: notes keep those of their files in words.
+ */
+export function joinRecordings(name: string, parts: readonly Recording[]): Recording | null {
+  const joined = joinRows(
+    parts.map(({ time, columns, rows }) => ({
+      ...{ time: time!, values: columns.map(({ values }) => values), lines: rows },
+    })),
+  );
+  if (joined === null) return null;
+  const [{ zone, clockZone, origin }] = parts as [Recording];
+  const same = parts.every((part) => part.zone === zone && part.clockZone === clockZone);
+  const zones = same ? { zone, clockZone } : { zone: 'UTC', clockZone: 'UTC' };
+  const sampled = sampleEvenly(sortRows(joined).rows, zones.clockZone);
+  if (sampled.resampled) return null;
+  const { time, values } = sampled.rows;
+  const places = new Map(Array.from(time, (ms, i) => [ms, i]));
+  const notes = new Map<string, { note: Note; files: string[] }>();
+  for (const part of parts)
+    for (const { lines, ...note } of part.notes) {
+      const at = lines?.map((line) => places.get(part.time![part.rows.indexOf(line)] ?? Number.NaN));
+      const placed = at?.every((place) => place !== undefined) ? at.map((place) => -2 - place!) : null;
+      const key = `${note.column ?? ''} ${note.text}`;
+      const entry = notes.get(key) ?? {
+        note: { ...note, ...(placed === null ? {} : { lines: [placed[0]!, placed[1]!] as const }) },
+        files: [],
+      };
+      entry.files.push(part.name);
+      notes.set(key, entry);
+    }
+  return {
+    ...{ name, key: null, time, step: sampled.step, ...zones, origin, gaps: sampled.gaps },
+    columns: parts
+      .flatMap(({ columns }) => columns)
+      .map((column, k) => ({ name: column.name, values: values[k]! })),
+    notes: [
+      ...Array.from(notes.values(), ({ note, files }) =>
+        files.length === parts.length ? note : { ...note, text: `${firstNames(files, NAMED)}: ${note.text}` },
+      ),
+      { kind: 'split', text: `${parts.length} files, side by side.` },
+    ],
+    rows: Int32Array.from(time, (_, i) => -2 - i),
+  };
+}
+
+/** Returns a recording whose column names begin with its own name. */
+export function withFileName({ columns, notes, ...recording }: Recording): Recording {
+  const named = (column: string): string => `${recording.name}: ${column}`;
+  return {
+    ...recording,
+    columns: columns.map(({ name, values }) => ({ name: named(name), values })),
+    notes: notes.map((note) => (note.column === undefined ? note : { ...note, column: named(note.column) })),
+  };
+}
