@@ -108,7 +108,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   ),
   runs: lazy('List runs with their final metrics, or compare several', () => import('./commands/runs.ts')),
   detect: lazy(
-    'Find anomalies in a CSV file or a Prometheus: findings and scores, for programs and cron jobs',
+    'Find anomalies in files or a Prometheus, or what moved in a window: for programs and cron jobs',
     () => import('./commands/detect.ts'),
   ),
   explain: lazy(

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { COMMANDS } from '../src/cli.ts';
+import { inside } from './helpers/command-line.ts';
 import { guides, LONG, ONLY_NAMED, PAGES, page, ROOT, testCommands } from './helpers/guides.ts';
 
 const readme = page('README.md');
@@ -27,6 +28,18 @@ test(`the README names every command, and the guides show all but ${ONLY_NAMED.j
   for (const name of Object.keys(COMMANDS)) {
     expect(readme).toMatch(new RegExp(`^\\| .*\`${name}\``, 'm'));
     if (!ONLY_NAMED.includes(name)) expect(shown).toContain(name);
+  }
+});
+
+test('the commands in shell blocks, which need servers, have options that exist', async () => {
+  const blocks = [...guides.matchAll(/```sh\n(.*?)```/gs)].map(([, block]) => block!.replaceAll('\\\n', ' '));
+  const lines = blocks.flatMap((block) => [
+    ...block.matchAll(/(?:^|npx )timeseer ([a-z]+(?: [a-z]+\b)?)(.*)$/gm),
+  ]);
+  expect(lines.length).toBeGreaterThan(5);
+  for (const [, command, rest] of lines) {
+    const { out } = await inside(...command!.split(' '), '--help');
+    for (const [option] of rest!.matchAll(/--[a-z-]+/g)) expect(out).toMatch(new RegExp(`\\s${option}\\s`));
   }
 });
 
