@@ -287,7 +287,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
       );
     for (const name of ['since', 'policy', 'state'] as const)
       if (args[name] !== undefined)
-        throw new ConfigError(`--${name}: --window judges one span once; leave --${name} out`);
+        throw new ConfigError(`--${name}: cannot be combined with --window, which judges one span once`);
   }
   const format = args.json ? 'json' : args.format;
   const { prometheus, file = [] } = args;
@@ -314,7 +314,7 @@ const OPTIONS = {
     'Read rows from standard input as they arrive; report each finding when it appears and when it ends',
   ),
   window: text(
-    `Judge only FROM..TO, against what came before: which columns moved, by how much (2025-03-04T05:00..2025-03-04T10:00, 6h..2h, 6h..). With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
+    `Judge only FROM..TO, against what came before: which columns moved, the most certain first (2025-03-04T05:00..2025-03-04T10:00, 6h..2h, 6h..). With --follow: number of latest samples to keep and analyse, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
   ),
   every: number(
     'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',

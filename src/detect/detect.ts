@@ -622,8 +622,11 @@ export function structureOf(season: Season | null, { low, high }: Expectation): 
   const whole = { start: 0, end: low.length };
   const width = quantileInPlace(difference(high, low), low.length, 0.5);
   const band = figure(width, stepFor([width]), { quantity: 'band', ...whole });
-  if (season === null)
-    return say`No season found; nearly all values lie in a range ${band} wide around the expected value.`;
+  // Of values near the largest that float64 holds the band overflows.
+  const range = Number.isFinite(width)
+    ? say`; nearly all values lie in a range ${band} wide around the expected value`
+    : say``;
+  if (season === null) return say`No season found${range}.`;
   const period = figure(season.period, stepFor([season.period]), { quantity: 'period', ...whole });
-  return say`Repeats every ${period} samples; nearly all values lie in a range ${band} wide around the expected value.`;
+  return say`Repeats every ${period} samples${range}.`;
 }

@@ -428,11 +428,14 @@ function rarityOfRun(length: number, others: readonly number[]): number {
   return ratio <= 1 ? 0 : (shape * (ratio - 1 - Math.log(ratio))) / Math.LN10 - Math.log10(others.length);
 }
 
+/** Longest share of a series that can stand still: of more, the standstill is what is usual. */
+const LONGEST_STILL = 0.9;
+
 /**
  * Finds runs of one value in [N] that are too long for the share p of samples equal to the one before (a run of length L has probability
  * pᴸ⁻¹), and longer than the other runs: in a series that stands still every night, one more night does not count.
  */
-export function stillness(values: Float64Array, least: number, longestPart = 1): Stretch[] {
+export function stillness(values: Float64Array, least: number, longestPart = LONGEST_STILL): Stretch[] {
   const n = values.length;
   // Runs of equal pairs are one sample shorter than the standstill.
   const all = runs(n - 1, (i) => values[i] === values[i + 1]).map(

@@ -1,7 +1,7 @@
 /**
  * Comparison of one given stretch with everything before it: did the level, the noise or the extremes change? The season is taken out
- * first. Each statistic of the stretch is held against the same statistic of earlier stretches as long, and, for series that wander,
- * against the changes from one such stretch to the next: the smaller of the two departures counts.
+ * first. Each statistic of the stretch is held against the same statistic of earlier stretches as long. For series that wander, the changes from
+ * one such stretch to the next count as well: the smaller of the two departures is taken.
  */
 import type { Interval } from '../ground/types.ts';
 import { bridge } from '../series/missing.ts';
@@ -40,16 +40,14 @@ const CLEAR = 5;
 /** Part of the largest departure to which an extreme reaches. */
 const FLANK = 0.5;
 
-/** Distance of a value from the others, in robust spreads; positive above. */
-function distance(value: number, others: Float64Array, floor: number): number {
-  const middle = median(others);
-  const distances = others.map((other) => Math.abs(other - middle));
+/** Centre and robust spread of some values. */
+function centred(values: Float64Array, floor: number): { centre: number; spread: number } {
+  const centre = median(values);
+  const distances = values.map((value) => Math.abs(value - centre));
   const quantile = (q: number): number => quantileInPlace(distances, distances.length, q);
   const spread = Math.max(GAUSSIAN_MAD * quantile(0.5), quantile(MOSTLY) / WITHIN, floor);
-  return (value - middle) / spread;
+  return { centre, spread };
 }
-
-const smaller = (a: number, b: number): number => (a * b <= 0 ? 0 : Math.abs(a) < Math.abs(b) ? a : b);
 
 /** Severity of a distance of so many spreads, estimated from `count` stretches: the logarithm of Student's tail. */
 function severityOf(spreads: number, count: number): number {
@@ -83,16 +81,23 @@ export function moved(
   const starts: number[] = [];
   for (let at = start - length; at >= 0; at -= stride) starts.push(at);
   const independent = Math.floor(start / Math.max(length, stride));
-  /** Distance of the stretch in a statistic, from earlier stretches and from the changes between them. */
-  const compared = (statistic: (from: number, to: number) => number, floor: number, wanders = true) => {
-    const here = statistic(start, end);
+  /** Compares a statistic with that of earlier stretches; of a series that wanders, its change from the stretch before. */
+  const compared = (statistic: (from: number, to: number) => number, floor: number, mayWander = true) => {
     const before = Float64Array.from(starts, (at) => statistic(at, at + length));
-    const apart = distance(here, before, floor);
+    const all = centred(before, floor);
     const lag = Math.ceil(length / stride);
-    if (!wanders || before.length < 2 * lag + FEWEST / 2) return { spreads: apart, follows: false };
     const changes = before.subarray(lag).map((value, k) => before[k]! - value);
-    const change = distance(here - before[0]!, changes, floor);
-    return { spreads: smaller(apart, change), follows: Math.abs(change) < Math.abs(apart) };
+    const steps = changes.length < FEWEST / 2 ? all : centred(changes, floor);
+    // Independent stretches differ by √2 spreads.
+    const wanders = mayWander && steps.spread < all.spread;
+    const spreadsOf = (from: number, to: number): number => {
+      const here = statistic(from, to);
+      const apart = (here - all.centre) / all.spread;
+      if (!wanders) return apart;
+      const change = (here - before[0]! - steps.centre) / steps.spread;
+      return apart * change <= 0 ? 0 : Math.abs(change) < Math.abs(apart) ? change : apart;
+    };
+    return { spreadsOf, wanders };
   };
   const mean = (from: number, to: number): number => {
     let sum = 0;
@@ -111,15 +116,18 @@ export function moved(
       level
         .subarray(from, to)
         .reduce((most, value) => Math.max(most, sign * value), Number.NEGATIVE_INFINITY);
-  const { spreads: ofLevel, follows } = compared(mean, FLOOR * size);
-  const { spreads: ofMovement } = compared(movement, LOG_FLOOR);
-  const above = Math.max(0, compared(extreme(1), FLOOR * size, false).spreads);
-  const below = Math.max(0, compared(extreme(-1), FLOOR * size, false).spreads);
+  const levels = compared(mean, FLOOR * size);
+  const movements = compared(movement, LOG_FLOOR);
 
   // What is usual: the level before the stretch of a series that wanders, that of the whole time before of any other.
-  const usual = follows ? mean(starts[0]!, start) : median(level.slice(0, start));
+  const usual = levels.wanders ? mean(starts[0]!, start) : median(level.slice(0, start));
+  /** Sample of the last known cycle at the phase of a later one. */
+  const latest = (i: number): number => {
+    const period = season?.period ?? 1;
+    return Math.max(0, Math.min(end - 1, i - Math.round(Math.ceil((i - end + 1) / period) * period)));
+  };
   const expected = given.map((_, i) =>
-    i < start && season !== null ? season.expected[i]! : usual + (shape[i] ?? 0),
+    i < start && season !== null ? season.expected[i]! : usual + shape[i < end ? i : latest(i)]!,
   );
   const filled = given.map((value, i) => (Number.isNaN(value) ? expected[i]! : value));
   const base = expectation(filled, expected, {
@@ -132,7 +140,7 @@ export function moved(
   let peak = first;
   for (let i = first; i < last; i++)
     if (Math.abs(known[i]! - expected[i]!) > Math.abs(known[peak]! - expected[peak]!)) peak = i;
-  const sign = known[peak]! >= expected[peak]! ? 1 : -1;
+  const sign = known[peak]! >= expected[peak]! ? (1 as const) : (-1 as const);
   /** Samples around the peak that depart by at least a part as much. */
   const flanks = (): { start: number; end: number } => {
     const departs = (i: number): boolean =>
@@ -142,20 +150,29 @@ export function moved(
     while (to < last && departs(to)) to++;
     return { start: from, end: to };
   };
-  const looks: (Pick<Candidate, 'track' | 'sign'> & { spreads: number })[] = [
-    { track: 'level', sign: ofLevel > 0 ? 1 : -1, spreads: Math.abs(ofLevel) },
-    { track: 'movement', sign: ofMovement > 0 ? 1 : -1, spreads: Math.abs(ofMovement) },
-  ];
-  const largest = (all: typeof looks) => all.reduce((a, b) => (b.spreads > a.spreads ? b : a));
-  const extremes: (typeof looks)[number] = { track: 'level', sign, spreads: sign > 0 ? above : below };
-  const whole = largest(looks);
-  const most = largest([...looks, extremes]);
-  // Other noise has other extremes: they are told only where nothing is to be said of the whole.
-  const told = whole.spreads >= CLEAR ? whole : most;
-  const stretch = told === extremes ? flanks() : { start: first, end: last };
+  type Look = Pick<Candidate, 'track' | 'sign' | 'start' | 'end'> & { readonly spreads: number };
+  const look = (track: 'level' | 'movement', spreads: number, from = first, to = last): Look => ({
+    ...{ track, sign: spreads < 0 ? -1 : 1, spreads: Math.abs(spreads), start: from, end: to },
+  });
+  const isClear = ({ spreads }: Look): boolean => spreads >= CLEAR;
+  const byLevel = look('level', levels.spreadsOf(start, end));
+  const byMovement = look('movement', movements.spreadsOf(start, end));
+  const flank = flanks();
+  const beyond = compared(extreme(sign), FLOOR * size, false).spreadsOf(start, end);
+  const byExtreme: Look = { ...look('level', Math.max(0, beyond), flank.start, flank.end), sign };
+  const looks = [byLevel, byMovement, byExtreme];
+  const most = looks.reduce((a, b) => (b.spreads > a.spreads ? b : a));
+  // Beside a short event the rest of the stretch is usual; in other noise it is not.
+  const [from, to] = flank.start - start > end - flank.end ? [start, flank.start] : [flank.end, end];
+  const isEvent =
+    to - from >= (end - start) / 3 &&
+    isClear(byExtreme) &&
+    Math.max(Math.abs(levels.spreadsOf(from, to)), Math.abs(movements.spreadsOf(from, to))) < CLEAR;
+  const told = isEvent ? byExtreme : isClear(byLevel) ? byLevel : isClear(byMovement) ? byMovement : most;
   const severity = severityOf(most.spreads, independent);
   const score = new Float64Array(given.length).fill(severity, start, end);
-  const candidate = { ...stretch, track: told.track, sign: told.sign, severity, peak };
+  const { spreads: _, ...stretch } = told;
+  const candidate = { ...stretch, severity, peak };
   const present = given.filter((value) => !Number.isNaN(value));
   const described = {
     ...{ values: given, base, season, usualStep: median(stepSizes(values)) },

@@ -385,7 +385,7 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
       n += departure > 0 ? 1 : 0;
     }
     // What lies on the centre belongs to either side.
-    for (const half = sample.length >> 1; n < half; ) side[n++] = 0;
+    for (const half = Math.max(1, sample.length >> 1); n < half; ) side[n++] = 0;
     return fitSide(side, n, { ...limits, leastShape });
   };
   const sides = [fitted(1), fitted(-1)] as const;

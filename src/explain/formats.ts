@@ -160,7 +160,9 @@ export function toMarkdown(report: AnomalyReport): string {
       String(finding.rank),
       `**${finding.level}**`,
       text(whenWords(finding)),
-      `${finding.duration}, ${text(stateWords(finding, report.to))}`,
+      report.window === null
+        ? `${finding.duration}, ${text(stateWords(finding, report.to))}`
+        : finding.duration,
       text(finding.column),
       KIND_WORDS[finding.kind],
       observedWords(finding),

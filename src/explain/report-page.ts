@@ -102,8 +102,8 @@ main.report>*{margin:0 0 1.4rem}
 .bar{display:flex;flex-wrap:wrap;align-items:center;gap:.4rem .6rem;margin:.2rem 0 .4rem;font-size:.875rem}
 .bar button{font:inherit;color:var(--ink);background:var(--card);border:1px solid var(--rule);padding:.3rem .7rem;cursor:pointer}
 .bar button[aria-pressed=true]{outline:2px solid var(--accent);outline-offset:-1px}
-.link{font:inherit;color:var(--accent);background:none;border:0;padding:0;cursor:pointer;text-decoration:underline}
-html:not(.js) .link{display:none}
+.copy button{font:inherit;color:var(--accent);background:none;border:0;padding:0;cursor:pointer;text-decoration:underline}
+html:not(.js) .copy{display:none}
 .bar button:disabled{color:var(--soft);opacity:.6;cursor:default}
 .bar #shown{flex:1 1 12rem;min-width:0;font-weight:600}
 .key{display:flex;flex-wrap:wrap;gap:.15rem 1rem;font-size:.8rem;color:var(--soft);margin:0 0 .3rem;padding:0;list-style:none}
@@ -143,8 +143,8 @@ ${Object.keys(LEVELS)
 }
 @media (max-width:640px){.headline{font-size:1.1rem}.detail .facts{grid-template-columns:max-content 1fr;gap:.1rem .7rem}.detail .facts dd{margin:0}.bar button{padding:.5rem .8rem}}
 @media print{
-.bar,.hint,.link{display:none}.swatch{print-color-adjust:exact}.js .detail .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
-.board{display:block}.plotside{break-inside:avoid}.notes details>*{display:block}.pick{padding-bottom:.1rem}
+.bar,.hint,.copy{display:none}.swatch{print-color-adjust:exact}.js .detail .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
+.board{display:block}.notes details>*{display:block}.pick{padding-bottom:.1rem}
 }`.replaceAll('\n', '');
 
 const levelBadge = (level: string): Html =>
@@ -194,13 +194,14 @@ function more(finding: ReportFinding): Html {
   }</dd><dt>Location</dt><dd>${place.join(', ')}; severity ${numberWords(Number(finding.severity.toPrecision(3)))}</dd></dl>`;
 }
 
-function stateHtml(finding: ReportFinding | ReportIncident, report: AnomalyReport): Html {
+function stateHtml(finding: ReportFinding | ReportIncident, report: AnomalyReport): Html | null {
+  if (report.window !== null) return null;
   const text = stateWords(finding, report.to);
-  return finding.ongoing ? html`<span class="ongoing">${text}</span>` : html`${text}`;
+  return finding.ongoing ? html` \u00b7 <span class="ongoing">${text}</span>` : html` \u00b7 ${text}`;
 }
 
 function findingItem(finding: ReportFinding, target: number, report: AnomalyReport): Html {
-  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${finding.rank}</span>${levelBadge(finding.level)}<span class="when">${whenWords(finding)}</span><span class="what">${finding.column} \u00b7 ${KIND_WORDS[finding.kind]}${direction(finding)} \u00b7 ${finding.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(finding, report)}${
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${finding.rank}</span>${levelBadge(finding.level)}<span class="when">${whenWords(finding)}</span><span class="what">${finding.column} \u00b7 ${KIND_WORDS[finding.kind]}${direction(finding)} \u00b7 ${finding.duration.replaceAll(' ', '\u00a0')}${stateHtml(finding, report)}${
     finding.markedByPolicy === null ? null : ` \u00b7 ${policyWords(finding)!}`
   }${finding.reported ? ' \u00b7 reported before' : null}</span></button>
 <div class="detail"><p>${finding.statement}</p>${facts(finding)}${more(finding)}</div></li>
@@ -213,7 +214,7 @@ function incidentItem(
   target: number,
   report: AnomalyReport,
 ): Html {
-  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(incident.level)}<span class="when">${whenWords(incident)}</span><span class="what">${incident.columns.length} columns together \u00b7 ${incident.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(incident, report)}</span></button>
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(incident.level)}<span class="when">${whenWords(incident)}</span><span class="what">${incident.columns.length} columns together \u00b7 ${incident.duration.replaceAll(' ', '\u00a0')}${stateHtml(incident, report)}</span></button>
 <div class="detail"><p>${incident.statement}</p></div><ol class="members">${members}</ol></li>
 `;
 }
@@ -437,7 +438,7 @@ ${headline(report)}${
     ? null
     : html`<p class="since">Detector and policy: ${agreementWords(report.policy.agreement)}</p>`
 }
-<p class="byline">${byline.join(' \u00b7 ')} \u00b7 <button type="button" id="copy" class="link" data-text="${`${report.file}: ${report.headline}`}">Copy for chat</button></p>
+<p class="byline">${byline.join(' \u00b7 ')}<span class="copy"> \u00b7 <button type="button" id="copy" data-text="${`${report.file}: ${report.headline}`}">Copy for chat</button></span></p>
 ${notesBlock(report)}</header>
 <main class="report"><div class="board">
 <div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>usual range (99 % of the samples outside findings)</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>

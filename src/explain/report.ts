@@ -51,6 +51,8 @@ export interface ReportSource {
   readonly lines: ArrayLike<number> | null; // [N]
   /** Assumptions made when reading the file, and faults of its data. */
   readonly notes: readonly Note[];
+  /** Samples that were judged, against all before them; absent where all were. */
+  readonly window?: Interval | undefined;
 }
 
 const FILTER_OPTIONS: Readonly<Record<Filter, string>> = {
@@ -70,6 +72,7 @@ export function reportSource(
   file: string,
   recording: Recording,
   detections: readonly Detection[],
+  window?: Interval,
 ): ReportSource {
   const { columns, time, origin, step, zone, rows } = recording;
   const notes = [...recording.notes];
@@ -83,7 +86,7 @@ export function reportSource(
     if (count > 0) notes.push(filteredNote(count, `left out by ${option}`));
   }
   return {
-    ...{ file, time, origin, step, zone, notes, lines: rows },
+    ...{ file, time, origin, step, zone, notes, window, lines: rows },
     columns: columns.map(({ name, values }, c) => ({ name, values, detection: detections[c]! })),
     formatTime: (ms) => formatTime(ms, { zone, step, origin }),
   };
@@ -448,8 +451,8 @@ function firstOf(byTime: readonly ReportFinding[]): ReportIncident['first'] {
 }
 
 /**
- * Returns the first and the last of the findings between whose beginning and end lies what most columns tell of: half of their severity.
- * The bounds of a single column may be far off. All of it where no moment has half.
+ * Returns the findings with which the time of an incident begins and ends: that in which columns with half of the severity depart, since the
+ * bounds of a single column may be far off. It is all of the time where that is no one stretch, or a column departs outside of it.
  */
 function boundsOf(members: readonly ReportFinding[]): { first: ReportFinding; last: ReportFinding } {
   const severityAt = (isThere: (finding: ReportFinding) => boolean): number => {
@@ -460,17 +463,25 @@ function boundsOf(members: readonly ReportFinding[]): { first: ReportFinding; la
   };
   const half = severityAt(() => true) / 2;
   const isShared = (at: number): boolean => severityAt(({ start, end }) => start <= at && at < end) >= half;
-  const [from, to] = [
-    members.filter(({ start }) => isShared(start)),
-    members.filter(({ end }) => isShared(end - 1)),
-  ];
-  return {
-    first: (from.length === 0 ? members : from).reduce((a, b) => (b.start < a.start ? b : a)),
-    last: (to.length === 0 ? members : to).reduce((a, b) => (b.end > a.end ? b : a)),
-  };
+  const earliest = (some: readonly ReportFinding[]) => some.reduce((a, b) => (b.start < a.start ? b : a));
+  const latest = (some: readonly ReportFinding[]) => some.reduce((a, b) => (b.end > a.end ? b : a));
+  const whole = { first: earliest(members), last: latest(members) };
+  const from = members.filter(({ start }) => isShared(start));
+  const to = members.filter(({ end }) => isShared(end - 1));
+  if (from.length === 0 || to.length === 0) return whole;
+  const [first, last] = [earliest(from), latest(to)];
+  // What is shared changes where a finding begins or ends.
+  const isOne = members
+    .flatMap(({ start, end }) => [start, end])
+    .every((at) => at < first.start || at >= last.end || isShared(at));
+  const isInside = members.every(({ start, end }) => start < last.end && end > first.start);
+  return isOne && isInside ? { first, last } : whole;
 }
 
-function toIncident(members: readonly ReportFinding[], stepSeconds: number | null): ReportIncident {
+function toIncident(
+  members: readonly ReportFinding[],
+  { stepSeconds, window }: Pick<AnomalyReport, 'stepSeconds' | 'window'>,
+): ReportIncident {
   const byTime = members.toSorted((a, b) => a.start - b.start || b.severity - a.severity);
   const bySeverity = members.toSorted((a, b) => b.severity - a.severity || a.start - b.start);
   const worst = bySeverity[0]!;
@@ -478,17 +489,18 @@ function toIncident(members: readonly ReportFinding[], stepSeconds: number | nul
     const own = bySeverity.filter((finding) => finding.column === column);
     return { column, findings: own.map(({ id }) => id), severity: own[0]!.severity };
   });
-  const {
-    first: { start, from },
-    last: { end, to },
-  } = boundsOf(members);
+  // A window begins for all columns where it is asked to.
+  const first = window === null ? firstOf(byTime) : null;
+  const bounds = boundsOf(members);
+  const ongoing = members.filter((finding) => finding.ongoing);
+  const { start, from } = first === null ? bounds.first : byTime[0]!;
+  const { end, to } = [bounds.last, ...ongoing].reduce((a, b) => (b.end > a.end ? b : a));
   const seconds = from === null || to === null ? null : (to.ms - from.ms) / 1000 + (stepSeconds ?? 0);
   const names = [...new Set(byTime.map(({ column }) => column))];
   const incident = {
     id: idOf('incident', ...names, instantKey(byTime[0]!.from, byTime[0]!.start)),
     ...{ start, end, from, to, durationSeconds: seconds, duration: lengthWords(seconds, end - start) },
-    ...{ columns, first: firstOf(byTime), severity: worst.severity, level: worst.level },
-    ongoing: members.some(({ ongoing }) => ongoing),
+    ...{ columns, first, severity: worst.severity, level: worst.level, ongoing: ongoing.length > 0 },
   };
   const { text, stated } = incidentSentence(incident, new Map(members.map((one) => [one.id, one])));
   return { ...incident, statement: text, stated: [...stated] };
@@ -497,7 +509,7 @@ function toIncident(members: readonly ReportFinding[], stepSeconds: number | nul
 /** Joins findings of several columns that belong together into incidents, by falling severity. */
 function joinFindings(
   findings: readonly ReportFinding[],
-  stepSeconds: number | null,
+  report: Pick<AnomalyReport, 'stepSeconds' | 'window'>,
 ): { findings: ReportFinding[]; incidents: ReportIncident[] } {
   const groups: ReportFinding[][] = [];
   for (const finding of findings) {
@@ -508,7 +520,7 @@ function joinFindings(
   }
   const incidents = groups
     .filter((group) => group.length > 1)
-    .map((group) => toIncident(group, stepSeconds))
+    .map((group) => toIncident(group, report))
     .sort((a, b) => b.severity - a.severity || a.start - b.start);
   const incidentOf = new Map(
     incidents.flatMap(({ id, columns }) =>
@@ -552,7 +564,7 @@ export function stateWords(
 function headlineOf(
   findings: readonly ReportFinding[],
   incidents: readonly ReportIncident[],
-  { samples, from, to, notes }: Pick<AnomalyReport, 'samples' | 'from' | 'to' | 'notes'>,
+  { samples, from, to, notes, window }: Pick<AnomalyReport, 'samples' | 'from' | 'to' | 'notes' | 'window'>,
 ): Sentence {
   const worst = findings[0];
   const whole = { start: 0, end: samples };
@@ -560,6 +572,7 @@ function headlineOf(
     const length = count(samples, { quantity: 'samples', ...whole }, samplesWords(samples));
     const when = from === null || to === null ? say`` : say`, ${whenStated({ ...whole, from, to })}`;
     const apart = notes.some(({ kind }) => kind === FILTERED) ? say`, but for findings left out` : say``;
+    if (window !== null) return say`Nothing moved${apart}: ${whenStated(window)}.`;
     return say`Nothing unusual in ${length}${when}${apart}.`;
   }
   const about = (
@@ -575,7 +588,9 @@ function headlineOf(
     ...about(told, 'duration', told.duration),
     ...{ number: told.durationSeconds ?? told.end - told.start, tolerance: 0 },
   };
-  const when = say`${whenStated(told)} (${length}), ${about(told, 'state', stateWords(told, to))}`;
+  // What comes after a window was not judged.
+  const state = window === null ? say`, ${about(told, 'state', stateWords(told, to))}` : say``;
+  const when = say`${whenStated(told)} (${length})${state}`;
   const ongoing = findings.filter((finding) => finding.ongoing);
   const next = told.ongoing ? undefined : ongoing[0];
   const besides =
@@ -598,9 +613,9 @@ function headlineOf(
     const first = say`${number} in ${columns}${alone === 0 ? say`` : say` and ${others}`}.`;
     if (incident === undefined) return say`${first} The worst is a ${name(worst)}, ${when}.${besides}`;
     const subject = incidents.length === 1 && alone === 0 ? say`It is` : say`The worst is`;
-    const which = incidents.length === 1 && alone === 0 ? say`` : say` in ${columnsOf(incident)}`;
+    const which = incidents.length === 1 && alone === 0 ? say`` : say`, in ${columnsOf(incident)}`;
     const members = new Map(findings.map((finding) => [finding.id, finding]));
-    return say`${first} ${subject} ${about(incident, 'level', incident.level)}${which}, ${when}: ${movesClause(incident, members)}.${besides}`;
+    return say`${first} ${subject} ${about(incident, 'level', incident.level)}${which}: ${movesClause(incident, members)}, ${when}.${besides}`;
   }
   const total = count(findings.length, { quantity: 'findings', ...whole }, findingsWords(findings.length));
   const summary = say`a ${name(worst)}, ${when}.`;
@@ -612,8 +627,8 @@ function headlineOf(
       : ongoing.length === findings.length
         ? `${all} ongoing`
         : `${grouped(ongoing.length)} ongoing`;
-  const state = count(ongoing.length, { quantity: 'ongoing findings', ...whole }, states);
-  return say`${total}, ${state}. The worst is ${summary}${besides}`;
+  const how = count(ongoing.length, { quantity: 'ongoing findings', ...whole }, states);
+  return say`${total}${window === null ? say`, ${how}` : say``}. The worst is ${summary}${besides}`;
 }
 
 type Policy = NonNullable<AnomalyReport['policy']>;
@@ -664,7 +679,7 @@ function assemble(
   const ranked = [...unranked]
     .sort((a, b) => b.severity - a.severity || a.start - b.start || columnOf(a) - columnOf(b))
     .map((finding, i) => ({ ...finding, rank: i + 1 }));
-  const { findings, incidents } = joinFindings(ranked, base.stepSeconds);
+  const { findings, incidents } = joinFindings(ranked, base);
   const columns = base.columns.map((column) => ({
     ...column,
     findings: findings.filter((finding) => finding.column === column.name).length,
@@ -795,6 +810,7 @@ export function buildReport(source: ReportSource, policy?: PolicyOpinion): Anoma
     to: samples === 0 ? null : instant(source, samples - 1),
     origin: source.origin,
     stepSeconds: source.step === null ? null : source.step / 1000,
+    window: source.window === undefined ? null : extentOf(source, ...source.window),
     zone: source.zone,
     notes: source.notes.map((note) => toNote(source, note)),
     columns,

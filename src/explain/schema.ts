@@ -318,6 +318,8 @@ export const REPORT = z.strictObject({
   from: INSTANT.nullable(),
   to: INSTANT.nullable(),
   stepSeconds: finite.positive().nullable(),
+  /** Stretch that was judged, against all before it; null where all was judged. */
+  window: EXTENT.nullable(),
   origin: z.enum(['calendar', 'midnight', 'start']),
   zone: z.string().nullable(),
   notes: z.array(NOTE),

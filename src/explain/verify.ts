@@ -644,7 +644,8 @@ class Verification {
     const members = this.#report.findings.filter((finding) => finding.incident === incident.id);
     const findingsIn = (column: string): ReportFinding[] =>
       members.filter((finding) => finding.column === column);
-    const [start, end] = this.#shared(members);
+    const [start, shared] = this.#shared(members, incident.first !== null);
+    const end = Math.max(shared, ...members.filter(({ ongoing }) => ongoing).map((one) => one.end));
     const worst = members.reduce((a, b) => (b.severity > a.severity ? b : a));
     const seconds = this.#seconds(start, end);
     compare(
@@ -682,10 +683,11 @@ class Verification {
     compare(`${at}: statement`, ['columns', named.length - twice + more, incident.columns.length]);
   }
 
-  /** Returns the samples from the first to the last at which columns with half of the severity depart; of all if there are none. */
-  #shared(members: readonly ReportFinding[]): [start: number, end: number] {
-    const starts = members.map(({ start }) => start).sort((a, b) => a - b);
-    const ends = members.map(({ end }) => end).sort((a, b) => a - b);
+  /**
+   * Returns the stretch in which columns with half of the severity depart, from the first departure if that is told; all of the time where
+   * there is none, it has a break, or a member lies outside.
+   */
+  #shared(members: readonly ReportFinding[], fromFirst: boolean): [start: number, end: number] {
     const columns = [...new Set(members.map(({ column }) => column))];
     const sum = (some: readonly ReportFinding[]): number =>
       columns
@@ -693,9 +695,32 @@ class Verification {
           Math.max(0, ...some.filter(({ column }) => column === name).map((one) => one.severity)),
         )
         .reduce((a, b) => a + b, 0);
-    const half = (at: number): boolean =>
-      2 * sum(members.filter(({ start, end }) => at >= start && at < end)) >= sum(members) * (1 - TOLERANCE);
-    return [starts.find(half) ?? starts[0]!, ends.findLast((end) => half(end - 1)) ?? ends.at(-1)!];
+    const edges = [...new Set(members.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
+    // Between two edges the departing members are the same.
+    const half = edges
+      .slice(0, -1)
+      .map(
+        (at) =>
+          2 * sum(members.filter(({ start, end }) => at >= start && at < end)) >=
+          sum(members) * (1 - TOLERANCE),
+      );
+    const all: [number, number] = [edges[0]!, edges.at(-1)!];
+    const [from, to] = [half.indexOf(true), half.lastIndexOf(true)];
+    if (from < 0 || half.slice(from, to + 1).includes(false)) return all;
+    const [start, end] = [edges[from]!, edges[to + 1]!];
+    if (members.some((one) => one.start >= end || one.end <= start)) return all;
+    return [fromFirst ? all[0] : start, end];
+  }
+
+  /** Checks the stretch that was judged. */
+  #window(): void {
+    const { window, findings } = this.#report;
+    const given = this.#source.window;
+    compare('window', ['', window === null ? null : [window.start, window.end], given ?? null]);
+    if (window === null) return;
+    this.#extent('window', window);
+    const outside = findings.find(({ start, end }) => start < window.start || end > window.end);
+    compare('window', ['a finding outside', outside?.id, undefined]);
   }
 
   /** Checks that the column that departs first does so by more than half of the others' lengths. */
@@ -717,7 +742,8 @@ class Verification {
 
   /** Returns what the headline counts first. */
   #counted(): Quantity {
-    const { findings, incidents } = this.#report;
+    const { findings, incidents, window } = this.#report;
+    if (findings.length === 0 && window !== null) return 'time';
     return findings.length === 0 ? 'samples' : incidents.length > 0 ? 'incidents' : 'findings';
   }
 
@@ -858,6 +884,7 @@ class Verification {
       confirm(column !== undefined, `finding ${finding.rank}: column`, finding.column, null);
       this.finding(finding, column);
     }
+    this.#window();
     this.#joined();
     for (const incident of incidents) this.incident(incident);
     this.policy();

@@ -25,6 +25,7 @@ import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { readBytes, STANDARD_INPUT } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
+import { grouped } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import type { Interval } from '../ground/types.ts';
 
@@ -159,22 +160,31 @@ function spanOf(text: string, { time, zone, rows: { length } }: Recording): Inte
     return first < 0 ? length : first;
   };
   const [start, end] = [sampleOf(from), to === '' ? length : sampleOf(to)];
-  if (start >= end) throw fault('holds no sample of the recording');
+  if (start > end) throw fault('FROM comes after TO; exchange them');
+  if (start === end) throw fault('holds no sample of the recording');
   if (start < FEWEST_SAMPLES)
     throw fault(`only ${start} samples come before it; at least ${FEWEST_SAMPLES} show what is usual`);
   return [start, end];
 }
 
-const withNote = (recording: Recording, note: Note): Recording => ({
-  ...recording,
-  notes: [note, ...recording.notes],
-});
+const samplesWords = (n: number): string => (n === 1 ? '1 sample' : `${grouped(n)} samples`);
 
-/** Tells what was judged. */
-function windowNote({ rows: { length } }: Recording, [start, end]: Interval): Note {
+/** Tells what was compared, and which columns have no value in the window. */
+function windowNotes({ columns, rows: { length } }: Recording, [start, end]: Interval): Note[] {
   const later = length - end;
-  const text = `Judged are ${end - start} samples, from the ${start} samples before them${later === 0 ? '' : `; ${later} later ones are left out`}.`;
-  return { kind: 'window', count: end - start, text };
+  const after = later === 0 ? '' : `; the ${samplesWords(later)} after were not read`;
+  const isEmpty = ({ values }: Recording['columns'][number]): boolean =>
+    values.subarray(start, end).every(Number.isNaN) && !values.subarray(0, start).every(Number.isNaN);
+  return [
+    {
+      ...{ kind: 'window', count: end - start },
+      text: `Compared ${samplesWords(end - start)} with the ${grouped(start)} before${after}.`,
+    },
+    ...columns.filter(isEmpty).map(({ name }) => ({
+      ...{ kind: 'missing', column: name, count: end - start },
+      text: `${name} has no value in the window.`,
+    })),
+  ];
 }
 
 /**
@@ -199,11 +209,9 @@ export async function detectRecording(
     onColumn?.(detections.length);
     await new Promise(setImmediate);
   }
-  const source = reportSource(
-    name,
-    span === null ? recording : withNote(recording, windowNote(recording, span)),
-    detections,
-  );
+  const notes = span === null ? [] : windowNotes(recording, span);
+  const told = { ...recording, notes: [...notes, ...recording.notes] };
+  const source = reportSource(name, told, detections, span ?? undefined);
   const whole = buildReport(source, await ask?.(source));
   const report = since === undefined ? whole : sinceReport(whole, since);
   verify(report, source);

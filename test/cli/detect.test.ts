@@ -96,20 +96,21 @@ describe('timeseer detect', () => {
     const { code, out } = await inside('detect', file, '--window', '2025-03-08T14:00..2025-03-08T16:30');
     expect(code).toBe(0);
     expect(out).toMatch(
-      /1 incident in 2 columns\. It is critical, 2025-03-08 14:00 to 16:15 .*: errors \+[\d.]+ and requests \u2212/,
+      /1 incident in 2 columns\. It is critical: errors \+[\d.]+ and requests \u2212[\d.]+, 2025-03-08 14:00 to 16:15 \(2 h 30 min\)\./,
     );
     expect(out).toMatch(
-      /note: Judged are 10 samples, from the 728 samples before them; 222 later ones are left out\./,
+      /note: Compared 10 samples with the 728 before; the 222 samples after were not read\./,
     );
     const before = await inside('detect', file, '--window', '30h..26h', '--fail-on', 'low');
-    expect([before.code, before.out]).toEqual([0, expect.stringMatching(/Nothing unusual/)]);
+    expect([before.code, before.out]).toEqual([0, expect.stringMatching(/Nothing moved: 2025-03-0/)]);
   });
 
   test.each([
     ['60', /a number of samples needs --follow/],
     ['2h', /expected FROM\.\.TO/],
     ['..2h', /expected FROM\.\.TO/],
-    ['1h..2h', /holds no sample/],
+    ['1h..2h', /FROM comes after TO/],
+    ['2026-01-01..', /holds no sample/],
     ['soon..', /neither a time .* nor a duration/],
     ['2025-03-01..', /only 0 samples come before it/],
   ])('--window %s is refused', async (window, message) => {
