@@ -4,13 +4,7 @@ import { FAULTS } from '../../datasets/readers/quality.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { checkScores, FORMATS, scoresCsv } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
-import {
-  type Alerts,
-  type AnomalyReport,
-  type FollowedFinding,
-  type ReportState,
-  reportSchema,
-} from '../explain/schema.ts';
+import type { Alerts, AnomalyReport, FollowedFinding, ReportState } from '../explain/schema.ts';
 import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -174,7 +168,7 @@ async function* untilAborted(stream: NodeJS.ReadStream, signal: AbortSignal): As
 }
 
 async function runDetect(args: DetectArguments): Promise<void> {
-  if (args.schema) return printJson(reportSchema());
+  if (args.schema) return printJson((await import('../explain/schema.ts')).reportSchema());
   if (args.follow) return runFollow(args);
   for (const name of ['window', 'every'] as const)
     if (args[name] !== undefined)
