@@ -9,8 +9,7 @@ import { concatenate } from '../ground/numbers.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { CHANNELS } from '../policy/model-config.ts';
 import { Prompting, readParts } from '../policy/policy.ts';
-import { SUFFIX } from './export.ts';
-import { WEIGHT_TYPES, type WeightType } from './weights.ts';
+import { SUFFIX, WEIGHT_TYPES, type WeightType } from './weights.ts';
 
 /** Installs onnxruntime without its install script, which downloads CUDA libraries: where that fails, npm drops the package silently. */
 export const INSTALL_RUNTIME = 'npm install --no-save --ignore-scripts onnxruntime-node@1.30.0';
