@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { DataError, reasonOf } from '../src/ground/errors.ts';
 import { fileInside, readUtf8 } from '../src/ground/files.ts';
-import { issueText } from '../src/ground/yaml.ts';
+import { issueText } from '../src/ground/json-record.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { KIND_NAMES } from '../src/tasks/kinds.ts';
 import { SPLITS, type Split } from './split.ts';

@@ -8,7 +8,14 @@
  */
 import { z } from 'zod';
 import { DataError } from '../src/ground/errors.ts';
-import { listField, type Place, parseRecord, show, stringField } from '../src/ground/json-record.ts';
+import {
+  issueText,
+  listField,
+  type Place,
+  parseRecord,
+  show,
+  stringField,
+} from '../src/ground/json-record.ts';
 import {
   type AnomalyClass,
   DEPARTURE_KINDS,
@@ -16,7 +23,6 @@ import {
   type Interval,
   type SeriesFacts,
 } from '../src/ground/types.ts';
-import { issueText } from '../src/ground/yaml.ts';
 import { readGold, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
 

@@ -176,6 +176,11 @@ function splitGenerate(args: readonly string[]): string {
   return `generate is two commands now: data generate writes synthetic series, ask puts a prompt to a policy; write: ${words.map(shellWord).join(' ')}`;
 }
 
+/** Methods of yargs that its types leave out. */
+interface Internals {
+  getInternalMethods(): { getUsageInstance(): { cacheHelpMessage: () => void } };
+}
+
 async function build(args: readonly string[]): Promise<Argv> {
   // Loaded here, where its many files failing to open (a low `ulimit -n`) is an error like any other.
   const { default: yargs } = await import('yargs');
@@ -233,6 +238,8 @@ async function build(args: readonly string[]): Promise<Argv> {
   for (const [name, command] of Object.entries(COMMANDS)) {
     cli = name === wanted ? await command.register(cli, name) : cli.command(name, command.describe);
   }
+  // yargs lays out the help of every command that has run, which takes longer than many of them; nobody asks for it then.
+  (cli as unknown as Internals).getInternalMethods().getUsageInstance().cacheHelpMessage = () => {};
   return cli;
 }
 

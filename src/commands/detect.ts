@@ -5,13 +5,7 @@ import type { Recording } from '../../datasets/readers/recording.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { checkScores, FORMATS, scoresCsv, toGrafana } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
-import {
-  type Alerts,
-  type AnomalyReport,
-  type FollowedFinding,
-  type ReportState,
-  reportSchema,
-} from '../explain/schema.ts';
+import type { Alerts, AnomalyReport, FollowedFinding, ReportState } from '../explain/schema.ts';
 import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
@@ -275,7 +269,7 @@ async function detectMany(args: DetectArguments, files: readonly string[], forma
 }
 
 async function runDetect(args: DetectArguments): Promise<void> {
-  if (args.schema) return printJson(reportSchema());
+  if (args.schema) return printJson((await import('../explain/schema.ts')).reportSchema());
   if (args.follow) return runFollow(args);
   if (args.every !== undefined)
     throw new ConfigError('--every: needs --follow; add it, or leave --every out');

@@ -205,15 +205,24 @@ const FARTHEST = 3;
 /** Standard deviation of normal noise over the median size of its second differences. */
 const OF_SECOND_DIFFERENCES = 1 / (0.6745 * Math.sqrt(6));
 
-/** Least squares of y on columns [k][n] by the normal equations: coefficients, and the sum of squared residuals. */
+/** Columns [k][n] of a least-squares problem, and their dot products [k][k]. */
+interface Design {
+  readonly columns: readonly Float64Array[];
+  readonly products: readonly (readonly number[])[];
+}
+
+const designOf = (...columns: readonly Float64Array[]): Design => ({
+  columns,
+  products: columns.map((column) => columns.map((other) => dot(column, other))),
+});
+
+/** Least squares of y [n] by the normal equations: coefficients, and the sum of squared residuals. */
 function fitted(
   y: Float64Array,
-  columns: readonly Float64Array[],
+  { columns, products }: Design,
 ): { coefficients: Float64Array; left: number } {
   const k = columns.length;
-  const a = columns.map((column) =>
-    Float64Array.from({ length: k + 1 }, (_, j) => dot(column, j < k ? columns[j]! : y)),
-  );
+  const a = products.map((row, i) => Float64Array.of(...row, dot(columns[i]!, y)));
   for (let i = 0; i < k; i++) {
     const pivot = a[i]![i]!;
     for (let r = 0; r < k; r++) {
@@ -225,9 +234,40 @@ function fitted(
   const coefficients = Float64Array.from(a, (row, i) => row[k]! / row[i]!);
   let left = 0;
   for (let t = 0; t < y.length; t++) {
-    left += (y[t]! - columns.reduce((sum, column, j) => sum + coefficients[j]! * column[t]!, 0)) ** 2;
+    let sum = 0;
+    for (let j = 0; j < k; j++) sum += coefficients[j]! * columns[j]![t]!;
+    left += (y[t]! - sum) ** 2;
   }
   return { coefficients, left };
+}
+
+/** Lines of the parts that are fitted: straight, a parabola, and those that bend at a part. */
+interface Lines {
+  readonly straight: Design;
+  readonly parabola: Design;
+  readonly bent: readonly { readonly at: number; readonly design: Design }[];
+}
+let lines: Lines | undefined;
+
+/** The lines, which are the same for every series. */
+function linesOfParts(): Lines {
+  if (lines !== undefined) return lines;
+  const time = Float64Array.from({ length: PARTS }, (_, p) => p / PARTS);
+  const ones = new Float64Array(PARTS).fill(1);
+  const bent: { at: number; design: Design }[] = [];
+  for (let at = FEWEST_PARTS; at <= PARTS - FEWEST_PARTS; at += 1 / BENDS_IN_PART) {
+    for (const power of COURSES) {
+      const after = time.map((t) => Math.max(0, (t * PARTS + 0.5 - at) / (PARTS - at)) ** power);
+      bent.push({ at, design: designOf(ones, time, after) });
+    }
+  }
+  const parabola = designOf(
+    ones,
+    time,
+    time.map((t) => t * t),
+  );
+  lines = { straight: designOf(ones, time), parabola, bent };
+  return lines;
 }
 
 /** Middles of 64 parts of [N] values, from sample `first` on, and the noise between neighbours; null if the parts are too short. */
@@ -294,17 +334,13 @@ function drift(
     );
   const single = Math.max(floor / 2, 1.4826 * (spread ?? median(around())));
   const noise = Math.max(parts.noise, single / Math.sqrt(size) / 4);
-  const time = Float64Array.from({ length: PARTS }, (_, p) => p / PARTS);
-  const ones = new Float64Array(PARTS).fill(1);
-  const straight = fitted(medians, [ones, time]);
-  const parabola = fitted(medians, [ones, time, time.map((t) => t * t)]);
+  const designs = linesOfParts();
+  const straight = fitted(medians, designs.straight);
+  const parabola = fitted(medians, designs.parabola);
   let best: { at: number; coefficients: Float64Array; left: number } | null = null;
-  for (let at = FEWEST_PARTS; at <= PARTS - FEWEST_PARTS; at += 1 / BENDS_IN_PART) {
-    for (const power of COURSES) {
-      const after = time.map((t) => Math.max(0, (t * PARTS + 0.5 - at) / (PARTS - at)) ** power);
-      const fit = fitted(medians, [ones, time, after]);
-      if (best === null || fit.left < best.left) best = { at, ...fit };
-    }
+  for (const { at, design } of designs.bent) {
+    const fit = fitted(medians, design);
+    if (best === null || fit.left < best.left) best = { at, ...fit };
   }
   const { at, coefficients, left } = best!;
   const [, before, rise] = coefficients as unknown as [number, number, number];
@@ -382,11 +418,11 @@ export function growth(movement: Float64Array, least: number, looks: number): Ca
   const { size, first, middles: means } = parts;
   const noise = Math.max(parts.noise, 1e-9);
   const ones = new Float64Array(PARTS).fill(1);
-  const level = fitted(means, [ones]);
+  const level = fitted(means, designOf(ones));
   let best: { at: number; rise: number; left: number } | null = null;
   for (let at = 0; at <= PARTS - FEWEST_PARTS; at++) {
     const after = ones.map((_, p) => Math.max(0, p - at) / (PARTS - at));
-    const { coefficients, left } = fitted(means, [ones, after]);
+    const { coefficients, left } = fitted(means, designOf(ones, after));
     if (best === null || left < best.left) best = { at, rise: coefficients[1]!, left };
   }
   const { at, rise, left } = best!;

@@ -64,6 +64,8 @@ export function windowLengths(n: number, shortest = 1, share = 1 / 12): number[]
   return lengths;
 }
 
+// V8 compiles a function whole, with all that it calls, while one of its loops runs; loops over samples have small functions of their own.
+
 /** Finds the exact extent of a stretch: the part of a neighbourhood whose departures less `cut` have the largest sum. */
 function extentOf(
   track: Float64Array,
@@ -102,6 +104,48 @@ const ALIKE = 0.7;
 /** Number of peers that halves the severity: frequent departures are usual, however large. */
 const PEERS = 7.5;
 
+/** Start of the window of `w` samples with the largest sum, of those that start every `stride` in [from, to]; NaN for none. */
+function largestWindow(sums: Float64Array, w: number, from: number, to: number, stride: number): number {
+  let [best, most] = [Number.NaN, Number.NEGATIVE_INFINITY];
+  for (let i = from; i <= to; i += stride) {
+    const sum = sums[i + w]! - sums[i]!;
+    if (sum > most) {
+      most = sum;
+      best = i;
+    }
+  }
+  return best;
+}
+
+/** Means of the windows of `w` samples, every `stride`, from the sums before each sample [N + 1]. */
+function meansOf(sums: Float64Array, w: number, stride: number): Float64Array {
+  const means = new Float64Array(Math.floor((sums.length - 1 - w) / stride) + 1);
+  for (let k = 0, i = 0; k < means.length; k++, i += stride) means[k] = (sums[i + w]! - sums[i]!) / w;
+  return means;
+}
+
+/** Sample of [start, end) that departs furthest in a direction; `peak` unless one departs further. */
+function furthestIn(
+  track: Float64Array,
+  centre: number,
+  sign: number,
+  start: number,
+  end: number,
+  peak: number,
+): number {
+  let furthest = peak;
+  for (let i = start; i < end; i++)
+    if (sign * (track[i]! - centre) > sign * (track[furthest]! - centre)) furthest = i;
+  return furthest;
+}
+
+/** Number of samples of [start, end) that are taken. */
+function takenIn(taken: Uint8Array, start: number, end: number): number {
+  let count = 0;
+  for (let i = start; i < end; i++) count += taken[i]!;
+  return count;
+}
+
 /** Window lengths for crowds of departures, as shares of the series. */
 const CROWDS = [1 / 40, 1 / 24, 1 / 16, 1 / 12, 1 / 8] as const;
 const MOST_CROWDS = 3;
@@ -118,8 +162,7 @@ const FEWEST_CROWDED = 8;
 function crowds(track: Float64Array, constant = false): [start: number, end: number][] {
   const n = track.length;
   const centre = centreOf(track);
-  const sums = new Float64Array(n + 1);
-  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + Math.abs(track[i]! - centre);
+  const sums = cumulative(track.map((value) => Math.abs(value - centre)));
   let chosen: [number, number][] = [];
   let strongest = CROWDED;
   for (const share of CROWDS) {
@@ -136,13 +179,9 @@ function crowds(track: Float64Array, constant = false): [start: number, end: num
       for (let k = 0; k <= sorted.length; k++) {
         const from = k === 0 ? 0 : Math.ceil((sorted[k - 1]![1] + w) / stride) * stride;
         const to = k === sorted.length ? n - w : sorted[k]![0] - 2 * w;
-        for (let i = from; i <= to; i += stride) {
-          const sum = sums[i + w]! - sums[i]!;
-          if (sum > most) {
-            most = sum;
-            best = i;
-          }
-        }
+        const at = largestWindow(sums, w, from, to, stride);
+        const sum = sums[at + w]! - sums[at]!;
+        if (sum > most) [most, best] = [sum, at];
       }
       if (best < 0) break;
       sizes.push(most);
@@ -232,9 +271,7 @@ export function scan(
     if (changed) sums = cumulative(rest);
     changed = false;
     const stride = strideOf(w, n);
-    const means = w === 1 ? track : new Float64Array(Math.floor((n - w) / stride) + 1);
-    if (w > 1)
-      for (let k = 0, i = 0; k < means.length; k++, i += stride) means[k] = (sums[i + w]! - sums[i]!) / w;
+    const means = w === 1 ? track : meansOf(sums, w, stride);
     const excluded = [
       ...crowded,
       ...(w < SLOW || logarithmic === true
@@ -251,14 +288,11 @@ export function scan(
       })
       .sort((a, b) => b.severity - a.severity);
     for (const { start, mean, severity } of places) {
-      let covered = 0;
-      for (let i = start; i < start + w; i++) covered += taken[i]!;
-      if (2 * covered >= w) continue;
+      if (2 * takenIn(taken, start, start + w) >= w) continue;
       const sign = mean > 0 ? 1 : -1;
       const band = sign > 0 ? single.bandAbove : single.bandBelow;
       const departure = (i: number): number => sign * (track[i]! - single.centre);
-      let peak = start;
-      for (let i = start; i < start + w; i++) if (departure(i) > departure(peak)) peak = i;
+      let peak = furthestIn(track, single.centre, sign, start, start + w, start);
       // Samples that depart on their own bound a strong stretch exactly; a weak one is all that lies beyond half its mean.
       const cut =
         w === 1
@@ -281,12 +315,9 @@ export function scan(
         Math.min(n, to + reach),
         cut,
       );
-      let free = true;
-      for (let i = part.start; i < part.end; i++) {
-        free &&= taken[i] === 0;
-        taken[i] = 1;
-        if (severity >= SETTLED) rest[i] = single.centre;
-      }
+      const free = takenIn(taken, part.start, part.end) === 0;
+      taken.fill(1, part.start, part.end);
+      if (severity >= SETTLED) rest.fill(single.centre, part.start, part.end);
       changed ||= severity >= SETTLED;
       const touching = free
         ? undefined
@@ -300,7 +331,7 @@ export function scan(
         continue;
       }
       if (peak < part.start || peak >= part.end) peak = part.start;
-      for (let i = part.start; i < part.end; i++) if (departure(i) > departure(peak)) peak = i;
+      peak = furthestIn(track, single.centre, sign, part.start, part.end, peak);
       stretches.push({ ...part, sign, severity, peak });
     }
   }

@@ -325,9 +325,12 @@ function predictsRare(
       one === 1 ? values : some,
       seasonExpectation(values, period, clock, { aside, level, stride: one }),
     );
+  const [own, others] = [rests(false, stride), rests(true, stride)];
   return (
-    meanOfAbs(rests(false, stride), 1) < RARE_GAIN * meanOfAbs(rests(true, stride), 1) &&
-    betterOverCycles(rests(false, 1), rests(true, 1), period)
+    meanOfAbs(own, 1) < RARE_GAIN * meanOfAbs(others, 1) &&
+    (stride === 1
+      ? betterOverCycles(own, others, period)
+      : betterOverCycles(rests(false, 1), rests(true, 1), period))
   );
 }
 
@@ -449,11 +452,11 @@ export function findSeason(
     const rest = left / without;
     const candidate = { period, few, rest, clock: clockOf(period), left, spacing: 1 };
     if (best === null && predictsRare(values, period, clockOf(period), stride)) {
-      best = { ...candidate, rests: restsOf({}) };
+      best = { ...candidate, rests: stride === 1 ? few : restsOf({}) };
       continue;
     }
     if (rest >= LEAST_GAIN || (best !== null && left >= LONGER_GAIN * best.left)) continue;
-    const rests = restsOf({});
+    const rests = stride === 1 ? few : restsOf({});
     if (best !== null && !betterOverCycles(rests, best.rests, best.period)) continue;
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
     const others = restsOf({ stride, aside: true });

@@ -78,19 +78,22 @@ interface Maxima {
   readonly windows: number;
 }
 
+/** Largest departure of samples [start, end) to a side; 0 for none. */
+function furthest(values: Float64Array, start: number, end: number, centre: number, sign: number): number {
+  let most = 0;
+  for (let i = start; i < end; i++) most = Math.max(most, sign * (values[i]! - centre));
+  return most;
+}
+
 /** Computes the maxima of the departures of [N] values, which are means over `window` samples; null if the parts are too short. */
 function maximaOf(values: Float64Array, centre: number, window: number, floor: number): Maxima | null {
   const n = values.length;
   if (n < PARTS * WINDOWS_IN_PART * window) return null;
   const [up, down] = [new Float64Array(PARTS), new Float64Array(PARTS)];
   for (let part = 0, i = 0; part < PARTS; part++) {
-    let [most, least] = [0, 0];
-    for (; i * PARTS < (part + 1) * n; i++) {
-      const departure = values[i]! - centre;
-      if (departure > most) most = departure;
-      else if (departure < least) least = departure;
-    }
-    [up[part], down[part]] = [most, -least];
+    const end = Math.ceil(((part + 1) * n) / PARTS);
+    [up[part], down[part]] = [furthest(values, i, end, centre, 1), furthest(values, i, end, centre, -1)];
+    i = end;
   }
   const [most, least] = [largestRegular(up, floor), largestRegular(down, floor)];
   let parts = PARTS;
@@ -217,13 +220,14 @@ const BAND = -Math.log(0.01);
 const LEAST_SHAPE = 0.4;
 const LARGEST_SHAPE = 2;
 
-/** Median of the slopes between all pairs of points: a few wrong points do not move it. */
-function medianSlope(x: readonly number[], y: readonly number[]): number {
-  const slopes: number[] = [];
+/** Median of the slopes between all pairs of points [N] but neighbours: a few wrong points do not move it. */
+function medianSlope(x: Float64Array, y: Float64Array): number {
+  const slopes = new Float64Array(((x.length - 1) * (x.length - 2)) / 2);
+  let count = 0;
   for (let i = 0; i < x.length; i++) {
-    for (let j = i + 2; j < x.length; j++) slopes.push((y[j]! - y[i]!) / (x[j]! - x[i]!));
+    for (let j = i + 2; j < x.length; j++) slopes[count++] = (y[j]! - y[i]!) / (x[j]! - x[i]!);
   }
-  return quantileInPlace(Float64Array.from(slopes), slopes.length, 0.5);
+  return quantileInPlace(slopes, count, 0.5);
 }
 
 /** Departures that this share of normal noise exceeds on one side, by SHARES. */
@@ -270,52 +274,79 @@ function countedSteps(departures: Float64Array, n: number, floor: number): { siz
   return steps;
 }
 
+/** Sizes that the first `count` SHARES of a side [n] exceed, at least those of normal noise with this standard deviation. */
+function quantilesOf(departures: Float64Array, n: number, count: number, sigma: number): Float64Array {
+  const quantiles = new Float64Array(count);
+  let from = 0;
+  for (let i = 0; i < count; i++) {
+    const quantile = n < 8 ? 0 : quantileInPlace(departures, n, 1 - SHARES[i]!, from);
+    from = Math.floor((1 - SHARES[i]!) * (n - 1));
+    quantiles[i] = Math.max(quantile, sigma * NORMAL[i]!);
+  }
+  return quantiles;
+}
+
+/** Writes the departures of a side into `side`; returns their number. */
+function departuresInto(side: Float64Array, sample: Float64Array, centre: number, sign: number): number {
+  let n = 0;
+  for (let i = 0; i < sample.length; i++) {
+    const departure = sign * (sample[i]! - centre);
+    side[n] = departure;
+    n += departure > 0 ? 1 : 0;
+  }
+  return n;
+}
+
+/** Number of the first `n` departures that are at least `least`. */
+function countFrom(departures: Float64Array, n: number, least: number): number {
+  let count = 0;
+  for (let i = 0; i < n; i++) if (departures[i]! >= least) count++;
+  return count;
+}
+
+// In typed arrays alone: arrays whose kind depends on their numbers had V8 compile this six times.
 function fitSide(
   departures: Float64Array,
   n: number,
   { floor, sigma, spoilt, doubt, leastShape }: Limits,
 ): Side {
-  const used = SHARES.map((_, i) => i).filter((i) => SHARES[i]! >= spoilt || i < FEWEST_SHARES);
-  const outermost = SHARES[used.at(-1)!]!;
-  let from = 0;
-  const quantiles = used.map((i) => {
-    if (n < 8) return sigma * NORMAL[i]!;
-    const quantile = quantileInPlace(departures, n, 1 - SHARES[i]!, from);
-    from = Math.floor((1 - SHARES[i]!) * (n - 1));
-    return Math.max(quantile, sigma * NORMAL[i]!);
-  });
-  const kept = used
-    .map((share, k) => ({ share: SHARES[share]!, size: quantiles[k]! }))
-    .filter(({ size }) => size > floor);
-  const steps =
-    new Set(kept.map(({ size }) => size)).size < FEWEST_ABOVE_FLOOR ? countedSteps(departures, n, floor) : [];
+  const used = SHARES.filter((share, i) => share >= spoilt || i < FEWEST_SHARES).length;
+  const outermost = SHARES[used - 1]!;
+  const quantiles = quantilesOf(departures, n, used, sigma);
+  const sizes = quantiles.filter((size) => size > floor);
+  const steps = new Set(sizes).size < FEWEST_ABOVE_FLOOR ? countedSteps(departures, n, floor) : [];
+  const scaleOf = (x: Float64Array, y: Float64Array, shape: number): number =>
+    Math.exp(
+      quantileInPlace(
+        x.map((place, i) => y[i]! - place / shape),
+        x.length,
+        0.6,
+      ),
+    );
   if (steps.length >= 2) {
-    const x = steps.map(({ share }) => Math.log(-Math.log(share)));
-    const y = steps.map(({ size }) => Math.log(size));
-    const slopes = x.slice(1).map((place, i) => (y[i + 1]! - y[i]!) / (place - x[i]!));
-    const slope = quantileInPlace(Float64Array.from(slopes), slopes.length, 0.5);
+    const x = Float64Array.from(steps, ({ share }) => Math.log(-Math.log(share)));
+    const y = Float64Array.from(steps, ({ size }) => Math.log(size));
+    const slopes = x.subarray(1).map((place, i) => (y[i + 1]! - y[i]!) / (place - x[i]!));
+    const slope = quantileInPlace(slopes, slopes.length, 0.5);
     const shape = Math.min(LARGEST_SHAPE, Math.max(leastShape, 1 / (slope + doubt)));
-    const scales = Float64Array.from(x, (place, i) => y[i]! - place / shape);
-    const scale = Math.exp(quantileInPlace(scales, scales.length, 0.6));
-    return sideOf(scale, shape, steps.at(-1)!.share);
+    return sideOf(scaleOf(x, y, shape), shape, steps.at(-1)!.share);
   }
-  if (kept.length < FEWEST_ABOVE_FLOOR) {
+  if (sizes.length < FEWEST_ABOVE_FLOOR) {
     // Almost all values are exactly as expected: the others need only exceed the floor.
     const anchor = Math.max(floor, quantiles.at(-1)!);
     // Many more counted values may be as large as the quantile: their share sets the scale.
-    let beyond = 0;
-    for (let i = 0; i < n; i++) if (departures[i]! >= anchor) beyond++;
-    const share = Math.min(MOST_BEYOND, Math.max(outermost, beyond / n));
+    const share = Math.min(MOST_BEYOND, Math.max(outermost, countFrom(departures, n, anchor) / n));
     return sideOf(anchor / -Math.log(share), 1, share);
   }
-  const x = kept.map(({ share }) => Math.log(-Math.log(share)));
-  const y = kept.map(({ size }) => Math.log(size));
+  const x = Float64Array.from(SHARES, (share) => Math.log(-Math.log(share))).filter(
+    (_, i) => quantiles[i]! > floor,
+  );
+  const y = sizes.map(Math.log);
   const shape = Math.min(
     LARGEST_SHAPE,
     Math.max(leastShape, 1 / (Math.max(1e-9, medianSlope(x, y)) + doubt)),
   );
-  const scales = x.map((place, i) => y[i]! - place / shape);
-  return sideOf(Math.exp(quantileInPlace(Float64Array.from(scales), scales.length, 0.6)), shape, outermost);
+  return sideOf(scaleOf(x, y, shape), shape, outermost);
 }
 
 /** Returns the departure that is this rare (−ln of the share of the side beyond it). */
@@ -378,14 +409,10 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
   const fitted = (sign: 1 | -1): Side => {
     const known = sign > 0 ? single?.tail.above : single?.tail.below;
     const leastShape = known === undefined ? LEAST_SHAPE : AS_HEAVY * Math.min(NORMAL_SHAPE, known.shape);
-    let n = 0;
-    for (let i = 0; i < sample.length; i++) {
-      const departure = sign * (sample[i]! - centre);
-      side[n] = departure;
-      n += departure > 0 ? 1 : 0;
-    }
+    const count = departuresInto(side, sample, centre, sign);
     // What lies on the centre belongs to either side.
-    for (const half = Math.max(1, sample.length >> 1); n < half; ) side[n++] = 0;
+    const n = Math.max(count, 1, sample.length >> 1);
+    side.fill(0, count, n);
     return fitSide(side, n, { ...limits, leastShape });
   };
   const sides = [fitted(1), fitted(-1)] as const;

@@ -84,18 +84,40 @@ export function classOf(
   return ranked.find((name) => name !== 'normal') ?? ranked[0] ?? null;
 }
 
-async function askWindows(
-  values: Float64Array,
+/** Window of a plan, and its scale: 0 is the finest. */
+interface PlannedWindow {
+  readonly window: Interval;
+  readonly scale: number;
+}
+
+/** Plans the windows of a series of `length` samples, scale by scale. */
+function planFor(
+  length: number,
+  season: number | null,
   reader: Reader,
-  plan: readonly Interval[],
-  scale: number,
-  onProgress: (done: number) => void,
+  { window, overlap = 0.5, limit = MOST_WINDOWS }: AskOptions,
+): PlannedWindow[] {
+  const single = (): number =>
+    reader.length === null ? LONGEST_UNTRAINED : windowSize(reader.length, season);
+  const size = window ?? (reader.scales ? reader.length! : single());
+  const cut = { size, overlap, limit };
+  const scales = reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];
+  return scales.flatMap((windows, scale) => windows.map((window) => ({ window, scale })));
+}
+
+/** Asks about every window of a series [N] of finite values, of all scales. @throws ConfigError as `askColumn` */
+export async function askAll(
+  values: Float64Array,
+  season: number | null,
+  reader: Reader,
+  options: AskOptions = {},
 ): Promise<AskedWindow[]> {
+  const plan = planFor(values.length, season, reader, options);
   const stride = Math.max(1, Math.ceil(plan.length / MOST_SAMPLED));
   const asked: AskedWindow[] = [];
   for (let first = 0; first < plan.length; first += reader.batch) {
     const batch = plan.slice(first, first + reader.batch);
-    const shown = batch.map((window) => shownOf(values, reader, window));
+    const shown = batch.map(({ window }) => shownOf(values, reader, window));
     const readings = await reader.answer(shown);
     // A reader of several scales needs no samples: token probabilities give its confidence.
     const again = reader.scales ? [] : batch.map((_, i) => i).filter((i) => (first + i) % stride === 0);
@@ -106,7 +128,7 @@ async function askWindows(
             again.map((i) => shown[i]!),
             DRAW,
           );
-    for (const [i, window] of batch.entries()) {
+    for (const [i, { window, scale }] of batch.entries()) {
       const { length } = shown[i]!;
       const { text: response, logProbability, distance, input, cells } = readings[i]!;
       const { intervals, class: label, problem } = parseAnswer(response, length);
@@ -124,40 +146,8 @@ async function askWindows(
             : pairwiseAgreement(texts.map((text) => parseAnswer(text, length).intervals)),
       });
     }
-    onProgress(asked.length);
+    options.onProgress?.(asked.length, plan.length);
     await setImmediate();
-  }
-  return asked;
-}
-
-/** Plans the windows of a series of `length` samples, by scale. */
-function plansFor(
-  length: number,
-  season: number | null,
-  reader: Reader,
-  { window, overlap = 0.5, limit = MOST_WINDOWS }: AskOptions,
-): Interval[][] {
-  const single = (): number =>
-    reader.length === null ? LONGEST_UNTRAINED : windowSize(reader.length, season);
-  const size = window ?? (reader.scales ? reader.length! : single());
-  const cut = { size, overlap, limit };
-  return reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];
-}
-
-/** Asks about every window of a series [N] of finite values, scale by scale. @throws ConfigError as `askColumn` */
-export async function askAll(
-  values: Float64Array,
-  season: number | null,
-  reader: Reader,
-  options: AskOptions = {},
-): Promise<AskedWindow[]> {
-  const scales = plansFor(values.length, season, reader, options);
-  const total = scales.reduce((sum, plan) => sum + plan.length, 0);
-  const asked: AskedWindow[] = [];
-  for (const [scale, plan] of scales.entries()) {
-    const before = asked.length;
-    const onProgress = (done: number): void => options.onProgress?.(before + done, total);
-    asked.push(...(await askWindows(values, reader, plan, scale, onProgress)));
   }
   return asked;
 }

@@ -2,6 +2,7 @@
  * Strict reader of JSON objects, one per line of text: exactly the known fields, messages that name the
  * field.
  */
+import type { z } from 'zod';
 import { ConfigError, DataError, suggestion } from './errors.ts';
 
 /** Location of a record, put in front of every message about it. */
@@ -112,4 +113,55 @@ export function checkKeys(what: string, options: object, known: readonly string[
       `${what}: ${key}: unknown key.${suggestion(key, known)} Known: ${known.join(', ')}`,
     );
   }
+}
+
+/** Describes what a failed zod check expected, as the end of `got …, expected …`. */
+export function expected(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.expected === 'int'
+        ? 'an integer'
+        : `${/^[aeiou]/.test(issue.expected) ? 'an' : 'a'} ${issue.expected}`;
+    case 'too_small':
+      return issue.origin === 'string'
+        ? 'a non-empty string'
+        : issue.origin === 'array'
+          ? `${issue.minimum} entries`
+          : `a number ${issue.inclusive === false ? '>' : '≥'} ${issue.minimum}`;
+    case 'too_big':
+      return issue.origin === 'array'
+        ? `${issue.maximum} entries`
+        : `a number ${issue.inclusive === false ? '<' : '≤'} ${issue.maximum}`;
+    case 'invalid_value':
+      return `one of ${issue.values.map(String).join(', ')}`;
+    default:
+      return issue.message;
+  }
+}
+
+function valueAt(tree: unknown, path: readonly PropertyKey[]): unknown {
+  let value = tree;
+  for (const key of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined;
+    value = (value as Record<PropertyKey, unknown>)[key];
+  }
+  return value;
+}
+
+/** Formats a value of a tree for a message. */
+export const shown = (value: unknown): string => (value === undefined ? 'nothing' : show(value));
+
+/** Describes an issue: `splits.train.count: got null, expected a number`. `root`: name of the whole tree. */
+export function issueText(issue: z.core.$ZodIssue, tree: unknown, root: string): string {
+  const path = [...issue.path];
+  if (issue.code === 'unrecognized_keys') {
+    return `${[...path, issue.keys[0]!].map(String).join('.')}: unknown; leave it out`;
+  }
+  const field = path.length === 0 ? root : path.map(String).join('.');
+  const wanted = expected(issue);
+  // A message of the schema's own may be a whole sentence, or only what was expected.
+  const complete = wanted === issue.message && !wanted.startsWith('expected ');
+  return complete
+    ? `${field}: ${wanted}`
+    : `${field}: got ${shown(valueAt(tree, path))}, expected ${wanted.replace(/^expected /, '')}`;
 }

@@ -1,7 +1,5 @@
 /** YAML that people write, as plain values: where each key stands, and what is wrong with it in words that fit one line. */
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument, visit } from 'yaml';
-import type { z } from 'zod';
-import { show } from './json-record.ts';
 
 /** Most bytes of a file: the time of the parser can grow with the square of its length. */
 export const MOST_YAML_BYTES = 32 << 10;
@@ -70,55 +68,4 @@ export function readYaml(
       return undefined;
     },
   };
-}
-
-/** Describes what a failed zod check expected, as the end of `got …, expected …`. */
-export function expected(issue: z.core.$ZodIssue): string {
-  switch (issue.code) {
-    case 'invalid_type':
-      return issue.expected === 'int'
-        ? 'an integer'
-        : `${/^[aeiou]/.test(issue.expected) ? 'an' : 'a'} ${issue.expected}`;
-    case 'too_small':
-      return issue.origin === 'string'
-        ? 'a non-empty string'
-        : issue.origin === 'array'
-          ? `${issue.minimum} entries`
-          : `a number ${issue.inclusive === false ? '>' : '≥'} ${issue.minimum}`;
-    case 'too_big':
-      return issue.origin === 'array'
-        ? `${issue.maximum} entries`
-        : `a number ${issue.inclusive === false ? '<' : '≤'} ${issue.maximum}`;
-    case 'invalid_value':
-      return `one of ${issue.values.map(String).join(', ')}`;
-    default:
-      return issue.message;
-  }
-}
-
-function valueAt(tree: unknown, path: readonly PropertyKey[]): unknown {
-  let value = tree;
-  for (const key of path) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined;
-    value = (value as Record<PropertyKey, unknown>)[key];
-  }
-  return value;
-}
-
-/** Formats a value of a tree for a message. */
-export const shown = (value: unknown): string => (value === undefined ? 'nothing' : show(value));
-
-/** Describes an issue: `splits.train.count: got null, expected a number`. `root`: name of the whole tree. */
-export function issueText(issue: z.core.$ZodIssue, tree: unknown, root: string): string {
-  const path = [...issue.path];
-  if (issue.code === 'unrecognized_keys') {
-    return `${[...path, issue.keys[0]!].map(String).join('.')}: unknown; leave it out`;
-  }
-  const field = path.length === 0 ? root : path.map(String).join('.');
-  const wanted = expected(issue);
-  // A message of the schema's own may be a whole sentence, or only what was expected.
-  const complete = wanted === issue.message && !wanted.startsWith('expected ');
-  return complete
-    ? `${field}: ${wanted}`
-    : `${field}: got ${shown(valueAt(tree, path))}, expected ${wanted.replace(/^expected /, '')}`;
 }

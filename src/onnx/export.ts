@@ -26,10 +26,8 @@ import {
   type TensorMessage,
 } from './graph.ts';
 import { decoderGraph, embeddingGraph, visionGraph } from './qwen-graphs.ts';
-import { asFloat16, asFloat32, asInt8, type PackedTensor, type WeightType } from './weights.ts';
+import { asFloat16, asFloat32, asInt8, type PackedTensor, SUFFIX, type WeightType } from './weights.ts';
 
-/** End of a model file's name by the type of its weights, as transformers.js looks for it. */
-export const SUFFIX: Readonly<Record<WeightType, string>> = { float32: '', float16: '_fp16', int8: '_int8' };
 /** Weights beyond these bytes stand in files of their own: a message of protobuf holds at most 2 GB. */
 const MOST_INSIDE = 1.5e9;
 /** Largest of these files, unless one tensor alone is larger: more than 2 GB in one piece many programs cannot hold. */

@@ -17,7 +17,7 @@ const ROWS = 64;
 /** Logits of a prefill, which come for every token: 256 MB. */
 const MOST_LOGITS = 2 ** 26;
 /** Complete rows leave the batch when they are at least this share of it. */
-const WORTH_LEAVING = 0.25;
+const WORTH_LEAVING = 0.1;
 
 /** A token and the natural logarithm of its probability. */
 export interface Draw {
@@ -115,7 +115,7 @@ async function decodeChunk(
   const rowsOf = groups.map(({ rows }) => rows);
   const { repetitionPenalty = 1, temperature = 1, signal, onTokens } = options;
   const { vocabulary, special } = policy.dims;
-  let length = OnnxPolicy.longest(prompts);
+  const length = OnnxPolicy.longest(prompts);
   const encoded = await policy.prefill(prompts);
   const owners = rowsOf.flatMap((rows, p) => rows.map(() => p));
   let slots: Slot[] = rowsOf.flatMap((rows, p) =>
@@ -127,12 +127,9 @@ async function decodeChunk(
     })),
   );
   const scores = new Float64Array(vocabulary);
-  // The last token is not fed.
-  const most = Math.max(...rowsOf.flat().map(({ limits }) => limits.maxTokens)) - 1;
-  let cache = policy.pick(encoded.cache, owners, length, most);
+  let cache = policy.pick(encoded.cache, owners);
   let logits: (slot: number) => Float32Array = (slot) =>
     encoded.logits.subarray(owners[slot]! * vocabulary, (owners[slot]! + 1) * vocabulary);
-  const start = length;
   for (;;) {
     for (const [b, { row, seen }] of slots.entries()) {
       if (row.ended) continue;
@@ -145,21 +142,18 @@ async function decodeChunk(
     signal?.throwIfAborted();
     const alive = slots.flatMap(({ row }, b) => (row.ended ? [] : [b]));
     if (alive.length === 0) return;
-    const leave = slots.length - alive.length >= WORTH_LEAVING * slots.length;
-    if (leave || length === cache.columns) {
-      const kept = leave ? alive : slots.map((_, b) => b);
-      cache = policy.pick(cache, kept, length, most - (length - start));
-      slots = kept.map((b) => slots[b]!);
+    if (slots.length - alive.length >= WORTH_LEAVING * slots.length) {
+      cache = policy.pick(cache, alive);
+      slots = alive.map((b) => slots[b]!);
     }
-    length++;
     const next = await policy.step(
       slots.map(({ row }) => (row.ended ? special.pad : row.ids.at(-1)!)),
       slots.map(({ row, prompt }) => prompt.next + row.ids.length - 1),
       slots.map(({ pad }) => pad),
-      length,
       cache,
     );
-    logits = (slot) => next.subarray(slot * vocabulary, (slot + 1) * vocabulary);
+    cache = next.cache;
+    logits = (slot) => next.logits.subarray(slot * vocabulary, (slot + 1) * vocabulary);
   }
 }
 

@@ -1,6 +1,7 @@
 /** A policy that onnxruntime computes: the three graphs of an export, on the processor, with the export's own tokenizer and picture files. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { MessageChannel } from 'node:worker_threads';
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { CheckpointError, EngineError } from '../ground/errors.ts';
 import { checkFiles } from '../ground/manifest.ts';
@@ -8,8 +9,7 @@ import { concatenate } from '../ground/numbers.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { CHANNELS } from '../policy/model-config.ts';
 import { Prompting, readParts } from '../policy/policy.ts';
-import { SUFFIX } from './export.ts';
-import { WEIGHT_TYPES, type WeightType } from './weights.ts';
+import { SUFFIX, WEIGHT_TYPES, type WeightType } from './weights.ts';
 
 /** Installs onnxruntime without its install script, which downloads CUDA libraries: where that fails, npm drops the package silently. */
 export const INSTALL_RUNTIME = 'npm install --no-save --ignore-scripts onnxruntime-node@1.30.0';
@@ -20,7 +20,7 @@ const GRAPHS = ['vision_encoder', 'embed_tokens', 'decoder_model_merged'] as con
 type GraphName = (typeof GRAPHS)[number];
 
 /** Patches of the pictures that are encoded together, unless one has more: the graph compares each of them with all, so that time and memory grow with their square. */
-const MOST_PATCHES = 512;
+const MOST_PATCHES = 192;
 const AGAIN = 'write the directory again with `timeseer export --onnx`';
 
 /**
@@ -66,19 +66,18 @@ function checkGraphFiles(directory: string, type: WeightType): void {
   checkFiles(directory, (name) => !name.startsWith('onnx/') || used(name));
 }
 
-/** Columns by which a cache grows. */
-const GROWTH = 64;
+/** Port to nowhere: buffers posted to it are freed. */
+const { port1: nowhere } = new MessageChannel();
+nowhere.close();
 
-/** Keys and values of all layers, [B, Hkv, C, d] each, of which the first columns are filled; steps write the next one in place. */
+/** Keys and values of all layers, [B, Hkv, C, d] each, by the decoder's input names. */
 export interface Cache {
   readonly rows: number;
   readonly columns: number;
-  /** Tensors by the decoder's input and output names, over the same memory. */
   readonly past: Readonly<Record<string, Tensor>>;
-  readonly present: Readonly<Record<string, Tensor>>;
 }
 
-/** Decoder output for prompts: logits of the last token of each row [B · V], with keys and values. */
+/** Decoder output: logits of the last token of each row [B · V], with keys and values. */
 export interface Encoded {
   readonly logits: Float32Array;
   readonly cache: Cache;
@@ -91,8 +90,12 @@ export class OnnxPolicy extends Prompting {
   readonly version: string;
   readonly #runtime: Runtime;
   readonly #sessions: Readonly<Record<GraphName, InferenceSession>>;
-  /** Output buffer of the steps [B, 1, V]. */
-  #logits: Tensor | null = null;
+  /** Embeddings of the tokens met so far [D]. */
+  readonly #embeddings = new Map<number, Float32Array>();
+  /** Visual tokens of the pictures encoded so far: a prompt is answered, and then its distance from the training data is measured. */
+  readonly #visual = new WeakMap<EncodedPrompt['images'][number], Float32Array>();
+  /** Pixels of the pictures that are encoded together; large enough for those before. */
+  #pixels = new Float32Array(0);
 
   private constructor(
     directory: string,
@@ -133,6 +136,8 @@ export class OnnxPolicy extends Prompting {
           interOpNumThreads: 1,
           executionProviders: ['cpu'],
           logSeverityLevel: 3,
+          // Threads that wait for work in a loop took half of the processor time of small graphs.
+          extra: { session: { intra_op: { allow_spinning: '0' } } },
         });
       } catch (cause) {
         throw new CheckpointError(
@@ -194,12 +199,9 @@ export class OnnxPolicy extends Prompting {
   async #run(
     name: GraphName,
     feeds: Readonly<Record<string, Tensor>>,
-    into?: Readonly<Record<string, Tensor | null>>,
   ): Promise<Readonly<Record<string, Tensor>>> {
     try {
-      return await (into === undefined
-        ? this.#sessions[name].run(feeds)
-        : this.#sessions[name].run(feeds, into));
+      return await this.#sessions[name].run(feeds);
     } catch (cause) {
       throw new EngineError(`onnxruntime: ${name}: ${(cause as Error).message.split('\n')[0]}`, { cause });
     }
@@ -208,24 +210,28 @@ export class OnnxPolicy extends Prompting {
   /** Visual tokens of the pictures of prompts, one after another, [Σ tokens · D]. At least one picture. */
   async visualTokens(prompts: readonly EncodedPrompt[]): Promise<Float32Array> {
     const images = prompts.flatMap((prompt) => prompt.images);
-    const parts: Float32Array[] = [];
-    for (let first = 0; first < images.length; ) {
+    const fresh = images.filter((image) => !this.#visual.has(image));
+    for (let first = 0; first < fresh.length; ) {
       let [end, patches] = [first, 0];
       do {
-        patches += images[end]!.rows * images[end]!.columns;
+        patches += fresh[end]!.rows * fresh[end]!.columns;
         end++;
-      } while (end < images.length && patches + images[end]!.rows * images[end]!.columns <= MOST_PATCHES);
-      parts.push(await this.#encodePictures(images.slice(first, end)));
+      } while (end < fresh.length && patches + fresh[end]!.rows * fresh[end]!.columns <= MOST_PATCHES);
+      await this.#encodePictures(fresh.slice(first, end));
       first = end;
     }
+    const parts = images.map((image) => this.#visual.get(image)!);
     return parts.length === 1 ? parts[0]! : concatenate(parts);
   }
 
-  async #encodePictures(images: EncodedPrompt['images']): Promise<Float32Array> {
-    const { patch, temporal } = this.dims.vision;
+  async #encodePictures(images: EncodedPrompt['images']): Promise<void> {
+    const { width, vision } = this.dims;
+    const { patch, temporal, merge } = vision;
     const area = patch * patch;
     const count = images.reduce((sum, { rows, columns }) => sum + rows * columns, 0);
-    const pixels = new Float32Array(count * CHANNELS * temporal * area); // every frame of a still image is the same
+    const size = count * CHANNELS * temporal * area; // every frame of a still image is the same
+    if (this.#pixels.length < size) this.#pixels = new Float32Array(size);
+    const pixels = this.#pixels.subarray(0, size);
     let to = 0;
     for (const { patches } of images) {
       for (let from = 0; from < patches.length; from += area) {
@@ -239,12 +245,28 @@ export class OnnxPolicy extends Prompting {
       pixel_values: new this.#runtime.Tensor('float32', pixels, [count, CHANNELS * temporal * area]),
       image_grid_thw: this.#ints(grids, [images.length, 3]),
     });
-    return features!.data as Float32Array;
+    const tokens = features!.data as Float32Array;
+    let next = 0;
+    for (const image of images) {
+      const end = next + ((image.rows * image.columns) / merge ** 2) * width;
+      this.#visual.set(image, tokens.slice(next, end));
+      next = end;
+    }
   }
 
+  /** Embeddings of tokens [B, T, D]; those of a token are computed once. */
   async #embed(ids: ArrayLike<number>, batch: number, length: number): Promise<Tensor> {
-    const out = await this.#run('embed_tokens', { input_ids: this.#ints(ids, [batch, length]) });
-    return out['inputs_embeds']!;
+    const { width } = this.dims;
+    const all = Array.from(ids);
+    const fresh = [...new Set(all)].filter((id) => !this.#embeddings.has(id));
+    if (fresh.length > 0) {
+      const out = await this.#run('embed_tokens', { input_ids: this.#ints(fresh, [1, fresh.length]) });
+      const rows = out['inputs_embeds']!.data as Float32Array;
+      for (const [i, id] of fresh.entries()) this.#embeddings.set(id, rows.slice(i * width, (i + 1) * width));
+    }
+    const values = new Float32Array(batch * length * width);
+    for (const [i, id] of all.entries()) values.set(this.#embeddings.get(id)!, i * width);
+    return new this.#runtime.Tensor('float32', values, [batch, length, width]);
   }
 
   /** Tokens of the longest of some prompts, to which the others are padded on the left. */
@@ -302,10 +324,8 @@ export class OnnxPolicy extends Prompting {
   }
 
   #cache(rows: number, columns: number, make: (part: string) => Tensor): Cache {
-    const tensors = this.#parts.map((part) => [part, make(part)] as const);
-    const named = (name: string) =>
-      Object.fromEntries(tensors.map(([part, tensor]) => [`${name}.${part}`, tensor]));
-    return { rows, columns, past: named('past_key_values'), present: named('present') };
+    const past = this.#parts.map((part) => [`past_key_values.${part}`, make(part)] as const);
+    return { rows, columns, past: Object.fromEntries(past) };
   }
 
   /** 1 behind the padding of each row: [B, S]. */
@@ -316,49 +336,42 @@ export class OnnxPolicy extends Prompting {
   }
 
   /**
-   * Feeds one token to each row, behind the `total` − 1 columns of the cache that are filled; a column is written into it.
-   * @param ids [B]; @param positions [B]; @param pads padding in front of each row [B]; @param total tokens with these, at most the cache's
-   * columns. @returns logits [B · V], which the next step overwrites
+   * Feeds one token to each row, behind the columns of the cache, which is freed. onnxruntime copies all that it returns, given
+   * buffers or not, and V8 collects copies of that size by marking the whole heap every few steps.
+   * @param ids [B]; @param positions [B]; @param pads padding in front of each row [B]
    */
   async step(
     ids: readonly number[],
     positions: readonly number[],
     pads: readonly number[],
-    total: number,
     cache: Cache,
-  ): Promise<Float32Array> {
+  ): Promise<Encoded> {
     const { rows } = cache;
-    const embeds = await this.#embed(ids, rows, 1);
-    const { vocabulary } = this.dims;
-    if (this.#logits?.dims[0] !== rows) {
-      const values = new Float32Array(rows * vocabulary);
-      this.#logits = new this.#runtime.Tensor('float32', values, [rows, 1, vocabulary]);
-    }
-    const { logits } = await this.#run(
-      'decoder_model_merged',
-      {
-        ...{ inputs_embeds: embeds, attention_mask: this.#mask(pads, total), ...cache.past },
-        position_ids: this.#ints([...positions, ...positions, ...positions], [3, rows, 1]),
-      },
-      { logits: this.#logits, ...cache.present },
+    const columns = cache.columns + 1;
+    const { logits, ...present } = await this.#run('decoder_model_merged', {
+      ...{ inputs_embeds: await this.#embed(ids, rows, 1), attention_mask: this.#mask(pads, columns) },
+      ...cache.past,
+      position_ids: this.#ints([...positions, ...positions, ...positions], [3, rows, 1]),
+    });
+    nowhere.postMessage(
+      null,
+      Object.values(cache.past).map(({ data }) => (data as Float32Array<ArrayBuffer>).buffer),
     );
-    return logits!.data as Float32Array;
+    return {
+      logits: logits!.data as Float32Array,
+      cache: this.#cache(rows, columns, (part) => present[`present.${part}`]!),
+    };
   }
 
-  /** A cache of some rows, in an order, also repeated, with the first `filled` columns of each and room for at most `more`. */
-  pick({ columns, past }: Cache, rows: readonly number[], filled: number, more: number): Cache {
+  /** A cache of some rows, in an order, also repeated. */
+  pick({ columns, past }: Cache, rows: readonly number[]): Cache {
     const { kvHeads, headDim } = this.dims;
-    const wide = filled + Math.min(GROWTH, more);
-    return this.#cache(rows.length, wide, (part) => {
+    const size = kvHeads * columns * headDim;
+    return this.#cache(rows.length, columns, (part) => {
       const from = past[`past_key_values.${part}`]!.data as Float32Array;
-      const to = new Float32Array(rows.length * kvHeads * wide * headDim);
-      for (const [i, row] of rows.entries()) {
-        for (let head = 0; head < kvHeads; head++) {
-          const start = (row * kvHeads + head) * columns * headDim;
-          to.set(from.subarray(start, start + filled * headDim), (i * kvHeads + head) * wide * headDim);
-        }
-      }
-      return new this.#runtime.Tensor('float32', to, [rows.length, kvHeads, wide, headDim]);
+      const to = new Float32Array(rows.length * size);
+      for (const [i, row] of rows.entries()) to.set(from.subarray(row * size, (row + 1) * size), i * size);
+      return new this.#runtime.Tensor('float32', to, [rows.length, kvHeads, columns, headDim]);
     });
   }
 

@@ -7,6 +7,8 @@ import type { DataType } from './graph.ts';
 
 export const WEIGHT_TYPES = ['float32', 'float16', 'int8'] as const;
 export type WeightType = (typeof WEIGHT_TYPES)[number];
+/** End of a model file's name by the type of its weights, as transformers.js looks for it. */
+export const SUFFIX: Readonly<Record<WeightType, string>> = { float32: '', float16: '_fp16', int8: '_int8' };
 
 /** Elements that are converted at once. */
 const PIECE = 1 << 20;

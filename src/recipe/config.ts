@@ -7,8 +7,9 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, closest, reasonOf } from '../ground/errors.ts';
 import { readUtf8 } from '../ground/files.ts';
+import { expected, shown } from '../ground/json-record.ts';
 import { addressText, isModuleSpecifier, moduleAddress, moduleHash } from '../ground/user-module.ts';
-import { expected, MOST_YAML_BYTES, readYaml, shown } from '../ground/yaml.ts';
+import { MOST_YAML_BYTES, readYaml } from '../ground/yaml.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
 
 export type { EvalRecipe, MemoryRecipe, PolicyRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';

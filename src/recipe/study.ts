@@ -1,7 +1,8 @@
 import { dirname, isAbsolute, join } from 'node:path';
 import { z } from 'zod';
 import { ConfigError, closest } from '../ground/errors.ts';
-import { issueText, readYaml } from '../ground/yaml.ts';
+import { issueText } from '../ground/json-record.ts';
+import { readYaml } from '../ground/yaml.ts';
 import { isPath, loadRecipe, type PlacedOverride, readNamed } from './config.ts';
 import type { Recipe } from './recipe.ts';
 

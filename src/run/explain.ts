@@ -16,12 +16,12 @@ import type { PlayedEpisode } from '../inspect/episode.ts';
 import { openTools, windowOf } from '../inspect/tools.ts';
 import { figure } from '../plot/figure.ts';
 import { FOREIGN_CARD, readCard } from '../tasks/card.ts';
+import { pictureOf } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { readReference } from '../tasks/reference.ts';
 import type { PolicyRequest } from './detect.ts';
 import { inspectionOf, withInspect } from './inspect-task.ts';
-import { pictureOf } from './policy-task.ts';
 
 /** More samples than any file that can be read has. */
 const LONGEST_WINDOW = 500_000_000;

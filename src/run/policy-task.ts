@@ -27,7 +27,7 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
 import { mapBack, resample } from '../explain/windows.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
-import type { Example, Picture } from '../ground/types.ts';
+import type { Example } from '../ground/types.ts';
 import type { Toolbox } from '../inspect/tools.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
@@ -42,7 +42,7 @@ import {
   type PolicyCard,
   readCard,
 } from '../tasks/card.ts';
-import { checkFigure, drawingOf, linesOf } from '../tasks/drawing.ts';
+import { checkFigure, drawingOf } from '../tasks/drawing.ts';
 import { extensionTrace, hasExtension } from '../tasks/extension.ts';
 import {
   genericTrace,
@@ -285,12 +285,6 @@ export interface TaskParts {
   readonly levels?: (example: Example) => boolean;
   /** Opened tools of an inspection. Default: those of timeseer alone. */
   readonly tools?: Toolbox['tools'];
-}
-
-/** Draws a univariate series: by columns where the figure allows it, with vega otherwise. */
-export function pictureOf(shape: Figure, values: Float64Array): Picture | Promise<Picture> {
-  const lines = linesOf(shape, values);
-  return isBare(shape) ? renderColumns(shape, lines) : render(shape, lines);
 }
 
 /** Returns the function that draws examples with a preset. @throws ConfigError for an unknown preset */

@@ -3,9 +3,9 @@
 import { ConfigError } from '../ground/errors.ts';
 import type { Example, Gold, Picture } from '../ground/types.ts';
 import type { FigureValues } from '../plot/data.ts';
-import { type Figure, figure, unknownFigure } from '../plot/figure.ts';
+import { type Figure, figure, isBare, unknownFigure } from '../plot/figure.ts';
 import { isFigureName } from '../plot/presets.ts';
-import { shade } from '../plot/raster.ts';
+import { render, renderColumns, shade } from '../plot/raster.ts';
 import { localDeviations, neighbourDistances } from '../series/deviation.ts';
 import { bridge } from '../series/missing.ts';
 import { taskKind } from './kinds.ts';
@@ -90,6 +90,12 @@ export function unusualLines(values: Float64Array, columns = Infinity): readonly
 /** Lines of one channel in a figure without axes: its values and, if any, the overlay. */
 export const linesOf = (shape: Figure, values: Float64Array): FigureValues =>
   shape.overlay === null ? values : unusualLines(values);
+
+/** Draws a univariate series: by columns where the figure allows it, with vega otherwise. */
+export function pictureOf(shape: Figure, values: Float64Array): Picture | Promise<Picture> {
+  const lines = linesOf(shape, values);
+  return isBare(shape) ? renderColumns(shape, lines) : render(shape, lines);
+}
 
 /** Problem with the name of a preset; null where there is one of that name. */
 export const figureProblem = (preset: string): string | null =>
