@@ -226,8 +226,9 @@ function clausesOf(finding: Described, measured: Measured): Finding['says'] {
       const fact = say`was cut off at ${value(limit, place(quantity))}`;
       if (!differ(expected.value, limit) || expected.value > limit !== up) {
         const times = up ? measured.atLargest : measured.atLeast;
+        // Rounded by itself: what was expected, which may be larger, is not told.
         return {
-          fact,
+          fact: say`was cut off at ${figure(limit, stepFor([limit]), place(quantity))}`,
           context: [
             say`${count(times, place('samples at'))} ${times === 1 ? say`sample` : say`samples`} there`,
           ],
