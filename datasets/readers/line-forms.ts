@@ -27,13 +27,19 @@ function cellsOf(value: object, prefix = '', depth = 1): Cell[] {
   });
 }
 
+/** Numbers that JSON lacks, as Python and others write them. */
+const NO_JSON = /(?<=[:[,]\s*)(?:NaN|-?Infinity)(?=\s*[,\]}])/g;
+
 const readJson: ReadLine = (line) => {
   if (!line.trimStart().startsWith('{')) return null;
-  try {
-    return cellsOf(JSON.parse(line));
-  } catch {
-    return null;
+  for (const text of [line, line.replace(NO_JSON, 'null')]) {
+    try {
+      return cellsOf(JSON.parse(text));
+    } catch {
+      // Perhaps the other one can be read.
+    }
   }
+  return null;
 };
 
 const NAME = String.raw`(?:\\.|[^\\,=\s])+`;

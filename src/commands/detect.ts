@@ -32,13 +32,13 @@ type DetectArguments = Given<typeof OPTIONS> & { readonly file?: readonly string
 const WEBHOOK_TOKEN = 'TIMESEER_WEBHOOK_TOKEN';
 
 /** Opens the webhook of a command line with what a state keeps for it; undefined without one. @throws ConfigError */
-async function webhookOf(args: DetectArguments, file: string) {
+async function webhookOf(args: DetectArguments, file: string, isOne = true) {
   const { webhook: url, webhookFormat: format, caFile } = args;
   if (url === undefined) return undefined;
   if (args.state === undefined)
     throw new ConfigError('--webhook: needs --state, the file that remembers what was told');
-  // Standard input has no name of its own.
-  const isNamed = args.prometheus !== undefined || (file !== STANDARD_INPUT && !args.follow);
+  // Standard input has no name of its own, and that of several files changes with them: an alert must close under the name it opened with.
+  const isNamed = args.prometheus !== undefined || (file !== STANDARD_INPUT && !args.follow && isOne);
   const source = args.prometheus !== undefined ? file : basename(isNamed ? file : args.state);
   const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
   const token = bearerToken(undefined, WEBHOOK_TOKEN);
@@ -192,7 +192,7 @@ async function detectOne(
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
   const request = { ...detectRequest(file, args), window: args.window };
-  const webhook = await webhookOf(args, request.file);
+  const webhook = await webhookOf(args, request.file, given === undefined);
   const asked = { policy, engine, device };
   const { source, report, seconds, pictures } = await detectAndAsk(request, asked, args.since, given);
   const publish = (chosen: AnomalyReport): void => {
@@ -232,9 +232,12 @@ async function detectMany(args: DetectArguments, files: readonly string[], forma
   const told: Told[] = [];
   let [usage, several] = [true, false];
   const fails = (error: unknown, file: string): void => {
-    if (!(error instanceof TimeseerError)) throw error;
+    // A fault in the judgement of one file, also of timeseer itself, ends no other's.
+    if (!(error instanceof Error)) throw error;
     usage &&= error instanceof ConfigError;
-    if (failed.push(basename(file)) <= MOST_NAMED) say(`error: ${error.message}`);
+    const { message } = error;
+    const at = error instanceof TimeseerError ? '' : `${basename(file)}: `;
+    if (failed.push(basename(file)) <= MOST_NAMED) say(`error: ${at}${message}`);
   };
   const tell = (one: Told): void => {
     told.push(one);

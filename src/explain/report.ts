@@ -112,7 +112,10 @@ export const durationWords = (seconds: number): string => formatDuration(1000 * 
 export function spanWords(from: string, to: string, between = 'to'): string {
   if (from === to) return from;
   const [[day, clock, zone], [lastDay, lastClock, lastZone]] = [from.split(' '), to.split(' ')];
-  if (clock === undefined || lastClock === undefined || day !== lastDay) return `${from} ${between} ${to}`;
+  // Times of day without a date begin with "day 2,".
+  const isDate = /^\d{4}-\d\d-\d\d$/.test(day!);
+  if (clock === undefined || lastClock === undefined || day !== lastDay || !isDate)
+    return `${from} ${between} ${to}`;
   const tail = lastZone === undefined ? lastClock : `${lastClock} ${lastZone}`;
   return zone === lastZone ? `${day} ${clock} ${between} ${tail}` : `${from} ${between} ${tail}`;
 }

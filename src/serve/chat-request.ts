@@ -203,6 +203,13 @@ function messagesOf({ messages }: Fields): { messages: Message[]; pictures: Show
 
 /** @throws Refused for a text with a special token, which the tokenizer would take for the prompt's structure, and for too much text */
 function checkTexts(messages: readonly Message[], prompting: Prompting, most: number): void {
+  // Each message takes a token at least; empty ones have no characters to count.
+  if (messages.length > most)
+    throw wrong(
+      'messages',
+      `${messages.length}, and a prompt may have ${most} tokens`,
+      'context_length_exceeded',
+    );
   let characters = 0;
   for (const [i, { content }] of messages.entries()) {
     const texts =

@@ -118,6 +118,17 @@ describe('timeseer detect', () => {
     expect([code, err]).toEqual([2, expect.stringMatching(message)]);
   });
 
+  test('times of day without a date are told with their day', async () => {
+    const two = (n: number): string => String(n).padStart(2, '0');
+    const rows = Array.from({ length: 340 }, (_, i) => {
+      const value = ((i * 37) % 11) / 10 + (i >= 320 && i < 326 ? 30 : 0);
+      return `${two(Math.floor((i * 5) / 60) % 24)}:${two((i * 5) % 60)}:00,${value}`;
+    });
+    writeFileSync(place('clock.csv'), `time,v\n${rows.join('\n')}\n`);
+    const { code, out } = await inside('detect', place('clock.csv'));
+    expect([code, out]).toEqual([0, expect.stringContaining('from day 2, 02:40 to day 2, 03:05')]);
+  });
+
   test('a short recording is said not to be judged', async () => {
     writeFileSync(place('short.csv'), 'time,v\n2025-03-01,1\n2025-03-02,2');
     const { code, out } = await inside('detect', place('short.csv'), '--fail-on-quality');

@@ -316,6 +316,15 @@ describe('POST /v1/chat/completions', () => {
       { param: 'messages', code: 'context_length_exceeded' },
     ],
     [
+      'empty messages without number',
+      { messages: Array.from({ length: 50_000 }, () => ({ role: 'user', content: '' })) },
+      {
+        param: 'messages',
+        code: 'context_length_exceeded',
+        message: /50000, and a prompt may have 300 tokens/,
+      },
+    ],
+    [
       'a very long text',
       { messages: user('a'.repeat(1e6)) },
       { param: 'messages', code: 'context_length_exceeded', message: /4800 characters/ },

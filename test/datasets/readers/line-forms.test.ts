@@ -34,6 +34,17 @@ const lines = (objects: readonly object[]): string =>
 const NAN = Number.NaN;
 
 describe('JSON lines', () => {
+  it('may have numbers that JSON lacks, which are missing', () => {
+    const text = Array.from(
+      { length: 20 },
+      (_, i) =>
+        `{"at": "${iso(i)}", "a": ${i}, "b": ${i % 4 === 1 ? 'NaN' : i % 4 === 2 ? '-Infinity' : 1.5}}\n`,
+    ).join('');
+    const { a, b } = columns(read(text)) as { a: number[]; b: number[] };
+    expect(a).toEqual(Array.from({ length: 20 }, (_, i) => i));
+    expect(b.slice(0, 5)).toEqual([1.5, NAN, NAN, 1.5, 1.5]);
+  });
+
   it('have dotted keys, missing values where a line lacks a key, and their own line numbers', () => {
     const objects = [
       { at: iso(0), http: { ms: 5, ok: true }, tags: ['a'], msg: 'x, "y"\n# z' },
