@@ -10,17 +10,33 @@ const KERNELS = join(import.meta.dirname, '../src/series/kernels');
 /** The functions that use kernels, in modules of their own. */
 async function load() {
   vi.resetModules();
-  const [{ matrixProfile }, { anytimeMatrixProfile }, { analogues }, { findSeason }, { detect }, { Simd }] =
-    await Promise.all([
-      import('../src/series/matrix-profile.ts'),
-      import('../src/series/anytime-profile.ts'),
-      import('../src/detect/analog.ts'),
-      import('../src/detect/season.ts'),
-      import('../src/detect/detect.ts'),
-      import('../src/series/kernels/kernels.ts'),
-    ]);
+  const [
+    { matrixProfile },
+    { anytimeMatrixProfile },
+    { analogues },
+    { findSeason },
+    { detect },
+    { neighbourDistances },
+    { Simd },
+  ] = await Promise.all([
+    import('../src/series/matrix-profile.ts'),
+    import('../src/series/anytime-profile.ts'),
+    import('../src/detect/analog.ts'),
+    import('../src/detect/season.ts'),
+    import('../src/detect/detect.ts'),
+    import('../src/series/deviation.ts'),
+    import('../src/series/kernels/kernels.ts'),
+  ]);
   const available = Simd.open(8, 1) !== null;
-  return { matrixProfile, anytimeMatrixProfile, analogues, findSeason, detect, available };
+  return {
+    matrixProfile,
+    anytimeMatrixProfile,
+    analogues,
+    findSeason,
+    detect,
+    neighbourDistances,
+    available,
+  };
 }
 
 afterEach(() => {
@@ -95,6 +111,16 @@ describe('kernels', () => {
         await plain.anytimeMatrixProfile(values, threads),
       );
     }
+  });
+
+  test('give distances of stretches equal to those of the plain code', () => {
+    fc.assert(
+      fc.property(made, fc.integer({ min: 2, max: 40 }), (values, longest) => {
+        const window = Math.min(longest, Math.floor(values.length / 3));
+        expect(simd.neighbourDistances(values, window)).toEqual(plain.neighbourDistances(values, window));
+      }),
+      { numRuns: 300 },
+    );
   });
 
   test('give similar stretches equal to those of the plain code', () => {

@@ -3,6 +3,7 @@
  * stretch around it to the most similar other one. Both are relative to the usual size in the series, so that all series share one axis.
  */
 import { requireFinite, requireOption, requireWhole } from './checks.ts';
+import { Simd } from './kernels/kernels.ts';
 import { GAUSSIAN_MAD, median } from './stats.ts';
 
 /** Samples on each side that a sample is compared with. */
@@ -50,21 +51,21 @@ export function localDeviations(values: Float64Array): Float64Array {
   return out;
 }
 
-/**
- * Dissimilarity of the stretch of `window` samples around each sample of [N]: the smallest Euclidean distance, levels taken out, to a
- * stretch that does not overlap it, over the median of these distances (their mean, where more than half are 0). Samples
- * less than half a window from an end have the value of the outermost stretch. All 1 where every stretch has an equal. This is the matrix
- * profile without its normalisation of sizes. O(N²).
- *
- * @throws DataError for values that are not finite; ConfigError for a window that is not a whole number from 2 to N/3, so that every stretch has another
- */
-export function neighbourDistances(values: Float64Array, window: number): Float64Array {
-  requireFinite(values, 'distances of stretches');
-  requireWhole('distances of stretches: window', window, 2);
+/** Squared distance of each of `count` stretches to the nearest that does not overlap it; Infinity where all do. */
+function nearestSquares(values: Float64Array, window: number, count: number): Float64Array {
+  const nearest = new Float64Array(count).fill(Infinity);
+  const simd = Simd.open(8 * (values.length + count + 6), 2);
+  if (simd !== null) {
+    const series = simd.floats(values.length + 3);
+    const least = simd.floats(count + 3).fill(Infinity);
+    series.set(values);
+    series.fill(Infinity, values.length);
+    simd.run.stretches(series.byteOffset, least.byteOffset, window, count);
+    nearest.set(least.subarray(0, count));
+    simd.close();
+    return nearest;
+  }
   const n = values.length;
-  requireOption(window <= n / 3, 'distances of stretches: window', window, `at most a third of ${n} samples`);
-  const count = n - window + 1;
-  const nearest = new Float64Array(count).fill(Infinity); // squared
   for (let lag = window; lag < count; lag++) {
     let squares = 0;
     let sum = 0;
@@ -84,6 +85,24 @@ export function neighbourDistances(values: Float64Array, window: number): Float6
       sum += come - gone;
     }
   }
+  return nearest;
+}
+
+/**
+ * Dissimilarity of the stretch of `window` samples around each sample of [N]: the smallest Euclidean distance, levels taken out, to a
+ * stretch that does not overlap it, over the median of these distances (their mean, where more than half are 0). Samples
+ * less than half a window from an end have the value of the outermost stretch. All 1 where every stretch has an equal. This is the matrix
+ * profile without its normalisation of sizes. O(N²).
+ *
+ * @throws DataError for values that are not finite; ConfigError for a window that is not a whole number from 2 to N/3, so that every stretch has another
+ */
+export function neighbourDistances(values: Float64Array, window: number): Float64Array {
+  requireFinite(values, 'distances of stretches');
+  requireWhole('distances of stretches: window', window, 2);
+  const n = values.length;
+  requireOption(window <= n / 3, 'distances of stretches: window', window, `at most a third of ${n} samples`);
+  const count = n - window + 1;
+  const nearest = nearestSquares(values, window, count);
   let mean = 0;
   for (let i = 0; i < count; i++) {
     nearest[i] = Math.sqrt(Math.max(0, nearest[i]!));

@@ -25,6 +25,7 @@ interface Exports {
     begin: number,
     end: number,
   ) => void;
+  readonly stretches: (values: number, nearest: number, window: number, count: number) => void;
   readonly medians: (
     values: number,
     level: number,

@@ -132,6 +132,79 @@ export function fourRows(
   v128.store(covariances, cov1, 16);
 }
 
+/** Lowers a distance to a smaller one. */
+function lower(nearest: usize, distance: f64): void {
+  if (distance < load<f64>(nearest)) store<f64>(nearest, distance);
+}
+
+/**
+ * Lowers `nearest` [count + 3], the squared distances of stretches of `window` samples to those they do not overlap, four lags at a time, as
+ * the plain form in deviation.ts. Three infinite values behind the series [n + 3] make the lags beyond its end not a number, which is never
+ * smaller.
+ */
+export function stretches(values: usize, nearest: usize, window: i32, count: i32): void {
+  const size = f64x2.splat(<f64>window);
+  const width = (<usize>window) << 3;
+  for (let lag = window; lag < count; lag += 4) {
+    let squares0 = f64x2.splat(0);
+    let squares1 = squares0;
+    let sum0 = squares0;
+    let sum1 = squares0;
+    let row = values;
+    let at = values + ((<usize>lag) << 3);
+    for (const end = row + width; row < end; row += 8) {
+      const own = v128.load64_splat(row);
+      const d0 = f64x2.sub(own, v128.load(at));
+      const d1 = f64x2.sub(own, v128.load(at, 16));
+      squares0 = f64x2.add(squares0, f64x2.mul(d0, d0));
+      squares1 = f64x2.add(squares1, f64x2.mul(d1, d1));
+      sum0 = f64x2.add(sum0, d0);
+      sum1 = f64x2.add(sum1, d1);
+      at += 8;
+    }
+    row = values;
+    at = values + ((<usize>lag) << 3);
+    let own = nearest;
+    let other = nearest + ((<usize>lag) << 3);
+    for (const last = row + ((<usize>(count - lag - 1)) << 3); ; ) {
+      const c0 = f64x2.sub(squares0, f64x2.div(f64x2.mul(sum0, sum0), size));
+      const c1 = f64x2.sub(squares1, f64x2.div(f64x2.mul(sum1, sum1), size));
+      const top = v128.load64_splat(own);
+      const rows = v128.or(f64x2.lt(c0, top), f64x2.lt(c1, top));
+      const columns = v128.or(f64x2.lt(c0, v128.load(other)), f64x2.lt(c1, v128.load(other, 16)));
+      if (v128.any_true(v128.or(rows, columns))) {
+        const r0 = f64x2.extract_lane(c0, 0);
+        const r1 = f64x2.extract_lane(c0, 1);
+        const r2 = f64x2.extract_lane(c1, 0);
+        const r3 = f64x2.extract_lane(c1, 1);
+        lower(own, r0);
+        lower(own, r1);
+        lower(own, r2);
+        lower(own, r3);
+        lower(other, r0);
+        lower(other + 8, r1);
+        lower(other + 16, r2);
+        lower(other + 24, r3);
+      }
+      if (row === last) break;
+      const left = v128.load64_splat(row);
+      const came = v128.load64_splat(row + width);
+      const gone0 = f64x2.sub(left, v128.load(at));
+      const gone1 = f64x2.sub(left, v128.load(at, 16));
+      const come0 = f64x2.sub(came, v128.load(at + width));
+      const come1 = f64x2.sub(came, v128.load(at + width, 16));
+      squares0 = f64x2.add(squares0, f64x2.sub(f64x2.mul(come0, come0), f64x2.mul(gone0, gone0)));
+      squares1 = f64x2.add(squares1, f64x2.sub(f64x2.mul(come1, come1), f64x2.mul(gone1, gone1)));
+      sum0 = f64x2.add(sum0, f64x2.sub(come0, gone0));
+      sum1 = f64x2.add(sum1, f64x2.sub(come1, gone1));
+      row += 8;
+      at += 8;
+      own += 8;
+      other += 8;
+    }
+  }
+}
+
 /** Computes the value less the level at a place between two samples. */
 function departure(values: usize, level: usize, place: f64, between: bool): f64 {
   const left = Math.floor(place);
