@@ -32,6 +32,16 @@ export interface Prompt {
   /** Pictures before the text, in order. */
   readonly pictures: readonly Picture[];
   readonly text: string;
+  /** Tools that the response may call, as its text says; endpoints offer them as functions too. */
+  readonly tools?: readonly PromptTool[];
+}
+
+/** Tool of a prompt, called as `<tool>name words</tool>`. */
+export interface PromptTool {
+  readonly name: string;
+  readonly summary: string;
+  /** Names of its words, each a whole number; null where it takes any words. */
+  readonly parameters: readonly string[] | null;
 }
 
 /** One question and the samples of its answer that are wanted. */

@@ -1,15 +1,17 @@
 /** Policies behind endpoints that speak OpenAI's protocol: asked one response at a time, many at once. */
 import {
+  type ChatCall,
   ChatError,
   type ChatMessage,
   type ChatPart,
+  type ChatTool,
   type EndpointOptions,
   openEndpoint,
   pngPart,
 } from '../endpoint/chat.ts';
 import type { Picture } from '../ground/types.ts';
 import { encodePngAside } from '../plot/png.ts';
-import type { Answerer, Prompt } from './answerer.ts';
+import type { Answerer, Prompt, PromptTool } from './answerer.ts';
 import { answerEach, responseSeed } from './each.ts';
 
 /** Pictures as parts of messages, by picture: the samples of an example share one. */
@@ -32,19 +34,79 @@ async function userTurn(pictures: readonly Picture[], text: string): Promise<Cha
   };
 }
 
-/** Messages of a prompt, each shot as a turn with its response. */
-async function messagesOf({ system, shots, pictures, text }: Prompt): Promise<ChatMessage[]> {
+/** Messages of a prompt, each shot as a turn with its response; `tools`: calls are those of functions. */
+async function messagesOf(
+  { system, shots, pictures, text }: Prompt,
+  tools: readonly PromptTool[],
+): Promise<ChatMessage[]> {
   const turns: ChatMessage[] = system === undefined ? [] : [{ role: 'system', content: system }];
-  for (const { picture, instruction, response } of shots) {
+  for (const [i, { picture, instruction, response }] of shots.entries()) {
     const user = await userTurn(picture === null ? [] : [picture], instruction);
-    turns.push(user, { role: 'assistant', content: response });
+    turns.push(user, ...responseTurns(response, `call_${i + 1}`, tools));
   }
   return [...turns, await userTurn(pictures, text)];
+}
+
+// ---- tools as functions --------------------------------------------------------------------------------------------
+
+const CALL = /<tool>(\w+) ?([^<]*)<\/tool>/g;
+
+function functionOf({ name, summary, parameters }: PromptTool): ChatTool {
+  const [names, type] = parameters === null ? [['words'], 'string'] : [parameters, 'integer'];
+  const properties = Object.fromEntries(names.map((parameter) => [parameter, { type }]));
+  const required = parameters ?? [];
+  return { name, description: summary, parameters: { type: 'object', properties, required } };
+}
+
+/** Writes a call of a function as text. Arguments that do not fit become words, which the tool refuses. */
+function callText({ name, arguments: written }: ChatCall, tools: readonly PromptTool[]): string {
+  let given: unknown;
+  try {
+    given = JSON.parse(written);
+  } catch {
+    given = null;
+  }
+  const isRecord = typeof given === 'object' && given !== null && !Array.isArray(given);
+  const names = tools.find((tool) => tool.name === name)?.parameters ?? ['words'];
+  const words = isRecord
+    ? [...names, ...Object.keys(given as object).filter((key) => !names.includes(key))]
+        .map((key) => (given as Record<string, unknown>)[key] ?? '')
+        .map((word) => (typeof word === 'object' ? JSON.stringify(word) : String(word)))
+    : [written];
+  const plain = [name, ...words].join(' ').replace(/[<>\s]+/g, ' ');
+  return `<tool>${plain.trim()}</tool>`;
+}
+
+/**
+ * A response as the turn of an assistant. A single call becomes that of a function; its result is the turn of the user that follows, since
+ * templates drop pictures from the turns of tools.
+ */
+function responseTurns(response: string, id: string, tools: readonly PromptTool[]): ChatMessage[] {
+  const [call, ...more] = [...response.matchAll(CALL)];
+  const tool = tools.find(({ name }) => name === call?.[1]);
+  const words = (call?.[2] ?? '').trim();
+  const numbers = words === '' ? [] : words.split(/\s+/).map(Number);
+  const { parameters = null } = tool ?? {};
+  const fits =
+    parameters === null || (numbers.length === parameters.length && numbers.every(Number.isInteger));
+  if (tool === undefined || more.length > 0 || !fits) return [{ role: 'assistant', content: response }];
+  const given =
+    parameters === null ? { words } : Object.fromEntries(parameters.map((name, i) => [name, numbers[i]]));
+  const made = { name: tool.name, arguments: JSON.stringify(given) };
+  return [
+    {
+      ...{ role: 'assistant', content: response.replace(call![0], '').trim() },
+      tool_calls: [{ id, type: 'function', function: made }],
+    },
+    { role: 'tool', content: 'see the next message', tool_call_id: id },
+  ];
 }
 
 /** @throws ConfigError for an address, key or option that no request can be made with */
 export function endpointAnswerer(given: string, options: EndpointOptions): Answerer {
   const endpoint = openEndpoint(options);
+  /** False once the server has refused functions: calls are tags in the text from then on. */
+  let takesTools = true;
   return {
     ...{ given, name: options.model, local: null, reads: 'prompt', continues: true },
     identity: { endpoint: endpoint.address, model: options.model },
@@ -55,17 +117,31 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
           concurrency: Math.ceil(1.25 * endpoint.concurrency) + 1,
           async respond(request, sample, signal) {
             const { temperature, maxTokens } = options;
-            const question = await messagesOf(await request.prompt());
+            const prompt = await request.prompt();
+            const offered = prompt.tools ?? [];
             const opening = request.openings?.[sample] ?? '';
             const continues = opening !== '';
-            const messages: ChatMessage[] = continues
-              ? [...question, { role: 'assistant', content: opening }]
-              : question;
             const seed = responseSeed(options.seed, request.key, sample);
-            const { text, usage, seconds, cost } = await endpoint.chat(
-              { messages, temperature, maxTokens, seed, continues },
-              signal,
-            );
+            const ask = async (tools: readonly PromptTool[]): ReturnType<typeof endpoint.chat> => {
+              const question = await messagesOf(prompt, tools);
+              const messages: ChatMessage[] = continues
+                ? [...question, { role: 'assistant', content: opening }]
+                : question;
+              const functions = tools.length === 0 ? {} : { tools: tools.map(functionOf) };
+              return endpoint.chat(
+                { messages, temperature, maxTokens, seed, continues, ...functions },
+                signal,
+              );
+            };
+            const answer = await ask(takesTools ? offered : []).catch((error: unknown) => {
+              const isRefusal =
+                error instanceof ChatError && error.status === 400 && /tool/i.test(error.message);
+              if (!isRefusal || offered.length === 0) throw error;
+              takesTools = false;
+              return ask([]);
+            });
+            const { usage, seconds, cost } = answer;
+            const text = [answer.text, ...answer.calls.map((call) => callText(call, offered))].join('');
             if (continues && text.includes('<think>')) throw new ChatError(STARTED_AGAIN);
             return {
               ...{ text: opening + text, seconds },

@@ -45,7 +45,9 @@ export function inspector(
               return {
                 ...{ key: keyOfTurn, samples: [sample], series },
                 prompt: () =>
-                  memories === null ? promptOf(one) : { shots: [], ...memories[one.episode]!.prompt(one) },
+                  memories === null
+                    ? promptOf(one, inspections.get(key)!)
+                    : { shots: [], ...memories[one.episode]!.prompt(one) },
               };
             });
             await answerer.answer(questions, options, (response) => {
@@ -72,9 +74,23 @@ export function inspector(
   };
 }
 
-function promptOf({ history, picture, instruction }: AskedTurn<Response>): Prompt {
+function promptOf(
+  { history, picture, instruction }: AskedTurn<Response>,
+  { tools, memory }: Inspection,
+): Prompt {
   const pictures = picture === null ? [] : [picture];
-  return { shots: withoutOldOutputs(history), pictures, text: instruction };
+  const offered =
+    memory === 'state'
+      ? []
+      : Object.entries(tools).map(([name, { summary, parameters = null }]) => ({
+          name,
+          summary,
+          parameters,
+        }));
+  return {
+    ...{ shots: withoutOldOutputs(history), pictures, text: instruction },
+    ...(offered.length === 0 ? {} : { tools: offered }),
+  };
 }
 
 /** Sums tokens, seconds and costs of the turns, as far as they are known. */

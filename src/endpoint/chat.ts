@@ -37,8 +37,28 @@ export type ChatPart =
 
 /** A message as the protocol has it. */
 export interface ChatMessage {
-  readonly role: 'system' | 'user' | 'assistant';
+  readonly role: 'system' | 'user' | 'assistant' | 'tool';
   readonly content: string | readonly ChatPart[];
+  /** Calls of an assistant's turn, and the call that a tool's turn answers. */
+  readonly tool_calls?: readonly {
+    readonly id: string;
+    readonly type: 'function';
+    readonly function: ChatCall;
+  }[];
+  readonly tool_call_id?: string;
+}
+
+/** Function that the model may call, its parameters as a JSON schema. */
+export interface ChatTool {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: Readonly<Record<string, unknown>>;
+}
+
+/** Call of a function; the arguments are what the model wrote, as a rule JSON. */
+export interface ChatCall {
+  readonly name: string;
+  readonly arguments: string;
 }
 
 /** Parts whose address holds nothing that JSON would escape. */
@@ -64,8 +84,8 @@ function jsonBytes(messages: readonly ChatMessage[], rest: object): Buffer {
     pictures.push(part.image_url.url);
     return { type: 'image_url', image_url: { url: PLACE } };
   };
-  const plain = messages.map(({ role, content }) => ({
-    role,
+  const plain = messages.map(({ content, ...message }) => ({
+    ...message,
     content: typeof content === 'string' ? content : content.map(put),
   }));
   const pieces = JSON.stringify({ messages: plain, ...rest }).split(PLACE);
@@ -84,6 +104,8 @@ export interface ChatRequest {
   readonly seed?: number;
   /** True: the last message is the beginning of the response, which is continued (vLLM, SGLang). Default: false. */
   readonly continues?: boolean;
+  /** Functions that the response may call. */
+  readonly tools?: readonly ChatTool[];
 }
 
 /** Fields by which vLLM and SGLang continue the last message instead of opening a new one. */
@@ -91,6 +113,7 @@ const CONTINUING = { add_generation_prompt: false, continue_final_message: true 
 
 interface ChatAnswer {
   readonly text: string;
+  readonly calls: readonly ChatCall[];
   /** Tokens of prompt and response; null where the server does not say. */
   readonly usage: TokenUsage | null;
   /** Seconds from sending the request that was answered to the end of the answer. */
@@ -182,11 +205,17 @@ const USAGE = z.object({
   completion_tokens: z.number().int().nonnegative(),
 });
 
+const CALL = z.object({ name: z.string(), arguments: z.string() });
+
 const COMPLETION = z.object({
   choices: z
     .array(
       z.object({
-        message: z.object({ content: z.string().nullish(), refusal: z.string().nullish() }),
+        message: z.object({
+          content: z.string().nullish(),
+          refusal: z.string().nullish(),
+          tool_calls: z.array(z.object({ function: CALL })).nullish(),
+        }),
         finish_reason: z.string().nullish(),
       }),
     )
@@ -203,6 +232,7 @@ const FAILURE = z.object({
 
 const CACHED = z.object({
   text: z.string(),
+  calls: z.array(CALL).default([]),
   usage: z.object({ prompt: z.number(), completion: z.number() }).nullable(),
   seconds: z.number(),
   finish: z.string().nullable(),
@@ -301,7 +331,7 @@ function refused(response: Posted, text: string, pictures: boolean): ChatError |
 }
 
 /** The response in the text of a successful answer. @throws ChatError; Passing where another answer may be better */
-function completion(text: string): Pick<ChatAnswer, 'text' | 'usage' | 'finish'> {
+function completion(text: string): Pick<ChatAnswer, 'text' | 'calls' | 'usage' | 'finish'> {
   const value = parsed(text);
   if (value === undefined && /^\s*</.test(text)) {
     const advice = 'check the address (it usually ends in /v1)';
@@ -322,12 +352,15 @@ function completion(text: string): Pick<ChatAnswer, 'text' | 'usage' | 'finish'>
   }
   const { choices, usage } = answer.data;
   const { message, finish_reason: finish = null } = choices[0]!;
-  if (typeof message.content !== 'string' || (message.content === '' && finish === 'content_filter')) {
+  const calls = message.tool_calls?.map((call) => call.function) ?? [];
+  const content = message.content ?? (calls.length > 0 ? '' : null);
+  if (content === null || (content === '' && finish === 'content_filter')) {
     const why = message.refusal ?? (finish === null ? null : `it ended with "${finish}"`);
     throw new ChatError(`gives no text${why === null ? '' : `: ${excerpt(why)}`}`);
   }
   return {
-    text: message.content,
+    text: content,
+    calls,
     usage: usage == null ? null : { prompt: usage.prompt_tokens, completion: usage.completion_tokens },
     finish,
   };
@@ -354,10 +387,11 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   /** OpenAI's newer models know the limit by another name. */
   let limit: 'max_tokens' | 'max_completion_tokens' = 'max_tokens';
 
-  const body = ({ messages, temperature, maxTokens, seed, continues = false }: ChatRequest): Buffer =>
+  const body = ({ messages, temperature, maxTokens, seed, continues = false, tools }: ChatRequest): Buffer =>
     jsonBytes(messages, {
       ...{ model, temperature, [limit]: maxTokens, seed, n: 1, stream: false },
       ...(continues ? CONTINUING : {}),
+      tools: tools?.map((tool) => ({ type: 'function', function: tool })),
     });
 
   /** One request, sent once. @throws ChatError; Passing; the signal's reason */
@@ -394,7 +428,7 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   }
 
   async function ask(request: ChatRequest, signal: AbortSignal): Promise<ChatAnswer> {
-    const { messages, temperature, maxTokens, seed, continues = false } = request;
+    const { messages, temperature, maxTokens, seed, continues = false, tools } = request;
     const repeatable = temperature === 0 || seed !== undefined;
     const entry =
       cache === undefined || !repeatable
@@ -403,6 +437,7 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
             JSON.stringify([
               ...[address.href, model, messages, temperature, maxTokens, seed],
               ...(continues ? ['continues'] : []),
+              ...(tools === undefined ? [] : [tools]),
             ]),
           );
     const cached = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));

@@ -183,6 +183,11 @@ export class Inspection {
     return '<tool>zoom 0 0</tool>';
   }
 
+  /** Tools that large policies call. */
+  get tools(): Readonly<Record<string, Tool>> {
+    return this.#options.tools;
+  }
+
   get turns(): number {
     return this.#options.turns;
   }

@@ -80,6 +80,32 @@ const CLASS_OF: Readonly<Record<string, AnomalyClass>> = {
   cutoff: 'shapelet',
 };
 
+/** Finds the windows of anomalies that are too thin for the plot of the whole. */
+function thinViews(intervals: readonly Interval[], length: number, points: number): View[] {
+  const views: View[] = [];
+  for (const interval of intervals) {
+    const view = viewAt(mean(interval), length);
+    const isThin = ((interval[1] - interval[0]) * points) / length < THIN;
+    if (isThin && !views.some((other) => isSame(other, view))) views.push(view);
+  }
+  return views;
+}
+
+/** Responses that one who knows where the anomalies are needs from a state on, by its key; null where the answer is no list of intervals. */
+export function stepsToAnswer(
+  { channels, gold }: Pick<Example, 'channels' | 'gold'>,
+  points: number,
+): ((key: string) => number) | null {
+  if (!('intervals' in gold)) return null;
+  const wanted = thinViews(gold.intervals, channels[0]!.length, points).map(
+    ({ level, place }) => `zoom@${level}.${place}`,
+  );
+  return (key) => {
+    const seen = key.split(' ');
+    return 1 + wanted.filter((call) => !seen.includes(call)).length;
+  };
+}
+
 /** Writes the path through a series: responses, `turns` at most. */
 export function scriptOf(
   { channels, names, gold, facts }: Pick<Example, 'channels' | 'names' | 'gold' | 'facts'>,
@@ -132,12 +158,7 @@ export function scriptOf(
     return CLASS_OF[departures[top]!.kind] ?? 'contextual point';
   };
 
-  const looks: View[] = [];
-  for (const interval of intervals) {
-    const view = viewAt(mean(interval), length);
-    const isThin = ((interval[1] - interval[0]) * points) / length < THIN;
-    if (isThin && !looks.some((other) => isSame(other, view))) looks.push(view);
-  }
+  const looks = thinViews(intervals, length, points);
   const most = options.turns - 1;
   if (looks.length < most && random.uniform() < options.detours) {
     for (const view of suspiciousViews(values, random.integer(1, 2))) {

@@ -84,6 +84,8 @@ export interface ToolResult {
 export interface Tool extends Choice {
   /** Call as the policy writes it. */
   readonly usage: string;
+  /** Names of its words, each a whole number. Default: it takes any words. */
+  readonly parameters?: readonly string[];
   /** Sign that calls it in the short responses of small policies. */
   readonly sign?: string;
   /** @throws ToolFailure for a call that makes no sense */
@@ -190,6 +192,7 @@ export const TOOLS = {
     usage: 'zoom LEVEL PLACE',
     summary:
       'a window of the window shown, LEVEL times halved (1 to 6), at place 0 to 2^(LEVEL + 1) - 2 in steps of half a window; zoom 0 0 is the whole series',
+    parameters: ['level', 'place'],
     run: zoom,
   },
   compare: {
@@ -197,6 +200,7 @@ export const TOOLS = {
     sign: '=',
     usage: 'compare',
     summary: 'the window shown, the same window some cycles earlier, and their difference',
+    parameters: [],
     run: compared,
   },
   spectrum: {
@@ -204,6 +208,7 @@ export const TOOLS = {
     sign: '~',
     usage: 'spectrum',
     summary: 'the power spectrum of the window shown, and its strongest cycle in samples',
+    parameters: [],
     run: powerOf,
   },
   stats: {
@@ -211,6 +216,7 @@ export const TOOLS = {
     sign: '?',
     usage: 'stats',
     summary: 'mean (percent of the range) and deviation (percent of that of the whole) of the window shown',
+    parameters: [],
     run: statistics,
   },
 } as const satisfies Readonly<Record<string, Tool>>;

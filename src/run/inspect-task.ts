@@ -5,9 +5,9 @@ import { Random } from '../ground/random.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
 import { CodeInspection } from '../inspect/code.ts';
-import { framePoints, Inspection, type Observation } from '../inspect/environment.ts';
+import { framePoints, Inspection, type Observation, viewOfKey } from '../inspect/environment.ts';
 import { codePrompt } from '../inspect/sandbox.ts';
-import { scriptOf } from '../inspect/script.ts';
+import { scriptOf, stepsToAnswer } from '../inspect/script.ts';
 import { plainTools, TOOL_NAMES, type Tool, type Toolbox } from '../inspect/tools.ts';
 import { figure } from '../plot/figure.ts';
 import type { InspectCard, PolicyCard } from '../tasks/card.ts';
@@ -103,6 +103,9 @@ export function inspectionOf(
   return new (isCode ? CodeInspection : Inspection)(example, { tools, turns, figure, question, ...form });
 }
 
+/** Two agents with the same weights: one sees the whole and says where to look, the other answers about the windows. */
+const roleOf = (state: string): string => (viewOfKey(state).level === 0 ? 'whole' : 'window');
+
 /** Composes the environment of a policy's card. @throws ConfigError for an unknown tool */
 export function episodesOf(card: InspectingCard, parts: EpisodeParts): Episodes {
   const { turns, penalty, success, history, tools: uses } = card.inspect;
@@ -110,6 +113,10 @@ export function episodesOf(card: InspectingCard, parts: EpisodeParts): Episodes 
   const opened = new WeakMap<Example, Inspection>();
   return {
     ...{ turns, penalty, success },
+    role: roleOf,
+    ...(card.style === 'nano'
+      ? { stepsFrom: (example) => stepsToAnswer(example, framePoints(figure(card.figure))) }
+      : {}),
     ...(history === undefined ? {} : { history }),
     open(example) {
       const inspection = opened.get(example) ?? inspectionOf(card, example, parts.question(example), tools);

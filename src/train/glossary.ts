@@ -184,7 +184,7 @@ export const RL_NAMES: Readonly<
   },
   inspection: {
     definition:
-      'Means over episodes of several turns: responses (turns), failed steps (failures), the share that end with an answer (answered), and the share of the prompt tokens whose cache is kept from the turn before (reused).',
+      'Means over episodes of several turns: responses (turns), failed steps (failures), the share that end with an answer (answered), and the share of the prompt tokens whose cache is kept from the turn before (reused); by state, in groups with a success, the steps to it that GraphGPO estimates, the true ones, and the mean absolute difference (distance).',
     tag: 'train/inspection/*',
   },
   guards: {

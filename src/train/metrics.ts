@@ -5,6 +5,7 @@ import { appendText, readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { mean } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import type { Score } from '../ground/types.ts';
+import { ANSWERED } from '../inspect/environment.ts';
 import { type GroupAdvantage, gatherLines, isZeroVariance } from './advantage.ts';
 import type { GuardName } from './guards.ts';
 import type { PolicyLoss } from './loss.ts';
@@ -12,6 +13,7 @@ import { PaddingMeter } from './micro-batch.ts';
 import type { StepReport } from './optimizer.ts';
 import type { RolloutGroup } from './rollout.ts';
 import type { SimilarityResult } from './similarity.ts';
+import { type Episode, estimatedDistances } from './step-advantage.ts';
 import type { MarkedShare, Task } from './task.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
@@ -96,6 +98,8 @@ export interface InspectionMetrics {
   readonly failures: number;
   readonly answered: number;
   readonly reused: number;
+  /** Steps to success by state, in groups with a success: GraphGPO's estimates and the true ones; null where those are not known. */
+  readonly distance: { readonly estimated: number; readonly true: number; readonly error: number } | null;
 }
 
 /** Sampled response with its scores, for the run's table of completions. */
@@ -212,6 +216,10 @@ const SUMS = [
   'turns',
   'failures',
   'answered',
+  'states',
+  'estimatedDistance',
+  'trueDistance',
+  'distanceError',
   'encoded',
   'reused',
   'filled',
@@ -334,6 +342,19 @@ export class StepMeter {
       this.#sums.turns += turns.length;
       this.#sums.failures += failures;
       this.#sums.answered += answer === '' ? 0 : 1;
+    }
+  }
+
+  /** Compares the distances to success that GraphGPO estimates from a group with the true ones. */
+  distances(episodes: readonly Episode[], stepsFrom: (state: string) => number): void {
+    if (!episodes.some(({ success }) => success)) return;
+    for (const [state, estimated] of estimatedDistances(episodes)) {
+      if (state === ANSWERED) continue;
+      const steps = stepsFrom(state);
+      this.#sums.states++;
+      this.#sums.estimatedDistance += estimated;
+      this.#sums.trueDistance += steps;
+      this.#sums.distanceError += Math.abs(estimated - steps);
     }
   }
 
@@ -517,6 +538,14 @@ export class StepMeter {
               failures: sum.failures / sum.episodes,
               answered: sum.answered / sum.episodes,
               reused: sum.reused / Math.max(1, sum.encoded + sum.reused),
+              distance:
+                sum.states === 0
+                  ? null
+                  : {
+                      estimated: sum.estimatedDistance / sum.states,
+                      true: sum.trueDistance / sum.states,
+                      error: sum.distanceError / sum.states,
+                    },
             },
       ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
         Phase,

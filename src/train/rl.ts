@@ -119,10 +119,12 @@ export interface RlOptions
   extends LearningRateOptions,
     PolicyLossOptions,
     RatioOptions,
-    Pick<AdvantageOptions, 'advantage' | 'normalise' | 'stepwise'>,
+    Pick<AdvantageOptions, 'advantage' | 'normalise'>,
     Pick<RolloutOptions, 'group' | 'temperature' | 'topP' | 'maxTokens' | 'rows' | 'schedule'> {
   /** Steps in the stage, each with fresh rollouts. */
   readonly steps: number;
+  /** Options of the step-level estimators; `roles` 2: statistics of each agent apart. */
+  readonly stepwise?: AdvantageOptions['stepwise'] & { readonly roles?: 1 | 2 };
   /** Prompts per step, over all workers. */
   readonly prompts: number;
   readonly timerpo: AdvantageOptions['timerpo'] &
@@ -248,6 +250,11 @@ export async function rl(
   // With klIn 'reward' the divergence is part of the reward, not of the loss.
   const lossReference = options.klIn === 'loss' ? klReference : null;
   const failureCost = task.episodes?.penalty ?? 0;
+  const { roles, ...stepwiseOptions } = options.stepwise ?? {};
+  const agents =
+    task.episodes === undefined
+      ? null
+      : { success: task.episodes.success, ...(roles === 2 ? { role: task.episodes.role } : {}) };
   const { nonFinite } = options.guards;
   const pastSteps = [...history];
   let { skippedInARow } = start;
@@ -313,8 +320,7 @@ export async function rl(
       options.klIn === 'reward' && klReference !== null ? klPenalties(groups, klReference, meter) : null;
     const records = groups.map(({ example, responses, scores, episodes }, p) => {
       const totals = scores.map((score) => score?.total ?? null);
-      const played =
-        episodes === undefined ? null : episodeRecords(episodes, totals, task.episodes!.success, step + 1);
+      const played = episodes === undefined ? null : episodeRecords(episodes, totals, agents!, step + 1);
       const rewards = totals.map((total, g) => {
         const divergence = penalties === null ? 0 : penalties[p]![g]!;
         const failures = episodes === undefined ? 0 : episodes[g]!.failures;
@@ -330,9 +336,13 @@ export async function rl(
         ...(played === null ? {} : { episodes: played }),
       };
     });
-    const stepwise = { ...options.stepwise, invalidPenalty: failureCost };
+    const stepwise = { ...stepwiseOptions, invalidPenalty: failureCost };
     const advantages = advantagesOf(records, { ...options, stepwise, weights: task.weights }, workers);
     meter.advantages(advantages);
+    records.forEach(({ episodes }, p) => {
+      const stepsFrom = task.episodes?.stepsFrom?.(groups[p]!.example) ?? null;
+      if (episodes !== undefined && stepsFrom !== null) meter.distances(episodes, stepsFrom);
+    });
     const kept = groups.flatMap((group, p) => {
       const advantage = perToken(group, advantages[p]!, compared?.tokenCosts?.slice(p * options.group));
       const hasNoGradient = isZeroVariance(advantages[p]!) && advantage.every((value) => value === 0);

@@ -254,7 +254,7 @@ export function stepsOf({ prompt, responses, episodes }: SampledGroup): PromptSt
 export const episodeRecords = (
   episodes: readonly PlayedEpisode<StepSample>[],
   rewards: readonly (number | null)[],
-  least: number,
+  { success: least, role }: Pick<Episodes, 'success'> & Partial<Pick<Episodes, 'role'>>,
   trainingStep: number,
 ): Episode[] =>
   episodes.map(({ turns }, g) => {
@@ -263,6 +263,7 @@ export const episodeRecords = (
       const isLast = t === turns.length - 1;
       return {
         ...{ state, next, isValid: problem === null },
+        ...(role === undefined ? {} : { role: role(state) }),
         reward: isLast ? (rewards[g] ?? 0) : 0,
         bonus: compressionReward(isLast ? 1 : compression, { success, trainingStep }),
       };

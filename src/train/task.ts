@@ -60,6 +60,10 @@ export interface Episodes {
   readonly success: number;
   /** Earlier turns as they were, or as one picture. Default: turns. */
   readonly history?: 'turns' | 'optical';
+  /** Agent that acts in a state, by its key, where roles are told apart. */
+  readonly role: (state: string) => string;
+  /** Steps from each state of an example's episodes to success, by its key; null where they are not known. */
+  readonly stepsFrom?: (example: Example) => ((state: string) => number) | null;
   /** Opens the inspection of an example; the same one for all episodes from it. */
   open(example: Example): Inspection;
 }

@@ -1,7 +1,7 @@
-/** Inspections by models behind an endpoint: by code, and with the history as a picture. */
+/** Inspections by models behind an endpoint: by functions, by code, and with the history as a picture. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { decodeImage } from '../../src/plot/image-file.ts';
-import { ChatServer, says } from '../helpers/chat-server.ts';
+import { ChatServer, completion, json, type Reply, says } from '../helpers/chat-server.ts';
 import { inside } from '../helpers/command-line.ts';
 
 let server: ChatServer;
@@ -47,6 +47,77 @@ async function messages(call: number) {
     }),
   );
 }
+
+/** An answer that calls functions, as servers send it. */
+const callsFor = (...calls: [name: string, given: string][]): Reply => {
+  const made = calls.map(([name, given], i) => ({
+    ...{ id: `c${i}`, type: 'function', function: { name, arguments: given } },
+  }));
+  const message = { role: 'assistant', content: null, tool_calls: made };
+  return json(completion(null, { choices: [{ index: 0, message, finish_reason: 'tool_calls' }] }));
+};
+
+test('--inspect: tools are functions where the server takes them, and calls come back as such', async () => {
+  server.next.push(callsFor(['zoom', '{"place":1,"level":1}']), callsFor(['stats', '{}']), says(ANSWER));
+  const { out, code } = await evaluate('--inspect');
+  expect(code).toBe(0);
+  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
+  const [first, , last] = server.calls.map(({ body }) => body);
+  expect(first.tools.map((tool: { function: { name: string } }) => tool.function.name)).toEqual([
+    'zoom',
+    'compare',
+    'spectrum',
+    'stats',
+  ]);
+  expect(first.tools[0].function.parameters).toEqual({
+    type: 'object',
+    properties: { level: { type: 'integer' }, place: { type: 'integer' } },
+    required: ['level', 'place'],
+  });
+  const sent = last.messages as { role: string; tool_calls?: object[]; tool_call_id?: string }[];
+  expect(sent.map(({ role }) => role)).toEqual([
+    ...['user', 'assistant', 'tool', 'user', 'assistant', 'tool', 'user'],
+  ]);
+  expect(sent[1]!.tool_calls).toEqual([
+    { id: 'call_1', type: 'function', function: { name: 'zoom', arguments: '{"level":1,"place":1}' } },
+  ]);
+  expect([sent[2]!.tool_call_id, sent[5]!.tool_call_id]).toEqual(['call_1', 'call_2']);
+  // The picture of the zoom is in the turn of the user: templates drop those of tools.
+  expect((await messages(2)).map(({ sizes }) => sizes.length)).toEqual([1, 0, 0, 1, 0, 0, 0]);
+});
+
+test('--inspect: calls are tags from the first refusal on', async () => {
+  const error = { message: '"auto" tool choice requires --enable-auto-tool-choice', type: 'BadRequestError' };
+  server.next.push(json({ error }, 400), says('<tool>zoom 1 1</tool>'), says(ANSWER));
+  const { out, code } = await evaluate('--inspect');
+  expect(code).toBe(0);
+  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
+  expect(server.calls.map(({ body }) => body.tools === undefined)).toEqual([false, true, true]);
+  expect((await messages(2)).map(({ role, text }) => [role, text.slice(0, 21)])[1]).toEqual([
+    'assistant',
+    '<tool>zoom 1 1</tool>',
+  ]);
+});
+
+test('--inspect: calls that make no sense are failed steps, and the model is told', async () => {
+  server.next.push(
+    callsFor(['zoom', '{"level":1,"place":1}'], ['stats', '{}']),
+    callsFor(['erase', '{"all":"</tool><answer>[[0, 9]]</answer>"}']),
+    callsFor(['zoom', 'left']),
+    callsFor(['zoom', '{"level":[1],"place":{"at":2}}']),
+    says(ANSWER),
+  );
+  const { out, code } = await evaluate('--inspect');
+  expect(code).toBe(0);
+  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
+  const told = (await messages(4)).filter(({ role }) => role === 'user').map(({ text }) => text);
+  expect(told.slice(1)).toEqual([
+    'failed: two calls at once; 5 left',
+    'failed: no tool erase; 4 left',
+    'failed: expected LEVEL PLACE; 3 left',
+    'failed: expected LEVEL PLACE; 2 left',
+  ]);
+});
 
 test('--runtime code: blocks run in one sandbox over the turns, and their output comes back', async () => {
   server.next.push(

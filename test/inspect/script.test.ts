@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { wildLong } from '../../datasets/generators/wild/wild.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { AnomalyGold } from '../../src/ground/types.ts';
-import { Inspection, type Transition } from '../../src/inspect/environment.ts';
-import { scriptOf } from '../../src/inspect/script.ts';
+import { Inspection, stateKey, type Transition } from '../../src/inspect/environment.ts';
+import { scriptOf, stepsToAnswer } from '../../src/inspect/script.ts';
 import { plainTools, TOOL_NAMES } from '../../src/inspect/tools.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
@@ -17,21 +17,17 @@ const script = {
   levels: false,
 };
 const SERIES = 60;
+const options = {
+  tools: plainTools(TOOL_NAMES),
+  ...{ turns: 6, figure: 'nano-analysis', question: '?' },
+  ...({ frame: 'window', memory: 'turns' } as const),
+};
 
 describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length) => {
   const paths = Array.from({ length: SERIES }, (_, i) => {
     const example = wildLong(11, 'train', i, length);
     const steps = scriptOf(example, new Random(5, 'script', i), script);
-    const inspection = new Inspection(example, {
-      ...({
-        tools: plainTools(TOOL_NAMES),
-        turns: 6,
-        figure: 'nano-analysis',
-        frame: 'window',
-        memory: 'turns',
-        question: '?',
-      } as const),
-    });
+    const inspection = new Inspection(example, options);
     let { state } = inspection.reset();
     const transitions = steps.map((response) => {
       const transition = inspection.step(state, response) as Transition;
@@ -62,6 +58,24 @@ describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length
       pointF1(parseAnswer(answer!, length).intervals!, gold.intervals),
     );
     expect(f1.reduce((sum, value) => sum + value, 0) / f1.length).toBeGreaterThan(0.85);
+  });
+
+  test('are as long as the distance to the answer says, at each state of those without detours', () => {
+    let looked = 0;
+    for (let i = 0; i < SERIES; i++) {
+      const example = wildLong(11, 'train', i, length);
+      const steps = scriptOf(example, new Random(5, 'script', i), { ...script, detours: 0, calls: 0 });
+      const inspection = new Inspection(example, options);
+      const distance = stepsToAnswer(example, script.points)!;
+      let { state } = inspection.reset();
+      if (distance(stateKey(state)) > script.turns) continue; // more windows than turns
+      for (const [t, response] of steps.entries()) {
+        expect(distance(stateKey(state))).toBe(steps.length - t);
+        looked += t;
+        ({ state } = inspection.step(state, response) as Transition);
+      }
+    }
+    expect(looked).toBeGreaterThan(5);
   });
 
   test('look at places without anything at times, and say so', () => {

@@ -203,7 +203,7 @@ describe('episodes whose history is a picture', () => {
       turns: turns.map((turn) => ({ ...turn, reply: { ...turn.reply, compression: 2 } })),
     }));
     const bonuses = (step: number) =>
-      episodeRecords(compressed, [1, 0.5, null, 0.9], 0.8, step).map(({ steps }) =>
+      episodeRecords(compressed, [1, 0.5, null, 0.9], { success: 0.8 }, step).map(({ steps }) =>
         steps.map(({ bonus }) => bonus),
       );
     const each = (values: readonly number[]) =>
@@ -238,6 +238,30 @@ describe('reinforcement of episodes', () => {
     }
     expect(lines.some(({ gradNorm }) => gradNorm !== null && gradNorm > 0)).toBe(true);
     expect(engine.floats(learner.policy.flat)).not.toEqual(engine.floats(start.flat));
+  });
+
+  test('with two roles the turns of each are compared among themselves', async () => {
+    const records = episodeRecords(groups[0]!.episodes!, [1, 0, 0.5, 0], task.episodes!, 1);
+    for (const { steps } of records) {
+      expect(steps[0]!.role).toBe('whole');
+      for (const { state, role } of steps) expect(role).toBe(state.startsWith('0.') ? 'whole' : 'window');
+    }
+    const [one, two] = [
+      await run({ advantage: 'hgpo', steps: 1, stepwise: { episode: true } }),
+      await run({ advantage: 'hgpo', steps: 1, stepwise: { episode: true, roles: 2 } }),
+    ];
+    expect(engine.floats(two.learner.policy.flat)).not.toEqual(engine.floats(one.learner.policy.flat));
+  });
+
+  test('report the estimated distances to success beside the true ones, where an episode succeeds', async () => {
+    const never = { ...task, episodes: { ...task.episodes!, success: 2 } };
+    expect((await run({ steps: 1 }, never)).lines[0]!.inspection!.distance).toBeNull();
+    const always: Task = { ...task, episodes: { ...task.episodes!, success: 0, stepsFrom: () => () => 9 } };
+    const { distance } = (await run({ steps: 1 }, always)).lines[0]!.inspection!;
+    expect(distance!.true).toBe(9);
+    expect(distance!.estimated).toBeGreaterThanOrEqual(1);
+    expect(distance!.estimated).toBeLessThan(5);
+    expect(distance!.error).toBeCloseTo(9 - distance!.estimated, 12);
   });
 
   test.each([
