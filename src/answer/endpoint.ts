@@ -34,15 +34,20 @@ async function userTurn(pictures: readonly Picture[], text: string): Promise<Cha
   };
 }
 
-/** Messages of a prompt, each shot as a turn with its response; `tools`: calls are those of functions. */
+/** Messages of a prompt, each shot as a turn with its response; those in `called` called a function. */
 async function messagesOf(
-  { system, shots, pictures, text }: Prompt,
-  tools: readonly PromptTool[],
+  { system, shots, pictures, text, tools = [] }: Prompt,
+  called: ReadonlySet<string>,
 ): Promise<ChatMessage[]> {
   const turns: ChatMessage[] = system === undefined ? [] : [{ role: 'system', content: system }];
   for (const [i, { picture, instruction, response }] of shots.entries()) {
     const user = await userTurn(picture === null ? [] : [picture], instruction);
-    turns.push(user, ...responseTurns(response, `call_${i + 1}`, tools));
+    turns.push(
+      user,
+      ...(called.has(response)
+        ? responseTurns(response, `call_${i + 1}`, tools)
+        : [{ role: 'assistant', content: response } as const]),
+    );
   }
   return [...turns, await userTurn(pictures, text)];
 }
@@ -78,8 +83,8 @@ function callText({ name, arguments: written }: ChatCall, tools: readonly Prompt
 }
 
 /**
- * A response as the turn of an assistant. A single call becomes that of a function; its result is the turn of the user that follows, since
- * templates drop pictures from the turns of tools.
+ * A response that called a function as the turn of an assistant, where the call is one that the tools take. Its result is the turn of the
+ * user that follows, since templates drop pictures from the turns of tools.
  */
 function responseTurns(response: string, id: string, tools: readonly PromptTool[]): ChatMessage[] {
   const [call, ...more] = [...response.matchAll(CALL)];
@@ -107,6 +112,8 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
   const endpoint = openEndpoint(options);
   /** False once the server has refused functions: calls are tags in the text from then on. */
   let takesTools = true;
+  /** Responses that called functions. */
+  const called = new Set<string>();
   return {
     ...{ given, name: options.model, local: null, reads: 'prompt', continues: true },
     identity: { endpoint: endpoint.address, model: options.model },
@@ -122,11 +129,11 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
             const opening = request.openings?.[sample] ?? '';
             const continues = opening !== '';
             const seed = responseSeed(options.seed, request.key, sample);
-            const ask = async (tools: readonly PromptTool[]): ReturnType<typeof endpoint.chat> => {
-              const question = await messagesOf(prompt, tools);
-              const messages: ChatMessage[] = continues
-                ? [...question, { role: 'assistant', content: opening }]
-                : question;
+            const question = await messagesOf(prompt, called);
+            const messages: ChatMessage[] = continues
+              ? [...question, { role: 'assistant', content: opening }]
+              : question;
+            const ask = (tools: readonly PromptTool[]): ReturnType<typeof endpoint.chat> => {
               const functions = tools.length === 0 ? {} : { tools: tools.map(functionOf) };
               return endpoint.chat(
                 { messages, temperature, maxTokens, seed, continues, ...functions },
@@ -142,6 +149,7 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
             });
             const { usage, seconds, cost } = answer;
             const text = [answer.text, ...answer.calls.map((call) => callText(call, offered))].join('');
+            if (answer.calls.length > 0) called.add(text);
             if (continues && text.includes('<think>')) throw new ChatError(STARTED_AGAIN);
             return {
               ...{ text: opening + text, seconds },

@@ -82,6 +82,23 @@ test('a policy that inspects is trained, evaluated and reported by the command l
     readFileSync(join(evaluated, 'metrics.json'), 'utf8'),
   );
   expect(existsSync(join(out!, 'rl/completions.html'))).toBe(true);
+  // Exported graphs look at the same windows and answer the same.
+  const exported = join(directory, 'exported');
+  const made = await timeseer('export', '--onnx', '--policy', out!, '--dtype', 'float32', '--out', exported);
+  expect(made.err).not.toMatch(/error:/);
+  const byGraphs = join(directory, 'by-graphs');
+  const told = await timeseer(...asked.map((word) => (word === out ? exported : word)), '--out', byGraphs);
+  expect(told.err).not.toMatch(/error:/);
+  const answersOf = (at: string) =>
+    readFileSync(join(at, 'records.jsonl'), 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => {
+        const { id, response, usage } = JSON.parse(line) as Record<string, unknown>;
+        return { id, response, usage };
+      });
+  expect(answersOf(byGraphs)).toEqual(answersOf(evaluated));
+  expect(answersOf(evaluated).every(({ response }) => typeof response === 'string')).toBe(true);
 });
 
 test('a small policy that never learned to look closer is not asked to', async () => {
