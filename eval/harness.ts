@@ -18,7 +18,7 @@ import { inspector } from '../src/answer/inspect.ts';
 import { checkReasoning } from '../src/claims/reasoning.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/ground/types.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
-import type { NumbersFormat } from '../src/tasks/card.ts';
+import type { InspectCard, NumbersFormat } from '../src/tasks/card.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Reading } from '../src/tasks/response.ts';
 import type { Episodes, Shot } from '../src/train/task.ts';
@@ -60,8 +60,8 @@ export interface EvalForm {
   readonly reasoning: boolean;
   /** True where advice is requested after the answer; false when absent. */
   readonly extension?: boolean;
-  /** True where the policy looks closer over several turns; false when absent. */
-  readonly inspect?: boolean;
+  /** Inspection over several turns; absent: one look, and as it was trained for a policy that inspects. */
+  readonly inspect?: InspectCard;
   readonly reading: Reading;
   /** Longest response in tokens. */
   readonly maxTokens: number;

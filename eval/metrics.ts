@@ -242,6 +242,7 @@ function usageOf(series: readonly AnsweredSeries[], options: MetricOptions): Rec
   const columns: Readonly<Record<string, (record: EvalRecord) => number | undefined>> = {
     prompt: ({ usage }) => usage?.prompt,
     completion: ({ usage }) => usage?.completion,
+    turns: ({ usage }) => usage?.turns,
     seconds: ({ seconds }) => seconds,
     cost: ({ cost }) => cost,
   };

@@ -90,7 +90,13 @@ export const evalRecordShape = z
     sample: z.exactOptional(z.int().nonnegative()),
     temperature: z.exactOptional(z.number().nonnegative()),
     usage: z.exactOptional(
-      z.strictObject({ prompt: z.int().nonnegative(), completion: z.int().nonnegative() }).readonly(),
+      z
+        .strictObject({
+          prompt: z.int().nonnegative(),
+          completion: z.int().nonnegative(),
+          turns: z.exactOptional(z.int().nonnegative()),
+        })
+        .readonly(),
     ),
     seconds: z.exactOptional(z.number().nonnegative()),
     cost: z.exactOptional(z.number().nonnegative()),

@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { ConfigError, DataError } from '../src/ground/errors.ts';
 import { mean } from '../src/ground/numbers.ts';
-import type { EvalRecord } from '../src/ground/types.ts';
+import type { EvalRecord, TokenUsage } from '../src/ground/types.ts';
 import {
   holm,
   intervalOf,
@@ -126,12 +126,18 @@ export function answersOf(
   records: readonly EvalRecord[],
 ): { readonly ids: readonly string[]; readonly answers: StudyCellResult['answers'][number] } {
   const { ids, values } = seriesValues(records);
-  const lengths = new Map<string, number[]>();
-  for (const { seriesId, usage } of records) {
-    if (usage !== undefined) lengths.set(seriesId, [...(lengths.get(seriesId) ?? []), usage.completion]);
-  }
-  const length = ids.map((id) => (lengths.has(id) ? mean(lengths.get(id)!) : null));
-  return { ids, answers: { temperature, values: { ...values, length } } };
+  const meanOf = (measure: (usage: TokenUsage) => number | undefined): (number | null)[] => {
+    const found = new Map<string, number[]>();
+    for (const { seriesId, usage } of records) {
+      const value = usage === undefined ? undefined : measure(usage);
+      if (value !== undefined) found.set(seriesId, [...(found.get(seriesId) ?? []), value]);
+    }
+    return ids.map((id) => (found.has(id) ? mean(found.get(id)!) : null));
+  };
+  const length = meanOf(({ completion }) => completion);
+  const turns = meanOf((usage) => usage.turns);
+  const inspected = turns.some((value) => value !== null);
+  return { ids, answers: { temperature, values: { ...values, length, ...(inspected ? { turns } : {}) } } };
 }
 
 export interface ResultKey {
@@ -226,6 +232,13 @@ const MORE: readonly ResultKey[] = [
     key: 'length',
     label: 'Tokens',
     definition: 'Mean number of tokens of a response.',
+    up: null,
+  },
+  {
+    key: 'turns',
+    label: 'Pictures',
+    definition:
+      'Mean number of responses of an inspection, each to a picture: the whole, then what was looked at.',
     up: null,
   },
   {

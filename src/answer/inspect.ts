@@ -99,6 +99,7 @@ function totals(replies: readonly Response[]): Pick<Response, 'usage' | 'seconds
   const usage: TokenUsage = {
     prompt: usages.reduce((sum, { prompt }) => sum + prompt, 0),
     completion: usages.reduce((sum, { completion }) => sum + completion, 0),
+    turns: replies.length,
   };
   const sumOf = (name: 'seconds' | 'cost') => {
     const values = replies.flatMap((reply) => reply[name] ?? []);

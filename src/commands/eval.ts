@@ -159,6 +159,9 @@ const OPTIONS = {
       ['turns', 'optical'],
       'With --inspect: earlier turns as they were, or as one picture that the policy chooses to compress (AgentOCR; large policies). Default: turns',
     ),
+    tour: number(
+      'Show a small policy all windows of levels 1 to N one after the other, and take the closest answer about each place: a baseline for policies that inspect',
+    ),
     judge: text('Judge of the advice: rules (offline, lenient), openai:MODEL@URL, or none. Default: rules'),
   }),
   ...grouped('Answers:', {
@@ -251,6 +254,10 @@ export const evaluation = command({
     [
       '$0 eval --policy openai:Qwen2.5-VL-7B@http://localhost:8000/v1 --task wild --length 5000 --inspect',
       'Whether looking closer helps a model behind vLLM: compare with the same command without --inspect',
+    ],
+    [
+      '$0 eval --policy small --task wild-long --length 5000 --tour 3',
+      'A small policy shown all halves, quarters and eighths of each series as well',
     ],
     ['$0 eval --policy runs/quickstart --intervene', 'Measure whether answers rest on the reasoning'],
     ['$0 eval --policy runs/quickstart --reward ./brief.ts', 'Report your own reward as well'],

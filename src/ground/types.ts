@@ -217,6 +217,8 @@ export interface ReasoningCheck {
 export interface TokenUsage {
   readonly prompt: number;
   readonly completion: number;
+  /** Responses of an inspection. */
+  readonly turns?: number;
 }
 
 /** A mean over series with its bootstrap 95 % interval. */

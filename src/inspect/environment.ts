@@ -11,6 +11,7 @@
  * the policy is told why. Nothing that a response holds is thrown as an error.
  */
 import { ConfigError } from '../ground/errors.ts';
+import { mean } from '../ground/numbers.ts';
 import type { Example, Interval, Picture } from '../ground/types.ts';
 import { type Figure, figure, isBare } from '../plot/figure.ts';
 import { render } from '../plot/raster.ts';
@@ -22,6 +23,7 @@ import { ToolFailure } from './define.ts';
 import {
   columnsOf,
   type Frame,
+  LEAST_WINDOW,
   samplesOf,
   type Tool,
   type ToolLines,
@@ -29,6 +31,7 @@ import {
   type View,
   WHOLE,
   windowOf,
+  windowsTo,
 } from './tools.ts';
 
 /** Interval that an answer marks, in samples, and what it says of it; null where its words do not tell. */
@@ -106,6 +109,8 @@ export interface InspectionOptions {
    * marked. Small policies read one picture, as they were trained to: with several they look at the first.
    */
   readonly memory: 'turns' | 'state';
+  /** Levels of windows that are all shown, one after the other, without being called for. Default: 0. */
+  readonly tour?: number;
   /** Text of the first turn. */
   readonly question: string;
 }
@@ -197,8 +202,13 @@ export class Inspection {
   }
 
   reset(): { readonly state: InspectionState; readonly observation: Observation } {
-    const state = { view: WHOLE, seen: [], findings: [], pending: [], turn: 0, failures: 0, answer: null };
-    const drawing = { window: windowOf(WHOLE, this.#values.length) };
+    const { length } = this.#values;
+    const pending = windowsTo(this.#options.tour ?? 0).filter((view) => {
+      const [start, end] = windowOf(view, length);
+      return end - start >= LEAST_WINDOW;
+    });
+    const state = { view: WHOLE, seen: [], findings: [], pending, turn: 0, failures: 0, answer: null };
+    const drawing = { window: windowOf(WHOLE, length) };
     return { state, observation: { text: this.#options.question, drawing } };
   }
 
@@ -208,6 +218,8 @@ export class Inspection {
     let said: Said;
     try {
       said = saidIn(response, this.#signs);
+      // A tour is what it is: calls change nothing.
+      if ((this.#options.tour ?? 0) > 0) said = { ...said, calls: [] };
     } catch (error) {
       return this.#failed(state, error);
     }
@@ -419,25 +431,29 @@ const withFinding = (findings: readonly Finding[], finding: Finding): readonly F
   finding,
 ];
 
-interface JoinedMark extends Mark {
-  readonly class: string | null;
-}
+interface JoinedMark extends Mark, Pick<Finding, 'class' | 'view'> {}
 
 /**
  * Joins answers about windows: what a coarser one marks is replaced by what a closer one marks, where its middle lies in that window and it is
- * shorter than half of it. Of more than that the window shows too little.
+ * shorter than half of it. Of more than that the window shows too little. Of two windows of a level that overlap the one counts whose middle
+ * is nearer.
  */
 function joined(findings: readonly Finding[], length: number): JoinedMark[] {
   let marks: JoinedMark[] = [];
-  for (const finding of findings.toSorted((a, b) => a.view.level - b.view.level)) {
-    const [from, to] = windowOf(finding.view, length);
+  for (const { view, class: label, marks: own } of findings.toSorted((a, b) => a.view.level - b.view.level)) {
+    const [from, to] = windowOf(view, length);
     const isOutside = ({ interval: [start, end] }: Mark): boolean => {
       const middle = (start + end) / 2;
       return middle < from || middle > to || 2 * (end - start) >= to - from;
     };
-    marks = [...marks.filter(isOutside), ...finding.marks.map((mark) => ({ ...mark, class: finding.class }))];
+    const kept = marks.filter((mark) => mark.view.level === view.level || isOutside(mark));
+    marks = [...kept, ...own.map((mark) => ({ ...mark, view, class: label }))];
   }
-  return marks.sort((a, b) => a.interval[0] - b.interval[0]);
+  const isNearest = ({ interval, view }: JoinedMark): boolean => {
+    const away = (other: View): number => Math.abs(mean(interval) - mean(windowOf(other, length)));
+    return findings.every((other) => other.view.level !== view.level || away(other.view) >= away(view));
+  };
+  return marks.filter(isNearest).sort((a, b) => a.interval[0] - b.interval[0]);
 }
 
 /** Finds the class of marks: that of the whole where some have it, else of most samples; null where no mark has one. */

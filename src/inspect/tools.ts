@@ -41,8 +41,14 @@ export function columnsOf(values: Float64Array, points: number): Float64Array {
   });
 }
 
+/** Lists all windows of levels 1 to `levels`, coarse ones first, in order of place. */
+export const windowsTo = (levels: number): View[] =>
+  Array.from({ length: levels }, (_, i) => i + 1).flatMap((level) =>
+    Array.from({ length: 2 ** (level + 1) - 1 }, (_, place) => ({ level, place })),
+  );
+
 /** Points that a window must have at least. */
-const LEAST_WINDOW = 32;
+export const LEAST_WINDOW = 32;
 /** Halvings in one zoom. */
 export const MOST_HALVINGS = 6;
 

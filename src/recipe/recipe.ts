@@ -571,6 +571,11 @@ const inspect = z
       .describe(
         'Earlier turns as they were, or as one picture that the policy is rewarded for compressing (AgentOCR). Pictures of text are for large policies.',
       ),
+    tour: count(0, 6)
+      .default(0)
+      .describe(
+        'Levels of windows that a small policy is shown one after the other without calling for them, in evaluation: 2 shows 3 halves and 7 quarters, each with half overlap.',
+      ),
   })
   .readonly();
 
@@ -800,7 +805,9 @@ export const recipeSchema = z
       if (klIn === 'reward' && kl > 0) problem(['rl', 'klIn'], 'loss with inspect');
     }
     if (recipe.inspect.turns > 0 && recipe.input === 'numbers') problem(['input'], 'picture with inspect');
-    const { runtime, history } = recipe.inspect;
+    const { runtime, history, tour } = recipe.inspect;
+    if (tour > 0 && (recipe.sft.samples > 0 || recipe.rl.steps > 0))
+      problem(['inspect', 'tour'], '0: a policy is not trained on tours, only evaluated');
     const isForLarge = runtime === 'code' || history === 'optical';
     if (recipe.inspect.turns > 0 && isForLarge && recipe.sft.samples > 0) {
       problem(

@@ -51,6 +51,8 @@ const setting = z
      * begins with the policy of its recipe.
      */
     start: z.strictObject({ set }).readonly().optional(),
+    /** Setting whose policies are evaluated here, on the data of this one; nothing is trained. */
+    policies: name.optional(),
     /** Overrides of the study's `evaluation`. */
     evaluation: z.record(z.string(), z.json()).readonly().default({}),
   })
@@ -107,6 +109,8 @@ export interface Cell {
   readonly seed: number;
   /** `SETTING/ARM/seed-N`: its directory in that of the study. */
   readonly path: string;
+  /** Path of the cell that trains its policy: its own, unless its setting takes those of another. */
+  readonly run: string;
   /** Recipe by name or path, and what is changed of it, as --set has it. */
   readonly recipe: string;
   readonly set: readonly string[];
@@ -243,10 +247,29 @@ export function loadStudy(nameOrPath: string): Study {
     const none = arms[armName]?.start === 'none' || (typeof here === 'object' && here.start === 'none');
     return armName !== START && settings[setting]!.start !== undefined && !none;
   };
+  for (const [setting, { policies, start }] of Object.entries(settings)) {
+    if (policies === undefined) continue;
+    const where = ['settings', setting, 'policies'];
+    const [own, trained] = [Object.keys(settings).indexOf(setting), Object.keys(settings).indexOf(policies)];
+    if (trained < 0) throw unknown(where, 'setting', policies, Object.keys(settings));
+    if (trained >= own || settings[policies]!.policies !== undefined)
+      throw fail(
+        where,
+        `${where.join('.')}: ${policies} trains nothing before it; name an earlier setting that does`,
+      );
+    if (start !== undefined)
+      throw fail(
+        ['settings', setting, 'start'],
+        `settings.${setting}.start: its policies are those of ${policies}; leave it out`,
+      );
+  }
+  /** The setting that trains the policies of a setting. */
+  const trainerOf = (setting: string): string => settings[setting]!.policies ?? setting;
   const grid = Object.keys(settings).flatMap((setting) =>
     [START, ...Object.keys(arms)].flatMap((armName) => {
-      const changes = changesOf(setting, armName);
-      return changes === null ? [] : [{ setting, arm: armName, changes }];
+      const changes = changesOf(trainerOf(setting), armName);
+      const isSkipped = arms[armName]?.settings[setting] === 'skip';
+      return changes === null || isSkipped ? [] : [{ setting, arm: armName, changes }];
     }),
   );
   const data = new Map(
@@ -256,8 +279,9 @@ export function loadStudy(nameOrPath: string): Study {
     ]),
   );
   for (const { setting, arm: armName, changes } of grid) {
-    const recipe = checked(recipeOf(setting), changes, fail, setting);
-    if (recipe.sft.samples > 0 || recipe.rl.steps > 0 || armName === START || continues(setting, armName))
+    const trainer = trainerOf(setting);
+    const recipe = checked(recipeOf(trainer), changes, fail, trainer);
+    if (recipe.sft.samples > 0 || recipe.rl.steps > 0 || armName === START || continues(trainer, armName))
       continue;
     throw fail(
       ['arms', armName],
@@ -272,13 +296,15 @@ export function loadStudy(nameOrPath: string): Study {
     cells: (directory) =>
       seeds.flatMap((seed) =>
         grid.map(({ setting, arm: armName, changes }): Cell => {
-          const pathOf = (of: string): string => `${setting}/${of}/seed-${seed}`;
-          const goesOn = continues(setting, armName);
-          const start = settings[setting]!.start === undefined ? null : pathOf(START);
+          const trainer = trainerOf(setting);
+          const pathOf = (of: string): string => `${trainer}/${of}/seed-${seed}`;
+          const goesOn = continues(trainer, armName);
+          const start = settings[trainer]!.start === undefined ? null : pathOf(START);
           // Before what the arm itself says.
           const from = goesOn ? [`policy.init=${JSON.stringify(join(directory, start!))}`] : [];
           return {
-            ...{ setting, arm: armName, seed, path: pathOf(armName), recipe: recipeOf(setting), start },
+            ...{ setting, arm: armName, seed, start, recipe: recipeOf(trainer) },
+            ...{ path: `${setting}/${armName}/seed-${seed}`, run: pathOf(armName) },
             set: [`seed=${seed}`, ...from, ...texts(changes)],
             continues: goesOn,
             evaluation: evaluations.get(setting)!,

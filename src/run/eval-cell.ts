@@ -101,8 +101,8 @@ function dataIdentity({ name, split, seed, length, count }: ExampleAddress, sour
   return { set: createHash('sha256').update(manifest).digest('hex'), ...which };
 }
 
-const inspectText = ({ turns, tools, runtime, history }: InspectCard): string =>
-  `${turns} turns: ${runtime === 'code' ? 'code' : tools.join(' ')}${history === 'optical' ? ', optical' : ''}`;
+const inspectText = ({ turns, tools, runtime, history, tour = 0 }: InspectCard): string =>
+  `${turns} turns: ${runtime === 'code' ? 'code' : tools.join(' ')}${history === 'optical' ? ', optical' : ''}${tour > 0 ? `, tour of ${tour} levels` : ''}`;
 
 /** Settings that the answers of a cell depend on. */
 function settingsOf({

@@ -63,6 +63,8 @@ export interface EvalRequest {
   /** Forms of an inspection, each of which implies one. Default: tools, and turns as they are. */
   readonly runtime?: 'tools' | 'code' | undefined;
   readonly history?: 'turns' | 'optical' | undefined;
+  /** Levels of windows that a small policy is shown one after the other, without calling for them. */
+  readonly tour?: number | undefined;
   /** Judge of the advice: `rules` (default), openai:MODEL@URL, or none. */
   readonly judge?: string | undefined;
   /** Additional rewards to compute, written as in a recipe. */
@@ -286,7 +288,8 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
     );
   }
   const advising = addsExtension ? withExtension(plain, facts) : plain;
-  const asked = given.inspect === true || given.runtime === 'code' || given.history === 'optical';
+  const { runtime, history, tour } = given;
+  const asked = given.inspect === true || runtime === 'code' || history === 'optical' || tour !== undefined;
   const card = asked && policy.reads === 'prompt' ? withInspect(advising, facts, given) : advising;
   if (card.inspect !== undefined) {
     if (given.shots > 0) throw new ConfigError('--shots: an inspection has turns of its own; leave it out');
@@ -308,7 +311,7 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
     form: {
       ...{ numbers, shots, reasoning, seed },
       ...(card.extension === true ? { extension: true } : {}),
-      ...(card.inspect === undefined ? {} : { inspect: true }),
+      ...(card.inspect === undefined ? {} : { inspect: card.inspect }),
       reading:
         given.answers ?? (local === null ? undefined : recipeOfRun(policy.given)?.answers) ?? 'lenient',
       maxTokens: given.maxTokens ?? DEFAULT_MAX_TOKENS[card.style],

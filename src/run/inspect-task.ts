@@ -39,14 +39,26 @@ const CODE_TURNS = 10;
 export interface InspectForm {
   readonly runtime?: 'tools' | 'code' | undefined;
   readonly history?: 'turns' | 'optical' | undefined;
+  /** Levels of windows that a small policy is shown without calling for them. */
+  readonly tour?: number | undefined;
 }
+
+const MOST_LEVELS = 6;
 
 /** Returns the card of a policy that looks closer before it answers. @throws ConfigError for a small policy that never learned to */
 export function withInspect(
   card: PolicyCard,
   facts: InspectedFacts,
-  { runtime, history }: InspectForm = {},
+  { runtime, history, tour }: InspectForm = {},
 ): PolicyCard {
+  if (tour !== undefined) {
+    checkInspect(facts);
+    if (card.style !== 'nano')
+      throw new ConfigError('--tour: for small policies, which answer about single windows; leave it out');
+    if (!(Number.isInteger(tour) && tour >= 1 && tour <= MOST_LEVELS))
+      throw new ConfigError(`--tour: got ${tour}, expected a whole number from 1 to ${MOST_LEVELS}`);
+    return { ...card, inspect: { ...(card.inspect ?? DEFAULT_INSPECT), tour } };
+  }
   const form = {
     ...(runtime === 'code' ? { runtime, turns: CODE_TURNS, tools: [] } : {}),
     ...(history === 'optical' ? { history } : {}),
@@ -88,7 +100,7 @@ interface EpisodeParts {
 
 /** Makes the inspection of a series by a policy with this card; `asked`: the question of the first turn. */
 export function inspectionOf(
-  { style, inspect: { turns, runtime }, figure }: InspectingCard,
+  { style, inspect: { turns, runtime, tour = 0 }, figure }: InspectingCard,
   example: Pick<Example, 'id' | 'channels'>,
   asked: string,
   tools: Toolbox['tools'],
@@ -98,7 +110,7 @@ export function inspectionOf(
   const question = style === 'nano' ? asked : `${asked}\n${help}`;
   const form =
     style === 'nano'
-      ? ({ frame: 'window', memory: 'state' } as const)
+      ? ({ frame: 'window', memory: 'state', tour } as const)
       : ({ frame: 'series', memory: 'turns' } as const);
   return new (isCode ? CodeInspection : Inspection)(example, { tools, turns, figure, question, ...form });
 }

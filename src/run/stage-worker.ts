@@ -51,7 +51,6 @@ import {
   type WorkerMessage,
 } from '../train/worker-group.ts';
 import { fewShot } from './few-shot.ts';
-import { withInspect } from './inspect-task.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './policy-task.ts';
 import { rewardedTask } from './rewards.ts';
@@ -361,7 +360,7 @@ async function answer(job: EvalJob): Promise<StageResult> {
   const { facts } = source;
   const trained = evaluationCard(adapter ?? from, facts, job.numbers);
   const advising = job.extension === true ? withExtension(trained, facts) : trained;
-  const card = job.inspect === true ? withInspect(advising, facts) : advising;
+  const card = job.inspect === undefined ? advising : { ...advising, inspect: job.inspect };
   const toolbox = await toolboxOf(card);
   const { tools } = toolbox;
   const parts = { facts, reading: job.reading, tools, ...(reasoning === undefined ? {} : { reasoning }) };

@@ -94,7 +94,9 @@ function chosenCells(cells: readonly Cell[], only: readonly string[]): readonly 
     throw new ConfigError(`--only ${useless}: no such cell; cells: ${known.join(', ')}, each with /seed-N`);
   }
   const chosen = cells.filter(({ path }) => only.some((pattern) => matches(path, pattern)));
-  return cells.filter((cell) => chosen.some((kept) => kept === cell || kept.start === cell.path));
+  return cells.filter((cell) =>
+    chosen.some((kept) => kept === cell || kept.start === cell.path || kept.run === cell.path),
+  );
 }
 
 /** Last policy of a cell's training. */
@@ -122,7 +124,7 @@ const resultFile = (out: string, cell: Cell): string =>
  * @throws ConfigError where it was run with another recipe than the study has now; DataError when it is damaged
  */
 function resultOf(out: string, cell: Cell): StudyCellResult | null {
-  const directory = join(out, cell.path);
+  const directory = join(out, cell.run);
   if (!Run.begun(directory)) return null;
   checkSameRecipe(new Run(directory), cell);
   const file = resultFile(out, cell);
@@ -149,7 +151,7 @@ const sameVocabulary = (a: string, b: string): boolean =>
 /** Trains and evaluates a cell, or resumes it. @throws Interrupted when stopped */
 async function runCell(cell: Cell, given: StudyRequest): Promise<void> {
   const { device } = given;
-  const out = join(given.out, cell.path);
+  const out = join(given.out, cell.run);
   const splits = ['train', cell.evaluation.split] as const;
   const open = (): Run => {
     const begun = Run.begun(out);
@@ -210,7 +212,7 @@ async function evaluateCell(
     })),
   });
   const measured = modes.map(({ records }, m) => {
-    writeRecords(run.file('eval', `${last}.study.${temperatures[m]}.jsonl`), records);
+    writeRecords(join(out, cell.path, 'eval', `${last}.study.${temperatures[m]}.jsonl`), records);
     return answersOf(temperatures[m]!, records);
   });
   const sampled = modes[temperatures.indexOf(hottest)]!;
@@ -320,9 +322,10 @@ async function buildResults(
     const result = resultOf(out, cell);
     if (result === null) return [];
     const { setting, arm, seed } = cell;
-    return [{ setting, arm, seed, result, steps: stepLines(new Run(join(out, cell.path))) }];
+    return [{ setting, arm, seed, result, steps: stepLines(new Run(join(out, cell.run))) }];
   });
-  const settings = Object.entries(file.settings).flatMap(([setting, { title, start }]) => {
+  const settings = Object.entries(file.settings).flatMap(([setting, { title, policies = setting }]) => {
+    const { start } = file.settings[policies]!;
     const inSetting = cells.filter((cell) => cell.setting === setting);
     const arms = [...new Set(inSetting.map(({ arm }) => arm))].map((arm) => ({
       arm,

@@ -41,6 +41,8 @@ const inspectSchema = z
     runtime: z.exactOptional(z.enum(['tools', 'code'])),
     /** Earlier turns as turns of the chat, or as one picture; absent: turns. */
     history: z.exactOptional(z.enum(['turns', 'optical'])),
+    /** Levels of windows that are all shown without being called for; absent: 0. */
+    tour: z.exactOptional(z.int().min(0).max(6)),
   })
   .readonly();
 export type InspectCard = z.infer<typeof inspectSchema>;

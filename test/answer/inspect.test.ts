@@ -38,7 +38,7 @@ describe('an endpoint that inspects', () => {
     expect(code).toBe(0);
     expect(record.response).toBe(ANSWER.replace('[[1000, 1200]]', '[[1000,1200]]'));
     expect(record.answer).toMatchObject({ intervals: [[1000, 1200]], class: 'trend', wellFormed: true });
-    expect(record.usage).toEqual({ prompt: 210, completion: 9 });
+    expect(record.usage).toEqual({ prompt: 210, completion: 9, turns: 3 });
     const [first, second, third] = server.calls.map(({ body: { messages } }) => messages);
     expect(first.map(({ role }: { role: string }) => role)).toEqual(['user']);
     expect(first[0].content[1].text).toMatch(/<tool>zoom LEVEL PLACE<\/tool>: a window/);

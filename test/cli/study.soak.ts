@@ -106,6 +106,19 @@ describe('a study', { timeout: 240_000 }, () => {
     expect(statSync(file).mtimeMs).toBe(before);
   });
 
+  test('evaluates the policies of a setting on other data in another one, without training', async () => {
+    const setting = '  again:\n    recipe: ./tiny.yaml\n    policies: nano5\n    evaluation: {series: 4}\n';
+    edit(study, (text) => text.replace('arms:\n', `${setting}arms:\n`));
+    const { code, out: text } = await run('--resume');
+    expect(code).toBe(0);
+    const [nano5, again] = results(text).settings;
+    expect(again!.arms.map(({ arm, seeds, training }) => [arm, seeds, training])).toEqual(
+      nano5!.arms.map(({ arm, seeds, training }) => [arm, seeds, training]),
+    );
+    expect([nano5!.series, again!.series]).toEqual([6, 4]);
+    expect(readdirSync(join(out, 'again/timerpo/seed-1'))).toEqual(['eval']);
+  });
+
   test('is refused where its runs had another recipe, by the keys', async () => {
     writeFileSync(study, readFileSync(study, 'utf8').replace('rl.steps: 2', 'rl.steps: 3'));
     const { code, err } = await run('--resume');

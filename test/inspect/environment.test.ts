@@ -2,7 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { wild } from '../../datasets/generators/wild/wild.ts';
 import type { Interval } from '../../src/ground/types.ts';
-import { Inspection, type InspectionState, stateKey } from '../../src/inspect/environment.ts';
+import {
+  Inspection,
+  type InspectionOptions,
+  type InspectionState,
+  stateKey,
+} from '../../src/inspect/environment.ts';
 import { plainTools, TOOL_NAMES, type Tool, viewInside, WHOLE, windowOf } from '../../src/inspect/tools.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 
@@ -12,7 +17,7 @@ const options = {
   ...{ tools: plainTools(TOOL_NAMES), turns: 6, figure: 'nano' },
   ...({ frame: 'window', memory: 'turns', question: 'Find the anomalies.' } as const),
 };
-const open = (changes: Partial<typeof options> = {}): Inspection =>
+const open = (changes: Partial<InspectionOptions> = {}): Inspection =>
   new Inspection(example, { ...options, ...changes });
 const call = (words: string): string => `<think>scan ....</think><tool>${words}</tool>`;
 const answer = (list: string): string =>
@@ -105,6 +110,29 @@ describe('inspection', () => {
     }
     const nothing = await play(open(), [`${coarse}+3 5`, scan('', '[]', 'normal')]);
     expect(parseAnswer(nothing.state.answer!, N).intervals).toEqual([[4000, 4500]]);
+  });
+
+  test('a tour shows all windows of its levels, whatever is called for; the closest and the most central answer counts', async () => {
+    const inspection = open({ tour: 2, memory: 'state' });
+    // Of what the whole and a half mark nothing is confirmed; two quarters see the same place, one of them at its edge.
+    const marked: Readonly<Record<string, string>> = {
+      '0.0': '[[700, 704]]',
+      '1.0': '[[230, 250]]',
+      '2.3': '[[500, 600]]',
+      '2.4': '[[0, 20]]',
+    };
+    let { state }: { state: InspectionState } = inspection.reset();
+    const shown: string[] = [];
+    while (state.answer === null) {
+      const key = `${state.view.level}.${state.view.place}`;
+      shown.push(key);
+      const { state: next, problem } = await inspection.step(state, `${answer(marked[key] ?? '[]')}+3 5`);
+      expect(problem).toBeNull();
+      state = next;
+    }
+    const places = (level: number) => Array.from({ length: 2 ** (level + 1) - 1 }, (_, p) => `${level}.${p}`);
+    expect(shown).toEqual(['0.0', ...places(1), ...places(2)]);
+    expect(parseAnswer(state.answer, N).intervals).toEqual([[2500, 2625]]);
   });
 
   test('answers so far count where the turns end without another', async () => {

@@ -93,6 +93,41 @@ describe('the cells of a study', () => {
   });
 });
 
+describe('a setting that takes the policies of another', () => {
+  const text = STUDY.replace(
+    'arms:',
+    '  longer:\n    recipe: quickstart\n    policies: few\n    set: {data.length: 560}\n    evaluation: {series: 7}\narms:',
+  );
+
+  test('has cells of its own with the runs, starts and recipes of the other', () => {
+    const all = cells(text);
+    const longer = all.filter(({ setting }) => setting === 'longer');
+    expect(longer.slice(0, 4).map(({ path }) => path)).toEqual([
+      ...['start', 'plain', 'scratch', 'extra'].map((arm) => `longer/${arm}/seed-3`),
+    ]);
+    for (const cell of longer) {
+      const trained = all.find(({ path }) => path === cell.run)!;
+      expect(trained.path).toBe(cell.path.replace('longer', 'few'));
+      expect([trained.run, cell.recipe, cell.set, cell.start]).toEqual([
+        trained.path,
+        trained.recipe,
+        trained.set,
+        trained.start,
+      ]);
+      expect([cell.data.length, cell.evaluation.series]).toEqual([560, 7]);
+      expect(trained.data.length).not.toBe(560);
+    }
+  });
+
+  test.each([
+    ['policies: few', 'policies: fee', 'no setting called fee; did you mean few?'],
+    ['policies: few', 'policies: longer', 'longer trains nothing before it'],
+    ['policies: few', 'policies: few\n    start: {}', 'settings.longer.start: its policies are those of few'],
+  ])('%s → %s is refused', (from, to, complaint) => {
+    expect(() => cells(text.replace(from, to))).toThrow(complaint);
+  });
+});
+
 describe('a study file is refused', () => {
   const complaint = (from: string, to: string): string => {
     expect(STUDY).toContain(from);
