@@ -1,5 +1,5 @@
 /** The policy of the package itself: it finds what is obvious, and its confidences can be fitted again. */
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -7,43 +7,19 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CONFIDENCE_FILE } from '../../src/explain/confidence.ts';
 import { REPORT } from '../../src/explain/schema.ts';
 import { policiesDirectory } from '../../src/ground/paths.ts';
-import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
 import { Policy, readParts } from '../../src/policy/policy.ts';
 import { inside } from '../helpers/command-line.ts';
+import { OBVIOUS, writeObvious } from '../helpers/obvious.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-small-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 const small = join(policiesDirectory(), 'small');
-const LENGTH = 560;
-
-/** Six series with one change each that anybody sees: its place and the value at sample i. */
-const OBVIOUS: Readonly<
-  Record<string, { readonly truth: Interval; value(i: number, changed: boolean, noise: number): number }>
-> = {
-  spike: { truth: [300, 306], value: (i, changed, e) => Math.sin(i / 9) + 0.1 * e + (changed ? 6 : 0) },
-  flat: { truth: [220, 280], value: (i, changed, e) => (changed ? 0 : Math.sin(i / 6)) + 0.05 * e },
-  fast: { truth: [350, 410], value: (i, changed, e) => Math.sin(changed ? i / 2 : i / 8) + 0.05 * e },
-  shift: { truth: [400, 460], value: (i, changed, e) => Math.sin(i / 10) + 0.2 * e + (changed ? 4 : 0) },
-  loud: { truth: [150, 200], value: (_, changed, e) => (changed ? 8 : 1) * e },
-  drop: {
-    truth: [470, 490],
-    value: (i, changed, e) => 10 + Math.sin(i / 12) + 0.2 * e - (changed ? 8 : 0),
-  },
-};
 
 const table = join(root, 'obvious.csv');
-beforeAll(() => {
-  const random = new Random(1, 'obvious');
-  const rows = Array.from({ length: LENGTH }, (_, i) =>
-    Object.values(OBVIOUS).map(({ truth, value }) =>
-      value(i, i >= truth[0] && i < truth[1], random.uniform() - 0.5).toFixed(4),
-    ),
-  );
-  writeFileSync(table, [Object.keys(OBVIOUS), ...rows].map((row) => `${row.join(',')}\n`).join(''));
-});
+beforeAll(() => writeObvious(table));
 
 /** Share of the union of two intervals that both cover. */
 function overlapOverUnion(a: Interval, b: Interval): number {

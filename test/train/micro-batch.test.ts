@@ -5,7 +5,6 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/ground/random.ts';
 import { type EncodedPrompt, joined } from '../../src/policy/batch.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import {
   groupMicroBatches,
@@ -21,6 +20,7 @@ import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { flatGradient, fullLogProbs, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import { mixedScore, moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+import { RL as TINY } from '../helpers/tiny-rl.ts';
 
 const engine = openTorch({ threads: 1 });
 const policy = tinyPolicy(engine, 5, { tied: false });
@@ -286,28 +286,7 @@ describe('a step in micro-batches', () => {
     expect(relativeDistance(moments(parts).first, moments(whole).first)).toBeLessThan(2e-6);
   });
 
-  const RL: RlOptions = {
-    ...defaultRecipe().rl,
-    steps: 1,
-    prompts: 4,
-    group: 5,
-    temperature: 0.8,
-    topP: 1,
-    maxTokens: 20,
-    advantage: 'timerpo',
-    distillation: defaultRecipe().rl.distillation,
-    timerpo: defaultRecipe().rl.timerpo,
-    learningRate: 1e-3,
-    warmup: 0,
-    minLearningRate: 1,
-    miniBatches: 1,
-    epochs: 1,
-    clipRatio: 0.2,
-    kl: 0.05,
-    entropy: 0.02,
-    guards: defaultRecipe().rl.guards,
-    checkpointEvery: 1000,
-  };
+  const RL: RlOptions = { ...TINY, prompts: 4, group: 5 };
 
   test.each([
     { name: 'some prompts each', tokens: 300 },

@@ -4,82 +4,19 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { workerUrl } from '../../src/ground/paths.ts';
-import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe } from '../../src/recipe/recipe.ts';
-import type { Learner } from '../../src/train/learner.ts';
-import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
-import { type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
-import type { Task } from '../../src/train/task.ts';
+import type { RlMetrics } from '../../src/train/metrics.ts';
+import type { RlOptions } from '../../src/train/rl.ts';
 import { runWorkers } from '../../src/train/worker-group.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 import type { RlJob, RlReport } from '../helpers/rl-program.ts';
-import { mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+import { mixedScore, tinyTask } from '../helpers/tiny-policy.ts';
+import { RL, tinyRl } from '../helpers/tiny-rl.ts';
 
 const engine = openTorch({ threads: 1 });
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-rl-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-const SEED = 21;
-const RL: RlOptions = {
-  ...defaultRecipe().rl,
-  steps: 1,
-  prompts: 2,
-  group: 4,
-  temperature: 0.8,
-  topP: 1,
-  maxTokens: 20,
-  advantage: 'timerpo',
-  distillation: defaultRecipe().rl.distillation,
-  timerpo: defaultRecipe().rl.timerpo,
-  learningRate: 1e-3,
-  warmup: 0,
-  minLearningRate: 1,
-  miniBatches: 1,
-  epochs: 1,
-  clipRatio: 0.2,
-  kl: 0.05,
-  entropy: 0.02,
-  guards: defaultRecipe().rl.guards,
-  checkpointEvery: 1000,
-};
-
-/** A policy after a few supervised steps, and the one before them as its reference. */
-const start = tinyPolicy(engine);
-await teach(tinyLearner(start), { samples: 60, learningRate: 5e-3 });
-const reference = tinyPolicy(engine);
-
-function copyOf(policy: Policy): Policy {
-  return new Policy(engine, policy.parts, engine.tensor(engine.floats(policy.flat), [policy.layout.size]));
-}
-
-interface Run {
-  readonly learner: Learner;
-  readonly lines: readonly RlMetrics[];
-  readonly completions: readonly Completion[];
-  readonly saved: readonly number[];
-}
-
-async function run(
-  options: Partial<RlOptions>,
-  task: Task,
-  more: { policy?: Policy; reference?: Policy | null; clip?: number; onStep?: RlHooks['onStep'] } = {},
-): Promise<Run> {
-  const learner = tinyLearner(more.policy ?? copyOf(start), more.clip ?? 1e9);
-  const lines: RlMetrics[] = [];
-  const completions: Completion[] = [];
-  const saved: number[] = [];
-  const hooks: RlHooks = {
-    onStep: (line) => {
-      lines.push(line);
-      more.onStep?.(line);
-    },
-    onCompletions: (list) => void completions.push(...list),
-    save: ({ step }) => void saved.push(step),
-  };
-  const base = more.reference === undefined ? reference : more.reference;
-  await rl(learner, base, task, { ...RL, ...options }, SEED, hooks);
-  return { learner, lines, completions, saved };
-}
+const { start, copyOf, run } = await tinyRl(engine);
 
 test.each([
   {

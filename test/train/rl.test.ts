@@ -11,7 +11,6 @@ import { Random } from '../../src/ground/random.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
@@ -41,75 +40,16 @@ import {
   tinyPolicy,
   tinyTask,
 } from '../helpers/tiny-policy.ts';
+import { RL, SEED, type TinyRl, tinyRl } from '../helpers/tiny-rl.ts';
 
 const engine = openTorch({ threads: 1 });
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-rl-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-const SEED = 21;
-const RL: RlOptions = {
-  ...defaultRecipe().rl,
-  steps: 1,
-  prompts: 2,
-  group: 4,
-  temperature: 0.8,
-  topP: 1,
-  maxTokens: 20,
-  advantage: 'timerpo',
-  distillation: defaultRecipe().rl.distillation,
-  timerpo: defaultRecipe().rl.timerpo,
-  learningRate: 1e-3,
-  warmup: 0,
-  minLearningRate: 1,
-  miniBatches: 1,
-  epochs: 1,
-  clipRatio: 0.2,
-  kl: 0.05,
-  entropy: 0.02,
-  guards: defaultRecipe().rl.guards,
-  checkpointEvery: 1000,
-};
-
-/** A policy after a few supervised steps, and the one before them as its reference. */
-const start = tinyPolicy(engine);
-await teach(tinyLearner(start), { samples: 60, learningRate: 5e-3 });
-const reference = tinyPolicy(engine);
-
-function copyOf(policy: Policy): Policy {
-  return new Policy(engine, policy.parts, engine.tensor(engine.floats(policy.flat), [policy.layout.size]));
-}
-
-interface Run {
-  readonly learner: Learner;
-  readonly lines: readonly RlMetrics[];
-  readonly completions: readonly Completion[];
-  readonly saved: readonly number[];
-}
-
-async function run(
-  options: Partial<RlOptions>,
-  task: Task,
-  more: { policy?: Policy; reference?: Policy | null; clip?: number; onStep?: RlHooks['onStep'] } = {},
-): Promise<Run> {
-  const learner = tinyLearner(more.policy ?? copyOf(start), more.clip ?? 1e9);
-  const lines: RlMetrics[] = [];
-  const completions: Completion[] = [];
-  const saved: number[] = [];
-  const hooks: RlHooks = {
-    onStep: (line) => {
-      lines.push(line);
-      more.onStep?.(line);
-    },
-    onCompletions: (list) => void completions.push(...list),
-    save: ({ step }) => void saved.push(step),
-  };
-  const base = more.reference === undefined ? reference : more.reference;
-  await rl(learner, base, task, { ...RL, ...options }, SEED, hooks);
-  return { learner, lines, completions, saved };
-}
+const { start, reference, copyOf, run } = await tinyRl(engine);
 
 /** The gradient that the only update of a run was given. */
-function given({ learner }: Run): Float32Array {
+function given({ learner }: TinyRl): Float32Array {
   return moments(learner).first.map((value) => value / (1 - OPTIMIZER.betas[0]));
 }
 
@@ -433,7 +373,7 @@ describe('one step', () => {
 describe('the loss of a step', () => {
   const task = tinyTask({ score: mixedScore([0]) });
   const plain = { advantage: 'dr_grpo', kl: 0, entropy: 0 } as const;
-  const scaled = (run: Run, factor: number) => given(run).map((value) => value * factor);
+  const scaled = (run: TinyRl, factor: number) => given(run).map((value) => value * factor);
 
   test('divided by the constant of Dr. GRPO is that of the token mean times tokens over responses × longest', async () => {
     const token = await run(plain, task);

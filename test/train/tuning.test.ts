@@ -5,7 +5,6 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type AdapterOptions, createAdapter, loadAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import type { Learner } from '../../src/train/learner.ts';
@@ -23,6 +22,7 @@ import {
   tinyPolicy,
   tinyTask,
 } from '../helpers/tiny-policy.ts';
+import { RL as TINY } from '../helpers/tiny-rl.ts';
 
 const engine = openTorch({ threads: 1 });
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-tuning-'));
@@ -30,28 +30,7 @@ afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 const task = tinyTask();
 const LORA: AdapterOptions = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj', 'visual.qkv'] };
-const RL: RlOptions = {
-  ...defaultRecipe().rl,
-  steps: 2,
-  prompts: 3,
-  group: 3,
-  temperature: 0.9,
-  topP: 1,
-  maxTokens: 16,
-  advantage: 'timerpo',
-  distillation: defaultRecipe().rl.distillation,
-  timerpo: defaultRecipe().rl.timerpo,
-  learningRate: 1e-3,
-  warmup: 0,
-  minLearningRate: 1,
-  miniBatches: 1,
-  epochs: 1,
-  clipRatio: 0.2,
-  kl: 0.05,
-  entropy: 0.02,
-  guards: defaultRecipe().rl.guards,
-  checkpointEvery: 1000,
-};
+const RL: RlOptions = { ...TINY, steps: 2, prompts: 3, group: 3, temperature: 0.9, maxTokens: 16 };
 
 /** The same policy with an adapter, which alone is trained. */
 function adapted(base: Policy): Policy {
