@@ -1,4 +1,5 @@
 /** Joins candidates of several tracks that belong to one event. */
+import { LEVELS } from './finding.ts';
 import type { Candidate } from './scan.ts';
 
 export interface Joined extends Candidate {
@@ -8,6 +9,9 @@ export interface Joined extends Candidate {
 
 /** Least severity at which a candidate extends a group, as a share of the most severe member. */
 const WEAK = 0.4;
+
+/** Least such share for a group that overlaps a worse one, unless it is a high finding by itself. */
+const FAINT = 0.125;
 
 /** Least such share for a step that is never taken back, which extends a group to the end of the series. */
 const LASTING = 1;
@@ -80,7 +84,7 @@ export function join(all: readonly Candidate[], length: number, period: number |
     first.start = Math.min(candidate.start, ...inside.map(({ start }) => start));
     first.end = Math.max(candidate.end, ...inside.map(({ end }) => end));
   }
-  // A group inside another is part of it; one that reaches beyond extends it, unless it is a weak step beside a strong group.
+  // A group inside another is part of it; one that reaches beyond extends it, unless it is faint, or a weak step, beside a strong group.
   const separate: typeof groups = [];
   const severityOf = ({ members }: (typeof groups)[number]): number =>
     Math.max(...members.map(({ severity }) => severity));
@@ -92,7 +96,12 @@ export function join(all: readonly Candidate[], length: number, period: number |
   };
   const stepAlone = ({ members }: (typeof groups)[number]): boolean =>
     members.every(({ track }) => track === 'step');
-  for (const group of groups.sort((a, b) => a.start - b.start)) {
+  const beside = (group: (typeof groups)[number], other: typeof group): boolean =>
+    group.start < other.end &&
+    other.start < group.end &&
+    severityOf(group) < Math.min(LEVELS.high, FAINT * severityOf(other));
+  const told = groups.filter((group) => !groups.some((other) => beside(group, other)));
+  for (const group of told.sort((a, b) => a.start - b.start)) {
     const last = separate.at(-1);
     if (last === undefined) {
       separate.push(group);

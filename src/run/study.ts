@@ -185,7 +185,7 @@ async function evaluateCell(
   last: PolicyName,
   { device, silent, out }: { readonly device: string; readonly silent: boolean; readonly out: string },
 ): Promise<StudyCellResult> {
-  const { eval: asked, answers, sft, rl } = run.recipe;
+  const { eval: asked, answers, inspect, sft, rl } = run.recipe;
   const { data } = cell;
   const { split, series, seed, samples, temperatures, intervene } = cell.evaluation;
   const examples =
@@ -203,6 +203,8 @@ async function evaluateCell(
   const job = {
     ...{ from, label: 'eval', examples, maxTokens: asked.maxTokens, seed, reading: answers, device, silent },
     workers: Math.max(sft.workers, rl.workers),
+    // An arm that is not trained has the card of its start.
+    ...(inspect.tour > 0 ? { inspect } : {}),
   };
   const modes = await answerExamples({
     ...job,

@@ -570,6 +570,21 @@ describe('stretches of several tracks', () => {
     expect(extents([part(610, 632, 18), part(656, 740, 16)], 68)).toHaveLength(2);
     expect(extents([part(610, 632, 18), part(648, 740, 16)], null)).toHaveLength(2);
   });
+
+  test('keep their bounds where a faint one reaches beyond, and not where it is high by itself', () => {
+    // The faint one begins as a group of its own, in the middle.
+    const with339 = (severe: number, faint: number) =>
+      extents(
+        [part(428, 479, severe), part(190, 196, 5), part(339, 340, faint), part(94, 479, 0.8 * faint)],
+        null,
+      );
+    expect(with339(27, 2.3)).toEqual([
+      [428, 479],
+      [190, 196],
+    ]);
+    expect(with339(27, 4.5)).toEqual([[94, 479]]);
+    expect(with339(9, 2.3)).toEqual([[94, 479]]);
+  });
 });
 
 describe('kinds', () => {
