@@ -203,7 +203,7 @@ export function readBackgrounds(directory: string): Background[] {
   const files = folders.map((name) => join(directory, name, FACTS)).filter((file) => existsSync(file));
   if (files.length === 0) {
     throw new ConfigError(
-      `${directory}: no learned backgrounds there; name a directory that writeBackgrounds wrote`,
+      `${directory}: no learned backgrounds there; name the folder backgrounds that timeseer adapt wrote`,
     );
   }
   return files.map((file) => {

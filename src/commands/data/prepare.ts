@@ -280,7 +280,9 @@ export const CHOICE_OPTIONS = {
   from: text(
     'Folder with the data; for custom and qa also a single file; your own module receives it as an argument. Default: download to the cache',
   ),
-  backgrounds: text('For wild: directory of learned backgrounds, whose windows replace the families of wild'),
+  backgrounds: text(
+    'For wild: folder backgrounds that timeseer adapt wrote; its windows replace the families of wild',
+  ),
   split: text(`Splits to write: ${SPLITS.join(',')}. Default: all`),
   count: text(
     'Maximum number of examples per split, stratified by class: 200, or train=200,test=50. Default: all',
