@@ -31,9 +31,10 @@
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { DataError } from '../ground/errors.ts';
 import { Random, standardNormal } from '../ground/random.ts';
+import { moments } from '../series/stats.ts';
 import { cosineSchedule, type Range, ShardedAdamW } from '../train/optimizer.ts';
 import { WorkerGroup } from '../train/worker-group.ts';
-import type { Arrays, Background, LearnOptions, Model, Windows } from './background.ts';
+import type { Background, LearnOptions, Model, Windows } from './background.ts';
 
 export interface FlowOptions {
   /** Updates; each sees 256 pieces. Default: 1500. */
@@ -59,9 +60,8 @@ const HARMONICS = 2;
 /** Sines and cosines of t. */
 const WAVES = 4;
 const NORM = 1e-6;
+const ADAM = { betas: [0.9, 0.999], weightDecay: 0, clip: 0 } as const;
 const RATES = { learningRate: 1e-3, warmup: 0, minLearningRate: 0.05 };
-/** Windows that are sampled at once. */
-const TOGETHER = 128;
 
 const lambda = (t: number): number => 1 - (1 - t) ** 2;
 
@@ -107,8 +107,6 @@ function layout({
   ];
 }
 
-type Weights = Readonly<Record<string, Tensor>>;
-
 /** A_k of all experts [K, 16, 16]: −δI, a part without growth, and one that decays. */
 export function dynamics(engine: Engine, skew: Tensor, decay: Tensor): Tensor {
   const experts = skew.shape[0]!;
@@ -121,349 +119,276 @@ export function dynamics(engine: Engine, skew: Tensor, decay: Tensor): Tensor {
   );
 }
 
-/** Noisy pieces [B, W] at their times, and conditions [B, C]. */
-interface Batch {
-  readonly at: Tensor;
-  readonly condition: Tensor;
+/** Pieces of an update, standardised [B, W], with noise [B, W], conditions [B, C] and times [B]. */
+export interface Batch {
+  readonly begins: Float32Array;
+  readonly ends: Float32Array;
+  readonly condition: Float32Array;
   readonly times: Float32Array;
 }
 
+/** The networks with their parameters in one buffer. Call `dispose`. */
 export class Network {
+  readonly flat: Tensor;
+  readonly ranges: Range[] = [];
+  readonly leaves: readonly Tensor[];
+  readonly weights: Readonly<Record<string, Tensor>>;
   readonly #engine: Engine;
   readonly #shape: Shape;
-  readonly #weights: Weights;
 
-  constructor(engine: Engine, shape: Shape, weights: Weights) {
+  /** @param fill gives the values of a parameter by its name, number of elements and initial spread */
+  constructor(
+    engine: Engine,
+    shape: Shape,
+    fill: (name: string, size: number, spread: number) => ArrayLike<number>,
+  ) {
     this.#engine = engine;
     this.#shape = shape;
-    this.#weights = weights;
+    const entries = layout(shape);
+    const values = entries.flatMap(({ name, shape, spread }) => {
+      const { offset, size } = this.ranges.at(-1) ?? { offset: 0, size: 0 };
+      this.ranges.push({ offset: offset + size, size: shape.reduce((a, b) => a * b, 1), decay: false });
+      return Array.from(fill(name, this.ranges.at(-1)!.size, spread));
+    });
+    this.flat = engine.tensor(Float32Array.from(values), [values.length]);
+    this.leaves = this.ranges.map(({ offset, size }, i) =>
+      engine.parameter(engine.reshape(engine.narrow(this.flat, 0, offset, size), entries[i]!.shape)),
+    );
+    this.weights = Object.fromEntries(entries.map(({ name }, i) => [name, this.leaves[i]!]));
+  }
+
+  dispose(): void {
+    this.#engine.dispose(...this.leaves, this.flat);
   }
 
   #linear(name: string, x: Tensor): Tensor {
-    return this.#engine.linear(x, this.#weights[`${name}.weight`]!, this.#weights[`${name}.bias`]!);
+    return this.#engine.linear(x, this.weights[`${name}.weight`]!, this.weights[`${name}.bias`]!);
   }
 
-  #seen({ at, condition, times }: Batch): Tensor {
-    const waves = new Float32Array(times.length * 2 * WAVES);
-    times.forEach((t, b) => {
-      for (let k = 0; k < WAVES; k++) {
-        waves[(2 * b + 0) * WAVES + k] = Math.sin(Math.PI * 2 ** (k - 1) * t);
-        waves[(2 * b + 1) * WAVES + k] = Math.cos(Math.PI * 2 ** (k - 1) * t);
-      }
+  /** Two layers with a GELU between them. */
+  #layers(name: string, x: Tensor): Tensor {
+    return this.#linear(`${name}.down`, this.#engine.gelu(this.#linear(`${name}.up`, x)));
+  }
+
+  /** What the networks see: noisy pieces, conditions and waves of the times. */
+  #seen(at: Tensor, condition: Tensor, times: Float32Array): Tensor {
+    const waves = Float32Array.from({ length: times.length * 2 * WAVES }, (_, i) => {
+      const [k, t] = [i % (2 * WAVES), times[Math.floor(i / (2 * WAVES))]!];
+      const angle = Math.PI * 2 ** ((k >> 1) - 1) * t;
+      return k % 2 === 0 ? Math.sin(angle) : Math.cos(angle);
     });
     return this.#engine.concat([at, condition, this.#engine.tensor(waves, [times.length, 2 * WAVES])], 1);
   }
 
   /** v [B, W] */
-  velocity(batch: Batch): Tensor {
+  #velocity(seen: Tensor): Tensor {
     const engine = this.#engine;
-    const ones = engine.tensor(new Float32Array(this.#shape.width).fill(1), [this.#shape.width]);
-    let hidden = this.#linear('in', this.#seen(batch)); // [B, D]
+    const { width } = this.#shape;
+    const ones = engine.tensor(new Float32Array(width).fill(1), [width]);
+    let hidden = this.#linear('in', seen); // [B, D]
     for (let k = 0; k < BLOCKS; k++) {
-      const normed = engine.rmsNorm(hidden, ones, NORM);
-      hidden = engine.add(
-        hidden,
-        this.#linear(`block${k}.down`, engine.gelu(this.#linear(`block${k}.up`, normed))),
-      );
+      hidden = engine.add(hidden, this.#layers(`block${k}`, engine.rmsNorm(hidden, ones, NORM)));
     }
     return this.#linear('out', engine.gelu(hidden));
   }
 
   /** ln p [B, K] and corrections r [B, K, W] of the experts. */
-  experts(batch: Batch): { logP: Tensor; corrections: Tensor } {
+  #experts(seen: Tensor, times: Float32Array): { logP: Tensor; corrections: Tensor } {
     const engine = this.#engine;
-    const { experts } = this.#shape;
-    const rows = batch.times.length;
-    const code = this.#linear('encode.down', engine.gelu(this.#linear('encode.up', this.#seen(batch)))); // [B, Z]
-    const timed = engine.concat([code, engine.tensor(batch.times, [rows, 1])], 1);
-    const logP = engine.logSoftmax(this.#linear('choose', timed));
-    const matrices = dynamics(engine, this.#weights['skew']!, this.#weights['decay']!);
+    const [rows, { experts }] = [times.length, this.#shape];
+    const code = this.#layers('encode', seen); // [B, Z]
+    const timed = engine.concat([code, engine.tensor(times, [rows, 1])], 1);
+    const matrices = dynamics(engine, this.weights['skew']!, this.weights['decay']!);
     const moved = engine.linear(code, engine.reshape(matrices, [experts * CODE, CODE])); // [B, K·Z]
     const copies = engine.add(engine.zeros([rows, experts, CODE]), engine.reshape(code, [rows, 1, CODE]));
     const pairs = engine.concat([copies, engine.reshape(moved, [rows, experts, CODE])], 2);
-    return { logP, corrections: this.#linear('decode.down', engine.gelu(this.#linear('decode.up', pairs))) };
+    return {
+      logP: engine.logSoftmax(this.#linear('choose', timed)),
+      corrections: this.#layers('decode', pairs),
+    };
+  }
+
+  /** Loss of a batch, and the weight of each winner [B, K], 0 for the others; empty without experts. */
+  loss({ begins, ends, condition, times }: Batch): { loss: Tensor; winners: Float32Array } {
+    const engine = this.#engine;
+    const { piece, experts } = this.#shape;
+    const rows = times.length;
+    const mixed = begins.map((value, i) => {
+      const t = times[Math.floor(i / piece)]!;
+      return (1 - t) * value + t * ends[i]!;
+    });
+    const difference = ends.map((value, i) => value - begins[i]!);
+    const given = engine.tensor(condition, [rows, condition.length / rows]);
+    const seen = this.#seen(engine.tensor(mixed, [rows, piece]), given, times);
+    const error = engine.sub(this.#velocity(seen), engine.tensor(difference, [rows, piece]));
+    const plain = engine.mul(engine.sum(engine.mul(error, error)), 1 / (rows * piece));
+    if (experts === 0) return { loss: plain, winners: new Float32Array(0) };
+    const { logP, corrections } = this.#experts(seen, times);
+    const perRow = (factor: (t: number) => number): Tensor => engine.tensor(times.map(factor), [rows, 1, 1]);
+    // x̂ − x_1 = (1 − t)·(v + λ·r − (x_1 − x_0))
+    const rest = engine.reshape(engine.detach(error), [rows, 1, piece]);
+    const corrected = engine.add(engine.mul(corrections, perRow(lambda)), rest);
+    const missed = engine.mul(
+      corrected,
+      perRow((t) => 1 - t),
+    ); // [B, K, W]
+    const distance = engine.mul(engine.sum(engine.mul(missed, missed), 2), 1 / piece);
+    const scores = engine.sub(distance, engine.mul(logP, BETA)); // [B, K]
+    const winners = largestOf(
+      engine.floats(engine.mul(scores, -1)),
+      experts,
+      (b) => lambda(times[b]!) / rows,
+    );
+    const won = engine.sum(engine.mul(scores, engine.tensor(winners, [rows, experts])));
+    // KL(uniform ‖ p̄) = −mean ln p̄ − ln K, with ln p̄ = logsumexp(ln p) − ln B; the constants have no gradient.
+    const balance = engine.mul(engine.sum(engine.logSumExp(logP, 0)), -BALANCE / experts);
+    return { loss: engine.add(engine.add(plain, won), balance), winners };
+  }
+
+  /** Ends [B, W] of the Euler steps from noise [B, W]. */
+  ends(noise: Float32Array, condition: Float32Array, gamma: number): Float32Array {
+    const engine = this.#engine;
+    const { piece, experts } = this.#shape;
+    const rows = noise.length / piece;
+    const run = (): Float32Array => {
+      const given = engine.tensor(condition, [rows, condition.length / rows]);
+      let at = engine.tensor(noise, [rows, piece]);
+      for (let step = 0; step < EULER; step++) {
+        const t = step / EULER;
+        const times = new Float32Array(rows).fill(t);
+        at = engine.scope(() => {
+          const seen = this.#seen(at, given, times);
+          let velocity = this.#velocity(seen);
+          if (experts > 0 && gamma > 0) {
+            const { logP, corrections } = this.#experts(seen, times);
+            const likeliest = largestOf(engine.floats(logP), experts, () => gamma * lambda(t));
+            const chosen = engine.mul(corrections, engine.tensor(likeliest, [rows, experts, 1]));
+            velocity = engine.add(velocity, engine.sum(chosen, 1));
+          }
+          return engine.add(at, engine.mul(velocity, 1 / EULER));
+        });
+      }
+      return engine.floats(at);
+    };
+    return engine.noGrad(() => engine.scope(run));
   }
 }
 
-/** Condition of pieces that begin at `starts`: [B, C]. `before`: the pieces before, null for none. */
-function conditions(
-  before: readonly (Float64Array | null)[],
-  starts: readonly number[],
-  periods: readonly number[],
-  piece: number,
-): Float32Array {
-  const size = conditionSize(piece, periods);
-  const out = new Float32Array(starts.length * size);
-  starts.forEach((start, b) => {
-    const row = out.subarray(b * size, (b + 1) * size);
-    const former = before[b]!;
-    if (former !== null) row.set(former);
-    row[piece] = former === null ? 0 : 1;
-    let at = piece + 1;
-    for (const period of periods) {
-      for (let k = 1; k <= HARMONICS; k++) {
-        row[at++] = Math.sin((2 * Math.PI * k * start) / period);
-        row[at++] = Math.cos((2 * Math.PI * k * start) / period);
-      }
-    }
-  });
-  return out;
+/** Mask of the largest of each row of [B, K], with `value(b)` there. */
+function largestOf(rows: Float32Array, experts: number, value: (b: number) => number): Float32Array {
+  const mask = new Float32Array(rows.length);
+  for (let b = 0; b * experts < rows.length; b++) {
+    const row = rows.subarray(b * experts, (b + 1) * experts);
+    mask[b * experts + row.indexOf(Math.max(...row))] = value(b);
+  }
+  return mask;
 }
 
 const conditionSize = (piece: number, periods: readonly number[]): number =>
   piece + 1 + 2 * HARMONICS * periods.length;
 
+/** Condition [C] of a piece that begins at sample `start`. @param before the piece before, null for none */
+function conditionOf(
+  before: Float64Array | null,
+  start: number,
+  periods: readonly number[],
+  piece: number,
+): number[] {
+  const phases = periods.flatMap((period) =>
+    Array.from({ length: HARMONICS }, (_, k) => (2 * Math.PI * (k + 1) * start) / period),
+  );
+  return [
+    ...(before ?? new Float64Array(piece)),
+    before === null ? 0 : 1,
+    ...phases.flatMap((angle) => [Math.sin(angle), Math.cos(angle)]),
+  ];
+}
+
 const normals = (random: Random, count: number): Float32Array =>
   Float32Array.from({ length: count }, () => standardNormal(random));
 
-/** Factors [B, 1] or [B, 1, 1] of the rows of a batch. */
-const perRow = (engine: Engine, times: Float32Array, factor: (t: number) => number, rank: 2 | 3): Tensor =>
-  engine.tensor(times.map(factor), rank === 2 ? [times.length, 1] : [times.length, 1, 1]);
-
-/** Index of the largest of each row of [B, K], as a mask with `value(b)` there. */
-function largestOf(
-  rows: Float32Array,
-  experts: number,
-  sign: 1 | -1,
-  value: (b: number) => number,
-): Float32Array {
-  const mask = new Float32Array(rows.length);
-  for (let b = 0; b * experts < rows.length; b++) {
-    let best = b * experts;
-    for (let i = best + 1; i < (b + 1) * experts; i++) if (sign * rows[i]! > sign * rows[best]!) best = i;
-    mask[best] = value(b);
-  }
-  return mask;
-}
-
-/** Loss of a batch of pieces `ends` [B, W] and noise `begins` [B, W]; the winners by row, empty without experts. */
-export function flowLoss(
-  engine: Engine,
-  network: Network,
-  shape: Shape,
-  {
-    begins,
-    ends,
-    condition,
-    times,
-  }: { begins: Float32Array; ends: Float32Array; condition: Float32Array; times: Float32Array },
-): { loss: Tensor; winners: Float32Array } {
-  const { piece, experts } = shape;
-  const rows = times.length;
-  const at = begins.map((value, i) => {
-    const t = times[Math.floor(i / piece)]!;
-    return (1 - t) * value + t * ends[i]!;
-  });
-  const batch: Batch = {
-    at: engine.tensor(at, [rows, piece]),
-    condition: engine.tensor(condition, [rows, condition.length / rows]),
-    times,
-  };
-  const target = engine.tensor(
-    ends.map((value, i) => value - begins[i]!),
-    [rows, piece],
-  );
-  const velocity = network.velocity(batch);
-  const error = engine.sub(velocity, target);
-  const plain = engine.mul(engine.sum(engine.mul(error, error)), 1 / (rows * piece));
-  if (experts === 0) return { loss: plain, winners: new Float32Array(0) };
-  const { logP, corrections } = network.experts(batch);
-  // x̂ − x_1 = (1 − t)·(v + λ·r − (x_1 − x_0))
-  const rest = engine.reshape(engine.detach(error), [rows, 1, piece]);
-  const missed = engine.mul(
-    engine.add(engine.mul(corrections, perRow(engine, times, lambda, 3)), rest),
-    perRow(engine, times, (t) => 1 - t, 3),
-  ); // [B, K, W]
-  const distance = engine.mul(engine.sum(engine.mul(missed, missed), 2), 1 / piece);
-  const scores = engine.sub(distance, engine.mul(logP, BETA)); // [B, K]
-  const winners = largestOf(engine.floats(scores), experts, -1, (b) => lambda(times[b]!) / rows);
-  const won = engine.sum(engine.mul(scores, engine.tensor(winners, [rows, experts])));
-  // KL(uniform ‖ p̄) = −mean ln p̄ − ln K, with ln p̄ = logsumexp(ln p) − ln B; the constants have no gradient.
-  const balance = engine.mul(engine.sum(engine.logSumExp(logP, 0)), -BALANCE / experts);
-  return { loss: engine.add(engine.add(plain, won), balance), winners };
-}
-
-interface Parameters {
-  readonly flat: Tensor;
-  readonly leaves: readonly Tensor[];
-  readonly ranges: readonly Range[];
-  readonly weights: Weights;
-}
-
-/** Parameters in one buffer, each filled by its name, number of elements and initial spread. */
-export function parametersOf(
-  engine: Engine,
-  shape: Shape,
-  fill: (name: string, size: number, spread: number) => Float32Array,
-): Parameters {
-  const entries = layout(shape);
-  const sizes = entries.map((entry) => entry.shape.reduce((a, b) => a * b, 1));
-  const values = new Float32Array(sizes.reduce((a, b) => a + b, 0));
-  let offset = 0;
-  const ranges = entries.map(({ name, spread }, i): Range => {
-    const range = { offset, size: sizes[i]!, decay: false };
-    values.set(fill(name, range.size, spread), offset);
-    offset += range.size;
-    return range;
-  });
-  const flat = engine.tensor(values, [values.length]);
-  const leaves = entries.map(({ shape }, i) =>
-    engine.parameter(engine.reshape(engine.narrow(flat, 0, ranges[i]!.offset, ranges[i]!.size), shape)),
-  );
-  return {
-    flat,
-    leaves,
-    ranges,
-    weights: Object.fromEntries(entries.map(({ name }, i) => [name, leaves[i]!])),
-  };
-}
-
-/** Initial parameters; those of the backbone are the same with and without experts. */
-function initial(engine: Engine, shape: Shape, seed: number): Parameters {
-  return parametersOf(engine, shape, (name, size, spread) => {
-    const random = new Random(seed, `flow/${name}`);
-    return normals(random, size).map((value) => value * spread);
-  });
-}
-
-/** Draws the pieces of one update from the windows, standardised, with their conditions, noise and times. */
-function drawBatch(
-  random: Random,
-  { windows, periods }: Windows,
-  piece: number,
-  mean: number,
-  scale: number,
-) {
+/** Draws the pieces of one update from standardised windows. */
+function drawBatch(random: Random, { windows, periods }: Windows, piece: number): Batch {
   const ends = new Float32Array(BATCH * piece);
-  const before: (Float64Array | null)[] = [];
-  const starts: number[] = [];
+  const condition: number[] = [];
   for (let b = 0; b < BATCH; b++) {
     const { start, values } = random.pick(windows);
     const alone = values.length < 2 * piece || random.uniform() < ALONE;
     const from = random.integer(alone ? 0 : piece, values.length - piece);
-    const scaled = (offset: number) =>
-      values.subarray(offset, offset + piece).map((value) => (value - mean) / scale);
-    ends.set(scaled(from), b * piece);
-    before.push(alone ? null : scaled(from - piece));
-    starts.push(start + from);
+    ends.set(values.subarray(from, from + piece), b * piece);
+    const before = alone ? null : values.subarray(from - piece, from);
+    condition.push(...conditionOf(before, start + from, periods, piece));
   }
-  const condition = conditions(before, starts, periods, piece);
   const times = Float32Array.from({ length: BATCH }, () => random.uniform());
-  return { ends, begins: normals(random, ends.length), condition, times };
+  return { ends, begins: normals(random, ends.length), condition: Float32Array.from(condition), times };
 }
 
 /** @param experts K; 0: plain flow matching */
 export async function learnFlow(
-  input: Windows,
+  { windows, periods }: Windows,
   { seed, steps = 1500, width = 192, piece: most = 56, onStep }: LearnOptions,
   engine: Engine,
   experts: number,
 ): Promise<Model> {
-  const { windows, periods } = input;
-  const all = windows.flatMap(({ values }) => [...values]);
-  const mean = all.reduce((sum, value) => sum + value, 0) / all.length;
-  const scale = Math.sqrt(all.reduce((sum, value) => sum + (value - mean) ** 2, 0) / all.length);
+  const { mean, std: scale } = moments(Float64Array.from(windows.flatMap(({ values }) => [...values])));
+  const scaled = windows.map(({ start, values }) => ({
+    start,
+    values: values.map((value) => (value - mean) / scale),
+  }));
   const piece = Math.min(most, windows[0]!.values.length);
   const shape: Shape = { piece, condition: conditionSize(piece, periods), width, experts };
-  const { flat, leaves, ranges, weights } = initial(engine, shape, seed);
-  const network = new Network(engine, shape, weights);
-  const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, {
-    ...{ betas: [0.9, 0.999], weightDecay: 0, clip: 0 },
-  });
+  // The backbone begins the same with and without experts.
+  const network = new Network(engine, shape, (name, size, spread) =>
+    normals(new Random(seed, `flow/${name}`), size).map((value) => value * spread),
+  );
+  const { flat, ranges, leaves } = network;
+  const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, ADAM);
   try {
     for (let step = 0; step < steps; step++) {
-      const batch = drawBatch(new Random(seed, 'flow/batch', step), input, piece, mean, scale);
+      const batch = drawBatch(new Random(seed, 'flow/batch', step), { windows: scaled, periods }, piece);
       engine.scope(() => {
-        const { loss } = flowLoss(engine, network, shape, batch);
-        for (const [i, gradient] of engine.grad(loss, leaves).entries()) optimizer.accumulate(i, gradient);
+        const gradients = engine.grad(network.loss(batch).loss, leaves);
+        for (const [i, gradient] of gradients.entries()) optimizer.accumulate(i, gradient);
       });
       const { skipped } = optimizer.step(1, cosineSchedule(step, steps, RATES));
       if (skipped)
         throw new DataError(`flow matching diverged in step ${step}; take the background bootstrap`);
       await onStep?.(step + 1, steps);
     }
-    const arrays: Arrays = Object.fromEntries(
-      layout(shape).map(({ name, shape }, i) => [name, { shape, values: engine.doubles(leaves[i]!) }]),
+    const arrays = layout(shape).map(
+      ({ name, shape }, i) => [name, { shape, values: engine.doubles(leaves[i]!) }] as const,
     );
-    const starts = Float64Array.from(windows, ({ start }) => start);
+    const starts = { shape: [windows.length], values: Float64Array.from(windows, ({ start }) => start) };
     return {
       settings: { ...shape, mean, scale, gamma: 1 },
-      arrays: { ...arrays, starts: { shape: [starts.length], values: starts } },
+      arrays: { ...Object.fromEntries(arrays), starts },
     };
   } finally {
     optimizer.dispose();
-    engine.dispose(...leaves, flat);
+    network.dispose();
   }
 }
 
 /** Windows [n][N], in pieces that follow each other. */
 export function sampleFlow(background: Background, n: number, seed: number, engine: Engine): Float64Array[] {
-  const { length, periods, arrays } = background;
-  const { piece, condition, width, experts, mean, scale, gamma } = background.settings as Record<
-    keyof Shape | 'mean' | 'scale' | 'gamma',
-    number
-  >;
-  const shape: Shape = { piece, condition, width, experts };
+  const { length, periods, arrays, settings } = background;
+  const { piece, mean, scale, gamma, ...rest } = settings as unknown as Shape &
+    Record<'mean' | 'scale' | 'gamma', number>;
   const random = Array.from({ length: n }, (_, i) => new Random(seed, 'flow/sample', i));
-  const starts = random.map(
-    (own) => arrays['starts']!.values[own.integer(0, arrays['starts']!.values.length - 1)]!,
-  );
+  const starts = random.map((own) => own.pick([...arrays['starts']!.values]));
   const windows = random.map(() => new Float64Array(Math.ceil(length / piece) * piece));
-  const { flat, leaves, weights } = parametersOf(engine, shape, (name) =>
-    Float32Array.from(arrays[name]!.values),
-  );
-  const network = new Network(engine, shape, weights);
+  const network = new Network(engine, { piece, ...rest }, (name) => arrays[name]!.values);
   try {
-    for (let first = 0; first < n; first += TOGETHER) {
-      const rows = Array.from({ length: Math.min(TOGETHER, n - first) }, (_, k) => first + k);
-      for (let at = 0; at < length; at += piece) {
-        const before = rows.map((i) => (at === 0 ? null : windows[i]!.subarray(at - piece, at)));
-        const given = conditions(
-          before,
-          rows.map((i) => starts[i]! + at),
-          periods,
-          piece,
-        );
-        const noise = rows.flatMap((i) => [...normals(random[i]!, piece)]);
-        const ends = engine.noGrad(() =>
-          engine.scope(() =>
-            engine.floats(flowEnds(engine, network, shape, gamma, Float32Array.from(noise), given)),
-          ),
-        );
-        for (const [k, i] of rows.entries()) windows[i]!.set(ends.subarray(k * piece, (k + 1) * piece), at);
-      }
+    for (let at = 0; at < length; at += piece) {
+      const condition = windows.flatMap((values, i) =>
+        conditionOf(at === 0 ? null : values.subarray(at - piece, at), starts[i]! + at, periods, piece),
+      );
+      const noise = random.flatMap((own) => [...normals(own, piece)]);
+      const ends = network.ends(Float32Array.from(noise), Float32Array.from(condition), gamma);
+      for (const [i, values] of windows.entries()) values.set(ends.subarray(i * piece, (i + 1) * piece), at);
     }
   } finally {
-    engine.dispose(...leaves, flat);
+    network.dispose();
   }
   return windows.map((values) => values.subarray(0, length).map((value) => value * scale + mean));
-}
-
-/** Ends [B, W] of the Euler steps from noise. */
-function flowEnds(
-  engine: Engine,
-  network: Network,
-  { piece, experts }: Shape,
-  gamma: number,
-  noise: Float32Array,
-  given: Float32Array,
-): Tensor {
-  const rows = noise.length / piece;
-  const condition = engine.tensor(given, [rows, given.length / rows]);
-  let at = engine.tensor(noise, [rows, piece]);
-  for (let step = 0; step < EULER; step++) {
-    const t = step / EULER;
-    at = engine.scope(() => {
-      const batch = { at, condition, times: new Float32Array(rows).fill(t) };
-      let velocity = network.velocity(batch);
-      if (experts > 0 && gamma > 0) {
-        const { logP, corrections } = network.experts(batch);
-        const likeliest = largestOf(engine.floats(logP), experts, 1, () => gamma * lambda(t));
-        const chosen = engine.mul(corrections, engine.tensor(likeliest, [rows, experts, 1]));
-        velocity = engine.add(velocity, engine.sum(chosen, 1));
-      }
-      return engine.add(at, engine.mul(velocity, 1 / EULER));
-    });
-  }
-  return at;
 }

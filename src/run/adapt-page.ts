@@ -1,13 +1,12 @@
 /** Page of an adaptation: verdict, policy before and after, and generated windows beside real ones. */
-import type { PairedComparison } from '../../eval/comparison.ts';
 import { estimateText, markdownTable, pageTable } from '../../eval/table.ts';
-import { METHODS, type Method } from '../background/background.ts';
+import { METHODS } from '../background/background.ts';
 import { type Likeness, nearestDistance } from '../background/likeness.ts';
-import { change, compact, fixed } from '../ground/numbers.ts';
+import { change, fixed } from '../ground/numbers.ts';
 import { bullets, FOOTER, type Html, html, page, plotFigure } from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
 import { figureSvg } from '../plot/svg.ts';
-import type { AdaptedSource } from './adapt.ts';
+import type { Adapted, AdaptedSource } from './adapt.ts';
 import { valuesOf } from './sources.ts';
 
 /** Sources with pictures, and windows of each kind. */
@@ -23,15 +22,7 @@ const STATISTICS: Readonly<Record<keyof Likeness, string>> = {
   nearest: 'Distance to the nearest training window, in standard deviations',
 };
 
-interface AdaptPage {
-  readonly out: string;
-  readonly verdict: string;
-  readonly better: boolean;
-  readonly comparison: PairedComparison;
-  readonly method: Method;
-  readonly notes: readonly string[];
-  readonly sources: readonly AdaptedSource[];
-}
+const digits = (value: number): string => String(Number(value.toPrecision(3)));
 
 /** Real and generated windows, and the training window nearest to the first generated one. */
 async function pictures({ source, generated }: AdaptedSource, prefix: string): Promise<Html[]> {
@@ -63,21 +54,15 @@ ${pageTable({
   head: ['Statistic', 'Real', 'Generated'],
   rows: Object.entries(STATISTICS).map(([name, label]) => {
     const { real, generated } = likeness[name as keyof Likeness];
-    return [label, compact(real), compact(generated)];
+    return [label, digits(real), digits(generated)];
   }),
 })}
 ${index < PICTURED ? await pictures(adapted, `source-${index}`) : null}
 </section>`;
 }
 
-export async function adaptPage({
-  verdict,
-  better,
-  comparison,
-  method,
-  notes,
-  sources,
-}: AdaptPage): Promise<string> {
+export async function adaptPage(adapted: Adapted): Promise<string> {
+  const { verdict, better, comparison, method, notes, sources } = adapted;
   const { names, metrics, series } = comparison;
   const sections: Html[] = [];
   for (const [i, source] of sources.entries()) sections.push(await section(source, i));
@@ -105,8 +90,9 @@ ${FOOTER}`;
 }
 
 /** Card of the policy, in Markdown. */
-export function adaptCard({ out, verdict, comparison, method, notes, sources }: AdaptPage): string {
+export function adaptCard({ out, verdict, comparison, method, notes, sources }: Adapted): string {
   const { names, metrics, series } = comparison;
+  const lines = [...sources.map(({ source }) => `${source.name}: ${source.notes.join(' ')}`), ...notes];
   return `# Policy adapted to recordings
 
 ${verdict}
@@ -114,14 +100,14 @@ ${verdict}
     npx timeseer explain my.csv --policy ${out}
 
 Trained from ${names[0]} on windows like those of the first part of each recording (${METHODS[method].label}), with made anomalies of ten
-kinds. Measured on ${series} windows of the last part, which training did not see, with made anomalies; the detector's findings in
-recordings without labels say nothing about real ones. Pictures and statistics of the windows: adapt.html.
+kinds. Measured on ${series} windows of the last part with made anomalies, which training did not see. How well it finds real anomalies was
+not measured: the recordings have no labels. Pictures and statistics of the windows: adapt.html.
 
 ${markdownTable({
   head: ['metric', names[0], names[1], 'difference [95 %]'],
   rows: metrics.map(({ label, a, b, difference }) => [label, fixed(a), fixed(b), estimateText(difference)]),
 })}
 
-${[...sources.flatMap(({ source }) => [`${source.name}: ${source.notes.join(' ')}`]), ...notes].map((line) => `- ${line}`).join('\n')}
+${lines.map((line) => `- ${line}`).join('\n')}
 `;
 }

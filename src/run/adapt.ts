@@ -89,31 +89,28 @@ export interface AdaptedSource {
 }
 
 export interface Adapted {
+  /** Directory, a run, and its page. */
   readonly out: string;
   readonly page: string;
+  readonly method: Method;
   /** Policy before and after on made anomalies in held-out windows. */
   readonly comparison: PairedComparison;
   /** True where the adapted policy finds more: the interval of its gain in affiliation F1 is above 0. */
   readonly better: boolean;
   readonly verdict: string;
+  readonly notes: readonly string[];
+  readonly sources: readonly AdaptedSource[];
 }
 
 const RECORD = 'adapt.json';
 
-/** What an adaptation is made from; a resumed one must be of the same. */
-interface Asked {
-  readonly background: Method;
-  readonly series: number;
-  /** Number of samples of each source, by name. */
-  readonly sources: Readonly<Record<string, number>>;
-}
-const asked = z.object({
-  asked: z.object({
-    background: z.string(),
-    series: z.number(),
-    sources: z.record(z.string(), z.number()),
-  }),
+/** What an adaptation is made from, the sources with their number of samples; a resumed one must be of the same. */
+const askedShape = z.object({
+  background: z.string(),
+  series: z.number(),
+  sources: z.record(z.string(), z.number()),
 });
+type Asked = z.infer<typeof askedShape>;
 
 /** @throws ConfigError for a directory with other files, and for one that is not resumed, or with other settings */
 function checkOut({ out, resume }: AdaptRequest, now: Asked): void {
@@ -129,7 +126,11 @@ function checkOut({ out, resume }: AdaptRequest, now: Asked): void {
       `--out ${out}: holds an adaptation: add --resume to resume it, or choose another directory`,
     );
   }
-  const before = readJson(file, asked, 'remove the directory to begin again').asked;
+  const { asked: before } = readJson(
+    file,
+    z.object({ asked: askedShape }),
+    'remove the directory to begin again',
+  );
   const [changed] = (['background', 'series', 'sources'] as const).filter(
     (key) => JSON.stringify(before[key]) !== JSON.stringify(now[key]),
   );
@@ -238,10 +239,12 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const note = await calibrated(findPolicy(out), sources, given);
   const { init } = run.recipe.policy;
   const was = init === SHIPPED ? DEFAULT_POLICY : init;
-  const answers = run.answers('rl') ?? run.answers('sft');
+  const [before, after] = [run.answers('initial'), run.answers('rl') ?? run.answers('sft')];
+  if (before === null || after === null)
+    throw new ConfigError(`${out}: nothing was trained; set sft.samples or rl.steps above 0`);
   const comparison = compareAnswers(
-    { name: was, records: run.answers('initial')!.greedy, data: null },
-    { name: 'adapted', records: answers!.greedy, data: null },
+    { name: was, records: before.greedy, data: null },
+    { name: 'adapted', records: after.greedy, data: null },
   );
   const gain = comparison.metrics.find(({ metric }) => metric === 'affiliation_f1')!.difference;
   const better = gain.ci95[0] > 0;
@@ -257,10 +260,19 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   }
   const page = join(out, 'adapt.html');
   const notes = note === null ? [] : [note];
-  const result = { out, verdict, better, comparison, method: background, notes, sources: shown };
-  writeFileAtomic(page, await adaptPage(result));
-  writeFileAtomic(join(out, 'README.md'), adaptCard(result));
+  const adapted: Adapted = {
+    out,
+    page,
+    verdict,
+    better,
+    comparison,
+    method: background,
+    notes,
+    sources: shown,
+  };
+  writeFileAtomic(page, await adaptPage(adapted));
+  writeFileAtomic(join(out, 'README.md'), adaptCard(adapted));
   const figures = shown.map(({ source, likeness }) => ({ name: source.name, notes: source.notes, likeness }));
   record({ verdict, better, metrics: comparison.metrics, notes, sources: figures });
-  return { out, page, comparison, better, verdict };
+  return adapted;
 }

@@ -1,5 +1,5 @@
 /** Columns of the user's recordings as sources of backgrounds: cut by time, and into windows without what the detector finds. */
-import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
+import { formatDuration, type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { FEWEST_WINDOWS, type Window } from '../background/background.ts';
 import { detect } from '../detect/detect.ts';
 import { DataError } from '../ground/errors.ts';
@@ -95,11 +95,13 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
   }
   const found = counted(first.findings, 'finding');
   const season = Math.round(first.seasons.at(-1) ?? 0);
+  const unseen = calendar.filter((period) => 2 * period > at);
   const notes = [
     `${first.windows.length} windows of samples 0 to ${at - 1} are learned from; ${held.windows.length} of the rest are held out.`,
     first.findings > 0 && `Replaced ${found} in the first part by expected values.`,
     first.aside > 0 && `Left out ${counted(first.aside, 'window')} with long findings or gaps.`,
     !isClean && `What its ${counted(held.findings, 'finding')} in the held-out part hold counts as normal.`,
+    unseen.length > 0 && `A season of ${unseen.join(' or ')} samples would need more than its first part.`,
     season > LENGTH && `Its season of ${season} samples is longer than a window.`,
   ].filter((note) => note !== false);
   return {
@@ -126,7 +128,9 @@ export async function readSources({
   };
   const sources: Source[] = [];
   const left: string[] = [];
+  const steps = new Set<string>();
   for await (const { recording } of readInputs(await filesOf(data), read, fail)) {
+    if (recording.step !== null) steps.add(formatDuration(recording.step));
     for (const { name, values } of recording.columns) {
       try {
         sources.push(sourceOf(name, trimmed(values), calendarOf(recording)));
@@ -138,6 +142,8 @@ export async function readSources({
   }
   if (sources.length === 0) throw new DataError(`no column to adapt to: ${left.join('. ')}`);
   for (const reason of left) say(`left out: ${reason}`);
+  if (steps.size > 1)
+    say(`sampled every ${[...steps].join(', ')}: each source is learned by its own samples`);
   return sources;
 }
 

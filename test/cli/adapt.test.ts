@@ -192,12 +192,27 @@ describe('timeseer adapt', () => {
 describe('sources', () => {
   const read = (...data: string[]) => readSources({ data, columns: [] });
 
-  test('of different sampling are each read with their own step', async () => {
+  /** Sources, and what is said on standard error. */
+  async function heard(...data: string[]) {
+    const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+    const sources = await read(...data);
+    const text = said.mock.calls.join('');
+    said.mockRestore();
+    return { sources, text };
+  }
+
+  test('of different sampling are each read with their own step, and it is said', async () => {
     const fast = write('fast.csv', 2000, 5, 'cpu', (t, noise) => wave(t, noise).toFixed(1));
     const slow = write('slow.csv', 2000, 60, 'cpu', (t, noise) => wave(t, noise).toFixed(1));
-    const sources = await read(fast, slow);
-    expect(sources.map(({ name }) => name)).toEqual(['fast: cpu', 'slow: cpu']);
-    expect(sources.map(({ calendar }) => calendar[0])).toEqual([12, 168].map((_, i) => (i === 0 ? 12 : 24)));
+    const { sources, text } = await heard(fast, slow);
+    expect(sources.map(({ name, calendar }) => [name, calendar[0]])).toEqual([
+      ['fast: cpu', 12],
+      ['slow: cpu', 24],
+    ]);
+    expect(text).toContain('sampled every 5 min, 1 h: each source is learned by its own samples');
+    // A week of 2016 samples; the first part has 1300.
+    expect(sources[0]!.notes).toContain('A season of 2016 samples would need more than its first part.');
+    expect(sources[1]!.notes.join()).not.toContain('would need more');
   });
 
   test('are left out where the others can be used, and refused where none can', async () => {
@@ -208,10 +223,9 @@ describe('sources', () => {
       '900 samples; at least 1820 are needed, 1120 to learn from and 700 held out',
     );
     // Side by side, the shorter one ends with missing values.
-    const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
-    expect((await read(short, path('fast.csv'))).map(({ name }) => name)).toEqual(['fast: cpu']);
-    expect(String(said.mock.calls)).toContain('left out: short: cpu: 900 samples');
-    said.mockRestore();
+    const { sources, text } = await heard(short, path('fast.csv'));
+    expect(sources.map(({ name }) => name)).toEqual(['fast: cpu']);
+    expect(text).toContain('left out: short: cpu: 900 samples');
     const flat = write('flat.csv', 2000, 5, 'cpu', () => '7');
     await expect(read(flat)).rejects.toThrow('its value never changes');
   });
