@@ -97,7 +97,7 @@ export const wildBenchmark = generatedBenchmark(WILD);
 export interface Backgrounds {
   /** Samples of a window. */
   readonly length: number;
-  /** What the windows come from, for the record. */
+  /** Origin of the windows, for the record. */
   readonly parameters: Readonly<Record<string, unknown>>;
   /** A window and its source; the same for the same arguments. */
   readonly at: (

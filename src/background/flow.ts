@@ -5,7 +5,7 @@
  * noise into a piece. A window is longer than a piece: each piece is conditioned on the one before and on its place in the seasons, and
  * the first one, of which training sees a share, on the place alone.
  *
- * PrismFlow adds K experts, which correct v where it averages over regimes. Of the encoding z = E(x_t) an expert makes dz_k = A_k·z with
+ * PrismFlow adds K experts, which correct v where it averages over regimes. An expert maps the encoding z = E(x_t) to dz_k = A_k·z with
  * A_k = S_k − S_kᵀ − R_kᵀ·R_k − δI, whose eigenvalues have real parts of at most −δ, and r_k = D([z; dz_k]). The expert whose end point
  * x̂_k = x_t + (1 − t)·(sg(v) + λ(t)·r_k) is nearest to x_1 learns:
  *
@@ -170,7 +170,7 @@ export class Network {
     return this.#linear(`${name}.down`, this.#engine.gelu(this.#linear(`${name}.up`, x)));
   }
 
-  /** What the networks see: noisy pieces, conditions and waves of the times. */
+  /** Input of the networks: noisy pieces, conditions and waves of the times. */
   #seen(at: Tensor, condition: Tensor, times: Float32Array): Tensor {
     const waves = Float32Array.from({ length: times.length * 2 * WAVES }, (_, i) => {
       const [k, t] = [i % (2 * WAVES), times[Math.floor(i / (2 * WAVES))]!];

@@ -26,7 +26,7 @@ const OPTIONS = {
   out: required('Directory to write; it is a run, for --policy of explain, detect and eval'),
   background: choice(
     choiceNames(METHODS),
-    `What generates windows like those of the recordings: ${choiceHelp(METHODS)}`,
+    `Model of the usual values, which generates windows like those of the recordings: ${choiceHelp(METHODS)}`,
     { default: 'bootstrap' },
   ),
   series: number('Number of made series to train on', { default: 2000 }),

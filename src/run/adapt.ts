@@ -104,7 +104,7 @@ export interface Adapted {
 
 const RECORD = 'adapt.json';
 
-/** What an adaptation is made from, the sources with their number of samples; a resumed one must be of the same. */
+/** Settings of an adaptation and its sources with their number of samples, which a resumed one must share. */
 const askedShape = z.object({
   background: z.string(),
   series: z.number(),
@@ -162,16 +162,17 @@ async function learnAll(
   engine: OpenEngine,
 ): Promise<void> {
   if (existsSync(directory)) return;
-  await step('learn', { total: sources.length, unit: 'sources', silent }, async (update, signal) => {
+  await step('learn', { total: 100, unit: '%', silent }, async (update, signal) => {
     const learned: Background[] = [];
     for (const [i, { name, training: windows, periods }] of sources.entries()) {
       const onStep = async (done: number, total: number): Promise<void> => {
         await new Promise(setImmediate);
         signal.throwIfAborted();
-        update(i + done / total);
+        update(Math.floor((100 * (i + done / total)) / sources.length));
       };
       const options = { seed: SEED, onStep };
       learned.push(await learnBackground(background, name, { windows, periods }, options, engine));
+      await onStep(1, 1);
     }
     writeBackgrounds(directory, learned);
   });

@@ -30,7 +30,7 @@ export interface Source {
   readonly heldOut: readonly Window[];
   /** Values of the held-out part. */
   readonly last: Float64Array;
-  /** What was set aside or assumed, in sentences. */
+  /** Sentences on what was set aside or assumed. */
   readonly notes: readonly string[];
 }
 
@@ -100,7 +100,8 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
     `${first.windows.length} windows of samples 0 to ${at - 1} are learned from; ${held.windows.length} of the rest are held out.`,
     first.findings > 0 && `Replaced ${found} in the first part by expected values.`,
     first.aside > 0 && `Left out ${counted(first.aside, 'window')} with long findings or gaps.`,
-    !isClean && `What its ${counted(held.findings, 'finding')} in the held-out part hold counts as normal.`,
+    !isClean &&
+      `Its held-out part has ${counted(held.findings, 'finding')}; what they hold counts as normal.`,
     unseen.length > 0 && `A season of ${unseen.join(' or ')} samples would need more than its first part.`,
     season > LENGTH && `Its season of ${season} samples is longer than a window.`,
   ].filter((note) => note !== false);
