@@ -56,12 +56,13 @@ export interface LearnOptions extends FlowOptions {
   readonly onStep?: (done: number, total: number) => Promise<void>;
 }
 
+/** Opens the engine, for methods that need one. */
+export type OpenEngine = () => Engine;
+
 interface MethodFacts extends Choice {
-  /** True where learning and sampling need an engine. */
-  readonly trained: boolean;
-  readonly learn: (windows: Windows, options: LearnOptions, engine: Engine) => Model | Promise<Model>;
+  readonly learn: (windows: Windows, options: LearnOptions, engine: OpenEngine) => Model | Promise<Model>;
   /** Samples windows before they are rounded: [n][N]. */
-  readonly sample: (background: Background, n: number, seed: number, engine: Engine) => Float64Array[];
+  readonly sample: (background: Background, n: number, seed: number, engine: OpenEngine) => Float64Array[];
 }
 
 export const METHODS = {
@@ -69,7 +70,6 @@ export const METHODS = {
     label: 'seasonal block bootstrap',
     summary: 'blocks of the recording, at their place in the season, joined where values match',
     paper: 'Politis 2001; Carlstein et al. 1998',
-    trained: false,
     learn: learnBootstrap,
     sample: sampleBootstrap,
   },
@@ -77,27 +77,21 @@ export const METHODS = {
     label: 'flow matching',
     summary: 'a network that turns noise into pieces of a window, each following the one before',
     paper: 'Lipman et al. 2023, arXiv 2210.02747',
-    trained: true,
-    learn: (windows, options, engine) => learnFlow(windows, options, engine, 0),
-    sample: sampleFlow,
+    learn: (windows, options, engine) => learnFlow(windows, options, engine(), 0),
+    sample: (background, n, seed, engine) => sampleFlow(background, n, seed, engine()),
   },
   prism: {
     label: 'PrismFlow',
     summary: 'flow matching, corrected by the likeliest of several experts with stable linear dynamics',
     paper: 'arXiv 2605.28867',
-    trained: true,
-    learn: (windows, options, engine) => learnFlow(windows, options, engine, 4),
-    sample: sampleFlow,
+    learn: (windows, options, engine) => learnFlow(windows, options, engine(), 4),
+    sample: (background, n, seed, engine) => sampleFlow(background, n, seed, engine()),
   },
 } as const satisfies Readonly<Record<string, MethodFacts>>;
 export type Method = keyof typeof METHODS;
 
 /** Minimum number of windows to learn from. */
 export const FEWEST_WINDOWS = 4;
-
-/** Opens an engine the first time that a method needs one. */
-export type OpenEngine = () => Engine;
-const NO_ENGINE = null as unknown as Engine;
 
 /**
  * Learns the background of one source.
@@ -121,8 +115,7 @@ export async function learnBackground(
   const range = extent(all);
   if (!(range[1] > range[0]))
     throw new DataError(`${source}: all values are ${range[0]}; nothing can be learned`);
-  const { learn, trained } = METHODS[method];
-  const model = await learn(input, options, trained ? engine() : NO_ENGINE);
+  const model = await METHODS[method].learn(input, options, engine);
   return { method, source, length, periods, range, step: quantum(all, range[1] - range[0]), ...model };
 }
 
@@ -135,18 +128,14 @@ export function sampleBackground(
   seed: number,
   engine: OpenEngine,
 ): Float64Array[] {
-  const {
-    method,
-    range: [low, high],
-    step,
-  } = background;
-  const { sample, trained } = METHODS[method];
-  return sample(background, n, seed, trained ? engine() : NO_ENGINE).map((values) =>
-    values.map((value) => {
-      const inside = Math.min(high, Math.max(low, value));
-      return step === 0 ? inside : low + Math.round((inside - low) / step) * step;
-    }),
-  );
+  const { range, step } = background;
+  const [low, high] = range;
+  const reading = (value: number): number => {
+    const inside = Math.min(high, Math.max(low, value));
+    return step === 0 ? inside : low + Math.round((inside - low) / step) * step;
+  };
+  const windows = METHODS[background.method].sample(background, n, seed, engine);
+  return windows.map((values) => values.map(reading));
 }
 
 const FACTS = 'background.json';

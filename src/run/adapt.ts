@@ -95,7 +95,7 @@ export interface Adapted {
   readonly method: Method;
   /** Policy before and after on made anomalies in held-out windows. */
   readonly comparison: PairedComparison;
-  /** True where the adapted policy finds more: the interval of its gain in affiliation F1 is above 0. */
+  /** True where the interval of the gain in affiliation F1 is above 0, and that of no metric below. */
   readonly better: boolean;
   readonly verdict: string;
   readonly notes: readonly string[];
@@ -248,7 +248,7 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
     { name: 'adapted', records: after.greedy, data: null },
   );
   const gain = comparison.metrics.find(({ metric }) => metric === 'affiliation_f1')!.difference;
-  const better = gain.ci95[0] > 0;
+  const better = gain.ci95[0] > 0 && comparison.metrics.every(({ difference }) => difference.ci95[1] >= 0);
   const verdict = better
     ? `The adapted policy finds made anomalies in the held-out part better than ${was}.`
     : `No better than ${was} here: keep ${was}.`;
