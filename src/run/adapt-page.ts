@@ -73,7 +73,7 @@ export async function adaptPage(adapted: Adapted): Promise<string> {
 </header>
 <main>
 <section><h2>Before and after</h2>
-<p>Both policies answer about ${series} held-out windows with made anomalies. The difference is paired by window, with its bootstrap 95 % interval. Windows overlap: the interval is about these recordings, not about others.</p>
+<p>Both policies answer the same ${series} held-out windows with made anomalies. The difference is paired by window, with its bootstrap 95 % interval. Windows overlap: the interval is about these recordings, not about others.</p>
 ${pageTable({
   label: 'Before and after',
   head: ['Metric', names[0], names[1], 'Difference', 'Better', 'Worse'],
