@@ -77,6 +77,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Train a policy by reinforcement learning: TimerPO, GRPO and related estimators',
     () => import('./commands/train.ts'),
   ),
+  adapt: lazy(
+    'Train the policy small further for your own recordings, and compare it with small on a held-out part',
+    () => import('./commands/adapt.ts'),
+  ),
   eval: lazy(
     'Evaluate policies and classical baselines on held-out examples',
     () => import('./commands/eval.ts'),

@@ -2,6 +2,8 @@
  * Generated benchmarks: nano5, wild, AnomLLM (the series that AnomSeer is trained on), and VisualTimeAnomaly, univariate, with missing
  * points, and with grids of variates.
  */
+
+import { ConfigError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import {
   ANOMLLM_LENGTH,
@@ -33,6 +35,7 @@ import {
   vtaMultivariate,
   vtaParameters,
 } from '../generators/vta.ts';
+import { type Recorded, recordedExample } from '../generators/wild/recorded.ts';
 import {
   WILD_LENGTH,
   WILD_LONG_LENGTH,
@@ -41,6 +44,8 @@ import {
   wild,
   wildLong,
 } from '../generators/wild/wild.ts';
+import type { Split } from '../split.ts';
+import type { Benchmark } from './benchmark.ts';
 import { anomalyPrompt } from './benchmark.ts';
 import { type GeneratedBenchmark, generatedBenchmark } from './families.ts';
 
@@ -87,6 +92,40 @@ const WILD = {
 } as const satisfies GeneratedBenchmark;
 
 export const wildBenchmark = generatedBenchmark(WILD);
+
+/** Learned backgrounds: windows of usual values with what is known of them. */
+export interface Backgrounds {
+  /** Samples of a window. */
+  readonly length: number;
+  /** Origin of the windows, for the record. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** A window and its source; the same for the same arguments. */
+  readonly at: (
+    seed: number,
+    split: Split,
+    index: number,
+  ) => { readonly source: string; readonly recorded: Recorded };
+}
+
+/** wild with learned backgrounds in place of its families. */
+export const wildOver = (backgrounds: Backgrounds): Benchmark =>
+  generatedBenchmark({
+    ...WILD,
+    title: 'wild over learned backgrounds: windows like those of recordings, with anomalies of ten kinds',
+    description:
+      'Windows sampled from models of recordings, into which anomalies are put. Every anomaly has exact ends, a kind and a severity.',
+    ...{ shape: `${backgrounds.length} points, 1 channel`, length: backgrounds.length },
+    parameters: { ...WILD_PARAMETERS, backgrounds: backgrounds.parameters },
+    at(seed, split, index, length) {
+      if (length !== backgrounds.length) {
+        throw new ConfigError(
+          `--length: got ${length}, but the learned backgrounds have windows of ${backgrounds.length}; leave it out`,
+        );
+      }
+      const { source, recorded } = backgrounds.at(seed, split, index);
+      return recordedExample(seed, index, `wild/${split}/${source}`, recorded);
+    },
+  });
 
 export const wildLongBenchmark = generatedBenchmark({
   ...WILD,

@@ -1,7 +1,7 @@
 /** Calibration: fits the confidence in the intervals of a policy and of the detector to held-out series and recordings. */
 import { basename } from 'node:path';
 import { recordedExample } from '../../datasets/generators/wild/recorded.ts';
-import { readRecording } from '../../datasets/readers/recording.ts';
+import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { isGenerator, openExamples } from '../../datasets/source.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { findPolicy, shippedPolicy } from '../answer/reference.ts';
@@ -29,6 +29,13 @@ import { readCard } from '../tasks/card.ts';
 import { calendarOf } from './detect.ts';
 import { openReader } from './explain.ts';
 
+/** Columns of a recording with the periods of an hour, a day and a week in its samples. */
+export interface KnownRecording {
+  readonly file: string;
+  readonly columns: Recording['columns'];
+  readonly calendar: readonly number[];
+}
+
 export interface CalibrateRequest {
   readonly policy: string;
   /** Number of series of the training length; longer ones are fewer, for the same work. */
@@ -36,6 +43,8 @@ export interface CalibrateRequest {
   readonly seed: number;
   /** Recordings into which anomalies are put. */
   readonly data?: readonly string[] | undefined;
+  /** Recordings that are read already. */
+  readonly recordings?: readonly KnownRecording[] | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
 }
@@ -81,11 +90,13 @@ function* generated(task: string, length: number, { count, seed }: CalibrateRequ
 }
 
 /** Stretches of recordings into which anomalies are put; what they hold besides counts as wrong. */
-function* recorded(length: number, { data = [], seed }: CalibrateRequest): Generator<Known> {
-  for (const file of data) {
+function* recorded(length: number, { data = [], recordings = [], seed }: CalibrateRequest): Generator<Known> {
+  const read = data.map((file): KnownRecording => {
     const recording = readRecording(file);
-    const calendar = calendarOf(recording);
-    for (const { name, values } of recording.columns) {
+    return { file, columns: recording.columns, calendar: calendarOf(recording) };
+  });
+  for (const { file, columns, calendar } of [...read, ...recordings]) {
+    for (const { name, values } of columns) {
       const source = `${basename(file)}, ${name}`;
       if (values.length < SHORTEST) {
         throw new DataError(`column ${name}: ${values.length} samples; at least ${SHORTEST} are needed`, {
@@ -163,7 +174,7 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
  * read, or is too short
  */
 export async function calibratePolicy(request: CalibrateRequest): Promise<Calibrated> {
-  const { policy: path, data = [], seed } = request;
+  const { policy: path, data = [], recordings = [], seed } = request;
   const directory = findPolicy(path);
   if (shippedPolicy(path) !== null)
     throw new ConfigError(
@@ -222,7 +233,10 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
       ...own,
       evidence: fitConfidence(places),
       fitted: {
-        data: [`${task}, validation, seed ${seed}`, ...data.map((file) => basename(file))].join('; '),
+        data: [
+          `${task}, validation, seed ${seed}`,
+          ...[...data, ...recordings.map(({ file }) => file)].map((file) => basename(file)),
+        ].join('; '),
         ...{ series, intervals: examples.length, right },
       },
     };

@@ -29,8 +29,14 @@ export interface QuickstartResult {
   readonly explains: boolean;
 }
 
-/** @throws ConfigError where a run is there that is neither resumed nor replaced; as `runSession` and `runTrainingStage` */
-export async function runQuickstart(given: RunRequest): Promise<QuickstartResult> {
+/**
+ * @param command that resumes it, as `runSession` has it
+ * @throws ConfigError where a run is there that is neither resumed nor replaced; as `runSession` and `runTrainingStage`
+ */
+export async function runQuickstart(
+  given: RunRequest,
+  command: string | null = 'quickstart',
+): Promise<QuickstartResult> {
   const log = given.quiet ? () => {} : say;
   const began = performance.now();
   await setup({ install: true, log });
@@ -56,7 +62,7 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
     return Run.open(given.out, options);
   };
   let worked = false;
-  const run = await runSession('quickstart', given, open, async (opened) => {
+  const run = await runSession(command, given, open, async (opened) => {
     worked = await runStages(opened, given, installed);
   });
   const there = reportFiles(run.path);

@@ -58,8 +58,8 @@ function shortened(args: readonly string[]): string[] {
   return out;
 }
 
-/** They change the machine, or need the network, or run until they are interrupted. */
-export const ONLY_NAMED = ['setup', 'doctor', 'pull', 'serve', 'calibrate'];
+/** They change the machine, or need the network or recordings, or run until they are interrupted. */
+export const ONLY_NAMED = ['setup', 'doctor', 'pull', 'serve', 'calibrate', 'adapt'];
 
 /** Declares a test for each command of the guides that is `wanted`, run in their order in one new directory. */
 export function testCommands(wanted: (command: string) => boolean): void {

@@ -8,6 +8,7 @@ import { runs } from '../../../src/series/intervals.ts';
 import { bridge } from '../../../src/series/missing.ts';
 import { smoothed } from '../../../src/series/point-scores.ts';
 import { quantum } from '../../../src/series/quantum.ts';
+import { autocorrelation } from '../../../src/series/spectrum.ts';
 import { type Draft, emptyDraft } from './draft.ts';
 import type { Sensor } from './sensor.ts';
 import { usualRange } from './visibility.ts';
@@ -24,6 +25,8 @@ export interface Recorded {
   readonly seasons: readonly number[];
 }
 
+/** Correlation of neighbours from which a series without a season wanders. */
+const WANDERS = 0.9;
 /** Width of a band that holds 99 % of a normal distribution, in its standard deviations. */
 const BAND = 2 * 2.576;
 
@@ -39,6 +42,9 @@ function recordedDraft(values: Float64Array, { expected, low, high, seasons }: R
     draft.deviation[t] = (high[t]! - low[t]!) / BAND;
   }
   for (const period of seasons) draft.periods.add(period);
+  // Traces name the pattern of a series by its components.
+  if (season !== undefined) draft.components.add('season');
+  else if (autocorrelation(values, { lags: 1 })[1]! > WANDERS) draft.components.add('walk');
   return draft;
 }
 

@@ -4,6 +4,7 @@ import { performance } from 'node:perf_hooks';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/custom.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
+import { wildOver } from '../../../datasets/benchmarks/generated.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { addMaterials } from '../../../datasets/compose-materials.ts';
 import { userTask } from '../../../datasets/define.ts';
@@ -25,6 +26,7 @@ import { Progress, ReadingNote } from '../../ground/progress.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
 import { ANOMALY_CLASSES } from '../../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../../ground/user-module.ts';
+import { openBackgrounds } from '../../run/backgrounds.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
 import { command, flag, type Given, number, required, text } from '../options.ts';
 import { figuresText } from './list.ts';
@@ -199,8 +201,16 @@ export interface NamedTask {
 /** @throws ConfigError for an unknown name; of a module as `userTask` */
 export async function taskNamed(
   name: string,
-  { from, seed = 0, json }: Pick<ChoiceArguments, 'from' | 'seed'> & { readonly json: boolean },
+  {
+    from,
+    backgrounds,
+    seed = 0,
+    json,
+  }: Pick<ChoiceArguments, 'from' | 'backgrounds' | 'seed'> & { readonly json: boolean },
 ): Promise<NamedTask> {
+  if (backgrounds !== undefined && name.toLowerCase() !== 'wild') {
+    throw new ConfigError(`--backgrounds: replaces the families of wild, not of ${name}; leave it out`);
+  }
   if (isModuleSpecifier(name)) {
     const address = moduleAddress(name, '.');
     const note = new ReadingNote({ label: basename(address.file), verb: 'running', silent: json });
@@ -214,7 +224,7 @@ export async function taskNamed(
       note.stop();
     }
   }
-  const spec = benchmarkNamed(name);
+  const spec = backgrounds === undefined ? benchmarkNamed(name) : wildOver(openBackgrounds(backgrounds));
   return { spec, place: () => taskFolder(spec, from, json) };
 }
 
@@ -269,6 +279,9 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
 export const CHOICE_OPTIONS = {
   from: text(
     'Folder with the data; for custom and qa also a single file; your own module receives it as an argument. Default: download to the cache',
+  ),
+  backgrounds: text(
+    'For wild: folder backgrounds that timeseer adapt wrote; its windows replace the families of wild',
   ),
   split: text(`Splits to write: ${SPLITS.join(',')}. Default: all`),
   count: text(

@@ -40,7 +40,7 @@ interface Gallery {
   readonly set?: ExampleSet;
 }
 
-const OWN = ['from', 'count', 'shots', 'window', 'length', 'shares', 'validation'] as const;
+const OWN = ['from', 'backgrounds', 'count', 'shots', 'window', 'length', 'shares', 'validation'] as const;
 
 function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Gallery {
   const wrong = OWN.find((key) => args[key] !== undefined);

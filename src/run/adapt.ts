@@ -1,0 +1,279 @@
+/**
+ * Adapts a policy to recordings of the user. A directory that is adapted is a run, with what it was made from beside it:
+ *
+ *   backgrounds/     what is usual in each source, learned from the first part of its recording
+ *   data/            windows like those, with made anomalies; its test split is of windows from the last part
+ *   initial, sft, rl, eval, report.html     the run, as `quickstart` writes it
+ *   adapt.json, adapt.html                  what was found
+ *
+ * Nothing but the comparison at the end and the calibration sees the last part.
+ */
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { type Backgrounds, wildOver } from '../../datasets/benchmarks/generated.ts';
+import { isExampleSet } from '../../datasets/example-manifest.ts';
+import type { Recorded } from '../../datasets/generators/wild/recorded.ts';
+import { selectExamples, writeSelection } from '../../datasets/prepare.ts';
+import { compareAnswers, type PairedComparison } from '../../eval/comparison.ts';
+import { readJson } from '../../eval/json-files.ts';
+import { RunDirectory } from '../../eval/run-directory.ts';
+import { DEFAULT_POLICY, findPolicy, SHIPPED } from '../answer/reference.ts';
+import {
+  type Background,
+  learnBackground,
+  type Method,
+  type OpenEngine,
+  readBackgrounds,
+  sampleBackground,
+  type Window,
+  writeBackgrounds,
+} from '../background/background.ts';
+import { type Likeness, likeness } from '../background/likeness.ts';
+import { detect } from '../detect/detect.ts';
+import { CONFIDENCE_FILE } from '../explain/confidence.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { withInterrupt } from '../ground/interrupt.ts';
+import { Progress } from '../ground/progress.ts';
+import { say } from '../ground/terminal.ts';
+import { adaptCard, adaptPage } from './adapt-page.ts';
+import { lazyEngine, openBackgrounds } from './backgrounds.ts';
+import { calibratePolicy } from './calibrate.ts';
+import { runQuickstart } from './quickstart.ts';
+import { Run } from './run.ts';
+import { LENGTH, readSources, type Source, valuesOf } from './sources.ts';
+
+export interface AdaptRequest {
+  /** Paths, patterns and directories of recordings. */
+  readonly data: readonly string[];
+  readonly columns: readonly string[];
+  readonly out: string;
+  readonly background: Method;
+  /** Number of made series to train on. */
+  readonly series: number;
+  readonly recipe: string;
+  readonly set: readonly string[];
+  readonly device: string;
+  readonly resume: boolean;
+  readonly quiet: boolean;
+}
+
+/** Generated windows that are compared with real ones. */
+const COMPARED = 60;
+const SEED = 42;
+
+/** Learned backgrounds, and held-out windows of the sources in the test split. */
+function withHeldOut(learned: Backgrounds, sources: readonly Source[]): Backgrounds {
+  const known = new Map<Window, Recorded>();
+  return {
+    ...learned,
+    at(seed, split, index) {
+      if (split !== 'test') return learned.at(seed, split, index);
+      const { name, calendar, heldOut } = sources[index % sources.length]!;
+      const turn = Math.floor(index / sources.length);
+      // The golden ratio spreads any number of turns evenly over the windows.
+      const window = heldOut[Math.floor(((turn * 0.6180339887) % 1) * heldOut.length)]!;
+      const recorded = known.get(window) ?? { ...detect(window.values, { calendar }), values: window.values };
+      known.set(window, recorded);
+      return { source: name, recorded };
+    },
+  };
+}
+
+/** A source as the page shows it. */
+export interface AdaptedSource {
+  readonly source: Source;
+  readonly likeness: Likeness;
+  readonly generated: readonly Float64Array[];
+}
+
+export interface Adapted {
+  /** Directory, a run, and its page. */
+  readonly out: string;
+  readonly page: string;
+  readonly method: Method;
+  /** Policy before and after on made anomalies in held-out windows. */
+  readonly comparison: PairedComparison;
+  /** True where the interval of the gain in affiliation F1 is above 0, and that of no metric below. */
+  readonly better: boolean;
+  readonly verdict: string;
+  readonly notes: readonly string[];
+  readonly sources: readonly AdaptedSource[];
+}
+
+const RECORD = 'adapt.json';
+
+/** Settings of an adaptation and its sources with their number of samples, which a resumed one must share. */
+const askedShape = z.object({
+  background: z.string(),
+  series: z.number(),
+  sources: z.record(z.string(), z.number()),
+});
+type Asked = z.infer<typeof askedShape>;
+
+/** @throws ConfigError for a directory with other files, and for one that is not resumed, or with other settings */
+function checkOut({ out, resume }: AdaptRequest, now: Asked): void {
+  const file = join(out, RECORD);
+  if (!existsSync(file)) {
+    if (!existsSync(out) || readdirSync(out).length === 0) return;
+    throw new ConfigError(
+      `--out ${out}: holds other files, which are never replaced; choose a new directory`,
+    );
+  }
+  if (!resume) {
+    throw new ConfigError(
+      `--out ${out}: holds an adaptation: add --resume to resume it, or choose another directory`,
+    );
+  }
+  const { asked: before } = readJson(
+    file,
+    z.object({ asked: askedShape }),
+    'remove the directory to begin again',
+  );
+  const [changed] = (['background', 'series', 'sources'] as const).filter(
+    (key) => JSON.stringify(before[key]) !== JSON.stringify(now[key]),
+  );
+  if (changed === undefined) return;
+  throw new ConfigError(
+    `--out ${out}: was begun with other ${changed === 'sources' ? 'recordings' : `--${changed}`} (${JSON.stringify(before[changed])}); resume it with those, or choose another directory`,
+  );
+}
+
+/** Runs a step with its progress; Ctrl-C leaves nothing of it behind. */
+async function step(
+  label: string,
+  { total, unit, silent }: { readonly total: number; readonly unit: string; readonly silent: boolean },
+  work: (update: (done: number) => void, signal: AbortSignal) => Promise<unknown>,
+): Promise<void> {
+  const progress = new Progress({ label, total, unit, silent });
+  try {
+    await withInterrupt((signal) => work((done) => progress.update(done), signal));
+  } finally {
+    progress.stop();
+  }
+}
+
+/** Learns the backgrounds of all sources, unless they are there. */
+async function learnAll(
+  sources: readonly Source[],
+  { background, quiet: silent }: AdaptRequest,
+  directory: string,
+  engine: OpenEngine,
+): Promise<void> {
+  if (existsSync(directory)) return;
+  await step('learn', { total: 100, unit: '%', silent }, async (update, signal) => {
+    const learned: Background[] = [];
+    for (const [i, { name, training: windows, periods }] of sources.entries()) {
+      const onStep = async (done: number, total: number): Promise<void> => {
+        await new Promise(setImmediate);
+        signal.throwIfAborted();
+        update(Math.floor((100 * (i + done / total)) / sources.length));
+      };
+      const options = { seed: SEED, onStep };
+      learned.push(await learnBackground(background, name, { windows, periods }, options, engine));
+      await onStep(1, 1);
+    }
+    writeBackgrounds(directory, learned);
+  });
+}
+
+/** Writes the data set, unless it is there. */
+async function prepareAll(
+  backgrounds: Backgrounds,
+  { series, quiet: silent }: AdaptRequest,
+  directory: string,
+): Promise<void> {
+  if (isExampleSet(directory)) return;
+  const tenth = Math.max(20, Math.round(series / 10));
+  const counts = { train: series, validation: tenth, test: tenth };
+  const selection = await selectExamples(wildOver(backgrounds), { directory: null, counts });
+  await step('prepare', { total: selection.total, unit: 'series', silent }, (onProgress, signal) =>
+    writeSelection(selection, directory, { signal, onProgress }),
+  );
+}
+
+/** Fits the confidence of the policy, unless it has one. @returns a sentence where too little was predicted for a fit */
+async function calibrated(
+  policy: string,
+  sources: readonly Source[],
+  { device, series }: AdaptRequest,
+): Promise<string | null> {
+  if (existsSync(join(policy, CONFIDENCE_FILE))) return null;
+  const recordings = sources.map(({ name, last: values, calendar }) => ({
+    ...{ file: name, calendar, columns: [{ name, values }] },
+  }));
+  const count = Math.max(20, Math.round(series / 10));
+  try {
+    await calibratePolicy({ policy, recordings, count, seed: SEED, device });
+    return null;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return `Its confidence is not calibrated: ${error.message}`;
+  }
+}
+
+/**
+ * Adapts the policy of the recipe to recordings; a resumed adaptation goes on after its last finished step.
+ * @throws as `readSources`, `runQuickstart` and `calibratePolicy`; ConfigError for a directory that is not its own
+ */
+export async function adapt(given: AdaptRequest): Promise<Adapted> {
+  const { out, background, quiet } = given;
+  const sources = await readSources(given);
+  const now: Asked = {
+    ...{ background, series: given.series },
+    sources: Object.fromEntries(sources.map(({ name, samples }) => [name, samples])),
+  };
+  checkOut(given, now);
+  if (!quiet) for (const { name, notes } of sources) say(`${name}: ${notes.join(' ')}`);
+  const record = (result: object): void =>
+    writeFileAtomic(join(out, RECORD), `${JSON.stringify({ version: 1, asked: now, ...result }, null, 2)}\n`);
+  if (!existsSync(join(out, RECORD))) record({});
+  const engine = lazyEngine();
+  const [learned, data] = [join(out, 'backgrounds'), join(out, 'data')];
+  await learnAll(sources, given, learned, engine);
+  await prepareAll(withHeldOut(openBackgrounds(learned, engine), sources), given, data);
+  const set = [`data.name=${JSON.stringify(data)}`, `data.length=${LENGTH}`, ...given.set];
+  const resume = Run.begun(out);
+  await runQuickstart({ ...given, recipe: given.recipe, set, resume, force: false }, null);
+  const run = new RunDirectory(out);
+  const note = await calibrated(findPolicy(out), sources, given);
+  const { init } = run.recipe.policy;
+  const was = init === SHIPPED ? DEFAULT_POLICY : init;
+  const [before, after] = [run.answers('initial'), run.answers('rl') ?? run.answers('sft')];
+  if (before === null || after === null)
+    throw new ConfigError(`${out}: nothing was trained; set sft.samples or rl.steps above 0`);
+  const comparison = compareAnswers(
+    { name: was, records: before.greedy, data: null },
+    { name: 'adapted', records: after.greedy, data: null },
+  );
+  const gain = comparison.metrics.find(({ metric }) => metric === 'affiliation_f1')!.difference;
+  const better = gain.ci95[0] > 0 && comparison.metrics.every(({ difference }) => difference.ci95[1] >= 0);
+  const verdict = better
+    ? `The adapted policy finds made anomalies in the held-out part better than ${was}.`
+    : `No better than ${was} here: keep ${was}.`;
+  const shown: AdaptedSource[] = [];
+  for (const [i, model] of readBackgrounds(learned).entries()) {
+    const source = sources[i]!;
+    const generated = sampleBackground(model, COMPARED, SEED, engine);
+    const [real, training] = [valuesOf(source.heldOut), valuesOf(source.training)];
+    shown.push({ source, generated, likeness: await likeness(real, generated, training) });
+  }
+  const page = join(out, 'adapt.html');
+  const notes = note === null ? [] : [note];
+  const adapted: Adapted = {
+    out,
+    page,
+    verdict,
+    better,
+    comparison,
+    method: background,
+    notes,
+    sources: shown,
+  };
+  writeFileAtomic(page, await adaptPage(adapted));
+  writeFileAtomic(join(out, 'README.md'), adaptCard(adapted));
+  const figures = shown.map(({ source, likeness }) => ({ name: source.name, notes: source.notes, likeness }));
+  record({ verdict, better, metrics: comparison.metrics, notes, sources: figures });
+  return adapted;
+}

@@ -1,0 +1,151 @@
+/** Columns of the user's recordings as sources of backgrounds: cut by time, and into windows without what the detector finds. */
+import { formatDuration, type Recording, readRecording } from '../../datasets/readers/recording.ts';
+import { FEWEST_WINDOWS, type Window } from '../background/background.ts';
+import { detect } from '../detect/detect.ts';
+import { DataError } from '../ground/errors.ts';
+import { say } from '../ground/terminal.ts';
+import { bridge } from '../series/missing.ts';
+import { calendarOf } from './detect.ts';
+import { filesOf, readInputs } from './inputs.ts';
+
+/** Samples of a window: those of the policy small, one for each column of its picture. */
+export const LENGTH = 560;
+/** Share of a recording that is held out, at its end, and samples that each part has at least. */
+const HELD_OUT = 0.3;
+const LEAST = { training: 2 * LENGTH, heldOut: 1.25 * LENGTH } as const;
+/** Windows that a part is cut into, at most, and samples between two of them, at most. */
+const MOST_WINDOWS = 120;
+const STRIDE = LENGTH / 4;
+/** Share of a window that may be missing or part of a finding; it is replaced by expected values. */
+const REPLACED = 0.05;
+
+/** One column of a recording, cut by time. */
+export interface Source {
+  readonly name: string;
+  readonly samples: number;
+  readonly calendar: readonly number[];
+  readonly periods: readonly number[];
+  /** Windows of the first part without findings, and of the held-out part. */
+  readonly training: readonly Window[];
+  readonly heldOut: readonly Window[];
+  /** Values of the held-out part. */
+  readonly last: Float64Array;
+  /** Sentences on what was set aside or assumed. */
+  readonly notes: readonly string[];
+}
+
+interface Cut {
+  readonly windows: readonly Window[];
+  readonly seasons: readonly number[];
+  readonly findings: number;
+  /** Windows that were set aside. */
+  readonly aside: number;
+}
+
+/** Cuts a part into overlapping windows without long gaps and, unless they are `kept`, without findings. */
+function cut(part: Float64Array, calendar: readonly number[], offset: number, kept = false): Cut {
+  const { findings, expected, seasons } = detect(part, { calendar });
+  const { values } = bridge(part);
+  const replaced = Uint8Array.from(part, (value) => Number(Number.isNaN(value)));
+  for (const { start, end } of kept ? [] : findings) {
+    replaced.fill(1, start, end);
+    values.set(expected.subarray(start, end), start);
+  }
+  const stride = Math.max(1, Math.min(STRIDE, Math.floor((part.length - LENGTH) / MOST_WINDOWS)));
+  const windows: Window[] = [];
+  let aside = 0;
+  for (let start = 0; start + LENGTH <= part.length; start += stride) {
+    const count = replaced.subarray(start, start + LENGTH).reduce((sum, flag) => sum + flag, 0);
+    if (count > REPLACED * LENGTH) aside++;
+    else windows.push({ start: offset + start, values: values.slice(start, start + LENGTH) });
+  }
+  return { windows, seasons, findings: findings.length, aside };
+}
+
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
+
+/** Values from the first to the last that is there: columns of files side by side begin and end at different times. */
+function trimmed(values: Float64Array): Float64Array {
+  const isThere = (value: number): boolean => !Number.isNaN(value);
+  return values.subarray(values.findIndex(isThere), values.findLastIndex(isThere) + 1);
+}
+
+/** @throws DataError for a column that is constant, too short, or has anomalies or gaps everywhere */
+function sourceOf(name: string, values: Float64Array, calendar: readonly number[]): Source {
+  const least = LEAST.training + LEAST.heldOut;
+  if (values.length < least) {
+    throw new DataError(
+      `${values.length} samples; at least ${least} are needed, ${LEAST.training} to learn from and ${LEAST.heldOut} held out`,
+    );
+  }
+  const at = values.length - Math.max(LEAST.heldOut, Math.round(HELD_OUT * values.length));
+  if (new Set(values.subarray(0, at).filter((value) => !Number.isNaN(value))).size < 2)
+    throw new DataError('its value never changes');
+  const last = values.slice(at);
+  const first = cut(values.slice(0, at), calendar, 0);
+  const clean = cut(last, calendar, at);
+  const isClean = clean.windows.length >= FEWEST_WINDOWS;
+  const held = isClean ? clean : cut(last, calendar, at, true);
+  for (const [part, { windows, findings }] of Object.entries({ first, 'held-out': held })) {
+    if (windows.length >= FEWEST_WINDOWS) continue;
+    throw new DataError(
+      `${windows.length} windows of ${LENGTH} samples without anomalies or gaps in the ${part} part (${counted(findings, 'finding')}); ` +
+        `at least ${FEWEST_WINDOWS} are needed: give a longer or calmer recording`,
+    );
+  }
+  const found = counted(first.findings, 'finding');
+  const season = Math.round(first.seasons.at(-1) ?? 0);
+  const unseen = calendar.filter((period) => 2 * period > at);
+  const notes = [
+    `${first.windows.length} windows of samples 0 to ${at - 1} are learned from; ${held.windows.length} of the rest are held out.`,
+    first.findings > 0 && `Replaced ${found} in the first part by expected values.`,
+    first.aside > 0 && `Left out ${counted(first.aside, 'window')} with long findings or gaps.`,
+    !isClean &&
+      `Its held-out part has ${counted(held.findings, 'finding')}; what they hold counts as normal.`,
+    unseen.length > 0 && `A season of ${unseen.join(' or ')} samples would need more than its first part.`,
+    season > LENGTH && `Its season of ${season} samples is longer than a window.`,
+  ].filter((note) => note !== false);
+  return {
+    ...{ name, samples: values.length, calendar, last, notes },
+    ...{ periods: first.seasons, training: first.windows, heldOut: held.windows },
+  };
+}
+
+/**
+ * Reads the columns of all recordings as sources. Those that nothing can be learned from are left out, and said.
+ * @throws ConfigError for files that are not there; DataError for one that cannot be read, and where no column is left
+ */
+export async function readSources({
+  data,
+  columns,
+}: {
+  readonly data: readonly string[];
+  readonly columns: readonly string[];
+}): Promise<Source[]> {
+  const read = async (file: string): Promise<Recording> =>
+    readRecording(file, columns.length === 0 ? {} : { columns });
+  const fail = (error: Error): never => {
+    throw error;
+  };
+  const sources: Source[] = [];
+  const left: string[] = [];
+  const steps = new Set<string>();
+  for await (const { recording } of readInputs(await filesOf(data), read, fail)) {
+    if (recording.step !== null) steps.add(formatDuration(recording.step));
+    for (const { name, values } of recording.columns) {
+      try {
+        sources.push(sourceOf(name, trimmed(values), calendarOf(recording)));
+      } catch (error) {
+        if (!(error instanceof DataError)) throw error;
+        left.push(`${name}: ${error.message}`);
+      }
+    }
+  }
+  if (sources.length === 0) throw new DataError(`no column to adapt to: ${left.join('. ')}`);
+  for (const reason of left) say(`left out: ${reason}`);
+  if (steps.size > 1)
+    say(`sampled every ${[...steps].join(', ')}: each source is learned by its own samples`);
+  return sources;
+}
+
+export const valuesOf = (windows: readonly Window[]): Float64Array[] => windows.map(({ values }) => values);
