@@ -271,6 +271,17 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
   return { listen, publish, log };
 }
 
+/** @throws ConfigError for a stage that the recipe leaves out */
+function requiredSteps({ path, recipe }: Run, stage: TrainingStage): number {
+  const total = stepsOf(recipe, stage);
+  if (total > 0) return total;
+  const [key, name, other] =
+    stage === 'sft' ? ['sft.samples', 'supervised', 'train'] : ['rl.steps', 'reinforcement', 'sft'];
+  throw new ConfigError(
+    `${path}: ${key} is 0: this run has no ${name} stage; train the other with \`timeseer ${other}\``,
+  );
+}
+
 /**
  * Trains a stage of a run: supervised fine-tuning of its initial policy, or reinforcement from the supervised policy (the initial
  * one where the supervised stage has no samples). A finished stage that is to be resumed is left as it is.
@@ -283,11 +294,7 @@ export async function runTrainingStage(
 ): Promise<void> {
   const { recipe } = run;
   const { sft, rl } = recipe;
-  const total = stepsOf(recipe, stage);
-  if (total === 0) {
-    const [key, name] = stage === 'sft' ? ['sft.samples', 'supervised'] : ['rl.steps', 'reinforcement'];
-    throw new ConfigError(`${run.path}: ${key} is 0: this run has no ${name} stage`);
-  }
+  const total = requiredSteps(run, stage);
   const state = run.stateOf(stage, total, { resume, force });
   const start = state?.step ?? 0;
   const { evalEvery, evalSeries, patience, keep } = recipe[stage];
@@ -456,6 +463,7 @@ export async function trainStage(stage: TrainingStage, given: TrainRequest): Pro
     () => openForStage(stage, given),
     async (opened) => {
       const options = { ...given, silent: given.quiet };
+      requiredSteps(opened, stage); // before an hour of the stage before it
       if (stage === 'rl' && isUntaught(opened)) await runTrainingStage(opened, 'sft', options);
       writeEnvironment(opened, given.device, { [`${stage}_workers`]: opened.recipe[stage].workers });
       await runTrainingStage(opened, stage, options);

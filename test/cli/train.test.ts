@@ -248,6 +248,13 @@ describe('bad input: one clear line', () => {
     );
   });
 
+  test('a stage without steps behind one that is still to be done, which does not begin', async () => {
+    expect(await failure(2, '--recipe', recipe, '--set', 'rl.steps=0', '--out', out)).toMatch(
+      /rl\.steps is 0.*train the other with `timeseer sft`/,
+    );
+    expect(existsSync(join(out, 'sft'))).toBe(false);
+  });
+
   test('a device that is not there, before anything is written', async () => {
     expect(await failure(3, '--policy', policy, '--out', out, '--device', 'cuda:99')).toMatch(
       /device 'cuda:99'/,
