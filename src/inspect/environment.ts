@@ -3,7 +3,7 @@
  * turn it answers about the window shown, calls one tool, `<tool>zoom 3 5</tool>`, or does both: an answer with a call behind it is kept, and
  * the inspection goes on. A response without a call is the last. The result of a tool comes back as a turn of the user.
  *
- * Of the answers of small policies, which are about single windows, the closer one counts: it replaces what coarser ones marked in its window.
+ * Of the answers of small policies, which are about single windows, the closer one counts: what it marks replaces what coarser ones marked there.
  * Large policies answer for the whole series, and their last answer counts.
  *
  * Deterministic: a transition is a function of series, state and response. States are JSON, and equal states have equal keys: the grid of
@@ -434,19 +434,23 @@ const withFinding = (findings: readonly Finding[], finding: Finding): readonly F
 interface JoinedMark extends Mark, Pick<Finding, 'class' | 'view'> {}
 
 /**
- * Joins answers about windows: what a coarser one marks is replaced by what a closer one marks, where its middle lies in that window and it is
- * shorter than half of it. Of more than that the window shows too little. Of two windows of a level that overlap the one counts whose middle
- * is nearer.
+ * Joins answers about windows: what a coarser one marks is replaced by what a closer one marks there, where its middle lies in that window and it
+ * is shorter than half of it. Of more than that the window shows too little. Of two windows of a level that overlap the one counts whose
+ * middle is nearer.
+ *
+ * What a closer answer does not mark stays: a policy taught 150 000 steps of scripts denied right marks more often than wrong ones (affiliation
+ * F1 on 200 validation series of wild-long .587 with denials, .658 without, .675 by the whole alone).
  */
 function joined(findings: readonly Finding[], length: number): JoinedMark[] {
   let marks: JoinedMark[] = [];
   for (const { view, class: label, marks: own } of findings.toSorted((a, b) => a.view.level - b.view.level)) {
     const [from, to] = windowOf(view, length);
-    const isOutside = ({ interval: [start, end] }: Mark): boolean => {
+    const stays = ({ interval: [start, end] }: Mark): boolean => {
       const middle = (start + end) / 2;
-      return middle < from || middle > to || 2 * (end - start) >= to - from;
+      const isShown = middle >= from && middle <= to && 2 * (end - start) < to - from;
+      return !isShown || own.every(({ interval: [first, last] }) => last <= start || first >= end);
     };
-    const kept = marks.filter((mark) => mark.view.level === view.level || isOutside(mark));
+    const kept = marks.filter((mark) => mark.view.level === view.level || stays(mark));
     marks = [...kept, ...own.map((mark) => ({ ...mark, view, class: label }))];
   }
   const isNearest = ({ interval, view }: JoinedMark): boolean => {

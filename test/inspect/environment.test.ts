@@ -93,7 +93,7 @@ describe('inspection', () => {
     const scan = (departures: string, list: string, label: string): string =>
       `<think>scan ...; ${departures}</think><answer>${list}</answer><class>${label}</class>`;
     // Steps of 5 samples: one interval in the middle of the window, one elsewhere.
-    const coarse = scan('dip 3 sd; spike 9 sd', '[[400, 410], [800, 900]]', 'global point');
+    const coarse = scan('dip 3 sd; spike 9 sd', '[[330, 340], [800, 900]]', 'global point');
     const close = scan('level shift up 2 sd', '[[0, 500]]', 'trend');
     const closer: Interval = [from, Math.round((from + to) / 2)];
     for (const responses of [
@@ -109,14 +109,17 @@ describe('inspection', () => {
       expect(think).toMatch(/^looked at zoom@.*; level shift up 2 sd; spike 9 sd$/);
     }
     const nothing = await play(open(), [`${coarse}+3 5`, scan('', '[]', 'normal')]);
-    expect(parseAnswer(nothing.state.answer!, N).intervals).toEqual([[4000, 4500]]);
+    expect(parseAnswer(nothing.state.answer!, N).intervals).toEqual([
+      [1650, 1700],
+      [4000, 4500],
+    ]);
   });
 
   test('a tour shows all windows of its levels, whatever is called for; the closest and the most central answer counts', async () => {
     const inspection = open({ tour: 2, memory: 'state' });
-    // Of what the whole and a half mark nothing is confirmed; two quarters see the same place, one of them at its edge.
+    // Two quarters see what the whole marks, one of them at its edge; what a half marks is not seen closer by, and stays.
     const marked: Readonly<Record<string, string>> = {
-      '0.0': '[[700, 704]]',
+      '0.0': '[[500, 530]]',
       '1.0': '[[230, 250]]',
       '2.3': '[[500, 600]]',
       '2.4': '[[0, 20]]',
@@ -132,7 +135,10 @@ describe('inspection', () => {
     }
     const places = (level: number) => Array.from({ length: 2 ** (level + 1) - 1 }, (_, p) => `${level}.${p}`);
     expect(shown).toEqual(['0.0', ...places(1), ...places(2)]);
-    expect(parseAnswer(state.answer, N).intervals).toEqual([[2500, 2625]]);
+    expect(parseAnswer(state.answer, N).intervals).toEqual([
+      [575, 625],
+      [2500, 2625],
+    ]);
   });
 
   test('answers so far count where the turns end without another', async () => {
