@@ -24,7 +24,7 @@ import {
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
-import { joinRows } from './side-by-side.ts';
+import { apartNotes, joinRows } from './side-by-side.ts';
 import type { ReadTimes } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
@@ -134,7 +134,7 @@ function sideBySide(
     rows,
     [...columns.keys()],
     null,
-    [...series[0]!.notes, { kind: 'split', text }],
+    [...series[0]!.notes, ...apartNotes(joined), { kind: 'split', text }],
     options,
   );
 }

@@ -1,5 +1,6 @@
 /** Series side by side: one table of several, by the times that they share. */
 import { firstNames } from '../../src/ground/terminal.ts';
+import { formatDuration } from './clock.ts';
 import type { Note } from './quality.ts';
 import type { Recording } from './recording.ts';
 import { type Rows, sampleEvenly, sortRows } from './sampling.ts';
@@ -10,12 +11,80 @@ const SHARED_TIMES = 1.5;
 const STEPS_APART = 0.1;
 /** Names in a note about several recordings. */
 const NAMED = 3;
+/** Series that alternate: largest difference of their steps, of a sample from its place, both in steps, and of the series in ms. */
+const [SAME_STEP, PLACED, MOST_APART] = [0.01, 0.2, 1_800_000];
+/** Least share of samples in their place. */
+const REGULAR = 0.9;
+
+const medianOf = (values: Float64Array): number => values.toSorted()[values.length >> 1] ?? Number.NaN;
+
+/** Places samples of the same step at the nearest times of the longest series, half a step or half an hour away at most; null for others. */
+function aligned(parts: readonly Rows[]): readonly Rows[] | null {
+  const time = parts.reduce((a, b) => (b.time.length > a.time.length ? b : a)).time.toSorted();
+  const stepOf = (sorted: Float64Array): number =>
+    medianOf(
+      sorted
+        .subarray(1)
+        .map((ms, i) => ms - sorted[i]!)
+        .filter((length) => length > 0),
+    );
+  const step = stepOf(time);
+  const nearest = (ms: number): number => {
+    let [from, to] = [0, time.length - 1];
+    while (to - from > 1) {
+      const middle = (from + to) >> 1;
+      if (time[middle]! <= ms) from = middle;
+      else to = middle;
+    }
+    return time[to]! - ms < ms - time[from]! ? time[to]! : time[from]!;
+  };
+  const moved = parts.map((rows): Rows | null => {
+    if (!(Math.abs(stepOf(rows.time.toSorted()) - step) <= SAME_STEP * step)) return null;
+    // Phases are compared with the first, since those of half a step may have either sign.
+    const phases = rows.time.map((ms) => ms - nearest(ms));
+    const off = phases.map((phase) => phase - step * Math.round((phase - phases[0]!) / step));
+    const apart = medianOf(off);
+    const placed = off.filter((ms) => Math.abs(ms - apart) <= PLACED * step).length;
+    if (Math.abs(apart) > Math.min((0.5 + PLACED) * step, MOST_APART) || placed < REGULAR * off.length)
+      return null;
+    const place = (ms: number): number => (Math.abs(nearest(ms) - ms) <= PLACED * step ? nearest(ms) : ms);
+    return { ...rows, time: rows.time.map((ms) => place(ms - apart)) };
+  });
+  return moved.every((rows) => rows !== null) ? moved : null;
+}
+
+/** Rows of several series, and the largest distance of a sample from its time, in ms. */
+type JoinedRows = Rows & { readonly apart: number };
 
 /**
- * Joins the rows of several series, in order of appearance; null where they are sampled at different times. A row of its own stands for each
- * repetition of a time within a series: repeated rows are noted and merged as they are elsewhere.
+ * Joins the rows of several series, in order of appearance: by equal times, else by nearest ones where the series have the same step; null
+ * where they are sampled at different times. A row of its own stands for each repetition of a time within a series: repeated rows are noted
+ * and merged as they are elsewhere.
  */
-export function joinRows(parts: readonly Rows[]): Rows | null {
+export function joinRows(parts: readonly Rows[]): JoinedRows | null {
+  const equal = joinEqual(parts);
+  if (equal !== null) return { ...equal, apart: 0 };
+  const moved = aligned(parts);
+  const near = moved === null ? null : joinEqual(moved);
+  if (near === null) return null;
+  const apart = moved!.map(({ time }, k) =>
+    time.reduce((most, ms, i) => Math.max(most, Math.abs(ms - parts[k]!.time[i]!)), 0),
+  );
+  return { ...near, apart: Math.max(...apart) };
+}
+
+/** Returns the note on series whose samples were placed at other times; none where all are at their own. */
+export const apartNotes = ({ apart }: JoinedRows): Note[] =>
+  apart === 0
+    ? []
+    : [
+        {
+          kind: 'aligned',
+          text: `The series are sampled at other moments; samples stand at the nearest time of the longest series, up to ${formatDuration(apart)} away.`,
+        },
+      ];
+
+function joinEqual(parts: readonly Rows[]): Rows | null {
   const places = new Map<number | string, number>();
   const time: number[] = [];
   const lines: number[] = [];
@@ -46,8 +115,8 @@ export function joinRows(parts: readonly Rows[]): Rows | null {
   return { time: Float64Array.from(time), values, lines: Int32Array.from(lines) };
 }
 
-/** Returns true for recordings that may stand side by side: both with zones or both without, and of about the same step. */
-export function mayShareTimes(a: Recording, b: Recording): boolean {
+/** True for recordings that may stand side by side: both with zones or both without, and of about the same step. */
+function mayShareTimes(a: Recording, b: Recording): boolean {
   if (a.time === null || b.time === null || a.origin !== b.origin || a.origin === 'start') return false;
   if ((a.zone === null) !== (b.zone === null) || a.step === null || b.step === null) return false;
   return Math.abs(a.step - b.step) <= STEPS_APART * Math.min(a.step, b.step);
@@ -93,17 +162,23 @@ export function joinRecordings(name: string, parts: readonly Recording[]): Recor
       ...Array.from(notes.values(), ({ note, files }) =>
         files.length === parts.length ? note : { ...note, text: `${firstNames(files, NAMED)}: ${note.text}` },
       ),
+      ...apartNotes(joined),
       { kind: 'split', text: `${parts.length} files, side by side.` },
     ],
     rows: Int32Array.from(time, (_, i) => -2 - i),
   };
 }
 
-/** Returns a recording whose column names begin with its own name. */
-export function withFileName({ columns, notes, ...recording }: Recording): Recording {
-  const named = (column: string): string => `${recording.name}: ${column}`;
+/** Returns true for recordings that share their times. */
+export const shareTimes = (a: Recording, b: Recording): boolean =>
+  mayShareTimes(a, b) &&
+  joinRows([a, b].map(({ time, rows }) => ({ time: time!, values: [], lines: rows }))) !== null;
+
+/** Returns a recording of another name, with which its columns begin. */
+export function withFileName({ columns, notes, ...recording }: Recording, name: string): Recording {
+  const named = (column: string): string => `${name}: ${column}`;
   return {
-    ...recording,
+    ...{ ...recording, name },
     columns: columns.map(({ name, values }) => ({ name: named(name), values })),
     notes: notes.map((note) => (note.column === undefined ? note : { ...note, column: named(note.column) })),
   };

@@ -234,6 +234,12 @@ export function toGrafana(report: AnomalyReport): GrafanaAnnotation[] {
   });
 }
 
+/** Returns true for the beginning of a file that timeseer wrote: scores, findings, reports, events or states. */
+export const isWritten = (head: string): boolean =>
+  /^column,index,(?:time,)?value,expected,low,high,score\s/.test(head) ||
+  head.startsWith(csvRecord(Object.keys(COLUMNS).slice(0, 4))) ||
+  /^\s*\{.*?"schema":\s*"timeseer\./s.test(head);
+
 /** Formats of a report by option name. */
 export const FORMATS: Readonly<Record<string, (report: AnomalyReport) => string>> = {
   json: toJson,

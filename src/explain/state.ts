@@ -72,7 +72,12 @@ export function isSame(
   seen: Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string },
 ): boolean {
   const { from, to } = spanOf(finding);
-  return seen.id === finding.id || (seen.column === finding.column && seen.from <= to && from <= seen.to);
+  // Beside other series its stamps may be off by half a step: the duration is one step longer than the stamps are apart.
+  const slack = Math.max(0, (1000 * (finding.durationSeconds ?? 0) - (to - from)) / 2);
+  return (
+    seen.id === finding.id ||
+    (seen.column === finding.column && seen.from <= to + slack && from <= seen.to + slack)
+  );
 }
 
 /** Makes the state that remembers findings. */
@@ -84,12 +89,14 @@ export const stateOf = (
   seen: Object.fromEntries(seen.map(({ id, ...finding }) => [id, finding])),
 });
 
-/** Findings that a state remembers; none if only one of state and recording has time. */
+/** Findings that a state remembers of recordings with time, or of those without. */
 export const seenIn = (
   state: ReportState | null,
   timed: boolean,
 ): (SeenFinding & { readonly id: string })[] =>
-  state?.timed === timed ? Object.entries(state.seen).map(([id, seen]) => ({ id, ...seen })) : [];
+  Object.entries(state?.seen ?? {}).flatMap(([id, seen]) =>
+    (seen.timed ?? state?.timed) === timed ? [{ id, ...seen }] : [],
+  );
 
 const ELSEWHERE = 'choose another --state';
 const REMEDY = `${ELSEWHERE}, or remove the file: every finding is then reported once more`;
@@ -143,9 +150,13 @@ export async function withState<T>(path: string, waits: boolean, work: () => Pro
   }
 }
 
+/** Time after which columns that no run has read any more are forgotten: 30 days in ms. */
+const FORGOTTEN = 30 * 86_400_000;
+
 /**
  * Reduces a report to what a run with a state has to say: findings that were not reported before, and those that were and are still ongoing,
- * a level that has come to stay apart. Findings that were over before the recording begins are forgotten.
+ * a level that has come to stay apart. Findings that were over before the recording begins are forgotten; those of columns that the report
+ * lacks are kept, as a file or a series may be missing for some nights.
  */
 export function newFindings(
   report: AnomalyReport,
@@ -154,6 +165,16 @@ export function newFindings(
   const timed = report.from !== null;
   const seen = seenIn(state, timed);
   const first = report.from?.ms ?? 0;
+  const time = Date.now();
+  const here = new Set(report.columns.map(({ name }) => name));
+  const missing = [true, false]
+    .flatMap((other) => seenIn(state, other).map((old) => ({ ...old, timed: other })))
+    .filter(({ column }) => !here.has(column) && time - (state?.columns?.[column] ?? time) < FORGOTTEN);
+  const read = [
+    ...missing.map(({ column }) => [column, time] as const),
+    ...Object.entries(state?.columns ?? {}).filter(([, last]) => time - last < FORGOTTEN),
+    ...Array.from(here, (column) => [column, time] as const),
+  ];
   const now = report.findings.map((finding) => {
     const { from, to } = spanOf(finding);
     const before = seen.find(({ id }) => id === finding.id);
@@ -167,7 +188,11 @@ export function newFindings(
     ...finding,
     reported: seen.some((old) => isSame(finding, old)),
   }));
-  const kept = stateOf(timed, [...seen.filter(({ to }) => to >= first), ...now]);
+  const kept = stateOf(timed, [
+    ...missing.map(({ timed: other, ...old }) => ({ ...old, ...(other === timed ? {} : { timed: other }) })),
+    ...seen.filter(({ column, to }) => here.has(column) && to >= first),
+    ...now,
+  ]);
   return {
     fresh: selectFindings(
       { ...report, findings: marked },
@@ -175,7 +200,8 @@ export function newFindings(
       'reported before, by --state',
     ),
     state: {
-      ...kept,
+      ...{ ...kept, columns: Object.fromEntries(read) },
+      ...(state?.samples === undefined ? {} : { samples: state.samples }),
       ...(state?.followed === undefined ? {} : { followed: state.followed }),
       ...(state?.alerts === undefined ? {} : { alerts: state.alerts }),
     },
@@ -187,22 +213,31 @@ const LATEST = 4;
 /** Fewest samples that tell one recording from another. */
 const FEWEST = 3;
 
-/** Returns the samples of a recording that its state remembers. */
-function samplesOf({ time, columns }: ReportSource): NonNullable<ReportState['samples']> {
+/** Returns the samples that a state remembers: some of the recording, and those of columns that it lacks. */
+function samplesOf(
+  { time, columns }: ReportSource,
+  { samples = [], columns: known = {} }: ReportState,
+): NonNullable<ReportState['samples']> {
+  const here = new Set(columns.map(({ name }) => name));
+  const others = samples.flatMap(([at, values]): typeof samples => {
+    const left = Object.entries(values).filter(([name]) => name in known && !here.has(name));
+    return left.length === 0 ? [] : [[at, Object.fromEntries(left)]];
+  });
   const n = columns[0]?.values.length ?? 0;
   const places = Array.from({ length: LATEST }, (_, k) => [
     n - 1 - k,
     n - 1 - Math.floor((k * n) / 2 / LATEST),
   ]);
-  return [...new Set(places.flat())]
-    .filter((i) => i >= 0)
-    .sort((a, b) => a - b)
-    .map((i) => [
+  const own = [...new Set(places.flat())].filter((i) => i >= 0).sort((a, b) => a - b);
+  return [
+    ...others,
+    ...own.map((i): (typeof samples)[number] => [
       time?.[i] ?? i,
       Object.fromEntries(
         columns.map(({ name, values }) => [name, Number.isNaN(values[i]!) ? null : values[i]!]),
       ),
-    ]);
+    ]),
+  ];
 }
 
 /**
@@ -214,7 +249,8 @@ function samplesOf({ time, columns }: ReportSource): NonNullable<ReportState['sa
 function checkSource(
   path: string,
   state: ReportState | null,
-  { time, columns, formatTime }: ReportSource,
+  { time, columns, step, formatTime }: ReportSource,
+  several: boolean,
 ): void {
   const n = columns[0]?.values.length ?? 0;
   if (state?.samples === undefined || n === 0 || state.timed !== (time !== null)) return;
@@ -224,14 +260,23 @@ function checkSource(
     );
   };
   const stamp = (at: number): string => (time === null ? `sample ${at}` : formatTime(at));
-  const covered = state.samples.filter(([at]) => at >= (time?.[0] ?? 0) && at <= (time?.[n - 1] ?? n - 1));
-  const places = new Map(Array.from(time ?? new Float64Array(n).keys(), (at, i) => [at, i]));
-  const common = covered.filter(([at]) => places.has(at));
+  const times = time ?? Float64Array.from({ length: n }, (_, i) => i);
+  const covered = state.samples.filter(
+    ([at, values]) =>
+      at >= times[0]! && at <= times[n - 1]! && columns.some(({ name }) => Object.hasOwn(values, name)),
+  );
+  // Beside other series stamps may be off by half a step.
+  const slack = several ? (step ?? 0) / 2 : 0;
+  const common = covered.flatMap(([at, before]) => {
+    const next = times.findIndex((ms) => ms >= at);
+    const place = next > 0 && at - times[next - 1]! < times[next]! - at ? next - 1 : next;
+    return Math.abs(times[place]! - at) <= slack ? [{ at, before, place }] : [];
+  });
   if (covered.length >= FEWEST && common.length === 0)
     refuse(`it remembers a sample at ${stamp(covered[0]![0])}, which this one has not`);
-  const pairs = common.map(([at, before]) =>
+  const pairs = common.map(({ at, before, place }) =>
     columns.flatMap(({ name, values }) => {
-      const [old, now] = [before[name], values[places.get(at)!]!];
+      const [old, now] = [before[name], values[place]!];
       return old === undefined || old === null || Number.isNaN(now) ? [] : [{ at, name, old, now }];
     }),
   );
@@ -249,13 +294,46 @@ interface Receiver {
   deliver(save: (alerts: Alerts) => void): Promise<void>;
 }
 
+/** Reports what is new in a report: `publish` gets the report of `newFindings`. */
+export type Once = (
+  report: AnomalyReport,
+  source: ReportSource,
+  publish: (fresh: AnomalyReport) => void | Promise<void>,
+) => Promise<void>;
+
 /**
- * Reports each finding of a growing recording once, and again while it is ongoing: `publish` gets the report of `newFindings`, which count
- * as reported once it has returned. One state file belongs to one recording. Processes that share it wait for each other. A `receiver` is told
- * what opened and closed once the state holds it.
+ * Reports each finding of growing recordings once, and again while it is ongoing. Findings count as reported once `work` has returned. A
+ * column of one state file belongs to one recording. Processes that share the file wait for each other. A `receiver` is told what opened and
+ * closed once the state holds it.
  *
- * @throws DataError for a damaged state file; ConfigError for that of another recording; WriteError; errors of `publish`
+ * @param several false for one recording alone, whose samples keep their stamps
+ * @throws DataError for a damaged state file; WriteError; errors of `work`, to which `once` throws ConfigError for another recording
  */
+export async function reportEach(
+  path: string,
+  work: (once: Once) => Promise<void>,
+  receiver?: (kept: Alerts | undefined) => Receiver,
+  several = true,
+): Promise<void> {
+  await withState(path, true, async () => {
+    const before = await readState(path);
+    const told = receiver?.(before?.alerts);
+    let last = before;
+    await work(async (report, source, publish) => {
+      checkSource(path, before, source, several);
+      const { fresh, state } = newFindings(report, last);
+      await publish(fresh);
+      told?.update(report, fresh);
+      last = { ...state, samples: samplesOf(source, state) };
+    });
+    const save = (alerts = last?.alerts): void =>
+      writeState(path, { ...last!, ...(alerts === undefined ? {} : { alerts }) });
+    if (last !== before) save(told?.alerts);
+    await told?.deliver(save);
+  });
+}
+
+/** Reports each finding of one growing recording once, as `reportEach` does. @returns what `publish` got */
 export async function reportOnce(
   path: string,
   report: AnomalyReport,
@@ -263,20 +341,11 @@ export async function reportOnce(
   publish: (fresh: AnomalyReport) => void | Promise<void>,
   receiver?: (kept: Alerts | undefined) => Receiver,
 ): Promise<AnomalyReport> {
-  return withState(path, true, async () => {
-    const before = await readState(path);
-    checkSource(path, before, source);
-    const told = receiver?.(before?.alerts);
-    const { fresh, state } = newFindings(report, before);
-    await publish(fresh);
-    told?.update(report, fresh);
-    const save = (alerts = state.alerts): void =>
-      writeState(path, {
-        ...{ ...state, samples: samplesOf(source) },
-        ...(alerts === undefined ? {} : { alerts }),
-      });
-    save(told?.alerts);
-    await told?.deliver(save);
-    return fresh;
-  });
+  let told = report;
+  const tell = (fresh: AnomalyReport) => {
+    told = fresh;
+    return publish(fresh);
+  };
+  await reportEach(path, (once) => once(report, source, tell), receiver, false);
+  return told;
 }

@@ -307,7 +307,8 @@ export async function detectFile(
       progress?.update(done);
       if (done === recording.columns.length) progress?.stop();
     };
-    const detected = await detectRecording(prometheus === undefined ? basename(file) : file, recording, {
+    const isPath = prometheus === undefined && given === undefined;
+    const detected = await detectRecording(isPath ? basename(file) : file, recording, {
       ...options,
       ...also,
       onColumn,

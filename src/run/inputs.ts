@@ -1,18 +1,22 @@
 /** Files that a command line names, by path, pattern or directory, and their recordings: side by side where they share their times. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
-import { basename, extname, join } from 'node:path';
-import { stem } from '../../datasets/readers/record.ts';
+import { closeSync, existsSync, openSync, readdirSync, readSync, realpathSync, statSync } from 'node:fs';
+import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Recording } from '../../datasets/readers/recording.ts';
 import { MOST_COLUMNS } from '../../datasets/readers/recording-columns.ts';
-import { joinRecordings, mayShareTimes, withFileName } from '../../datasets/readers/side-by-side.ts';
+import { joinRecordings, shareTimes, withFileName } from '../../datasets/readers/side-by-side.ts';
+import { isWritten } from '../explain/formats.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT } from '../ground/files.ts';
-import { firstNames } from '../ground/terminal.ts';
+import { firstNames, say } from '../ground/terminal.ts';
 
 /** Endings of the files that are read of a directory. */
 const ENDINGS = ['.csv', '.tsv', '.jsonl', '.ndjson', '.log', '.lp', '.influx'];
 /** Values that are kept until all files have shown whether they share their times: 160 MB. */
 const MOST_VALUES = 20_000_000;
+/** Time that series side by side cover together at most, relative to the longest. */
+const MOST_COVERED = 1.5;
+/** Characters in which a file shows that timeseer wrote it, and names in a message. */
+const [HEAD, NAMED] = [300, 5];
 
 const isDirectory = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -26,92 +30,168 @@ const pathsIn = (directory: string): string[] =>
         .map((name) => join(directory, name))
     : [];
 
-/** Lists the files of a path, a directory, or a pattern with `*` and `?` in any part. @throws ConfigError for none */
-async function filesAt(named: string): Promise<string[]> {
-  const folder = isDirectory(named);
-  if (!folder && (existsSync(named) || !/[*?]/.test(named))) return [named];
+/** Returns true for a file whose beginning shows that timeseer wrote it: scores, findings, events. */
+function wasWritten(path: string): boolean {
+  const head = Buffer.alloc(HEAD);
+  try {
+    const file = openSync(path, 'r');
+    readSync(file, head);
+    closeSync(file);
+  } catch {
+    return false; // reading it says why
+  }
+  return isWritten(head.toString());
+}
+
+/** Argument that names files: by a directory, a pattern with `*` and `?` in any part, or a path. */
+interface Named {
+  readonly named: string;
+  readonly isFolder: boolean;
+  readonly isPattern: boolean;
+  /** Directory below which it names files, absolute. */
+  readonly base: string;
+}
+
+function namedBy(named: string): Named {
+  const isFolder = isDirectory(named);
+  const isPattern = !isFolder && !existsSync(named) && /[*?]/.test(named);
+  const fixed = isPattern ? named.slice(0, named.search(/[^/]*[*?]/)) : isFolder ? named : dirname(named);
+  return { named, isFolder, isPattern, base: resolve(fixed) };
+}
+
+/** Lists the files of an argument. @throws ConfigError for none */
+async function filesAt({ named, isFolder, isPattern }: Named): Promise<string[]> {
+  if (!isFolder && !isPattern) return [named];
   const { fits } = await import('../hub/pull.ts');
-  let places = folder ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
-  for (const part of folder ? [] : named.split('/').filter((name) => name !== ''))
+  let places = isFolder ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
+  for (const part of isFolder ? [] : named.split('/').filter((name) => name !== ''))
     places = places.flatMap((place) =>
       /[*?]/.test(part) ? pathsIn(place).filter((path) => fits(basename(path), part)) : [join(place, part)],
     );
   const isWanted = (path: string): boolean =>
-    folder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
-  const files = places.filter((path) => isWanted(path) && !isDirectory(path));
+    isFolder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
+  const wanted = places.filter((path) => isWanted(path) && !isDirectory(path));
+  const written = wanted.filter(wasWritten);
+  if (written.length > 0) say(`note: written by timeseer, and left out: ${firstNames(written, NAMED)}`);
+  const files = wanted.filter((path) => !written.includes(path));
   if (files.length > 0) return files;
-  if (!folder) throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
+  if (!isFolder) throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
   const names = places.map((path) => basename(path));
-  const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, 5)}`;
+  const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, NAMED)}`;
   throw new ConfigError(
     `${named}: no recordings in this directory (${skipped}); they end in ${ENDINGS.join(', ')}. Name other files with a pattern such as '${join(named, '*')}'`,
   );
 }
 
+/** Files of a command line, each with its name in reports: its path from the directory on that all arguments have in common. */
+export interface Files {
+  readonly files: ReadonlyMap<string, string>;
+  /** True where the arguments may name several files, whatever is there. */
+  readonly several: boolean;
+}
+
 /**
- * Lists the files that arguments name: paths, patterns such as `metrics/*.csv`, and directories.
- * @throws ConfigError for a pattern or directory without files, for two files of one name, and for standard input beside others
+ * Lists the files that arguments name: paths, patterns such as `metrics/*.csv`, and directories. Names follow from the arguments alone, so
+ * that states and alerts do not change with the files that are there.
+ * @throws ConfigError for a pattern or directory without files, and for standard input beside others
  */
-export async function filesOf(named: readonly string[]): Promise<string[]> {
-  const files = new Set<string>();
-  for (const name of named) for (const file of await filesAt(name)) files.add(file);
-  if (files.size > 1 && files.has(STANDARD_INPUT))
+export async function filesOf(named: readonly string[]): Promise<Files> {
+  if (named.length > 1 && named.includes(STANDARD_INPUT))
     throw new ConfigError('-: standard input is read alone; leave the other files out');
-  const byName = new Map<string, string>();
-  for (const file of files.size > 1 ? files : []) {
-    const other = byName.get(stem(file));
-    if (other !== undefined)
-      throw new ConfigError(
-        `${other} and ${file} have the same name, by which columns are told apart; rename one, or run the command once for each`,
-      );
-    byName.set(stem(file), file);
-  }
-  return [...files];
+  const all = named.map(namedBy);
+  const several = all.length > 1 || all.some(({ isFolder, isPattern }) => isFolder || isPattern);
+  let common = all[0]?.base ?? '';
+  for (const { base } of all) while (/^\.\.(?:\/|$)/.test(relative(common, base))) common = dirname(common);
+  const files = new Map<string, string>();
+  const seen = new Map<string, string>();
+  for (const one of all)
+    for (const file of await filesAt(one)) {
+      const real = several && existsSync(file) ? realpathSync(file) : file;
+      const other = seen.get(real);
+      if (other === undefined) files.set(file, relative(common, resolve(file)));
+      else if (other !== file) say(`note: ${file} is the same file as ${other}, and is read once`);
+      seen.set(real, other ?? file);
+    }
+  return { files, several };
 }
 
 /** Recording of one file, or of several side by side, and its name in reports. */
 export interface Input {
   readonly name: string;
   readonly recording: Recording;
-  /** True for one file of several that do not share their times. */
-  readonly alone: boolean;
+}
+
+/** Recordings that share their times, the time that they cover, and that of the longest. */
+interface Group {
+  readonly parts: Input[];
+  from: number;
+  to: number;
+  longest: number;
+}
+
+/** Adds a recording to the first group that shares its times, or makes one of its own. */
+function place(groups: Group[], input: Input): void {
+  const { time, columns } = input.recording;
+  const [from, to] = [time?.[0] ?? 0, time?.at(-1) ?? 0];
+  const grown = ({ parts, ...group }: Group) => ({
+    from: Math.min(group.from, from),
+    to: Math.max(group.to, to),
+    longest: Math.max(group.longest, to - from),
+  });
+  const group = groups.find((other) => {
+    const next = grown(other);
+    const width = other.parts.reduce((sum, { recording }) => sum + recording.columns.length, columns.length);
+    if (width > MOST_COLUMNS || next.to - next.from > MOST_COVERED * next.longest) return false;
+    return shareTimes(other.parts[0]!.recording, input.recording);
+  });
+  if (group === undefined) return void groups.push({ parts: [input], from, to, longest: to - from });
+  group.parts.push(input);
+  Object.assign(group, grown(group));
+}
+
+/** Joins the recordings of each group, the largest first. */
+function* joined(groups: readonly Group[]): Generator<Input> {
+  for (const { parts } of groups.toSorted((a, b) => b.parts.length - a.parts.length)) {
+    const name = `${parts[0]!.name} and ${parts.length - 1} more`;
+    const recordings = parts.map(({ recording }) => recording);
+    const recording = parts.length === 1 ? null : joinRecordings(name, recordings);
+    if (recording === null) yield* parts;
+    else yield { name, recording: { ...recording, name: recordings[0]!.name } };
+  }
 }
 
 /**
- * Reads several files, whose names their columns bear: one recording where they share their times, else one after the other.
+ * Reads several files, whose names their columns bear: one recording for those that share their times.
  * @param onBroken hears of each file that cannot be read; the others are read all the same
  */
 export async function* readInputs(
-  files: readonly string[],
+  { files }: Files,
   read: (file: string) => Promise<Recording>,
   onBroken: (error: TimeseerError, file: string) => void,
 ): AsyncGenerator<Input> {
-  const inputs: Input[] = [];
-  let [columns, values, apart] = [0, 0, false];
-  for (const file of files) {
-    let recording: Recording;
+  const byName = new Map<string, string>();
+  let groups: Group[] = [];
+  let values = 0;
+  for (const [file, path] of files) {
     try {
-      recording = withFileName(await read(file));
+      const name = path.slice(0, path.length - extname(path).length);
+      const other = byName.get(name);
+      if (other !== undefined)
+        throw new ConfigError(
+          `${file}: has the name of ${other}, by which columns are told apart; rename one`,
+        );
+      byName.set(name, file);
+      const recording = withFileName(await read(file), name);
+      values += recording.columns.length * recording.rows.length;
+      place(groups, { name: path, recording });
     } catch (error) {
       if (!(error instanceof TimeseerError)) throw error;
-      onBroken(error, file);
-      continue;
+      onBroken(error, path);
     }
-    inputs.push({ name: basename(file), recording, alone: true });
-    columns += recording.columns.length;
-    values += recording.columns.length * recording.rows.length;
-    apart ||=
-      columns > MOST_COLUMNS || values > MOST_VALUES || !mayShareTimes(inputs[0]!.recording, recording);
-    // Recordings that stand alone are not kept: there may be thousands.
-    if (apart) yield* inputs.splice(0);
+    if (values <= MOST_VALUES) continue;
+    // There may be thousands of files.
+    yield* joined(groups);
+    [groups, values] = [[], 0];
   }
-  if (inputs.length > 1) {
-    const name = `${inputs[0]!.name} and ${inputs.length - 1} more`;
-    const joined = joinRecordings(
-      name,
-      inputs.map(({ recording }) => recording),
-    );
-    if (joined !== null) return yield { name, recording: joined, alone: false };
-  }
-  yield* inputs;
+  yield* joined(groups);
 }

@@ -156,7 +156,15 @@ describe('several rows of one time', () => {
     expect(values(wide, 2)).toEqual([0, 1, 2, 4]);
     expect(note(wide, 'duplicates')).toContain('several rows of different values');
 
-    const apart = `time,host,v\n${[0, 1, 2, 3].map((i) => `${minutes(2 * i)},a,${i}\n${minutes(2 * i + 1)},b,${i}`).join('\n')}\n`;
+    const alternating = (pace: number): string =>
+      `time,host,v\n${[0, 1, 2, 3].map((i) => `${minutes(2 * i)},a,${i}\n${minutes(pace * i + 1)},b,${i}`).join('\n')}\n`;
+    const near = read(alternating(2), { select: '*', key: 'host' });
+    expect([values(near), values(near, 1)]).toEqual([
+      [0, 1, 2, 3],
+      [0, 1, 2, 3],
+    ]);
+    expect(note(near, 'aligned')).toContain('up to 1 min away');
+    const apart = alternating(3);
     expect(failure(apart, { select: '*', key: 'host' }).message).toContain('sampled at different times');
     const one = `time,v\n${minutes(0)},5\n${minutes(1)},6\n`;
     expect(values(read(one, { select: '*' }))).toEqual([5, 6]);
