@@ -29,7 +29,12 @@ export interface TableOptions {
   readonly decimal?: '.' | ',' | undefined;
   /** Name of a recording given as bytes. */
   readonly name?: string | undefined;
+  /** Refuse rows without a time. Default: they are left out where they are at most a tenth. */
+  readonly strict?: boolean | undefined;
 }
+
+/** Share of rows without a time up to which they are left out. */
+const MOST_TIMELESS = 0.1;
 
 export const MINIMUM_SAMPLES = 2;
 
@@ -110,7 +115,7 @@ export class TableRows {
         if (this.repeatedHeaders++ === 0) this.firstRepeated = records.line;
         continue;
       }
-      rows++;
+      if (this.#layout.timeless?.has(rows++)) continue;
       visit(records);
     }
     if (short !== null && rows < MINIMUM_SAMPLES) throw short;
@@ -164,22 +169,22 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
       "JSON, but neither a table nor one object in each line; write each object on a line of its own, for example: jq -c '.[]'",
       { file },
     );
-  const layout = rewritten === null ? tableLayout(text, file) : layoutOf(rewritten, file);
+  const found = rewritten === null ? tableLayout(text, file) : layoutOf(rewritten, file);
   const notes: Note[] = assumed.map((sentence) => ({ kind: 'encoding', text: sentence }));
   notes.push(...(rewritten?.notes ?? []));
-  if (layout.delimiter !== ',' && layout.width > 1) {
+  if (found.delimiter !== ',' && found.width > 1) {
     const names: Readonly<Record<string, string>> = { '\t': 'tabs', ';': 'semicolons', [BLANKS]: 'blanks' };
     notes.push({
       kind: 'delimiter',
-      text: `Fields are separated by ${names[layout.delimiter] ?? show(layout.delimiter)}.`,
+      text: `Fields are separated by ${names[found.delimiter] ?? show(found.delimiter)}.`,
     });
   }
-  const columns = Array.from({ length: layout.width }, (_, i): TableColumn => {
-    const header = layout.header?.[i] ?? null;
+  const columns = Array.from({ length: found.width }, (_, i): TableColumn => {
+    const header = found.header?.[i] ?? null;
     return {
       name: header === null || header === '' ? `column ${i + 1}` : header,
       header,
-      cells: layout.sample.map((row) => row[i] ?? ''),
+      cells: found.sample.map((row) => row[i] ?? ''),
       survey: new ColumnSurvey(),
     };
   });
@@ -199,13 +204,32 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   const clock = plan === null ? null : new TimeColumn(plan);
   const inTime = (i: number): boolean => plan?.columns.some((index) => index === i) ?? false;
   const surveyed = columns.map((_, i) => i).filter((i) => !inTime(i));
-  const walk = new TableRows(text, file, layout).each((records) => {
-    clock?.add(records);
+  const timeless = new Set<number>();
+  let [row, wrong]: [number, DataError | null] = [0, null];
+  const walk = new TableRows(text, file, found).each((records) => {
+    row++;
+    try {
+      clock?.add(records);
+    } catch (error) {
+      if (!(error instanceof DataError) || options.strict === true) throw error;
+      wrong ??= error;
+      timeless.add(row - 1);
+      return;
+    }
     lineColumn.push(records.line);
     for (const i of surveyed) columns[i]!.survey.add(records.field(i));
   });
+  if (wrong !== null && timeless.size > MOST_TIMELESS * row) throw wrong;
+  const layout = { ...found, timeless };
   const lines = Int32Array.from(lineColumn.take());
   const times = clock?.finish(lines, file, tz) ?? null;
+  if (wrong !== null) {
+    const { line = 0 } = wrong as DataError;
+    notes.push({
+      ...{ kind: 'left-out', count: timeless.size, lines: [line, line] },
+      text: `${plural(timeless.size, 'row')} without a time left out, the first: ${reasonOf(wrong)}.`,
+    });
+  }
   if (times === null && tz !== null) throw new ConfigError(`--tz ${tz}: ${file} has no column of time`);
   if (layout.preamble > 0)
     notes.push({
@@ -266,7 +290,7 @@ function layoutOf({ form, header, sample }: LineTable, file: string): TableLayou
 export function laterRows(table: Table, given: string): Table {
   const { file, plan, times, tz, rewritten } = table;
   const { text } = (rewritten === null ? null : lineTable(given, file, rewritten)) ?? { text: given };
-  const layout = { ...table.layout, skipped: 0 };
+  const layout = { ...table.layout, skipped: 0, timeless: new Set<number>() };
   const clock = plan === null ? null : new TimeColumn(plan, times?.decided ?? null);
   const lineColumn = new Column();
   new TableRows(text, file, layout).each((records) => {
@@ -308,6 +332,8 @@ export interface TableLayout {
   /** Number of lines above the header that belong to no table, and the row of units below it; for notes. */
   readonly preamble: number;
   readonly units: readonly string[] | null;
+  /** Numbers of the rows that are passed over, as they have no time. */
+  readonly timeless?: ReadonlySet<number>;
 }
 
 /** Delimiters in order of preference: a comma inside files of the others is most likely a decimal comma. */

@@ -24,7 +24,7 @@ import {
 } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
-import { apartNotes, joinRows } from './side-by-side.ts';
+import { joinRows } from './side-by-side.ts';
 import type { ReadTimes } from './time-column.ts';
 
 export { formatDuration, formatTime, wallTime } from './clock.ts';
@@ -134,7 +134,7 @@ function sideBySide(
     rows,
     [...columns.keys()],
     null,
-    [...series[0]!.notes, ...apartNotes(joined), { kind: 'split', text }],
+    [...series[0]!.notes, ...joined.notes, { kind: 'split', text }],
     options,
   );
 }
@@ -175,7 +175,7 @@ interface ReadRows extends Rows {
  * @throws as `readRecording`; DataError without a header, or without a column of time that has dates
  */
 export function openRows(source: Uint8Array, options: RecordingOptions): RowReader {
-  const all = openSeries(source, options);
+  const all = openSeries(source, { ...options, strict: true });
   const opened = all.table;
   const { file, layout, times } = opened;
   if (opened.rewritten?.form === ANNOTATED)

@@ -1,5 +1,7 @@
 /** Series side by side: one table of several, by the times that they share. */
+
 import { firstNames } from '../../src/ground/terminal.ts';
+import { median } from '../../src/series/stats.ts';
 import { formatDuration } from './clock.ts';
 import type { Note } from './quality.ts';
 import type { Recording } from './recording.ts';
@@ -11,78 +13,58 @@ const SHARED_TIMES = 1.5;
 const STEPS_APART = 0.1;
 /** Names in a note about several recordings. */
 const NAMED = 3;
-/** Series that alternate: largest difference of their steps, of a sample from its place, both in steps, and of the series in ms. */
+/** Series that alternate: difference of their steps and of samples from their places, in steps, and of the series, in ms, at most. */
 const [SAME_STEP, PLACED, MOST_APART] = [0.01, 0.2, 1_800_000];
 /** Least share of samples in their place. */
 const REGULAR = 0.9;
 
-const medianOf = (values: Float64Array): number => values.toSorted()[values.length >> 1] ?? Number.NaN;
+const stepOf = (time: Float64Array): number => {
+  const sorted = time.toSorted();
+  return median(sorted.subarray(1).map((ms, i) => ms - sorted[i]!));
+};
 
-/** Places samples of the same step at the nearest times of the longest series, half a step or half an hour away at most; null for others. */
+/** Places samples of the same step at even times from the first of the longest series on, half an hour away at most; null for others. */
 function aligned(parts: readonly Rows[]): readonly Rows[] | null {
-  const time = parts.reduce((a, b) => (b.time.length > a.time.length ? b : a)).time.toSorted();
-  const stepOf = (sorted: Float64Array): number =>
-    medianOf(
-      sorted
-        .subarray(1)
-        .map((ms, i) => ms - sorted[i]!)
-        .filter((length) => length > 0),
-    );
-  const step = stepOf(time);
-  const nearest = (ms: number): number => {
-    let [from, to] = [0, time.length - 1];
-    while (to - from > 1) {
-      const middle = (from + to) >> 1;
-      if (time[middle]! <= ms) from = middle;
-      else to = middle;
-    }
-    return time[to]! - ms < ms - time[from]! ? time[to]! : time[from]!;
-  };
-  const moved = parts.map((rows): Rows | null => {
-    if (!(Math.abs(stepOf(rows.time.toSorted()) - step) <= SAME_STEP * step)) return null;
-    // Phases are compared with the first, since those of half a step may have either sign.
-    const phases = rows.time.map((ms) => ms - nearest(ms));
-    const off = phases.map((phase) => phase - step * Math.round((phase - phases[0]!) / step));
-    const apart = medianOf(off);
-    const placed = off.filter((ms) => Math.abs(ms - apart) <= PLACED * step).length;
-    if (Math.abs(apart) > Math.min((0.5 + PLACED) * step, MOST_APART) || placed < REGULAR * off.length)
-      return null;
-    const place = (ms: number): number => (Math.abs(nearest(ms) - ms) <= PLACED * step ? nearest(ms) : ms);
-    return { ...rows, time: rows.time.map((ms) => place(ms - apart)) };
+  const { time } = parts.reduce((a, b) => (b.time.length > a.time.length ? b : a));
+  const [first, last] = time.reduce(
+    ([a, b], ms) => [Math.min(a, ms), Math.max(b, ms)],
+    [Infinity, -Infinity],
+  );
+  const step = (last - first) / Math.round((last - first) / stepOf(time));
+  const placeOf = (ms: number): number => first + step * Math.ceil((ms - first) / step - 0.5);
+  const moved = parts.flatMap((rows): Rows[] => {
+    const off = rows.time.map((ms) => ms - placeOf(ms));
+    // Half a step may have either sign.
+    const phases = off.map((ms) => ms - step * Math.round((ms - off[0]!) / step));
+    const phase = median(phases);
+    const placed = phases.filter((ms) => Math.abs(ms - phase) <= PLACED * step).length;
+    const isEven =
+      placed >= REGULAR * phases.length && Math.abs(stepOf(rows.time) - step) <= SAME_STEP * step;
+    return isEven && Math.abs(phase) <= MOST_APART
+      ? [{ ...rows, time: rows.time.map((ms) => placeOf(ms - phase)) }]
+      : [];
   });
-  return moved.every((rows) => rows !== null) ? moved : null;
+  return moved.length === parts.length ? moved : null;
 }
 
-/** Rows of several series, and the largest distance of a sample from its time, in ms. */
-type JoinedRows = Rows & { readonly apart: number };
-
 /**
- * Joins the rows of several series, in order of appearance: by equal times, else by nearest ones where the series have the same step; null
+ * Joins the rows of several series, in order of appearance: by equal times, else by even ones where the series have the same step; null
  * where they are sampled at different times. A row of its own stands for each repetition of a time within a series: repeated rows are noted
  * and merged as they are elsewhere.
  */
-export function joinRows(parts: readonly Rows[]): JoinedRows | null {
+export function joinRows(parts: readonly Rows[]): (Rows & { readonly notes: readonly Note[] }) | null {
   const equal = joinEqual(parts);
-  if (equal !== null) return { ...equal, apart: 0 };
+  if (equal !== null) return { ...equal, notes: [] };
   const moved = aligned(parts);
   const near = moved === null ? null : joinEqual(moved);
   if (near === null) return null;
-  const apart = moved!.map(({ time }, k) =>
-    time.reduce((most, ms, i) => Math.max(most, Math.abs(ms - parts[k]!.time[i]!)), 0),
+  const apart = moved!.flatMap(({ time }, k) =>
+    Array.from(time, (ms, i) => Math.abs(ms - parts[k]!.time[i]!)),
   );
-  return { ...near, apart: Math.max(...apart) };
+  const most = formatDuration(apart.reduce((a, b) => Math.max(a, b), 0));
+  const text = `The series are sampled at other moments; samples stand at the nearest of even times, up to ${most} away.`;
+  return { ...near, notes: [{ kind: 'aligned', text }] };
 }
-
-/** Returns the note on series whose samples were placed at other times; none where all are at their own. */
-export const apartNotes = ({ apart }: JoinedRows): Note[] =>
-  apart === 0
-    ? []
-    : [
-        {
-          kind: 'aligned',
-          text: `The series are sampled at other moments; samples stand at the nearest time of the longest series, up to ${formatDuration(apart)} away.`,
-        },
-      ];
 
 function joinEqual(parts: readonly Rows[]): Rows | null {
   const places = new Map<number | string, number>();
@@ -162,7 +144,7 @@ export function joinRecordings(name: string, parts: readonly Recording[]): Recor
       ...Array.from(notes.values(), ({ note, files }) =>
         files.length === parts.length ? note : { ...note, text: `${firstNames(files, NAMED)}: ${note.text}` },
       ),
-      ...apartNotes(joined),
+      ...joined.notes,
       { kind: 'split', text: `${parts.length} files, side by side.` },
     ],
     rows: Int32Array.from(time, (_, i) => -2 - i),

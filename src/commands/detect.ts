@@ -7,7 +7,7 @@ import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { checkScores, FORMATS, scoresCsv, toGrafana } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import type { Alerts, AnomalyReport, FollowedFinding, ReportState } from '../explain/schema.ts';
-import { type Once, readState, reportEach, reportOnce, withState, writeState } from '../explain/state.ts';
+import { type Once, readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
@@ -210,7 +210,7 @@ async function detectOne(
   };
   if (given !== undefined) await given.once(report, source, publish);
   else if (state === undefined) publish(report);
-  else await reportOnce(state, report, source, publish, webhook);
+  else await reportOnce(state, (once) => once(report, source, publish), webhook, false);
 }
 
 /** Prints a report as text, or reports in another format: several are one document, but for Markdown. */
@@ -264,7 +264,7 @@ async function detectMany(args: DetectArguments, files: Files, format: string): 
   };
   const webhook = await webhookOf(args, STANDARD_INPUT, true);
   if (args.state === undefined) await work(async (report, _, publish) => publish(report));
-  else await reportEach(args.state, work, webhook);
+  else await reportOnce(args.state, work, webhook);
   const found = told.flatMap(({ report: { file, findings } }) =>
     findings.length === 0 ? [] : [`${plural(findings.length, 'finding')} in ${file}`],
   );

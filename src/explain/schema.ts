@@ -377,8 +377,6 @@ const SEEN = z.strictObject({
   before: z.exactOptional(z.strictObject({ level: finite, change: finite })),
   /** Reason for which it is not unusual after all. */
   explained: z.exactOptional(z.enum(['withdrawn', 'became usual'])),
-  /** True for stamps, false for samples; default: as of the state. */
-  timed: z.exactOptional(z.boolean()),
 });
 
 /** Finding as `--follow` remembers it, reported or not. */

@@ -89,14 +89,12 @@ export const stateOf = (
   seen: Object.fromEntries(seen.map(({ id, ...finding }) => [id, finding])),
 });
 
-/** Findings that a state remembers of recordings with time, or of those without. */
+/** Findings that a state remembers; none if only one of state and recording has time. */
 export const seenIn = (
   state: ReportState | null,
   timed: boolean,
 ): (SeenFinding & { readonly id: string })[] =>
-  Object.entries(state?.seen ?? {}).flatMap(([id, seen]) =>
-    (seen.timed ?? state?.timed) === timed ? [{ id, ...seen }] : [],
-  );
+  state?.timed === timed ? Object.entries(state.seen).map(([id, seen]) => ({ id, ...seen })) : [];
 
 const ELSEWHERE = 'choose another --state';
 const REMEDY = `${ELSEWHERE}, or remove the file: every finding is then reported once more`;
@@ -163,18 +161,18 @@ export function newFindings(
   state: ReportState | null,
 ): { readonly fresh: AnomalyReport; readonly state: ReportState } {
   const timed = report.from !== null;
-  const seen = seenIn(state, timed);
+  const all = seenIn(state, state?.timed ?? timed);
   const first = report.from?.ms ?? 0;
   const time = Date.now();
   const here = new Set(report.columns.map(({ name }) => name));
-  const missing = [true, false]
-    .flatMap((other) => seenIn(state, other).map((old) => ({ ...old, timed: other })))
-    .filter(({ column }) => !here.has(column) && time - (state?.columns?.[column] ?? time) < FORGOTTEN);
-  const read = [
-    ...missing.map(({ column }) => [column, time] as const),
-    ...Object.entries(state?.columns ?? {}).filter(([, last]) => time - last < FORGOTTEN),
-    ...Array.from(here, (column) => [column, time] as const),
-  ];
+  const columns = Object.fromEntries(
+    [...all.map(({ column }) => column), ...Object.keys(state?.columns ?? {}), ...here]
+      .map((name) => [name, here.has(name) ? time : (state?.columns?.[name] ?? time)] as const)
+      .filter(([, last]) => time - last < FORGOTTEN),
+  );
+  const seen = all.filter(({ column, to }) =>
+    here.has(column) ? to >= first : Object.hasOwn(columns, column),
+  );
   const now = report.findings.map((finding) => {
     const { from, to } = spanOf(finding);
     const before = seen.find(({ id }) => id === finding.id);
@@ -188,11 +186,7 @@ export function newFindings(
     ...finding,
     reported: seen.some((old) => isSame(finding, old)),
   }));
-  const kept = stateOf(timed, [
-    ...missing.map(({ timed: other, ...old }) => ({ ...old, ...(other === timed ? {} : { timed: other }) })),
-    ...seen.filter(({ column, to }) => here.has(column) && to >= first),
-    ...now,
-  ]);
+  const kept = stateOf(timed, [...seen, ...now]);
   return {
     fresh: selectFindings(
       { ...report, findings: marked },
@@ -200,7 +194,7 @@ export function newFindings(
       'reported before, by --state',
     ),
     state: {
-      ...{ ...kept, columns: Object.fromEntries(read) },
+      ...{ ...kept, columns },
       ...(state?.samples === undefined ? {} : { samples: state.samples }),
       ...(state?.followed === undefined ? {} : { followed: state.followed }),
       ...(state?.alerts === undefined ? {} : { alerts: state.alerts }),
@@ -220,7 +214,7 @@ function samplesOf(
 ): NonNullable<ReportState['samples']> {
   const here = new Set(columns.map(({ name }) => name));
   const others = samples.flatMap(([at, values]): typeof samples => {
-    const left = Object.entries(values).filter(([name]) => name in known && !here.has(name));
+    const left = Object.entries(values).filter(([name]) => Object.hasOwn(known, name) && !here.has(name));
     return left.length === 0 ? [] : [[at, Object.fromEntries(left)]];
   });
   const n = columns[0]?.values.length ?? 0;
@@ -249,7 +243,7 @@ function samplesOf(
 function checkSource(
   path: string,
   state: ReportState | null,
-  { time, columns, step, formatTime }: ReportSource,
+  { time, columns, formatTime }: ReportSource,
   several: boolean,
 ): void {
   const n = columns[0]?.values.length ?? 0;
@@ -260,23 +254,20 @@ function checkSource(
     );
   };
   const stamp = (at: number): string => (time === null ? `sample ${at}` : formatTime(at));
-  const times = time ?? Float64Array.from({ length: n }, (_, i) => i);
   const covered = state.samples.filter(
-    ([at, values]) =>
-      at >= times[0]! && at <= times[n - 1]! && columns.some(({ name }) => Object.hasOwn(values, name)),
+    ([at, before]) =>
+      at >= (time?.[0] ?? 0) &&
+      at <= (time?.[n - 1] ?? n - 1) &&
+      columns.some(({ name }) => Object.hasOwn(before, name)),
   );
+  const places = new Map(Array.from(time ?? new Float64Array(n).keys(), (at, i) => [at, i]));
+  const common = covered.filter(([at]) => places.has(at));
   // Beside other series stamps may be off by half a step.
-  const slack = several ? (step ?? 0) / 2 : 0;
-  const common = covered.flatMap(([at, before]) => {
-    const next = times.findIndex((ms) => ms >= at);
-    const place = next > 0 && at - times[next - 1]! < times[next]! - at ? next - 1 : next;
-    return Math.abs(times[place]! - at) <= slack ? [{ at, before, place }] : [];
-  });
-  if (covered.length >= FEWEST && common.length === 0)
+  if (!several && covered.length >= FEWEST && common.length === 0)
     refuse(`it remembers a sample at ${stamp(covered[0]![0])}, which this one has not`);
-  const pairs = common.map(({ at, before, place }) =>
+  const pairs = common.map(([at, before]) =>
     columns.flatMap(({ name, values }) => {
-      const [old, now] = [before[name], values[place]!];
+      const [old, now] = [before[name], values[places.get(at)!]!];
       return old === undefined || old === null || Number.isNaN(now) ? [] : [{ at, name, old, now }];
     }),
   );
@@ -309,7 +300,7 @@ export type Once = (
  * @param several false for one recording alone, whose samples keep their stamps
  * @throws DataError for a damaged state file; WriteError; errors of `work`, to which `once` throws ConfigError for another recording
  */
-export async function reportEach(
+export async function reportOnce(
   path: string,
   work: (once: Once) => Promise<void>,
   receiver?: (kept: Alerts | undefined) => Receiver,
@@ -331,21 +322,4 @@ export async function reportEach(
     if (last !== before) save(told?.alerts);
     await told?.deliver(save);
   });
-}
-
-/** Reports each finding of one growing recording once, as `reportEach` does. @returns what `publish` got */
-export async function reportOnce(
-  path: string,
-  report: AnomalyReport,
-  source: ReportSource,
-  publish: (fresh: AnomalyReport) => void | Promise<void>,
-  receiver?: (kept: Alerts | undefined) => Receiver,
-): Promise<AnomalyReport> {
-  let told = report;
-  const tell = (fresh: AnomalyReport) => {
-    told = fresh;
-    return publish(fresh);
-  };
-  await reportEach(path, (once) => once(report, source, tell), receiver, false);
-  return told;
 }

@@ -1,5 +1,5 @@
 /** Files that a command line names, by path, pattern or directory, and their recordings: side by side where they share their times. */
-import { closeSync, existsSync, openSync, readdirSync, readSync, realpathSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Recording } from '../../datasets/readers/recording.ts';
 import { MOST_COLUMNS } from '../../datasets/readers/recording-columns.ts';
@@ -13,10 +13,8 @@ import { firstNames, say } from '../ground/terminal.ts';
 const ENDINGS = ['.csv', '.tsv', '.jsonl', '.ndjson', '.log', '.lp', '.influx'];
 /** Values that are kept until all files have shown whether they share their times: 160 MB. */
 const MOST_VALUES = 20_000_000;
-/** Time that series side by side cover together at most, relative to the longest. */
-const MOST_COVERED = 1.5;
-/** Characters in which a file shows that timeseer wrote it, and names in a message. */
-const [HEAD, NAMED] = [300, 5];
+/** Names in a message. */
+const NAMED = 5;
 
 const isDirectory = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -29,19 +27,6 @@ const pathsIn = (directory: string): string[] =>
         .sort()
         .map((name) => join(directory, name))
     : [];
-
-/** Returns true for a file whose beginning shows that timeseer wrote it: scores, findings, events. */
-function wasWritten(path: string): boolean {
-  const head = Buffer.alloc(HEAD);
-  try {
-    const file = openSync(path, 'r');
-    readSync(file, head);
-    closeSync(file);
-  } catch {
-    return false; // reading it says why
-  }
-  return isWritten(head.toString());
-}
 
 /** Argument that names files: by a directory, a pattern with `*` and `?` in any part, or a path. */
 interface Named {
@@ -71,7 +56,7 @@ async function filesAt({ named, isFolder, isPattern }: Named): Promise<string[]>
   const isWanted = (path: string): boolean =>
     isFolder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
   const wanted = places.filter((path) => isWanted(path) && !isDirectory(path));
-  const written = wanted.filter(wasWritten);
+  const written = wanted.filter(isWritten);
   if (written.length > 0) say(`note: written by timeseer, and left out: ${firstNames(written, NAMED)}`);
   const files = wanted.filter((path) => !written.includes(path));
   if (files.length > 0) return files;
@@ -121,42 +106,15 @@ export interface Input {
   readonly recording: Recording;
 }
 
-/** Recordings that share their times, the time that they cover, and that of the longest. */
-interface Group {
-  readonly parts: Input[];
-  from: number;
-  to: number;
-  longest: number;
-}
-
-/** Adds a recording to the first group that shares its times, or makes one of its own. */
-function place(groups: Group[], input: Input): void {
-  const { time, columns } = input.recording;
-  const [from, to] = [time?.[0] ?? 0, time?.at(-1) ?? 0];
-  const grown = ({ parts, ...group }: Group) => ({
-    from: Math.min(group.from, from),
-    to: Math.max(group.to, to),
-    longest: Math.max(group.longest, to - from),
-  });
-  const group = groups.find((other) => {
-    const next = grown(other);
-    const width = other.parts.reduce((sum, { recording }) => sum + recording.columns.length, columns.length);
-    if (width > MOST_COLUMNS || next.to - next.from > MOST_COVERED * next.longest) return false;
-    return shareTimes(other.parts[0]!.recording, input.recording);
-  });
-  if (group === undefined) return void groups.push({ parts: [input], from, to, longest: to - from });
-  group.parts.push(input);
-  Object.assign(group, grown(group));
-}
-
 /** Joins the recordings of each group, the largest first. */
-function* joined(groups: readonly Group[]): Generator<Input> {
-  for (const { parts } of groups.toSorted((a, b) => b.parts.length - a.parts.length)) {
+function* joined(groups: readonly (readonly Input[])[]): Generator<Input> {
+  for (const parts of groups.toSorted((a, b) => b.length - a.length)) {
     const name = `${parts[0]!.name} and ${parts.length - 1} more`;
     const recordings = parts.map(({ recording }) => recording);
     const recording = parts.length === 1 ? null : joinRecordings(name, recordings);
-    if (recording === null) yield* parts;
-    else yield { name, recording: { ...recording, name: recordings[0]!.name } };
+    if (recording !== null) yield { name, recording: { ...recording, name: recordings[0]!.name } };
+    else if (parts.length === 1) yield parts[0]!;
+    else yield* joined([parts.slice(0, -1), parts.slice(-1)]);
   }
 }
 
@@ -170,7 +128,7 @@ export async function* readInputs(
   onBroken: (error: TimeseerError, file: string) => void,
 ): AsyncGenerator<Input> {
   const byName = new Map<string, string>();
-  let groups: Group[] = [];
+  let groups: Input[][] = [];
   let values = 0;
   for (const [file, path] of files) {
     try {
@@ -183,7 +141,13 @@ export async function* readInputs(
       byName.set(name, file);
       const recording = withFileName(await read(file), name);
       values += recording.columns.length * recording.rows.length;
-      place(groups, { name: path, recording });
+      const width = (parts: readonly Input[]): number =>
+        parts.reduce((sum, { recording: { columns } }) => sum + columns.length, recording.columns.length);
+      const group = groups.find(
+        (parts) => width(parts) <= MOST_COLUMNS && shareTimes(parts[0]!.recording, recording),
+      );
+      if (group === undefined) groups.push([{ name: path, recording }]);
+      else group.push({ name: path, recording });
     } catch (error) {
       if (!(error instanceof TimeseerError)) throw error;
       onBroken(error, path);
