@@ -117,13 +117,46 @@ const FORMS: Readonly<Record<string, (file: string) => ReadLine>> = {
   [ANNOTATED]: annotatedReader,
 };
 
+/** Lines of logs by name, with the minute of a line in awk. */
+const LOGS: readonly (readonly [string, RegExp, string])[] = [
+  [
+    'an access log',
+    /^\S+ \S+ [^[]*\[\d\d\/[A-Z][a-z]{2}\/\d{4}:[\d:]{8}[^\]]*\] /,
+    't = substr($0, index($0, "[") + 1, 17) ":00"',
+  ],
+  ['syslog', /^(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8} /, 't = $1 " " $2 " " substr($3, 1, 5) ":00"'],
+  ['syslog', /^<\d+>1 \d{4}-\d\d-\d\dT/, 't = substr($2, 1, 16) ":00"'],
+  [
+    'a log',
+    /^\d{4}-\d\d-\d\d[T ][\d:]{8}\S* +(?:\S+ \S+: |\[?(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL))/,
+    't = substr($0, 1, 16) ":00"',
+  ],
+];
+
+/** First lines of a text that are not blank. */
+function headOf(text: string): string[] {
+  const head: string[] = [];
+  for (let at = 0, end = 0; at < text.length && head.length < PROBE; at = end + 1) {
+    end = text.indexOf('\n', at) < 0 ? text.length : text.indexOf('\n', at);
+    if (text.slice(at, end).trim() !== '') head.push(text.slice(at, end));
+  }
+  return head;
+}
+
+/** Refuses the lines of a log, whose stamps are no cells. @throws DataError */
+export function checkLog(text: string, file: string): void {
+  const head = headOf(text);
+  const log = LOGS.find(([, line]) => 2 * head.filter((each) => line.test(each)).length > head.length);
+  if (log === undefined) return;
+  throw new DataError(
+    `lines of ${log[0]}, which are events and no samples; count them first, for example per minute: awk '{${log[2]}; if (!n[t]++) o[++k] = t} END {print "time,lines"; for (i = 1; i <= k; i++) print o[i] "," n[o[i]]}' FILE | timeseer detect -. Of a table, write each stamp in one cell`,
+    { file },
+  );
+}
+
 /** Tells the form of a text by its first lines; null for a table. */
 function formOf(text: string): string | null {
-  const head = text
-    .slice(0, 1_000_000)
-    .split(/\r?\n/)
-    .filter((line) => line.trim() !== '')
-    .slice(0, PROBE);
+  const head = headOf(text);
   if (ANNOTATION.test(head[0] ?? '')) return ANNOTATED;
   const lines = head.filter((line) => !line.startsWith('#'));
   // A single object is a document of another kind.

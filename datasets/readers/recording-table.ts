@@ -5,7 +5,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { checkZone, parseStamp } from './clock.ts';
 import { chosenColumn, isHeader, listed } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
-import { type LineTable, lineTable } from './line-forms.ts';
+import { checkLog, type LineTable, lineTable } from './line-forms.ts';
 import { ColumnSurvey, unitOf } from './number-format.ts';
 import type { Note } from './quality.ts';
 import { Column, MOST_CHANNELS, stem } from './record.ts';
@@ -115,7 +115,8 @@ export class TableRows {
         if (this.repeatedHeaders++ === 0) this.firstRepeated = records.line;
         continue;
       }
-      if (this.#layout.timeless?.has(rows++)) continue;
+      rows++;
+      if (this.#layout.timeless?.has(rows - 1)) continue;
       visit(records);
     }
     if (short !== null && rows < MINIMUM_SAMPLES) throw short;
@@ -164,6 +165,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   const { text: given, assumed } = decodeText(bytes, file);
   const rewritten = lineTable(given, file);
   const { text } = rewritten ?? { text: given };
+  if (rewritten === null) checkLog(text, file);
   if (rewritten === null && JSON_START.test(text.slice(0, 1000)))
     throw new DataError(
       "JSON, but neither a table nor one object in each line; write each object on a line of its own, for example: jq -c '.[]'",

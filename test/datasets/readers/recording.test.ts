@@ -444,6 +444,25 @@ describe('the time', () => {
     }
   });
 
+  it('few rows without a time are left out of every column and series, and counted', () => {
+    const rows = Array.from({ length: 60 }, (_, i) => [
+      ...[i === 7 ? '' : i === 20 ? 'never' : minutes(i >> 1), i % 2 === 0 ? 'a' : 'b', String(i)],
+    ]);
+    const text = `time,host,v\n${rows.map((row) => row.join(',')).join('\n')}\n`;
+    const all = read(text, { select: '*' });
+    expect(all.columns.map(({ name }) => name)).toEqual(['a', 'b']);
+    for (const [k, left] of [
+      [0, 10],
+      [1, 3],
+    ] as const)
+      expect(values(all, k)).toEqual(
+        Array.from({ length: 30 }, (_, i) => (i === left ? Number.NaN : 2 * i + k)),
+      );
+    const { count, lines, text: words } = all.notes.find(({ kind }) => kind === 'left-out')!;
+    expect([count, lines]).toEqual([2, [9, 9]]);
+    expect(words).toMatch(/^2 rows without a time left out, the first: .*empty cell/);
+  });
+
   it.each<[string, string, number, number, string]>([
     [
       'no date',
