@@ -3,6 +3,7 @@
  * table. They are rewritten as a table, line for line, so that messages name the lines of the file.
  */
 import { DataError } from '../../src/ground/errors.ts';
+import { show } from '../../src/ground/json-record.ts';
 import { CsvRecords } from './csv-records.ts';
 import type { Note } from './quality.ts';
 import { MOST_CHANNELS, NUMBER } from './record.ts';
@@ -200,6 +201,7 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
   const labelled = new Set(known?.labels);
   const places = new Map(header.map((name, i) => [`${labelled.has(i)} ${name}`, i]));
   const others: number[] = [];
+  const fresh = new Set<string>();
   const rows = text.split(/\r\n|\n|\r/).map((line, index) => {
     const cells = read(line) ?? (line.trim() === '' ? [] : null);
     if (cells === null) others.push(index + 1);
@@ -208,6 +210,7 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
       const key = `${isLabel} ${name}`;
       const place = places.get(key) ?? header.length;
       if (place === header.length) {
+        if (known !== undefined && NUMBER.test(content)) fresh.add(name);
         if (known !== undefined) continue;
         header.push(name);
         places.set(key, place);
@@ -235,6 +238,13 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
     ...{ form, header, labels, sample: filled.slice(0, SAMPLE).map(padded) },
     keys: labels.filter((i) => filled.some((row) => (row[i] ?? '') !== (filled[0]![i] ?? ''))),
     text: rows.map((row) => (row.length === 0 ? '' : padded(row).map(quoted).join(','))).join('\n'),
-    notes: [{ kind: 'form', text: `The file is read as ${form}.` }, ...(first === undefined ? [] : [left])],
+    notes: [
+      { kind: 'form', text: `The file is read as ${form}.` },
+      ...(first === undefined ? [] : [left]),
+      ...Array.from(fresh, (name) => ({
+        ...{ kind: 'new-key', column: name },
+        text: `The key ${show(name)} is new, and not followed: only those of the first lines are.`,
+      })),
+    ],
   };
 }

@@ -291,7 +291,9 @@ function layoutOf({ form, header, sample }: LineTable, file: string): TableLayou
  */
 export function laterRows(table: Table, given: string): Table {
   const { file, plan, times, tz, rewritten } = table;
-  const { text } = (rewritten === null ? null : lineTable(given, file, rewritten)) ?? { text: given };
+  const later = rewritten === null ? null : lineTable(given, file, rewritten);
+  const { text } = later ?? { text: given };
+  const notes = later?.notes.filter(({ kind }) => kind === 'new-key') ?? [];
   const layout = { ...table.layout, skipped: 0, timeless: new Set<number>() };
   const clock = plan === null ? null : new TimeColumn(plan, times?.decided ?? null);
   const lineColumn = new Column();
@@ -300,7 +302,7 @@ export function laterRows(table: Table, given: string): Table {
     lineColumn.push(records.line);
   });
   const lines = Int32Array.from(lineColumn.take());
-  return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes: [] };
+  return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes };
 }
 
 /** Indices of the named time column, or of two as `date,clock`. */

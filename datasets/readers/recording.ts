@@ -159,15 +159,18 @@ export function readRecordings(source: string | Uint8Array, options: RecordingOp
 export interface RowReader {
   /** Rows of the series among the first ones, in order of the file. */
   readonly first: ReadRows;
+  /** Form of a row, in words. */
+  readonly form: string;
   /** Reads later rows; lines are counted from the beginning of the text. @throws DataError as `readRecording` */
   read(text: string): ReadRows;
   /** Makes a recording of rows: sorted, merged, at an even step. @throws DataError for fewer than two */
   recording(rows: Rows): Recording;
 }
 
-/** Rows of one series, and the lines of all rows that were read, those of other series included. */
+/** Rows of one series, the lines of all rows that were read, those of other series included, and notes on them. */
 interface ReadRows extends Rows {
   readonly read: Int32Array;
+  readonly notes: readonly Note[];
 }
 
 /**
@@ -193,18 +196,20 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
   const series = theSeries(all);
   let table = opened;
   return {
-    first: { ...series.rows(), read: opened.lines },
+    first: { ...series.rows(), read: opened.lines, notes: [] },
+    form: opened.rewritten?.form ?? 'a whole row',
     read(text) {
       const later = laterRows(table, text);
       const { keys, name, columns } = series;
       const values = readValues(later, columns, []);
       const all: Rows = { time: later.times!.time, values, lines: later.lines };
+      const read = { read: later.lines, notes: later.notes };
       table = { ...table, times: later.times };
-      if (keys.length === 0) return { ...all, read: later.lines };
+      if (keys.length === 0) return { ...all, ...read };
       const { names, ids } = readKeys(later, [keys], Number.POSITIVE_INFINITY)[0]!;
       const id = names.indexOf(name!);
       const order = Array.from(ids, (_, i) => i).filter((i) => ids[i] === id);
-      return { ...rowsAt(all, order), read: later.lines };
+      return { ...rowsAt(all, order), ...read };
     },
     recording: (rows) => recordingOf(opened, rows, series.columns, series.name, series.notes, options),
   };

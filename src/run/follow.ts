@@ -3,6 +3,7 @@
  * read; later rows are read once and kept as numbers, the latest of them, which are judged anew every so many rows.
  */
 import { performance } from 'node:perf_hooks';
+import { isHeader } from '../../datasets/readers/csv.ts';
 import { openRows, type Recording, type RowReader } from '../../datasets/readers/recording.ts';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { LEVELS } from '../detect/finding.ts';
@@ -174,6 +175,11 @@ const rowOf = ([line, time, ...values]: KeptRow): Row => ({
 
 const hasValue = ({ values }: Row): boolean => values.some((value) => !Number.isNaN(value));
 
+const cellsOf = (text: string): string[] =>
+  text.split(/[,;\t|]/).map((cell) => cell.replaceAll(/^[\s"]+|[\s"]+$/g, ''));
+/** Usual names of a column of time. */
+const TIME = /^[@_]?(?:time|timestamp|date|datetime|ts)$/i;
+const START_AGAIN = 'start again, with another --state, to follow the new form';
 /** Fewest rows by which a state is told to belong to another stream. */
 const FEWEST_CHANGED = 3;
 
@@ -195,6 +201,9 @@ class Window {
   /** Values of the rows that an earlier run kept, by time. */
   readonly #earlier = new Map<number, readonly number[]>();
   readonly #noted = new Set<string>();
+  /** True once a row of this run was read, and the reason for which the last one was not. */
+  #met = false;
+  #why = '';
   /** Rows that an earlier run kept, if it read them with the same options. */
   readonly restored: FollowedRows | null = null;
   readonly #options: FollowOptions;
@@ -251,7 +260,17 @@ class Window {
   add(batch: readonly TextRow[]): Recording | null {
     // A header and one row are no recording yet.
     if (this.#reader === null && batch.length < 3) return null;
-    const fresh = this.#plausible(this.#read(batch));
+    const { bad, isOpen } = this;
+    const read = this.#read(batch);
+    if (isOpen && batch.length >= FEWEST_CHANGED && this.bad - bad === batch.length) {
+      const what = `none of ${batch.length} rows from line ${batch[0]!.line} on is like those before (${this.#why})`;
+      if (this.restored !== null && !this.#met)
+        throw new ConfigError(
+          `--state: belongs to another stream: ${what}; give each stream its own --state`,
+        );
+      this.note('other-form', `The form of the input has changed: ${what}; ${START_AGAIN}.`);
+    } else this.#met = true;
+    const fresh = this.#plausible(read);
     const { window } = this.#options;
     let latest = this.#rows.at(-1)?.time ?? -Infinity;
     const late = fresh.filter(({ time }) => {
@@ -344,6 +363,14 @@ class Window {
     const reason = error.message.startsWith(`${place}: `)
       ? error.message.slice(place.length + 2)
       : error.message;
+    this.#why = reason;
+    const head = this.#head.at(-1);
+    const cells = cellsOf(row.text);
+    const isOther = cells.some((cell) => TIME.test(cell) || cellsOf(head ?? '').includes(cell));
+    if (head !== undefined && cells.length > 1 && isHeader(cells) && isOther)
+      throw new ConfigError(
+        `line ${row.line}: another header (${row.text.trim()}) than before (${head}); ${START_AGAIN}`,
+      );
     this.note(
       'bad-row',
       `Line ${row.line} was left out: ${reason}. Other rows that cannot be read are counted at the end.`,
@@ -410,7 +437,8 @@ class Window {
     this.#reader = reader;
     for (const row of unread)
       if (!/^\s*(#|\/\/|%)/.test(row.text) && !this.#head.includes(row.text.trim()))
-        this.#reject(row, new DataError('it ends early'));
+        this.#reject(row, new DataError(`it is not ${reader.form}`));
+    for (const { kind, text: words } of rows.notes) this.note(kind, words);
     return Array.from(rows.time, (ms, i) => ({
       line: lineOf.get(rows.lines[i]!)!.line,
       time: ms,
