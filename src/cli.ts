@@ -271,7 +271,10 @@ function report(error: unknown, args: readonly string[]): number {
 export async function main(given: readonly string[]): Promise<number> {
   // yargs takes a lone dash for an empty text.
   const reads = given[0] === 'detect' || given[0] === 'explain';
-  const args = given.map((arg) => (reads && arg === '-' ? STANDARD_INPUT : arg));
+  const isFile = (at: number): boolean => reads && given.lastIndexOf('--', at - 1) >= 0;
+  const args = given.map((arg, at) =>
+    reads && arg === '-' ? STANDARD_INPUT : isFile(at) && arg.startsWith('-') ? `./${arg}` : arg,
+  );
   try {
     await (await build(args)).parseAsync();
     return Number(process.exitCode ?? 0);

@@ -118,20 +118,12 @@ const FORMS: Readonly<Record<string, (file: string) => ReadLine>> = {
   [ANNOTATED]: annotatedReader,
 };
 
-/** Lines of logs by name, with the minute of a line in awk. */
-const LOGS: readonly (readonly [string, RegExp, string])[] = [
-  [
-    'an access log',
-    /^\S+ \S+ [^[]*\[\d\d\/[A-Z][a-z]{2}\/\d{4}:[\d:]{8}[^\]]*\] /,
-    't = substr($0, index($0, "[") + 1, 17) ":00"',
-  ],
-  ['syslog', /^(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8} /, 't = $1 " " $2 " " substr($3, 1, 5) ":00"'],
-  ['syslog', /^<\d+>1 \d{4}-\d\d-\d\dT/, 't = substr($2, 1, 16) ":00"'],
-  [
-    'a log',
-    /^\d{4}-\d\d-\d\d[T ][\d:]{8}\S* +(?:\S+ \S+: |\[?(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL))/,
-    't = substr($0, 1, 16) ":00"',
-  ],
+/** Lines of access logs, of syslog in its two forms, and of programs, with their minute in awk. */
+const LOGS: readonly (readonly [line: RegExp, minute: string])[] = [
+  [/^\S+ \S+ [^[]*\[\d\d\/[A-Z][a-z]{2}\/\d{4}:[\d:]{8}[^\]]*\] /, 'substr($0, index($0, "[") + 1, 17)'],
+  [/^(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8} /, '$1 " " $2 " " substr($3, 1, 5)'],
+  [/^<\d+>1 \d{4}-\d\d-\d\dT/, 'substr($2, 1, 16)'],
+  [/^\d{4}-\d\d-\d\d[T ][\d:]{8}\S* +(?:\S+ \S+: |\W?(?:DEBUG|INFO|WARN|ERROR))/, 'substr($0, 1, 16)'],
 ];
 
 /** First lines of a text that are not blank. */
@@ -147,10 +139,10 @@ function headOf(text: string): string[] {
 /** Refuses the lines of a log, whose stamps are no cells. @throws DataError */
 export function checkLog(text: string, file: string): void {
   const head = headOf(text);
-  const log = LOGS.find(([, line]) => 2 * head.filter((each) => line.test(each)).length > head.length);
+  const log = LOGS.find(([line]) => 2 * head.filter((each) => line.test(each)).length > head.length);
   if (log === undefined) return;
   throw new DataError(
-    `lines of ${log[0]}, which are events and no samples; count them first, for example per minute: awk '{${log[2]}; if (!n[t]++) o[++k] = t} END {print "time,lines"; for (i = 1; i <= k; i++) print o[i] "," n[o[i]]}' FILE | timeseer detect -. Of a table, write each stamp in one cell`,
+    `lines of a log, which are events and no samples; count them first, for example per minute: awk '{t = ${log[1]} ":00"; if (!n[t]++) o[++k] = t} END {print "time,lines"; for (i = 1; i <= k; i++) print o[i] "," n[o[i]]}' FILE | timeseer detect -. Of a table, write each stamp in one cell`,
     { file },
   );
 }

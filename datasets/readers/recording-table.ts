@@ -33,8 +33,8 @@ export interface TableOptions {
   readonly strict?: boolean | undefined;
 }
 
-/** Share of rows without a time up to which they are left out. */
-const MOST_TIMELESS = 0.1;
+/** Share of rows without a time up to which they are left out, and number after which half of them end the reading. */
+const [MOST_TIMELESS, FEW_ERRORS] = [0.1, 10_000];
 
 export const MINIMUM_SAMPLES = 2;
 
@@ -171,22 +171,22 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
       "JSON, but neither a table nor one object in each line; write each object on a line of its own, for example: jq -c '.[]'",
       { file },
     );
-  const found = rewritten === null ? tableLayout(text, file) : layoutOf(rewritten, file);
+  let layout = rewritten === null ? tableLayout(text, file) : layoutOf(rewritten, file);
   const notes: Note[] = assumed.map((sentence) => ({ kind: 'encoding', text: sentence }));
   notes.push(...(rewritten?.notes ?? []));
-  if (found.delimiter !== ',' && found.width > 1) {
+  if (layout.delimiter !== ',' && layout.width > 1) {
     const names: Readonly<Record<string, string>> = { '\t': 'tabs', ';': 'semicolons', [BLANKS]: 'blanks' };
     notes.push({
       kind: 'delimiter',
-      text: `Fields are separated by ${names[found.delimiter] ?? show(found.delimiter)}.`,
+      text: `Fields are separated by ${names[layout.delimiter] ?? show(layout.delimiter)}.`,
     });
   }
-  const columns = Array.from({ length: found.width }, (_, i): TableColumn => {
-    const header = found.header?.[i] ?? null;
+  const columns = Array.from({ length: layout.width }, (_, i): TableColumn => {
+    const header = layout.header?.[i] ?? null;
     return {
       name: header === null || header === '' ? `column ${i + 1}` : header,
       header,
-      cells: found.sample.map((row) => row[i] ?? ''),
+      cells: layout.sample.map((row) => row[i] ?? ''),
       survey: new ColumnSurvey(),
     };
   });
@@ -208,13 +208,14 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   const surveyed = columns.map((_, i) => i).filter((i) => !inTime(i));
   const timeless = new Set<number>();
   let [row, wrong]: [number, DataError | null] = [0, null];
-  const walk = new TableRows(text, file, found).each((records) => {
+  const walk = new TableRows(text, file, layout).each((records) => {
     row++;
     try {
       clock?.add(records);
     } catch (error) {
       if (!(error instanceof DataError) || options.strict === true) throw error;
       wrong ??= error;
+      if (timeless.size > FEW_ERRORS && 2 * timeless.size > row) throw wrong;
       timeless.add(row - 1);
       return;
     }
@@ -222,7 +223,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     for (const i of surveyed) columns[i]!.survey.add(records.field(i));
   });
   if (wrong !== null && timeless.size > MOST_TIMELESS * row) throw wrong;
-  const layout = { ...found, timeless };
+  layout = { ...layout, timeless };
   const lines = Int32Array.from(lineColumn.take());
   const times = clock?.finish(lines, file, tz) ?? null;
   if (wrong !== null) {

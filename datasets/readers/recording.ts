@@ -1,7 +1,7 @@
 /** Recordings: tables of measurements with their times, read tolerantly; notes name every assumption. */
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
-import { shellWord } from '../../src/ground/terminal.ts';
+import { onOneLine, shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
 import { ANNOTATED } from './line-forms.ts';
@@ -372,7 +372,7 @@ function recordingOf(
   const kept = withNumbers(series, columns, table, options.columns !== undefined, notes);
   const chosen = kept.map((k) => columns[k]!);
   const values = kept.map((k) => series.values[k]!);
-  const names = chosen.map((column) => table.columns[column]!.name);
+  const names = chosen.map((column) => onOneLine(table.columns[column]!.name));
   const all: Rows = {
     ...series,
     values: options.keepSentinels === true ? values : withoutSentinels(values, names, series.lines, notes),

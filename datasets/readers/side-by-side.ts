@@ -5,7 +5,7 @@ import { median } from '../../src/series/stats.ts';
 import { formatDuration } from './clock.ts';
 import type { Note } from './quality.ts';
 import type { Recording } from './recording.ts';
-import { type Rows, sampleEvenly, sortRows } from './sampling.ts';
+import { mergeRows, type Rows, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 
 /** Times of all series together, relative to those of the longest, up to which they share their times. */
 const SHARED_TIMES = 1.5;
@@ -13,38 +13,27 @@ const SHARED_TIMES = 1.5;
 const STEPS_APART = 0.1;
 /** Names in a note about several recordings. */
 const NAMED = 3;
-/** Series that alternate: difference of their steps and of samples from their places, in steps, and of the series, in ms, at most. */
-const [SAME_STEP, PLACED, MOST_APART] = [0.01, 0.2, 1_800_000];
-/** Least share of samples in their place. */
-const REGULAR = 0.9;
+/** Largest difference of the steps of series that alternate, as a share, and of a sample from its place, in ms. */
+const [SAME_STEP, MOST_APART] = [0.01, 1_800_000];
 
-const stepOf = (time: Float64Array): number => {
-  const sorted = time.toSorted();
-  return median(sorted.subarray(1).map((ms, i) => ms - sorted[i]!));
-};
-
-/** Places samples of the same step at even times from the first of the longest series on, half an hour away at most; null for others. */
+/** Places samples of one step at even times from the first of the longest series on; null for other series. */
 function aligned(parts: readonly Rows[]): readonly Rows[] | null {
-  const { time } = parts.reduce((a, b) => (b.time.length > a.time.length ? b : a));
-  const [first, last] = time.reduce(
-    ([a, b], ms) => [Math.min(a, ms), Math.max(b, ms)],
-    [Infinity, -Infinity],
-  );
-  const step = (last - first) / Math.round((last - first) / stepOf(time));
-  const placeOf = (ms: number): number => first + step * Math.ceil((ms - first) / step - 0.5);
-  const moved = parts.flatMap((rows): Rows[] => {
-    const off = rows.time.map((ms) => ms - placeOf(ms));
+  const all = parts.map((rows) => mergeRows(sortRows(rows).rows).rows);
+  if (all.some(({ time }) => time.length < 2)) return null;
+  const sampled = all.map((rows) => sampleEvenly(rows, null));
+  const { step, rows } = sampled.reduce((a, b) => (b.rows.time.length > a.rows.time.length ? b : a));
+  const isOther = (one: Sampled): boolean => Math.abs(one.step - step) > SAME_STEP * step;
+  if (sampled.some((one) => one.resampled || one.calendar !== null || isOther(one))) return null;
+  const placeOf = (ms: number): number => {
+    const places = (ms - rows.time[0]!) / step;
+    return rows.time[0]! + step * Math.ceil(places - 0.5);
+  };
+  return parts.map((part) => {
+    const off = part.time.map((ms) => ms - placeOf(ms));
     // Half a step may have either sign.
-    const phases = off.map((ms) => ms - step * Math.round((ms - off[0]!) / step));
-    const phase = median(phases);
-    const placed = phases.filter((ms) => Math.abs(ms - phase) <= PLACED * step).length;
-    const isEven =
-      placed >= REGULAR * phases.length && Math.abs(stepOf(rows.time) - step) <= SAME_STEP * step;
-    return isEven && Math.abs(phase) <= MOST_APART
-      ? [{ ...rows, time: rows.time.map((ms) => placeOf(ms - phase)) }]
-      : [];
+    const phase = median(off.map((ms) => ms - step * Math.round((ms - off[0]!) / step)));
+    return { ...part, time: part.time.map((ms) => placeOf(ms - phase)) };
   });
-  return moved.length === parts.length ? moved : null;
 }
 
 /**
@@ -57,12 +46,10 @@ export function joinRows(parts: readonly Rows[]): (Rows & { readonly notes: read
   if (equal !== null) return { ...equal, notes: [] };
   const moved = aligned(parts);
   const near = moved === null ? null : joinEqual(moved);
-  if (near === null) return null;
-  const apart = moved!.flatMap(({ time }, k) =>
-    Array.from(time, (ms, i) => Math.abs(ms - parts[k]!.time[i]!)),
-  );
-  const most = formatDuration(apart.reduce((a, b) => Math.max(a, b), 0));
-  const text = `The series are sampled at other moments; samples stand at the nearest of even times, up to ${most} away.`;
+  const off = moved?.map(({ time }, k) => time.map((ms, i) => Math.abs(ms - parts[k]!.time[i]!)));
+  const most = off?.reduce((far, some) => some.reduce((a, b) => Math.max(a, b), far), 0) ?? 0;
+  if (near === null || most > MOST_APART) return null;
+  const text = `The series are sampled at other moments; samples stand at the nearest of even times, up to ${formatDuration(most)} away.`;
   return { ...near, notes: [{ kind: 'aligned', text }] };
 }
 

@@ -12,7 +12,7 @@ import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
-import { firstNames, print, printJson, say, shellWord } from '../ground/terminal.ts';
+import { firstNames, onOneLine, print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
 import { type Files, filesOf, readInputs } from '../run/inputs.ts';
@@ -40,7 +40,7 @@ async function webhookOf(args: DetectArguments, file: string, several = false) {
     throw new ConfigError('--webhook: needs --state, the file that remembers what was told');
   // Standard input has no name of its own, and several files share their state: an alert must close under the name it opened with.
   const isNamed = args.prometheus !== undefined || (file !== STANDARD_INPUT && !args.follow && !several);
-  const source = args.prometheus !== undefined ? file : basename(isNamed ? file : args.state);
+  const source = args.prometheus !== undefined ? file : onOneLine(basename(isNamed ? file : args.state));
   const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
   const token = bearerToken(undefined, WEBHOOK_TOKEN);
   const ca = readAuthorities(caFile);

@@ -627,6 +627,7 @@ function nearestExisting(path: string): string {
  * @throws WriteError; ConfigError
  */
 export function checkTarget(out: string): void {
+  if (out.endsWith('/')) throw new ConfigError(`--out ${out}: name the files in it, such as ${out}report`);
   if (Buffer.byteLength(basename(out)) > LONGEST_NAME) {
     throw new WriteError(
       `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,

@@ -165,14 +165,10 @@ export function newFindings(
   const first = report.from?.ms ?? 0;
   const time = Date.now();
   const here = new Set(report.columns.map(({ name }) => name));
-  const columns = Object.fromEntries(
-    [...all.map(({ column }) => column), ...Object.keys(state?.columns ?? {}), ...here]
-      .map((name) => [name, here.has(name) ? time : (state?.columns?.[name] ?? time)] as const)
-      .filter(([, last]) => time - last < FORGOTTEN),
-  );
-  const seen = all.filter(({ column, to }) =>
-    here.has(column) ? to >= first : Object.hasOwn(columns, column),
-  );
+  const read = (names: Iterable<string>) => Object.fromEntries(Array.from(names, (name) => [name, time]));
+  const last = { ...read(all.map(({ column }) => column)), ...state?.columns, ...read(here) };
+  const isLate = (column: string): boolean => time - last[column]! >= FORGOTTEN;
+  const seen = all.filter(({ column, to }) => (here.has(column) ? to >= first : !isLate(column)));
   const now = report.findings.map((finding) => {
     const { from, to } = spanOf(finding);
     const before = seen.find(({ id }) => id === finding.id);
@@ -194,8 +190,8 @@ export function newFindings(
       'reported before, by --state',
     ),
     state: {
-      ...{ ...kept, columns },
-      ...(state?.samples === undefined ? {} : { samples: state.samples }),
+      ...kept,
+      columns: Object.fromEntries(Object.entries(last).filter(([column]) => !isLate(column))),
       ...(state?.followed === undefined ? {} : { followed: state.followed }),
       ...(state?.alerts === undefined ? {} : { alerts: state.alerts }),
     },
@@ -207,31 +203,22 @@ const LATEST = 4;
 /** Fewest samples that tell one recording from another. */
 const FEWEST = 3;
 
-/** Returns the samples that a state remembers: some of the recording, and those of columns that it lacks. */
-function samplesOf(
-  { time, columns }: ReportSource,
-  { samples = [], columns: known = {} }: ReportState,
-): NonNullable<ReportState['samples']> {
-  const here = new Set(columns.map(({ name }) => name));
-  const others = samples.flatMap(([at, values]): typeof samples => {
-    const left = Object.entries(values).filter(([name]) => Object.hasOwn(known, name) && !here.has(name));
-    return left.length === 0 ? [] : [[at, Object.fromEntries(left)]];
-  });
+/** Returns the samples of a recording that its state remembers. */
+function samplesOf({ time, columns }: ReportSource): NonNullable<ReportState['samples']> {
   const n = columns[0]?.values.length ?? 0;
   const places = Array.from({ length: LATEST }, (_, k) => [
     n - 1 - k,
     n - 1 - Math.floor((k * n) / 2 / LATEST),
   ]);
-  const own = [...new Set(places.flat())].filter((i) => i >= 0).sort((a, b) => a - b);
-  return [
-    ...others,
-    ...own.map((i): (typeof samples)[number] => [
+  return [...new Set(places.flat())]
+    .filter((i) => i >= 0)
+    .sort((a, b) => a - b)
+    .map((i) => [
       time?.[i] ?? i,
       Object.fromEntries(
         columns.map(({ name, values }) => [name, Number.isNaN(values[i]!) ? null : values[i]!]),
       ),
-    ]),
-  ];
+    ]);
 }
 
 /**
@@ -254,12 +241,8 @@ function checkSource(
     );
   };
   const stamp = (at: number): string => (time === null ? `sample ${at}` : formatTime(at));
-  const covered = state.samples.filter(
-    ([at, before]) =>
-      at >= (time?.[0] ?? 0) &&
-      at <= (time?.[n - 1] ?? n - 1) &&
-      columns.some(({ name }) => Object.hasOwn(before, name)),
-  );
+  const known = state.samples.filter(([, before]) => columns.some(({ name }) => Object.hasOwn(before, name)));
+  const covered = known.filter(([at]) => at >= (time?.[0] ?? 0) && at <= (time?.[n - 1] ?? n - 1));
   const places = new Map(Array.from(time ?? new Float64Array(n).keys(), (at, i) => [at, i]));
   const common = covered.filter(([at]) => places.has(at));
   // Beside other series stamps may be off by half a step.
@@ -309,13 +292,15 @@ export async function reportOnce(
   await withState(path, true, async () => {
     const before = await readState(path);
     const told = receiver?.(before?.alerts);
+    const samples: ReturnType<typeof samplesOf> = [];
     let last = before;
     await work(async (report, source, publish) => {
       checkSource(path, before, source, several);
       const { fresh, state } = newFindings(report, last);
       await publish(fresh);
       told?.update(report, fresh);
-      last = { ...state, samples: samplesOf(source, state) };
+      samples.push(...samplesOf(source));
+      last = { ...state, samples };
     });
     const save = (alerts = last?.alerts): void =>
       writeState(path, { ...last!, ...(alerts === undefined ? {} : { alerts }) });

@@ -175,10 +175,8 @@ const rowOf = ([line, time, ...values]: KeptRow): Row => ({
 
 const hasValue = ({ values }: Row): boolean => values.some((value) => !Number.isNaN(value));
 
-const cellsOf = (text: string): string[] =>
-  text.split(/[,;\t|]/).map((cell) => cell.replaceAll(/^[\s"]+|[\s"]+$/g, ''));
-/** Usual names of a column of time. */
-const TIME = /^[@_]?(?:time|timestamp|date|datetime|ts)$/i;
+/** Row with a usual name of a column of time. */
+const TIME = /(?:^|[,;\t|])"?[@_]?(?:time|timestamp|date|datetime|ts)"?(?:[,;\t|]|$)/i;
 const START_AGAIN = 'start again, with another --state, to follow the new form';
 /** Fewest rows by which a state is told to belong to another stream. */
 const FEWEST_CHANGED = 3;
@@ -365,9 +363,7 @@ class Window {
       : error.message;
     this.#why = reason;
     const head = this.#head.at(-1);
-    const cells = cellsOf(row.text);
-    const isOther = cells.some((cell) => TIME.test(cell) || cellsOf(head ?? '').includes(cell));
-    if (head !== undefined && cells.length > 1 && isHeader(cells) && isOther)
+    if (head !== undefined && TIME.test(row.text) && isHeader(row.text.split(/[,;\t|]/)))
       throw new ConfigError(
         `line ${row.line}: another header (${row.text.trim()}) than before (${head}); ${START_AGAIN}`,
       );

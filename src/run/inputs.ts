@@ -7,7 +7,7 @@ import { joinRecordings, shareTimes, withFileName } from '../../datasets/readers
 import { isWritten } from '../explain/formats.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT } from '../ground/files.ts';
-import { firstNames, say } from '../ground/terminal.ts';
+import { firstNames, onOneLine, say } from '../ground/terminal.ts';
 
 /** Endings of the files that are read of a directory. */
 const ENDINGS = ['.csv', '.tsv', '.jsonl', '.ndjson', '.log', '.lp', '.influx'];
@@ -28,39 +28,30 @@ const pathsIn = (directory: string): string[] =>
         .map((name) => join(directory, name))
     : [];
 
-/** Argument that names files: by a directory, a pattern with `*` and `?` in any part, or a path. */
-interface Named {
-  readonly named: string;
-  readonly isFolder: boolean;
-  readonly isPattern: boolean;
-  /** Directory below which it names files, absolute. */
-  readonly base: string;
-}
-
-function namedBy(named: string): Named {
-  const isFolder = isDirectory(named);
-  const isPattern = !isFolder && !existsSync(named) && /[*?]/.test(named);
-  const fixed = isPattern ? named.slice(0, named.search(/[^/]*[*?]/)) : isFolder ? named : dirname(named);
-  return { named, isFolder, isPattern, base: resolve(fixed) };
-}
-
-/** Lists the files of an argument. @throws ConfigError for none */
-async function filesAt({ named, isFolder, isPattern }: Named): Promise<string[]> {
-  if (!isFolder && !isPattern) return [named];
+/**
+ * Lists the files of a path, a directory, or a pattern with `*` and `?` in any part. `base`: the directory below which they are; `several`:
+ * true where they come and go.
+ * @throws ConfigError for none
+ */
+async function filesAt(named: string) {
+  const folder = isDirectory(named);
+  if (!folder && (existsSync(named) || !/[*?]/.test(named)))
+    return { files: [named], base: dirname(named), several: false };
   const { fits } = await import('../hub/pull.ts');
-  let places = isFolder ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
-  for (const part of isFolder ? [] : named.split('/').filter((name) => name !== ''))
+  let places = folder ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
+  for (const part of folder ? [] : named.split('/').filter((name) => name !== ''))
     places = places.flatMap((place) =>
       /[*?]/.test(part) ? pathsIn(place).filter((path) => fits(basename(path), part)) : [join(place, part)],
     );
   const isWanted = (path: string): boolean =>
-    isFolder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
+    folder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
   const wanted = places.filter((path) => isWanted(path) && !isDirectory(path));
   const written = wanted.filter(isWritten);
   if (written.length > 0) say(`note: written by timeseer, and left out: ${firstNames(written, NAMED)}`);
   const files = wanted.filter((path) => !written.includes(path));
-  if (files.length > 0) return files;
-  if (!isFolder) throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
+  const base = folder ? named : named.slice(0, named.search(/[^/]*[*?]/));
+  if (files.length > 0) return { files, base, several: true };
+  if (!folder) throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
   const names = places.map((path) => basename(path));
   const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, NAMED)}`;
   throw new ConfigError(
@@ -83,20 +74,19 @@ export interface Files {
 export async function filesOf(named: readonly string[]): Promise<Files> {
   if (named.length > 1 && named.includes(STANDARD_INPUT))
     throw new ConfigError('-: standard input is read alone; leave the other files out');
-  const all = named.map(namedBy);
-  const several = all.length > 1 || all.some(({ isFolder, isPattern }) => isFolder || isPattern);
-  let common = all[0]?.base ?? '';
+  const all = await Promise.all(named.map(filesAt));
+  const several = all.length > 1 || all.some((argument) => argument.several);
+  let common = resolve(all[0]?.base ?? '');
   for (const { base } of all) while (/^\.\.(?:\/|$)/.test(relative(common, base))) common = dirname(common);
   const files = new Map<string, string>();
   const seen = new Map<string, string>();
-  for (const one of all)
-    for (const file of await filesAt(one)) {
-      const real = several && existsSync(file) ? realpathSync(file) : file;
-      const other = seen.get(real);
-      if (other === undefined) files.set(file, relative(common, resolve(file)));
-      else if (other !== file) say(`note: ${file} is the same file as ${other}, and is read once`);
-      seen.set(real, other ?? file);
-    }
+  for (const file of all.flatMap((argument) => argument.files)) {
+    const real = several && existsSync(file) ? realpathSync(file) : file;
+    const other = seen.get(real);
+    if (other === undefined) files.set(file, relative(common, resolve(file)));
+    else if (other !== file) say(`note: ${file} is the same file as ${other}, and is read once`);
+    seen.set(real, other ?? file);
+  }
   return { files, several };
 }
 
@@ -134,17 +124,15 @@ export async function* readInputs(
     try {
       const name = path.slice(0, path.length - extname(path).length);
       const other = byName.get(name);
+      byName.set(name, other ?? file);
       if (other !== undefined)
-        throw new ConfigError(
-          `${file}: has the name of ${other}, by which columns are told apart; rename one`,
-        );
-      byName.set(name, file);
-      const recording = withFileName(await read(file), name);
+        throw new ConfigError(`${file}: its columns would have the names of those of ${other}; rename one`);
+      const recording = withFileName(await read(file), onOneLine(name));
       values += recording.columns.length * recording.rows.length;
-      const width = (parts: readonly Input[]): number =>
-        parts.reduce((sum, { recording: { columns } }) => sum + columns.length, recording.columns.length);
       const group = groups.find(
-        (parts) => width(parts) <= MOST_COLUMNS && shareTimes(parts[0]!.recording, recording),
+        (parts) =>
+          parts.reduce((sum, part) => sum + part.recording.columns.length, 0) < MOST_COLUMNS &&
+          shareTimes(parts[0]!.recording, recording),
       );
       if (group === undefined) groups.push([{ name: path, recording }]);
       else group.push({ name: path, recording });

@@ -188,9 +188,7 @@ describe('rows that are followed', () => {
     test('CSV in JSON lines is refused with a state, and noted within a stream', async () => {
       const { last } = await follows(rows(400, 0, 0).map(json), null);
       const csv = ['time,load', ...rows(460, 0, 0).slice(400)];
-      await expect(follows(csv, last)).rejects.toThrow(
-        /belongs to another stream: none of .*JSON lines/,
-      );
+      await expect(follows(csv, last)).rejects.toThrow(/belongs to another stream: none of .*JSON lines/);
       const { events, last: kept } = await follows([...rows(400, 0, 0).map(json), ...csv], null);
       expect(note(events, 'other-form')).toMatch(
         /^The form of the input has changed: none of \d+ rows from line 4/,
