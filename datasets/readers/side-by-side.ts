@@ -16,18 +16,18 @@ const NAMED = 3;
 /** Largest difference of the steps of series that alternate, as a share, and of a sample from its place, in ms. */
 const [SAME_STEP, MOST_APART] = [0.01, 1_800_000];
 
-/** Places samples of one step at even times from the first of the longest series on; null for other series. */
+/** Places samples of one step at the even times that most series have; null for other series. */
 function aligned(parts: readonly Rows[]): readonly Rows[] | null {
   const all = parts.map((rows) => mergeRows(sortRows(rows).rows).rows);
   if (all.some(({ time }) => time.length < 2)) return null;
   const sampled = all.map((rows) => sampleEvenly(rows, null));
-  const { step, rows } = sampled.reduce((a, b) => (b.rows.time.length > a.rows.time.length ? b : a));
+  const { step } = sampled.reduce((a, b) => (b.rows.time.length > a.rows.time.length ? b : a));
   const isOther = (one: Sampled): boolean => Math.abs(one.step - step) > SAME_STEP * step;
   if (sampled.some((one) => one.resampled || one.calendar !== null || isOther(one))) return null;
-  const placeOf = (ms: number): number => {
-    const places = (ms - rows.time[0]!) / step;
-    return rows.time[0]! + step * Math.ceil(places - 0.5);
-  };
+  const firsts = sampled.map(({ rows }) => rows.time[0]!);
+  const sharers = (first: number): number => firsts.filter((ms) => (ms - first) % step === 0).length;
+  const first = firsts.reduce((a, b) => (sharers(b) > sharers(a) ? b : a));
+  const placeOf = (ms: number): number => first + step * Math.ceil((ms - first) / step - 0.5);
   return parts.map((part) => {
     const off = part.time.map((ms) => ms - placeOf(ms));
     // Half a step may have either sign.

@@ -597,7 +597,7 @@ export function defaultTarget(file: string, asked: readonly string[]): string {
 }
 
 /** Returns true for a file that holds a report. */
-function isOurs(path: string): boolean {
+export function isOurs(path: string): boolean {
   try {
     const text = readFileSync(path, 'utf8');
     if (path.endsWith('.html')) return text.includes('Written by timeseer.');

@@ -260,7 +260,8 @@ class Window {
     if (this.#reader === null && batch.length < 3) return null;
     const { bad, isOpen } = this;
     const read = this.#read(batch);
-    if (isOpen && batch.length >= FEWEST_CHANGED && this.bad - bad === batch.length) {
+    const isEmpty = this.#noted.has('new-key') && !read.some(hasValue);
+    if (isOpen && batch.length >= FEWEST_CHANGED && (isEmpty || this.bad - bad === batch.length)) {
       const what = `none of ${batch.length} rows from line ${batch[0]!.line} on is like those before (${this.#why})`;
       if (this.restored !== null && !this.#met)
         throw new ConfigError(
@@ -434,7 +435,10 @@ class Window {
     for (const row of unread)
       if (!/^\s*(#|\/\/|%)/.test(row.text) && !this.#head.includes(row.text.trim()))
         this.#reject(row, new DataError(`it is not ${reader.form}`));
-    for (const { kind, text: words } of rows.notes) this.note(kind, words);
+    for (const { kind, text: words } of rows.notes) {
+      this.#why = words;
+      this.note(kind, words);
+    }
     return Array.from(rows.time, (ms, i) => ({
       line: lineOf.get(rows.lines[i]!)!.line,
       time: ms,

@@ -5,6 +5,7 @@ import type { Recording } from '../../datasets/readers/recording.ts';
 import { MOST_COLUMNS } from '../../datasets/readers/recording-columns.ts';
 import { joinRecordings, shareTimes, withFileName } from '../../datasets/readers/side-by-side.ts';
 import { isWritten } from '../explain/formats.ts';
+import { isOurs } from '../explain/report-page.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT } from '../ground/files.ts';
 import { firstNames, onOneLine, say } from '../ground/terminal.ts';
@@ -46,7 +47,7 @@ async function filesAt(named: string) {
   const isWanted = (path: string): boolean =>
     folder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
   const wanted = places.filter((path) => isWanted(path) && !isDirectory(path));
-  const written = wanted.filter(isWritten);
+  const written = wanted.filter((path) => isWritten(path) || (path.endsWith('.html') && isOurs(path)));
   if (written.length > 0) say(`note: written by timeseer, and left out: ${firstNames(written, NAMED)}`);
   const files = wanted.filter((path) => !written.includes(path));
   const base = folder ? named : named.slice(0, named.search(/[^/]*[*?]/));

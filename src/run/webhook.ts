@@ -256,8 +256,8 @@ export class Webhook {
       const said = excerpt(this.#masked(answer.text));
       const { status } = answer;
       const isWrong = status === 404 || status === 405 || (status >= 300 && status < 400);
-      const part = isWrong ? 'address' : status === 401 || status === 403 ? 'token' : null;
-      const advice = part === null ? '' : `; check the ${part} of --webhook`;
+      const part = isWrong ? 'address of --webhook' : 'token in TIMESEER_WEBHOOK_TOKEN';
+      const advice = isWrong || status === 401 || status === 403 ? `; check the ${part}` : '';
       problem = `answers with status ${status}${said === '' ? '' : ` (${said})`}${advice}`;
     } catch (error) {
       problem =

@@ -259,7 +259,11 @@ describe('annotations of Grafana', () => {
   });
 
   test.each<[string, Answering, RegExp]>([
-    ['another token', sends({ message: 'Unauthorized' }, 401, { 'retry-after': '0' }), /status 401/],
+    [
+      'another token',
+      sends({ message: 'Unauthorized' }, 401, { 'retry-after': '0' }),
+      /status 401.*; check the token in TIMESEER_WEBHOOK_TOKEN; 1 event waits/,
+    ],
     [
       'a page instead of the API',
       sends('<html>', 200),

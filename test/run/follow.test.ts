@@ -196,6 +196,16 @@ describe('rows that are followed', () => {
       expect(kept!.followed!.rows.at(-1)![0]).toBe(400);
     });
 
+    test('JSON lines of other keys are refused with a state', async () => {
+      const { last } = await follows(rows(400, 0, 0).map(json), null);
+      const others = rows(460, 0, 0)
+        .slice(400)
+        .map((row) => json(row).replace('load', 'cpu'));
+      await expect(follows(others, last)).rejects.toThrow(
+        /another stream: none of .* \(The key "cpu" is new/,
+      );
+    });
+
     test('new keys of numbers are noted', async () => {
       const more = rows(460, 0, 0).map((row, i) =>
         i < 420 ? json(row) : json(row).replace('}', ',"cpu":1,"msg":"x"}'),
