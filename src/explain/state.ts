@@ -74,10 +74,8 @@ export function isSame(
   const { from, to } = spanOf(finding);
   // Beside other series its stamps may be off by half a step: the duration is one step longer than the stamps are apart.
   const slack = Math.max(0, (1000 * (finding.durationSeconds ?? 0) - (to - from)) / 2);
-  return (
-    seen.id === finding.id ||
-    (seen.column === finding.column && seen.from <= to + slack && from <= seen.to + slack)
-  );
+  const overlaps = seen.from <= to + slack && from <= seen.to + slack;
+  return seen.id === finding.id || (seen.column === finding.column && overlaps);
 }
 
 /** Makes the state that remembers findings. */
@@ -269,11 +267,8 @@ interface Receiver {
 }
 
 /** Reports what is new in a report: `publish` gets the report of `newFindings`. */
-export type Once = (
-  report: AnomalyReport,
-  source: ReportSource,
-  publish: (fresh: AnomalyReport) => void | Promise<void>,
-) => Promise<void>;
+export type Once = (report: AnomalyReport, source: ReportSource, publish: Publish) => Promise<void>;
+type Publish = (fresh: AnomalyReport) => void | Promise<void>;
 
 /**
  * Reports each finding of growing recordings once, and again while it is ongoing. Findings count as reported once `work` has returned. A

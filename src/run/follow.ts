@@ -264,9 +264,7 @@ class Window {
     if (isOpen && batch.length >= FEWEST_CHANGED && (isEmpty || this.bad - bad === batch.length)) {
       const what = `none of ${batch.length} rows from line ${batch[0]!.line} on is like those before (${this.#why})`;
       if (this.restored !== null && !this.#met)
-        throw new ConfigError(
-          `--state: belongs to another stream: ${what}; give each stream its own --state`,
-        );
+        throw new ConfigError(`--state: belongs to another stream: ${what}; give each stream its own`);
       this.note('other-form', `The form of the input has changed: ${what}; ${START_AGAIN}.`);
     } else this.#met = true;
     const fresh = this.#plausible(read);

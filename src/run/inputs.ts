@@ -14,9 +14,6 @@ import { firstNames, onOneLine, say } from '../ground/terminal.ts';
 const ENDINGS = ['.csv', '.tsv', '.jsonl', '.ndjson', '.log', '.lp', '.influx'];
 /** Values that are kept until all files have shown whether they share their times: 160 MB. */
 const MOST_VALUES = 20_000_000;
-/** Names in a message. */
-const NAMED = 5;
-
 const isDirectory = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
@@ -29,12 +26,8 @@ const pathsIn = (directory: string): string[] =>
         .map((name) => join(directory, name))
     : [];
 
-/**
- * Lists the files of a path, a directory, or a pattern with `*` and `?` in any part. `base`: the directory below which they are; `several`:
- * true where they come and go.
- * @throws ConfigError for none
- */
-async function filesAt(named: string) {
+/** Lists the files of a path, a directory or a pattern, with the directory below which they are. @throws ConfigError for none, if `isOnly` */
+async function filesAt(named: string, isOnly: boolean) {
   const folder = isDirectory(named);
   if (!folder && (existsSync(named) || !/[*?]/.test(named)))
     return { files: [named], base: dirname(named), several: false };
@@ -48,34 +41,30 @@ async function filesAt(named: string) {
     folder ? ENDINGS.includes(extname(path).toLowerCase()) : existsSync(path);
   const wanted = places.filter((path) => isWanted(path) && !isDirectory(path));
   const written = wanted.filter((path) => isWritten(path) || (path.endsWith('.html') && isOurs(path)));
-  if (written.length > 0) say(`note: written by timeseer, and left out: ${firstNames(written, NAMED)}`);
+  if (written.length > 0) say(`note: written by timeseer, and left out: ${firstNames(written, 5)}`);
   const files = wanted.filter((path) => !written.includes(path));
   const base = folder ? named : named.slice(0, named.search(/[^/]*[*?]/));
-  if (files.length > 0) return { files, base, several: true };
+  if (files.length > 0 || !isOnly) return { files: files.length > 0 ? files : [named], base, several: true };
   if (!folder) throw new ConfigError(`${named}: no file matches; write a pattern such as 'metrics/*.csv'`);
   const names = places.map((path) => basename(path));
-  const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, NAMED)}`;
+  const skipped = names.length === 0 ? 'it is empty' : `skipped: ${firstNames(names, 5)}`;
   throw new ConfigError(
     `${named}: no recordings in this directory (${skipped}); they end in ${ENDINGS.join(', ')}. Name other files with a pattern such as '${join(named, '*')}'`,
   );
 }
 
-/** Files of a command line, each with its name in reports: its path from the directory on that all arguments have in common. */
-export interface Files {
-  readonly files: ReadonlyMap<string, string>;
-  /** True where the arguments may name several files, whatever is there. */
-  readonly several: boolean;
-}
+/** Names of files in reports by their paths; `several`: true where the arguments may name several, whatever is there. */
+export type Files = Awaited<ReturnType<typeof filesOf>>;
 
 /**
- * Lists the files that arguments name: paths, patterns such as `metrics/*.csv`, and directories. Names follow from the arguments alone, so
- * that states and alerts do not change with the files that are there.
- * @throws ConfigError for a pattern or directory without files, and for standard input beside others
+ * Lists the files that arguments name: paths, patterns such as `metrics/*.csv`, and directories. Each is named by its path from the directory
+ * on that all arguments have in common, so that states and alerts do not change with the files that are there.
+ * @throws ConfigError for a single pattern or directory without files, and for standard input beside others
  */
-export async function filesOf(named: readonly string[]): Promise<Files> {
+export async function filesOf(named: readonly string[]) {
   if (named.length > 1 && named.includes(STANDARD_INPUT))
     throw new ConfigError('-: standard input is read alone; leave the other files out');
-  const all = await Promise.all(named.map(filesAt));
+  const all = await Promise.all(named.map((argument) => filesAt(argument, named.length === 1)));
   const several = all.length > 1 || all.some((argument) => argument.several);
   let common = resolve(all[0]?.base ?? '');
   for (const { base } of all) while (/^\.\.(?:\/|$)/.test(relative(common, base))) common = dirname(common);
@@ -135,8 +124,7 @@ export async function* readInputs(
           parts.reduce((sum, part) => sum + part.recording.columns.length, 0) < MOST_COLUMNS &&
           shareTimes(parts[0]!.recording, recording),
       );
-      if (group === undefined) groups.push([{ name: path, recording }]);
-      else group.push({ name: path, recording });
+      (group ?? groups[groups.push([]) - 1]!).push({ name: path, recording });
     } catch (error) {
       if (!(error instanceof TimeseerError)) throw error;
       onBroken(error, path);

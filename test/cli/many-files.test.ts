@@ -241,6 +241,16 @@ describe('names and shapes follow from the arguments', () => {
     expect(columnsOf((await inside('detect', place('web-1/*.csv'), '--json')).out)).toEqual(['load: p99']);
   });
 
+  test('a pattern without a match tonight ends no other', async () => {
+    write('a.csv', { spike: true });
+    const { out, err, code } = await inside('detect', place('a*.csv'), place('b*.csv'));
+    expect([code, err]).toEqual([
+      3,
+      expect.stringMatching(/b\*\.csv: cannot be read \(no such file or directory\)/),
+    ]);
+    expect(out).toMatch(/\n2 files; 1 finding in a\.csv; not judged: b\*\.csv\n$/);
+  });
+
   test('of two files that differ in their ending one is judged, and the other is named', async () => {
     write('a.csv', { spike: true });
     write('a.tsv');
