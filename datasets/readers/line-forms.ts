@@ -226,6 +226,8 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
     ...{ kind: 'left-out', count: others.length, lines: [first ?? 0, first ?? 0] as const },
     text: `Lines of another form left out: ${others.length}, the first is line ${first}.`,
   };
+  const keys = [...fresh].map(show).join(', ');
+  const more = { kind: 'new-key', text: `New keys, which are not followed: ${keys}.` };
   return {
     ...{ form, header, labels, sample: filled.slice(0, SAMPLE).map(padded) },
     keys: labels.filter((i) => filled.some((row) => (row[i] ?? '') !== (filled[0]![i] ?? ''))),
@@ -233,10 +235,7 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
     notes: [
       { kind: 'form', text: `The file is read as ${form}.` },
       ...(first === undefined ? [] : [left]),
-      ...Array.from(fresh, (name) => ({
-        ...{ kind: 'new-key', column: name },
-        text: `The key ${show(name)} is new, and not followed: only those of the first lines are.`,
-      })),
+      ...(fresh.size === 0 ? [] : [more]),
     ],
   };
 }

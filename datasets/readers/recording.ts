@@ -159,8 +159,6 @@ export function readRecordings(source: string | Uint8Array, options: RecordingOp
 export interface RowReader {
   /** Rows of the series among the first ones, in order of the file. */
   readonly first: ReadRows;
-  /** Form of a row, in words. */
-  readonly form: string;
   /** Reads later rows; lines are counted from the beginning of the text. @throws DataError as `readRecording` */
   read(text: string): ReadRows;
   /** Makes a recording of rows: sorted, merged, at an even step. @throws DataError for fewer than two */
@@ -197,7 +195,6 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
   let table = opened;
   return {
     first: { ...series.rows(), read: opened.lines, notes: [] },
-    form: opened.rewritten?.form ?? 'a whole row',
     read(text) {
       const later = laterRows(table, text);
       const { keys, name, columns } = series;

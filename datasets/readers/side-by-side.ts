@@ -5,7 +5,7 @@ import { median } from '../../src/series/stats.ts';
 import { formatDuration } from './clock.ts';
 import type { Note } from './quality.ts';
 import type { Recording } from './recording.ts';
-import { mergeRows, type Rows, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
+import { mergeRows, type Rows, sampleEvenly, sortRows } from './sampling.ts';
 
 /** Times of all series together, relative to those of the longest, up to which they share their times. */
 const SHARED_TIMES = 1.5;
@@ -22,8 +22,7 @@ function aligned(parts: readonly Rows[]): readonly Rows[] | null {
   if (all.some(({ time }) => time.length < 2)) return null;
   const sampled = all.map((rows) => sampleEvenly(rows, null));
   const { step } = sampled.reduce((a, b) => (b.rows.time.length > a.rows.time.length ? b : a));
-  const isOther = (one: Sampled): boolean => Math.abs(one.step - step) > SAME_STEP * step;
-  if (sampled.some((one) => one.resampled || one.calendar !== null || isOther(one))) return null;
+  if (sampled.some((one) => one.resampled || Math.abs(one.step / step - 1) > SAME_STEP)) return null;
   const firsts = sampled.map(({ rows }) => rows.time[0]!);
   const sharers = (first: number): number => firsts.filter((ms) => (ms - first) % step === 0).length;
   const first = firsts.reduce((a, b) => (sharers(b) > sharers(a) ? b : a));
@@ -84,11 +83,12 @@ function joinEqual(parts: readonly Rows[]): Rows | null {
   return { time: Float64Array.from(time), values, lines: Int32Array.from(lines) };
 }
 
-/** True for recordings that may stand side by side: both with zones or both without, and of about the same step. */
-function mayShareTimes(a: Recording, b: Recording): boolean {
+/** Returns true for recordings that share their times: both with zones or both without, and of about the same step. */
+export function shareTimes(a: Recording, b: Recording): boolean {
   if (a.time === null || b.time === null || a.origin !== b.origin || a.origin === 'start') return false;
   if ((a.zone === null) !== (b.zone === null) || a.step === null || b.step === null) return false;
-  return Math.abs(a.step - b.step) <= STEPS_APART * Math.min(a.step, b.step);
+  if (Math.abs(a.step - b.step) > STEPS_APART * Math.min(a.step, b.step)) return false;
+  return joinRows([a, b].map(({ time, rows }) => ({ time: time!, values: [], lines: rows }))) !== null;
 }
 
 /**
@@ -137,11 +137,6 @@ export function joinRecordings(name: string, parts: readonly Recording[]): Recor
     rows: Int32Array.from(time, (_, i) => -2 - i),
   };
 }
-
-/** Returns true for recordings that share their times. */
-export const shareTimes = (a: Recording, b: Recording): boolean =>
-  mayShareTimes(a, b) &&
-  joinRows([a, b].map(({ time, rows }) => ({ time: time!, values: [], lines: rows }))) !== null;
 
 /** Returns a recording of another name, with which its columns begin. */
 export function withFileName({ columns, notes, ...recording }: Recording, name: string): Recording {

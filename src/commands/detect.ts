@@ -189,15 +189,13 @@ async function detectOne(
   tell: (told: Told) => void,
   given?: { readonly recording: Recording; readonly once: Once },
 ): Promise<void> {
-  const { out, policy = NONE, engine, device, state } = args;
+  const { out, policy = NONE, engine, device, state, since } = args;
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
   const request = { ...detectRequest(file, args), window: args.window };
   const webhook = given === undefined ? await webhookOf(args, request.file) : undefined;
   const asked = { policy, engine, device };
-  const { source, report, seconds, pictures } = await detectAndAsk(
-    ...([request, asked, args.since, given?.recording] as const),
-  );
+  const { source, report, seconds, pictures } = await detectAndAsk(request, asked, since, given?.recording);
   const publish = (chosen: AnomalyReport): void => {
     if (state !== undefined) verify(chosen, source);
     const files: string[] = [];
@@ -246,17 +244,14 @@ async function detectMany(args: DetectArguments, files: Files, format: string): 
   };
   const read = (file: string): Promise<Recording> => readRequest(detectRequest(file, args), args.since);
   const work = async (once: Once): Promise<void> => {
-    let isFirst = true;
     for await (const { name, recording } of readInputs(files, read, fails)) {
       const own = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
-        path === undefined || isFirst
+        path === undefined || told.length === 0
           ? path
           : `${path.slice(0, path.length - ending.length)}.${recording.name.replaceAll('/', '-')}${ending}`;
       const paths = { out: own(args.out, ''), scores: own(args.scores) };
-      isFirst = false;
-      await detectOne({ ...args, ...paths }, name, tell, { recording, once }).catch((error) =>
-        fails(error, name),
-      );
+      const given = { recording, once };
+      await detectOne({ ...args, ...paths }, name, tell, given).catch((error) => fails(error, name));
     }
     if (told.length === 0)
       throw new (usage ? ConfigError : DataError)(`none of the ${files.files.size} files could be judged`);

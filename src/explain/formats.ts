@@ -122,13 +122,8 @@ function headOf(path: string): string {
 }
 
 /** Returns true for a file that timeseer wrote: scores, findings, a report, events or a state. */
-export function isWritten(path: string): boolean {
-  const head = headOf(path);
-  const headers = [csvRecord(SCORES), csvRecord(Object.keys(COLUMNS).slice(0, 4))];
-  return (
-    headers.some((header) => head.startsWith(`${header},`)) || /^\s*\{.*?"schema":\s*"timeseer\./s.test(head)
-  );
-}
+export const isWritten = (path: string): boolean =>
+  /^(?:column,index|id,rank,column,from),|^\s*\{.*?"schema":\s*"timeseer\./s.test(headOf(path));
 
 /** @throws ConfigError for a path of scores at which something else is: it is kept */
 export function checkScores(path: string): void {

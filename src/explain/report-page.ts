@@ -601,13 +601,7 @@ export function isOurs(path: string): boolean {
   try {
     const text = readFileSync(path, 'utf8');
     if (path.endsWith('.html')) return text.includes('Written by timeseer.');
-    const content: unknown = JSON.parse(text);
-    return (
-      typeof content === 'object' &&
-      content !== null &&
-      'schema' in content &&
-      content.schema === REPORT_SCHEMA
-    );
+    return Object(JSON.parse(text)).schema === REPORT_SCHEMA;
   } catch {
     return false;
   }

@@ -239,8 +239,7 @@ function checkSource(
     );
   };
   const stamp = (at: number): string => (time === null ? `sample ${at}` : formatTime(at));
-  const known = state.samples.filter(([, before]) => columns.some(({ name }) => Object.hasOwn(before, name)));
-  const covered = known.filter(([at]) => at >= (time?.[0] ?? 0) && at <= (time?.[n - 1] ?? n - 1));
+  const covered = state.samples.filter(([at]) => at >= (time?.[0] ?? 0) && at <= (time?.[n - 1] ?? n - 1));
   const places = new Map(Array.from(time ?? new Float64Array(n).keys(), (at, i) => [at, i]));
   const common = covered.filter(([at]) => places.has(at));
   // Beside other series stamps may be off by half a step.

@@ -177,7 +177,6 @@ const hasValue = ({ values }: Row): boolean => values.some((value) => !Number.is
 
 /** Row with a usual name of a column of time. */
 const TIME = /(?:^|[,;\t|])"?[@_]?(?:time|timestamp|date|datetime|ts)"?(?:[,;\t|]|$)/i;
-const START_AGAIN = 'start again, with another --state, to follow the new form';
 /** Fewest rows by which a state is told to belong to another stream. */
 const FEWEST_CHANGED = 3;
 
@@ -199,9 +198,8 @@ class Window {
   /** Values of the rows that an earlier run kept, by time. */
   readonly #earlier = new Map<number, readonly number[]>();
   readonly #noted = new Set<string>();
-  /** True once a row of this run was read, and the reason for which the last one was not. */
+  /** True once a row of this run was read. */
   #met = false;
-  #why = '';
   /** Rows that an earlier run kept, if it read them with the same options. */
   readonly restored: FollowedRows | null = null;
   readonly #options: FollowOptions;
@@ -262,10 +260,13 @@ class Window {
     const read = this.#read(batch);
     const isEmpty = this.#noted.has('new-key') && !read.some(hasValue);
     if (isOpen && batch.length >= FEWEST_CHANGED && (isEmpty || this.bad - bad === batch.length)) {
-      const what = `none of ${batch.length} rows from line ${batch[0]!.line} on is like those before (${this.#why})`;
+      const what = `none of ${batch.length} rows from line ${batch[0]!.line} on is like those before`;
       if (this.restored !== null && !this.#met)
         throw new ConfigError(`--state: belongs to another stream: ${what}; give each stream its own`);
-      this.note('other-form', `The form of the input has changed: ${what}; ${START_AGAIN}.`);
+      this.note(
+        'other-form',
+        `The form of the input has changed: ${what}; start again, with another --state, to follow the new one.`,
+      );
     } else this.#met = true;
     const fresh = this.#plausible(read);
     const { window } = this.#options;
@@ -360,11 +361,10 @@ class Window {
     const reason = error.message.startsWith(`${place}: `)
       ? error.message.slice(place.length + 2)
       : error.message;
-    this.#why = reason;
     const head = this.#head.at(-1);
     if (head !== undefined && TIME.test(row.text) && isHeader(row.text.split(/[,;\t|]/)))
       throw new ConfigError(
-        `line ${row.line}: another header (${row.text.trim()}) than before (${head}); ${START_AGAIN}`,
+        `line ${row.line}: another header (${row.text.trim()}) than before (${head}); start again, with another --state`,
       );
     this.note(
       'bad-row',
@@ -432,11 +432,8 @@ class Window {
     this.#reader = reader;
     for (const row of unread)
       if (!/^\s*(#|\/\/|%)/.test(row.text) && !this.#head.includes(row.text.trim()))
-        this.#reject(row, new DataError(`it is not ${reader.form}`));
-    for (const { kind, text: words } of rows.notes) {
-      this.#why = words;
-      this.note(kind, words);
-    }
+        this.#reject(row, new DataError('it ends early, or is of another form'));
+    for (const { kind, text: words } of rows.notes) this.note(kind, words);
     return Array.from(rows.time, (ms, i) => ({
       line: lineOf.get(rows.lines[i]!)!.line,
       time: ms,
