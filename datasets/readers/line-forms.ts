@@ -226,8 +226,7 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
     ...{ kind: 'left-out', count: others.length, lines: [first ?? 0, first ?? 0] as const },
     text: `Lines of another form left out: ${others.length}, the first is line ${first}.`,
   };
-  const keys = [...fresh].map(show).join(', ');
-  const more = { kind: 'new-key', text: `New keys, which are not followed: ${keys}.` };
+  const more = { kind: 'new-key', text: `New keys, not followed: ${[...fresh].map(show).join(', ')}.` };
   return {
     ...{ form, header, labels, sample: filled.slice(0, SAMPLE).map(padded) },
     keys: labels.filter((i) => filled.some((row) => (row[i] ?? '') !== (filled[0]![i] ?? ''))),

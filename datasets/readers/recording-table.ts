@@ -33,8 +33,8 @@ export interface TableOptions {
   readonly strict?: boolean | undefined;
 }
 
-/** Share of rows without a time up to which they are left out, and number after which half of them end the reading. */
-const [MOST_TIMELESS, FEW_ERRORS] = [0.1, 10_000];
+/** Share of rows without a time up to which they are left out, and number that more must not exceed at any row. */
+const [MOST, MANY] = [0.1, 10_000];
 
 export const MINIMUM_SAMPLES = 2;
 
@@ -213,24 +213,23 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
     try {
       clock?.add(records);
     } catch (error) {
-      if (!(error instanceof DataError) || options.strict === true) throw error;
+      if (!(error instanceof DataError) || options.strict || timeless.size > MANY + MOST * row) throw error;
       wrong ??= error;
-      if (timeless.size > FEW_ERRORS && 2 * timeless.size > row) throw wrong;
       timeless.add(row - 1);
       return;
     }
     lineColumn.push(records.line);
     for (const i of surveyed) columns[i]!.survey.add(records.field(i));
   });
-  if (wrong !== null && timeless.size > MOST_TIMELESS * row) throw wrong;
+  if (wrong !== null && timeless.size > MOST * row) throw wrong;
   layout = { ...layout, timeless };
   const lines = Int32Array.from(lineColumn.take());
   const times = clock?.finish(lines, file, tz) ?? null;
   if (wrong !== null) {
-    const { line = 0 } = wrong as DataError;
+    const { line = 0, message } = wrong as DataError;
     notes.push({
       ...{ kind: 'left-out', count: timeless.size, lines: [line, line] },
-      text: `${plural(timeless.size, 'row')} without a time left out, the first: ${reasonOf(wrong)}.`,
+      text: `${plural(timeless.size, 'row')} without a time left out, the first in line ${line}: ${message.replace(/^.*?:\d+:\d+: |; expected .*$/gs, '')}.`,
     });
   }
   if (times === null && tz !== null) throw new ConfigError(`--tz ${tz}: ${file} has no column of time`);

@@ -130,7 +130,6 @@ export async function* readInputs(
       onBroken(error, path);
     }
     if (values <= MOST_VALUES) continue;
-    // There may be thousands of files.
     yield* joined(groups);
     [groups, values] = [[], 0];
   }

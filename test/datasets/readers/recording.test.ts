@@ -164,6 +164,16 @@ describe('several rows of one time', () => {
       [0, 1, 2, 3],
     ]);
     expect(note(near, 'aligned')).toContain('up to 1 min away');
+    const fives = Array.from({ length: 40 }, (_, i) =>
+      ['a', 'b'].map(
+        (host, k) => `${new Date(Date.UTC(2024, 2, 1, 0, 5 * i, 30 * k)).toISOString()},${host},${i}`,
+      ),
+    );
+    const alternate = `time,host,v\n${fives.flat().join('\n')}\n`;
+    expect(failure(alternate).message).toContain('2 series in one file, separated by column "host"');
+    expect(values(read(alternate, { select: '*' }), 1)).toHaveLength(40);
+    const shifts = fives.flat().map((row, i) => row.replace(/,[ab],/, i < 40 ? ',early,' : ',late,'));
+    expect(read(`time,shift,v\n${shifts.join('\n')}\n`).key).toBeNull();
     const apart = alternating(3);
     expect(failure(apart, { select: '*', key: 'host' }).message).toContain('sampled at different times');
     const one = `time,v\n${minutes(0)},5\n${minutes(1)},6\n`;
@@ -460,7 +470,9 @@ describe('the time', () => {
       );
     const { count, lines, text: words } = all.notes.find(({ kind }) => kind === 'left-out')!;
     expect([count, lines]).toEqual([2, [9, 9]]);
-    expect(words).toMatch(/^2 rows without a time left out, the first: .*empty cell/);
+    expect(words).toBe(
+      '2 rows without a time left out, the first in line 9: empty cell in the time column "time".',
+    );
   });
 
   it.each<[string, string, number, number, string]>([
