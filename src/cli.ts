@@ -275,7 +275,9 @@ function report(error: unknown, args: readonly string[]): number {
 export async function main(given: readonly string[]): Promise<number> {
   // yargs takes a lone dash for an empty text.
   const reads = given[0] === 'detect' || given[0] === 'explain';
-  const args = given.map((arg) => (reads && arg === '-' ? STANDARD_INPUT : arg));
+  const end = reads && given.includes('--') ? given.indexOf('--') : given.length;
+  const files = given.slice(end + 1).map((file) => (file === '-' ? file : file.replace(/^-/, './-')));
+  const args = [...given.slice(0, end), ...files].map((arg) => (reads && arg === '-' ? STANDARD_INPUT : arg));
   try {
     await (await build(args)).parseAsync();
     return Number(process.exitCode ?? 0);

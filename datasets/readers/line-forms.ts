@@ -3,6 +3,7 @@
  * table. They are rewritten as a table, line for line, so that messages name the lines of the file.
  */
 import { DataError } from '../../src/ground/errors.ts';
+import { show } from '../../src/ground/json-record.ts';
 import { CsvRecords } from './csv-records.ts';
 import type { Note } from './quality.ts';
 import { MOST_CHANNELS, NUMBER } from './record.ts';
@@ -117,13 +118,38 @@ const FORMS: Readonly<Record<string, (file: string) => ReadLine>> = {
   [ANNOTATED]: annotatedReader,
 };
 
+/** Lines of access logs, of syslog in its two forms, and of programs, with their minute in awk. */
+const LOGS: readonly (readonly [line: RegExp, minute: string])[] = [
+  [/^\S+ \S+ [^[]*\[\d\d\/[A-Z][a-z]{2}\/\d{4}:[\d:]{8}[^\]]*\] /, 'substr($0, index($0, "[") + 1, 17)'],
+  [/^(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8} /, '$1 " " $2 " " substr($3, 1, 5)'],
+  [/^<\d+>1 \d{4}-\d\d-\d\dT/, 'substr($2, 1, 16)'],
+  [/^\d{4}-\d\d-\d\d[T ][\d:]{8}\S* +(?:\S+ \S+: |\W?(?:DEBUG|INFO|WARN|ERROR))/, 'substr($0, 1, 16)'],
+];
+
+/** First lines of a text that are not blank. */
+function headOf(text: string): string[] {
+  const head: string[] = [];
+  for (let at = 0, end = 0; at < text.length && head.length < PROBE; at = end + 1) {
+    end = text.indexOf('\n', at) < 0 ? text.length : text.indexOf('\n', at);
+    if (text.slice(at, end).trim() !== '') head.push(text.slice(at, end));
+  }
+  return head;
+}
+
+/** Refuses the lines of a log, whose stamps are no cells. @throws DataError */
+export function checkLog(text: string, file: string): void {
+  const head = headOf(text);
+  const log = LOGS.find(([line]) => 2 * head.filter((each) => line.test(each)).length > head.length);
+  if (log === undefined) return;
+  throw new DataError(
+    `lines of a log, which are events and no samples; count them first, for example per minute: awk '{t = ${log[1]} ":00"; if (!n[t]++) o[++k] = t} END {print "time,lines"; for (i = 1; i <= k; i++) print o[i] "," n[o[i]]}' FILE | timeseer detect -. Of a table, write each stamp in one cell`,
+    { file },
+  );
+}
+
 /** Tells the form of a text by its first lines; null for a table. */
 function formOf(text: string): string | null {
-  const head = text
-    .slice(0, 1_000_000)
-    .split(/\r?\n/)
-    .filter((line) => line.trim() !== '')
-    .slice(0, PROBE);
+  const head = headOf(text);
   if (ANNOTATION.test(head[0] ?? '')) return ANNOTATED;
   const lines = head.filter((line) => !line.startsWith('#'));
   // A single object is a document of another kind.
@@ -167,6 +193,7 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
   const labelled = new Set(known?.labels);
   const places = new Map(header.map((name, i) => [`${labelled.has(i)} ${name}`, i]));
   const others: number[] = [];
+  const fresh = new Set<string>();
   const rows = text.split(/\r\n|\n|\r/).map((line, index) => {
     const cells = read(line) ?? (line.trim() === '' ? [] : null);
     if (cells === null) others.push(index + 1);
@@ -175,6 +202,7 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
       const key = `${isLabel} ${name}`;
       const place = places.get(key) ?? header.length;
       if (place === header.length) {
+        if (known !== undefined && NUMBER.test(content)) fresh.add(name);
         if (known !== undefined) continue;
         header.push(name);
         places.set(key, place);
@@ -198,10 +226,15 @@ export function lineTable(text: string, file: string, known?: LineTable): LineTa
     ...{ kind: 'left-out', count: others.length, lines: [first ?? 0, first ?? 0] as const },
     text: `Lines of another form left out: ${others.length}, the first is line ${first}.`,
   };
+  const more = { kind: 'new-key', text: `New keys, not followed: ${[...fresh].map(show).join(', ')}.` };
   return {
     ...{ form, header, labels, sample: filled.slice(0, SAMPLE).map(padded) },
     keys: labels.filter((i) => filled.some((row) => (row[i] ?? '') !== (filled[0]![i] ?? ''))),
     text: rows.map((row) => (row.length === 0 ? '' : padded(row).map(quoted).join(','))).join('\n'),
-    notes: [{ kind: 'form', text: `The file is read as ${form}.` }, ...(first === undefined ? [] : [left])],
+    notes: [
+      { kind: 'form', text: `The file is read as ${form}.` },
+      ...(first === undefined ? [] : [left]),
+      ...(fresh.size === 0 ? [] : [more]),
+    ],
   };
 }

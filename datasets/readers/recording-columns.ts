@@ -263,13 +263,14 @@ export function findKey(table: Table, all: Rows, values: readonly number[]): Key
   const isText = (set: readonly number[]): boolean => set.every((i) => !isNumeric(table.columns[i]!));
   const candidates = shared ? open : open.filter((i) => isText([i]));
   if (candidates.length === 0) return null;
-  if (!shared && (several > 0 || ends.length < 8 || sampleEvenlyOrNull(rows) !== null)) return null;
+  const whole = sampleEvenlyOrNull(rows);
+  if (!shared && (several > 0 || ends.length < 8 || (whole !== null && !isSparse(whole)))) return null;
   const pairs = candidates.flatMap((a, k) => candidates.slice(k + 1).map((b) => [a, b]));
   const sets = [...candidates.map((i) => [i]), ...pairs.filter(isText).slice(0, 20)].slice(0, 60);
   const most = Math.min(MOST_KEYS, Math.floor(table.lines.length / 2));
   const fitting = readKeys(table, sets, most).filter((keys): keys is Keys => {
     if (keys === null || keys.names.length < 2) return false;
-    return shared ? splitsRuns(keys.ids, order, ends) : splitsEvenly(keys, all);
+    return shared ? splitsRuns(keys.ids, order, ends) : splitsEvenly(keys, all, whole !== null);
   });
   // Words before numbers, one column before two, few keys before many.
   const rank = (keys: Keys): number =>
@@ -291,16 +292,18 @@ function splitsRuns(ids: Int32Array, order: Uint32Array, ends: Uint32Array): boo
   return split >= 0.99 * several;
 }
 
-/** Returns true if the samples of each key have even steps. */
-function splitsEvenly({ names, ids }: Keys, all: Rows): boolean {
+/** Returns true if more samples are missing than there are, as between two series that alternate. */
+const isSparse = ({ gaps, rows: { lines } }: Sampled): boolean =>
+  2 * gaps.reduce((sum, { missing }) => sum + missing, 0) > lines.length;
+
+/** Returns true if the samples of each key have even steps, and few gaps if the series `isDense`. */
+function splitsEvenly({ names, ids }: Keys, all: Rows, isDense: boolean): boolean {
   const times = names.map((): number[] => []);
   for (let i = 0; i < ids.length; i++) times[ids[i]!]!.push(all.time[i]!);
   return times.every((some) => {
     const time = Float64Array.from(some).sort();
-    return (
-      time.length >= 4 &&
-      sampleEvenlyOrNull({ time, values: [], lines: new Int32Array(time.length) }) !== null
-    );
+    const own = sampleEvenlyOrNull({ time, values: [], lines: new Int32Array(time.length) });
+    return time.length >= 4 && own !== null && !(isDense && isSparse(own));
   });
 }
 

@@ -5,7 +5,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { checkZone, parseStamp } from './clock.ts';
 import { chosenColumn, isHeader, listed } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
-import { type LineTable, lineTable } from './line-forms.ts';
+import { checkLog, type LineTable, lineTable } from './line-forms.ts';
 import { ColumnSurvey, unitOf } from './number-format.ts';
 import type { Note } from './quality.ts';
 import { Column, MOST_CHANNELS, stem } from './record.ts';
@@ -29,7 +29,12 @@ export interface TableOptions {
   readonly decimal?: '.' | ',' | undefined;
   /** Name of a recording given as bytes. */
   readonly name?: string | undefined;
+  /** Refuse rows without a time. Default: they are left out where they are at most a tenth. */
+  readonly strict?: boolean | undefined;
 }
+
+/** Share of rows without a time up to which they are left out, and number that more must not exceed at any row. */
+const [MOST, MANY] = [0.1, 10_000];
 
 export const MINIMUM_SAMPLES = 2;
 
@@ -111,6 +116,7 @@ export class TableRows {
         continue;
       }
       rows++;
+      if (this.#layout.timeless?.has(rows - 1)) continue;
       visit(records);
     }
     if (short !== null && rows < MINIMUM_SAMPLES) throw short;
@@ -159,12 +165,13 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   const { text: given, assumed } = decodeText(bytes, file);
   const rewritten = lineTable(given, file);
   const { text } = rewritten ?? { text: given };
+  if (rewritten === null) checkLog(text, file);
   if (rewritten === null && JSON_START.test(text.slice(0, 1000)))
     throw new DataError(
       "JSON, but neither a table nor one object in each line; write each object on a line of its own, for example: jq -c '.[]'",
       { file },
     );
-  const layout = rewritten === null ? tableLayout(text, file) : layoutOf(rewritten, file);
+  let layout = rewritten === null ? tableLayout(text, file) : layoutOf(rewritten, file);
   const notes: Note[] = assumed.map((sentence) => ({ kind: 'encoding', text: sentence }));
   notes.push(...(rewritten?.notes ?? []));
   if (layout.delimiter !== ',' && layout.width > 1) {
@@ -199,13 +206,32 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   const clock = plan === null ? null : new TimeColumn(plan);
   const inTime = (i: number): boolean => plan?.columns.some((index) => index === i) ?? false;
   const surveyed = columns.map((_, i) => i).filter((i) => !inTime(i));
+  const timeless = new Set<number>();
+  let [row, wrong]: [number, DataError | null] = [0, null];
   const walk = new TableRows(text, file, layout).each((records) => {
-    clock?.add(records);
+    row++;
+    try {
+      clock?.add(records);
+    } catch (error) {
+      if (!(error instanceof DataError) || options.strict || timeless.size > MANY + MOST * row) throw error;
+      wrong ??= error;
+      timeless.add(row - 1);
+      return;
+    }
     lineColumn.push(records.line);
     for (const i of surveyed) columns[i]!.survey.add(records.field(i));
   });
+  if (wrong !== null && timeless.size > MOST * row) throw wrong;
+  layout = { ...layout, timeless };
   const lines = Int32Array.from(lineColumn.take());
   const times = clock?.finish(lines, file, tz) ?? null;
+  if (wrong !== null) {
+    const { line = 0, message } = wrong as DataError;
+    notes.push({
+      ...{ kind: 'left-out', count: timeless.size, lines: [line, line] },
+      text: `${plural(timeless.size, 'row')} without a time left out, the first in line ${line}: ${message.replace(/^.*?:\d+:\d+: |; expected .*$/gs, '')}.`,
+    });
+  }
   if (times === null && tz !== null) throw new ConfigError(`--tz ${tz}: ${file} has no column of time`);
   if (layout.preamble > 0)
     notes.push({
@@ -265,8 +291,10 @@ function layoutOf({ form, header, sample }: LineTable, file: string): TableLayou
  */
 export function laterRows(table: Table, given: string): Table {
   const { file, plan, times, tz, rewritten } = table;
-  const { text } = (rewritten === null ? null : lineTable(given, file, rewritten)) ?? { text: given };
-  const layout = { ...table.layout, skipped: 0 };
+  const later = rewritten === null ? null : lineTable(given, file, rewritten);
+  const { text } = later ?? { text: given };
+  const notes = later?.notes.filter(({ kind }) => kind === 'new-key') ?? [];
+  const layout = { ...table.layout, skipped: 0, timeless: new Set<number>() };
   const clock = plan === null ? null : new TimeColumn(plan, times?.decided ?? null);
   const lineColumn = new Column();
   new TableRows(text, file, layout).each((records) => {
@@ -274,7 +302,7 @@ export function laterRows(table: Table, given: string): Table {
     lineColumn.push(records.line);
   });
   const lines = Int32Array.from(lineColumn.take());
-  return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes: [] };
+  return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes };
 }
 
 /** Indices of the named time column, or of two as `date,clock`. */
@@ -308,6 +336,8 @@ export interface TableLayout {
   /** Number of lines above the header that belong to no table, and the row of units below it; for notes. */
   readonly preamble: number;
   readonly units: readonly string[] | null;
+  /** Numbers of the rows that are passed over, as they have no time. */
+  readonly timeless?: ReadonlySet<number>;
 }
 
 /** Delimiters in order of preference: a comma inside files of the others is most likely a decimal comma. */

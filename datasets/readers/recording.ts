@@ -1,7 +1,7 @@
 /** Recordings: tables of measurements with their times, read tolerantly; notes name every assumption. */
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
-import { shellWord } from '../../src/ground/terminal.ts';
+import { onOneLine, shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
 import { ANNOTATED } from './line-forms.ts';
@@ -134,7 +134,7 @@ function sideBySide(
     rows,
     [...columns.keys()],
     null,
-    [...series[0]!.notes, { kind: 'split', text }],
+    [...series[0]!.notes, ...joined.notes, { kind: 'split', text }],
     options,
   );
 }
@@ -165,9 +165,10 @@ export interface RowReader {
   recording(rows: Rows): Recording;
 }
 
-/** Rows of one series, and the lines of all rows that were read, those of other series included. */
+/** Rows of one series, the lines of all rows that were read, those of other series included, and notes on them. */
 interface ReadRows extends Rows {
   readonly read: Int32Array;
+  readonly notes: readonly Note[];
 }
 
 /**
@@ -175,7 +176,7 @@ interface ReadRows extends Rows {
  * @throws as `readRecording`; DataError without a header, or without a column of time that has dates
  */
 export function openRows(source: Uint8Array, options: RecordingOptions): RowReader {
-  const all = openSeries(source, options);
+  const all = openSeries(source, { ...options, strict: true });
   const opened = all.table;
   const { file, layout, times } = opened;
   if (opened.rewritten?.form === ANNOTATED)
@@ -193,18 +194,19 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
   const series = theSeries(all);
   let table = opened;
   return {
-    first: { ...series.rows(), read: opened.lines },
+    first: { ...series.rows(), read: opened.lines, notes: [] },
     read(text) {
       const later = laterRows(table, text);
       const { keys, name, columns } = series;
       const values = readValues(later, columns, []);
       const all: Rows = { time: later.times!.time, values, lines: later.lines };
+      const read = { read: later.lines, notes: later.notes };
       table = { ...table, times: later.times };
-      if (keys.length === 0) return { ...all, read: later.lines };
+      if (keys.length === 0) return { ...all, ...read };
       const { names, ids } = readKeys(later, [keys], Number.POSITIVE_INFINITY)[0]!;
       const id = names.indexOf(name!);
       const order = Array.from(ids, (_, i) => i).filter((i) => ids[i] === id);
-      return { ...rowsAt(all, order), read: later.lines };
+      return { ...rowsAt(all, order), ...read };
     },
     recording: (rows) => recordingOf(opened, rows, series.columns, series.name, series.notes, options),
   };
@@ -367,7 +369,7 @@ function recordingOf(
   const kept = withNumbers(series, columns, table, options.columns !== undefined, notes);
   const chosen = kept.map((k) => columns[k]!);
   const values = kept.map((k) => series.values[k]!);
-  const names = chosen.map((column) => table.columns[column]!.name);
+  const names = chosen.map((column) => onOneLine(table.columns[column]!.name));
   const all: Rows = {
     ...series,
     values: options.keepSentinels === true ? values : withoutSentinels(values, names, series.lines, notes),

@@ -1,8 +1,11 @@
 /** Series side by side: one table of several, by the times that they share. */
+
 import { firstNames } from '../../src/ground/terminal.ts';
+import { median } from '../../src/series/stats.ts';
+import { formatDuration } from './clock.ts';
 import type { Note } from './quality.ts';
 import type { Recording } from './recording.ts';
-import { type Rows, sampleEvenly, sortRows } from './sampling.ts';
+import { mergeRows, type Rows, sampleEvenly, sortRows } from './sampling.ts';
 
 /** Times of all series together, relative to those of the longest, up to which they share their times. */
 const SHARED_TIMES = 1.5;
@@ -10,12 +13,46 @@ const SHARED_TIMES = 1.5;
 const STEPS_APART = 0.1;
 /** Names in a note about several recordings. */
 const NAMED = 3;
+/** Largest difference of the steps of series that alternate, as a share, and of a sample from its place, in ms. */
+const [SAME_STEP, MOST_APART] = [0.01, 1_800_000];
+
+/** Places samples of one step at the even times that most series have; null for other series. */
+function aligned(parts: readonly Rows[]): readonly Rows[] | null {
+  const all = parts.map((rows) => mergeRows(sortRows(rows).rows).rows);
+  if (all.some(({ time }) => time.length < 2)) return null;
+  const sampled = all.map((rows) => sampleEvenly(rows, null));
+  const { step } = sampled.reduce((a, b) => (b.rows.time.length > a.rows.time.length ? b : a));
+  if (sampled.some((one) => one.resampled || Math.abs(one.step / step - 1) > SAME_STEP)) return null;
+  const firsts = sampled.map(({ rows }) => rows.time[0]!);
+  const sharers = (first: number): number => firsts.filter((ms) => (ms - first) % step === 0).length;
+  const first = firsts.reduce((a, b) => (sharers(b) > sharers(a) ? b : a));
+  const placeOf = (ms: number): number => first + step * Math.ceil((ms - first) / step - 0.5);
+  return parts.map((part) => {
+    const off = part.time.map((ms) => ms - placeOf(ms));
+    // Half a step may have either sign.
+    const phase = median(off.map((ms) => ms - step * Math.round((ms - off[0]!) / step)));
+    return { ...part, time: part.time.map((ms) => placeOf(ms - phase)) };
+  });
+}
 
 /**
- * Joins the rows of several series, in order of appearance; null where they are sampled at different times. A row of its own stands for each
- * repetition of a time within a series: repeated rows are noted and merged as they are elsewhere.
+ * Joins the rows of several series, in order of appearance: by equal times, else by even ones where the series have the same step; null
+ * where they are sampled at different times. A row of its own stands for each repetition of a time within a series: repeated rows are noted
+ * and merged as they are elsewhere.
  */
-export function joinRows(parts: readonly Rows[]): Rows | null {
+export function joinRows(parts: readonly Rows[]): (Rows & { readonly notes: readonly Note[] }) | null {
+  const equal = joinEqual(parts);
+  if (equal !== null) return { ...equal, notes: [] };
+  const moved = aligned(parts);
+  const near = moved === null ? null : joinEqual(moved);
+  const off = moved?.map(({ time }, k) => time.map((ms, i) => Math.abs(ms - parts[k]!.time[i]!)));
+  const most = off?.reduce((far, some) => some.reduce((a, b) => Math.max(a, b), far), 0) ?? 0;
+  if (near === null || most > MOST_APART) return null;
+  const text = `The series are sampled at other moments; samples stand at the nearest of even times, up to ${formatDuration(most)} away.`;
+  return { ...near, notes: [{ kind: 'aligned', text }] };
+}
+
+function joinEqual(parts: readonly Rows[]): Rows | null {
   const places = new Map<number | string, number>();
   const time: number[] = [];
   const lines: number[] = [];
@@ -46,11 +83,12 @@ export function joinRows(parts: readonly Rows[]): Rows | null {
   return { time: Float64Array.from(time), values, lines: Int32Array.from(lines) };
 }
 
-/** Returns true for recordings that may stand side by side: both with zones or both without, and of about the same step. */
-export function mayShareTimes(a: Recording, b: Recording): boolean {
+/** Returns true for recordings that share their times: both with zones or both without, and of about the same step. */
+export function shareTimes(a: Recording, b: Recording): boolean {
   if (a.time === null || b.time === null || a.origin !== b.origin || a.origin === 'start') return false;
   if ((a.zone === null) !== (b.zone === null) || a.step === null || b.step === null) return false;
-  return Math.abs(a.step - b.step) <= STEPS_APART * Math.min(a.step, b.step);
+  if (Math.abs(a.step - b.step) > STEPS_APART * Math.min(a.step, b.step)) return false;
+  return joinRows([a, b].map(({ time, rows }) => ({ time: time!, values: [], lines: rows }))) !== null;
 }
 
 /**
@@ -93,17 +131,18 @@ export function joinRecordings(name: string, parts: readonly Recording[]): Recor
       ...Array.from(notes.values(), ({ note, files }) =>
         files.length === parts.length ? note : { ...note, text: `${firstNames(files, NAMED)}: ${note.text}` },
       ),
+      ...joined.notes,
       { kind: 'split', text: `${parts.length} files, side by side.` },
     ],
     rows: Int32Array.from(time, (_, i) => -2 - i),
   };
 }
 
-/** Returns a recording whose column names begin with its own name. */
-export function withFileName({ columns, notes, ...recording }: Recording): Recording {
-  const named = (column: string): string => `${recording.name}: ${column}`;
+/** Returns a recording of another name, with which its columns begin. */
+export function withFileName({ columns, notes, ...recording }: Recording, name: string): Recording {
+  const named = (column: string): string => `${name}: ${column}`;
   return {
-    ...recording,
+    ...{ ...recording, name },
     columns: columns.map(({ name, values }) => ({ name: named(name), values })),
     notes: notes.map((note) => (note.column === undefined ? note : { ...note, column: named(note.column) })),
   };

@@ -2,19 +2,20 @@
 import { basename, extname } from 'node:path';
 import { FAULTS } from '../../datasets/readers/quality.ts';
 import type { Recording } from '../../datasets/readers/recording.ts';
+import { plural } from '../../datasets/readers/recording-table.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { checkScores, FORMATS, scoresCsv, toGrafana } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
 import type { Alerts, AnomalyReport, FollowedFinding, ReportState } from '../explain/schema.ts';
-import { readState, reportOnce, withState, writeState } from '../explain/state.ts';
+import { type Once, readState, reportOnce, withState, writeState } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
-import { firstNames, print, printJson, say, shellWord } from '../ground/terminal.ts';
+import { firstNames, onOneLine, print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
-import { filesOf, readInputs } from '../run/inputs.ts';
+import { type Files, filesOf, readInputs } from '../run/inputs.ts';
 import { WEBHOOK_FORMATS, Webhook } from '../run/webhook.ts';
 import {
   DETECT_OPTIONS,
@@ -32,14 +33,14 @@ type DetectArguments = Given<typeof OPTIONS> & { readonly file?: readonly string
 const WEBHOOK_TOKEN = 'TIMESEER_WEBHOOK_TOKEN';
 
 /** Opens the webhook of a command line with what a state keeps for it; undefined without one. @throws ConfigError */
-async function webhookOf(args: DetectArguments, file: string, isOne = true) {
+async function webhookOf(args: DetectArguments, file: string, several = false) {
   const { webhook: url, webhookFormat: format, caFile } = args;
   if (url === undefined) return undefined;
   if (args.state === undefined)
     throw new ConfigError('--webhook: needs --state, the file that remembers what was told');
-  // Standard input has no name of its own, and that of several files changes with them: an alert must close under the name it opened with.
-  const isNamed = args.prometheus !== undefined || (file !== STANDARD_INPUT && !args.follow && isOne);
-  const source = args.prometheus !== undefined ? file : basename(isNamed ? file : args.state);
+  // Standard input has no name of its own, and several files share their state: an alert must close under the name it opened with.
+  const isNamed = args.prometheus !== undefined || (file !== STANDARD_INPUT && !args.follow && !several);
+  const source = args.prometheus !== undefined ? file : onOneLine(basename(isNamed ? file : args.state));
   const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
   const token = bearerToken(undefined, WEBHOOK_TOKEN);
   const ca = readAuthorities(caFile);
@@ -186,16 +187,17 @@ async function detectOne(
   args: DetectArguments,
   file: string | undefined,
   tell: (told: Told) => void,
-  given?: Recording,
+  given?: { readonly recording: Recording; readonly once: Once },
 ): Promise<void> {
-  const { out, policy = NONE, engine, device } = args;
+  const { out, policy = NONE, engine, device, state, since } = args;
   if (out !== undefined) checkTarget(out);
   if (args.scores !== undefined) checkScores(args.scores);
   const request = { ...detectRequest(file, args), window: args.window };
-  const webhook = await webhookOf(args, request.file, given === undefined);
+  const webhook = given === undefined ? await webhookOf(args, request.file) : undefined;
   const asked = { policy, engine, device };
-  const { source, report, seconds, pictures } = await detectAndAsk(request, asked, args.since, given);
+  const { source, report, seconds, pictures } = await detectAndAsk(request, asked, since, given?.recording);
   const publish = (chosen: AnomalyReport): void => {
+    if (state !== undefined) verify(chosen, source);
     const files: string[] = [];
     if (out !== undefined) files.push(...Object.values(writeReport(out, chosen, source, pictures)));
     if (args.scores !== undefined) {
@@ -204,12 +206,9 @@ async function detectOne(
     }
     tell({ report: chosen, files, seconds });
   };
-  if (args.state === undefined) return publish(report);
-  const fresh = (chosen: AnomalyReport): void => {
-    verify(chosen, source);
-    publish(chosen);
-  };
-  await reportOnce(args.state, report, source, fresh, webhook);
+  if (given !== undefined) await given.once(report, source, publish);
+  else if (state === undefined) publish(report);
+  else await reportOnce(state, (once) => once(report, source, publish), webhook, false);
 }
 
 /** Prints a report as text, or reports in another format: several are one document, but for Markdown. */
@@ -226,43 +225,48 @@ function printReports(told: readonly Told[], format: string, several: boolean): 
   if (format !== 'text') for (const { files } of told) for (const written of files) say(written);
 }
 
-/** Detects in several files: in one report where they share their times, else in one after the other, with an index line. */
-async function detectMany(args: DetectArguments, files: readonly string[], format: string): Promise<void> {
+/** Detects in several files: in one report those that share their times, the largest first, with an index line. */
+async function detectMany(args: DetectArguments, files: Files, format: string): Promise<void> {
   const failed: string[] = [];
   const told: Told[] = [];
-  let [usage, several] = [true, false];
+  let usage = true;
   const fails = (error: unknown, file: string): void => {
     // A fault in the judgement of one file, also of timeseer itself, ends no other's.
     if (!(error instanceof Error)) throw error;
     usage &&= error instanceof ConfigError;
     const { message } = error;
-    const at = error instanceof TimeseerError ? '' : `${basename(file)}: `;
-    if (failed.push(basename(file)) <= MOST_NAMED) say(`error: ${at}${message}`);
+    const at = error instanceof TimeseerError ? '' : `${file}: `;
+    if (failed.push(file) <= MOST_NAMED) say(`error: ${at}${message}`);
   };
   const tell = (one: Told): void => {
     told.push(one);
     if (format === 'text') printReports([one], format, true);
   };
   const read = (file: string): Promise<Recording> => readRequest(detectRequest(file, args), args.since);
-  for await (const { name, recording, alone } of readInputs(files, read, fails)) {
-    several = alone;
-    const own = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
-      path === undefined || !alone
-        ? path
-        : `${path.slice(0, path.length - ending.length)}.${recording.name}${ending}`;
-    const paths = { out: own(args.out, ''), state: own(args.state), scores: own(args.scores) };
-    await detectOne({ ...args, ...paths }, name, tell, recording).catch((error) => fails(error, name));
-  }
-  if (told.length === 0)
-    throw new (usage ? ConfigError : DataError)(`none of the ${files.length} files could be judged`);
-  if (format !== 'text') printReports(told, format, several);
+  const work = async (once: Once): Promise<void> => {
+    for await (const { name, recording } of readInputs(files, read, fails)) {
+      const own = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
+        path === undefined || told.length === 0
+          ? path
+          : `${path.slice(0, path.length - ending.length)}.${recording.name.replaceAll('/', '-')}${ending}`;
+      const paths = { out: own(args.out, ''), scores: own(args.scores) };
+      const given = { recording, once };
+      await detectOne({ ...args, ...paths }, name, tell, given).catch((error) => fails(error, name));
+    }
+    if (told.length === 0)
+      throw new (usage ? ConfigError : DataError)(`none of the ${files.files.size} files could be judged`);
+    if (format !== 'text') printReports(told, format, true);
+  };
+  const webhook = await webhookOf(args, STANDARD_INPUT, true);
+  if (args.state === undefined) await work(async (report, _, publish) => publish(report));
+  else await reportOnce(args.state, work, webhook);
   const found = told.flatMap(({ report: { file, findings } }) =>
-    findings.length === 0 ? [] : [`${file} ${findings.length}`],
+    findings.length === 0 ? [] : [`${plural(findings.length, 'finding')} in ${file}`],
   );
   const index = [
-    `${files.length} files`,
-    ...(told.length > 1 ? [`${told.length} reports, as the files do not share their times`] : []),
-    found.length === 0 ? 'no findings' : `findings: ${firstNames(found, MOST_NAMED)}`,
+    plural(files.files.size, 'file'),
+    ...(told.length > 1 ? [`${told.length} reports, as not all files share their times`] : []),
+    found.length === 0 ? 'no findings' : firstNames(found, MOST_NAMED),
     ...(failed.length === 0 ? [] : [`not judged: ${firstNames(failed, MOST_NAMED)}`]),
   ].join('; ');
   if (format === 'text') print(index);
@@ -288,9 +292,9 @@ async function runDetect(args: DetectArguments): Promise<void> {
   }
   const format = args.json ? 'json' : args.format;
   const { prometheus, file = [] } = args;
-  const files = prometheus === undefined ? await filesOf(file) : file.slice(0, 1);
-  if (files.length > 1) return detectMany(args, files, format);
-  await detectOne(args, files[0], (told) => {
+  const files = prometheus === undefined ? await filesOf(file) : null;
+  if (files?.several) return detectMany(args, files, format);
+  await detectOne(args, file[0], (told) => {
     printReports([told], format, false);
     process.exitCode = exitCode(told.report, args);
   });
@@ -341,7 +345,7 @@ export const detectCommand = command({
     ['$0 detect metrics.csv', 'Findings in all numeric columns, ranked by severity'],
     [
       "$0 detect 'metrics/*.csv'",
-      'Several files, or a directory: side by side in one report where they share their times, else one report after the other',
+      'Several files, or a directory: those that share their times side by side in one report, the others one after the other',
     ],
     [
       '$0 detect metrics.csv --column requests --format csv --scores scores.csv',
@@ -384,6 +388,6 @@ export const detectCommand = command({
       'Streaming rows: one line of JSON when a finding appears, and one when it ends',
     ],
   ],
-  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again. Reports of several files that do not share their times are a list in JSON; each has its own --state, --out and --scores, with the name of the file before the ending: seen.web-1.json.`,
+  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again. Reports of several files, a pattern or a directory are a list in JSON, also of one; they share one --state, and their columns bear the names of files. --out and --scores of the largest report are named as given; others have the name of a file before the ending: scores.web-1.csv.`,
   handler: runDetect,
 });

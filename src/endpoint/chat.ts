@@ -304,7 +304,7 @@ function refused(response: Posted, text: string, pictures: boolean): ChatError |
   const { status } = response;
   const failure = FAILURE.safeParse(parsed(text));
   const message = excerpt(failure.success ? failure.data.error.message : text);
-  const because = message === '' || /^<|<html/i.test(message) ? '' : `: ${message}`;
+  const because = message === '' ? '' : `: ${message}`;
   const problem = `answers with status ${status}${because}`;
   /** An error that every other request would have as well. */
   const fatal = (advice: string, what = problem): ChatError =>

@@ -82,11 +82,7 @@ function refusal(response: Posted, body: unknown, shown: string): Error {
     return new EndpointError(`${shown}: redirects elsewhere (status ${status})`, {
       advice: 'name the address that answers itself: the token goes nowhere else',
     });
-  const said = failure.success
-    ? `${failure.data.errorType}: ${excerpt(failure.data.error)}`
-    : /^\s*</.test(text)
-      ? 'a web page'
-      : excerpt(text);
+  const said = failure.success ? `${failure.data.errorType}: ${excerpt(failure.data.error)}` : excerpt(text);
   if (failure.success && /^(?:bad_data|execution)$/.test(failure.data.errorType) && status < 500)
     return new ConfigError(`--query: ${shown} refuses it (${said})`);
   const advice = ADVICE[status];

@@ -143,8 +143,9 @@ export function readAuthorities(file: string | undefined): string | undefined {
   return pem;
 }
 
-/** A server's text for a message: its beginning, without what moves a cursor. */
+/** A server's text for a message: its beginning, without what moves a cursor, and of a web page nothing. */
 export function excerpt(text: string): string {
+  if (/^\s*<[!a-z]/i.test(text)) return 'a web page';
   const plain = text.replaceAll(/[\p{C}\s]+/gu, ' ').trim();
   return plain.length > 200 ? `${plain.slice(0, 197)}...` : plain;
 }

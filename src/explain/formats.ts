@@ -107,16 +107,27 @@ export function toCsv({ findings }: AnomalyReport): string {
 /** First columns of a file of scores. */
 const SCORES = ['column', 'index'] as const;
 
-/** @throws ConfigError for a path of scores at which something else is: it is kept */
-export function checkScores(path: string): void {
-  if (!existsSync(path)) return;
-  const head = Buffer.alloc(csvRecord(SCORES).length + 1);
-  if (statSync(path).isFile()) {
+/** Reads the first 300 bytes of a file; empty for what cannot be read. */
+function headOf(path: string): string {
+  const head = Buffer.alloc(300);
+  try {
+    if (!statSync(path).isFile()) return '';
     const file = openSync(path, 'r');
     readSync(file, head);
     closeSync(file);
+  } catch {
+    return ''; // what reads all of it says why
   }
-  if (head.toString() !== `${csvRecord(SCORES)},`)
+  return head.toString();
+}
+
+/** Returns true for a file that timeseer wrote: scores, findings, a report, events or a state. */
+export const isWritten = (path: string): boolean =>
+  /^(?:column,index|id,rank,column,from),|^\s*\{.*?"schema":\s*"timeseer\./s.test(headOf(path));
+
+/** @throws ConfigError for a path of scores at which something else is: it is kept */
+export function checkScores(path: string): void {
+  if (existsSync(path) && !headOf(path).startsWith(`${csvRecord(SCORES)},`))
     throw new ConfigError(
       `--scores ${path}: exists and was not written by this command; it is kept. Choose another --scores`,
     );

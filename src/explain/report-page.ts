@@ -597,17 +597,11 @@ export function defaultTarget(file: string, asked: readonly string[]): string {
 }
 
 /** Returns true for a file that holds a report. */
-function isOurs(path: string): boolean {
+export function isOurs(path: string): boolean {
   try {
     const text = readFileSync(path, 'utf8');
     if (path.endsWith('.html')) return text.includes('Written by timeseer.');
-    const content: unknown = JSON.parse(text);
-    return (
-      typeof content === 'object' &&
-      content !== null &&
-      'schema' in content &&
-      content.schema === REPORT_SCHEMA
-    );
+    return Object(JSON.parse(text)).schema === REPORT_SCHEMA;
   } catch {
     return false;
   }
@@ -627,6 +621,7 @@ function nearestExisting(path: string): string {
  * @throws WriteError; ConfigError
  */
 export function checkTarget(out: string): void {
+  if (out.endsWith('/')) throw new ConfigError(`--out ${out}: name the files in it, such as ${out}report`);
   if (Buffer.byteLength(basename(out)) > LONGEST_NAME) {
     throw new WriteError(
       `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,

@@ -437,6 +437,8 @@ const STATE = z.strictObject({
   version: z.union([z.literal(1), z.literal(2)]),
   timed: z.boolean(),
   seen: z.record(z.string(), SEEN),
+  /** Instant at which each column was last read, in ms. */
+  columns: z.exactOptional(z.record(z.string(), finite)),
   /** Samples of the recording, by which another one is recognised: time in ms or number of the sample, and values by column. */
   samples: z.exactOptional(z.array(z.tuple([finite, z.record(z.string(), finite.nullable())]))),
   followed: z.exactOptional(FOLLOWED_ROWS),

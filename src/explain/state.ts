@@ -72,7 +72,10 @@ export function isSame(
   seen: Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string },
 ): boolean {
   const { from, to } = spanOf(finding);
-  return seen.id === finding.id || (seen.column === finding.column && seen.from <= to && from <= seen.to);
+  // Beside other series its stamps may be off by half a step: the duration is one step longer than the stamps are apart.
+  const slack = Math.max(0, (1000 * (finding.durationSeconds ?? 0) - (to - from)) / 2);
+  const overlaps = seen.from <= to + slack && from <= seen.to + slack;
+  return seen.id === finding.id || (seen.column === finding.column && overlaps);
 }
 
 /** Makes the state that remembers findings. */
@@ -143,17 +146,27 @@ export async function withState<T>(path: string, waits: boolean, work: () => Pro
   }
 }
 
+/** Time after which columns that no run has read any more are forgotten: 30 days in ms. */
+const FORGOTTEN = 30 * 86_400_000;
+
 /**
  * Reduces a report to what a run with a state has to say: findings that were not reported before, and those that were and are still ongoing,
- * a level that has come to stay apart. Findings that were over before the recording begins are forgotten.
+ * a level that has come to stay apart. Findings that were over before the recording begins are forgotten; those of columns that the report
+ * lacks are kept, as a file or a series may be missing for some nights.
  */
 export function newFindings(
   report: AnomalyReport,
   state: ReportState | null,
 ): { readonly fresh: AnomalyReport; readonly state: ReportState } {
   const timed = report.from !== null;
-  const seen = seenIn(state, timed);
+  const all = seenIn(state, state?.timed ?? timed);
   const first = report.from?.ms ?? 0;
+  const time = Date.now();
+  const here = new Set(report.columns.map(({ name }) => name));
+  const read = (names: Iterable<string>) => Object.fromEntries(Array.from(names, (name) => [name, time]));
+  const last = { ...read(all.map(({ column }) => column)), ...state?.columns, ...read(here) };
+  const isLate = (column: string): boolean => time - last[column]! >= FORGOTTEN;
+  const seen = all.filter(({ column, to }) => (here.has(column) ? to >= first : !isLate(column)));
   const now = report.findings.map((finding) => {
     const { from, to } = spanOf(finding);
     const before = seen.find(({ id }) => id === finding.id);
@@ -167,7 +180,7 @@ export function newFindings(
     ...finding,
     reported: seen.some((old) => isSame(finding, old)),
   }));
-  const kept = stateOf(timed, [...seen.filter(({ to }) => to >= first), ...now]);
+  const kept = stateOf(timed, [...seen, ...now]);
   return {
     fresh: selectFindings(
       { ...report, findings: marked },
@@ -176,6 +189,7 @@ export function newFindings(
     ),
     state: {
       ...kept,
+      columns: Object.fromEntries(Object.entries(last).filter(([column]) => !isLate(column))),
       ...(state?.followed === undefined ? {} : { followed: state.followed }),
       ...(state?.alerts === undefined ? {} : { alerts: state.alerts }),
     },
@@ -215,6 +229,7 @@ function checkSource(
   path: string,
   state: ReportState | null,
   { time, columns, formatTime }: ReportSource,
+  several: boolean,
 ): void {
   const n = columns[0]?.values.length ?? 0;
   if (state?.samples === undefined || n === 0 || state.timed !== (time !== null)) return;
@@ -227,7 +242,8 @@ function checkSource(
   const covered = state.samples.filter(([at]) => at >= (time?.[0] ?? 0) && at <= (time?.[n - 1] ?? n - 1));
   const places = new Map(Array.from(time ?? new Float64Array(n).keys(), (at, i) => [at, i]));
   const common = covered.filter(([at]) => places.has(at));
-  if (covered.length >= FEWEST && common.length === 0)
+  // Beside other series stamps may be off by half a step.
+  if (!several && covered.length >= FEWEST && common.length === 0)
     refuse(`it remembers a sample at ${stamp(covered[0]![0])}, which this one has not`);
   const pairs = common.map(([at, before]) =>
     columns.flatMap(({ name, values }) => {
@@ -249,34 +265,40 @@ interface Receiver {
   deliver(save: (alerts: Alerts) => void): Promise<void>;
 }
 
+/** Reports what is new in a report: `publish` gets the report of `newFindings`. */
+export type Once = (report: AnomalyReport, source: ReportSource, publish: Publish) => Promise<void>;
+type Publish = (fresh: AnomalyReport) => void | Promise<void>;
+
 /**
- * Reports each finding of a growing recording once, and again while it is ongoing: `publish` gets the report of `newFindings`, which count
- * as reported once it has returned. One state file belongs to one recording. Processes that share it wait for each other. A `receiver` is told
- * what opened and closed once the state holds it.
+ * Reports each finding of growing recordings once, and again while it is ongoing. Findings count as reported once `work` has returned. A
+ * column of one state file belongs to one recording. Processes that share the file wait for each other. A `receiver` is told what opened and
+ * closed once the state holds it.
  *
- * @throws DataError for a damaged state file; ConfigError for that of another recording; WriteError; errors of `publish`
+ * @param several false for one recording alone, whose samples keep their stamps
+ * @throws DataError for a damaged state file; WriteError; errors of `work`, to which `once` throws ConfigError for another recording
  */
 export async function reportOnce(
   path: string,
-  report: AnomalyReport,
-  source: ReportSource,
-  publish: (fresh: AnomalyReport) => void | Promise<void>,
+  work: (once: Once) => Promise<void>,
   receiver?: (kept: Alerts | undefined) => Receiver,
-): Promise<AnomalyReport> {
-  return withState(path, true, async () => {
+  several = true,
+): Promise<void> {
+  await withState(path, true, async () => {
     const before = await readState(path);
-    checkSource(path, before, source);
     const told = receiver?.(before?.alerts);
-    const { fresh, state } = newFindings(report, before);
-    await publish(fresh);
-    told?.update(report, fresh);
-    const save = (alerts = state.alerts): void =>
-      writeState(path, {
-        ...{ ...state, samples: samplesOf(source) },
-        ...(alerts === undefined ? {} : { alerts }),
-      });
-    save(told?.alerts);
+    const samples: ReturnType<typeof samplesOf> = [];
+    let last = before;
+    await work(async (report, source, publish) => {
+      checkSource(path, before, source, several);
+      const { fresh, state } = newFindings(report, last);
+      await publish(fresh);
+      told?.update(report, fresh);
+      samples.push(...samplesOf(source));
+      last = { ...state, samples };
+    });
+    const save = (alerts = last?.alerts): void =>
+      writeState(path, { ...last!, ...(alerts === undefined ? {} : { alerts }) });
+    if (last !== before) save(told?.alerts);
     await told?.deliver(save);
-    return fresh;
   });
 }

@@ -14,6 +14,9 @@ export function visible(text: string): string {
   });
 }
 
+/** `visible` text on one line: the name of a column may have line breaks. */
+export const onOneLine = (text: string) => visible(text).replaceAll('\n', '\\n').replaceAll('\t', '\\t');
+
 /** Addresses without user name and password: `https://***@host/path`. */
 export function withoutSecrets(text: string): string {
   return text.replace(/(:\/\/)[^\s/?#'"]*@(?:[^\s'"]*@)?/g, '$1***@');

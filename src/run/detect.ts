@@ -26,7 +26,7 @@ import { ConfigError, DataError } from '../ground/errors.ts';
 import { readBytes, STANDARD_INPUT } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { grouped } from '../ground/numbers.ts';
-import { say } from '../ground/terminal.ts';
+import { onOneLine, say } from '../ground/terminal.ts';
 import type { Interval } from '../ground/types.ts';
 
 /** Range query of a Prometheus server as a command line has it. */
@@ -211,7 +211,7 @@ export async function detectRecording(
   }
   const notes = span === null ? [] : windowNotes(recording, span);
   const told = { ...recording, notes: [...notes, ...recording.notes] };
-  const source = reportSource(name, told, detections, span ?? undefined);
+  const source = reportSource(onOneLine(name), told, detections, span ?? undefined);
   const whole = buildReport(source, await ask?.(source));
   const report = since === undefined ? whole : sinceReport(whole, since);
   verify(report, source);
@@ -307,7 +307,8 @@ export async function detectFile(
       progress?.update(done);
       if (done === recording.columns.length) progress?.stop();
     };
-    const detected = await detectRecording(prometheus === undefined ? basename(file) : file, recording, {
+    const isPath = prometheus === undefined && given === undefined;
+    const detected = await detectRecording(isPath ? basename(file) : file, recording, {
       ...options,
       ...also,
       onColumn,

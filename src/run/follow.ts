@@ -3,6 +3,7 @@
  * read; later rows are read once and kept as numbers, the latest of them, which are judged anew every so many rows.
  */
 import { performance } from 'node:perf_hooks';
+import { isHeader } from '../../datasets/readers/csv.ts';
 import { openRows, type Recording, type RowReader } from '../../datasets/readers/recording.ts';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { LEVELS } from '../detect/finding.ts';
@@ -174,6 +175,8 @@ const rowOf = ([line, time, ...values]: KeptRow): Row => ({
 
 const hasValue = ({ values }: Row): boolean => values.some((value) => !Number.isNaN(value));
 
+/** Row with a usual name of a column of time. */
+const TIME = /(?:^|[,;\t|])"?[@_]?(?:time|timestamp|date|datetime|ts)"?(?:[,;\t|]|$)/i;
 /** Fewest rows by which a state is told to belong to another stream. */
 const FEWEST_CHANGED = 3;
 
@@ -195,6 +198,8 @@ class Window {
   /** Values of the rows that an earlier run kept, by time. */
   readonly #earlier = new Map<number, readonly number[]>();
   readonly #noted = new Set<string>();
+  /** True once a row of this run was read. */
+  #met = false;
   /** Rows that an earlier run kept, if it read them with the same options. */
   readonly restored: FollowedRows | null = null;
   readonly #options: FollowOptions;
@@ -251,7 +256,19 @@ class Window {
   add(batch: readonly TextRow[]): Recording | null {
     // A header and one row are no recording yet.
     if (this.#reader === null && batch.length < 3) return null;
-    const fresh = this.#plausible(this.#read(batch));
+    const { bad, isOpen } = this;
+    const read = this.#read(batch);
+    const isEmpty = this.#noted.has('new-key') && !read.some(hasValue);
+    if (isOpen && batch.length >= FEWEST_CHANGED && (isEmpty || this.bad - bad === batch.length)) {
+      const what = `none of ${batch.length} rows from line ${batch[0]!.line} on is like those before`;
+      if (this.restored !== null && !this.#met)
+        throw new ConfigError(`--state: belongs to another stream: ${what}; give each stream its own`);
+      this.note(
+        'other-form',
+        `The form of the input has changed: ${what}; start again, with another --state, to follow the new one.`,
+      );
+    } else this.#met = true;
+    const fresh = this.#plausible(read);
     const { window } = this.#options;
     let latest = this.#rows.at(-1)?.time ?? -Infinity;
     const late = fresh.filter(({ time }) => {
@@ -344,6 +361,11 @@ class Window {
     const reason = error.message.startsWith(`${place}: `)
       ? error.message.slice(place.length + 2)
       : error.message;
+    const head = this.#head.at(-1);
+    if (head !== undefined && TIME.test(row.text) && isHeader(row.text.split(/[,;\t|]/)))
+      throw new ConfigError(
+        `line ${row.line}: another header (${row.text.trim()}) than before (${head}); start again, with another --state`,
+      );
     this.note(
       'bad-row',
       `Line ${row.line} was left out: ${reason}. Other rows that cannot be read are counted at the end.`,
@@ -410,7 +432,8 @@ class Window {
     this.#reader = reader;
     for (const row of unread)
       if (!/^\s*(#|\/\/|%)/.test(row.text) && !this.#head.includes(row.text.trim()))
-        this.#reject(row, new DataError('it ends early'));
+        this.#reject(row, new DataError('it ends early, or is of another form'));
+    for (const { kind, text: words } of rows.notes) this.note(kind, words);
     return Array.from(rows.time, (ms, i) => ({
       line: lineOf.get(rows.lines[i]!)!.line,
       time: ms,

@@ -39,6 +39,8 @@ const DAYS = 7;
 /** Longest text in a message of Slack. */
 const LONGEST_TEXT = 2900;
 
+const waitWords = (events: number): string => (events === 1 ? '1 event waits' : `${events} events wait`);
+
 const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').slice(0, LONGEST_TEXT);
 
@@ -239,7 +241,7 @@ export class Webhook {
 
   #waits(): void {
     if (this.#queue.length > 0)
-      say(`webhook: ${this.#queue.length} events wait in the state; the next run sends them`);
+      say(`webhook: ${waitWords(this.#queue.length)} in the state for the next run`);
   }
 
   /** Sends the oldest event. @returns null where it is done with, else ms to wait before it is sent again */
@@ -251,7 +253,12 @@ export class Webhook {
     let problem: string;
     try {
       answer = await this.#exchange(alert);
-      problem = `answers with status ${answer.status}${answer.text.trim() === '' ? '' : ` (${excerpt(this.#masked(answer.text))})`}`;
+      const said = excerpt(this.#masked(answer.text));
+      const { status } = answer;
+      const isWrong = status === 404 || status === 405 || (status >= 300 && status < 400);
+      const part = isWrong ? 'address of --webhook' : 'token in TIMESEER_WEBHOOK_TOKEN';
+      const advice = isWrong || status === 401 || status === 403 ? `; check the ${part}` : '';
+      problem = `answers with status ${status}${said === '' ? '' : ` (${said})`}${advice}`;
     } catch (error) {
       problem =
         error instanceof Timeout
@@ -263,7 +270,7 @@ export class Webhook {
     if (!taken && !REFUSED.has(status)) {
       this.#failures++;
       if (this.#failures === 1)
-        say(`webhook: ${shown}: ${problem}; ${this.#queue.length} events wait and are sent again`);
+        say(`webhook: ${shown}: ${problem}; ${waitWords(this.#queue.length)} to be sent again`);
       const wait = answer === null ? undefined : retryAfter(answer);
       const { pause = 1000 } = this.#options;
       const doubled = pause * 2 ** Math.min(20, this.#failures - 1) * (1 + Math.random() / 2);
@@ -289,6 +296,8 @@ export class Webhook {
     for (const tag of tagsOf(alert)) query.append('tags', tag);
     const found = await send(Buffer.alloc(0), { method: 'GET', path: `${this.#address.pathname}?${query}` });
     if (found.status !== 200) return found;
+    if (/^\s*</.test(found.text))
+      throw new Error('sends a web page (status 200), no annotations; check the address of --webhook');
     const id = (JSON.parse(found.text) as { readonly id?: unknown }[] | null)?.[0]?.id;
     return send(
       body,

@@ -289,10 +289,11 @@ async function within<T>(
   }
 }
 
-/** Converts an error to a refusal; a fault of the service is logged on standard error and not shown to the client. */
+/** Converts an error to a refusal, in which options of the command are parameters; a fault of the service is logged on standard error and not shown to the client. */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refused) return error.refusal;
-  if (error instanceof DataError || error instanceof ConfigError) return invalid(error.message).refusal;
+  if (error instanceof DataError || error instanceof ConfigError)
+    return invalid(error.message.replaceAll(/(?<=^|[ (])--(?=[a-z])/g, '')).refusal;
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   // On one line, so that what a client sent cannot look like a line of the log.
   say(`error: ${text.replaceAll(/\s*[\r\n]+\s*/g, ' | ')}`);

@@ -191,7 +191,7 @@ function readLists(fields: Fields, name: string, { tz, rate }: Pick<Options, 'tz
   let recording: Recording;
   try {
     recording = readRecording(Buffer.from(`${lines.join('\n')}\n`), {
-      ...{ name, columns: names, tz, rate },
+      ...{ name, columns: names, tz, rate, strict: true },
       ...(times === null ? {} : { time: 'time' }),
     });
   } catch (error) {

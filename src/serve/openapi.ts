@@ -7,7 +7,10 @@ import { BODY, FORMS, LISTS, OPTIONS } from './explain-request.ts';
 import { ERROR, EVENTS } from './request.ts';
 
 /** JSON Schema of what clients send. */
-const schemaOf = (type: z.ZodType): object => z.toJSONSchema(type, { io: 'input' });
+function schemaOf(type: z.ZodType): object {
+  const { $schema: _, ...schema } = z.toJSONSchema(type, { io: 'input' });
+  return schema;
+}
 const json = (schema: object, more = {}): object => ({ 'application/json': { schema, ...more } });
 const object = json({ type: 'object' });
 const texts = (...types: readonly string[]): object =>

@@ -92,6 +92,37 @@ describe('timeseer detect', () => {
     expect(err.length).toBeLessThan(400);
   });
 
+  test('names with line breaks and control characters are escaped in text', async () => {
+    writeFileSync(
+      place('names.csv'),
+      readFileSync(file, 'utf8').replace('requests', '"re\u001b[31m\nquests"'),
+    );
+    const { out } = await inside(
+      'detect',
+      place('names.csv'),
+      '--window',
+      '2025-03-08T14:00..2025-03-08T16:30',
+    );
+    expect(out).toContain(String.raw`re\x1b[31m\nquests: `);
+    expect(out).not.toMatch(/^quests/m);
+  });
+
+  test('a file that begins with a dash comes after --', async () => {
+    const { out, code } = await inside('detect', '--json', '--', '-dash.csv');
+    expect([code, out]).toEqual([3, '']);
+    expect((await inside('detect', '--', '-dash.csv')).err).toMatch(
+      /\.\/-dash\.csv: cannot be read \(no such file/,
+    );
+  });
+
+  test('a path of a page that ends in a slash is refused', async () => {
+    const { err, code } = await inside('detect', file, '--out', place('o/'));
+    expect([code, err]).toEqual([
+      2,
+      expect.stringMatching(/--out .*o\/: name the files in it, such as .*o\/report/),
+    ]);
+  });
+
   test('what moved in a window is ranked, against what came before', async () => {
     const { code, out } = await inside('detect', file, '--window', '2025-03-08T14:00..2025-03-08T16:30');
     expect(code).toBe(0);

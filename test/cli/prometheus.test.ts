@@ -178,7 +178,7 @@ describe('detect --prometheus', () => {
     ],
     ['a wrong token', sends('no\u001b[1m', 401), 3, /status 401 \(no \[1m\); give a valid token/],
     ['another path', sends('<html>', 404), 3, /status 404 \(a web page\); check the address/],
-    ['a web page', sends('<html>hello'), 3, /no result of a range query \(<html>hello\)/],
+    ['a web page', sends('<html>hello'), 3, /no result of a range query \(a web page\)/],
     [
       'an instant result',
       sends({ status: 'success', data: { resultType: 'vector', result: [] } }),

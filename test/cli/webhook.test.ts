@@ -91,7 +91,7 @@ describe('a growing file', () => {
     const { code, err } = await run('down', '--fail-on', 'low');
     expect([code, err]).toEqual([
       1,
-      expect.stringMatching(/status 503 \(try later\).*\n.*1 events wait in the state/),
+      expect.stringMatching(/status 503 \(try later\).*\n.*1 event waits in the state for the next run/),
     ]);
     expect(new Set(told().map(({ id }) => id)).size).toBe(1);
     const [{ id }] = told() as [Told];
@@ -259,8 +259,16 @@ describe('annotations of Grafana', () => {
   });
 
   test.each<[string, Answering, RegExp]>([
-    ['another token', sends({ message: 'Unauthorized' }, 401, { 'retry-after': '0' }), /status 401/],
-    ['a page instead of the API', sends('<html>', 200), /webhook: http.*is not valid JSON.*1 events wait/s],
+    [
+      'another token',
+      sends({ message: 'Unauthorized' }, 401, { 'retry-after': '0' }),
+      /status 401.*; check the token in TIMESEER_WEBHOOK_TOKEN; 1 event waits/,
+    ],
+    [
+      'a page instead of the API',
+      sends('<html>', 200),
+      /sends a web page \(status 200\), no annotations; check the address of --webhook.*1 event waits/s,
+    ],
   ])('%s keeps the event', async (_, answer, message) => {
     write('kept.csv', 440);
     rmSync(place('kept.csv.state'), { force: true });
@@ -353,7 +361,7 @@ describe('a stream', () => {
     const run = start('silent.state');
     run.child.stdin.end(`time,load\n${lines.join('')}`);
     expect(await run.ended).toBe(0);
-    expect(run.got.err).toMatch(/2 events wait in the state; the next run sends them/);
+    expect(run.got.err).toMatch(/2 events wait in the state for the next run/);
   });
 });
 

@@ -187,7 +187,7 @@ describe('a failure that may pass', () => {
 describe('a failure for good', () => {
   test.each([
     [401, { error: { message: `bad key ${KEY}` } }, 'status 401: bad key [key]; put a valid key', true],
-    [404, '<html>not here</html>', 'status 404; check the address', true],
+    [404, '<html>not here</html>', 'status 404: a web page; check the address', true],
     [
       400,
       { error: { message: 'maximum context length is 512' } },

@@ -3,9 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { FORMATS, numberWords, scoresCsv, toCsv, toGrafana, toMarkdown } from '../../src/explain/formats.ts';
-import { buildReport, selectFindings } from '../../src/explain/report.ts';
+import { buildReport, type ReportSource, selectFindings } from '../../src/explain/report.ts';
 import type { AnomalyReport } from '../../src/explain/schema.ts';
-import { failOn, newFindings, readState, reportOnce, sinceReport } from '../../src/explain/state.ts';
+import {
+  failOn,
+  newFindings,
+  readState,
+  reportOnce as reportAll,
+  sinceReport,
+} from '../../src/explain/state.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { host, requests } from '../helpers/anomalies.ts';
 
@@ -118,6 +124,22 @@ describe('a report for other programs', () => {
 describe('what is told', () => {
   const directory = mkdtempSync(join(tmpdir(), 'state-'));
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
+  /** Reports one recording. @returns what is new */
+  async function reportOnce(
+    path: string,
+    whole: AnomalyReport,
+    source: ReportSource,
+    tell: (fresh: AnomalyReport) => void | Promise<void>,
+  ): Promise<AnomalyReport> {
+    const told: AnomalyReport[] = [];
+    const publish = (fresh: AnomalyReport) => {
+      told.push(fresh);
+      return tell(fresh);
+    };
+    await reportAll(path, (once) => once(whole, source, publish), undefined, false);
+    return told[0]!;
+  }
+
   const kinds = (one: AnomalyReport): string[] => one.findings.map(({ kind }) => kind);
 
   test('fails from a level on', () => {

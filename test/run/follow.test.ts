@@ -144,6 +144,82 @@ describe('rows that are followed', () => {
     await expect(told(others, { state })).rejects.toThrow(/belongs to another stream: \d+ rows have times/);
   });
 
+  describe('rows of another form', () => {
+    const json = (row: string): string => `{"time":"${row.split(',')[0]}","load":${row.split(',')[1]}}`;
+    const follows = async (text: readonly string[], state: ReportState | null) => {
+      let last = state;
+      const events: FollowEvent[] = [];
+      const options = { ...OPTIONS, state };
+      const remember = (now: ReportState): void => {
+        last = now;
+      };
+      await follow(
+        inParts(text.map((row) => `${row}\n`).join(''), 997),
+        options,
+        (e) => events.push(e),
+        remember,
+      );
+      return { events, last };
+    };
+
+    test.each<[string, string[], string[], RegExp]>([
+      [
+        'another header',
+        ['time,load'],
+        ['time,cpu', ...rows(420, 0, 0).slice(400)],
+        /another header \(time,cpu\)/,
+      ],
+      [
+        'more columns',
+        ['time,load'],
+        rows(420, 0, 0)
+          .slice(400)
+          .map((row) => `${row},1`),
+        /none of 20 rows/,
+      ],
+      ['JSON lines in CSV', ['time,load'], rows(420, 0, 0).slice(400).map(json), /none of 20 rows/],
+    ])('%s is refused, and nothing of it is kept', async (_, head, others, message) => {
+      const { last } = await follows([...head, ...rows(400, 0, 0)], null);
+      const before = JSON.stringify(last);
+      await expect(follows(others, last)).rejects.toThrow(message);
+      expect(JSON.stringify(last)).toBe(before);
+    });
+
+    test('CSV in JSON lines is refused with a state, and noted within a stream', async () => {
+      const { last } = await follows(rows(400, 0, 0).map(json), null);
+      const csv = ['time,load', ...rows(460, 0, 0).slice(400)];
+      await expect(follows(csv, last)).rejects.toThrow(
+        /belongs to another stream: none of 25 rows from line 1/,
+      );
+      const { events, last: kept } = await follows([...rows(400, 0, 0).map(json), ...csv], null);
+      expect(note(events, 'other-form')).toMatch(
+        /^The form of the input has changed: none of \d+ rows from line 4/,
+      );
+      expect(kept!.followed!.rows.at(-1)![0]).toBe(400);
+    });
+
+    test('JSON lines of other keys are refused with a state', async () => {
+      const { last } = await follows(rows(400, 0, 0).map(json), null);
+      const others = rows(460, 0, 0)
+        .slice(400)
+        .map((row) => json(row).replace('load', 'cpu'));
+      await expect(follows(others, last)).rejects.toThrow(/another stream: none of 25 rows from line 1/);
+    });
+
+    test('new keys of numbers are noted', async () => {
+      const more = rows(460, 0, 0).map((row, i) =>
+        i < 420 ? json(row) : json(row).replace('}', ',"cpu":1,"msg":"x"}'),
+      );
+      expect(note((await follows(more, null)).events, 'new-key')).toMatch(/^New keys, not followed: "cpu"/);
+    });
+
+    test('a line of words that is no header ends nothing', async () => {
+      const lines = ['time,load', ...rows(400, 0, 0)];
+      lines.splice(300, 0, 'error,timeout');
+      expect((await follows(lines, null)).events.at(-1)).toMatchObject({ bad: 1 });
+    });
+  });
+
   test('an input without rows is said to have none', async () => {
     for (const [text, said] of [
       ['', 'had 0 lines'],

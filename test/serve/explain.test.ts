@@ -118,6 +118,16 @@ describe('POST /v1/explain', () => {
     expect(read.columns).toMatchObject([{ least: 1100, largest: 1159 }]);
   });
 
+  test('names its parameters in errors, and not options of a command', async () => {
+    const rows = Array.from(
+      { length: 9 },
+      (_, i) => `2025-03-01T00:0${i}Z,a,${i}\n2025-03-01T00:0${i}Z,b,${i}`,
+    );
+    const response = await explain(`time,host,v\n${rows.join('\n')}\n`);
+    expect(response.status).toBe(400);
+    expect(await response.text()).toContain("choose one with key host select a, or all with select '*'");
+  });
+
   test('reads any encoding and decimal commas, and says so', async () => {
     const european = `﻿Zeit;Last\n${values.map((value, i) => `${times[i]};${value.toFixed(2).replace('.', ',')}`).join('\n')}\n`;
     const report = await reportOf(await explain(Buffer.from(european, 'utf16le')));

@@ -77,6 +77,9 @@ describe('GET /openapi.json', () => {
       expect(reference).toMatch(/^#\/components\/schemas\/\w+$/);
       expect(described.components.schemas).toHaveProperty(String(reference).split('/').at(-1)!);
     }
+    expect(valuesOf(described, '$schema').filter((schema) => typeof schema === 'string')).toEqual([
+      'https://json-schema.org/draft/2020-12/schema', // of the report, as `detect --schema` prints it
+    ]);
     const schemas = valuesOf(described, 'schema').filter(
       (schema) => !Object.hasOwn(schema as object, '$ref'),
     );

@@ -156,7 +156,25 @@ describe('several rows of one time', () => {
     expect(values(wide, 2)).toEqual([0, 1, 2, 4]);
     expect(note(wide, 'duplicates')).toContain('several rows of different values');
 
-    const apart = `time,host,v\n${[0, 1, 2, 3].map((i) => `${minutes(2 * i)},a,${i}\n${minutes(2 * i + 1)},b,${i}`).join('\n')}\n`;
+    const alternating = (pace: number): string =>
+      `time,host,v\n${[0, 1, 2, 3].map((i) => `${minutes(2 * i)},a,${i}\n${minutes(pace * i + 1)},b,${i}`).join('\n')}\n`;
+    const near = read(alternating(2), { select: '*', key: 'host' });
+    expect([values(near), values(near, 1)]).toEqual([
+      [0, 1, 2, 3],
+      [0, 1, 2, 3],
+    ]);
+    expect(note(near, 'aligned')).toContain('up to 1 min away');
+    const fives = Array.from({ length: 40 }, (_, i) =>
+      ['a', 'b'].map(
+        (host, k) => `${new Date(Date.UTC(2024, 2, 1, 0, 5 * i, 30 * k)).toISOString()},${host},${i}`,
+      ),
+    );
+    const alternate = `time,host,v\n${fives.flat().join('\n')}\n`;
+    expect(failure(alternate).message).toContain('2 series in one file, separated by column "host"');
+    expect(values(read(alternate, { select: '*' }), 1)).toHaveLength(40);
+    const shifts = fives.flat().map((row, i) => row.replace(/,[ab],/, i < 40 ? ',early,' : ',late,'));
+    expect(read(`time,shift,v\n${shifts.join('\n')}\n`).key).toBeNull();
+    const apart = alternating(3);
     expect(failure(apart, { select: '*', key: 'host' }).message).toContain('sampled at different times');
     const one = `time,v\n${minutes(0)},5\n${minutes(1)},6\n`;
     expect(values(read(one, { select: '*' }))).toEqual([5, 6]);
@@ -434,6 +452,27 @@ describe('the time', () => {
       expect(hourly.time!.length).toBe(hours);
       expect(codes(hourly)).not.toContain('duplicates');
     }
+  });
+
+  it('few rows without a time are left out of every column and series, and counted', () => {
+    const rows = Array.from({ length: 60 }, (_, i) => [
+      ...[i === 7 ? '' : i === 20 ? 'never' : minutes(i >> 1), i % 2 === 0 ? 'a' : 'b', String(i)],
+    ]);
+    const text = `time,host,v\n${rows.map((row) => row.join(',')).join('\n')}\n`;
+    const all = read(text, { select: '*' });
+    expect(all.columns.map(({ name }) => name)).toEqual(['a', 'b']);
+    for (const [k, left] of [
+      [0, 10],
+      [1, 3],
+    ] as const)
+      expect(values(all, k)).toEqual(
+        Array.from({ length: 30 }, (_, i) => (i === left ? Number.NaN : 2 * i + k)),
+      );
+    const { count, lines, text: words } = all.notes.find(({ kind }) => kind === 'left-out')!;
+    expect([count, lines]).toEqual([2, [9, 9]]);
+    expect(words).toBe(
+      '2 rows without a time left out, the first in line 9: empty cell in the time column "time".',
+    );
   });
 
   it.each<[string, string, number, number, string]>([
