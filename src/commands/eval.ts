@@ -149,7 +149,7 @@ const OPTIONS = {
       'Also ask for advice after the class, for tasks with gold advice. Always on for a policy trained to give it',
     ),
     inspect: flag(
-      'Let the policy look closer over several turns (zoom, mark, compare, spectrum, stats) before it answers; for anomalies in one channel. Always on for a policy trained to',
+      'Let the policy look closer over several turns (zoom, next, compare, spectrum, stats) before it answers; for anomalies in one channel. Always on for a policy trained to',
     ),
     runtime: choice(
       ['tools', 'code'],

@@ -86,6 +86,13 @@ export function stateKey({ view: { level, place }, seen, answer }: InspectionSta
   return answer === null ? `${level}.${place} ${seen.join(' ')}`.trim() : ANSWERED;
 }
 
+/** Returns the windows that were shown. */
+const viewsIn = (seen: readonly string[]): View[] =>
+  seen.flatMap((call) => {
+    const [, level, place] = /^zoom@(\d+)\.(\d+)$/.exec(call)?.map(Number) ?? [];
+    return level === undefined ? [] : [{ level, place: place! }];
+  });
+
 /** Returns the window of a state from its key. */
 export function viewOfKey(key: string): View {
   const [level, place] = /^(\d+)\.(\d+)/.exec(key)?.slice(1).map(Number) ?? [];
@@ -242,6 +249,7 @@ export class Inspection {
     const run = ([name, ...words]: readonly [string, ...string[]]) =>
       tools[name]!.run({
         ...{ values: this.#values, view: state.view, window: this.#window(state), words: words.join(' ') },
+        shown: viewsIn(state.seen),
       });
     try {
       const [[name], ...more] = calls as [[string, ...string[]], ...[string, ...string[]][]];
@@ -354,7 +362,9 @@ export class Inspection {
     const { view = state.view, text = '', lines } = result;
     const turn = state.turn + 1;
     // A window that was left and shown again is the same evidence: windows are listed by the calls made in them.
-    const seen = [...new Set([...state.seen, `${name}@${view.level}.${view.place}`])].sort();
+    // However it was called for: equal evidence is the same state.
+    const shown = result.view === undefined ? name : 'zoom';
+    const seen = [...new Set([...state.seen, `${shown}@${view.level}.${view.place}`])].sort();
     const next: InspectionState = { ...state, view, seen, turn };
     const drawing = lines ?? (result.view === undefined ? null : { window: this.#window(next) });
     return { state: next, observation: this.#turn(next, text, drawing), problem: null };

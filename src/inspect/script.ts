@@ -1,26 +1,28 @@
 /**
- * Scripted inspections: the path of one who knows where the anomalies are, each response the short trace about the window shown and, for the
- * whole, calls behind it. They are the supervised target; reinforcement alone does not induce the use of tools.
+ * Scripted inspections: the path of one who knows where the anomalies are, each response the short trace about the window shown and, for all but
+ * the last, the call for the window that stands out next. They are the supervised target; reinforcement alone does not induce the use of tools.
  *
- *   <think>pattern cycle; …; scan ....(#).......o....; level shift up 5 sd; flat line 2 sd</think><answer>[[80, 196], [330, 334]]</answer><class>trend</class>+3 8+3 12
- *   <think>pattern cycle; …; scan .........(#)......; flat line 2 sd</think><answer>[[269, 295]]</answer><class>shapelet</class>
+ *   <think>pattern cycle; …; scan ....(#).......o....; level shift up 5 sd; flat line 2 sd</think><answer>[[80, 196], [330, 334]]</answer><class>trend</class>*
+ *   <think>pattern cycle; …; scan .........(#)......; flat line 2 sd</think><answer>[[269, 295]]</answer><class>shapelet</class>*
  *   <think>pattern cycle; …; scan ..................</think><answer>[]</answer><class>normal</class>
  *
- * What is a few columns wide in the plot of the whole is looked at, and so are the places that stand out most, so that a look alone does not mean
- * that something is there.
+ * The windows that stand out are looked at one after the other until they have shown what is a few columns wide in the plot of the whole. Some
+ * paths look though nothing is there, so that a look alone does not mean that something is. Where to look is computed, since the policy
+ * chose badly: of 58 such anomalies of 200 validation series its own zooms reached 18, the first two windows that stand out reach half.
  */
 import { mean } from '../ground/numbers.ts';
 import type { Random } from '../ground/random.ts';
 import type { AnomalyClass, Example, Interval } from '../ground/types.ts';
 import { mergeIntervals } from '../series/intervals.ts';
-import { unusualLines } from '../tasks/drawing.ts';
 import { nanoTrace } from '../tasks/kinds.ts';
-import { columnsOf, TOOLS, type View, WHOLE, windowOf } from './tools.ts';
+import { columnsOf, standingViews, TOOLS, type View, WHOLE, windowOf } from './tools.ts';
 
 export interface ScriptOptions {
   /** Most responses, the last included. */
   readonly turns: number;
-  /** Share of the paths that look at what stands out most, whatever it is. */
+  /** True where the policy can call for what stands out most; false: all paths answer at once. */
+  readonly looks: boolean;
+  /** Share of the paths that look at what stands out most though nothing is to be found there. */
   readonly detours: number;
   /** Share of the windows in which a further tool is called, and the tools to choose from. */
   readonly calls: number;
@@ -34,40 +36,12 @@ export interface ScriptOptions {
   readonly levels: boolean;
 }
 
-/** Level of the windows that are looked at: a policy does not see how many points the whole has. */
-const LEVEL = 3;
 /** Columns of the plot of the whole below which an anomaly is looked at: wider ones are read there as well as closer by. */
 const THIN = 5;
-/** Columns in which the place that stands out most is looked for. */
-const COLUMNS = 560;
-
-/** Finds the window whose middle is nearest to a sample. */
-function viewAt(sample: number, length: number): View {
-  const place = Math.round((sample * 2 ** (LEVEL + 1)) / length) - 1;
-  return { level: LEVEL, place: Math.max(0, Math.min(2 ** (LEVEL + 1) - 2, place)) };
-}
-
-const isSame = (a: View, b: View): boolean => a.level === b.level && a.place === b.place;
+/** Most looks at what stands out where nothing is to be found. */
+const MOST_DETOURS = 3;
 
 const touch = ([start, end]: Interval, [from, to]: Interval): boolean => start < to && end > from;
-
-/** Finds the windows that stand out most, `count` at most, none beside another. */
-function suspiciousViews(values: Float64Array, count: number): View[] {
-  const { length } = values;
-  const [, deviation, unlike] = unusualLines(columnsOf(values, COLUMNS)) as [
-    Float64Array,
-    Float64Array,
-    Float64Array,
-  ];
-  const height = (k: number): number => Math.abs(deviation[k]!) + unlike[k]!;
-  const out: View[] = [];
-  for (const k of [...deviation.keys()].sort((a, b) => height(b) - height(a))) {
-    if (out.length === count) break;
-    const view = viewAt(((k + 0.5) * length) / deviation.length, length);
-    if (!out.some(({ place }) => Math.abs(place - view.place) < 2)) out.push(view);
-  }
-  return out;
-}
 
 /** Classes of kinds, where one anomaly of several is told alone. */
 const CLASS_OF: Readonly<Record<string, AnomalyClass>> = {
@@ -80,15 +54,14 @@ const CLASS_OF: Readonly<Record<string, AnomalyClass>> = {
   cutoff: 'shapelet',
 };
 
-/** Finds the windows of anomalies that are too thin for the plot of the whole. */
-function thinViews(intervals: readonly Interval[], length: number, points: number): View[] {
-  const views: View[] = [];
-  for (const interval of intervals) {
-    const view = viewAt(mean(interval), length);
-    const isThin = ((interval[1] - interval[0]) * points) / length < THIN;
-    if (isThin && !views.some((other) => isSame(other, view))) views.push(view);
-  }
-  return views;
+/** Number of windows that stand out which must be looked at, in their order, until they have shown every thin anomaly that they show at all. */
+function looksNeeded(values: Float64Array, intervals: readonly Interval[], points: number): number {
+  const { length } = values;
+  const thin = intervals.filter(([start, end]) => ((end - start) * points) / length < THIN);
+  const windows = standingViews(values).map((view) => windowOf(view, length));
+  const shownBy = (interval: Interval): number =>
+    windows.findIndex(([from, to]) => mean(interval) >= from && mean(interval) < to);
+  return Math.max(0, ...thin.map((interval) => shownBy(interval) + 1));
 }
 
 /** Responses that one who knows where the anomalies are needs from a state on, by its key; null where the answer is no list of intervals. */
@@ -97,12 +70,13 @@ export function stepsToAnswer(
   points: number,
 ): ((key: string) => number) | null {
   if (!('intervals' in gold)) return null;
-  const wanted = thinViews(gold.intervals, channels[0]!.length, points).map(
-    ({ level, place }) => `zoom@${level}.${place}`,
-  );
+  const [values] = channels as [Float64Array];
+  const calls = standingViews(values)
+    .slice(0, looksNeeded(values, gold.intervals, points))
+    .map(({ level, place }) => `zoom@${level}.${place}`);
   return (key) => {
     const seen = key.split(' ');
-    return 1 + wanted.filter((call) => !seen.includes(call)).length;
+    return 1 + calls.filter((call) => !seen.includes(call)).length;
   };
 }
 
@@ -158,25 +132,24 @@ export function scriptOf(
     return CLASS_OF[departures[top]!.kind] ?? 'contextual point';
   };
 
-  const looks = thinViews(intervals, length, points);
   const most = options.turns - 1;
-  if (looks.length < most && random.uniform() < options.detours) {
-    for (const view of suspiciousViews(values, random.integer(1, 2))) {
-      if (looks.length < most && !looks.some((other) => isSame(other, view))) looks.push(view);
-    }
-  }
-  looks.sort((a, b) => a.place - b.place);
-  looks.length = Math.min(looks.length, most);
-
-  const { sign } = TOOLS.zoom;
-  const responses = [trace(WHOLE) + looks.map(({ level, place }) => `${sign}${level} ${place}`).join('')];
+  const needed = options.looks ? looksNeeded(values, intervals, points) : 0;
+  // Beyond the turns nothing is found: such a series is left as soon as one without anything.
+  const detour = options.looks && random.uniform() < options.detours ? random.integer(1, MOST_DETOURS) : 0;
+  const looks = standingViews(values).slice(
+    0,
+    needed > 0 && needed <= most ? needed : Math.min(detour, most),
+  );
+  const { sign } = TOOLS.next;
+  const onwards = (i: number): string => (i < looks.length ? sign : '');
+  const responses = [trace(WHOLE) + onwards(0)];
   for (const [i, view] of looks.entries()) {
     const shown = trace(view);
     const spare = most - responses.length - (looks.length - i - 1);
     if (spare > 0 && options.tools.length > 0 && random.uniform() < options.calls) {
       responses.push(`${shown}${TOOLS[random.pick(options.tools)].sign}`);
     }
-    responses.push(shown);
+    responses.push(shown + onwards(i + 1));
   }
   return responses;
 }

@@ -11,6 +11,7 @@ import { isModuleSpecifier, moduleAddress } from '../ground/user-module.ts';
 import { bridge } from '../series/missing.ts';
 import { periodogram } from '../series/spectrum.ts';
 import { moments } from '../series/stats.ts';
+import { unusualLines } from '../tasks/drawing.ts';
 import { hostTools, refuse } from './define.ts';
 
 /**
@@ -66,6 +67,8 @@ export interface ToolCall {
   readonly window: Interval;
   /** Words behind the tool's name. */
   readonly words: string;
+  /** Windows shown so far beside the whole. */
+  readonly shown: readonly View[];
 }
 
 /** Coordinates of answers: `points` of them cover the samples of `span`. */
@@ -120,6 +123,47 @@ function zoom({ values, view, words }: ToolCall): ToolResult {
   const wanted = viewInside(view, halvings!, inner!);
   const [start, end] = windowOf(wanted, values.length);
   return end - start < LEAST_WINDOW ? refuse('window too short') : { view: wanted };
+}
+
+/** Level of the windows that `next` shows, and columns in which the places that stand out are looked for. */
+const NEXT_LEVEL = 3;
+const COLUMNS = 560;
+
+/** Windows of a series that stand out, the farthest first, by series: found once. */
+const standing = new WeakMap<Float64Array, readonly View[]>();
+
+/** Finds the window of a level whose middle is nearest to a sample. */
+export function viewAt(sample: number, length: number, level = NEXT_LEVEL): View {
+  const place = Math.round((sample * 2 ** (level + 1)) / length) - 1;
+  return { level, place: Math.max(0, Math.min(2 ** (level + 1) - 2, place)) };
+}
+
+/**
+ * Finds the windows of an eighth of a series that stand out most, none beside another: by the departure of a column from its neighbours and
+ * the distance of the stretch around it to all others, as the plot of the whole shows them.
+ */
+export function standingViews(values: Float64Array): readonly View[] {
+  const known = standing.get(values);
+  if (known !== undefined) return known;
+  const { length } = values;
+  const columns = length > COLUMNS ? columnsOf(values, COLUMNS) : values;
+  const [, deviation, unlike] = unusualLines(columns) as [Float64Array, Float64Array, Float64Array];
+  const height = (k: number): number => Math.abs(deviation[k]!) + unlike[k]!;
+  const views: View[] = [];
+  for (const k of [...deviation.keys()].sort((a, b) => height(b) - height(a))) {
+    const view = viewAt(((k + 0.5) * length) / deviation.length, length);
+    if (!views.some(({ place }) => Math.abs(place - view.place) < 2)) views.push(view);
+  }
+  standing.set(values, views);
+  return views;
+}
+
+function next({ values, words, shown }: ToolCall): ToolResult {
+  noWords(words);
+  if (values.length / 2 ** NEXT_LEVEL < LEAST_WINDOW) refuse('windows too short');
+  const isShown = (view: View): boolean =>
+    shown.some(({ level, place }) => level === view.level && place === view.place);
+  return { view: standingViews(values).find((view) => !isShown(view)) ?? refuse('nothing else stands out') };
 }
 
 const windowValues = ({ values, window: [start, end] }: ToolCall): Float64Array => {
@@ -200,6 +244,14 @@ export const TOOLS = {
       'a window of the window shown, LEVEL times halved (1 to 6), at place 0 to 2^(LEVEL + 1) - 2 in steps of half a window; zoom 0 0 is the whole series',
     parameters: ['level', 'place'],
     run: zoom,
+  },
+  next: {
+    label: 'Next',
+    sign: '*',
+    usage: 'next',
+    summary: 'the window of an eighth of the series that stands out most of those not shown yet',
+    parameters: [],
+    run: next,
   },
   compare: {
     label: 'Compare',

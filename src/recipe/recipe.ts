@@ -537,8 +537,8 @@ const inspect = z
     tools: z
       .array(word)
       .readonly()
-      .default(['zoom', 'compare', 'spectrum', 'stats'])
-      .describe('Tools: zoom, compare, spectrum, stats, or modules made with defineTool.'),
+      .default(['zoom', 'next', 'compare', 'spectrum', 'stats'])
+      .describe('Tools: zoom, next, compare, spectrum, stats, or modules made with defineTool.'),
     lengths: z
       .array(count(100, LONGEST_SERIES))
       .min(1)
@@ -547,9 +547,9 @@ const inspect = z
       .default(null)
       .describe('Points of the generated series in training, drawn evenly. Null: data.length.'),
     detours: ratio
-      .default(0.9)
+      .default(0.5)
       .describe(
-        'Share of the scripted paths that look at the one or two places that stand out most, whatever is there.',
+        'Share of the scripted paths that look at what stands out though nothing is to be found there.',
       ),
     calls: ratio.default(0.1).describe('Share of the windows in which a scripted path calls a further tool.'),
     penalty: nonNegative

@@ -179,7 +179,17 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
   const placeOf = (index: number, series: number, nth: number): ScriptPlace | null => {
     const start = startAt(series);
     const random = new Random(seed, 'scripted inspection', series);
-    const options = { turns, detours, calls, tools: further, ...coordinates, cells, levels: index < levels };
+    const looks = tools.includes('next');
+    const options = {
+      turns,
+      looks,
+      detours,
+      calls,
+      tools: further,
+      ...coordinates,
+      cells,
+      levels: index < levels,
+    };
     const responses = scriptOf(start, random, options);
     const at = new Random(seed, 'inspection steps', series).permutation(responses.length)[nth];
     return at === undefined ? null : { start, responses, at };

@@ -65,6 +65,7 @@ test('--inspect: tools are functions where the server takes them, and calls come
   const [first, , last] = server.calls.map(({ body }) => body);
   expect(first.tools.map((tool: { function: { name: string } }) => tool.function.name)).toEqual([
     'zoom',
+    'next',
     'compare',
     'spectrum',
     'stats',

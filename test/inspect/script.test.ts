@@ -9,7 +9,7 @@ import { pointF1 } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 
 const script = {
-  turns: 6,
+  ...{ turns: 6, looks: true },
   detours: 0.5,
   calls: 0.2,
   tools: ['compare', 'spectrum', 'stats'] as const,

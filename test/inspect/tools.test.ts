@@ -4,8 +4,13 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { defineTool } from '../../src/inspect/define.ts';
-import { Inspection } from '../../src/inspect/environment.ts';
-import { openTools, plainTools } from '../../src/inspect/tools.ts';
+import {
+  Inspection,
+  type InspectionState,
+  stateKey,
+  type Transition,
+} from '../../src/inspect/environment.ts';
+import { openTools, plainTools, windowOf } from '../../src/inspect/tools.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-tool-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -14,6 +19,7 @@ const module = (name: string, run: string, more = ''): string => {
   writeFileSync(file, `export default { name: '${name}', summary: 'something', ${more} run: ${run} };\n`);
   return file;
 };
+const FORM = { frame: 'window', memory: 'turns' } as const;
 const values = Float64Array.from({ length: 400 }, (_, t) => Math.sin(t / 5) + (t === 300 ? 4 : 0));
 const inspect = async (uses: readonly string[], words: string) => {
   const { tools, close } = await openTools(uses);
@@ -32,6 +38,57 @@ const inspect = async (uses: readonly string[], words: string) => {
     await close();
   }
 };
+
+describe('next', () => {
+  // Two peaks of different height, far apart, on a wave.
+  const peaks = Float64Array.from(
+    { length: 4000 },
+    (_, t) => Math.sin(t / 5) + (t === 3010 ? 9 : 0) + (t === 700 ? 5 : 0),
+  );
+  const inspection = new Inspection(
+    { id: 'x', channels: [peaks] },
+    { ...{ tools: plainTools(['zoom', 'next']), turns: 30, figure: 'nano', question: '?' }, ...FORM },
+  );
+  const step = (state: InspectionState, words: string): Transition =>
+    inspection.step(state, `<tool>${words}</tool>`) as Transition;
+  const shows = (state: InspectionState, sample: number): void => {
+    const [from, to] = windowOf(state.view, peaks.length);
+    expect([state.view.level, from <= sample && sample < to]).toEqual([3, true]);
+  };
+
+  test('shows the windows that stand out, the farthest first and none twice, until none is left', () => {
+    let { state } = step(inspection.reset().state, 'next');
+    shows(state, 3010);
+    ({ state } = step(state, 'next'));
+    shows(state, 700);
+    const places = [state.view.place];
+    let problem: string | null = null;
+    while (problem === null) {
+      ({ state, problem } = step(state, 'next'));
+      if (problem === null) places.push(state.view.place);
+    }
+    expect(problem).toBe('nothing else stands out');
+    expect(new Set(places).size).toBe(places.length);
+    expect(places.length).toBeGreaterThan(4);
+  });
+
+  test('leaves out what a zoom has shown, and makes the same state as that zoom', () => {
+    const first = step(inspection.reset().state, 'next').state;
+    const zoomed = step(inspection.reset().state, `zoom 3 ${first.view.place}`).state;
+    expect(stateKey(zoomed)).toBe(stateKey(first));
+    shows(step(zoomed, 'next').state, 700);
+  });
+
+  test('is refused with words, and where windows would be too short', async () => {
+    expect(step(inspection.reset().state, 'next 3').problem).toBe('takes no words');
+    const short = new Inspection(
+      { id: 'y', channels: [peaks.slice(0, 200)] },
+      { ...{ tools: plainTools(['next']), turns: 6, figure: 'nano', question: '?' }, ...FORM },
+    );
+    const { problem } = await short.step(short.reset().state, '<tool>next</tool>');
+    expect(problem).toBe('windows too short');
+  });
+});
 
 describe('tools of users', () => {
   test('a module returns a text, or a line that is drawn', async () => {
