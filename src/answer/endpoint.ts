@@ -63,21 +63,21 @@ function functionOf({ name, summary, parameters }: PromptTool): ChatTool {
   return { name, description: summary, parameters: { type: 'object', properties, required } };
 }
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** Writes a call of a function as text. Arguments that do not fit become words, which the tool refuses. */
 function callText({ name, arguments: written }: ChatCall, tools: readonly PromptTool[]): string {
-  let given: unknown;
-  try {
-    given = JSON.parse(written);
-  } catch {
-    given = null;
-  }
-  const isRecord = typeof given === 'object' && given !== null && !Array.isArray(given);
   const names = tools.find((tool) => tool.name === name)?.parameters ?? ['words'];
-  const words = isRecord
-    ? [...names, ...Object.keys(given as object).filter((key) => !names.includes(key))]
+  let words = [written];
+  try {
+    const given: unknown = JSON.parse(written);
+    if (typeof given === 'object' && given !== null && !Array.isArray(given))
+      words = [...names, ...Object.keys(given).filter((key) => !names.includes(key))]
         .map((key) => (given as Record<string, unknown>)[key] ?? '')
-        .map((word) => (typeof word === 'object' ? JSON.stringify(word) : String(word)))
-    : [written];
+        .map((word) => (typeof word === 'object' ? JSON.stringify(word) : String(word)));
+  } catch {
+    // Not JSON, or nested too deeply to be written again.
+  }
   const plain = [name, ...words].join(' ').replace(/[<>\s]+/g, ' ');
   return `<tool>${plain.trim()}</tool>`;
 }
@@ -129,11 +129,11 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
             const opening = request.openings?.[sample] ?? '';
             const continues = opening !== '';
             const seed = responseSeed(options.seed, request.key, sample);
-            const question = await messagesOf(prompt, called);
-            const messages: ChatMessage[] = continues
-              ? [...question, { role: 'assistant', content: opening }]
-              : question;
-            const ask = (tools: readonly PromptTool[]): ReturnType<typeof endpoint.chat> => {
+            const ask = async (tools: readonly PromptTool[]) => {
+              const question = await messagesOf(prompt, takesTools ? called : NONE);
+              const messages: ChatMessage[] = continues
+                ? [...question, { role: 'assistant', content: opening }]
+                : question;
               const functions = tools.length === 0 ? {} : { tools: tools.map(functionOf) };
               return endpoint.chat(
                 { messages, temperature, maxTokens, seed, continues, ...functions },
@@ -141,8 +141,11 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
               );
             };
             const answer = await ask(takesTools ? offered : []).catch((error: unknown) => {
+              // Status 400 of vLLM and Ollama, 404 of OpenRouter, 422 of strict servers, 500 of llama.cpp.
               const isRefusal =
-                error instanceof ChatError && error.status === 400 && /tool/i.test(error.message);
+                error instanceof ChatError &&
+                [400, 404, 422, 500, 501].includes(error.status ?? 0) &&
+                /tool/i.test(error.message);
               if (!isRefusal || offered.length === 0) throw error;
               takesTools = false;
               return ask([]);

@@ -205,7 +205,17 @@ const USAGE = z.object({
   completion_tokens: z.number().int().nonnegative(),
 });
 
-const CALL = z.object({ name: z.string(), arguments: z.string() });
+/** Some servers send the arguments as an object, or none for a function without parameters. */
+const CALL = z.object({
+  name: z.string(),
+  arguments: z
+    .union([
+      z.string(),
+      z.record(z.string(), z.union([z.string(), z.number()])).transform((given) => JSON.stringify(given)),
+    ])
+    .nullish()
+    .transform((given) => given ?? '{}'),
+});
 
 const COMPLETION = z.object({
   choices: z

@@ -410,7 +410,7 @@ const stepwise = z
       .default(false)
       .describe('Value of graphgpo by the change of distance, not by the distance after the step.'),
     roles: z
-      .union([z.literal(1), z.literal(2)])
+      .literal([1, 2])
       .default(1)
       .describe(
         'Agents whose advantages are normalised apart (Dr. MAS). 2: one sees the whole and says where to look, the other answers about windows.',

@@ -247,7 +247,7 @@ export function loadStudy(nameOrPath: string): Study {
     const none = arms[armName]?.start === 'none' || (typeof here === 'object' && here.start === 'none');
     return armName !== START && settings[setting]!.start !== undefined && !none;
   };
-  for (const [setting, { policies, start }] of Object.entries(settings)) {
+  for (const [setting, { policies, start, set }] of Object.entries(settings)) {
     if (policies === undefined) continue;
     const where = ['settings', setting, 'policies'];
     const [own, trained] = [Object.keys(settings).indexOf(setting), Object.keys(settings).indexOf(policies)];
@@ -255,7 +255,19 @@ export function loadStudy(nameOrPath: string): Study {
     if (trained >= own || settings[policies]!.policies !== undefined)
       throw fail(
         where,
-        `${where.join('.')}: ${policies} trains nothing before it; name an earlier setting that does`,
+        `${where.join('.')}: got ${policies}, expected an earlier setting that trains policies of its own`,
+      );
+    const other = Object.keys(set).find((key) => !/^data\b/.test(key));
+    if (other !== undefined)
+      throw fail(
+        ['settings', setting, 'set', other],
+        `settings.${setting}.set: ${other} changes nothing, since its policies are those of ${policies}; set data.* alone`,
+      );
+    const arm = Object.keys(arms).find((given) => typeof arms[given]!.settings[setting] === 'object');
+    if (arm !== undefined)
+      throw fail(
+        ['arms', arm, 'settings', setting],
+        `arms.${arm}.settings.${setting}: changes nothing, since its policies are those of ${policies}; change ${policies}, or skip the arm here`,
       );
     if (start !== undefined)
       throw fail(

@@ -3,6 +3,7 @@ import { estimateText, markdownTable, pageTable } from '../../eval/table.ts';
 import { METHODS } from '../background/background.ts';
 import { type Likeness, nearestDistance } from '../background/likeness.ts';
 import { change, fixed } from '../ground/numbers.ts';
+import { shellWord } from '../ground/terminal.ts';
 import { bullets, FOOTER, type Html, html, page, plotFigure } from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
 import { figureSvg } from '../plot/svg.ts';
@@ -50,7 +51,7 @@ ${bullets(source.notes)}
 ${pageTable({
   label: `Windows of ${source.name}`,
   caption:
-    'Mean and deviation: held-out windows beside generated ones. Distances: from held-out windows to training windows, beside those to generated ones.',
+    'Real: held-out windows, compared with training windows. Generated: generated windows, compared with held-out windows, in the last row with training windows.',
   head: ['Statistic', 'Real', 'Generated'],
   rows: Object.entries(STATISTICS).map(([name, label]) => {
     const { real, generated } = likeness[name as keyof Likeness];
@@ -97,7 +98,7 @@ export function adaptCard({ out, verdict, comparison, method, notes, sources }: 
 
 ${verdict}
 
-    npx timeseer explain my.csv --policy ${out}
+    npx timeseer explain my.csv --policy ${shellWord(out)}
 
 Trained from ${names[0]} on windows like those of the first part of each recording (${METHODS[method].label}), with made anomalies of ten
 kinds. Measured on ${series} windows of the last part with made anomalies, which training did not see. How well it finds real anomalies was

@@ -18,6 +18,7 @@ import { selectExamples, writeSelection } from '../../datasets/prepare.ts';
 import { compareAnswers, type PairedComparison } from '../../eval/comparison.ts';
 import { readJson } from '../../eval/json-files.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
+import { openEngine } from '../answer/local.ts';
 import { DEFAULT_POLICY, findPolicy, SHIPPED } from '../answer/reference.ts';
 import {
   type Background,
@@ -31,12 +32,14 @@ import {
 } from '../background/background.ts';
 import { type Likeness, likeness } from '../background/likeness.ts';
 import { detect } from '../detect/detect.ts';
+import { setup } from '../engine/torch/setup.ts';
 import { CONFIDENCE_FILE } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
+import { loadRecipe } from '../recipe/config.ts';
 import { adaptCard, adaptPage } from './adapt-page.ts';
 import { lazyEngine, openBackgrounds } from './backgrounds.ts';
 import { calibratePolicy } from './calibrate.ts';
@@ -140,6 +143,16 @@ function checkOut({ out, resume }: AdaptRequest, now: Asked): void {
   );
 }
 
+/** @throws ConfigError for a recipe that trains nothing, or a --set that names other data */
+function checkRecipe({ recipe, set: given }: AdaptRequest, set: readonly string[]): void {
+  const other = given.find((override) => /^\s*data\b/.test(override));
+  if (other !== undefined)
+    throw new ConfigError(`--set ${other}: adapt trains on windows of the recordings; leave it out`);
+  const { sft, rl } = loadRecipe(recipe, set);
+  if (sft.samples === 0 && rl.steps === 0)
+    throw new ConfigError(`--recipe ${recipe}: trains nothing; set sft.samples or rl.steps above 0`);
+}
+
 /** Runs a step with its progress; Ctrl-C leaves nothing of it behind. */
 async function step(
   label: string,
@@ -215,25 +228,28 @@ async function calibrated(
 
 /**
  * Adapts the policy of the recipe to recordings; a resumed adaptation goes on after its last finished step.
- * @throws as `readSources`, `runQuickstart` and `calibratePolicy`; ConfigError for a directory that is not its own
+ * @throws as `readSources`, `runQuickstart` and `calibratePolicy`; ConfigError for a directory that is not its own; EngineError for the device
  */
 export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const { out, background, quiet } = given;
   const sources = await readSources(given);
+  const [learned, data] = [join(out, 'backgrounds'), join(out, 'data')];
+  const set = [...given.set, `data.name=${JSON.stringify(data)}`, `data.length=${LENGTH}`];
+  checkRecipe(given, set);
   const now: Asked = {
     ...{ background, series: given.series },
     sources: Object.fromEntries(sources.map(({ name, samples }) => [name, samples])),
   };
   checkOut(given, now);
+  await setup({ install: true, log: quiet ? () => {} : say });
+  openEngine(given.device); // throws for one that is not there, before anything is written
+  const engine = lazyEngine();
   if (!quiet) for (const { name, notes } of sources) say(`${name}: ${notes.join(' ')}`);
   const record = (result: object): void =>
     writeFileAtomic(join(out, RECORD), `${JSON.stringify({ version: 1, asked: now, ...result }, null, 2)}\n`);
   if (!existsSync(join(out, RECORD))) record({});
-  const engine = lazyEngine();
-  const [learned, data] = [join(out, 'backgrounds'), join(out, 'data')];
   await learnAll(sources, given, learned, engine);
   await prepareAll(withHeldOut(openBackgrounds(learned, engine), sources), given, data);
-  const set = [`data.name=${JSON.stringify(data)}`, `data.length=${LENGTH}`, ...given.set];
   const resume = Run.begun(out);
   await runQuickstart({ ...given, recipe: given.recipe, set, resume, force: false }, null);
   const run = new RunDirectory(out);
@@ -241,11 +257,9 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const { init } = run.recipe.policy;
   const was = init === SHIPPED ? DEFAULT_POLICY : init;
   const [before, after] = [run.answers('initial'), run.answers('rl') ?? run.answers('sft')];
-  if (before === null || after === null)
-    throw new ConfigError(`${out}: nothing was trained; set sft.samples or rl.steps above 0`);
   const comparison = compareAnswers(
-    { name: was, records: before.greedy, data: null },
-    { name: 'adapted', records: after.greedy, data: null },
+    { name: was, records: before!.greedy, data: null },
+    { name: 'adapted', records: after!.greedy, data: null },
   );
   const gain = comparison.metrics.find(({ metric }) => metric === 'affiliation_f1')!.difference;
   const better = gain.ci95[0] > 0 && comparison.metrics.every(({ difference }) => difference.ci95[1] >= 0);

@@ -3,6 +3,7 @@ import { formatDuration, type Recording, readRecording } from '../../datasets/re
 import { FEWEST_WINDOWS, type Window } from '../background/background.ts';
 import { detect } from '../detect/detect.ts';
 import { DataError } from '../ground/errors.ts';
+import { extent } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import { bridge } from '../series/missing.ts';
 import { calendarOf } from './detect.ts';
@@ -35,6 +36,7 @@ export interface Source {
 }
 
 interface Cut {
+  readonly missing: number;
   readonly windows: readonly Window[];
   readonly seasons: readonly number[];
   readonly findings: number;
@@ -47,6 +49,7 @@ function cut(part: Float64Array, calendar: readonly number[], offset: number, ke
   const { findings, expected, seasons } = detect(part, { calendar });
   const { values } = bridge(part);
   const replaced = Uint8Array.from(part, (value) => Number(Number.isNaN(value)));
+  const missing = replaced.filter(Boolean).length;
   for (const { start, end } of kept ? [] : findings) {
     replaced.fill(1, start, end);
     values.set(expected.subarray(start, end), start);
@@ -59,7 +62,7 @@ function cut(part: Float64Array, calendar: readonly number[], offset: number, ke
     if (count > REPLACED * LENGTH) aside++;
     else windows.push({ start: offset + start, values: values.slice(start, start + LENGTH) });
   }
-  return { windows, seasons, findings: findings.length, aside };
+  return { windows, seasons, findings: findings.length, aside, missing };
 }
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
@@ -79,18 +82,26 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
     );
   }
   const at = values.length - Math.max(LEAST.heldOut, Math.round(HELD_OUT * values.length));
-  if (new Set(values.subarray(0, at).filter((value) => !Number.isNaN(value))).size < 2)
-    throw new DataError('its value never changes');
   const last = values.slice(at);
+  for (const [part, [low, high]] of Object.entries({
+    first: extent(values.subarray(0, at)),
+    'held-out': extent(last),
+  })) {
+    if (low >= high)
+      throw new DataError(`its value never changes in the ${part} part; give a recording in which it does`);
+    if (high - low === Number.POSITIVE_INFINITY)
+      throw new DataError(`its values from ${low} to ${high} are too far apart; scale them`);
+  }
   const first = cut(values.slice(0, at), calendar, 0);
   const clean = cut(last, calendar, at);
   const isClean = clean.windows.length >= FEWEST_WINDOWS;
   const held = isClean ? clean : cut(last, calendar, at, true);
-  for (const [part, { windows, findings }] of Object.entries({ first, 'held-out': held })) {
+  for (const [part, { windows, findings, missing }] of Object.entries({ first, 'held-out': held })) {
     if (windows.length >= FEWEST_WINDOWS) continue;
     throw new DataError(
-      `${windows.length} windows of ${LENGTH} samples without anomalies or gaps in the ${part} part (${counted(findings, 'finding')}); ` +
-        `at least ${FEWEST_WINDOWS} are needed: give a longer or calmer recording`,
+      `${windows.length} windows of ${LENGTH} samples without anomalies or gaps in the ${part} part ` +
+        `(${counted(findings, 'finding')}, ${counted(missing, 'missing value')}); ` +
+        `at least ${FEWEST_WINDOWS} are needed: give a longer recording, or one with fewer of both`,
     );
   }
   const found = counted(first.findings, 'finding');
@@ -100,9 +111,9 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
     `${first.windows.length} windows of samples 0 to ${at - 1} are learned from; ${held.windows.length} of the rest are held out.`,
     first.findings > 0 && `Replaced ${found} in the first part by expected values.`,
     first.aside > 0 && `Left out ${counted(first.aside, 'window')} with long findings or gaps.`,
-    !isClean &&
-      `Its held-out part has ${counted(held.findings, 'finding')}; what they hold counts as normal.`,
-    unseen.length > 0 && `A season of ${unseen.join(' or ')} samples would need more than its first part.`,
+    !isClean && `Its held-out part has ${counted(held.findings, 'finding')}, which count as normal.`,
+    unseen.length > 0 &&
+      `Seasons of ${unseen.join(' and ')} samples are not learned: the first part covers fewer than two.`,
     season > LENGTH && `Its season of ${season} samples is longer than a window.`,
   ].filter((note) => note !== false);
   return {

@@ -49,7 +49,7 @@ async function messages(call: number) {
 }
 
 /** An answer that calls functions, as servers send it. */
-const callsFor = (...calls: [name: string, given: string][]): Reply => {
+const callsFor = (...calls: [name: string, given: unknown][]): Reply => {
   const made = calls.map(([name, given], i) => ({
     ...{ id: `c${i}`, type: 'function', function: { name, arguments: given } },
   }));
@@ -98,6 +98,45 @@ test('--inspect: calls are tags from the first refusal on', async () => {
     'assistant',
     '<tool>zoom 1 1</tool>',
   ]);
+});
+
+test.each([
+  [404, 'No endpoints found that support tool use'],
+  [422, 'tools: extra fields not permitted'],
+  [500, 'tools param requires --jinja flag'],
+])(
+  '--inspect: a refusal of functions with status %i leads to tags, and calls made before become tags',
+  async (status, message) => {
+    server.next.push(
+      callsFor(['zoom', '{"level":1,"place":1}']),
+      json({ error: { message } }, status),
+      says(ANSWER),
+    );
+    const { out, code } = await evaluate('--inspect', '--attempts', '1');
+    expect(code).toBe(0);
+    expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
+    const sent = (await messages(2)).map(({ role, text }) => [role, text.slice(0, 21)]);
+    expect(sent.map(([role]) => role)).toEqual(['user', 'assistant', 'user']);
+    expect(sent[1]).toEqual(['assistant', '<tool>zoom 1 1</tool>']);
+  },
+);
+
+test('--inspect: arguments may be an object, missing, or nested as deep as they like', async () => {
+  const deep = `{"level":${'['.repeat(200_000)}${']'.repeat(200_000)}}`;
+  server.next.push(
+    callsFor(['zoom', { level: 1, place: 1 }]),
+    callsFor(['stats', null]),
+    callsFor(['zoom', deep]),
+    says(ANSWER),
+  );
+  const { out, code } = await evaluate('--inspect');
+  expect(code).toBe(0);
+  expect(JSON.parse(out).metrics.overall.format.mean).toBe(1);
+  const sent = await messages(3);
+  expect(sent.map(({ role }) => role).slice(0, 7)).toEqual([
+    ...['user', 'assistant', 'tool', 'user', 'assistant', 'tool', 'user'],
+  ]);
+  expect(sent.at(-1)!.text).toMatch(/^failed: /);
 });
 
 test('--inspect: calls that make no sense are failed steps, and the model is told', async () => {

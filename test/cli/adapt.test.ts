@@ -185,6 +185,11 @@ describe('timeseer adapt', () => {
     expect(await refused('--data', file!, '--out', path('none'), '--series', '3')).toContain(
       '--series: got 3',
     );
+    const set = async (...settings: string[]) =>
+      refused('--data', file!, '--out', path('none'), ...settings.flatMap((setting) => ['--set', setting]));
+    expect(await set('data.name=wild')).toContain('adapt trains on windows of the recordings; leave it out');
+    expect(await set('sft.samples=0', 'rl.steps=0')).toContain('--recipe adapt: trains nothing');
+    expect(await set('sft.sample=4')).toContain('did you mean sft.samples?');
     expect(existsSync(path('none'))).toBe(false);
   });
 });
@@ -211,8 +216,10 @@ describe('sources', () => {
     ]);
     expect(text).toContain('sampled every 5 min, 1 h: each source is learned by its own samples');
     // A week of 2016 samples; the first part has 1300.
-    expect(sources[0]!.notes).toContain('A season of 2016 samples would need more than its first part.');
-    expect(sources[1]!.notes.join()).not.toContain('would need more');
+    expect(sources[0]!.notes).toContain(
+      'Seasons of 2016 samples are not learned: the first part covers fewer than two.',
+    );
+    expect(sources[1]!.notes.join()).not.toContain('are not learned');
   });
 
   test('are left out where the others can be used, and refused where none can', async () => {
@@ -227,7 +234,13 @@ describe('sources', () => {
     expect(sources.map(({ name }) => name)).toEqual(['fast: cpu']);
     expect(text).toContain('left out: short: cpu: 900 samples');
     const flat = write('flat.csv', 2000, 5, 'cpu', () => '7');
-    await expect(read(flat)).rejects.toThrow('its value never changes');
+    await expect(read(flat)).rejects.toThrow('its value never changes in the first part');
+    const ended = write('ended.csv', 2000, 5, 'cpu', (t, noise) =>
+      (t < 1250 ? wave(t, noise) : 0).toFixed(1),
+    );
+    await expect(read(ended)).rejects.toThrow('its value never changes in the held-out part');
+    const huge = write('huge.csv', 2000, 5, 'cpu', (t) => (t % 2 === 0 ? '-1e308' : '1e308'));
+    await expect(read(huge)).rejects.toThrow('its values from -1e+308 to 1e+308 are too far apart');
   });
 
   test('with gaps everywhere are refused, with the number of windows that are left', async () => {
@@ -235,7 +248,7 @@ describe('sources', () => {
       t % 200 < 60 ? '' : wave(t, noise).toFixed(1),
     );
     await expect(read(gaps)).rejects.toThrow(
-      '0 windows of 560 samples without anomalies or gaps in the first part',
+      /0 windows of 560 samples without anomalies or gaps in the first part \(\d+ findings?, 480 missing values\)/,
     );
   });
 

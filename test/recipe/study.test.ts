@@ -121,7 +121,21 @@ describe('a setting that takes the policies of another', () => {
 
   test.each([
     ['policies: few', 'policies: fee', 'no setting called fee; did you mean few?'],
-    ['policies: few', 'policies: longer', 'longer trains nothing before it'],
+    [
+      'policies: few',
+      'policies: longer',
+      'got longer, expected an earlier setting that trains policies of its own',
+    ],
+    [
+      '{data.length: 560}',
+      '{data.length: 560, rl.steps: 2}',
+      'settings.longer.set: rl.steps changes nothing',
+    ],
+    [
+      'none: {set: {rl.steps: 5}}',
+      'longer: {set: {rl.steps: 5}}',
+      'settings.longer: changes nothing, since its policies are those of few',
+    ],
     ['policies: few', 'policies: few\n    start: {}', 'settings.longer.start: its policies are those of few'],
   ])('%s → %s is refused', (from, to, complaint) => {
     expect(() => cells(text.replace(from, to))).toThrow(complaint);
