@@ -160,7 +160,7 @@ const OPTIONS = {
       'With --inspect: earlier turns as they were, or as one picture that the policy chooses to compress (AgentOCR; large policies). Default: turns',
     ),
     tour: number(
-      'Show a small policy all windows of levels 1 to N one after the other, and take the closest answer about each place: a baseline for policies that inspect',
+      'Show a small policy all windows of N levels as well (1: 3 halves, 2: also 7 quarters, each with half overlap; 1 to 6), and take the closest answer about each place: a baseline for policies that inspect',
     ),
     judge: text('Judge of the advice: rules (offline, lenient), openai:MODEL@URL, or none. Default: rules'),
   }),

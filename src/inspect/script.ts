@@ -38,8 +38,8 @@ export interface ScriptOptions {
 
 /** Columns of the plot of the whole below which an anomaly is looked at: wider ones are read there as well as closer by. */
 const THIN = 5;
-/** Most looks at what stands out where nothing is to be found. */
-const MOST_DETOURS = 3;
+/** Looks at what stands out where nothing is to be found. */
+const DETOURS = [2, 5] as const;
 
 const touch = ([start, end]: Interval, [from, to]: Interval): boolean => start < to && end > from;
 
@@ -135,7 +135,7 @@ export function scriptOf(
   const most = options.turns - 1;
   const needed = options.looks ? looksNeeded(values, intervals, points) : 0;
   // Beyond the turns nothing is found: such a series is left as soon as one without anything.
-  const detour = options.looks && random.uniform() < options.detours ? random.integer(1, MOST_DETOURS) : 0;
+  const detour = options.looks && random.uniform() < options.detours ? random.integer(...DETOURS) : 0;
   const looks = standingViews(values).slice(
     0,
     needed > 0 && needed <= most ? needed : Math.min(detour, most),

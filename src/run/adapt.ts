@@ -1,12 +1,12 @@
 /**
- * Adapts a policy to recordings of the user. A directory that is adapted is a run, with what it was made from beside it:
+ * Adapts a policy to recordings of the user. The output directory is a run, with the data that it was made from:
  *
- *   backgrounds/     what is usual in each source, learned from the first part of its recording
- *   data/            windows like those, with made anomalies; its test split is of windows from the last part
+ *   backgrounds/     models of the usual values of each source, learned from the first part of its recording
+ *   data/            generated windows with made anomalies; the windows of its test split are from the last part
  *   initial, sft, rl, eval, report.html     the run, as `quickstart` writes it
- *   adapt.json, adapt.html                  what was found
+ *   adapt.json, adapt.html                  comparison and statistics
  *
- * Nothing but the comparison at the end and the calibration sees the last part.
+ * Only the comparison at the end and the calibration see the last part.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -84,7 +84,7 @@ function withHeldOut(learned: Backgrounds, sources: readonly Source[]): Backgrou
   };
 }
 
-/** A source as the page shows it. */
+/** Source with its generated windows, for the page. */
 export interface AdaptedSource {
   readonly source: Source;
   readonly likeness: Likeness;
@@ -210,7 +210,7 @@ async function prepareAll(
 async function calibrated(
   policy: string,
   sources: readonly Source[],
-  { device, series }: AdaptRequest,
+  { device, series, quiet }: AdaptRequest,
 ): Promise<string | null> {
   if (existsSync(join(policy, CONFIDENCE_FILE))) return null;
   const recordings = sources.map(({ name, last: values, calendar }) => ({
@@ -218,7 +218,7 @@ async function calibrated(
   }));
   const count = Math.max(20, Math.round(series / 10));
   try {
-    await calibratePolicy({ policy, recordings, count, seed: SEED, device });
+    await calibratePolicy({ policy, recordings, count, seed: SEED, device, quiet });
     return null;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
@@ -227,7 +227,7 @@ async function calibrated(
 }
 
 /**
- * Adapts the policy of the recipe to recordings; a resumed adaptation goes on after its last finished step.
+ * Adapts the policy of the recipe to recordings; a resumed adaptation continues after its last finished step.
  * @throws as `readSources`, `runQuickstart` and `calibratePolicy`; ConfigError for a directory that is not its own; EngineError for the device
  */
 export async function adapt(given: AdaptRequest): Promise<Adapted> {

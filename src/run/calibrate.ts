@@ -47,6 +47,8 @@ export interface CalibrateRequest {
   readonly recordings?: readonly KnownRecording[] | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
+  /** True: do not show progress. Default: false. */
+  readonly quiet?: boolean;
 }
 
 /** Multiples of the training length, and divisors of the count: the same number of windows of each. */
@@ -174,7 +176,7 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
  * read, or is too short
  */
 export async function calibratePolicy(request: CalibrateRequest): Promise<Calibrated> {
-  const { policy: path, data = [], recordings = [], seed } = request;
+  const { policy: path, data = [], recordings = [], seed, quiet: silent = false } = request;
   const directory = findPolicy(path);
   if (shippedPolicy(path) !== null)
     throw new ConfigError(
@@ -194,7 +196,7 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
       );
     }
     const known = [...generated(task, length, request), ...recorded(length, request)];
-    const progress = new Progress({ label: 'calibrate', total: known.length, unit: 'series' });
+    const progress = new Progress({ label: 'calibrate', total: known.length, unit: 'series', silent });
     const asked: (Known & { readonly accounts: ReturnType<typeof accountsOf> })[] = [];
     try {
       for (const series of known) {

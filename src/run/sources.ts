@@ -1,4 +1,4 @@
-/** Columns of the user's recordings as sources of backgrounds: cut by time, and into windows without what the detector finds. */
+/** Sources of backgrounds: columns of the user's recordings, split by time and cut into windows without findings of the detector. */
 import { formatDuration, type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { FEWEST_WINDOWS, type Window } from '../background/background.ts';
 import { detect } from '../detect/detect.ts';
@@ -14,7 +14,7 @@ export const LENGTH = 560;
 /** Share of a recording that is held out, at its end, and samples that each part has at least. */
 const HELD_OUT = 0.3;
 const LEAST = { training: 2 * LENGTH, heldOut: 1.25 * LENGTH } as const;
-/** Windows that a part is cut into, at most, and samples between two of them, at most. */
+/** Target number of windows per part, and largest number of samples between their starts. */
 const MOST_WINDOWS = 120;
 const STRIDE = LENGTH / 4;
 /** Share of a window that may be missing or part of a finding; it is replaced by expected values. */
@@ -31,7 +31,7 @@ export interface Source {
   readonly heldOut: readonly Window[];
   /** Values of the held-out part. */
   readonly last: Float64Array;
-  /** Sentences on what was set aside or assumed. */
+  /** Sentences for the page: windows left out, findings replaced, seasons not learned. */
   readonly notes: readonly string[];
 }
 
@@ -123,7 +123,7 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
 }
 
 /**
- * Reads the columns of all recordings as sources. Those that nothing can be learned from are left out, and said.
+ * Reads the columns of all recordings as sources. Unusable ones are left out, with a line on standard error.
  * @throws ConfigError for files that are not there; DataError for one that cannot be read, and where no column is left
  */
 export async function readSources({

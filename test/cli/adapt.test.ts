@@ -78,7 +78,7 @@ eval: {series: 12, samples: 1, validation: 16, bootstrap: 100, maxTokens: 24}
 describe('timeseer adapt', () => {
   test('stopped on its way says how to go on, with code 130', () => {
     expect(interrupted.code, interrupted.err).toBe(130);
-    expect(interrupted.err).toContain('go on with the same command and --resume');
+    expect(interrupted.err).toContain('run the same command with --resume');
     expect(interrupted.err).toContain('left out: pump: state: its value never changes');
     expect(interrupted.err).toContain('Replaced 1 finding in the first part by expected values.');
   });
