@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU, a CUDA build of PyTorch and a C++ compiler: builds the engine, runs the suites of
-# engine and policy on the GPU in float32 and bfloat16, then the benchmarks, and prints their tables. Node 20.19 or later
-# is taken from PATH, or from what cuda-pack.sh packed.
+# engine and policy on the GPU in float32 and bfloat16, trains a short while, then runs the benchmarks, and prints their
+# tables. Node 20.19 or later is taken from PATH, or from what cuda-pack.sh packed.
 #
 #   test/bench/cuda.sh                    everything
-#   test/bench/cuda.sh suites             the suites alone; also: large, update, nano
+#   test/bench/cuda.sh suites             the suites alone; also: train, large, update, nano
 #   TIMESEER_PYTHON=/path/to/python       the Python that holds PyTorch (and transformers, the peer); default python3
 #   TIMESEER_TEST_DEVICE=cuda:1           another GPU
 set -euo pipefail
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 
 device="${TIMESEER_TEST_DEVICE:-cuda}"
 export TIMESEER_PYTHON="${TIMESEER_PYTHON:-$(command -v python3 || true)}"
-parts="${*:-suites large update nano}"
+parts="${*:-suites train large update nano}"
 fail() {
   echo "cuda.sh: $*" >&2
   exit 1
@@ -50,6 +50,22 @@ for part in $parts; do
         test/engine/torch.test.ts \
         test/policy/{parity,forward,bfloat16,gradient-checkpointing,lora,generate}
       ;;
+    train)
+      step "the shortened quickstart on $device and on the processor"
+      for on in "$device" cpu; do
+        tsx src/cli.ts quickstart --recipe quickstart-short --quiet --device "$on" --out "runs/cuda-$on" --force
+      done
+      step "answers of the policy trained on $device, there and on the processor"
+      for on in "$device" cpu; do
+        tsx src/cli.ts eval --policy "runs/cuda-$device" --task nano5 --count 50 --no-classical --quiet \
+          --device "$on" --out "runs/cuda-eval-$on" --force >/dev/null
+      done
+      node -e '
+        const [ours, theirs] = process.argv.slice(1).map((file) =>
+          require("fs").readFileSync(file, "utf8").trim().split("\n").map((line) => JSON.parse(line).response));
+        console.log(`${ours.filter((text, i) => text === theirs[i]).length} of ${ours.length} answers are equal`);
+      ' "runs/cuda-eval-$device/records.jsonl" runs/cuda-eval-cpu/records.jsonl
+      ;;
     large)
       step 'Qwen2.5-VL-3B sizes, bfloat16: prefill and decoding'
       tsx test/bench/large.ts --size 3b --device "$device" --dtype bfloat16 --only forward,greedy \
@@ -64,7 +80,7 @@ for part in $parts; do
       step "nano benchmarks on $device and on the processor"
       tsx test/bench/cuda.ts --device "$device"
       ;;
-    *) fail "no part called $part: suites, large, update, nano" ;;
+    *) fail "no part called $part: suites, train, large, update, nano" ;;
   esac
 done
 step 'done'

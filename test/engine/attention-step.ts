@@ -179,7 +179,10 @@ export function attentionStepContract(get: () => Engine): void {
         const recorded = engine.linear(input, engine.parameter(weight), bias);
         expect(engine.floats(recorded)).toEqual(engine.floats(plain));
         const some = engine.noGrad(() => engine.linear(engine.narrow(input, 0, 0, 36), weight, bias));
-        expect(engine.floats(engine.narrow(plain, 0, 0, 36))).toEqual(engine.floats(some));
+        // CUDA's matrix library sums in another order for another number of rows.
+        const [among, alone] = [engine.floats(engine.narrow(plain, 0, 0, 36)), engine.floats(some)];
+        if (engine.info.device === 'cpu') expect(among).toEqual(alone);
+        else for (const [i, value] of among.entries()) expect(value).toBeCloseTo(alone[i]!, 4);
       });
     });
   });

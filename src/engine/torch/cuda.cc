@@ -15,6 +15,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <mutex>
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 2)
 #define TIMESEER_GRAPHS 1
 #endif
@@ -32,6 +33,10 @@ std::atomic<bool> tracking{false};
 c10::DeviceIndex indexOf(const c10::Device& device) {
   return static_cast<c10::DeviceIndex>(device.has_index() ? device.index() : c10::cuda::current_device());
 }
+
+// Waits for this thread's stream, on which it issues everything. CUDA refuses to wait for a whole device while another
+// thread records on it.
+void finish(c10::DeviceIndex device) { c10::cuda::getCurrentCUDAStream(device).synchronize(); }
 #endif
 
 #ifdef TIMESEER_GRAPHS
@@ -41,8 +46,8 @@ class Graph : public Recording {
   explicit Graph(c10::DeviceIndex device) : device_(device) {}
   ~Graph() override {
     try {
-      torch::cuda::synchronize(device_);  // a replay may still run in the pool that is given back now
-    } catch (const std::exception&) {     // the device is lost, and the graph with it
+      finish(device_);  // a replay may still run in the pool that is given back now
+    } catch (const std::exception&) {  // the device is lost, and the graph with it
     }
   }
 
@@ -130,11 +135,15 @@ Napi::Value describeDevice(const Napi::CallbackInfo& info) {
   });
 }
 
-// synchronize(device) waits for everything that was issued to a CUDA device; on the CPU nothing is outstanding.
+// synchronize(device) waits for everything that this thread issued to a CUDA device; on the CPU nothing is outstanding.
 Napi::Value synchronize(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance&) -> Napi::Value {
     const c10::Device device = deviceOf(info[0]);
+#ifdef TIMESEER_CUDA
+    if (device.is_cuda()) finish(indexOf(device));
+#else
     if (device.is_cuda()) torch::cuda::synchronize(device.has_index() ? device.index() : -1);
+#endif
     return env.Undefined();
   });
 }
@@ -157,10 +166,13 @@ Napi::Value recordGraph(const Napi::CallbackInfo& info) {
 #ifdef TIMESEER_GRAPHS
     const auto device = indexOf(deviceOf(info[0]));
     const auto body = info[1].As<Napi::Function>();
-    torch::cuda::synchronize(device);  // what the body reads was written on another stream
+    // One thread after the other: while one captures, CUDA refuses others what they may do at any other time.
+    static std::mutex recording;
+    const std::lock_guard<std::mutex> alone(recording);
+    finish(device);  // what the body reads was written on another stream
     const c10::StreamGuard guard(captureStream(device).unwrap());
     body.Call({});
-    torch::cuda::synchronize(device);
+    finish(device);
     auto graph = std::make_unique<Graph>(device);
     try {
       graph->begin();

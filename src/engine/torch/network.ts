@@ -255,7 +255,8 @@ export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions):
   else if (decay !== 0) ops.inPlace('mul_.Scalar', parameters, 1 - learningRate * decay);
   ops.inPlace('lerp_.Scalar', firstMoment, scaled, 1 - beta1);
   ops.inPlace('mul_.Scalar', secondMoment, beta2);
-  ops.inPlace('addcmul_', secondMoment, scaled, scaled, 1 - beta2);
+  // The factor first: the square of a gradient that float32 holds may be none that it holds.
+  ops.inPlace('addcmul_', secondMoment, scaled, ops.one('mul.Scalar', scaled, 1 - beta2));
   const denominator = ops.one('sqrt', secondMoment); // [P]
   ops.inPlace('div_.Scalar', denominator, Math.sqrt(1 - beta2 ** step));
   ops.inPlace('add_.Scalar', denominator, epsilon);
