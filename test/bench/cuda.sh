@@ -55,6 +55,15 @@ for part in $parts; do
       for on in "$device" cpu; do
         tsx src/cli.ts quickstart --recipe quickstart-short --quiet --device "$on" --out "runs/cuda-$on" --force
       done
+      step "a shorter quickstart on $device and on the processor: seconds of both stages"
+      for on in "$device" cpu; do
+        tsx src/cli.ts quickstart --set rl.steps=20 --set data.heldOut=100 --json --device "$on" \
+          --out "runs/cuda-longer-$on" --force |
+          node -e 'let all = ""; process.stdin.on("data", (part) => (all += part)).on("end", () => {
+            const { sft, rl } = JSON.parse(all);
+            console.log(process.argv[1], sft.seconds.toFixed(1), rl.seconds.toFixed(1));
+          })' "$on"
+      done
       step "answers of the policy trained on $device, there and on the processor"
       for on in "$device" cpu; do
         tsx src/cli.ts eval --policy "runs/cuda-$device" --task nano5 --count 50 --no-classical --quiet \
@@ -78,7 +87,7 @@ for part in $parts; do
       ;;
     nano)
       step "nano benchmarks on $device and on the processor"
-      tsx test/bench/cuda.ts --device "$device"
+      tsx test/bench/cuda.ts --device "$device" --rounds 2
       ;;
     *) fail "no part called $part: suites, train, large, update, nano" ;;
   esac

@@ -1,14 +1,21 @@
-/** The benchmarks of a device on the GPU and on the processor of one machine, as one table: see cuda.sh. */
+/**
+ * The benchmarks of a device on the GPU and on the processor of one machine, a table each as soon as both are measured:
+ * see cuda.sh. npx tsx test/bench/cuda.ts [--device cuda] [--rounds N] [NAME…]
+ */
 import { parseArgs } from 'node:util';
 import type { DecodeReport } from './decode.ts';
 import { table } from './measure.ts';
-import { argumentsOf, type BenchmarkName, runBenchmark } from './run.ts';
+import { argumentsOf, runBenchmark } from './run.ts';
 import type { StepReport } from './timerpo-step.ts';
 import type { TrainReport } from './train.ts';
 import type { TransportReport } from './transport.ts';
 import { withPolicy } from './workload.ts';
 
-const { device } = parseArgs({ options: { device: { type: 'string', default: 'cuda' } } }).values;
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { device: { type: 'string', default: 'cuda' }, rounds: { type: 'string' } },
+});
+const { device, rounds } = values;
 
 interface Line {
   readonly name: string;
@@ -18,70 +25,75 @@ interface Line {
   readonly speed: boolean;
 }
 
-async function measure(on: string, policy: string): Promise<{ lines: Line[]; notes: string[] }> {
-  const report = async (name: BenchmarkName): Promise<unknown> =>
-    JSON.parse(
-      await runBenchmark(
-        name,
-        [...argumentsOf(name, { device: on, policy, rounds: undefined }), '--json'],
-        true,
-      ),
-    );
-  const sinkhorn = (await report('transport')) as TransportReport;
-  const step = (await report('timerpo-step')) as StepReport;
-  const decode = (await report('decode')) as DecodeReport;
-  const train = (await report('train')) as TrainReport;
-  const rows = (what: string, unit: string, list: TrainReport['update']['rows']): Line[] =>
-    list.map(({ name, processes, perSecond }) => ({
-      name: `${what}, ${name}, ${processes}`,
-      unit,
-      value: perSecond,
-      speed: true,
-    }));
-  const lines: Line[] = [
-    { name: 'matmul 512³', unit: 'GFLOP/s', value: sinkhorn.gflops, speed: true },
-    { name: 'Sinkhorn, scaling', unit: 'ms', value: sinkhorn.scaling, speed: false },
-    { name: 'Sinkhorn, log domain', unit: 'ms', value: sinkhorn.logDomain, speed: false },
-    ...step.rows.flatMap((row) => [
-      ...Object.entries(row.ms).map(
-        ([part, value]): Line => ({
-          name: `TimerPO ${part}, ${row.workers} workers`,
-          unit: 'ms',
-          value,
-          speed: false,
-        }),
-      ),
-      { name: `TimerPO step, ${row.workers} workers`, unit: 'ms', value: row.total, speed: false },
-    ]),
-    ...decode.settings.flatMap((setting) => rows(`decode to ${setting.limit}`, 'tokens/s', setting.rows)),
-    ...train.stage.map((row) => ({
-      name: `supervised stage, ${row.workers} workers`,
+const rows = (what: string, unit: string, list: TrainReport['update']['rows']): Line[] =>
+  list.map(({ name, processes, perSecond }) => ({
+    name: `${what}, ${name}, ${processes}`,
+    unit,
+    value: perSecond,
+    speed: true,
+  }));
+
+const stepLines = ({ rows: steps }: StepReport): Line[] =>
+  steps.flatMap(({ workers, ms, total }) =>
+    Object.entries({ ...ms, step: total }).map(([part, value]) => ({
+      name: `TimerPO ${part}, ${workers} workers`,
+      unit: 'ms',
+      value,
+      speed: false,
+    })),
+  );
+
+/** What each benchmark's report says, as lines. */
+const LINES = {
+  transport: ({ gflops, scaling, logDomain }: TransportReport): Line[] => [
+    { name: 'matmul 512³', unit: 'GFLOP/s', value: gflops, speed: true },
+    { name: 'Sinkhorn, scaling', unit: 'ms', value: scaling, speed: false },
+    { name: 'Sinkhorn, log domain', unit: 'ms', value: logDomain, speed: false },
+  ],
+  'timerpo-step': stepLines,
+  decode: ({ settings }: DecodeReport): Line[] =>
+    settings.flatMap((setting) => rows(`decode to ${setting.limit}`, 'tokens/s', setting.rows)),
+  train: ({ stage, update }: TrainReport): Line[] => [
+    ...stage.map(({ workers, samplesPerSecond }) => ({
+      name: `supervised stage, ${workers} workers`,
       unit: 'samples/s',
-      value: row.samplesPerSecond,
+      value: samplesPerSecond,
       speed: true,
     })),
-    ...rows('update', 'samples/s', train.update.rows),
-  ];
-  const differences = Object.entries(train.update.lossDifference).map(
-    ([name, value]) => `${on}: loss of ${name} differs by ${value.toExponential(1)}`,
-  );
-  const skipped = train.update.skipped.map((why) => `${on}: SKIPPED ${why}`);
-  return { lines, notes: [`${on}: libtorch ${train.machine.libtorch}`, ...differences, ...skipped] };
+    ...rows('update', 'samples/s', update.rows),
+  ],
+};
+
+type Measured = keyof typeof LINES;
+const unknown = positionals.find((name) => !Object.hasOwn(LINES, name));
+if (unknown !== undefined)
+  throw new RangeError(`no benchmark '${unknown}': ${Object.keys(LINES).join(', ')}`);
+const names = (positionals.length > 0 ? positionals : Object.keys(LINES)) as Measured[];
+
+async function inTurn<A, B>(list: readonly A[], work: (one: A) => Promise<B>): Promise<B[]> {
+  const done: B[] = [];
+  for (const one of list) done.push(await work(one));
+  return done;
 }
 
 await withPolicy(undefined, device, async (policy) => {
-  const gpu = await measure(device, policy);
-  const cpu = await measure('cpu', policy);
-  const of = new Map(cpu.lines.map((line) => [line.name, line.value]));
-  console.log(
-    table(
-      ['', 'unit', device, 'cpu', 'gain'],
-      gpu.lines.map(({ name, unit, value, speed }) => {
-        const other = of.get(name);
-        const gain = other === undefined ? '–' : `${(speed ? value / other : other / value).toFixed(2)}×`;
-        return [name, unit, value.toFixed(1), other?.toFixed(1) ?? '–', gain];
-      }),
-    ),
-  );
-  console.log([...gpu.notes, ...cpu.notes].join('\n'));
+  for (const name of names) {
+    const [gpu, cpu] = (await inTurn([device, 'cpu'], async (on) => {
+      const args = argumentsOf(name, { device: on, policy, rounds });
+      const report = JSON.parse(await runBenchmark(name, [...args, '--json'], true));
+      return LINES[name](report as never);
+    })) as [Line[], Line[]];
+    const of = new Map(cpu.map((line) => [line.name, line.value]));
+    console.log(
+      table(
+        [name, 'unit', device, 'cpu', 'gain'],
+        gpu.map((line) => {
+          const other = of.get(line.name);
+          const gain = other === undefined ? null : line.speed ? line.value / other : other / line.value;
+          const numbers = [line.value, other].map((value) => value?.toFixed(1) ?? '–');
+          return [line.name, line.unit, ...numbers, gain === null ? '–' : `${gain.toFixed(2)}×`];
+        }),
+      ),
+    );
+  }
 });

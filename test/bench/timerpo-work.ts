@@ -28,15 +28,16 @@ export interface StepJob extends StepSizes {
 }
 
 /**
- * The step by the quickstart's recipe, with the KL term and the entropy bonus of AnomSeer, and without the gates' gold responses, which a
- * release does not have. Of learning rate 0, so that every round does the same work on the same weights.
+ * The step by the quickstart's recipe, with the KL term, the entropy bonus and the transport of AnomSeer, and without what the paper does
+ * not have: claims, corrections and gates. Of learning rate 0, so that every round does the same work on the same weights.
  */
 export function stepOptions({ prompts, group, maxTokens }: StepSizes): RlOptions {
   const { rl, memory } = quickstart();
   const { tokens, rows } = memory;
+  const papers = { similarity: 'ot', credit: 'response', corrections: 0, gatesEvery: 0 } as const;
   return {
     ...{ ...rl, tokens, rows, prompts, group, maxTokens, steps: 1, learningRate: 0 },
-    ...{ advantage: 'timerpo', kl: 0.001, entropy: 0.001, timerpo: { ...rl.timerpo, gatesEvery: 0 } },
+    ...{ advantage: 'timerpo', kl: 0.001, entropy: 0.001, timerpo: { ...rl.timerpo, ...papers } },
   };
 }
 
