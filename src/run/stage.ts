@@ -339,6 +339,8 @@ export async function runTrainingStage(
   if (stage === 'rl') for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
   if (workers > cores()) {
     progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);
+  } else if (workers > 1 && device !== 'cpu') {
+    progress.note(`${stage}: one worker is faster on ${device} than ${workers} (--set ${stage}.workers=1)`);
   }
   const { listen, publish, log } =
     stage === 'sft' ? sftListener(run, start, progress) : rlListener(run, start, progress, workers);

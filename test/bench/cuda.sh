@@ -82,7 +82,9 @@ for part in $parts; do
       ;;
     update)
       step 'Qwen2.5-VL-3B sizes, bfloat16: one GRPO update of 32 prompts × 5 responses × 512 tokens'
-      tsx test/bench/large.ts --size 3b --device "$device" --dtype bfloat16 --only grpo \
+      # Both hold their optimizers on one card: segments that grow leave no room unused between them.
+      PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+        tsx test/bench/large.ts --size 3b --device "$device" --dtype bfloat16 --only grpo \
         --prompts 32 --group 5 --tokens 512 --rounds 1
       ;;
     nano)

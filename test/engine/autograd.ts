@@ -198,7 +198,9 @@ export function recordingContract(get: () => Engine): void {
       engine.scope(() => {
         const [x, y] = [engine.zeros([3]), engine.zeros([3])];
         const live = engine.live();
-        expect(() => engine.record(() => engine.write(y, 0, 0, engine.zeros([4])))).toThrow(/^narrow\(float32\[3\], 0, 0, 4\)/);
+        expect(() => engine.record(() => engine.write(y, 0, 0, engine.zeros([4])))).toThrow(
+          /^narrow\(float32\[3\], 0, 0, 4\)/,
+        );
         let calls = 0;
         const fails = (): void => {
           engine.write(y, 0, 0, engine.add(x, 1));

@@ -8,7 +8,9 @@ const ROOT = resolve(import.meta.dirname, '../..');
 
 function build(): void {
   if (!existsSync(resolve(ROOT, 'node_modules/typescript'))) {
-    console.warn('no TypeScript here (test/bench/cuda-pack.sh leaves it out): Workers run from their sources');
+    console.warn(
+      'no TypeScript here (test/bench/cuda-pack.sh leaves it out): Workers run from their sources',
+    );
     return;
   }
   execSync('npm run --silent build', { cwd: ROOT, stdio: 'inherit' });
