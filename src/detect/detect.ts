@@ -418,7 +418,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
           ...moved,
         ].sort((a, b) => b.severity - a.severity);
   const all = join(candidates, n, season?.period ?? null).map((event) =>
-    !event.drifts && atWeekend(event, options)
+    !event.drifts && atWeekend(event, n, options)
       ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
       : event,
   );
@@ -527,13 +527,20 @@ const OF_WEEKEND = 1 / 2;
 const dayOf = ({ calendar = [] }: AnalyseOptions): number | null =>
   calendar.length === 0 ? null : calendar.at(-1)! / 7;
 
-/** Returns true if a change of half a day or more begins or ends with a weekend, of which fewer than two are known. */
-function atWeekend({ start, end }: Joined, { weekends = [], calendar = [] }: AnalyseOptions): boolean {
+/**
+ * Returns true if a change of half a day or more in [N] lasts from one end of a weekend, of which fewer than two are known, to another,
+ * or from or to an end of the series: what goes on behind a weekend, or only ends with one, is told from it.
+ */
+function atWeekend(
+  { start, end }: Joined,
+  n: number,
+  { weekends = [], calendar = [] }: AnalyseOptions,
+): boolean {
   const day = dayOf({ calendar }) ?? 0;
-  const reach = NEAR_WEEKEND * day;
+  const near = (at: number): boolean => weekends.some((edge) => Math.abs(at - edge) <= NEAR_WEEKEND * day);
+  const [begins, ends] = [near(start), near(end)];
   return (
-    end - start >= OF_WEEKEND * day &&
-    weekends.some((at) => Math.abs(start - at) <= reach || Math.abs(end - at) <= reach)
+    end - start >= OF_WEEKEND * day && (begins || ends) && (begins || start === 0) && (ends || end === n)
   );
 }
 

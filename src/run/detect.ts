@@ -124,7 +124,7 @@ export function weekendsOf({
   origin,
 }: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): number[] {
   if (time === null || step === null || origin !== 'calendar' || time.length < 2) return [];
-  if (24 * HOUR < 3 * step || time.at(-1)! - time[0]! >= 14 * 24 * HOUR) return [];
+  if (24 * HOUR < 3 * step || time.at(-1)! + step - time[0]! >= 14 * 24 * HOUR) return [];
   const rests = Array.from(time, (ms) => new Date(wallTime(ms, clockZone)).getUTCDay() % 6 === 0);
   return rests.flatMap((rest, i) => (i > 0 && rest !== rests[i - 1] ? [i] : []));
 }

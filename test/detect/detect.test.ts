@@ -838,6 +838,23 @@ describe('what is plain to the eye', () => {
     expect(detect(outage, { calendar, weekends: [480, 672] }).findings).toMatchObject([{ start: 640 }]);
   });
 
+  test('a day that stands still is no weekend because one begins behind it, or goes on behind it', () => {
+    const calendar = [4, 96, 672];
+    const still = (start: number, end: number): Float64Array =>
+      withStretch(days(6, 960), start, end, () => 40.25);
+    for (const [start, end] of [
+      [386, 480],
+      [480, 770],
+    ] as const) {
+      expect(detect(still(start, end), { calendar, weekends: [480, 672] }).findings[0]).toMatchObject({
+        start,
+        end,
+      });
+    }
+    // Closed from Saturday to Monday.
+    expect(detect(still(480, 672), { calendar, weekends: [480, 672] }).findings).toEqual([]);
+  });
+
   test.each([
     [300, 900],
     [500, 800],

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { readRecording, wallTime } from '../../datasets/readers/recording.ts';
 import { isoTime, type PolicyOpinion } from '../../src/explain/report.ts';
 import { Random } from '../../src/ground/random.ts';
-import { clocksOf, detectFile, detectRecording } from '../../src/run/detect.ts';
+import { clocksOf, detectFile, detectRecording, weekendsOf } from '../../src/run/detect.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
@@ -46,6 +46,16 @@ describe('a statement', () => {
       'latency stayed at 68.2 from 2025-03-05 02:00 to 05:15.',
     ]);
   });
+});
+
+test('two weeks hold two weekends, also when their last sample is the last before the next week', () => {
+  const hour = 3_600_000;
+  const weeks = (hours: number) => {
+    const time = Float64Array.from({ length: hours }, (_, i) => Date.UTC(2014, 3, 1) + i * hour);
+    return weekendsOf({ step: hour, time, clockZone: null, origin: 'calendar' });
+  };
+  expect(weeks(14 * 24 - 1)).toEqual([96, 144, 264, 312]);
+  expect(weeks(14 * 24)).toEqual([]);
 });
 
 describe('a recording across the change of the clock', () => {
