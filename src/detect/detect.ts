@@ -439,7 +439,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     all
       .filter((event) => event.severity >= Math.min(severity, DEFAULT_SEVERITY))
       .map((event) =>
-        event.lasting && !event.drifts ? { ...event, end: untilNext(event, usual, n) } : event,
+        event.lasting && !event.drifts
+          ? { ...event, end: untilNext(event, usual, n) }
+          : trimmed(event, level, inside),
       ),
     season === null ? values : difference(values, difference(season.expected, season.level)),
   );
@@ -449,9 +451,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const inUnits = (some: Float64Array): Float64Array =>
     some.map((value, i) => (value + (stays.length === 0 ? 0 : shown[i]!)) * unit);
   const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
-  const joined = events
-    .map((event) => trimmed(event, level, inside))
-    .flatMap((event) => withoutGaps(event, given));
+  const joined = events.flatMap((event) => withoutGaps(event, given));
   let [smallest, largest] = [Infinity, -Infinity];
   for (const value of values) {
     smallest = Math.min(smallest, value);
@@ -555,6 +555,9 @@ const untilNext = ({ start }: Joined, all: readonly Joined[], n: number): number
 /** Largest distance from the earlier level of what has returned to it, as a share of the shift. */
 const RETURNED = 0.35;
 
+/** Longest time between the end of such a shift and its return, as a share of the shift: a spike may lie there. */
+const BETWEEN = 0.05;
+
 /**
  * Ends a lasting shift where the values [N], without their season, return to the earlier level until the end of the series: it is an
  * episode, and its end is no event.
@@ -569,7 +572,12 @@ function withReturns(events: readonly Joined[], values: Float64Array): Joined[] 
   const shifts = events.map((event): Joined => {
     const { lasting, ...episode } = event;
     const { start, end, drifts } = event;
-    const back = events.find((other) => other.start === end && (other.end === n || other.lasting));
+    const back = events.find(
+      (other) =>
+        other.start >= end &&
+        other.start - end <= BETWEEN * (end - start) &&
+        (other.end === n || other.lasting),
+    );
     if (!lasting || drifts || start === 0 || back === undefined) return event;
     const before = middle(Math.max(0, 2 * start - end), start);
     const size = middle(start, end) - before;
@@ -585,7 +593,7 @@ const MOSTLY_OUTSIDE = 0.6;
 
 /** Trims a finding to its samples outside the band. */
 function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
-  if (event.lasting || event.drifts || event.track === 'still') return event;
+  if (event.drifts || event.track === 'still') return event;
   let [start, end, outside] = [event.end, event.start, 0];
   for (let i = event.start; i < event.end; i++) {
     if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;

@@ -838,6 +838,17 @@ describe('what is plain to the eye', () => {
     expect(detect(outage, { calendar, weekends: [480, 672] }).findings).toMatchObject([{ start: 640 }]);
   });
 
+  test('a level that went elsewhere and returns behind a spike is one episode that has ended', () => {
+    const random = new Random(12, 'return');
+    const values = Float64Array.from({ length: 720 }, (_, i) => {
+      const level = i >= 290 && i < 566 ? 1.2 : -0.8;
+      return (i === 566 ? 1.9 : level) + 0.1 * random.normal();
+    });
+    const { findings } = detect(values);
+    expect(findings[0]).toMatchObject({ kind: 'level', direction: 'above', start: 290, ongoing: false });
+    expect(findings.filter(({ ongoing }) => ongoing)).toEqual([]);
+  });
+
   test('a day that stands still is no weekend because one begins behind it, or goes on behind it', () => {
     const calendar = [4, 96, 672];
     const still = (start: number, end: number): Float64Array =>
