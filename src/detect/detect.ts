@@ -528,20 +528,23 @@ const dayOf = ({ calendar = [] }: AnalyseOptions): number | null =>
   calendar.length === 0 ? null : calendar.at(-1)! / 7;
 
 /**
- * Returns true if a change of half a day or more in [N] lasts from one end of a weekend, of which fewer than two are known, to another,
- * or from or to an end of the series: what goes on behind a weekend, or only ends with one, is told from it.
+ * Returns true if a change of half a day or more in [N] begins or ends with a weekend, of which fewer than two are known, and lies in it, or
+ * fills half of the days between two; what lasts, or reaches an end of the series, may be longer.
  */
 function atWeekend(
-  { start, end }: Joined,
+  { start, end, lasting }: Joined,
   n: number,
   { weekends = [], calendar = [] }: AnalyseOptions,
 ): boolean {
   const day = dayOf({ calendar }) ?? 0;
-  const near = (at: number): boolean => weekends.some((edge) => Math.abs(at - edge) <= NEAR_WEEKEND * day);
-  const [begins, ends] = [near(start), near(end)];
-  return (
-    end - start >= OF_WEEKEND * day && (begins || ends) && (begins || start === 0) && (ends || end === n)
-  );
+  const reach = NEAR_WEEKEND * day;
+  const near = (at: number): boolean => weekends.some((edge) => Math.abs(at - edge) <= reach);
+  if (end - start < OF_WEEKEND * day || !(near(start) || near(end))) return false;
+  if (lasting || start <= reach || end >= n - reach) return true;
+  const edges = [0, ...weekends, n];
+  const fills = (from: number, to: number): boolean =>
+    start >= from - reach && end <= to + reach && (to - from <= 2 * day || 2 * (end - start) >= to - from);
+  return weekends.concat(n).some((to, i) => fills(edges[i]!, to));
 }
 
 /** Returns true if the peak lies inside its band: such a value is no spike, even if similar stretches differ. */

@@ -862,7 +862,8 @@ describe('what is plain to the eye', () => {
         end,
       });
     }
-    // Closed from Saturday to Monday.
+    // Closed from Saturday to Monday; nights are as low as the weekend, so that its ends do not show.
+    expect(detect(still(490, 668), { calendar, weekends: [480, 672] }).findings).toEqual([]);
     expect(detect(still(480, 672), { calendar, weekends: [480, 672] }).findings).toEqual([]);
   });
 
