@@ -43,7 +43,7 @@ const stepLines = ({ rows: steps }: StepReport): Line[] =>
     })),
   );
 
-/** What each benchmark's report says, as lines. */
+/** Lines of each benchmark's report. */
 const LINES = {
   transport: ({ gflops, scaling, logDomain }: TransportReport): Line[] => [
     { name: 'matmul 512³', unit: 'GFLOP/s', value: gflops, speed: true },
