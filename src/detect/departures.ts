@@ -140,19 +140,37 @@ export function spread(
   const edges = spreadAtEdges(departures, expected, usual, jitter, cycle);
   const phases = spreadOfPhase(
     departures.map((value, i) => value / edges[i]!),
-    period,
-    clock,
+    { expected, period, clock },
   );
   return phases.map((phase, i) => phase * edges[i]!);
 }
 
-/** Spread of the values by phase of the season, relative to the usual spread [N]: rush hours vary more than nights. */
-function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Array | null): Float64Array {
+/** Samples for each phase whose spread is estimated, and for each of a few heights of the expected values in a series too short for that. */
+const [OF_PHASE, OF_HEIGHT] = [150, 40];
+const [FEWEST_PHASES, MOST_HEIGHTS] = [6, 6];
+
+/**
+ * Spread of the values by phase of the season, relative to the usual spread [N]: rush hours vary more than nights. In a short series by
+ * the height of the expected values.
+ */
+function spreadOfPhase(
+  departures: Float64Array,
+  { expected, period, clock }: Pick<Season, 'expected' | 'period' | 'clock'>,
+): Float64Array {
   const n = departures.length;
   const even = new Float64Array(n).fill(1);
-  const bins = Math.min(48, Math.floor(period / 2), Math.floor(n / 150));
+  const phases = Math.min(48, Math.floor(period / 2), Math.floor(n / OF_PHASE));
+  const heights = Math.min(MOST_HEIGHTS, Math.floor(n / OF_HEIGHT));
+  const byHeight = phases < FEWEST_PHASES;
+  const bins = byHeight ? heights : phases;
   if (bins < 2) return even;
+  const limits = byHeight ? expected.slice().sort() : expected;
   const binOf = (i: number): number => {
+    if (byHeight) {
+      let k = 0;
+      while (k < bins - 1 && expected[i]! >= limits[Math.floor(((k + 1) * n) / bins)]!) k++;
+      return k;
+    }
     const phase = (i + (clock?.[i] ?? 0)) / period;
     return Math.min(bins - 1, Math.floor((phase - Math.floor(phase)) * bins));
   };
@@ -165,7 +183,10 @@ function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Arr
   if (!(all > 0)) return even;
   const raw = members.map((some) => (some.length < 8 ? all : wide(some)));
   const scale = raw.map((width, k) => {
-    const around = raw[(k + bins - 1) % bins]! + raw[(k + 1) % bins]!;
+    const [before, after] = byHeight
+      ? [Math.max(0, k - 1), Math.min(bins - 1, k + 1)]
+      : [k + bins - 1, k + 1];
+    const around = raw[before % bins]! + raw[after % bins]!;
     return Math.max(0.4, (around + 2 * width) / 4 / all);
   });
   return even.map((_, i) => scale[binOf(i)]!);

@@ -3,6 +3,8 @@
  * their movement with the usual movement. Each comparison yields a track: residuals that are scanned at many window lengths and calibrated
  * against their own distribution. Overlapping candidates of all tracks are joined; the rarest one describes the finding.
  */
+
+import type { Interval } from '../ground/types.ts';
 import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
 import { quantum } from '../series/quantum.ts';
@@ -41,6 +43,7 @@ import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
 import { atEdge, explainer, likeEdges, PEAK, PEERS, regular, sawtooth } from './usual.ts';
+import { atRest, isWeekend, spreadAtRest } from './weekend.ts';
 
 /** Robust range of the values: 1 % to 99 %. */
 function robustRange(values: Float64Array): { low: number; high: number; middle: number } {
@@ -70,6 +73,9 @@ const MAX_REST = 0.5;
 /** Tracks in which a stretch of a sawtooth departs like others. */
 const OF_TEETH: ReadonlySet<Candidate['track']> = new Set(['still', 'limit', 'movement']);
 
+/** Tracks in which a weekend departs if it is the only one. */
+const UNSEEN: ReadonlySet<Candidate['track']> = new Set(['analogue', 'size', 'movement', 'still']);
+
 /** Shortest window of the `size` track, in samples. */
 const SHORTEST_SIZE = 12;
 
@@ -96,8 +102,8 @@ export interface AnalyseOptions {
   readonly clock?: Int32Array;
   /** Clocks that the season may follow instead, of which the one that predicts best is taken. */
   readonly clocks?: readonly Int32Array[];
-  /** First samples of weekends and of the weeks after them, where fewer than two weeks are known; absent otherwise. */
-  readonly weekends?: readonly number[];
+  /** Weekends [start, end) in samples, where fewer than two weeks are known; absent otherwise. */
+  readonly weekends?: readonly Interval[];
 }
 
 /** Smallest departure that is judged, as a share of the range of the values (1 % to 99 %). */
@@ -114,14 +120,19 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const usualStep = median(stepSizes(values));
   const periodic = findSeason(values, options.calendar, options.clock, options.clocks);
   const late = periodic === null ? 1 : jitterOf(values, periodic.period, usualStep);
-  const [season, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
+  const [usual, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
+  const { weekends = [] } = options;
+  const day = dayOf(options);
+  const season = usual === null || day === null ? usual : atRest(values, usual, weekends, day);
   // Edges that keep time but for rounding are where they belong at the ends as well.
   const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
   const residual = season === null ? null : departures(values, season.expected, jitter, cycle);
-  const phases =
+  const atAll =
     season === null || residual === null
       ? null
       : spread(residual, season, Math.max(floor, usualSize(residual)), jitter, cycle);
+  const resting = season === null ? null : spreadAtRest(difference(values, season.expected), weekends);
+  const phases = atAll?.map((phase, i) => phase * resting![i]!) ?? null;
   tracks.push({
     name: 'level',
     values: values.map((value) => value - middle),
@@ -225,9 +236,15 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const analogue = tracks.find(({ name }) => name === 'analogue');
   const bySeason = seasonal === undefined ? null : explainer(seasonal.values);
   const byAnalogue = analogue === undefined ? null : explainer(analogue.values);
+  // The only weekend is like no other stretch, and moves like none.
+  const sees = ({ track, start, end }: Candidate): boolean =>
+    !UNSEEN.has(track) ||
+    (track === 'still' && isConstant(values, start, end)) ||
+    !weekends.some(([from, to]) => 2 * (Math.min(end, to) - Math.max(start, from)) >= end - start);
   const vetoed = (candidate: Candidate): boolean => {
     if (bySeason === null) return false;
-    if (candidate.track === 'level' || candidate.track === 'local') return bySeason(candidate);
+    if (candidate.track === 'level' || candidate.track === 'local' || !sees(candidate))
+      return bySeason(candidate);
     // Compare a slightly early or late narrow peak with similar peaks, not with the seasonal mean.
     return (
       candidate.track === 'season' &&
@@ -243,12 +260,18 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       byAnalogue(candidate)
     );
   };
-  const shortest = Math.max(12, Math.ceil(season?.period ?? 0));
+  const shortest = Math.max(12, Math.min(Math.ceil(season?.period ?? 0), Math.floor(n / 48)));
   const leaks = drifts(deseasonalised, steps(deseasonalised, { floor, least, looks, shortest }), {
     ...{ floor, least, looks },
-    day: dayOf(options),
+    day,
   });
-  candidates.push(...levels(leaks.others, deseasonalised, middle));
+  // What is over within a cycle is another shape of it, and no level.
+  const cycleOf = season?.period ?? 0;
+  candidates.push(
+    ...levels(leaks.others, deseasonalised, middle).filter(
+      ({ start, end }) => end - start >= Math.min(cycleOf, n / 12) || end === n,
+    ),
+  );
   const missedBy = ({ track }: Candidate): Float64Array | undefined =>
     track === 'season' && !options.calendar?.includes(season!.period)
       ? difference(values, season!.expected)
@@ -283,6 +306,11 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const follows = ordinary === plain && usualFromPlain !== usualFromLevel;
   return { values, season, tracks, candidates: accepted, ordinary, follows, phases, floor, usualStep };
 }
+
+const isConstant = (values: Float64Array, start: number, end: number): boolean => {
+  for (let i = start + 1; i < end; i++) if (values[i] !== values[start]) return false;
+  return true;
+};
 
 /** Returns true if the values reach at least half of the expected peak within `reach` samples of a stretch: it is shifted, not missing. */
 function cameNear(
@@ -417,8 +445,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
           ...analysed.candidates.filter(({ lasting, drifts, grows }) => !lasting && !drifts && !grows),
           ...moved,
         ].sort((a, b) => b.severity - a.severity);
+  const day = dayOf(options);
   const all = join(candidates, n, season?.period ?? null).map((event) =>
-    !event.drifts && atWeekend(event, n, options)
+    !event.drifts && day !== null && isWeekend(event, n, options.weekends ?? [], day)
       ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
       : event,
   );
@@ -519,33 +548,9 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
 
 /** Severity of what cannot be told from a usual weekend: below all that is reported by default. */
 const UNKNOWN = 1.9;
-/** Shares of a day: by which a change may miss the beginning or the end of a weekend, and which it lasts at least. */
-const NEAR_WEEKEND = 1 / 8;
-const OF_WEEKEND = 1 / 2;
-
 /** Samples of a day, if known. */
 const dayOf = ({ calendar = [] }: AnalyseOptions): number | null =>
   calendar.length === 0 ? null : calendar.at(-1)! / 7;
-
-/**
- * Returns true if a change of half a day or more in [N] begins or ends with a weekend, of which fewer than two are known, and lies in it, or
- * fills half of the days between two; what lasts, or reaches an end of the series, may be longer.
- */
-function atWeekend(
-  { start, end, lasting }: Joined,
-  n: number,
-  { weekends = [], calendar = [] }: AnalyseOptions,
-): boolean {
-  const day = dayOf({ calendar }) ?? 0;
-  const reach = NEAR_WEEKEND * day;
-  const near = (at: number): boolean => weekends.some((edge) => Math.abs(at - edge) <= reach);
-  if (end - start < OF_WEEKEND * day || !(near(start) || near(end))) return false;
-  if (lasting || start <= reach || end >= n - reach) return true;
-  const edges = [0, ...weekends, n];
-  const fills = (from: number, to: number): boolean =>
-    start >= from - reach && end <= to + reach && (to - from <= 2 * day || 2 * (end - start) >= to - from);
-  return weekends.concat(n).some((to, i) => fills(edges[i]!, to));
-}
 
 /** Returns true if the peak lies inside its band: such a value is no spike, even if similar stretches differ. */
 const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): boolean =>
@@ -604,6 +609,9 @@ function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation
     start = Math.min(start, i);
     end = i + 1;
   }
+  // A level that goes on is not over because its newest samples lie in the band.
+  const n = values.length;
+  if (event.members.some(({ track, end: last }) => track === 'step' && last === n)) end = n;
   return outside >= MOSTLY_OUTSIDE * (end - start) && outside > 0 ? { ...event, start, end } : event;
 }
 

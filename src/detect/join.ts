@@ -136,12 +136,19 @@ export function join(all: readonly Candidate[], length: number, period: number |
     } else events.push(...chain);
     i = j;
   }
-  // A shift that lasts to the end is kept although a worse event happens at its beginning.
+  // A shift that lasts to the end is kept although a worse event happens at its beginning; what is less severe and lies in it is a part of it.
   for (const candidate of candidates) {
     if (!lasting(candidate) || events.some(({ members }) => members.includes(candidate))) continue;
-    const start = Math.max(candidate.start, ...events.map(({ end }) => end));
-    if (2 * (candidate.end - start) >= candidate.end - candidate.start)
-      events.push({ start, end: candidate.end, members: [candidate] });
+    let { start } = candidate;
+    const isPart = (event: (typeof events)[number]): boolean =>
+      event.start >= start && severityOf(event) <= candidate.severity;
+    for (const event of events.toSorted((a, b) => a.start - b.start))
+      if (event.start <= start && event.end > start && !isPart(event)) start = event.end;
+    if (2 * (candidate.end - start) < candidate.end - candidate.start) continue;
+    const parts = events.filter(isPart);
+    for (const part of parts) events.splice(events.indexOf(part), 1);
+    const members = [candidate, ...parts.flatMap((part) => part.members)];
+    events.push({ start, end: candidate.end, members });
   }
   // A drift goes on through other events; its steps, and what is left of it over a quarter of its length, are parts of it.
   for (const leak of leaks) {

@@ -107,6 +107,8 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
 
 /** Largest distance from the level before a stretch of the level after it, as a share of the departure, if it has returned. */
 const RETURNED = 0.25;
+/** Newest samples that do not end a level by themselves. */
+const NEWEST = 2;
 /** Longest stretch that a step ends, in spans. */
 const FURTHEST = 3;
 /** Longest episode, as a share of the series. */
@@ -130,15 +132,28 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
       inside >= away(to.at, Math.min(n, to.at + to.span))
     );
   };
+  // Medians, because a level may begin with a spike.
+  const around = ({ at, span }: Step): { before: number; after: number } => ({
+    before: median(values.slice(Math.max(0, at - span), at)),
+    after: median(values.slice(at, Math.min(n, at + span))),
+  });
+  const moves = new Map(
+    steps.map((step) => {
+      const { before, after } = around(step);
+      return [step, after - before];
+    }),
+  );
+  const takesBack = (step: Step, other: Step): boolean => {
+    const share = -moves.get(other)! / moves.get(step)!;
+    return share > 0.4 && share < 2.5;
+  };
   for (const step of [...steps].sort((a, b) => b.severity - a.severity)) {
     if (used.has(step)) continue;
     used.add(step);
     const back = steps.find(
       (other) =>
         !used.has(other) &&
-        Math.sign(other.size) !== Math.sign(step.size) &&
-        Math.abs(other.size) > 0.4 * Math.abs(step.size) &&
-        Math.abs(other.size) < 2.5 * Math.abs(step.size) &&
+        takesBack(step, other) &&
         Math.abs(other.at - step.at) <= most &&
         (other.at < step.at ? departs(other, step) : departs(step, other)) &&
         !steps.some(
@@ -156,8 +171,7 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
       add(first.at, Math.max(step.at, back.at), first.size);
       continue;
     }
-    const before = moments(values, Math.max(0, step.at - step.span), step.at).mean;
-    const after = moments(values, step.at, Math.min(n, step.at + step.span)).mean;
+    const { before, after } = around(step);
     const half = (before + after) / 2;
     const later = Math.abs(after - usual) >= Math.abs(before - usual);
     const sign = later ? Math.sign(step.size) : -Math.sign(step.size);
@@ -169,6 +183,7 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
       sum += sign * (values[later ? step.at + k - 1 : step.at - k]! - half);
       if (sum > largest) [largest, reach] = [sum, k];
     }
+    if (later && room - reach <= NEWEST && reach >= step.span) reach = room;
     // A step back to the level of before ends a stretch, however long.
     const earlier = values.subarray(0, later ? 0 : step.at - reach);
     const restores =

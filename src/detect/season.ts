@@ -76,7 +76,7 @@ export function pooled(values: Float64Array, pool: number): Float64Array {
 }
 
 /** Level without season [N]: the median of the cycle means of seven cycles, `spacing` apart, which an unusual cycle does not move. */
-function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64Array {
+export function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64Array {
   const means = cycleMeans(values, period);
   const n = values.length;
   const scratch = new Float64Array(7);
@@ -108,9 +108,9 @@ function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64
  *
  * @param clock samples by which the clock of the season is ahead of the sample count [N]: a day of 23 hours moves it by an hour
  * @param options `aside` takes other phases of those cycles instead, as a control; `nearest` takes the nearer of two cycles where there
- * are no more, so that an anomaly in one does not spoil the prediction of the other; `only` marks the samples to predict
+ * are no more, so that an anomaly in one does not spoil the prediction of the other; `only` marks the samples to predict, `skip` those that predict none
  */
-function seasonExpectation(
+export function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
@@ -121,6 +121,7 @@ function seasonExpectation(
     stride = 1,
     level = seasonLevel(values, period, spacing),
     only = null as Uint8Array | null,
+    skip = null as Uint8Array | null,
   } = {},
 ): Float64Array {
   const n = values.length;
@@ -133,7 +134,8 @@ function seasonExpectation(
   );
   for (let c = 0; c < cycles.length; c++) cycles[c] = cycles[c]! * spacing * period;
   const out = new Float64Array(Math.ceil(n / stride));
-  const done = clock === null ? betweenEnds(values, level, cycles, phases, stride, out) : [0, 0];
+  const done =
+    clock === null && skip === null ? betweenEnds(values, level, cycles, phases, stride, out) : [0, 0];
   for (let place = 0; place < out.length; place++) {
     if (place === done[0]) place = done[1]!;
     const i = place * stride;
@@ -145,6 +147,7 @@ function seasonExpectation(
       if (clock !== null) x -= clock[Math.round(Math.min(n - 1, Math.max(0, x)))]! - clock[i]!;
       if (x < 0 || x > n - 1) continue;
       const left = Math.floor(x);
+      if (skip?.[left] === 1) continue;
       const part = whole ? 0 : x - left;
       const value = part === 0 ? values[left]! : (1 - part) * values[left]! + part * values[left + 1]!;
       scratch[count++] = value - level[left]!;
@@ -369,6 +372,8 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
 /** Least share of what a clock changes in the departures by which they become smaller; an anomaly is not changed. */
 const CLOCK_GAIN = 0.3;
 const NEAR_DAY = 0.01;
+/** Distance of a lag from a period of the calendar, as a share, at which it is tried after it. */
+const NEAR_CALENDAR = 0.03;
 
 /** Finds the clock by which a season predicts clearly better near the changes of that clock, which is all that it alters; else null. */
 function clockThatPredicts(
@@ -429,9 +434,15 @@ export function findSeason(
     !calendar.includes(period) &&
     Math.abs(period - Math.round(period / day) * day) < NEAR_DAY * period;
   const clockOf = (period: number): Int32Array | null => (calendar.includes(period) ? clock : null);
-  // Shorter ones first, and a whole number of samples before one that is not.
+  // Shorter ones first, one of the calendar before those near it, and a whole number of samples before one that is not.
+  const known = (period: number): number | undefined =>
+    calendar.find((samples) => Math.abs(period / samples - 1) < NEAR_CALENDAR);
   const sorted = [...new Set(candidates)].sort(
-    (a, b) => Math.round(a) - Math.round(b) || Number(Number.isInteger(b)) - Number(Number.isInteger(a)),
+    (a, b) =>
+      (known(a) ?? Math.round(a)) - (known(b) ?? Math.round(b)) ||
+      Number(b === known(b)) - Number(a === known(a)) ||
+      Math.round(a) - Math.round(b) ||
+      Number(Number.isInteger(b)) - Number(Number.isInteger(a)),
   );
   for (const period of sorted) {
     if (n / period < FEWEST_CYCLES || (n / period < CYCLES_OF_DAYS && isDays(period))) continue;

@@ -28,6 +28,7 @@ import { withInterrupt } from '../ground/interrupt.ts';
 import { grouped } from '../ground/numbers.ts';
 import { onOneLine, say } from '../ground/terminal.ts';
 import type { Interval } from '../ground/types.ts';
+import { runs } from '../series/intervals.ts';
 
 /** Range query of a Prometheus server as a command line has it. */
 export interface PrometheusRequest {
@@ -116,17 +117,16 @@ export function clocksOf({
   return clock === undefined ? {} : { clock };
 }
 
-/** First samples of weekends and of the weeks after them; empty where two weeks are recorded, or days are not known. */
+/** Weekends [start, end) in samples; none where two weeks are recorded, or days are not known. */
 export function weekendsOf({
   step,
   time,
   clockZone,
   origin,
-}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): number[] {
+}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Interval[] {
   if (time === null || step === null || origin !== 'calendar' || time.length < 2) return [];
   if (24 * HOUR < 3 * step || time.at(-1)! + step - time[0]! >= 14 * 24 * HOUR) return [];
-  const rests = Array.from(time, (ms) => new Date(wallTime(ms, clockZone)).getUTCDay() % 6 === 0);
-  return rests.flatMap((rest, i) => (i > 0 && rest !== rests[i - 1] ? [i] : []));
+  return runs(time.length, (i) => new Date(wallTime(time[i]!, clockZone)).getUTCDay() % 6 === 0);
 }
 
 export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {

@@ -831,11 +831,11 @@ describe('what is plain to the eye', () => {
     const values = withStretch(days(6, 960), 480, 672, (value) => value / 2);
     const calendar = [4, 96, 672];
     expect(detect(values, { calendar }).findings.length).toBeGreaterThan(0);
-    expect(detect(values, { calendar, weekends: [480, 672] }).findings).toEqual([]);
-    expect(detect(values, { calendar, weekends: [340, 532] }).findings.length).toBeGreaterThan(0);
+    expect(detect(values, { calendar, weekends: [[480, 672]] }).findings).toEqual([]);
+    expect(detect(values, { calendar, weekends: [[340, 532]] }).findings.length).toBeGreaterThan(0);
     // Hours alone are no weekend.
     const outage = withStretch(days(6, 960), 640, 672, (value) => value / 4);
-    expect(detect(outage, { calendar, weekends: [480, 672] }).findings).toMatchObject([{ start: 640 }]);
+    expect(detect(outage, { calendar, weekends: [[480, 672]] }).findings).toMatchObject([{ start: 640 }]);
   });
 
   test('a level that went elsewhere and returns behind a spike is one episode that has ended', () => {
@@ -849,6 +849,26 @@ describe('what is plain to the eye', () => {
     expect(findings.filter(({ ongoing }) => ongoing)).toEqual([]);
   });
 
+  test.each([
+    ['', 0, 0],
+    [' that begins with a larger spike', 0, 60],
+    [' of a season', 20, 0],
+    [' of a season, that begins with a larger spike', 20, 60],
+  ])('a level%s is ongoing from its first hours for two days', (_, swing, spike) => {
+    const [day, start, shift] = [288, 4 * 288 + 37, 19];
+    const random = new Random(1, 'ongoing');
+    const values = Float64Array.from({ length: 6 * day }, (_, i) => {
+      const level = i >= start ? shift + (i < start + 4 ? spike : 0) : 0;
+      return 100 + swing * Math.sin((2 * Math.PI * i) / day) + level + 3 * random.normal();
+    });
+    for (let end = start + 36; end <= values.length; end += 60) {
+      const { findings } = detect(values.slice(0, end), { calendar: [12, day, 7 * day] });
+      expect(findings.filter(({ ongoing }) => ongoing)).toMatchObject([
+        { kind: 'level', direction: 'above' },
+      ]);
+    }
+  });
+
   test('a day that stands still is no weekend because one begins behind it, or goes on behind it', () => {
     const calendar = [4, 96, 672];
     const still = (start: number, end: number): Float64Array =>
@@ -857,14 +877,14 @@ describe('what is plain to the eye', () => {
       [386, 480],
       [480, 770],
     ] as const) {
-      expect(detect(still(start, end), { calendar, weekends: [480, 672] }).findings[0]).toMatchObject({
+      expect(detect(still(start, end), { calendar, weekends: [[480, 672]] }).findings[0]).toMatchObject({
         start,
         end,
       });
     }
     // Closed from Saturday to Monday; nights are as low as the weekend, so that its ends do not show.
-    expect(detect(still(490, 668), { calendar, weekends: [480, 672] }).findings).toEqual([]);
-    expect(detect(still(480, 672), { calendar, weekends: [480, 672] }).findings).toEqual([]);
+    expect(detect(still(490, 668), { calendar, weekends: [[480, 672]] }).findings).toEqual([]);
+    expect(detect(still(480, 672), { calendar, weekends: [[480, 672]] }).findings).toEqual([]);
   });
 
   test.each([
@@ -949,7 +969,7 @@ describe('what is plain to the eye', () => {
 
   test('a leak that begins with a weekend is no weekend', () => {
     const values = noise(84, 1500).map((error, i) => 500 + 5 * error + Math.max(0, i - 720) * 0.2);
-    const [leak] = detect(values, { calendar: [6, 144, 1008], weekends: [720, 1008] }).findings;
+    const [leak] = detect(values, { calendar: [6, 144, 1008], weekends: [[720, 1008]] }).findings;
     expect(leak).toMatchObject({ kind: 'trend', direction: 'above', ongoing: true });
   });
 });

@@ -54,7 +54,10 @@ test('two weeks hold two weekends, also when their last sample is the last befor
     const time = Float64Array.from({ length: hours }, (_, i) => Date.UTC(2014, 3, 1) + i * hour);
     return weekendsOf({ step: hour, time, clockZone: null, origin: 'calendar' });
   };
-  expect(weeks(14 * 24 - 1)).toEqual([96, 144, 264, 312]);
+  expect(weeks(14 * 24 - 1)).toEqual([
+    [96, 144],
+    [264, 312],
+  ]);
   expect(weeks(14 * 24)).toEqual([]);
 });
 

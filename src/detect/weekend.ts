@@ -1,0 +1,142 @@
+/** Weekends of a series of which fewer than two weeks are known: working days do not predict them, and no other weekend does. */
+import type { Interval } from '../ground/types.ts';
+import { median } from '../series/stats.ts';
+import { usualSize } from './departures.ts';
+import type { Joined } from './join.ts';
+import { type Season, seasonExpectation, seasonLevel } from './season.ts';
+
+/** Shortest stretch of rest that is fitted, and reach of the comparison of two predictions, as shares of a day. */
+const [SHORTEST, REACH] = [1 / 4, 1 / 16];
+/** Shares of a day: by which a change may miss the beginning or the end of a weekend, and which it lasts at least. */
+const [NEAR, HALF] = [1 / 8, 1 / 2];
+
+/** Rounds of a fit of least absolute deviations, and its smallest deviation as a share of the median one. */
+const [ROUNDS, SMALLEST] = [12, 0.01];
+
+/** Fits y ≈ level + factor · x, factor ≥ 0, by least absolute deviations (iteratively reweighted least squares); returns the fitted y [N]. */
+function fitted(x: Float64Array, y: Float64Array): Float64Array {
+  const weights = new Float64Array(x.length).fill(1);
+  let fit = y;
+  for (let round = 0; round < ROUNDS; round++) {
+    let [w, sx, sy, sxx, sxy] = [0, 0, 0, 0, 0];
+    for (let i = 0; i < x.length; i++) {
+      w += weights[i]!;
+      sx += weights[i]! * x[i]!;
+      sy += weights[i]! * y[i]!;
+    }
+    for (let i = 0; i < x.length; i++) {
+      sxx += weights[i]! * (x[i]! - sx / w) ** 2;
+      sxy += weights[i]! * (x[i]! - sx / w) * (y[i]! - sy / w);
+    }
+    const factor = sxx > 0 ? Math.max(0, sxy / sxx) : 0;
+    fit = x.map((value) => sy / w + factor * (value - sx / w));
+    const sizes = y.map((value, i) => Math.abs(value - fit[i]!));
+    const least = SMALLEST * median(sizes) || Number.MIN_VALUE;
+    for (let i = 0; i < x.length; i++) weights[i] = 1 / Math.max(least, sizes[i]!);
+  }
+  return fit;
+}
+
+/** Mean of the known values from index `first` to `last`, both included. */
+function meanOf(values: Float64Array, first: number, last: number): number {
+  let [sum, count] = [0, 0];
+  for (let i = Math.max(0, first); i <= Math.min(values.length - 1, last); i++) {
+    if (Number.isNaN(values[i]!)) continue;
+    sum += values[i]!;
+    count++;
+  }
+  return sum / count;
+}
+
+/**
+ * Lets a season [N] expect of working days what other working days show, and in each weekend their cycle at the height of that weekend, or
+ * the same hours of another day of rest, whichever is nearer to the values.
+ *
+ * @param weekends stretches of rest [start, end)
+ * @param day samples of a day
+ */
+export function atRest(
+  values: Float64Array,
+  season: Season,
+  weekends: readonly Interval[],
+  day: number,
+): Season {
+  if (weekends.length === 0) return season;
+  const rest = Uint8Array.from(values, (_, i) => Number(weekends.some(([from, to]) => i >= from && i < to)));
+  const { period, clock } = season;
+  const atWork = (level: Float64Array): Float64Array =>
+    seasonExpectation(values, period, clock, { level, nearest: true, skip: rest });
+  const first = atWork(season.level);
+  const level = seasonLevel(
+    values.map((value, i) => (rest[i] === 1 ? first[i]! : value)),
+    period,
+  );
+  const expected = atWork(level);
+  const usual = expected.slice();
+  const reach = Math.max(1, Math.round(REACH * day));
+  for (const [start, end] of weekends) {
+    if (end - start < SHORTEST * day) continue;
+    const own = values.slice(start, end);
+    const working = usual.slice(start, end);
+    // Work may end after midnight, and begin before it.
+    const near = own.map((_, i) =>
+      Math.min(start === 0 ? Number.POSITIVE_INFINITY : i, end - start - 1 - i) < NEAR * day
+        ? working[i]!
+        : Number.NaN,
+    );
+    const predictions = [fitted(working, own), near];
+    const days = Math.ceil(values.length / day);
+    for (let away = -days; away <= days; away++) {
+      const shift = Math.round(away * day);
+      if (away === 0) continue;
+      const other = own.map((_, i) => {
+        const at = start + i + shift;
+        return rest[at] === 1 ? values[at]! : Number.NaN;
+      });
+      if (!other.every(Number.isNaN)) predictions.push(other);
+    }
+    const misses = predictions.map((prediction) => own.map((value, i) => Math.abs(value - prediction[i]!)));
+    for (let i = 0; i < own.length; i++) {
+      let least = Number.POSITIVE_INFINITY;
+      predictions.forEach((prediction, k) => {
+        if (Number.isNaN(prediction[i]!)) return;
+        // One prediction may end here, and another begin.
+        const miss = Math.min(meanOf(misses[k]!, i - reach, i), meanOf(misses[k]!, i, i + reach));
+        if (miss < least) [least, expected[start + i]] = [miss, prediction[i]!];
+      });
+    }
+  }
+  return { ...season, level, expected };
+}
+
+/** Spread of the departures [N] in each weekend relative to that of all others, at least 1 [N]. */
+export function spreadAtRest(departures: Float64Array, weekends: readonly Interval[]): Float64Array {
+  const spread = new Float64Array(departures.length).fill(1);
+  const others = departures.filter((_, i) => !weekends.some(([start, end]) => i >= start && i < end));
+  const usual = usualSize(others.length > 0 ? others : departures);
+  if (!(usual > 0)) return spread;
+  for (const [start, end] of weekends)
+    spread.fill(Math.max(1, usualSize(departures.slice(start, end)) / usual), start, end);
+  return spread;
+}
+
+/**
+ * Returns true if a change of half a day or more in [N] begins or ends with a weekend, and lies in it, or fills half of the days between
+ * two; what lasts, or reaches an end of the series, may be longer.
+ */
+export function isWeekend(
+  { start, end, lasting }: Joined,
+  n: number,
+  weekends: readonly Interval[],
+  day: number,
+): boolean {
+  const reach = NEAR * day;
+  const edges = weekends.flat().filter((edge) => edge > 0 && edge < n);
+  const near = (at: number): boolean => edges.some((edge) => Math.abs(at - edge) <= reach);
+  if (end - start < HALF * day || !(near(start) || near(end))) return false;
+  if (lasting || start <= reach || end >= n - reach) return true;
+  const bounds = [0, ...edges];
+  const fills = (from: number, to: number): boolean =>
+    start >= from - reach && end <= to + reach && (to - from <= 2 * day || 2 * (end - start) >= to - from);
+  return edges.concat(n).some((to, i) => fills(bounds[i]!, to));
+}

@@ -1,0 +1,66 @@
+/** Traffic of ten to twelve days: one weekend is known as a whole, so nothing else shows what is usual there. */
+import { expect, test } from 'vitest';
+import { detect } from '../../src/detect/detect.ts';
+import { Random } from '../../src/ground/random.ts';
+import { weekendsOf } from '../../src/run/detect.ts';
+
+const HOUR = 3_600_000;
+const MONDAY = Date.UTC(2025, 5, 2);
+const bump = (hour: number, centre: number, width: number): number =>
+  Math.exp(-(((((hour - centre + 36) % 24) - 12) / width) ** 2) / 2);
+
+/** Usual value at an hour of a working day, or of a day of rest whose traffic is a share of it. */
+const TRAFFIC: Readonly<Record<string, (hour: number, rest: boolean, share: number) => number>> = {
+  lower: (hour, rest, share) => 100 + (rest ? share : 1) * 400 * (bump(hour, 11, 2.5) + bump(hour, 19, 2)),
+  'without rush hours': (hour, rest, share) =>
+    50 + (rest ? 200 * share * bump(hour, 14, 4) : 300 * (bump(hour, 8, 1.2) + bump(hour, 17.5, 1.5))),
+  later: (hour, rest, share) =>
+    80 + 300 * (rest ? share * bump(hour, 13, 3.5) : bump(hour, 10, 3) + 0.6 * bump(hour, 20, 2)),
+  closed: (hour, rest) => (!rest && hour >= 8 && hour < 18 ? 60 : 8),
+  higher: (hour, rest, share) => 60 + 200 * (rest ? (1 + share) * bump(hour, 15, 4) : bump(hour, 20, 2)),
+};
+
+/** Series of every kind that begin on every day of the week, hourly or every 15 minutes. */
+const SERIES = Object.keys(TRAFFIC).flatMap((kind) =>
+  Array.from({ length: 7 }, (_, first) => {
+    const perHour = first % 2 === 0 ? 1 : 4;
+    const random = new Random(first, `weekend/${kind}`);
+    const [share, noise] = [0.3 + 0.5 * random.uniform(), 0.02 + 0.03 * random.uniform()];
+    const days = 10 + (first % 3);
+    const time = Float64Array.from(
+      { length: days * 24 * perHour },
+      (_, i) => MONDAY + (first * 29 + i / perHour) * HOUR,
+    );
+    const values = Float64Array.from(time, (ms) => {
+      const date = new Date(ms);
+      const usual = TRAFFIC[kind]!(
+        date.getUTCHours() + date.getUTCMinutes() / 60,
+        date.getUTCDay() % 6 === 0,
+        share,
+      );
+      return usual * (1 + noise * random.normal());
+    });
+    const calendar = [1, 24, 168].map((hours) => hours * perHour).filter((samples) => samples >= 3);
+    const weekends = weekendsOf({ step: HOUR / perHour, time, clockZone: null, origin: 'calendar' });
+    const noon = time.findIndex((ms) => new Date(ms).getUTCDay() === 6 && new Date(ms).getUTCHours() === 12);
+    return { kind, values, options: { calendar, weekends }, outage: [noon, noon + 3 * perHour] as const };
+  }),
+);
+
+test('a weekend is usual where it is lower, higher, later or closed, with one known', () => {
+  const alarmed = SERIES.filter(({ values, options }) => detect(values, options).findings.length > 0);
+  expect(SERIES).toHaveLength(35);
+  expect(alarmed.length).toBeLessThanOrEqual(3);
+});
+
+test('an outage at noon of the only Saturday is found', () => {
+  const open = SERIES.filter(({ kind, outage: [start] }) => kind !== 'closed' && start > 0);
+  const found = open.filter(({ values, options, outage: [start, end] }) =>
+    detect(
+      values.map((value, i) => (i >= start && i < end ? 1 : value)),
+      options,
+    ).findings.some((finding) => finding.start < end && start < finding.end),
+  );
+  expect(open.length).toBeGreaterThan(20);
+  expect(found.length).toBeGreaterThanOrEqual(0.85 * open.length);
+});
