@@ -10,6 +10,7 @@ import { LEVELS } from '../detect/finding.ts';
 import type { FollowedFinding, FollowedRows, ReportState, WatchedFinding } from '../explain/schema.ts';
 import { seenIn, stateOf } from '../explain/state.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { median } from '../series/stats.ts';
 import { type DetectRequest, detectRecording, type PipelineOptions } from './detect.ts';
 import { compare, evidenceWanted, type IncidentEvent, type Judged, type Known, weigh } from './incidents.ts';
 import { Weeks } from './weeks.ts';
@@ -317,9 +318,15 @@ class Window {
         `--state: belongs to another stream: ${changed} rows have times of rows that it keeps, and other values; give each stream its own --state`,
       );
     const last = this.#rows.at(-1);
-    if (last === undefined) return rows;
-    const leap = (LEAP * (last.time - this.#rows[0]!.time)) / Math.max(1, this.#rows.length - 1);
-    let latest = last.time;
+    const [earliest = rows[0]] = this.#rows;
+    if (earliest === undefined || (last === undefined && rows.length < 3)) return rows;
+    const leap =
+      last === undefined
+        ? LEAP * median(Float64Array.from(rows.slice(1), ({ time }, i) => Math.abs(time - rows[i]!.time)))
+        : (LEAP * (last.time - earliest.time)) / Math.max(1, this.#rows.length - 1);
+    let latest = last?.time ?? rows[0]!.time;
+    // A stray first row is far ahead of the second.
+    if (last === undefined && latest > rows[1]!.time + leap) latest = rows[1]!.time;
     const kept: Row[] = [];
     for (const row of rows) {
       const leaps = leap > 0 && row.time > latest + leap;

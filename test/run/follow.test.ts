@@ -87,6 +87,18 @@ describe('rows that are followed', () => {
     expect(only(events, 'closed')).toMatchObject([{ to: { shown: '2025-03-05 18:45' } }]);
   });
 
+  test.each([0, 30])(
+    'a stamp years ahead before the first judgement, after %i rows, costs nothing',
+    async (at) => {
+      const lines = rows(600, 430, 460);
+      lines.splice(1 + at, 0, `${stamp(200_000)},51`);
+      const events = await told(lines);
+      expect(note(events, 'stray-row')).toContain(`Line ${3 + at} was left out`);
+      expect(events.at(-1)).toMatchObject({ bad: 1, late: 0, tooLate: 0, open: [] });
+      expect(only(events, 'closed')).toMatchObject([{ to: { shown: '2025-03-05 18:45' } }]);
+    },
+  );
+
   test('a stop of weeks is a gap like any other', async () => {
     const lines = rows(600, 430, 460);
     const later = rows(120, 0, 0).map((row, i) => row.replace(/^[^,]*/, stamp(20_000 + i)));
