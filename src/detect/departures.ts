@@ -1,4 +1,5 @@
 /** Departures from the expected values, their usual size, and the band that holds 99 % of the samples. */
+import { engineFree } from '../ground/numbers.ts';
 import { runningMedians } from '../series/robust.ts';
 import { quantileInPlace } from '../series/stats.ts';
 import { difference, type Season } from './season.ts';
@@ -265,8 +266,8 @@ export function expectation(
     furthestAbove = Math.max(furthestAbove, departure - centre);
     furthestBelow = Math.max(furthestBelow, centre - departure);
   }
-  const bandAbove = Math.min(tail.bandAbove, furthestAbove);
-  const bandBelow = Math.min(tail.bandBelow, furthestBelow);
+  const bandAbove = Math.min(engineFree(tail.bandAbove), furthestAbove);
+  const bandBelow = Math.min(engineFree(tail.bandBelow), furthestBelow);
   let [least, largest] = [Infinity, -Infinity];
   for (let i = 0; i < values.length; i++) {
     if (unusual(i) && usual.length > 0) continue;

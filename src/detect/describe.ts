@@ -1,4 +1,5 @@
 /** Describes findings: kind, observed and expected values, and the range of earlier cycles at the same phase. */
+import { engineFree } from '../ground/numbers.ts';
 import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
 import type { Expectation } from './departures.ts';
 import { type Finding, type Kind, LEVELS, type Level } from './finding.ts';
@@ -326,7 +327,8 @@ function describe(
   others: readonly (readonly [number, number])[],
 ): Finding {
   const { values, base } = described;
-  const { start, end, severity, members } = joined;
+  const { start, end, members } = joined;
+  const severity = engineFree(joined.severity);
   const facts = factsOf(described, start, end);
   // The first sample is not missing: missing values were cut off the ends.
   let peak = start;

@@ -86,7 +86,7 @@ function roundTo(value: number, step: number): { number: number; tolerance: numb
   const number =
     decimals >= 0 ? Number(value.toFixed(decimals)) : Math.round(value * 10 ** decimals) * 10 ** -decimals;
   // A 0 beside other zeros has no digits that were rounded away.
-  return { number, tolerance: value === 0 ? 0 : 0.51 * 10 ** -decimals };
+  return { number, tolerance: value === 0 ? 0 : Number(`0.51e${-decimals}`) };
 }
 
 /** Makes the claim of a rounded number. */

@@ -19,6 +19,12 @@ export function concatenate(parts: readonly Float32Array[]): Float32Array {
   return joined;
 }
 
+/**
+ * Rounds to nine significant digits. Logarithms and powers differ in their last digits between JavaScript engines and their versions; what
+ * is reported must not.
+ */
+export const engineFree = (value: number): number => Number(value.toPrecision(9));
+
 /** Arithmetic mean; NaN for no values. */
 export const mean = (values: ArrayLike<number>): number => sum(values) / values.length;
 
