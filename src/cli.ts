@@ -119,6 +119,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Find anomalies in a CSV file or a Prometheus and write an HTML page about them',
     () => import('./commands/explain.ts'),
   ),
+  page: lazy(
+    'Write a web page that explains CSV files in the browser: nothing is installed, nothing is uploaded',
+    () => import('./commands/page.ts'),
+  ),
   quickstart: lazy(
     'Set up, train (supervised, then TimerPO), evaluate and report',
     () => import('./commands/quickstart.ts'),

@@ -49,7 +49,8 @@ Object.assign(ALLOWED, {
   'src/explain': [...BELOW_EVAL, 'eval'],
   'src/run': [...BELOW_EVAL, 'eval', 'src/explain'],
   'src/serve': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run'],
-  'src/commands': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run', 'src/serve'],
+  'src/page': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run', 'src/serve'],
+  'src/commands': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run', 'src/serve', 'src/page'],
   'src/cli.ts': ['src/commands'],
   'src/index.ts': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run'],
 });

@@ -13,11 +13,10 @@ import { packageVersion } from '../ground/paths.ts';
 import type { OnnxPolicy } from '../onnx/policy.ts';
 import { type EncodedPrompt, opened as openedPrompt } from '../policy/batch.ts';
 import { decodeGroups, generate, type Sampled } from '../policy/generate.ts';
-import { layoutOf } from '../policy/layout.ts';
 import { loadAdapter, mergeAdapter } from '../policy/lora.ts';
 import { type LoadOptions, Policy, Prompting } from '../policy/policy.ts';
 import { TextStreamer } from '../policy/tokenizer.ts';
-import { meanOfPictures, pictureFeatures } from '../policy/vision.ts';
+import { pictureFeatures } from '../policy/vision.ts';
 import type {
   Answerer,
   AnswerOptions,
@@ -144,27 +143,13 @@ export function torchPolicy(policy: Policy): LocalPolicy {
   };
 }
 
-async function onnxPolicy(directory: string, threads: number): Promise<LocalPolicy> {
-  const { decodeGroupsOnnx, generateOnnx } = await import('../onnx/generate.ts');
-  const policy = await openGraphs(directory, threads);
-  const { dims, type, version } = policy;
-  return {
-    ...{ prompting: policy, parameters: layoutOf(dims).size, dtype: type },
-    info: { name: 'onnxruntime', version, device: 'cpu', threads },
-    decode: (groups, options) => decodeGroupsOnnx(policy, groups, options),
-    generate: (prompts, options) => generateOnnx(policy, prompts, options),
-    pictureFeatures: async (prompts) =>
-      prompts.length === 0 ? [] : meanOfPictures(dims, prompts, await policy.visualTokens(prompts)),
-    dispose: () => policy.dispose(),
-  };
-}
-
 /** @throws CheckpointError for a damaged directory; EngineError without an engine */
 async function load(directory: string, engineName: EngineName, options: LocalOptions): Promise<LocalPolicy> {
   const { device, threads = cores(), dtype = 'auto', adapter, merge = false, beforeWeights } = options;
   if (engineName === 'onnx') {
     beforeWeights?.(Prompting.read(directory));
-    return onnxPolicy(directory, threads);
+    const { onnxPolicy } = await import('./onnx.ts');
+    return onnxPolicy(await openGraphs(directory, threads));
   }
   const engine = openEngine(device, threads);
   // Weights with an adapter are not shared: they are changed when it is merged.

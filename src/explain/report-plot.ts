@@ -435,7 +435,8 @@ const say = () => {
   }
   if (whole_button) whole_button.disabled = !zoomed;
   if (shown) shown.textContent = selected >= 0 ? data.targets[selected].title : zoomed ? 'Part of the recording' : 'The whole recording';
-  history.replaceState(null, '', selected >= 0 ? '#' + data.targets[selected].id : location.pathname + location.search);
+  if (location.protocol !== 'about:') // a frame without an address
+    history.replaceState(null, '', selected >= 0 ? '#' + data.targets[selected].id : location.pathname + location.search);
   root.dataset.view = zoomed ? selected >= 0 ? 'finding' : 'part' : 'whole';
 };
 const showAll = () => { view = whole; selected = -1; say(); return draw(); };

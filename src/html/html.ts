@@ -114,7 +114,16 @@ interface PageParts {
   readonly body: Html;
   /** Program texts of our own, in order. Only these run: the policy of the page names their digests. */
   readonly scripts?: readonly string[];
+  /** Programs of frames and Workers within the page: text of each script, and further sources of the policy by directive. */
+  readonly within?: {
+    readonly scripts: readonly string[];
+    readonly sources: Readonly<Record<string, string>>;
+  };
 }
+
+/** Source of a content-security policy that admits one script text. */
+const digestOf = (script: string): string =>
+  `'sha256-${createHash('sha256').update(script).digest('base64')}'`;
 
 /**
  * Returns a whole page. Its content-security policy forbids every network access and every script but the given ones, so
@@ -125,12 +134,15 @@ export function page(parts: PageParts): string {
   for (const script of scripts) {
     if (/<\/script|<!--/i.test(script)) throw new DataError('page: a script text would end its own element');
   }
-  const digests = scripts.map((text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`);
+  const { 'script-src': more, ...others } = parts.within?.sources ?? {};
+  const sources = [...scripts, ...(parts.within?.scripts ?? [])].map(digestOf);
+  if (more !== undefined) sources.push(more);
   const policy = [
     "default-src 'none'",
     "style-src 'unsafe-inline'",
     'img-src data: blob:',
-    `script-src ${digests.length === 0 ? "'none'" : digests.join(' ')}`,
+    `script-src ${sources.length === 0 ? "'none'" : sources.join(' ')}`,
+    ...Object.entries(others).map(([directive, allowed]) => `${directive} ${allowed}`),
     "base-uri 'none'",
     "form-action 'none'",
   ].join('; ');

@@ -134,8 +134,8 @@ export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock
   readonly window?: string | undefined;
   /** Leaves out what was over before; see `sinceReport`. */
   readonly since?: string | undefined;
-  /** Asks a policy about the columns. */
-  readonly ask?: ((source: ReportSource) => Promise<PolicyOpinion>) | undefined;
+  /** Asks a policy about the columns; undefined where it cannot be asked. */
+  readonly ask?: ((source: ReportSource) => Promise<PolicyOpinion | undefined>) | undefined;
   readonly onColumn?: (done: number) => void;
 }
 

@@ -61,16 +61,26 @@ export async function openReader(
       `${path}: this policy looks closer over several turns; name one that answers at once`,
     );
   }
-  const shape = figure(card.figure);
   const policy = await source.load();
-  const reader = policyReader(policy, card, {
-    // Where the package is installed is of no interest to who reads a report.
-    name: shippedPolicy(path) === null ? directory : path,
+  // Where the package is installed is of no interest to who reads a report.
+  const name = shippedPolicy(path) === null ? directory : path;
+  return { reader: readerOf(policy, directory, { name, calibrated }), policy };
+}
+
+/** Makes the reader of a policy that was loaded from `directory`. @throws CheckpointError for damaged files beside its weights */
+export function readerOf(
+  policy: LocalPolicy,
+  directory: string,
+  { name, calibrated = true }: { readonly name: string; readonly calibrated?: boolean },
+): Reader {
+  const card = readCard(directory);
+  const shape = figure(card.figure);
+  return policyReader(policy, card, {
+    name,
     reference: readReference(directory, policy.prompting.dims.width),
     confidence: calibrated ? readConfidence(directory) : null,
     picture: (values) => pictureOf(shape, values),
   });
-  return { reader, policy };
 }
 
 /**
@@ -186,31 +196,39 @@ const FEWEST_OF_A_COLUMN = 8;
 const NO_REFERENCE =
   'This policy has no record of its training data, so the distance of a window from them, and with it the reliability of the answer, is unknown.';
 
-/** Asks the policy about every column. */
-async function ask(
+/** Asks the policy about every column, with progress on standard error. */
+async function ask(source: ReportSource, reader: Reader, request: PolicyRequest): Promise<AskedColumns> {
+  const several = source.columns.length > 1;
+  let progress: { readonly column: string; readonly bar: Progress } | undefined;
+  try {
+    return await askColumns(source, reader, request, (column, done, total) => {
+      if (progress?.column !== column) {
+        progress?.bar.stop();
+        const label = several ? `policy, ${column}` : 'policy';
+        progress = { column, bar: new Progress({ label, total, unit: 'windows' }) };
+      }
+      progress.bar.update(done);
+    });
+  } finally {
+    progress?.bar.stop();
+  }
+}
+
+/** Asks a policy about every column; `onProgress` hears a column's name, its answered windows and all of them. */
+export async function askColumns(
   { columns }: ReportSource,
   reader: Reader,
-  { window, overlap }: PolicyRequest,
+  { window, overlap }: Pick<PolicyRequest, 'window' | 'overlap'>,
+  onProgress: (column: string, done: number, total: number) => void,
 ): Promise<AskedColumns> {
   const answers: ColumnAnswers[] = [];
   // A file is answered in bounded time, however many columns it has.
   const limit = Math.max(FEWEST_OF_A_COLUMN, Math.floor(MOST_WINDOWS / columns.length));
   for (const { name, values, detection } of columns) {
-    let progress: Progress | undefined;
-    const onProgress = (done: number, total: number): void => {
-      progress ??= new Progress({
-        label: columns.length === 1 ? 'policy' : `policy, ${name}`,
-        ...{ total, unit: 'windows' },
-      });
-      progress.update(done);
-    };
-    try {
-      answers.push(
-        await askColumn({ name, values, detection }, reader, { window, overlap, limit, onProgress }),
-      );
-    } finally {
-      progress?.stop();
-    }
+    const heard = (done: number, total: number): void => onProgress(name, done, total);
+    answers.push(
+      await askColumn({ name, values, detection }, reader, { window, overlap, limit, onProgress: heard }),
+    );
   }
   const notes = [...reader.caveats, ...(reader.reference === null ? [NO_REFERENCE] : [])];
   return { name: reader.name, record: { ...reader.record }, notes, columns: answers };

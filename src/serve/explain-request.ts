@@ -72,6 +72,9 @@ export const BODY = z.strictObject({
   options: JSON_OPTIONS.optional(),
 });
 
+/** Values that are read at most, all columns together: detection takes some twenty seconds and a gigabyte for so many. */
+const MOST_VALUES = 2_000_000;
+
 interface ExplainJob {
   /** Name of the recording in the report. */
   readonly name: string;
@@ -210,7 +213,7 @@ function readLists(fields: Fields, name: string, { tz, rate }: Pick<Options, 'tz
 /**
  * Reads a request. No option names a file: what is read is the body alone.
  *
- * @throws Refused (400, 406) naming the parameter; DataError and ConfigError as `readRecording`
+ * @throws Refused (400, 406) naming the parameter, or (413) for more than MOST_VALUES; DataError and ConfigError as `readRecording`
  */
 export function readExplainRequest(request: ExplainRequest): ExplainJob {
   const { body, json, query, accept } = request;
@@ -243,6 +246,15 @@ export function readExplainRequest(request: ExplainRequest): ExplainJob {
         ...{ name, time, key, select, tz, rate, decimal },
         ...(column.length === 0 ? {} : { columns: column }),
       });
+  const values = recording.columns.reduce((sum, { values: { length } }) => sum + length, 0);
+  if (values > MOST_VALUES) {
+    throw invalid(
+      `${values} values (gaps count) are more than the ${MOST_VALUES} that are explained at once; send a part of them`,
+      null,
+      'too_many_values',
+      413,
+    );
+  }
   return {
     ...{ name, recording, form, since: options.since },
     options: {

@@ -4,15 +4,12 @@ import { reportPage } from '../explain/report-page.ts';
 import { answerRequests } from '../ground/worker-thread.ts';
 import { detectRecording } from '../run/detect.ts';
 import { type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
-import { EVENTS, invalid, type Outcome, outcomeOf } from './request.ts';
+import { EVENTS, type Outcome, outcomeOf } from './request.ts';
 
 export interface ExplainAnswer {
   readonly type: string;
   readonly text: string;
 }
-
-/** Values that are read at most, all columns together: detection takes some twenty seconds and a gigabyte for so many. */
-const MOST_VALUES = 2_000_000;
 
 /** Formats an event of a stream. */
 const event = (name: string, data: object): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
@@ -20,15 +17,6 @@ const event = (name: string, data: object): string => `event: ${name}\ndata: ${J
 /** @param onProgress hears the share that is done, of a request that is read */
 async function explain(request: ExplainRequest, onProgress: (share: number) => void): Promise<ExplainAnswer> {
   const { name, recording, options, since, form } = readExplainRequest(request);
-  const values = recording.columns.reduce((sum, column) => sum + column.values.length, 0);
-  if (values > MOST_VALUES) {
-    throw invalid(
-      `${values} values (gaps count) are more than the ${MOST_VALUES} that are explained at once; send a part of them`,
-      null,
-      'too_many_values',
-      413,
-    );
-  }
   const { length } = recording.columns;
   onProgress(0);
   const onColumn = (done: number): void => onProgress(done / length);

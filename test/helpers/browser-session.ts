@@ -60,7 +60,7 @@ export class BrowserSession {
           '--disable-sync',
         ],
         ...['--disable-background-networking', '--disable-component-update', '--hide-scrollbars'],
-        '--host-resolver-rules=MAP * ~NOTFOUND',
+        '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
         `--user-data-dir=${join(this.#directory, 'profile')}`,
         '--remote-debugging-pipe',
         'about:blank',
@@ -92,19 +92,22 @@ export class BrowserSession {
   }
 
   /** One command of the protocol. */
-  send(method: string, params: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
+  send(
+    method: string,
+    params: Record<string, unknown> = {},
+    sessionId = this.#session,
+  ): Promise<Record<string, unknown>> {
     const id = ++this.#sent;
-    const text = JSON.stringify({
-      id,
-      method,
-      params,
-      ...(this.#session === undefined ? {} : { sessionId: this.#session }),
-    });
+    const text = JSON.stringify({ id, method, params, ...(sessionId === undefined ? {} : { sessionId }) });
     (this.#process.stdio[3] as Writable).write(`${text}\0`);
     return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
   }
 
-  /** Loads a page from a file and waits until `ready`, a JavaScript expression, is true. @throws Error after 30 s */
+  /**
+   * Loads a page, given as its text or its address, and waits until `ready`, a JavaScript expression, is true. Requests of its Workers
+   * count, too.
+   * @throws Error after 30 s
+   */
   static async open(
     browser: string,
     page: string,
@@ -113,8 +116,12 @@ export class BrowserSession {
   ): Promise<BrowserSession> {
     const session = new BrowserSession(browser);
     try {
-      const file = join(session.#directory, 'page.html');
-      writeFileSync(file, page);
+      let address = page;
+      if (!/^(?:file|http):/.test(page)) {
+        const file = join(session.#directory, 'page.html');
+        writeFileSync(file, page);
+        address = `file://${file}`;
+      }
       const { targetInfos } = (await session.send('Target.getTargets')) as {
         targetInfos: { targetId: string; type: string }[];
       };
@@ -127,8 +134,13 @@ export class BrowserSession {
           entry?: { level: string; text: string };
           type?: string;
           exceptionDetails?: { text: string; exception?: { description?: string } };
+          sessionId?: string;
         };
-        if (method === 'Network.requestWillBeSent' && of.request!.url !== `file://${file}`)
+        if (method === 'Target.attachedToTarget') {
+          for (const command of ['Network.enable', 'Runtime.enable', 'Runtime.runIfWaitingForDebugger'])
+            session.send(command, {}, of.sessionId);
+        }
+        if (method === 'Network.requestWillBeSent' && of.request!.url !== address)
           session.requests.push(of.request!.url);
         if (method === 'Log.entryAdded' && of.entry!.level !== 'info' && of.entry!.level !== 'verbose')
           session.complaints.push(of.entry!.text);
@@ -138,6 +150,8 @@ export class BrowserSession {
           session.complaints.push(of.exceptionDetails!.exception?.description ?? of.exceptionDetails!.text);
       });
       for (const domain of ['Network', 'Log', 'Runtime', 'Page']) await session.send(`${domain}.enable`);
+      const workers = { autoAttach: true, waitForDebuggerOnStart: true, flatten: true };
+      await session.send('Target.setAutoAttach', workers);
       await session.send('Emulation.setDeviceMetricsOverride', {
         width,
         height,
@@ -147,7 +161,7 @@ export class BrowserSession {
       await session.send('Emulation.setEmulatedMedia', {
         features: [{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }],
       });
-      await session.send('Page.navigate', { url: `file://${file}` });
+      await session.send('Page.navigate', { url: address });
       await session.until(ready);
       return session;
     } catch (error) {

@@ -1,0 +1,210 @@
+/** Program of the page: files and options go to the Worker, reports come back. Plain JavaScript, like every program that runs in a page. */
+import { EXAMPLES } from './examples.js';
+
+const $ = (id) => document.getElementById(id);
+const parts = JSON.parse($('parts').textContent);
+$('parts').remove();
+
+/** Largest file that is read: a table of 2 million values is smaller. */
+const MOST_BYTES = 100e6;
+
+let worker;
+/** File that is explained or was last: name and bytes. */
+let file;
+/** Report on the screen, as JSON text and page. */
+let shown;
+/** The report with the policy's answers, while a reader is within the one without. */
+let waiting;
+let touched = false;
+
+function show(view) {
+  document.body.dataset.view = view;
+  if (view === 'start') $('again').hidden = file === undefined;
+}
+
+function problem(text) {
+  stop();
+  $('problem').textContent = text;
+  $('problem').hidden = false;
+  show('start');
+  $('problem').focus();
+}
+
+function stop() {
+  worker?.terminate();
+  worker = undefined;
+  delete document.body.dataset.busy;
+}
+
+let policy;
+
+/** Loads the policy's files, once: a script beside this page, since pages from files can read no other kind. */
+function policyFiles() {
+  policy ??= new Promise((resolve) => {
+    const script = document.createElement('script');
+    script.src = 'policy.js';
+    script.onload = () => resolve(globalThis.timeseerPolicy);
+    script.onerror = () => resolve('policy.js, which stands beside this page, cannot be loaded');
+    document.head.append(script);
+  });
+  return policy;
+}
+
+/** Opens the policy while its user looks for a file. */
+function prepare() {
+  if (worker !== undefined || !$('ask').checked) return;
+  const made = started();
+  policyFiles().then((files) => made.postMessage({ policy: files }));
+}
+
+function started() {
+  if (worker !== undefined) return worker;
+  const made = new Worker(URL.createObjectURL(new Blob([parts.worker], { type: 'text/javascript' })));
+  made.onmessage = ({ data }) => made === worker && hear(data);
+  made.onerror = (event) => {
+    event.preventDefault();
+    problem(`The analysis stopped: ${event.message || 'the browser ended it, often for lack of memory'}.`);
+  };
+  made.postMessage({ mount: parts.mount });
+  worker = made;
+  return made;
+}
+
+function explain(name, bytes) {
+  $('problem').hidden = true;
+  if (bytes.length > MOST_BYTES) {
+    const size = `${Math.round(bytes.length / 1e6)} MB`;
+    return problem(
+      `${name}: ${size}, more than the ${MOST_BYTES / 1e6} MB that this page reads. Give a part of it, or run: npx timeseer explain ${name}`,
+    );
+  }
+  file = { name, bytes };
+  shown = waiting = undefined;
+  touched = false;
+  $('json').disabled = $('page').disabled = true;
+  $('update').hidden = true;
+  $('status').textContent = '';
+  $('report').srcdoc = '';
+  $('file').textContent = name;
+  document.body.dataset.busy = '';
+  progress('Reading', 0);
+  note(null);
+  show('report');
+  const options = [...new FormData($('options'))].filter(([, value]) => value.trim() !== '');
+  const ask = $('ask').checked;
+  try {
+    prepare();
+    started().postMessage({ name, bytes, options, ask });
+  } catch (error) {
+    problem(`This browser starts no Worker: ${error.message}.`);
+  }
+}
+
+function progress(stage, share) {
+  $('stage').textContent = `${stage} ${share > 0 ? `${Math.round(100 * share)} %` : '\u2026'}`;
+  $('bar').value = share;
+}
+
+function note(text) {
+  $('note').textContent = text ?? '';
+  $('note').hidden = text === null;
+}
+
+function hear(message) {
+  if ('stage' in message) progress(message.stage, message.share);
+  else if ('problem' in message) problem(message.problem);
+  else {
+    if (message.asked) {
+      delete document.body.dataset.busy;
+      note(message.note);
+    }
+    if (shown === undefined || !touched) draw(message);
+    else {
+      waiting = message;
+      $('update').hidden = false;
+      $('status').textContent = 'The policy has answered.';
+    }
+    if (message.asked && waiting === undefined) $('status').textContent = 'Done.';
+  }
+}
+
+/** Shows a report in the frame, where it stands as it does in a file of its own. */
+function draw(message) {
+  shown = message;
+  waiting = undefined;
+  $('json').disabled = $('page').disabled = false;
+  $('update').hidden = true;
+  const frame = $('report');
+  frame.onload = () => {
+    if (frame.srcdoc === '') return;
+    for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove'])
+      frame.contentWindow.addEventListener(kind, () => (touched = true), { passive: true });
+  };
+  frame.srcdoc = message.page;
+}
+
+function save(extension, text, type) {
+  const link = document.createElement('a');
+  link.download = `${file.name.replace(/(.)\.[^.]*$/, '$1')}.explain.${extension}`;
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+async function take(given) {
+  if (given === undefined) return;
+  if (given.size > MOST_BYTES) return explain(given.name, { length: given.size });
+  try {
+    explain(given.name, new Uint8Array(await given.arrayBuffer()));
+  } catch (error) {
+    problem(`${given.name}: the browser cannot read it (${error.message}). A folder? Give one file.`);
+  }
+}
+
+const encoded = (text) => new TextEncoder().encode(text);
+
+$('choose').addEventListener('change', ({ target }) => {
+  take(target.files[0]);
+  target.value = '';
+});
+for (const kind of ['dragover', 'drop', 'dragleave'])
+  addEventListener(kind, (event) => {
+    event.preventDefault();
+    document.body.classList.toggle('over', kind === 'dragover');
+    if (kind === 'drop') take(event.dataTransfer.files[0]);
+  });
+addEventListener('paste', (event) => {
+  if (event.target.matches?.('input, textarea')) return;
+  const [given] = event.clipboardData.files;
+  const text = event.clipboardData.getData('text/plain');
+  if (given !== undefined) take(given);
+  else if (text.trim() !== '') explain('pasted.csv', encoded(text));
+});
+$('paste').addEventListener('submit', (event) => {
+  event.preventDefault();
+  explain('pasted.csv', encoded($('text').value));
+});
+$('options').addEventListener('submit', (event) => event.preventDefault());
+for (const button of document.querySelectorAll('[data-example]'))
+  button.addEventListener('click', () => {
+    const { name, make } = EXAMPLES[button.dataset.example];
+    explain(name, encoded(make()));
+  });
+$('again').addEventListener('click', () => explain(file.name, file.bytes));
+$('update').addEventListener('click', () => draw(waiting));
+$('cancel').addEventListener('click', () => {
+  stop();
+  if (shown === undefined) show('start');
+  else $('status').textContent = 'Cancelled: the policy was not asked.';
+});
+$('other').addEventListener('click', () => {
+  stop();
+  show('start');
+  $('choose').focus();
+});
+$('json').addEventListener('click', () => save('json', shown.json, 'application/json'));
+$('page').addEventListener('click', () => save('html', shown.page, 'text/html'));
+// Files of this disk cost nothing to read; what a server sends is asked for when somebody begins.
+const begins = location.protocol === 'file:' ? ['load'] : ['pointerdown', 'keydown', 'dragenter'];
+for (const kind of begins) addEventListener(kind, prepare, { once: true });
+show('start');

@@ -1,0 +1,241 @@
+/** The page that explains CSV files in a browser: equal to `timeseer explain`, without a network, with one message for what is wrong. */
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AnomalyReport } from '../../src/explain/schema.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { writeSite } from '../../src/page/site.ts';
+import { decodePng } from '../../src/plot/png.ts';
+import { explainFile } from '../../src/run/detect.ts';
+import { findBrowser } from '../helpers/browser.ts';
+import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
+import { WebServer } from '../helpers/web-server.ts';
+
+const place = mkdtempSync(join(tmpdir(), 'timeseer-page-'));
+const site = join(place, 'site');
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+beforeAll(() => {
+  writeSite(site);
+});
+
+/** Table of two columns with a wave, of which the second stands still for a while. */
+function table(): string {
+  const lines = ['time,load,queue'];
+  for (let i = 0; i < 700; i++) {
+    const time = new Date(Date.UTC(2025, 2, 3) + i * 3_600_000).toISOString();
+    const load = 100 + 30 * Math.sin((2 * Math.PI * i) / 24) + ((i * 7919) % 13) / 4;
+    const queue =
+      i >= 400 && i < 436 ? 21 : 20 + 5 * Math.cos((2 * Math.PI * i) / 24) + ((i * 104_729) % 7) / 9;
+    lines.push([time, (i === 333 ? 320 : load).toFixed(3), queue.toFixed(3)].join(','));
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+const CSV = table();
+
+test('the site is two files of at most 15 MB and the licenses, without a reference to any host', () => {
+  const sizes = ['index.html', 'policy.js', 'licenses.txt'].map((name) => statSync(join(site, name)).size);
+  expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(15e6);
+  const html = readFileSync(join(site, 'index.html'), 'utf8').replaceAll(/<script[\s\S]*?<\/script>/g, '');
+  expect(html).not.toMatch(/(?:src|href|action)="?(?!data:)\w|url\(|@import/i);
+  expect(html).toContain("default-src 'none'");
+  expect(readFileSync(join(site, 'licenses.txt'), 'utf8')).toMatch(/^onnxruntime-web .*MIT/m);
+});
+
+test('an earlier page is replaced, and a directory with anything else is kept', () => {
+  writeSite(site);
+  const own = join(place, 'own');
+  mkdirSync(own);
+  writeFileSync(join(own, 'notes.txt'), 'mine');
+  expect(() => writeSite(own)).toThrow(ConfigError);
+  expect(() => writeSite(join(own, 'notes.txt'))).toThrow('which this command did not write');
+  expect(existsSync(join(own, 'notes.txt'))).toBe(true);
+});
+
+const browser = findBrowser();
+if (browser === null)
+  console.warn('no Chromium here: the page is not driven (set CHROMIUM, or apt install chromium)');
+
+const START = 'document.body?.dataset.view === "start"';
+const ENDED = '!("busy" in document.body.dataset)';
+
+const open = (address: string, options?: SessionOptions): Promise<BrowserSession> =>
+  BrowserSession.open(browser!, address, START, options);
+
+/** Text of an element. */
+const textOf = (session: BrowserSession, id: string): Promise<string> =>
+  session.evaluate(`document.getElementById('${id}').textContent`);
+
+/** Text of the file that a button saves. */
+const saved = (session: BrowserSession, id: string): Promise<string> =>
+  session.evaluate(`(() => {
+    const make = URL.createObjectURL;
+    let kept;
+    URL.createObjectURL = (blob) => make.call(URL, (kept = blob));
+    document.getElementById('${id}').click();
+    URL.createObjectURL = make;
+    return kept.text();
+  })()`);
+
+/** Drops a file made of `parts`, a JavaScript expression. */
+const drop = (session: BrowserSession, name: string, parts: string): Promise<unknown> =>
+  session.evaluate(`(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(${parts}, ${JSON.stringify(name)}));
+    dispatchEvent(new PointerEvent('pointerdown'));
+    document.body.dataset.busy = ''; // ends with the work that the drop begins
+    document.getElementById('problem').hidden = true;
+    document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+  })()`);
+
+/** Pictures that a page holds, as pixels. */
+const picturesOf = (page: string): readonly Uint8Array[] =>
+  [...page.matchAll(/data:image\/png;base64,([^"]+)/g)].map(
+    ([, text]) => decodePng(Buffer.from(text!, 'base64')).data,
+  );
+
+describe.skipIf(browser === null)('in a browser (skipped where there is none)', () => {
+  test('opened from a file, it explains a chosen file as the command does: findings, answers, pictures', async () => {
+    const file = join(place, 'load.csv');
+    writeFileSync(file, CSV);
+    const { files } = await explainFile({
+      ...{ policy: 'small', device: undefined, since: undefined, out: join(place, 'command') },
+      detect: { file, columns: [], time: undefined, key: undefined, select: undefined, tz: undefined },
+    });
+    const session = await open(pathToFileURL(join(site, 'index.html')).href);
+    try {
+      const { root } = (await session.send('DOM.getDocument')) as { root: { nodeId: number } };
+      const chooser = await session.send('DOM.querySelector', { nodeId: root.nodeId, selector: '#choose' });
+      await session.send('DOM.setFileInputFiles', { files: [file], nodeId: chooser['nodeId'] });
+      await session.until(`document.getElementById('file').textContent === 'load.csv' && ${ENDED}`);
+      expect(await textOf(session, 'note')).toBe('');
+      const command = JSON.parse(readFileSync(files.json, 'utf8')) as AnomalyReport;
+      const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
+      expect(report.findings.length).toBeGreaterThan(1);
+      // The confidence comes from the policy, whose float32 sums are not in the same order.
+      const detected = ({ findings, columns, incidents }: AnomalyReport): unknown => ({
+        ...{ columns, incidents, findings: findings.map((finding) => ({ ...finding, confidence: null })) },
+      });
+      expect(detected(report)).toEqual(detected(command));
+      for (const [i, finding] of report.findings.entries())
+        expect(finding.confidence).toBeCloseTo(command.findings[i]!.confidence!, 4);
+      const responses = ({ policy }: AnomalyReport): unknown =>
+        policy!.columns.map(({ answers }) =>
+          answers.map(({ start, end, response }) => [start, end, response]),
+        );
+      expect(responses(report)).toEqual(responses(command));
+      const pictures = picturesOf(await saved(session, 'page'));
+      expect(pictures.length).toBeGreaterThan(1);
+      expect(pictures).toEqual(picturesOf(readFileSync(files.html, 'utf8')));
+      const [first] = report.findings;
+      const shown = await session.evaluate<string>(
+        'document.getElementById("report").contentDocument.body.innerText',
+      );
+      expect(shown).toContain(first!.statement.slice(0, 40));
+      expect(session.requests.filter((address) => !/^(?:blob|data|about):/.test(address))).toEqual([
+        pathToFileURL(join(site, 'policy.js')).href,
+      ]);
+      expect(session.complaints).toEqual([]);
+    } finally {
+      await session.close();
+    }
+  });
+
+  describe('from a server of static files, on a phone', () => {
+    const server = new WebServer();
+    let session: BrowserSession;
+    beforeAll(async () => {
+      server.usual = (response, { path }) => {
+        const name = join(site, basename(path));
+        const type = name.endsWith('.js') ? 'text/javascript' : 'text/html; charset=utf-8';
+        response.writeHead(existsSync(name) ? 200 : 404, { 'content-type': type });
+        response.end(existsSync(name) ? readFileSync(name) : '');
+      };
+      await server.start();
+      session = await open(`${server.url}/index.html`, { width: 390, height: 844, dark: true });
+    });
+    afterAll(async () => {
+      await session?.close();
+      await server.stop();
+    });
+
+    test('nothing is wider than the screen, and the first key reaches the file chooser', async () => {
+      expect(await session.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
+      await session.press('Tab');
+      expect(await session.evaluate('document.activeElement.id')).toBe('choose');
+    });
+
+    test('names of files and columns are text, and the work can be cancelled and begun anew', async () => {
+      const name = '<img src=x onerror=document.title=1>.csv';
+      const hostile = JSON.stringify(CSV.replace('queue', '<b>queue</b>'));
+      await drop(session, name, `[${hostile}]`);
+      await session.until(`document.getElementById('file').textContent === ${JSON.stringify(name)}`);
+      await session.click('#cancel');
+      await session.until(ENDED);
+      await session.evaluate('document.getElementById("ask").checked = false');
+      await drop(session, name, `[${hostile}]`);
+      await session.until(ENDED);
+      const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
+      expect(report.file).toBe(name);
+      expect(report.columns.map(({ name }) => name)).toContain('<b>queue</b>');
+      await session.until('document.getElementById("report").contentDocument?.querySelector("#findings")');
+      expect(
+        await session.evaluate(
+          'document.getElementById("report").contentDocument.querySelectorAll("img, b").length',
+        ),
+      ).toBe(0);
+      expect(await session.evaluate('document.title')).toMatch(/^timeseer/);
+      expect(await session.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
+    });
+
+    test.each([
+      [
+        'a picture',
+        'plot.png',
+        '[new Uint8Array([137, 80, 78, 71, 13, 10, 26, 10, 0, 0])]',
+        /plot\.png.*not text/,
+      ],
+      ['words', 'letter.csv', '["dear reader, good day"]', /letter\.csv/],
+      [
+        'a file of 200 MB',
+        'big.csv',
+        '[new Blob(Array(200).fill(new Uint8Array(1e6)))]',
+        /200 MB.*100 MB.*explain big\.csv/,
+      ],
+      ['an empty file', 'empty.csv', '[]', /empty/],
+    ])('%s is refused with one message, and the page can be used again', async (_, name, parts, message) => {
+      await drop(session, name, parts);
+      await session.until(`${START} && !document.getElementById('problem').hidden`);
+      expect(await textOf(session, 'problem')).toMatch(message);
+      expect(await session.evaluate('document.activeElement.id')).toBe('problem');
+    });
+
+    test('without WebAssembly the detector answers alone, and a note says so', async () => {
+      await session.evaluate(`(() => {
+        const Plain = Blob;
+        globalThis.Blob = function (parts, options) {
+          const program = options.type === 'text/javascript' ? ['delete globalThis.WebAssembly;'] : [];
+          return new Plain([...program, ...parts], options);
+        };
+        document.getElementById('ask').checked = true;
+      })()`);
+      await drop(session, 'load.csv', `[${JSON.stringify(CSV)}]`);
+      await session.until(ENDED);
+      expect(await textOf(session, 'note')).toMatch(/not asked: this browser has no WebAssembly/);
+      const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
+      expect(report.findings.length).toBeGreaterThan(1);
+      expect(report.policy).toBeUndefined();
+    });
+
+    test('nothing was asked of any host but its own server, and of that only its files', () => {
+      const asked = session.requests.filter((address) => !/^(?:blob|data|about):/.test(address));
+      expect(asked.every((address) => address === `${server.url}/policy.js`)).toBe(true);
+      expect(new Set(server.calls.map(({ method, path }) => `${method} ${path}`))).toEqual(
+        new Set(['GET /index.html', 'GET /policy.js']),
+      );
+      expect(session.complaints).toEqual([]);
+    });
+  });
+});
