@@ -26,6 +26,8 @@ function problem(text) {
   stop();
   $('problem').textContent = text;
   $('problem').hidden = false;
+  // Where an option helps, it is in sight.
+  if (/--[a-z]/.test(text)) $('more').open = true;
   show('start');
   $('problem').focus();
 }

@@ -43,6 +43,11 @@ export const BENCHMARKS = {
     device: false,
   },
   serve: { about: 'the service under load, and how it ends', policy: false, device: false },
+  page: {
+    about: 'the page in headless Chromium: first paint, 10 000 and 100 000 samples',
+    policy: false,
+    device: false,
+  },
   moved: { about: 'what moved in a window of 1000 series', policy: false, device: false },
   dtw: { about: '1-NN by dynamic time warping against aeon', policy: false, device: false },
   engine: { about: 'cost of an engine call', policy: false, device: false },
