@@ -16,6 +16,8 @@ let shown;
 /** The report with the policy's answers, while a reader is within the one without. */
 let waiting;
 let touched = false;
+/** Report without the policy's answers, shown if those take longer than a moment. */
+let alone;
 
 function show(view) {
   document.body.dataset.view = view;
@@ -35,6 +37,7 @@ function problem(text) {
 function stop() {
   worker?.terminate();
   worker = undefined;
+  alone = undefined;
   delete document.body.dataset.busy;
 }
 
@@ -54,8 +57,9 @@ function policyFiles() {
 
 /** Opens the policy while its user looks for a file. */
 function prepare() {
-  if (worker !== undefined || !$('ask').checked) return;
   const made = started();
+  if (made.hasPolicy || !$('ask').checked) return;
+  made.hasPolicy = true;
   policyFiles().then((files) => made.postMessage({ policy: files }));
 }
 
@@ -80,6 +84,7 @@ function explain(name, bytes) {
       `${name}: ${size}, more than the ${MOST_BYTES / 1e6} MB that this page reads. Give a part of it, or run: npx timeseer explain ${name}`,
     );
   }
+  if ('busy' in document.body.dataset) stop();
   file = { name, bytes };
   shown = waiting = undefined;
   touched = false;
@@ -96,7 +101,7 @@ function explain(name, bytes) {
   const ask = $('ask').checked;
   try {
     prepare();
-    started().postMessage({ name, bytes, options, ask });
+    worker.postMessage({ name, bytes, options, ask });
   } catch (error) {
     problem(`This browser starts no Worker: ${error.message}.`);
   }
@@ -116,17 +121,21 @@ function hear(message) {
   if ('stage' in message) progress(message.stage, message.share);
   else if ('problem' in message) problem(message.problem);
   else {
-    if (message.asked) {
-      delete document.body.dataset.busy;
-      note(message.note);
+    if (!message.asked) {
+      alone = message;
+      setTimeout(() => alone === message && draw(message), 400);
+      return;
     }
-    if (shown === undefined || !touched) draw(message);
+    alone = undefined;
+    delete document.body.dataset.busy;
+    note(message.note);
+    if (!touched) draw(message);
     else {
       waiting = message;
       $('update').hidden = false;
       $('status').textContent = 'The policy has answered.';
     }
-    if (message.asked && waiting === undefined) $('status').textContent = 'Done.';
+    if (waiting === undefined) $('status').textContent = 'Done.';
   }
 }
 
@@ -195,7 +204,9 @@ for (const button of document.querySelectorAll('[data-example]'))
 $('again').addEventListener('click', () => explain(file.name, file.bytes));
 $('update').addEventListener('click', () => draw(waiting));
 $('cancel').addEventListener('click', () => {
+  const left = alone;
   stop();
+  if (shown === undefined && left !== undefined) draw(left);
   if (shown === undefined) show('start');
   else $('status').textContent = 'Cancelled: the policy was not asked.';
 });

@@ -59,7 +59,10 @@ if (browser === null)
   console.warn('no Chromium here: the page is not driven (set CHROMIUM, or apt install chromium)');
 
 const START = 'document.body?.dataset.view === "start"';
-const ENDED = '!("busy" in document.body.dataset)';
+const BUSY = '"busy" in document.body.dataset';
+/** True once the work on a file has ended. */
+const ended = (name: string): string =>
+  `document.getElementById('file').textContent === ${JSON.stringify(name)} && !(${BUSY})`;
 
 const open = (address: string, options?: SessionOptions): Promise<BrowserSession> =>
   BrowserSession.open(browser!, address, START, options);
@@ -85,7 +88,7 @@ const drop = (session: BrowserSession, name: string, parts: string): Promise<unk
     const data = new DataTransfer();
     data.items.add(new File(${parts}, ${JSON.stringify(name)}));
     dispatchEvent(new PointerEvent('pointerdown'));
-    document.body.dataset.busy = ''; // ends with the work that the drop begins
+    document.getElementById('file').textContent = '';
     document.getElementById('problem').hidden = true;
     document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
   })()`);
@@ -100,16 +103,17 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
   test('opened from a file, it explains a chosen file as the command does: findings, answers, pictures', async () => {
     const file = join(place, 'load.csv');
     writeFileSync(file, CSV);
-    const { files } = await explainFile({
-      ...{ policy: 'small', device: undefined, since: undefined, out: join(place, 'command') },
-      detect: { file, columns: [], time: undefined, key: undefined, select: undefined, tz: undefined },
-    });
     const session = await open(pathToFileURL(join(site, 'index.html')).href);
     try {
+      // Meanwhile the page opens the policy.
+      const { files } = await explainFile({
+        ...{ policy: 'small', device: undefined, since: undefined, out: join(place, 'command') },
+        detect: { file, columns: [], time: undefined, key: undefined, select: undefined, tz: undefined },
+      });
       const { root } = (await session.send('DOM.getDocument')) as { root: { nodeId: number } };
       const chooser = await session.send('DOM.querySelector', { nodeId: root.nodeId, selector: '#choose' });
       await session.send('DOM.setFileInputFiles', { files: [file], nodeId: chooser['nodeId'] });
-      await session.until(`document.getElementById('file').textContent === 'load.csv' && ${ENDED}`);
+      await session.until(ended('load.csv'));
       expect(await textOf(session, 'note')).toBe('');
       const command = JSON.parse(readFileSync(files.json, 'utf8')) as AnomalyReport;
       const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
@@ -171,12 +175,12 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       const name = '<img src=x onerror=document.title=1>.csv';
       const hostile = JSON.stringify(CSV.replace('queue', '<b>queue</b>'));
       await drop(session, name, `[${hostile}]`);
-      await session.until(`document.getElementById('file').textContent === ${JSON.stringify(name)}`);
+      await session.until(BUSY);
       await session.click('#cancel');
-      await session.until(ENDED);
+      await session.until(ended(name));
       await session.evaluate('document.getElementById("ask").checked = false');
       await drop(session, name, `[${hostile}]`);
-      await session.until(ENDED);
+      await session.until(ended(name));
       const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
       expect(report.file).toBe(name);
       expect(report.columns.map(({ name }) => name)).toContain('<b>queue</b>');
@@ -222,7 +226,7 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
         document.getElementById('ask').checked = true;
       })()`);
       await drop(session, 'load.csv', `[${JSON.stringify(CSV)}]`);
-      await session.until(ENDED);
+      await session.until(ended('load.csv'));
       expect(await textOf(session, 'note')).toMatch(/not asked: this browser has no WebAssembly/);
       const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
       expect(report.findings.length).toBeGreaterThan(1);
