@@ -1,5 +1,15 @@
 /** The neural-network operations of the contract, composed of the fewest operators: ATen's, and those of fused.cc and sinkhorn.cc. */
-import { EngineError } from '../../ground/errors.ts';
+import {
+  checkAdamW,
+  checkAttention,
+  checkAttentionStep,
+  checkLogProbs,
+  checkRmsNorm,
+  checkRotary,
+  checkSample,
+  checkSinkhorn,
+  checkSwiglu,
+} from '../checks.ts';
 import type {
   AdamWOptions,
   AdamWState,
@@ -12,44 +22,23 @@ import type {
   SinkhornResult,
   Tensor,
 } from '../engine.ts';
-import { type Operators, sameShape, shapeText } from './operators.ts';
-
-/** Error for tensors of shapes that do not fit together. */
-function misfit(where: string, tensors: Readonly<Record<string, Tensor>>, wanted: string): EngineError {
-  const shapes = Object.entries(tensors).map(([name, tensor]) => `${name} ${shapeText(tensor)}`);
-  const listed = `${shapes.slice(0, -1).join(', ')} and ${shapes.at(-1)}`;
-  return new EngineError(`${where}: ${listed} do not fit: want ${wanted}`);
-}
+import type { Operators } from './operators.ts';
 
 export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
   ops.check('rmsNorm', [x, weight]);
-  const width = x.shape.at(-1)!;
-  if (weight.shape.length !== 1 || weight.shape[0] !== width) {
-    throw new EngineError(`rmsNorm: x ${shapeText(x)} needs a weight [${width}], got ${shapeText(weight)}`);
-  }
+  checkRmsNorm(x, weight);
   return ops.one('timeseer::rms_norm', x, weight, epsilon); // [..., D]
 }
 
 export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Tensor {
   ops.check('rotary', [x, cos, sin]);
-  const [batch, length, , width] = x.shape as [number, number, number, number]; // [B, T, H, D]
-  const fits = (angle: Tensor): boolean =>
-    angle.shape.length === 3 &&
-    (angle.shape[0] === 1 || angle.shape[0] === batch) &&
-    angle.shape[1] === length &&
-    angle.shape[2] === width;
-  if (x.shape.length !== 4 || width % 2 !== 0 || !fits(cos) || !fits(sin)) {
-    throw misfit('rotary', { x, cos, sin }, '[B, T, H, D] with an even D, and [B or 1, T, D] twice');
-  }
+  checkRotary(x, cos, sin);
   return ops.one('timeseer::rotary', x, cos, sin);
 }
 
 export function swiglu(ops: Operators, gateUp: Tensor): Tensor {
   ops.check('swiglu', [gateUp]);
-  const width = (gateUp.shape.at(-1) ?? 1) / 2;
-  if (!Number.isInteger(width)) {
-    throw new EngineError(`swiglu: the last axis of ${shapeText(gateUp)} must hold gate and up halves`);
-  }
+  checkSwiglu(gateUp);
   return ops.one('timeseer::swiglu', gateUp);
 }
 
@@ -73,12 +62,7 @@ export function logProbs(
 ): { logProb: Tensor; entropy: Tensor | null } {
   ops.check('logProbs', [hidden, head, targets], [options.mask]);
   const temperature = options.temperature ?? 1;
-  const [rows, width] = hidden.shape;
-  if (hidden.shape.length !== 2 || head.shape[1] !== width || targets.shape.join() !== `${rows}`) {
-    throw misfit('logProbs', { hidden, head, targets }, '[N, D], [V, D] and [N]');
-  }
-  checkMask('logProbs', options.mask, head.shape[0]!);
-  if (!(temperature > 0)) throw new EngineError(`logProbs: temperature must be > 0, got ${temperature}`);
+  checkLogProbs(hidden, head, targets, options);
   const logits = ops.one('linear', hidden, head, null); // [N, V]
   if (options.entropy !== true && inOnePass(ops, [logits], [options.mask])) {
     const mask = options.mask ?? null;
@@ -106,12 +90,6 @@ function inOnePass(
   return [...tensors, ...optional].every((tensor) => tensor === undefined || tensor.dtype === dtype);
 }
 
-function checkMask(where: string, mask: Tensor | undefined, vocabulary: number): void {
-  if (mask !== undefined && mask.shape.join() !== `${vocabulary}`) {
-    throw new EngineError(`${where}: the vocabulary mask must be [${vocabulary}], got ${shapeText(mask)}`);
-  }
-}
-
 export function sample(
   ops: Operators,
   logits: Tensor,
@@ -119,17 +97,8 @@ export function sample(
 ): { ids: Tensor; logProbs: Tensor } {
   const { temperature, topP, topK, mask, uniforms } = options;
   ops.check('sample', [logits, uniforms], [mask]);
-  const [rows, vocabulary] = logits.shape as [number, number];
-  if (logits.shape.length !== 2 || vocabulary === 0 || uniforms.shape.join() !== `${rows}`) {
-    throw misfit('sample', { logits, uniforms }, '[B, V] and [B]');
-  }
-  checkMask('sample', mask, vocabulary);
-  if (!(temperature >= 0) || !(topP > 0 && topP <= 1)) {
-    throw new EngineError(`sample: temperature ≥ 0 and 0 < topP ≤ 1 wanted, got ${temperature} and ${topP}`);
-  }
-  if (topK !== undefined && !(Number.isInteger(topK) && topK > 0)) {
-    throw new EngineError(`sample: topK must be a positive integer, got ${topK}`);
-  }
+  checkSample(logits, options);
+  const vocabulary = logits.shape[1]!;
   const plain = temperature > 0 && topP === 1 && (topK === undefined || topK >= vocabulary);
   if (plain && logits.dtype === 'float32' && inOnePass(ops, [logits, uniforms], [mask])) {
     const [ids, logProbs] = ops.many('timeseer::draw_tokens', logits, mask ?? null, temperature, uniforms);
@@ -176,14 +145,7 @@ function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
 export function sinkhorn(ops: Operators, input: SinkhornInput): SinkhornResult {
   const { cost, rows, columns, epsilon, iterations } = input;
   ops.check('sinkhorn', [cost, rows, columns]);
-  const [count, length, width] = cost.shape as [number, number, number]; // B, T, S
-  const fits = rows.shape.join() === `${count},${length}` && columns.shape.join() === `${count},${width}`;
-  if (cost.shape.length !== 3 || !fits || [cost, rows, columns].some(({ dtype }) => dtype !== 'float64')) {
-    throw misfit('sinkhorn', { cost, rows, columns }, '[B, T, S], [B, T] and [B, S], all of float64');
-  }
-  if (!(epsilon > 0) || !(Number.isInteger(iterations) && iterations > 0)) {
-    throw new EngineError(`sinkhorn: ε > 0 and iterations ≥ 1 wanted, got ${epsilon} and ${iterations}`);
-  }
+  checkSinkhorn(input);
   if (ops.device === 'cpu') {
     const [distance, rowSums, u, v] = ops.many(
       'timeseer::sinkhorn',
@@ -231,10 +193,7 @@ export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions):
     ...(typeof decay === 'number' ? [] : [decay]),
   ];
   ops.check('adamW', all);
-  if (!all.every((tensor) => sameShape(tensor, parameters))) {
-    throw new EngineError(`adamW: all tensors must have one shape, got ${all.map(shapeText).join(', ')}`);
-  }
-  if (!(step >= 1)) throw new EngineError(`adamW: step counts from 1, got ${step}`);
+  checkAdamW(state, options);
   const decays = typeof decay === 'number' ? null : decay;
   const factors = [
     typeof decay === 'number' ? decay : 0,
@@ -273,23 +232,11 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
   const { query, key, value, mask, prefix } = input;
   ops.check('attention', [query, key, value], [mask, prefix?.key, prefix?.value, prefix?.mask]);
   const [batch, queryHeads, length, width] = query.shape as [number, number, number, number]; // [B, Hq, T, D]
-  const [keyBatch, heads, keys] = key.shape as [number, number, number, number]; // [B, Hkv, S, D]
-  if (
-    query.shape.length !== 4 ||
-    key.shape.length !== 4 ||
-    keyBatch !== batch ||
-    key.shape[3] !== width ||
-    queryHeads % heads !== 0 ||
-    !sameShape(key, value)
-  ) {
-    const wanted = '[B, Hq, T, D] and twice [B, Hkv, S, D] with Hq a multiple of Hkv';
-    throw misfit('attention', { query, key, value }, wanted);
-  }
-  checkAttentionMask(mask, [batch, 1, length, keys]);
+  const [, heads, keys] = key.shape as [number, number, number, number]; // [B, Hkv, S, D]
+  const prefixKeys = checkAttention(input); // S₀
   const repeat = queryHeads / heads; // R query heads read one key head
   const rows = repeat * length;
   const scale = 1 / Math.sqrt(width);
-  const prefixKeys = prefix === undefined ? 0 : checkPrefix(key, prefix); // S₀
   if (length * (prefixKeys + keys) >= FUSED_FROM && ops.has(SDPA)) {
     return fused(ops, prefix === undefined ? input : joined(ops, input, prefix), repeat);
   }
@@ -343,34 +290,9 @@ export function attentionStep(ops: Operators, input: AttentionStepInput): Tensor
     [qkv, cos, sin, cache.key, cache.value],
     [mask, prefix?.key, prefix?.value, prefix?.mask],
   );
-  const [batch, heads, columns, width] = cache.key.shape as [number, number, number, number]; // [B, Hkv, C, D]
-  const queryHeads = (qkv.shape[1] ?? 0) / width - 2 * heads;
-  if (
-    cache.key.shape.length !== 4 ||
-    !sameShape(cache.key, cache.value) ||
-    qkv.shape.length !== 2 ||
-    qkv.shape[0] !== batch ||
-    !Number.isInteger(queryHeads / heads) ||
-    queryHeads < 1 ||
-    !(Number.isInteger(used) && used >= 0 && used < columns)
-  ) {
-    throw new EngineError(
-      `attentionStep: qkv ${shapeText(qkv)}, cache ${shapeText(cache.key)} and ${used} used columns do not fit: ` +
-        'want [B, (Hq + 2·Hkv)·D] and [B, Hkv, C, D] with Hq a multiple of Hkv and used < C',
-    );
-  }
-  for (const angle of [cos, sin]) {
-    const [rows, tokens, size] = angle.shape;
-    if (angle.shape.length !== 3 || (rows !== 1 && rows !== batch) || tokens !== 1 || size !== width) {
-      throw ops.error(
-        'attentionStep',
-        [qkv, cos, sin, cache.key],
-        new Error('want cos and sin [1 or B, 1, D]'),
-      );
-    }
-  }
-  checkAttentionMask(mask, [batch, 1, 1, used + 1]);
-  const before = prefix === undefined ? 0 : checkPrefix(cache.key, prefix);
+  const before = checkAttentionStep(input, ops.device);
+  const [batch, heads, , width] = cache.key.shape as [number, number, number, number]; // [B, Hkv, C, D]
+  const queryHeads = qkv.shape[1]! / width - 2 * heads;
   const tiled = before + used + 1 >= FUSED_FROM && ops.has(SDPA);
   const optional = [cos, sin, cache.key, mask, prefix?.key, prefix?.value, prefix?.mask];
   if (!tiled && inOnePass(ops, [qkv], optional)) {
@@ -400,24 +322,6 @@ function softmax(ops: Operators, scores: Tensor): Tensor {
   const { dtype } = scores;
   if (dtype !== 'bfloat16' && dtype !== 'float16') return ops.one('softmax.int', scores, -1);
   return ops.one('to.dtype', ops.one('softmax.int', scores, -1, 'float32'), dtype);
-}
-
-/** Throws unless the prefix fits the keys; its length S₀. */
-function checkPrefix(key: Tensor, prefix: AttentionPrefix): number {
-  const [batch, heads, , width] = key.shape as [number, number, number, number];
-  const [prompts, , prefixKeys] = prefix.key.shape as [number, number, number, number]; // [P, Hkv, S₀, D]
-  if (
-    prefix.key.shape.length !== 4 ||
-    batch % prompts !== 0 ||
-    prefix.key.shape[1] !== heads ||
-    prefix.key.shape[3] !== width ||
-    !sameShape(prefix.key, prefix.value)
-  ) {
-    const tensors = { key, 'prefix key': prefix.key, 'prefix value': prefix.value };
-    throw misfit('attention', tensors, 'twice [P, Hkv, S₀, D] with B a multiple of P');
-  }
-  checkAttentionMask(prefix.mask, [prompts, 1, 1, prefixKeys]);
-  return prefixKeys;
 }
 
 /** Attention without a shared prefix: each row has its prompt's keys and values before its own, and one mask over both. */
@@ -478,15 +382,6 @@ function fused(ops: Operators, { query, key, value, mask }: AttentionInput, repe
     return ops.one('reshape', wide, [batch, heads * repeat, keys, width]); // [B, Hq, S, D]
   };
   return ops.one(SDPA, query, each(key), each(value), hidden);
-}
-
-function checkAttentionMask(mask: Tensor | undefined, full: readonly number[]): void {
-  const fits =
-    mask === undefined ||
-    (mask.shape.length === 4 && mask.shape.every((size, axis) => size === 1 || size === full[axis]));
-  if (!fits) {
-    throw new EngineError(`attention: mask ${shapeText(mask)} must be broadcast to [${full.join(',')}]`);
-  }
 }
 
 interface ScoreShape {

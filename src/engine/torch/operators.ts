@@ -3,6 +3,8 @@
  * the tensors of their scopes.
  */
 import { EngineError } from '../../ground/errors.ts';
+import { Arena, OwnedTensor } from '../arena.ts';
+import { checkOwned, operationError } from '../checks.ts';
 import type { DType, Tensor } from '../engine.ts';
 import type { Native, NativeValue } from './native.ts';
 
@@ -13,11 +15,11 @@ export type Value =
 
 export class Operators {
   readonly native: Native;
-  readonly arena: Arena;
+  readonly arena: TorchArena;
   readonly device: string;
   readonly #ids = new Map<string, number>();
 
-  constructor(native: Native, arena: Arena, device: string) {
+  constructor(native: Native, arena: TorchArena, device: string) {
     this.native = native;
     this.arena = arena;
     this.device = device;
@@ -45,16 +47,12 @@ export class Operators {
 
   /** Handle of a tensor that this engine owns and has not freed. */
   handle(tensor: Tensor, where: string): number {
-    if (!(tensor instanceof TorchTensor)) {
-      throw this.error(where, [tensor], new Error('this is no tensor of the torch engine'));
+    try {
+      checkOwned(tensor, TorchTensor, this.arena, 'torch');
+    } catch (cause) {
+      throw this.error(where, [tensor], cause);
     }
-    if (tensor.owner !== this.arena) {
-      throw this.error(where, [tensor], new Error('the tensor belongs to another engine'));
-    }
-    if (tensor.freed) {
-      throw this.error(where, [tensor], new Error('the tensor was already freed by dispose or a scope'));
-    }
-    return tensor.handle;
+    return (tensor as TorchTensor).handle;
   }
 
   /** Throws unless every one is a live tensor of this engine; the optional ones may be undefined. */
@@ -128,137 +126,44 @@ export class Operators {
   }
 
   error(name: string, values: readonly unknown[], cause: unknown): EngineError {
-    const shapes = values.map(describe).join(', ');
-    const plain = name.replace('timeseer::', '');
-    return new EngineError(`${plain}(${shapes}) on ${this.device}: ${(cause as Error).message.trim()}`, {
-      cause,
-    });
+    return operationError(name.replace('timeseer::', ''), values, this.device, cause);
   }
 }
 
-function describe(value: unknown): string {
-  if (value instanceof TorchTensor) return value.freed ? 'freed' : `${value.dtype}[${value.shape.join(',')}]`;
-  if (Array.isArray(value)) return `[${value.map(describe).join(', ')}]`;
-  if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';
-  return typeof value === 'symbol' || typeof value === 'function' ? typeof value : String(value);
-}
-
-/** A shape as errors write it: '[2,3]'. */
-export const shapeText = (tensor: Tensor): string => `[${tensor.shape.join(',')}]`;
-
-export function sameShape(a: Tensor, b: Tensor): boolean {
-  const shape = b.shape;
-  return a.shape.length === shape.length && a.shape.every((size, axis) => size === shape[axis]);
-}
-
-export class TorchTensor implements Tensor {
+export class TorchTensor extends OwnedTensor {
   readonly handle: number;
-  /** The arena of the engine that made it. */
-  readonly owner: Arena;
   readonly #native: Native;
   #shape: readonly number[] | undefined;
   #dtype: DType | undefined;
-  freed = false;
 
-  constructor(owner: Arena, native: Native, handle: number) {
-    this.owner = owner;
+  constructor(owner: TorchArena, native: Native, handle: number) {
+    super(owner);
     this.#native = native;
     this.handle = handle;
   }
 
-  #checkLive(what: string): void {
-    if (this.freed) throw new EngineError(`${what}: the tensor was already freed by dispose or a scope`);
-  }
-
   get shape(): readonly number[] {
-    this.#checkLive('shape');
+    this.checkLive('shape');
     this.#shape ??= this.#native.shape(this.handle);
     return this.#shape;
   }
 
   get dtype(): DType {
-    this.#checkLive('dtype');
+    this.checkLive('dtype');
     this.#dtype ??= this.#native.dtype(this.handle);
     return this.#dtype;
   }
 }
 
-/** A Promise, or anything that can be awaited. */
-export function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
-}
-
-/** Every tensor found in arrays, plain objects, Maps and Sets below `value`. */
-function collect(value: unknown, tensors: Set<unknown>, seen: Set<object>): void {
-  if (value instanceof TorchTensor) {
-    tensors.add(value);
-    return;
-  }
-  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || seen.has(value)) return;
-  seen.add(value);
-  const children =
-    value instanceof Map
-      ? [...value.keys(), ...value.values()]
-      : Array.isArray(value) || value instanceof Set
-        ? value
-        : Object.values(value);
-  for (const child of children) collect(child, tensors, seen);
-}
-
-export class Arena {
+export class TorchArena extends Arena<TorchTensor> {
   readonly #native: Native;
-  readonly #scopes: TorchTensor[][] = [];
-  /** Tensors adopted and not yet freed. */
-  live = 0;
 
   constructor(native: Native) {
+    super((tensors) => native.free(tensors.map(({ handle }) => handle)));
     this.#native = native;
   }
 
   adopt(handle: number): TorchTensor {
-    const tensor = new TorchTensor(this, this.#native, handle);
-    this.live++;
-    this.#scopes.at(-1)?.push(tensor);
-    return tensor;
-  }
-
-  dispose(tensors: readonly TorchTensor[]): void {
-    const handles: number[] = [];
-    for (const tensor of tensors) {
-      if (tensor.freed) continue;
-      tensor.freed = true;
-      handles.push(tensor.handle);
-    }
-    this.live -= handles.length;
-    if (handles.length > 0) this.#native.free(handles);
-  }
-
-  scope<T>(body: () => T): T {
-    const created: TorchTensor[] = [];
-    this.#scopes.push(created);
-    const depth = this.#scopes.length;
-    try {
-      const result = body();
-      if (isThenable(result)) {
-        result.then(undefined, () => {}); // its failure would come from tensors that are freed below
-        throw new EngineError('scope: the body returned a Promise; a scope is synchronous, await outside it');
-      }
-      const kept = new Set<unknown>();
-      if (result instanceof TorchTensor) kept.add(result);
-      else collect(result, kept, new Set());
-      const parent = this.#scopes[depth - 2];
-      const garbage: TorchTensor[] = [];
-      for (const tensor of created) {
-        if (!kept.has(tensor)) garbage.push(tensor);
-        else if (!tensor.freed) parent?.push(tensor);
-      }
-      this.dispose(garbage);
-      return result;
-    } catch (error) {
-      this.dispose(created);
-      throw error;
-    } finally {
-      this.#scopes.length = depth - 1;
-    }
+    return this.own(new TorchTensor(this, this.#native, handle));
   }
 }

@@ -1,19 +1,20 @@
 /** The torch engine: the contract over libtorch, through the addon's generic operator call. */
 import { EngineError } from '../../ground/errors.ts';
-import {
-  type DType,
-  ELEMENT_BYTES,
-  type Engine,
-  type EngineInfo,
-  type HostArray,
-  type MemoryUse,
-  type Recording,
-  type SampleOptions,
-  type Tensor,
+import { checkSynchronous } from '../arena.ts';
+import { checkRange, fileProblem, partSize, shapeText } from '../checks.ts';
+import type {
+  DType,
+  Engine,
+  EngineInfo,
+  HostArray,
+  MemoryUse,
+  Recording,
+  SampleOptions,
+  Tensor,
 } from '../engine.ts';
 import { checkDevice, checkDeviceName, describeEngine, loadNative, type Native } from './native.ts';
 import * as network from './network.ts';
-import { Arena, isThenable, Operators, sameShape, shapeText, type TorchTensor } from './operators.ts';
+import { Operators, TorchArena, type TorchTensor } from './operators.ts';
 
 interface TorchOptions {
   /** 'cpu' (default), 'cuda' or 'cuda:N'. */
@@ -33,11 +34,11 @@ export function openTorch(options: TorchOptions = {}): TorchEngine {
 
 export class TorchEngine implements Engine {
   readonly info: EngineInfo;
-  readonly #arena: Arena;
+  readonly #arena: TorchArena;
   readonly #ops: Operators;
 
   constructor(native: Native, device: string, threads: number) {
-    this.#arena = new Arena(native);
+    this.#arena = new TorchArena(native);
     this.#ops = new Operators(native, this.#arena, device);
     this.info = describeEngine(native, device, threads);
   }
@@ -58,21 +59,13 @@ export class TorchEngine implements Engine {
     this.#ops.one('zeros', shape, dtype, null, this.info.device);
 
   fromFile(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
-    const failed = (problem: string, cause?: unknown): EngineError => {
-      const what = `${dtype} [${shape.join(',')}] from byte ${offset}`;
-      return new EngineError(`${file}: cannot be read as ${what}: ${problem}`, { cause });
-    };
-    const width = ELEMENT_BYTES[dtype] ?? Number.NaN;
-    const bytes = shape.reduce((product, size) => product * size, width);
-    if (!(Number.isSafeInteger(bytes) && shape.every((size) => size >= 0) && offset >= 0)) {
-      throw failed('no such shape, dtype or place');
-    }
+    const bytes = partSize(file, offset, shape, dtype);
     return this.#arena.scope(() => {
       let part: Tensor;
       try {
         part = this.#arena.adopt(this.#ops.native.readFile(file, offset, bytes)); // uint8 [bytes]
       } catch (cause) {
-        throw failed((cause as Error).message.trim(), cause);
+        throw fileProblem(file, offset, shape, dtype, (cause as Error).message.trim(), cause);
       }
       return this.reshape(this.#ops.one('view.dtype', part, dtype), shape);
     });
@@ -170,10 +163,7 @@ export class TorchEngine implements Engine {
     const before = native.gradMode(false);
     try {
       const result = body();
-      if (isThenable(result)) {
-        result.then(undefined, () => {});
-        throw new EngineError('noGrad: the body returned a Promise; noGrad is synchronous, await outside it');
-      }
+      checkSynchronous('noGrad', 'noGrad is synchronous', result);
       return result;
     } finally {
       native.gradMode(before);
@@ -224,9 +214,7 @@ export class TorchEngine implements Engine {
     this.#ops.check(where, [tensor, source]);
     this.#inScope(() => {
       const target = this.narrow(tensor, axis, start, source.shape.at(axis) ?? 1);
-      if (!sameShape(target, source)) {
-        throw new EngineError(`${where}: target ${shapeText(target)} and source ${shapeText(source)} differ`);
-      }
+      checkRange(where, target, source);
       this.#ops.inPlace(operator, target, source);
     });
   }
