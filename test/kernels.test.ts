@@ -154,8 +154,13 @@ describe('kernels', () => {
     expect(found).toEqual(plain.detect(values));
   });
 
-  test('are those that their source compiles to', async () => {
-    const { compile } = (await import(join(KERNELS, 'compile.js'))) as { compile: () => Promise<string> };
-    expect(readFileSync(join(KERNELS, 'bytes.ts'), 'utf8')).toBe(await compile());
-  });
+  test.each([KERNELS, join(KERNELS, '../../engine/tfjs/kernels')])(
+    '%s are those that their source compiles to',
+    async (directory) => {
+      const { compile } = (await import(join(KERNELS, 'compile.js'))) as {
+        compile: (directory: string) => Promise<string>;
+      };
+      expect(readFileSync(join(directory, 'bytes.ts'), 'utf8')).toBe(await compile(directory));
+    },
+  );
 });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { Random } from '../../src/ground/random.ts';
 import * as ref from '../helpers/reference.ts';
-import { upload, worst } from './contract.ts';
+import { type Traits, upload, worst } from './contract.ts';
 
 interface Shape {
   readonly prompts: number;
@@ -36,76 +36,78 @@ const SHAPES: readonly Shape[] = [
   { prompts: 2, group: 2, heads: 3, repeat: 2, width: 6, before: 4, used: 7, masks: true, angles: 'shared' },
 ];
 
-export function attentionStepContract(get: () => Engine): void {
+export function attentionStepContract(get: () => Engine, { exact }: Traits): void {
+  const dtypes = exact === 'float64' ? (['float64', 'float32'] as const) : (['float32'] as const);
   describe('one step of decoding', () => {
-    it.each(
-      SHAPES.flatMap((shape) => (['float64', 'float32'] as const).map((dtype) => [shape, dtype] as const)),
-    )('%j in %s extends the cache and attends to all of it', (shape, dtype) => {
-      const engine = get();
-      const { prompts, group, heads, repeat, width, before, used, masks, angles } = shape;
-      const random = new Random(31, JSON.stringify(shape));
-      const x = (...sizes: number[]): ref.Nd => ref.normal(random, sizes);
-      const [batch, queryHeads, columns] = [prompts * group, heads * repeat, used + 3];
-      const qkv = x(batch, (queryHeads + 2 * heads) * width);
-      const half = x(angles === 'own' ? batch : 1, 1, width / 2);
-      const table = (f: (v: number) => number): ref.Nd =>
-        ref.nd([half.shape[0]!, 1, width], (_, [b, t, d]) => f(ref.at(half, [b!, t!, d! % (width / 2)])));
-      const [cos, sin] = [table(Math.cos), table(Math.sin)];
-      const held = [x(batch, heads, columns, width), x(batch, heads, columns, width)] as const;
-      const shared = [x(prompts, heads, before, width), x(prompts, heads, before, width)] as const;
-      /** Row b does not see its first b columns, prompt p not its first p. */
-      const hide = (sizes: readonly number[]): ref.Nd =>
-        ref.nd(sizes, (_, [b, , , s]) => (s! < Math.min(b!, sizes[3]! - 1) ? -Infinity : 0.125 * s!));
-      const [mask, prefixMask] = [hide([batch, 1, 1, used + 1]), hide([prompts, 1, 1, before])];
+    it.each(SHAPES.flatMap((shape) => dtypes.map((dtype) => [shape, dtype] as const)))(
+      '%j in %s extends the cache and attends to all of it',
+      (shape, dtype) => {
+        const engine = get();
+        const { prompts, group, heads, repeat, width, before, used, masks, angles } = shape;
+        const random = new Random(31, JSON.stringify(shape));
+        const x = (...sizes: number[]): ref.Nd => ref.normal(random, sizes);
+        const [batch, queryHeads, columns] = [prompts * group, heads * repeat, used + 3];
+        const qkv = x(batch, (queryHeads + 2 * heads) * width);
+        const half = x(angles === 'own' ? batch : 1, 1, width / 2);
+        const table = (f: (v: number) => number): ref.Nd =>
+          ref.nd([half.shape[0]!, 1, width], (_, [b, t, d]) => f(ref.at(half, [b!, t!, d! % (width / 2)])));
+        const [cos, sin] = [table(Math.cos), table(Math.sin)];
+        const held = [x(batch, heads, columns, width), x(batch, heads, columns, width)] as const;
+        const shared = [x(prompts, heads, before, width), x(prompts, heads, before, width)] as const;
+        /** Row b does not see its first b columns, prompt p not its first p. */
+        const hide = (sizes: readonly number[]): ref.Nd =>
+          ref.nd(sizes, (_, [b, , , s]) => (s! < Math.min(b!, sizes[3]! - 1) ? -Infinity : 0.125 * s!));
+        const [mask, prefixMask] = [hide([batch, 1, 1, used + 1]), hide([prompts, 1, 1, before])];
 
-      const rows = ref.nd([batch, 1, queryHeads + 2 * heads, width], (i) => qkv.data[i]!);
-      const turned = ref.permute(
-        ref.rotary(ref.narrow(rows, 2, 0, queryHeads + heads), cos, sin),
-        [0, 2, 1, 3],
-      );
-      const newest = ref.permute(ref.narrow(rows, 2, queryHeads + heads, heads), [0, 2, 1, 3]);
-      const grown = (cache: ref.Nd, entries: ref.Nd): ref.Nd =>
-        ref.concat([ref.narrow(cache, 2, 0, used), entries], 2);
-      const expected = ref.attention({
-        query: ref.narrow(turned, 1, 0, queryHeads),
-        key: grown(held[0], ref.narrow(turned, 1, queryHeads, heads)),
-        value: grown(held[1], newest),
-        ...(masks ? { mask } : {}),
-        ...(before === 0
-          ? {}
-          : { prefix: { key: shared[0], value: shared[1], ...(masks ? { mask: prefixMask } : {}) } }),
-      });
-
-      engine.scope(() => {
-        const up = (array: ref.Nd) => upload(engine, array, dtype);
-        const cache = { key: up(held[0]), value: up(held[1]) };
-        const out = engine.attentionStep({
-          qkv: up(qkv),
-          cos: up(cos),
-          sin: up(sin),
-          cache,
-          used,
-          ...(masks ? { mask: up(mask) } : {}),
+        const rows = ref.nd([batch, 1, queryHeads + 2 * heads, width], (i) => qkv.data[i]!);
+        const turned = ref.permute(
+          ref.rotary(ref.narrow(rows, 2, 0, queryHeads + heads), cos, sin),
+          [0, 2, 1, 3],
+        );
+        const newest = ref.permute(ref.narrow(rows, 2, queryHeads + heads, heads), [0, 2, 1, 3]);
+        const grown = (cache: ref.Nd, entries: ref.Nd): ref.Nd =>
+          ref.concat([ref.narrow(cache, 2, 0, used), entries], 2);
+        const expected = ref.attention({
+          query: ref.narrow(turned, 1, 0, queryHeads),
+          key: grown(held[0], ref.narrow(turned, 1, queryHeads, heads)),
+          value: grown(held[1], newest),
+          ...(masks ? { mask } : {}),
           ...(before === 0
             ? {}
-            : {
-                prefix: {
-                  key: up(shared[0]),
-                  value: up(shared[1]),
-                  ...(masks ? { mask: up(prefixMask) } : {}),
-                },
-              }),
+            : { prefix: { key: shared[0], value: shared[1], ...(masks ? { mask: prefixMask } : {}) } }),
         });
-        expect(out.shape).toEqual([batch, queryHeads * width]);
-        const tolerance = dtype === 'float64' ? 1e-12 : 2e-5;
-        expect(worst(engine.doubles(out), expected.data)).toBeLessThan(tolerance);
-        const extended = (given: ref.Nd, entries: ref.Nd): ref.Nd =>
-          ref.concat([grown(given, entries), ref.narrow(given, 2, used + 1, columns - used - 1)], 2);
-        const keys = extended(held[0], ref.narrow(turned, 1, queryHeads, heads));
-        expect(worst(engine.doubles(cache.key), keys.data)).toBeLessThan(tolerance);
-        expect(worst(engine.doubles(cache.value), extended(held[1], newest).data)).toBeLessThan(tolerance);
-      });
-    });
+
+        engine.scope(() => {
+          const up = (array: ref.Nd) => upload(engine, array, dtype);
+          const cache = { key: up(held[0]), value: up(held[1]) };
+          const out = engine.attentionStep({
+            qkv: up(qkv),
+            cos: up(cos),
+            sin: up(sin),
+            cache,
+            used,
+            ...(masks ? { mask: up(mask) } : {}),
+            ...(before === 0
+              ? {}
+              : {
+                  prefix: {
+                    key: up(shared[0]),
+                    value: up(shared[1]),
+                    ...(masks ? { mask: up(prefixMask) } : {}),
+                  },
+                }),
+          });
+          expect(out.shape).toEqual([batch, queryHeads * width]);
+          const tolerance = dtype === 'float64' ? 1e-12 : 2e-5;
+          expect(worst(engine.doubles(out), expected.data)).toBeLessThan(tolerance);
+          const extended = (given: ref.Nd, entries: ref.Nd): ref.Nd =>
+            ref.concat([grown(given, entries), ref.narrow(given, 2, used + 1, columns - used - 1)], 2);
+          const keys = extended(held[0], ref.narrow(turned, 1, queryHeads, heads));
+          expect(worst(engine.doubles(cache.key), keys.data)).toBeLessThan(tolerance);
+          expect(worst(engine.doubles(cache.value), extended(held[1], newest).data)).toBeLessThan(tolerance);
+        });
+      },
+    );
 
     it('refuses caches that are full and projections of another width', () => {
       const engine = get();

@@ -5,8 +5,9 @@ import { EngineError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
+import type { Traits } from './contract.ts';
 
-export function autogradContract(get: () => Engine): void {
+export function autogradContract(get: () => Engine, { exact }: Traits): void {
   describe('autograd', () => {
     const leaf = (engine: Engine, ...values: number[]): Tensor =>
       engine.parameter(engine.tensor(new Float64Array(values), [values.length]));
@@ -128,7 +129,7 @@ export function autogradContract(get: () => Engine): void {
       const query = ref.normal(random, [batch, heads * repeat, length, width]);
       const [key, value] = [0, 1].map(() => ref.normal(random, [batch, heads, keys, width])) as [Nd, Nd];
       const mask = ref.nd([1, 1, length, keys], (_, [, , t, s]) => (s! > t! + 10 ? -Infinity : 0));
-      const up = (x: Nd): Tensor => engine.tensor(x.data, x.shape);
+      const up = (x: Nd): Tensor => engine.cast(engine.tensor(x.data, x.shape), exact);
       engine.scope(() => {
         const leaves = [query, key, value].map((x) => engine.parameter(up(x))) as [Tensor, Tensor, Tensor];
         const [q, k, v] = leaves;
@@ -136,7 +137,7 @@ export function autogradContract(get: () => Engine): void {
         const expected = ref.attention({ query, key, value, mask }).data;
         const worst = (a: Float64Array, b: Float64Array): number =>
           a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i]!)), 0);
-        expect(worst(engine.doubles(out), expected)).toBeLessThan(1e-12);
+        expect(worst(engine.doubles(out), expected)).toBeLessThan(exact === 'float64' ? 1e-12 : 1e-5);
 
         const rows = [batch, heads, repeat * length, width];
         const scores = engine.matmul(engine.reshape(q, rows), engine.permute(k, [0, 1, 3, 2])); // [B, Hkv, R·T, S]
@@ -150,7 +151,9 @@ export function autogradContract(get: () => Engine): void {
         const actual = engine.grad(out, leaves, seed);
         const wanted = engine.grad(parts, leaves, engine.reshape(seed, rows));
         for (const [i, gradient] of actual.entries())
-          expect(worst(engine.doubles(gradient), engine.doubles(wanted[i]!))).toBeLessThan(1e-11);
+          expect(worst(engine.doubles(gradient), engine.doubles(wanted[i]!))).toBeLessThan(
+            exact === 'float64' ? 1e-11 : 1e-4,
+          );
       });
     });
   });

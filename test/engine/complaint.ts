@@ -1,6 +1,7 @@
-/** Shared by the misuse tests: an engine that must end every test empty, and the message of an expected error. */
+/** Shared by the misuse tests: engines that must end every test empty, and the message of an expected error. */
 import { afterEach, expect } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
+import { openTfjs } from '../../src/engine/tfjs/tfjs.ts';
 import { loadNative } from '../../src/engine/torch/native.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { EngineError } from '../../src/ground/errors.ts';
@@ -13,10 +14,17 @@ export interface Misuse {
   readonly whole: (...values: number[]) => Tensor;
 }
 
-/** Opens the engine for a test file; after each of its tests no tensor and no native handle of it may be left. */
-export function misuse(): Misuse {
-  const engine = openTorch({ threads: 1 });
-  const born = loadNative().live();
+const torch = openTorch({ threads: 1 });
+const born = loadNative().live();
+
+/** The engines to misuse, by name, and another of each. */
+export const ENGINES: readonly (readonly [name: string, engine: Engine, other: Engine])[] = [
+  ['torch', torch, openTorch({ threads: 1 })],
+  ['tfjs', await openTfjs(), await openTfjs()],
+];
+
+/** Prepares an engine for a suite; after each of its tests no tensor and no native handle may be left. */
+export function misuse(engine: Engine): Misuse {
   afterEach(() => {
     expect(engine.live()).toBe(0);
     expect(loadNative().live()).toBe(born);

@@ -1,0 +1,212 @@
+/**
+ * Backends of TensorFlow.js: native TensorFlow where a user has installed it, else WebAssembly. Tensors live in one WebAssembly memory,
+ * that of the wasm backend where it computes; a backend multiplies matrices that lie there.
+ */
+import { EngineError } from '../../ground/errors.ts';
+import { type Kernels, type Memory, openKernels, wasm as standard } from './kernels/kernels.ts';
+
+/** A matrix b [K, N] that multiplies others. */
+export interface Pack {
+  /** Writes a [M, K] · b to `out` [M, N]; both are addresses of dense float32. */
+  readonly times: (out: number, a: number, rows: number) => void;
+  readonly free: () => void;
+}
+
+export interface Backend {
+  /** Package that multiplies. */
+  readonly name: string;
+  readonly version: string;
+  readonly memory: Memory;
+  readonly kernels: Kernels;
+  /** Returns an address, a multiple of 8, or 0 where memory is exhausted. */
+  readonly allocate: (bytes: number) => number;
+  readonly free: (pointer: number) => void;
+  /** Prepares the dense matrix [K, N] at an address, which stays as it is until `free`. */
+  readonly pack: (pointer: number, inner: number, columns: number) => Pack;
+}
+
+/** Packages in the order in which they are tried. The first two download a native library when they are installed. */
+export const NATIVE_PACKAGES = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'] as const;
+const CORE = '@tensorflow/tfjs-core';
+const WASM = '@tensorflow/tfjs-backend-wasm';
+/** Version of both packages; the internals below are this one's. */
+export const TFJS_VERSION = '4.22.0';
+
+/** Part of tfjs-core's interface that is used. */
+interface Tfjs {
+  readonly version_core?: string;
+  readonly version?: Readonly<Record<string, string>>;
+  setBackend(name: string): Promise<boolean>;
+  backend(): unknown;
+  tensor2d(values: Float32Array, shape: [number, number]): TfMatrix;
+  matMul(a: TfMatrix, b: TfMatrix): TfMatrix;
+}
+
+interface TfMatrix {
+  dataSync(): Float32Array;
+  dispose(): void;
+}
+
+/** Emscripten module of the wasm backend. */
+interface WasmModule {
+  readonly asm: { readonly memory?: Memory };
+  _malloc(bytes: number): number;
+  _free(pointer: number): void;
+  _register_tensor(id: number, size: number, pointer: number): void;
+  _dispose_data(id: number): void;
+  _BatchMatMul(
+    a: number,
+    aShape: number,
+    aRank: number,
+    b: number,
+    bShape: number,
+    bRank: number,
+    transposeA: number,
+    transposeB: number,
+    out: number,
+  ): void;
+}
+
+/** Ids of tensors that tfjs itself never reaches. */
+const FIRST_ID = 2 ** 30;
+
+function wasmBackend(core: Tfjs): Backend {
+  const { wasm } = core.backend() as { wasm: WasmModule };
+  const memory = wasm.asm?.memory;
+  if (memory === undefined || typeof wasm._BatchMatMul !== 'function') {
+    throw new EngineError(
+      `${WASM} ${core.version_core}: its memory is out of reach; install version ${TFJS_VERSION} of ${WASM} and ${CORE}`,
+    );
+  }
+  let nextId = FIRST_ID;
+  const shapes = wasm._malloc(24) >>> 0; // twice [1, rows, columns], int32
+  const register = (pointer: number, size: number): number => {
+    const id = nextId++;
+    wasm._register_tensor(id, size, pointer);
+    return id;
+  };
+  return {
+    name: WASM,
+    version: core.version_core ?? TFJS_VERSION,
+    memory,
+    kernels: openKernels(memory),
+    allocate: (bytes) => wasm._malloc(bytes) >>> 0,
+    free: (pointer) => wasm._free(pointer),
+    pack(pointer, inner, columns) {
+      // XNNPACK lays a second operand out anew for each id, once.
+      const b = register(pointer, inner * columns);
+      return {
+        times(out, a, rows) {
+          const left = register(a, rows * inner);
+          const product = register(out, rows * columns);
+          new Int32Array(memory.buffer, shapes, 6).set([1, rows, inner, 1, inner, columns]);
+          wasm._BatchMatMul(left, shapes, 3, b, shapes + 12, 3, 0, 0, product);
+          wasm._dispose_data(left);
+          wasm._dispose_data(product);
+        },
+        free: () => wasm._dispose_data(b),
+      };
+    },
+  };
+}
+
+const PAGE = 2 ** 16;
+
+/** Blocks of a memory by size, four sizes to each power of two. */
+function allocator(memory: Memory): Pick<Backend, 'allocate' | 'free'> {
+  const idle = new Map<number, number[]>();
+  const sizes = new Map<number, number>();
+  let end = 16; // address 0 is none
+  return {
+    allocate(bytes) {
+      const step = 2 ** Math.max(4, Math.floor(Math.log2(bytes)) - 2);
+      const size = Math.ceil(bytes / step) * step;
+      const known = idle.get(size)?.pop();
+      if (known !== undefined) return known;
+      const pages = Math.ceil((end + size - memory.buffer.byteLength) / PAGE);
+      try {
+        if (pages > 0) memory.grow(pages);
+      } catch {
+        return 0;
+      }
+      const pointer = end;
+      end += size;
+      sizes.set(pointer, size);
+      return pointer;
+    },
+    free(pointer) {
+      const size = sizes.get(pointer)!;
+      const list = idle.get(size) ?? [];
+      idle.set(size, list);
+      list.push(pointer);
+    },
+  };
+}
+
+/** A backend whose tensors are out of reach: operands are copied to it, and products back. */
+export function copyingBackend(tf: Tfjs, name: string, version: string): Backend {
+  const memory = new standard!.Memory({ initial: 16, maximum: PAGE });
+  const floats = (pointer: number, length: number): Float32Array =>
+    new Float32Array(memory.buffer, pointer, length);
+  return {
+    ...{ name, version, memory, kernels: openKernels(memory), ...allocator(memory) },
+    pack(pointer, inner, columns) {
+      const b = tf.tensor2d(floats(pointer, inner * columns).slice(), [inner, columns]);
+      return {
+        times(out, a, rows) {
+          const left = tf.tensor2d(floats(a, rows * inner).slice(), [rows, inner]);
+          const product = tf.matMul(left, b);
+          floats(out, rows * columns).set(product.dataSync());
+          left.dispose();
+          product.dispose();
+        },
+        free: () => b.dispose(),
+      };
+    },
+  };
+}
+
+/** A package by its name; null where it is not installed. */
+async function load(name: string): Promise<Tfjs | null> {
+  try {
+    const module = (await import(name)) as { default?: Tfjs } & Partial<Tfjs>;
+    return module.matMul === undefined && module.default !== undefined ? module.default : (module as Tfjs);
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code === 'ERR_MODULE_NOT_FOUND' && message.includes(name)) return null;
+    throw new EngineError(
+      `${name} is installed and does not load: ${message.split('\n')[0]}; remove it or install it again`,
+      { cause },
+    );
+  }
+}
+
+async function openBackend(): Promise<Backend> {
+  if (standard === undefined) {
+    throw new EngineError('the tfjs engine needs WebAssembly, which this JavaScript does not have');
+  }
+  for (const name of NATIVE_PACKAGES) {
+    const tf = await load(name);
+    if (tf === null) continue;
+    await tf.setBackend('tensorflow');
+    return copyingBackend(tf, name, tf.version?.['tfjs'] ?? 'unknown');
+  }
+  const core = await load(CORE);
+  if (core === null || (await load(WASM)) === null) {
+    throw new EngineError(
+      `the tfjs engine needs TensorFlow.js: npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`,
+    );
+  }
+  if (!(await core.setBackend('wasm'))) {
+    throw new EngineError(`${WASM} does not start; install version ${TFJS_VERSION} of it and of ${CORE}`);
+  }
+  return wasmBackend(core);
+}
+
+let opened: Promise<Backend> | undefined;
+
+/** The backend of this thread. @throws EngineError where there is none, or one that does not load */
+export function backend(): Promise<Backend> {
+  opened ??= openBackend();
+  return opened;
+}

@@ -1,0 +1,4 @@
+import { openTfjs } from '../../src/engine/tfjs/tfjs.ts';
+import { engineContract, TFJS } from './contract.ts';
+
+engineContract('tfjs', openTfjs, TFJS);
