@@ -53,9 +53,11 @@ const SIDE = 512;
 let calibration: { readonly engine: Engine; readonly device: string } | undefined;
 
 /** GFLOP/s of a float32 product of 512 × 512 matrices on one thread, now; the fastest of a few rounds. */
-export function gflops(device = 'cpu'): number {
-  if (calibration?.device !== device) calibration = { engine: openTorch({ device, threads: 1 }), device };
-  const { engine } = calibration;
+export function gflops(on: string | Engine = 'cpu'): number {
+  if (typeof on === 'string' && calibration?.device !== on) {
+    calibration = { engine: openTorch({ device: on, threads: 1 }), device: on };
+  }
+  const engine = typeof on === 'string' ? calibration!.engine : on;
   const perRound = 10;
   return engine.scope(() => {
     const a = engine.tensor(new Float32Array(SIDE * SIDE).fill(0.5), [SIDE, SIDE]);

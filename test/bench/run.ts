@@ -51,6 +51,7 @@ export const BENCHMARKS = {
   moved: { about: 'what moved in a window of 1000 series', policy: false, device: false },
   dtw: { about: '1-NN by dynamic time warping against aeon', policy: false, device: false },
   engine: { about: 'cost of an engine call', policy: false, device: false },
+  tfjs: { about: 'the tfjs engine beside the torch engine', policy: true, device: false },
   transport: { about: 'Sinkhorn: scaling form against log domain, and POT', policy: false, device: true },
   'timerpo-step': {
     about: 'one TimerPO step in its parts, and against PyTorch',

@@ -62,10 +62,13 @@ function checkGradients(
   const constants = test.constants ?? [];
   engine.scope(() => {
     const inputs = test.inputs.map((x) => engine.parameter(upload(engine, x, dtype)));
-    const output = test.run(
-      engine,
-      inputs,
-      constants.map((x) => upload(engine, x, dtype)),
+    // A history outlives the handles of what it was computed from.
+    const output = engine.scope(() =>
+      test.run(
+        engine,
+        inputs,
+        constants.map((x) => upload(engine, x, dtype)),
+      ),
     );
     const cotangent = ref.normal(new Random(5, test.name), output.shape);
     const gradients = engine.grad(output, inputs, upload(engine, cotangent, output.dtype));

@@ -88,7 +88,7 @@ export function attention(ops: Operations, input: AttentionInput): TfjsTensor {
     let out = products(heap, weights, heap.dense(v)); // [B, Hkv, R·T, D]
     if (shared !== null) out = added(out, apart(products(heap, shared, heap.dense(pv!))));
     const saved = [queries, k, v, weights, ...(shared === null ? [] : [shared, pk!, pv!])];
-    return ops.emit('attention', inputs, [reshaped(heap, out, query.shape)], saved, ([g]) => {
+    return ops.emit('attention', inputs, [reshaped(heap, out, q.shape)], saved, ([g]) => {
       const up = reshaped(heap, g!, [batch, heads, rows, width]);
       const slopes = products(heap, up, heap.dense(turned(v))); // gradients of the weights, then of the scores
       const groupedUp = shared === null ? null : together(up);
@@ -101,11 +101,11 @@ export function attention(ops: Operations, input: AttentionInput): TfjsTensor {
       let dq = products(heap, slopes, heap.dense(k));
       const dk = products(heap, heap.dense(turned(slopes)), queries);
       const dv = products(heap, heap.dense(turned(weights)), up);
-      if (sharedSlopes === null) return [reshaped(heap, dq, query.shape), dk, dv];
+      if (sharedSlopes === null) return [reshaped(heap, dq, q.shape), dk, dv];
       dq = added(dq, apart(products(heap, sharedSlopes, heap.dense(pk!))));
       const dpk = products(heap, heap.dense(turned(sharedSlopes)), together(queries));
       const dpv = products(heap, heap.dense(turned(shared!)), groupedUp!);
-      return [reshaped(heap, dq, query.shape), dk, dv, dpk, dpv];
+      return [reshaped(heap, dq, q.shape), dk, dv, dpk, dpv];
     })[0]!;
   });
 }

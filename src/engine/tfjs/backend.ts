@@ -181,6 +181,19 @@ async function load(name: string): Promise<Tfjs | null> {
   }
 }
 
+/** Returns a function that removes listeners which were added since: Emscripten's throw errors of this process again, with its source. */
+function processListeners(): () => void {
+  const events = ['uncaughtException', 'unhandledRejection'] as const;
+  const before = events.map((event) => new Set<unknown>(process.listeners(event as 'uncaughtException')));
+  return () => {
+    events.forEach((event, i) => {
+      for (const listener of process.listeners(event as 'uncaughtException')) {
+        if (!before[i]!.has(listener)) process.off(event, listener);
+      }
+    });
+  };
+}
+
 async function openBackend(): Promise<Backend> {
   if (standard === undefined) {
     throw new EngineError('the tfjs engine needs WebAssembly, which this JavaScript does not have');
@@ -192,6 +205,7 @@ async function openBackend(): Promise<Backend> {
     return copyingBackend(tf, name, tf.version?.['tfjs'] ?? 'unknown');
   }
   const core = await load(CORE);
+  const release = processListeners();
   if (core === null || (await load(WASM)) === null) {
     throw new EngineError(
       `the tfjs engine needs TensorFlow.js: npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`,
@@ -200,6 +214,7 @@ async function openBackend(): Promise<Backend> {
   if (!(await core.setBackend('wasm'))) {
     throw new EngineError(`${WASM} does not start; install version ${TFJS_VERSION} of it and of ${CORE}`);
   }
+  release();
   return wasmBackend(core);
 }
 
