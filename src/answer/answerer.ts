@@ -18,11 +18,11 @@ import type { Shot } from '../train/task.ts';
 import type { Question } from './define.ts';
 
 /** Engines that compute policies on this machine. */
-export const ENGINES = ['torch', 'onnx'] as const;
+export const ENGINES = ['torch', 'tfjs', 'onnx'] as const;
 export type EngineName = (typeof ENGINES)[number];
 
 export const ENGINE_HELP =
-  'Engine: torch, or onnx (onnxruntime on the CPU; also opens exports). Default: torch; onnx where libtorch is missing or the directory holds only ONNX graphs';
+  'Engine: torch, tfjs (TensorFlow.js), or onnx (onnxruntime on the CPU; also opens exports). Default: torch; onnx where libtorch is missing or the directory holds only ONNX graphs';
 
 /** Words and pictures put to a policy. */
 export interface Prompt {

@@ -1,8 +1,9 @@
-/** Policies on this machine: the torch engine, or onnxruntime where there is no libtorch or the directory holds graphs and no weights. */
+/** Policies on this machine: the torch or tfjs engine, or onnxruntime where there is no libtorch or the directory holds graphs and no weights. */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isMainThread } from 'node:worker_threads';
 import type { Engine } from '../engine/engine.ts';
 import { addonPath } from '../engine/torch/build.ts';
 import { openTorch } from '../engine/torch/torch.ts';
@@ -10,6 +11,7 @@ import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
 import { cores } from '../ground/machine.ts';
 import { MANIFEST_FILE } from '../ground/manifest.ts';
 import { packageVersion } from '../ground/paths.ts';
+import { say } from '../ground/terminal.ts';
 import type { OnnxPolicy } from '../onnx/policy.ts';
 import { type EncodedPrompt, opened as openedPrompt } from '../policy/batch.ts';
 import { decodeGroups, generate, type Sampled } from '../policy/generate.ts';
@@ -29,7 +31,7 @@ import type {
 import { PromptReader } from './prompt.ts';
 
 export interface LocalOptions {
-  /** Default: torch; onnx where libtorch is missing or the directory holds only graphs. */
+  /** Default: TIMESEER_ENGINE, else torch; onnx where libtorch is missing or the directory holds only graphs. */
   readonly engine?: EngineName | undefined;
   /** `cpu` (default), `cuda` or `cuda:N`. */
   readonly device?: string | undefined;
@@ -42,17 +44,63 @@ export interface LocalOptions {
   readonly merge?: boolean;
   /** Called before the weights are read, which may take minutes; what it throws is thrown. */
   readonly beforeWeights?: (prompting: Prompting) => void;
-  /** Loads weights on the torch engine; `Policy.load` when absent. Workers of a group share them. */
+  /** Loads weights on an engine; `Policy.load` when absent. Workers of a group share them. */
   readonly loadWeights?: (engine: Engine, directory: string, options: LoadOptions) => Policy;
+}
+
+/** Names the engine that computes: torch, tfjs or auto, which is torch where its addon is built, else tfjs. */
+export const ENGINE_VARIABLE = 'TIMESEER_ENGINE';
+
+/** Engine that trains, and what it is for `auto` alone. */
+export type ComputingEngine = Exclude<EngineName, 'onnx'>;
+
+/** The engine that was asked for by TIMESEER_ENGINE; null: auto. @throws ConfigError for another word */
+export function askedEngine(): ComputingEngine | null {
+  const asked = process.env[ENGINE_VARIABLE] ?? 'auto';
+  if (asked === 'auto' || asked === '') return null;
+  if (asked === 'torch' || asked === 'tfjs') return asked;
+  throw new ConfigError(`${ENGINE_VARIABLE}=${asked}: expected torch, tfjs or auto`);
+}
+
+/** The engine that trains on a device. @throws ConfigError for tfjs on a GPU */
+export function computingEngine(device = 'cpu'): ComputingEngine {
+  const asked = askedEngine();
+  if (asked === 'tfjs' && device !== 'cpu') {
+    throw new ConfigError(`--device ${device}: is for the torch engine alone`);
+  }
+  return asked ?? (device === 'cpu' && torchProblem() !== null ? 'tfjs' : 'torch');
+}
+
+let openedTfjs: { readonly open: () => Engine } | null = null;
+
+/** Loads what the engine of a device needs to open; call it before `openEngine`. @throws EngineError where TensorFlow.js is missing */
+export async function prepareEngine(
+  device = 'cpu',
+  engine: ComputingEngine = computingEngine(device),
+): Promise<void> {
+  if (engine === 'torch' || openedTfjs !== null) return;
+  const { TfjsEngine, prepareTfjs } = await import('../engine/tfjs/tfjs.ts');
+  const backend = await prepareTfjs();
+  openedTfjs = { open: () => new TfjsEngine(backend) };
+  if (isMainThread && askedEngine() === null) {
+    say(`engine: tfjs, by ${backend.name}; \`npx timeseer setup\` installs libtorch, which is faster`);
+  }
 }
 
 /**
  * Opens the engine of a device: the one place that chooses among implementations of the contract.
- * @param threads of one operation on a CPU; 0: libtorch decides
+ * @param threads of one operation on a CPU; 0: libtorch decides. tfjs has one
  * @throws EngineError for a device that is not there, and where no engine is found
  */
-export function openEngine(device = 'cpu', threads = 1): Engine {
-  return openTorch({ device, threads });
+export function openEngine(
+  device = 'cpu',
+  threads = 1,
+  engine: ComputingEngine = computingEngine(device),
+): Engine {
+  if (engine === 'torch') return openTorch({ device, threads });
+  if (openedTfjs === null)
+    throw new EngineError('the tfjs engine is not loaded: await prepareEngine() first');
+  return openedTfjs.open();
 }
 
 /** Bytes of weights up to which a policy without graphs is exported on the way: more takes minutes and as much disk again. */
@@ -93,9 +141,9 @@ export function chooseEngine(
       [adapter !== undefined, '--adapter'],
     ] as const
   ).find(([given]) => given)?.[1];
-  if (engine === 'torch' && graphsAlone) {
+  if ((engine === 'torch' || engine === 'tfjs') && graphsAlone) {
     throw new ConfigError(
-      '--engine torch: the directory holds ONNX graphs and no weights; leave --engine out',
+      `--engine ${engine}: the directory holds ONNX graphs and no weights; leave --engine out`,
     );
   }
   if (engine === 'onnx' || graphsAlone) {
@@ -103,6 +151,10 @@ export function chooseEngine(
     throw new ConfigError(
       `${torchOnly}: is for the torch engine alone${adapter === undefined ? '' : '; merge the adapter first (`timeseer merge`)'}`,
     );
+  }
+  if (engine === 'tfjs') {
+    if (device === 'cpu' && dtype === 'auto') return 'tfjs';
+    throw new ConfigError(`${torchOnly}: the tfjs engine computes in float32 on the CPU; leave it out`);
   }
   if (engine === 'torch' || torchOnly !== undefined) return 'torch';
   return problemOf() === null ? 'torch' : 'onnx';
@@ -151,7 +203,8 @@ async function load(directory: string, engineName: EngineName, options: LocalOpt
     const { onnxPolicy } = await import('./onnx.ts');
     return onnxPolicy(await openGraphs(directory, threads));
   }
-  const engine = openEngine(device, threads);
+  await prepareEngine(device, engineName);
+  const engine = openEngine(device, threads, engineName);
   // Weights with an adapter are not shared: they are changed when it is merged.
   const loadWeights = adapter === undefined ? options.loadWeights : undefined;
   const policy = (loadWeights ?? Policy.load)(engine, directory, {
@@ -259,7 +312,9 @@ export function localAnswerer(given: string, directory: string, options: LocalOp
       `--adapter ${adapter}: no adapter there (looked for adapter_config.json); give the directory that a training with LoRA has left`,
     );
   }
-  const engine = chooseEngine(options, {
+  const asked = askedEngine();
+  const wanted = asked === null ? options : { ...options, engine: options.engine ?? asked };
+  const engine = chooseEngine(wanted, {
     graphsAlone: hasGraphs(directory) && !hasWeights(directory),
     torchProblem,
   });

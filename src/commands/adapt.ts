@@ -15,6 +15,7 @@ import {
   number,
   required,
   several,
+  TRAINING_ENGINE,
   text,
 } from './options.ts';
 
@@ -32,6 +33,7 @@ const OPTIONS = {
   series: number('Number of generated series to train on, from 20', { default: 2000 }),
   recipe: text('Recipe by name or path of a .yaml file', { default: 'adapt' }),
   set: list('Set a recipe key, e.g. sft.samples=2000 (repeatable)'),
+  engine: TRAINING_ENGINE,
   device: DEVICE,
   resume: flag('Resume after the last finished step, training from its last checkpoint'),
   quiet: flag('Do not show progress'),

@@ -7,8 +7,8 @@ interface MergeArguments extends MergeRequest {
   readonly json: boolean;
 }
 
-function runMerge({ out, adapter, json, ...given }: MergeArguments): void {
-  const { base, dtype, options } = mergePolicy({ ...given, out, adapter });
+async function runMerge({ out, adapter, json, ...given }: MergeArguments): Promise<void> {
+  const { base, dtype, options } = await mergePolicy({ ...given, out, adapter });
   const { rank, alpha, rslora = false, targets } = options;
   if (json) {
     printJson({ out, base, adapter, dtype, rank, alpha, rslora, targets });

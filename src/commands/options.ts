@@ -103,5 +103,17 @@ export const ENGINE_OPTIONS = {
 
 export const ADAPTER = text('Directory of a LoRA adapter (PEFT format) for the policy');
 
+/** Engine of commands that train. TIMESEER_ENGINE passes it on to Workers and processes. */
+export const TRAINING_ENGINE = choice(
+  ['auto', 'torch', 'tfjs'],
+  'Engine: torch, tfjs (TensorFlow.js, which npm alone brings), or auto: torch where it is set up, else tfjs. Default: TIMESEER_ENGINE, else auto',
+  {
+    coerce: (engine: string | undefined) => {
+      if (engine !== undefined) process.env['TIMESEER_ENGINE'] = engine;
+      return engine;
+    },
+  },
+);
+
 /** Device of commands that always compute. */
 export const DEVICE = text('cpu, cuda or cuda:N', { default: 'cpu' });

@@ -3,7 +3,7 @@ import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { type RecipeKey, recipeKeys } from '../recipe/recipe.ts';
 import type { RunRequest } from '../run/run.ts';
-import { DEVICE, flag, list, text } from './options.ts';
+import { DEVICE, flag, list, TRAINING_ENGINE, text } from './options.ts';
 
 export interface RunArguments extends RunRequest {
   readonly reward: readonly string[];
@@ -34,6 +34,7 @@ export const runOptions = ({
     `Reward to maximise instead of the task's own: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or ${COMMON_REWARDS.join(', ')}. Repeat it to maximise their mean; for weights use --set reward=…`,
   ),
   out: text('Directory of the run', out === undefined ? { demandOption: true } : { default: out }),
+  engine: TRAINING_ENGINE,
   device: DEVICE,
   resume: flag('Resume from the last checkpoint'),
   'allow-change': list(

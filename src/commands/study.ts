@@ -2,7 +2,7 @@ import { ConfigError } from '../ground/errors.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { namesOf } from '../recipe/config.ts';
 import type { StudyRequest } from '../run/study.ts';
-import { command, DEVICE, flag, list, number, required } from './options.ts';
+import { command, DEVICE, flag, list, number, required, TRAINING_ENGINE } from './options.ts';
 
 interface StudyArguments extends StudyRequest {
   readonly json: boolean;
@@ -21,6 +21,7 @@ const OPTIONS = {
     'Resume the study in --out: finished runs are skipped, an interrupted run resumes bit for bit',
   ),
   report: flag('Train nothing; rebuild the results from the finished runs'),
+  engine: TRAINING_ENGINE,
   device: DEVICE,
   quiet: flag('Show no progress'),
   json: flag('Print the results as JSON'),

@@ -18,7 +18,7 @@ import { selectExamples, writeSelection } from '../../datasets/prepare.ts';
 import { compareAnswers, type PairedComparison } from '../../eval/comparison.ts';
 import { readJson } from '../../eval/json-files.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
-import { openEngine } from '../answer/local.ts';
+import { openEngine, prepareEngine } from '../answer/local.ts';
 import { DEFAULT_POLICY, findPolicy, SHIPPED } from '../answer/reference.ts';
 import {
   type Background,
@@ -32,7 +32,6 @@ import {
 } from '../background/background.ts';
 import { type Likeness, likeness } from '../background/likeness.ts';
 import { detect } from '../detect/detect.ts';
-import { setup } from '../engine/torch/setup.ts';
 import { CONFIDENCE_FILE } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
@@ -44,7 +43,7 @@ import { adaptCard, adaptPage } from './adapt-page.ts';
 import { lazyEngine, openBackgrounds } from './backgrounds.ts';
 import { calibratePolicy } from './calibrate.ts';
 import { runQuickstart } from './quickstart.ts';
-import { Run } from './run.ts';
+import { Run, setupEngine } from './run.ts';
 import { LENGTH, readSources, type Source, valuesOf } from './sources.ts';
 
 export interface AdaptRequest {
@@ -241,7 +240,8 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
     sources: Object.fromEntries(sources.map(({ name, samples }) => [name, samples])),
   };
   checkOut(given, now);
-  await setup({ install: true, log: quiet ? () => {} : say });
+  await setupEngine(given.device, quiet ? () => {} : say);
+  await prepareEngine(given.device);
   openEngine(given.device); // throws for one that is not there, before anything is written
   const engine = lazyEngine();
   if (!quiet) for (const { name, notes } of sources) say(`${name}: ${notes.join(' ')}`);

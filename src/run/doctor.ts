@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { CORE, NATIVE_PACKAGES, TFJS_VERSION, WASM } from '../engine/tfjs/backend.ts';
 import { addonPath, type Compiler, findCompiler } from '../engine/torch/build.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
 import {
@@ -261,6 +262,25 @@ export function onnxruntimeCheck(from: string = import.meta.url): Check {
   }
 }
 
+/** TensorFlow.js, by which the tfjs engine computes: native where a user installed it, else WebAssembly. `from`: the module that loads it. */
+export function tfjsCheck(from: string = import.meta.url): Check {
+  const name = 'tfjs';
+  const { resolve } = createRequire(from);
+  const found = [...NATIVE_PACKAGES, WASM].find((package_) => {
+    try {
+      resolve(package_);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+  const wasm = `npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`;
+  if (found === undefined)
+    return warning(name, 'not installed: without libtorch nothing can be trained', wasm);
+  const faster = found === WASM ? `; npm install ${NATIVE_PACKAGES.join(' or ')} for native TensorFlow` : '';
+  return ok(name, `${found}${faster}`);
+}
+
 /** A headless browser, with which the tests look at the report; never required. */
 function browserCheck(): Check {
   const names = [process.env['CHROMIUM'] ?? '', 'chromium', 'chromium-browser', 'google-chrome'];
@@ -287,6 +307,7 @@ export function examine(): Check[] {
     diskCheck('cache', cacheRoot()),
     fontCheck(),
     onnxruntimeCheck(),
+    tfjsCheck(),
     browserCheck(),
   ];
 }

@@ -7,7 +7,6 @@ import { writeRecords } from '../../eval/records.ts';
 import { ensureBaselines, type ReportFiles, reportFiles } from '../../eval/report.ts';
 import type { PolicyName } from '../../eval/run-directory.ts';
 import { type RunSummary, readSummary } from '../../eval/summary.ts';
-import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
@@ -16,7 +15,7 @@ import { answerExamples } from './eval-stage.ts';
 import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
 import { evaluationCard, exampleTask, withExtension } from './policy-task.ts';
 import { buildReport } from './report.ts';
-import { Run, type RunRequest, runSession, writeEnvironment } from './run.ts';
+import { Run, type RunRequest, runSession, setupEngine, writeEnvironment } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { type EvalMode, runTrainingStage } from './stage.ts';
 
@@ -39,7 +38,7 @@ export async function runQuickstart(
 ): Promise<QuickstartResult> {
   const log = given.quiet ? () => {} : say;
   const began = performance.now();
-  await setup({ install: true, log });
+  await setupEngine(given.device, log);
   const installed = (performance.now() - began) / 1000;
 
   const allow = given.allowChange ?? [];

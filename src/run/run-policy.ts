@@ -2,7 +2,7 @@
 import { constants, cpSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
 import { openExamples, trainingExamples } from '../../datasets/source.ts';
-import { openEngine } from '../answer/local.ts';
+import { openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -133,13 +133,14 @@ function checkMergeTarget(out: string, sources: readonly string[]): void {
  * Writes a checkpoint with a low-rank adapter added to its weights.
  * @throws ConfigError for a wrong target; CheckpointError when base and adapter do not belong together
  */
-export function mergePolicy({ policy: path, adapter, out, dtype }: MergeRequest): {
+export async function mergePolicy({ policy: path, adapter, out, dtype }: MergeRequest): Promise<{
   readonly base: string;
   readonly dtype: Policy['dtype'];
   readonly options: Adapter['options'];
-} {
+}> {
   const base = findPolicy(path);
   checkMergeTarget(out, [base, adapter]);
+  await prepareEngine();
   const engine = openEngine('cpu', 0);
   const stated = statedDType(readJson(join(base, 'config.json')) as Json);
   const policy = Policy.load(engine, base, {

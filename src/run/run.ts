@@ -20,10 +20,11 @@ import {
 import type { Split } from '../../datasets/split.ts';
 import { readJson } from '../../eval/json-files.ts';
 import { type PolicyName, type RecipeChange, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
-import { openEngine } from '../answer/local.ts';
+import { askedEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
-import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { setup } from '../engine/torch/setup.ts';
+import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
 import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { claimDirectory } from '../ground/lock.ts';
@@ -520,6 +521,7 @@ export async function runSession(
   open: () => Run | Promise<Run>,
   work: (run: Run) => Promise<void>,
 ): Promise<Run> {
+  await prepareEngine(given.device);
   openEngine(given.device);
   const lock = await claimDirectory(given.out);
   try {
@@ -533,12 +535,28 @@ export async function runSession(
     if (!lock.held()) throw gone(given.out);
     if (error instanceof Interrupted && command !== null) {
       const device = given.device === 'cpu' ? [] : ['--device', given.device];
-      const resume = ['timeseer', command, '--out', given.out, ...device, '--resume'];
+      const asked = askedEngine();
+      const engine = asked === null ? [] : ['--engine', asked];
+      const resume = ['timeseer', command, '--out', given.out, ...device, ...engine, '--resume'];
       say(`resume with: ${resume.map(shellWord).join(' ')}`);
     }
     throw error;
   } finally {
     lock.release();
+  }
+}
+
+/**
+ * Builds the torch engine, installing libtorch where that is possible; without it, the tfjs engine computes.
+ * @throws EngineError as `setup`, where torch or a GPU was asked for
+ */
+export async function setupEngine(device: string, log: (line: string) => void): Promise<void> {
+  if (askedEngine() === 'tfjs') return;
+  try {
+    await setup({ install: true, log });
+  } catch (error) {
+    if (askedEngine() === 'torch' || device !== 'cpu' || !(error instanceof EngineError)) throw error;
+    log(error.message);
   }
 }
 
@@ -550,13 +568,13 @@ export function writeEnvironment(
 ): void {
   const file = run.file('environment.json');
   const engine = openEngine(device);
-  const { version, blas, deviceName } = engine.info;
+  const { name, version, blas, deviceName } = engine.info;
   const environment = {
     ...run.environment,
     timeseer: packageVersion(),
     node: process.version,
     platform: `${process.platform} ${process.arch}`,
-    libtorch: version,
+    ...(name === 'torch' ? { libtorch: version } : { [name]: version }),
     blas: blas.replace(/\S*\//g, ''),
     device,
     device_name: deviceName,

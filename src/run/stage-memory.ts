@@ -4,6 +4,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { openExamples, reinforcementExamples, trainingExamples } from '../../datasets/source.ts';
+import { computingEngine } from '../answer/local.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -149,7 +150,11 @@ export async function stageMemory(
   const { recompute, check } = recipe.memory;
   const file = join(directory, 'config.json');
   const parameters = layoutOf(parseDims(readJson(file), file)).size;
-  if ((device === 'cpu' && parameters <= SMALL) || (!check && recompute !== 'auto')) {
+  // A plan is made by the torch engine.
+  if (
+    (device === 'cpu' && (parameters <= SMALL || computingEngine() === 'tfjs')) ||
+    (!check && recompute !== 'auto')
+  ) {
     return recompute === 'always';
   }
   const plan = await planTrainingStage(stage, directory, recipe, device, memory);

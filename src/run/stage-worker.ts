@@ -5,7 +5,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples, validationExamples } from '../../datasets/source.ts';
 import { type EvalData, evaluate, type WantedExample } from '../../eval/harness.ts';
 import type { LocalPolicy } from '../answer/answerer.ts';
-import { answerLocally, openEngine } from '../answer/local.ts';
+import { answerLocally, computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { openLocal } from '../answer/open.ts';
 import type { Engine } from '../engine/engine.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
@@ -346,7 +346,14 @@ async function train(job: TrainingJob): Promise<StageResult> {
 }
 
 async function answer(job: EvalJob): Promise<StageResult> {
-  const { adapter, from, device, engine = 'torch', threads = threadsFor(from), reasoning } = job;
+  const {
+    adapter,
+    from,
+    device,
+    engine = computingEngine(device),
+    threads = threadsFor(from),
+    reasoning,
+  } = job;
   let weights: Policy | null = null;
   const opened = await openLocal(resolve(from), {
     ...{ engine, device, threads, adapter, merge: true },
@@ -427,6 +434,7 @@ function likelihoodsOf(
 try {
   // The log exists by now: a missing directory was removed by somebody.
   if (job.stage !== 'eval') neverRemake(dirname(job.checkpoint));
+  if (job.stage !== 'eval') await prepareEngine(job.device);
   post({ kind: 'result', result: job.stage === 'eval' ? await answer(job) : await train(job) });
 } catch (error) {
   post({ kind: 'error', error: failureOf(error) });

@@ -6,6 +6,7 @@
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
 import type { EvalForm, WantedExample } from '../../eval/harness.ts';
 import type { EngineName } from '../answer/answerer.ts';
+import { computingEngine, prepareEngine } from '../answer/local.ts';
 import { shippedPolicy } from '../answer/reference.ts';
 import type { ChatTotals } from '../endpoint/chat.ts';
 import { CheckpointError, ConfigError, TimeseerError } from '../ground/errors.ts';
@@ -87,7 +88,7 @@ type Stated = 'maxTokens' | 'seed' | 'reading';
 /** Evaluation; what the form leaves open is as the policy was taught. */
 export interface EvalJob extends Job, Partial<Omit<EvalForm, Stated>>, Pick<EvalForm, Stated> {
   readonly stage: 'eval';
-  /** Engine of the policy. Default: torch. */
+  /** Engine of the policy. Default: that which trains. */
   readonly engine?: EngineName;
   /** Directory of an adapter that is merged into the policy. */
   readonly adapter?: string;
@@ -131,6 +132,9 @@ export function runStage(
   onNote: (note: StageNote, rank: number) => void,
 ): Promise<{ readonly results: readonly StageResult[]; readonly stopped: Interrupted | null }> {
   return withInterrupt(async (signal) => {
+    const engine = (job.stage === 'eval' ? job.engine : undefined) ?? computingEngine(job.device);
+    // Workers share tensors through what this thread has opened.
+    if (engine !== 'onnx') await prepareEngine(job.device, engine);
     const results = await runWorkers<StageJob, StageNote, StageResult>({
       size: workers,
       program: workerUrl('./stage-worker', import.meta.url),

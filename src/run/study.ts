@@ -29,7 +29,7 @@ import {
   type StudyResults,
   settingResult,
 } from '../../eval/study-results.ts';
-import { openEngine } from '../answer/local.ts';
+import { openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
@@ -432,6 +432,7 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
   if (existsSync(copy) && !given.resume) {
     throw new ConfigError(`${out} holds a study: add --resume to continue it, or choose another --out`);
   }
+  await prepareEngine(given.device);
   openEngine(given.device);
   const lock = await claimDirectory(out);
   try {

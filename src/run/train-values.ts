@@ -22,7 +22,7 @@ import {
 } from '../../rewards/define.ts';
 import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import { combine, combinedWeights } from '../../rewards/reward.ts';
-import { openEngine } from '../answer/local.ts';
+import { openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import { graderOf } from '../claims/reasoning.ts';
 import { learnClasses } from '../expcot/class-profile.ts';
@@ -180,6 +180,7 @@ async function openWorkplace(
   const task = named
     ? trainingTask(card, address, stage, grading)
     : sourceTask(card, source, { name: facts.task, seed, stage, profile: () => profile, ...grading });
+  await prepareEngine(device);
   const engine = openEngine(device, threads);
   const policy =
     from === null

@@ -97,7 +97,8 @@ async function contender(engine: Engine, directory: string, time: { ms: number }
     },
     row(speed: number): EngineRow {
       const of = (pairs: typeof updates, which: 0 | 1): number => median(pairs.map((pair) => pair[which]));
-      const share = (pairs: typeof updates): number | null => (time === null ? null : of(pairs, 1) / of(pairs, 0));
+      const share = (pairs: typeof updates): number | null =>
+        time === null ? null : of(pairs, 1) / of(pairs, 0);
       return {
         ...{ engine: engine.info.name, update: of(updates, 0), decode: of(decodes, 0), loss, gflops: speed },
         ...{ updateProducts: share(updates), decodeProducts: share(decodes) },
@@ -131,6 +132,8 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
       ...[row.engine, row.update.toFixed(0), percent(row.updateProducts), row.decode.toFixed(0)],
       ...[percent(row.decodeProducts), row.loss.toFixed(5), row.gflops.toFixed(1)],
     ]);
-    console.log(table(['engine', 'update ms', 'in products', 'decoding ms', 'in products', 'loss', 'GFLOP/s'], cells));
+    console.log(
+      table(['engine', 'update ms', 'in products', 'decoding ms', 'in products', 'loss', 'GFLOP/s'], cells),
+    );
   });
 }

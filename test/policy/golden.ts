@@ -1,6 +1,8 @@
 /** The tiny checkpoint of test/golden/make_qwen.py and the pictures it was run on. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { Engine } from '../../src/engine/engine.ts';
+import { openTfjs } from '../../src/engine/tfjs/tfjs.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { Picture } from '../../src/ground/types.ts';
 import type { Message } from '../../src/policy/chat.ts';
@@ -50,6 +52,9 @@ export function picture(width: number, height: number): Picture {
 
 /** On the processor, or on the GPU that is asked for. */
 export const engine = openTorch({ device: process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu', threads: 1 });
+
+/** The engines that compute what transformers computes. */
+export const ENGINES: readonly Engine[] = [engine, await openTfjs()];
 
 /** Largest |a − b| / (1 + |b|). */
 export function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {

@@ -5,7 +5,7 @@ import { forward } from '../../src/policy/forward.ts';
 import { Tape } from '../../src/policy/gradient-checkpointing.ts';
 import { headGradients } from '../../src/train/loss.ts';
 import { responseLogProbs, responseStates } from '../../src/train/micro-batch.ts';
-import { engine } from './golden.ts';
+import { ENGINES } from './golden.ts';
 import {
   type Gradients,
   gradientsOf,
@@ -19,14 +19,24 @@ import {
 } from './parity.ts';
 import { encode, note } from './parity-run.ts';
 
-const groups = parity.policies.flatMap((row, index) =>
-  row.group === undefined ? [] : [{ ...row, index, group: row.group, policy: parityPolicy(engine, row) }],
+const groups = ENGINES.flatMap((engine) =>
+  parity.policies.flatMap((row, index) =>
+    row.group === undefined
+      ? []
+      : [
+          {
+            ...{ ...row, index, group: row.group, title: `${engine.info.name}: ${row.name}` },
+            policy: parityPolicy(engine, row),
+          },
+        ],
+  ),
 );
-const born = engine.live();
-afterAll(() => expect(engine.live()).toBe(born));
+const born = ENGINES.map((engine) => engine.live());
+afterAll(() => expect(ENGINES.map((engine) => engine.live())).toEqual(born));
 
-describe.each(groups)('responses behind shared prompts get what each full sequence gets: $name', (row) => {
+describe.each(groups)('responses behind shared prompts get what each full sequence gets: $title', (row) => {
   const { policy, group, index } = row;
+  const { engine } = policy;
   const prompts = encode(policy, row);
   const responses = group.responses.map((ids) => Int32Array.from(ids));
   const targets = Int32Array.from(group.responses.flat());

@@ -5,7 +5,7 @@ import { collate, type EncodedPrompt } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import type { Policy } from '../../src/policy/policy.ts';
 import { encodeImages } from '../../src/policy/vision.ts';
-import { engine, picture } from './golden.ts';
+import { picture } from './golden.ts';
 import type { ParityPolicy } from './parity.ts';
 
 /** Worst error per quantity, printed after the suite when TIMESEER_PARITY is set. */
@@ -45,11 +45,12 @@ export function logProbs(policy: Policy, prompts: readonly EncodedPrompt[]): Ten
   const rows = places(batch.lengths, batch.length, true);
   const targets = Int32Array.from(prompts.flatMap(({ ids }) => [...ids.slice(1)]));
   const { hidden } = forward(policy, { ...batch, rows });
+  const { engine } = policy;
   return engine.logProbs(hidden, policy.weights.head, engine.tensor(targets, [targets.length])).logProb;
 }
 
 /** The first `count` layers of a policy. */
-const truncated = ({ weights, dims }: Policy, count: number) => ({
+const truncated = ({ engine, weights, dims }: Policy, count: number) => ({
   engine,
   dims: { ...dims, layers: count },
   weights: { ...weights, layers: weights.layers.slice(0, count) },
@@ -58,6 +59,7 @@ const truncated = ({ weights, dims }: Policy, count: number) => ({
 /** States after the final norm of each token when only the first `count` layers are there, rows one after another. */
 export function layerStates(policy: Policy, prompts: readonly EncodedPrompt[], count: number): Float32Array {
   const batch = collate(prompts, policy.dims.special.pad);
+  const { engine } = policy;
   const { hidden } = forward(truncated(policy, count), batch);
   const rows = places(batch.lengths, batch.length);
   return engine.floats(engine.indexSelect(hidden, engine.tensor(rows, [rows.length]))); // [N · D]
@@ -65,7 +67,7 @@ export function layerStates(policy: Policy, prompts: readonly EncodedPrompt[], c
 
 /** Visual tokens when only the first `count` blocks are there. */
 export function visualTokens(policy: Policy, prompts: readonly EncodedPrompt[], count: number): Float32Array {
-  const { weights, dims } = policy;
+  const { engine, weights, dims } = policy;
   const shorter = { ...weights, blocks: weights.blocks.slice(0, count) };
   return engine.floats(
     encodeImages(
@@ -81,5 +83,5 @@ export function visualTokens(policy: Policy, prompts: readonly EncodedPrompt[], 
 export function allLogits(policy: Policy, prompts: readonly EncodedPrompt[]): Float32Array {
   const batch = collate(prompts, policy.dims.special.pad);
   const rows = places(batch.lengths, batch.length);
-  return engine.floats(policy.logits(forward(policy, { ...batch, rows }).hidden)); // [N · V]
+  return policy.engine.floats(policy.logits(forward(policy, { ...batch, rows }).hidden)); // [N · V]
 }

@@ -1,17 +1,23 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { generate } from '../../src/policy/generate.ts';
-import { engine } from './golden.ts';
+import { ENGINES } from './golden.ts';
 import { gradientNames, gradientsOf, parity, parityPolicy, TOLERANCE, weighted, worst } from './parity.ts';
 import { allLogits, encode, layerStates, logProbs, note, visualTokens } from './parity-run.ts';
 
 const rowsOf = (values: Float32Array, width: number): number => values.length / width;
 
-const policies = parity.policies.map((row, index) => ({ ...row, index, policy: parityPolicy(engine, row) }));
-const born = engine.live();
-afterAll(() => expect(engine.live()).toBe(born));
+const policies = ENGINES.flatMap((engine) =>
+  parity.policies.map((row, index) => ({
+    ...{ ...row, index, title: `${engine.info.name}: ${row.name}` },
+    policy: parityPolicy(engine, row),
+  })),
+);
+const born = ENGINES.map((engine) => engine.live());
+afterAll(() => expect(ENGINES.map((engine) => engine.live())).toEqual(born));
 
-describe.each(policies)('$name', (row) => {
+describe.each(policies)('$title', (row) => {
   const { policy } = row;
+  const { engine } = policy;
   const prompts = encode(policy, row);
   const tokens = prompts.reduce((sum, { ids }) => sum + ids.length, 0);
   const { width, layers, vision } = policy.dims;

@@ -156,8 +156,8 @@ export function attentionStep(ops: Operations, input: AttentionStepInput): TfjsT
     });
     heap.move(narrowed(keyCache, 2, used, 1), column(rotated, queryHeads, turning * width));
     heap.move(narrowed(valueCache, 2, used, 1), column(rows, turning, all * width));
-    keyCache.storage.version++;
-    valueCache.storage.version++;
+    heap.wrote(narrowed(keyCache, 2, used, 1));
+    heap.wrote(narrowed(valueCache, 2, used, 1));
     const q = heap.copy(narrowed(rotated, 1, 0, queryHeads));
     const [key, value] = [keyCache, valueCache].map((view) =>
       inRows(heap, narrowed(view, 2, 0, used + 1)),

@@ -27,8 +27,8 @@ export interface Backend {
 
 /** Packages in the order in which they are tried. The first two download a native library when they are installed. */
 export const NATIVE_PACKAGES = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'] as const;
-const CORE = '@tensorflow/tfjs-core';
-const WASM = '@tensorflow/tfjs-backend-wasm';
+export const CORE = '@tensorflow/tfjs-core';
+export const WASM = '@tensorflow/tfjs-backend-wasm';
 /** Version of both packages; the internals below are this one's. */
 export const TFJS_VERSION = '4.22.0';
 

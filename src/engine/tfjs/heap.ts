@@ -5,6 +5,7 @@
 import { type DType, ELEMENT_BYTES } from '../engine.ts';
 import type { Backend, Pack } from './backend.ts';
 import type { Kernels } from './kernels/kernels.ts';
+import { SharedBlocks } from './sharing.ts';
 
 type NumberArray = Float32Array | Float64Array | Int32Array | Uint8Array | Uint16Array;
 
@@ -35,6 +36,8 @@ export class Storage {
   version = 0;
   /** Weights prepared for products, by view; valid for one version. */
   packs: { version: number; byView: Map<string, Pack> } | null = null;
+  /** Where Workers share the content: the block, and the version that is here. */
+  shared: { readonly block: number; seen: number } | null = null;
 
   constructor(pointer: number, bytes: number) {
     this.pointer = pointer;
@@ -149,6 +152,9 @@ export class Heap {
   readonly kernels: Kernels;
   /** Storages made by the operation in progress. */
   #fresh: Storage[] = [];
+  #blocks: SharedBlocks | null = null;
+  /** Storages of this engine by the block that they share. */
+  readonly #attached = new Map<number, Storage>();
   /** Bytes held, and the largest since tracking began. */
   now = 0;
   peak = 0;
@@ -176,6 +182,11 @@ export class Heap {
 
   #release(storage: Storage): void {
     storage.freed = true;
+    if (storage.shared !== null) {
+      this.#blocks!.held.delete(storage.shared.block);
+      this.#blocks!.let(storage.shared.block);
+      this.#attached.delete(storage.shared.block);
+    }
     this.dropPacks(storage);
     this.backend.free(storage.pointer);
     this.now -= storage.bytes;
@@ -204,6 +215,75 @@ export class Heap {
       for (const storage of this.#fresh) if (storage.holders === 0 && !storage.freed) this.#release(storage);
       this.#fresh = outer;
     }
+  }
+
+  // ---- sharing with other Workers ------------------------------------------------------------------
+
+  get #sharing(): SharedBlocks {
+    this.#blocks ??= new SharedBlocks();
+    return this.#blocks;
+  }
+
+  #content(storage: Storage): Uint8Array {
+    return new Uint8Array(this.backend.memory.buffer, storage.pointer, storage.bytes);
+  }
+
+  /** Publishes a view; returns its ticket. */
+  share(view: View): number {
+    const { storage } = view;
+    if (storage.shared === null) {
+      const block = this.#sharing.create(storage.bytes);
+      this.#sharing.content(block, 0, storage.bytes).set(this.#content(storage));
+      storage.shared = { block, seen: this.#sharing.changed(block) };
+      this.#attached.set(block, storage);
+    }
+    const { dtype, shape, strides, offset } = view;
+    return this.#sharing.publish({ block: storage.shared.block, dtype, shape, strides, offset });
+  }
+
+  /** A view of what a ticket publishes. */
+  attach(ticket: number): View {
+    const { block, ...rest } = this.#sharing.find(ticket);
+    let storage = this.#attached.get(block);
+    if (storage === undefined) {
+      this.#sharing.hold(block);
+      this.#sharing.held.add(block);
+      storage = this.#allocate(this.#sharing.bytes(block));
+      storage.shared = { block, seen: -1 };
+      this.#attached.set(block, storage);
+      this.pull(storage);
+    }
+    return { storage, ...rest };
+  }
+
+  unshare(ticket: number): void {
+    this.#sharing.withdraw(ticket);
+  }
+
+  /** Brings a storage up to what other Workers wrote. */
+  pull(storage: Storage): void {
+    const { shared } = storage;
+    if (shared === null) return;
+    const version = this.#sharing.version(shared.block);
+    if (version === shared.seen) return;
+    this.#content(storage).set(this.#sharing.content(shared.block, 0, storage.bytes));
+    shared.seen = version;
+    storage.version++;
+  }
+
+  /** Notes that elements of a view were written in place, and passes them on to other Workers. */
+  wrote(view: View): void {
+    const { storage } = view;
+    storage.version++;
+    const { shared } = storage;
+    if (shared === null) return;
+    const last = view.shape.reduce((sum, size, axis) => sum + (size - 1) * view.strides[axis]!, 0);
+    const width = widthOf(view.dtype);
+    const [from, to] = [view.offset * width, (view.offset + last + 1) * width];
+    if (to > from)
+      this.#sharing.content(shared.block, from, to - from).set(this.#content(storage).subarray(from, to));
+    const version = this.#sharing.changed(shared.block);
+    if (version === shared.seen + 1) shared.seen = version;
   }
 
   // ---- views ---------------------------------------------------------------------------------------

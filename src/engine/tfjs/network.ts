@@ -330,7 +330,7 @@ export function adamW(ops: Operations, state: AdamWState, options: AdamWOptions)
       ...[sizeOf(p.shape), scale, learningRate, 1 - beta1, 1 - beta2, beta2, epsilon],
       ...[learningRate / (1 - beta1 ** step), Math.sqrt(1 - beta2 ** step)],
     );
-    for (const { storage } of [p, m, v]) storage.version++;
+    for (const view of [p, m, v]) heap.wrote(view);
   });
 }
 

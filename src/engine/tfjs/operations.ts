@@ -33,7 +33,9 @@ export class Operations {
     } catch (cause) {
       throw operationError(where, [tensor], DEVICE, cause);
     }
-    return tensor as TfjsTensor;
+    const found = tensor as TfjsTensor;
+    if (found.view.storage.shared !== null) this.heap.pull(found.view.storage);
+    return found;
   }
 
   /** Live tensors of this engine, absent ones as null. */

@@ -301,7 +301,7 @@ export function onRange(
       }
       if (sum !== target) heap.move(target, sum);
     }
-    target.storage.version++;
+    heap.wrote(target);
   });
 }
 
@@ -320,6 +320,6 @@ export function indexCopyInto(
   ops.run('index_copy_', [tensor, axis, index, source], () => {
     const along = axisOf(to.view, axis);
     place(ops.heap, to.view, along, rowsOf(ops.heap, at.view, to.view.shape[along]!), from.view);
-    to.view.storage.version++;
+    ops.heap.wrote(to.view);
   });
 }

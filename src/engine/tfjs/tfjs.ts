@@ -16,15 +16,22 @@ import {
 import * as arithmetic from './arithmetic.ts';
 import { attention, attentionStep } from './attention.ts';
 import { type Backend, backend } from './backend.ts';
-import { sizeOf, type View } from './heap.ts';
+import { sizeOf } from './heap.ts';
 import * as network from './network.ts';
 import { DEVICE, Operations } from './operations.ts';
 import * as shape from './shape.ts';
+import { openSharing } from './sharing.ts';
 import type { TfjsTensor } from './tape.ts';
+
+/** Loads the backend of this thread. Workers that it starts later can share tensors. @throws EngineError where there is none that starts */
+export async function prepareTfjs(): Promise<Backend> {
+  openSharing();
+  return backend();
+}
 
 /** Opens the engine in this thread. @throws EngineError where TensorFlow.js is missing or does not start */
 export async function openTfjs(): Promise<TfjsEngine> {
-  return new TfjsEngine(await backend());
+  return new TfjsEngine(await prepareTfjs());
 }
 
 /** Largest memory of WebAssembly, bytes. */
@@ -34,8 +41,6 @@ export class TfjsEngine implements Engine {
   readonly info: EngineInfo;
   readonly #ops: Operations;
   #tracking = false;
-  readonly #shared = new Map<number, View>();
-  #tickets = 0;
 
   constructor(backend: Backend) {
     this.#ops = new Operations(backend);
@@ -168,27 +173,15 @@ export class TfjsEngine implements Engine {
 
   share(tensor: Tensor): number {
     const { view } = this.#ops.of(tensor, 'share');
-    this.#ops.heap.hold(view.storage);
-    this.#shared.set(++this.#tickets, view);
-    return this.#tickets;
+    return this.#ops.run('share', [tensor], () => this.#ops.heap.share(view));
   }
 
   attach(ticket: number): Tensor {
-    return this.#ops.run('attach', [ticket], () => this.#ops.adopt(this.#ticket(ticket)));
+    return this.#ops.run('attach', [ticket], () => this.#ops.adopt(this.#ops.heap.attach(ticket)));
   }
 
   unshare(ticket: number): void {
-    this.#ops.run('unshare', [ticket], () => {
-      const { storage } = this.#ticket(ticket);
-      this.#shared.delete(ticket);
-      this.#ops.heap.let(storage);
-    });
-  }
-
-  #ticket(ticket: number): View {
-    const view = this.#shared.get(ticket);
-    if (view === undefined) throw new Error('no tensor is shared by this ticket');
-    return view;
+    this.#ops.run('unshare', [ticket], () => this.#ops.heap.unshare(ticket));
   }
 
   // ---- autograd --------------------------------------------------------------------------------------
