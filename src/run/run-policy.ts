@@ -2,8 +2,9 @@
 import { constants, cpSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
 import { openExamples, trainingExamples } from '../../datasets/source.ts';
-import { openEngine, prepareEngine } from '../answer/local.ts';
+import { computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
+import type { Engine } from '../engine/engine.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../ground/manifest.ts';
@@ -55,7 +56,9 @@ function isOfPolicy(path: string): boolean {
  */
 export function copyPolicy(from: string, to: string): void {
   const exported = isExport(from) ? exportedWeights(from) : null;
-  if (exported === null) Policy.load(new MetaEngine('cpu'), from, { tuning: 'none' }).dispose();
+  // The meta device holds no values; tfjs has none.
+  const checker = (): Engine => (computingEngine() === 'tfjs' ? openEngine() : new MetaEngine('cpu'));
+  if (exported === null) Policy.load(checker(), from, { tuning: 'none' }).dispose();
   writeManifestedDirectory(to, (temporary) => {
     mkdirSync(temporary, { recursive: true });
     if (exported !== null) writeCheckpoint(temporary, exported);

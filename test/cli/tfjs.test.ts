@@ -1,0 +1,44 @@
+/** Training where there is neither libtorch nor a compiler, in processes of their own. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { Child, timeless, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-tfjs-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+/** An empty cache, in which no addon is, and a path without a compiler, apt or Python. */
+const BARE = { TIMESEER_CACHE: join(root, 'cache'), PATH: join(root, 'bin'), TIMESEER_ENGINE: '' };
+
+test('both stages train with two Workers over TensorFlow.js, and say so', async () => {
+  const [policy, recipe, out] = ['policy', 'tiny.yaml', 'run'].map((name) => join(root, name)) as [
+    string,
+    string,
+    string,
+  ];
+  writeTinyPolicy(policy);
+  writeTinyRecipe(recipe, policy, 2);
+  const shorter = ['sft.samples=40', 'rl.steps=2', 'eval.validation=4'].flatMap((key) => ['--set', key]);
+  const run = async (...args: string[]) =>
+    new Child([...args, '--out', out, '--quiet'], undefined, BARE).ended;
+  const taught = await run('sft', '--recipe', recipe, ...shorter);
+  expect(taught.err).toBe(
+    'engine: tfjs, by @tensorflow/tfjs-backend-wasm; `npx timeseer setup` installs libtorch, which is faster\n',
+  );
+  expect(taught.code).toBe(0);
+  const losses = timeless(join(out, 'sft/metrics.jsonl')) as { loss: number }[];
+  expect(losses).toHaveLength(10);
+  expect(losses.at(-1)!.loss).toBeLessThan(0.9 * losses[0]!.loss);
+  expect(await run('train')).toMatchObject({ code: 0 });
+  expect(timeless(join(out, 'rl/metrics.jsonl'))).toHaveLength(2);
+  const environment = JSON.parse(readFileSync(join(out, 'environment.json'), 'utf8')) as Record<
+    string,
+    unknown
+  >;
+  expect(environment).toMatchObject({ tfjs: '4.22.0', rl_workers: 2 });
+  const missing = await new Child(['sft', '--engine', 'torch', '--out', join(root, 'none')], undefined, BARE)
+    .ended;
+  expect(missing.code).not.toBe(0);
+  expect(missing.err).toMatch(/npm run setup|timeseer setup/);
+});
