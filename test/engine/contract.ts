@@ -38,7 +38,7 @@ export function upload(engine: Engine, x: Nd, dtype: DType = 'float64'): Tensor 
   return dtype === 'float64' ? wide : engine.cast(wide, dtype);
 }
 
-function checkValue(engine: Engine, test: Case, dtype: DType, tolerance: number): void {
+export function checkValue(engine: Engine, test: Case, dtype: DType, tolerance: number): void {
   engine.scope(() => {
     const result = test.run(
       engine,
@@ -52,7 +52,7 @@ function checkValue(engine: Engine, test: Case, dtype: DType, tolerance: number)
   });
 }
 
-function checkGradients(
+export function checkGradients(
   engine: Engine,
   test: Case,
   dtype: DType,

@@ -1,4 +1,44 @@
-import { openTfjs } from '../../src/engine/tfjs/tfjs.ts';
-import { engineContract, TFJS } from './contract.ts';
+import * as core from '@tensorflow/tfjs-core';
+import { expect, it } from 'vitest';
+import { backend, copyingBackend } from '../../src/engine/tfjs/backend.ts';
+import { openTfjs, TfjsEngine } from '../../src/engine/tfjs/tfjs.ts';
+import { EngineError } from '../../src/ground/errors.ts';
+import { checkGradients, checkValue, engineContract, TFJS, worst } from './contract.ts';
+import { NETWORK_CASES } from './network-cases.ts';
 
 engineContract('tfjs', openTfjs, TFJS);
+
+/** Native TensorFlow, whose tensors are out of reach, is stood for by the public interface of tfjs. */
+it('a backend that copies operands and products has the same layers, gradients and memory', async () => {
+  await backend();
+  const engine = new TfjsEngine(copyingBackend(core as never, 'tfjs-core', core.version_core));
+  for (const test of NETWORK_CASES) {
+    checkValue(engine, test, 'float32', 2e-5);
+    checkGradients(engine, test, 'float32', worst, test.name.includes('decoder') ? 2e-4 : 5e-5);
+  }
+  engine.trackMemory();
+  engine.scope(() => {
+    const tensors = Array.from({ length: 20 }, (_, i) => engine.zeros([2 ** i]));
+    expect(engine.memory()!.now).toBe(4 * (2 ** 20 - 1));
+    engine.dispose(...tensors.slice(10));
+    tensors.slice(0, 10).forEach((tensor, i) => {
+      expect(engine.floats(tensor)).toEqual(new Float32Array(2 ** i));
+    });
+  });
+  expect(engine.memory()).toEqual({ now: 0, peak: 4 * (2 ** 20 - 1) });
+});
+
+it('layers of other floats than float32 are refused by name', async () => {
+  const engine = await openTfjs();
+  for (const dtype of ['bfloat16', 'float16', 'float64'] as const) {
+    engine.scope(() => {
+      const x = engine.zeros([2, 4], dtype);
+      for (const body of [() => engine.swiglu(x), () => engine.linear(x, x), () => engine.gelu(x)]) {
+        expect(body).toThrow(EngineError);
+        expect(body).toThrow(new RegExp(`the tfjs engine computes in float32, not ${dtype}; cast it first`));
+      }
+      if (dtype !== 'float64')
+        expect(() => engine.add(x, 1)).toThrow(/^add.Scalar\(.*not (b?float16|bfloat16)/);
+    });
+  }
+});

@@ -43,7 +43,7 @@ interface Tfjs {
 }
 
 interface TfMatrix {
-  dataSync(): Float32Array;
+  dataSync(): ArrayLike<number>;
   dispose(): void;
 }
 
