@@ -256,17 +256,6 @@ function dot(a: usize, b: usize, n: i32): f32 {
   return all;
 }
 
-/** y += a · x */
-@inline
-function addScaled(y: usize, a: f32, x: usize, n: i32): void {
-  const factor = f32x4.splat(a);
-  let i = 0;
-  for (; i <= n - 4; i += 4) {
-    v128.store(at(y, i), f32x4.add(v128.load(at(y, i)), f32x4.mul(v128.load(at(x, i)), factor)));
-  }
-  for (; i < n; i++) store<f32>(at(y, i), load<f32>(at(y, i)) + load<f32>(at(x, i)) * a);
-}
-
 /** dst = x / √(mean(x²) + ε) · weight [columns]; `inverse` [rows] keeps 1 / √…. */
 export function rmsNorm(
   dst: usize, inverse: usize, x: usize, weight: usize, rows: i32, columns: i32, epsilon: f32,
@@ -526,6 +515,60 @@ function slope(d: usize, w: usize, n: i32, sum: f32, scale: f32): void {
   for (; i < n; i++) store<f32>(at(d, i), load<f32>(at(w, i)) * scale * (load<f32>(at(d, i)) - sum));
 }
 
+/** Products of a query [D] with keys [n, D], four keys at a time where D is whole vectors. */
+function scores(dst: usize, query: usize, keys: usize, n: i32, D: i32): void {
+  let s = 0;
+  if ((D & 3) === 0) {
+    for (; s <= n - 4; s += 4) {
+      const key = at(keys, s * D);
+      let a = f32x4.splat(0);
+      let b = a;
+      let c = a;
+      let d = a;
+      for (let i = 0; i < D; i += 4) {
+        const q = v128.load(at(query, i));
+        a = f32x4.add(a, f32x4.mul(q, v128.load(at(key, i))));
+        b = f32x4.add(b, f32x4.mul(q, v128.load(at(key, D + i))));
+        c = f32x4.add(c, f32x4.mul(q, v128.load(at(key, 2 * D + i))));
+        d = f32x4.add(d, f32x4.mul(q, v128.load(at(key, 3 * D + i))));
+      }
+      const ab = f32x4.add(v128.shuffle<i32>(a, b, 0, 4, 1, 5), v128.shuffle<i32>(a, b, 2, 6, 3, 7));
+      const cd = f32x4.add(v128.shuffle<i32>(c, d, 0, 4, 1, 5), v128.shuffle<i32>(c, d, 2, 6, 3, 7));
+      v128.store(at(dst, s), f32x4.add(v128.shuffle<i64>(ab, cd, 0, 2), v128.shuffle<i64>(ab, cd, 1, 3)));
+    }
+  }
+  for (; s < n; s++) store<f32>(at(dst, s), dot(query, at(keys, s * D), D));
+}
+
+/** dst [D] += Σ weights [n] · values [n, D], sixteen features at a time. */
+function mix(dst: usize, weights: usize, values: usize, n: i32, D: i32): void {
+  let d = 0;
+  for (; d <= D - 16; d += 16) {
+    const to = at(dst, d);
+    let a = v128.load(to);
+    let b = v128.load(to, 16);
+    let c = v128.load(to, 32);
+    let e = v128.load(to, 48);
+    for (let s = 0; s < n; s++) {
+      const weight = v128.load32_splat(at(weights, s));
+      const value = at(values, s * D + d);
+      a = f32x4.add(a, f32x4.mul(weight, v128.load(value)));
+      b = f32x4.add(b, f32x4.mul(weight, v128.load(value, 16)));
+      c = f32x4.add(c, f32x4.mul(weight, v128.load(value, 32)));
+      e = f32x4.add(e, f32x4.mul(weight, v128.load(value, 48)));
+    }
+    v128.store(to, a);
+    v128.store(to, b, 16);
+    v128.store(to, c, 32);
+    v128.store(to, e, 48);
+  }
+  for (; d < D; d++) {
+    let sum = load<f32>(at(dst, d));
+    for (let s = 0; s < n; s++) sum += load<f32>(at(weights, s)) * load<f32>(at(values, s * D + d));
+    store<f32>(at(dst, d), sum);
+  }
+}
+
 /**
  * Attention of one query per row, q [B, H, R, D] → dst: keys and values [B, H, …, D] whose rows stand kB and heads kH elements apart,
  * and of a prefix pB and pH, G rows to each; masks with strides mB, mS and nB, nS. `room`: S₀ + S floats.
@@ -543,18 +586,17 @@ export function attend(
         const query = at(q, ((b * H + h) * R + r) * D);
         const before = room;
         const after = at(before, S0);
-        for (let s = 0; s < S0; s++) store<f32>(at(before, s), dot(query, at(beforeKey, shared + s * D), D));
-        for (let s = 0; s < S; s++) store<f32>(at(after, s), dot(query, at(key, own + s * D), D));
+        scores(before, query, at(beforeKey, shared), S0, D);
+        scores(after, query, at(key, own), S, D);
         let most: f32 = -Infinity;
         if (S0 > 0) most = shifted(before, S0, scale, prefixMask === 0 ? 0 : at(prefixMask, (b / G) * nB), nS);
         most = max(most, shifted(after, S, scale, mask === 0 ? 0 : at(mask, b * mB), mS));
         const inverse: f32 = 1 / exponentials(before, S0 + S, most);
         const to = at(dst, ((b * H + h) * R + r) * D);
         memory.fill(to, 0, (<usize>D) << 2);
-        for (let s = 0; s < S0; s++) {
-          addScaled(to, load<f32>(at(before, s)) * inverse, at(beforeValue, shared + s * D), D);
-        }
-        for (let s = 0; s < S; s++) addScaled(to, load<f32>(at(after, s)) * inverse, at(value, own + s * D), D);
+        mix(to, before, at(beforeValue, shared), S0, D);
+        mix(to, after, at(value, own), S, D);
+        affine(to, to, inverse, 0, D);
       }
     }
   }
