@@ -19,7 +19,7 @@ test('both stages train with two Workers over TensorFlow.js, and say so', async 
   ];
   writeTinyPolicy(policy);
   writeTinyRecipe(recipe, policy, 2);
-  const shorter = ['sft.samples=40', 'rl.steps=2', 'eval.validation=4'].flatMap((key) => ['--set', key]);
+  const shorter = ['sft.samples=32', 'rl.steps=2', 'eval.validation=4'].flatMap((key) => ['--set', key]);
   const run = async (...args: string[]) =>
     new Child([...args, '--out', out, '--quiet'], undefined, BARE).ended;
   const taught = await run('sft', '--recipe', recipe, ...shorter);
@@ -28,7 +28,7 @@ test('both stages train with two Workers over TensorFlow.js, and say so', async 
   );
   expect(taught.code).toBe(0);
   const losses = timeless(join(out, 'sft/metrics.jsonl')) as { loss: number }[];
-  expect(losses).toHaveLength(10);
+  expect(losses).toHaveLength(8);
   expect(losses.at(-1)!.loss).toBeLessThan(0.9 * losses[0]!.loss);
   expect(await run('train')).toMatchObject({ code: 0 });
   expect(timeless(join(out, 'rl/metrics.jsonl'))).toHaveLength(2);
@@ -37,8 +37,4 @@ test('both stages train with two Workers over TensorFlow.js, and say so', async 
     unknown
   >;
   expect(environment).toMatchObject({ tfjs: '4.22.0', rl_workers: 2 });
-  const missing = await new Child(['sft', '--engine', 'torch', '--out', join(root, 'none')], undefined, BARE)
-    .ended;
-  expect(missing.code).not.toBe(0);
-  expect(missing.err).toMatch(/npm run setup|timeseer setup/);
 });
