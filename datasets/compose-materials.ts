@@ -24,8 +24,8 @@ import {
   expertOn,
   goldParts,
   ownQuestion,
+  statedTrace,
   taskKind,
-  thoughtOf,
 } from '../src/tasks/kinds.ts';
 import { promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { promptFor } from './benchmarks/registry.ts';
@@ -189,23 +189,20 @@ export class MaterialComposer {
     example: Example,
     lack: (part: Lack['part'], error: unknown) => void,
   ): Pick<Composed, 'agreement'> & Pick<Material, 'teacher' | 'blind'> {
-    const none = { teacher: null, blind: null, agreement: null };
     const { gold } = example;
-    if (!this.#parts.traces) return none;
-    if (taskKind(gold.kind).readsWords) {
-      const written = thoughtOf(gold) !== null && split !== 'test';
-      return { ...none, teacher: written ? expertOn(example, gold.kind, null).teacher(gold).text : null };
-    }
+    // Traces with the right answers of a test split must not exist anywhere.
+    const stated = this.#parts.traces && split !== 'test' ? (statedTrace(gold)?.text ?? null) : null;
+    const none = { teacher: stated, blind: null, agreement: null };
+    if (!this.#parts.traces || taskKind(gold.kind).readsWords) return none;
     const profile = this.#classes();
     // Without a profile no classification has traces: this is noted once, not as a lack of each.
     if (taskKind(gold.kind).learnsClasses && profile === null) return none;
     try {
       const expert = expertOn(example, gold.kind, profile);
       const { text, answer } = expert.blind();
-      let teacher: string | null = null;
+      let teacher = stated;
       try {
-        // Traces with the right answers of a test split must not exist anywhere.
-        if (split !== 'test') teacher = expert.teacher(gold).text;
+        if (split !== 'test') teacher ??= expert.teacher(gold).text;
       } catch (error) {
         lack('teacher', error);
       }

@@ -1,20 +1,20 @@
 /** User-defined tasks: a function that makes examples becomes a benchmark that `timeseer data prepare FILE.ts` writes as a data set. */
 import { ConfigError, DataError } from '../src/ground/errors.ts';
-import { checkFields, checkKeys, show } from '../src/ground/json-record.ts';
+import { checkKeys, show } from '../src/ground/json-record.ts';
 import { memory } from '../src/ground/machine.ts';
 import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
-import type { Example, Gold } from '../src/ground/types.ts';
+import type { Gold } from '../src/ground/types.ts';
 import { thrownText } from '../src/ground/user-code.ts';
 import { addressText, type ModuleAddress, moduleTexts } from '../src/ground/user-module.ts';
 import { isFigureName } from '../src/plot/presets.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
-import { type GoldParts, goldFrom, KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
-import { RESERVED } from '../src/tasks/prompt.ts';
+import { type GoldParts, KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
+import { RESERVED } from '../src/tasks/response.ts';
 import type { Benchmark, Loaded, SplitPlan } from './benchmarks/benchmark.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
-import { checkExample, VALUE_CHANNEL } from './example.ts';
+import { statedExample } from './benchmarks/stated-example.ts';
 import { type DataFacts, type ExampleSource, exampleValues } from './source.ts';
-import { SPLITS, type Split } from './split.ts';
+import type { Split } from './split.ts';
 
 /** Series of an example, and facts about it beside the answer. */
 type TaskSeries = {
@@ -83,17 +83,12 @@ export interface TaskDefinition<K extends Gold['kind'] = Gold['kind']> {
 
 const NAME = /^[A-Za-z][\w-]{0,63}$/u;
 const TITLE = /^[^\n\r]{1,100}$/u;
-const LINE = /^[^\n\r]{1,200}$/u;
 const MOST_EXAMPLES = 1_000_000;
 const TIME_LIMIT = 300;
-/** Maximum points of one channel. */
-const MOST_POINTS = 100_000_000;
 const KEYS = [
   ...['name', 'kind', 'title', 'description', 'classes', 'hints', 'advice', 'rate', 'figure'],
   ...['licence', 'citation', 'timeLimit', 'examples'],
 ];
-const SERIES_FIELDS = ['id', 'values', 'channels', 'names', 'times', 'split', 'recording'];
-
 const isHint = (text: unknown): boolean => typeof text === 'string' && !RESERVED.test(text);
 
 /**
@@ -171,61 +166,6 @@ function taskOf(value: unknown, file: string): TaskDefinition {
   }
 }
 
-/** @throws DataError for a value that is neither a list nor a typed array of numbers */
-function numbersFrom(list: unknown, name: string): Float64Array {
-  const { length } = (list ?? {}) as ArrayLike<unknown>;
-  if (typeof list !== 'object' || !(Number.isSafeInteger(length) && length >= 0)) {
-    throw new DataError(`${name}: got ${show(list)}, expected numbers`);
-  }
-  if (length > MOST_POINTS) throw new DataError(`${name}: ${length} points; at most ${MOST_POINTS}`);
-  return Float64Array.from(list as ArrayLike<unknown>, (value, i) => {
-    if (typeof value === 'number') return value;
-    throw new DataError(`${name}[${i}]: got ${show(value)}, expected a number, NaN where missing`);
-  });
-}
-
-/** Reads an optional text of one line. @throws DataError */
-function lineFrom(value: unknown, name: string): string | null {
-  if (value === undefined || value === null) return null;
-  if (typeof value === 'string' && LINE.test(value)) return value;
-  throw new DataError(`${name}: got ${show(value)}, expected one line of 1 to 200 characters`);
-}
-
-/** Validates an example of the user's function. @throws DataError naming the field */
-function loadedFrom({ name, kind }: TaskDefinition, value: unknown, index: number): Loaded {
-  const known = [...SERIES_FIELDS, ...taskKind(kind).fields.filter((field) => field !== 'kind')];
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new DataError(`got ${show(value)}, expected an object with values`);
-  }
-  const given = checkFields(value, [], {}, '', known);
-  const { id, values, channels = [values], names, times = null, split = null, recording } = given;
-  if (values === undefined && given['channels'] === undefined)
-    throw new DataError('expected values, or channels');
-  if (values !== undefined && given['channels'] !== undefined)
-    throw new DataError('has values and channels; give one of them');
-  if (!Array.isArray(channels)) {
-    throw new DataError(`channels: got ${show(channels)}, expected a list of lists of numbers`);
-  }
-  const series = channels.map((list, c) =>
-    numbersFrom(list, values === undefined ? `channels[${c}]` : 'values'),
-  );
-  const called = names ?? (series.length === 1 ? [VALUE_CHANNEL] : series.map((_, c) => `channel ${c}`));
-  if (!Array.isArray(called) || !called.every((entry) => typeof entry === 'string')) {
-    throw new DataError(`names: got ${show(names)}, expected a list of texts`);
-  }
-  if (split !== null && !SPLITS.includes(split as Split)) {
-    throw new DataError(`split: got ${show(split)}, expected one of ${SPLITS.join(', ')}`);
-  }
-  const example: Example = {
-    ...{ id: `${name}/${lineFrom(id, 'id') ?? index}`, task: name, channels: series, names: called },
-    times: times === null ? null : numbersFrom(times, 'times'),
-    gold: goldFrom(kind, given as GoldParts),
-    recording: lineFrom(recording, 'recording'),
-  };
-  checkExample(example);
-  return { split: split as Split | null, example };
-}
-
 /** A definition without its function; it can be sent between threads. */
 type TaskFacts = Omit<TaskDefinition, 'examples'>;
 
@@ -273,7 +213,7 @@ class TaskRun {
         throw this.#wrong(`more than ${MOST_EXAMPLES} examples; end the generator`);
       let loaded: Loaded;
       try {
-        loaded = loadedFrom(this.#task, value, index);
+        loaded = statedExample(this.#task, value, index);
       } catch (error) {
         throw error instanceof DataError ? this.#wrong(error.message) : this.#thrown(error);
       }

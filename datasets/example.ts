@@ -24,7 +24,7 @@ import {
   type SeriesFacts,
 } from '../src/ground/types.ts';
 import { readGold, taskKind } from '../src/tasks/kinds.ts';
-import { RESERVED } from '../src/tasks/prompt.ts';
+import { RESERVED } from '../src/tasks/response.ts';
 
 const FIELDS = ['id', 'task', 'recording', 'gold', 'names', 'times', 'channels'] as const;
 

@@ -1,13 +1,13 @@
 /** The user's own files in any accepted layout, and their examples. */
 import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative, resolve } from 'node:path';
-import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { checkChannelNames } from '../example.ts';
 import { tsbAdTrain } from '../readers/anomaly-files.ts';
-import { numericColumns, readCsv } from '../readers/csv.ts';
+import { numericColumns, readCsv, readText } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
 import type { RawRecord } from '../readers/record.ts';
@@ -26,6 +26,7 @@ import {
 } from './custom-table.ts';
 import { ANOMALY_WINDOW, anomalyExamples } from './families.ts';
 import { filesBelow, pick, wholeWindows } from './source-files.ts';
+import { statedExample } from './stated-example.ts';
 
 /** Series of a file that is labelled elsewhere: all numeric columns but the time are channels; gaps of a csv file are missing values. */
 function oneRecord(path: string): RawRecord {
@@ -81,6 +82,22 @@ class ShortSeries {
   }
 }
 
+/** Adds the thought of a series to its example. @throws DataError where the series was cut into several */
+function withThought(
+  examples: Iterable<Example>,
+  { thought, place }: Pick<LabelRow, 'thought' | 'place'>,
+): Iterable<Example> {
+  if (thought === null) return examples;
+  const [example, ...more] = examples;
+  if (more.length > 0) {
+    throw new DataError(
+      `the thought is about the whole series, which is cut into ${more.length + 1} windows; leave the thought out, or give --window 0`,
+      place,
+    );
+  }
+  return example === undefined ? [] : [{ ...example, gold: { ...example.gold, thought } }];
+}
+
 /** A record as one example, or as windows of exactly `window` points, with one answer. */
 function* whole(
   record: Pick<RawRecord, 'channels' | 'channelNames' | 'times'>,
@@ -106,9 +123,10 @@ function* whole(
 }
 
 export const CUSTOM_LAYOUT =
-  `(1) a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), (2) files that ` +
-  'contain their labels (.ts, .arff, .tsv, .npz, .parquet, or csv with one point per row and a column "Label" of 0 and 1), or (3) a csv ' +
-  'table with one series per row and a column "class" (optional: id, recording, split; all other columns are the points)';
+  `(1) a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split][,thought], or file,variates), (2) files that ` +
+  'contain their labels (.ts, .arff, .tsv, .npz, .parquet, or csv with one point per row and a column "Label" of 0 and 1), (3) a csv ' +
+  'table with one series per row and a column "class" (optional: id, recording, split, thought; all other columns are the points), or (4) ' +
+  'JSON lines (.jsonl) with values or channels, and class, intervals or variates (optional: id, names, times, recording, split, thought)';
 
 /** Files of one layout. */
 export interface Source {
@@ -198,7 +216,7 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
     *load(note) {
       const short = new ShortSeries();
       for (const row of rows) {
-        for (const example of examples(row, note, short))
+        for (const example of withThought(examples(row, note, short), row))
           yield { split: row.split, example, place: row.answer };
       }
       for (const text of short.note(size)) note(text);
@@ -244,11 +262,13 @@ function fromTables(
     *load(note) {
       const short = new ShortSeries();
       let [count, cut, longest] = [0, 0, 0];
-      for (const { id, class: label, values, empty, recording, split, place, file, index } of read()) {
+      for (const row of read()) {
+        const { id, class: label, values, empty, recording, split, place, file, index } = row;
         const name = `custom/${id ?? `${parse(file).name}/${index}`}`;
         const record = { channels: [values], channelNames: ['value'], times: null };
         const gold = { kind: 'classification', class: label } as const;
-        for (const example of whole(record, { id: name, gold, recording, window: size, short })) {
+        const examples = whole(record, { id: name, gold, recording, window: size, short });
+        for (const example of withThought(examples, row)) {
           yield { split, example, place };
         }
         count++;
@@ -399,6 +419,64 @@ function fromFiles(
   };
 }
 
+const LINES = /\.(?:jsonl|ndjson)$/i;
+
+/** Kind of the answers of JSON lines, by the fields of the first. */
+function kindOfLine(line: unknown, at: { readonly file: string; readonly line: number }): Gold['kind'] {
+  const has = (field: string): boolean => typeof line === 'object' && line !== null && field in line;
+  if (has('variates')) return 'variates';
+  if (has('intervals')) return 'anomaly';
+  if (has('class')) return 'classification';
+  if (has('question')) throw new DataError('holds questions; prepare them as the task qa', at);
+  throw new DataError('no class, intervals or variates; every line needs the right answer', at);
+}
+
+/** Reads JSON lines, an example each; the names of several files may give their splits: train.jsonl, test.jsonl. */
+function fromLines(
+  files: readonly string[],
+  folder: string,
+  all: readonly string[],
+  { window }: SourceOptions,
+): Source {
+  if (window != null) throw new ConfigError('--window: JSON lines are not cut; leave it out');
+  const notes = checkOneSet(files, folder);
+  const rows: { readonly file: string; readonly line: number; readonly value: unknown }[] = [];
+  for (const file of files) {
+    for (const [i, text] of readText(file).split(/\r?\n/).entries()) {
+      if (text.trim() === '') continue;
+      try {
+        rows.push({ file, line: i + 1, value: JSON.parse(text) });
+      } catch (cause) {
+        throw new DataError(`not JSON: ${reasonOf(cause)}`, { file, line: i + 1, cause });
+      }
+    }
+  }
+  if (rows.length === 0) throw new DataError('empty; expected an example a line', { file: files[0]! });
+  const kind = kindOfLine(rows[0]!.value, rows[0]!);
+  const named = files.length > 1 && files.every((file) => nameParts(file).split !== null);
+  const loaded = rows.map(({ file, line, value }, index) => {
+    const place = { file, line };
+    try {
+      const { split, example } = statedExample({ name: 'custom', kind }, value, index);
+      return { example, split: split ?? (named ? nameParts(file).split : null), place };
+    } catch (error) {
+      if (!(error instanceof DataError) || error.file !== undefined) throw error;
+      throw new DataError(error.message, { ...place, cause: error });
+    }
+  });
+  return {
+    files,
+    kind,
+    split: checkSplits(loaded, files.length === 1 ? files[0]! : folder),
+    recordings: loaded.some(({ example }) => example.recording !== null),
+    folder,
+    notes: [...notes, ...leftOut(all, files, folder, 'not JSON lines')],
+    load: function* () {
+      yield* loaded;
+    },
+  };
+}
+
 /** The files of a folder, or one file. @throws DataError for files that are missing, or carry no labels */
 export function openSource(path: string, options: SourceOptions): Source {
   let isFile: boolean;
@@ -408,6 +486,7 @@ export function openSource(path: string, options: SourceOptions): Source {
     throw new DataError(`cannot be read; custom needs ${CUSTOM_LAYOUT}`, { file: path, cause });
   }
   if (isFile) {
+    if (LINES.test(path)) return fromLines([path], dirname(path), [], options);
     const read = isTable(path) ? fromTables : fromFiles;
     return read([path], dirname(path), [], options);
   }
@@ -419,6 +498,8 @@ export function openSource(path: string, options: SourceOptions): Source {
     }
     return fromLabels(path, labels, all, options);
   }
+  const lines = all.filter((file) => LINES.test(file));
+  if (lines.length > 0) return fromLines(lines, path, all, options);
   const known = all.filter((file) => {
     try {
       return formatOf(file) !== 'csv';

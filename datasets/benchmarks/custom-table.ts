@@ -7,6 +7,7 @@ import { show } from '../../src/ground/json-record.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/ground/types.ts';
 import { isAnomalyClass } from '../../src/tasks/anomaly.ts';
 import { checkClass } from '../../src/tasks/classification.ts';
+import { checkThought } from '../../src/tasks/kinds.ts';
 import { readText } from '../readers/csv.ts';
 import { CsvRecords, detectDelimiter } from '../readers/csv-records.ts';
 import { NUMBER } from '../readers/record.ts';
@@ -26,6 +27,8 @@ export interface LabelRow {
   readonly variates: readonly number[] | null;
   readonly recording: string | null;
   readonly split: Split | null;
+  /** Expert reasoning towards the answer; null where there is none. */
+  readonly thought: string | null;
   readonly place: Place;
   readonly answer: Place;
 }
@@ -39,6 +42,7 @@ export interface TableRow {
   readonly empty: number;
   readonly recording: string | null;
   readonly split: Split | null;
+  readonly thought: string | null;
   readonly place: Place;
 }
 
@@ -100,6 +104,12 @@ function readSplit(cell: string, place: Place): Split | null {
   const split = splitNamed(cell);
   if (split !== undefined) return split;
   throw new DataError(`got ${show(cell)}, expected ${SPLITS.join(', ')} or nothing`, place);
+}
+
+function readThought(cell: string, place: Place): string | null {
+  if (cell === '') return null;
+  checkThought(cell, place);
+  return cell;
 }
 
 function readIntervals(cell: string, place: Place): Interval[] {
@@ -175,8 +185,8 @@ function below(folder: string, name: string, place: Place): string {
 
 /**
  * Reads `labels.csv`: columns `file` and `class`; `intervals` (`120-180 300-310`, half-open indices) makes it anomaly
- * detection, `variates` (`2 7`, numbers of channels from 0) the search for odd channels, which have no class; `recording` and
- * `split` are optional. Other columns are left out.
+ * detection, `variates` (`2 7`, numbers of channels from 0) the search for odd channels, which have no class; `recording`, `split` and
+ * `thought` (reasoning towards the answer) are optional. Other columns are left out.
  * @throws DataError with line and column, also for a file that is not there
  */
 export function readLabels(path: string, folder: string): LabelRow[] {
@@ -186,7 +196,7 @@ export function readLabels(path: string, folder: string): LabelRow[] {
   const wrong = (message: string): DataError => new DataError(message, { file: path, line: 1 });
   if (file < 0 || (name < 0 && intervals < 0 && variates < 0)) {
     throw wrong(
-      `columns ${header.slice(0, 10).join(', ')}; expected file and class, perhaps intervals, recording and split`,
+      `columns ${header.slice(0, 10).join(', ')}; expected file and class, perhaps intervals, recording, split and thought`,
     );
   }
   if (variates >= 0 && (name >= 0 || intervals >= 0)) {
@@ -220,6 +230,7 @@ export function readLabels(path: string, folder: string): LabelRow[] {
       answer,
       recording: at('recording') < 0 ? null : cell(at('recording')) || null,
       split: at('split') < 0 ? null : readSplit(cell(at('split')), place(at('split'))),
+      thought: at('thought') < 0 ? null : readThought(cell(at('thought')), place(at('thought'))),
     });
   }
   if (list.length === 0) throw new DataError('only a header, no files below it', { file: path });
@@ -257,7 +268,7 @@ export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'spl
 }
 
 const MISSING = /^(?:nan|na|n\/a|null|none|\?)?$/i;
-const NAMED = new Set(['id', 'class', 'recording', 'split']);
+const NAMED = new Set(['id', 'class', 'recording', 'split', 'thought']);
 
 const DELIMITERS = stopsAt(',;\t|');
 
@@ -278,7 +289,7 @@ export function isTable(path: string): boolean {
 }
 
 /**
- * Reads a table of one series a row: column `class`, perhaps `id`, `recording` and `split`; all others are the points, in
+ * Reads a table of one series a row: column `class`, perhaps `id`, `recording`, `split` and `thought`; all others are the points, in
  * order. Empty cells are missing points, and none at all at the end of a row.
  * @throws DataError with line and column
  */
@@ -311,6 +322,7 @@ export function* readTable(path: string): Generator<TableRow> {
       values,
       recording: at('recording') < 0 ? null : cell(at('recording')) || null,
       split: at('split') < 0 ? null : readSplit(cell(at('split')), place(at('split'))),
+      thought: at('thought') < 0 ? null : readThought(cell(at('thought')), place(at('thought'))),
     };
   }
   if (!any) throw new DataError('only a header, no rows below it', { file: path });

@@ -11,7 +11,7 @@ import { issueText } from '../../src/ground/json-record.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { MOST_YAML_BYTES, readYaml } from '../../src/ground/yaml.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
-import { RESERVED } from '../../src/tasks/prompt.ts';
+import { RESERVED } from '../../src/tasks/response.ts';
 import { lengthOf } from '../example.ts';
 import { readText } from '../readers/csv.ts';
 import type {

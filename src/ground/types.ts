@@ -14,24 +14,30 @@ export const ANOMALY_CLASSES = [
 ] as const;
 export type AnomalyClass = (typeof ANOMALY_CLASSES)[number];
 
+/** Part of the gold answer of every kind. */
+interface Thought {
+  /** Expert reasoning towards the gold answer, given with the data: the SFT target instead of a written trace. Absent or null: none. */
+  readonly thought?: string | null;
+}
+
 /** Gold answer of an example, by answer kind; `src/tasks` has a file for each kind. */
-export interface ClassificationGold {
+export interface ClassificationGold extends Thought {
   readonly kind: 'classification';
   readonly class: string;
 }
-export interface AnomalyGold {
+export interface AnomalyGold extends Thought {
   readonly kind: 'anomaly';
   /** Null: the data set says where its anomalies are, not of which kind; then the class is not graded. */
   readonly class: AnomalyClass | null;
   readonly intervals: readonly Interval[]; // sorted, disjoint, inside [0, N)
 }
-export interface VariatesGold {
+export interface VariatesGold extends Thought {
   readonly kind: 'variates';
   /** Channels that are anomalous, 0-based, ascending. */
   readonly variates: readonly number[];
 }
 /** A question with its answer. Question and options are shown to the policy; no word of the rest is. */
-export interface QuestionGold {
+export interface QuestionGold extends Thought {
   readonly kind: 'question';
   readonly question: string;
   /** Texts to choose from, by letters from A; empty: the answer is free. */
@@ -40,8 +46,6 @@ export interface QuestionGold {
   readonly answer: string;
   /** Category for metrics; null: none. */
   readonly category: string | null;
-  /** Expert reasoning towards the gold answer, for supervised training; null where there is none. */
-  readonly thought: string | null;
 }
 /** Gold answers by kind. A kind adds its own in its file: `declare module '../ground/types.ts' { interface GoldKinds { … } }`. */
 interface GoldKinds {

@@ -163,6 +163,12 @@ const sft = z
       .describe(
         'Number of first samples whose traces name the level of every cell of the plot, as a warm-up for reading it; generator wild only.',
       ),
+    traces: z
+      .enum(['expert', 'none'])
+      .default('expert')
+      .describe(
+        'Targets: the expert trace with the answer, or the thought of the data where they give one (expert); or the answer alone (none), and the policy answers without reasoning.',
+      ),
     batch: count(1, 65_536).default(16).describe('Examples per update, over all workers.'),
     learningRate: positive.max(1).default(1.4e-3).describe('Peak learning rate of AdamW.'),
     warmup: count(0).default(50).describe('Steps of linear warm-up.'),
@@ -803,6 +809,15 @@ export const recipeSchema = z
       if (distillation.weight > 0)
         problem(['rl', 'distillation', 'weight'], '0 with inspect: episodes have no trace for a teacher');
       if (klIn === 'reward' && kl > 0) problem(['rl', 'klIn'], 'loss with inspect');
+    }
+    if (recipe.sft.traces === 'none' && recipe.sft.samples > 0) {
+      if (recipe.inspect.turns > 0) problem(['sft', 'traces'], 'expert with inspect, whose paths are traces');
+      if (recipe.rl.steps > 0 && reads === 'traces') {
+        problem(
+          ['rl', 'advantage'],
+          'grpo or another estimator of rewards with sft.traces none: answers have no reasoning to compare with a trace',
+        );
+      }
     }
     if (recipe.inspect.turns > 0 && recipe.input === 'numbers') problem(['input'], 'picture with inspect');
     const { runtime, history, tour } = recipe.inspect;

@@ -297,8 +297,8 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
       throw new ConfigError('--intervene: an inspection has no single reasoning; leave it out');
   }
   if (checkpoint !== null) for (const text of mismatches(checkpoint, card, facts)) say(`warning: ${text}`);
-  const reasoning = given.reasoning === 'on';
-  if (!reasoning && card.style === 'nano') {
+  const reasoning = given.reasoning === 'on' && card.reasoning !== false;
+  if (!reasoning && card.style === 'nano' && card.reasoning !== false) {
     throw new ConfigError(
       `--reasoning off: ${policy.given} always answers with reasoning, as it was trained; leave it out`,
     );

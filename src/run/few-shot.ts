@@ -71,7 +71,7 @@ export function fewShot(
     throw new ConfigError(`--shots: got ${count}, but the training split has ${labels.length} examples`);
   }
   const groups = byLabel(labels);
-  const { reasoning = true } = parts;
+  const reasoning = card.reasoning ?? parts.reasoning ?? true;
   return (number) =>
     drawShots(groups, count, seed, number).map((place) => {
       const example = source.at(place);

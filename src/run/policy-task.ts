@@ -88,7 +88,7 @@ function checkKind(directory: string, { style, kind }: PolicyCard, facts: DataFa
   if (style !== 'nano' || kind === facts.kind) return;
   throw new ConfigError(
     `${directory}: was trained to answer with ${taskKind(kind).answers}, but ${facts.task} asks for ${taskKind(facts.kind).answers}; ` +
-      'choose a data set of its answer kind, or train another policy on this one',
+      'choose a data set of its answer kind, or train it on this one with a supervised stage (timeseer sft)',
   );
 }
 
@@ -115,8 +115,11 @@ export function withExtension(card: PolicyCard, facts: DataFacts): PolicyCard {
  * @throws ConfigError for an inspection of data other than anomalies in one channel
  */
 function extended(card: PolicyCard, recipe: Recipe, facts: DataFacts): PolicyCard {
-  const { extension: _, inspect: __, ...plain } = card;
-  const { inspect } = recipe;
+  const { extension: _, inspect: __, reasoning, ...rest } = card;
+  const { inspect, sft } = recipe;
+  // A supervised stage decides; reinforcement alone keeps the form that the policy has.
+  const isBare = sft.samples > 0 ? sft.traces === 'none' : reasoning === false;
+  const plain: PolicyCard = isBare ? { ...rest, reasoning: false } : rest;
   if (inspect.turns > 0) checkInspect(facts);
   const isForLarge = inspect.runtime === 'code' || inspect.history === 'optical';
   if (inspect.turns > 0 && card.style === 'nano' && isForLarge) {
@@ -168,7 +171,8 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
           `set input=${card.numbers === null ? 'picture' : 'numbers'}, or start from another policy`,
       );
     }
-    checkKind(directory, card, facts);
+    // A supervised stage teaches another kind of answer; its plots are read by then.
+    if (recipe.sft.samples === 0) checkKind(directory, card, facts);
     if (card.style === 'nano') checkTaught(directory, card, recipe, facts);
     const length = card.length === null ? null : facts.length;
     const channels = card.channels === null ? null : channelsOf(facts);
@@ -387,8 +391,9 @@ function statedClaims(
 
 /** Composes the task of a card over examples of a data set. */
 export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
-  const { facts, profile = () => null, reading = 'lenient', reasoning = true } = parts;
+  const { facts, profile = () => null, reading = 'lenient' } = parts;
   const { style, numbers, extension = false } = card;
+  const reasoning = card.reasoning ?? parts.reasoning ?? true;
   const missing = facts.figure?.missing ?? figure(card.figure).missing;
   const prompt = promptFor(card.task, card.kind, facts.title, facts.prompt);
   const { width, overlay } = figure(card.figure);
@@ -482,7 +487,11 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     instruction: episodes === undefined ? question : (example) => observation(example).text,
     ...(episodes === undefined ? {} : { episodes }),
     teacherInstruction: (example, trace) => teacherInstruction(style, question(example), trace),
-    trace: (example) => traced(expertTrace(asSeen(example)), example),
+    trace: (example) => {
+      const seen = asSeen(example);
+      const text = reasoning ? expertTrace(seen) : taskKind(seen.gold.kind).parts(seen.gold, true);
+      return traced(text, example);
+    },
     traced,
     asSeen,
     genericTrace: genericTrace(facts.kind, style),
@@ -564,7 +573,7 @@ function plainTask(
       },
     };
   }
-  const stored = card.style === 'full' ? storedTraces(set) : () => null;
+  const stored = card.style === 'full' && card.reasoning !== false ? storedTraces(set) : () => null;
   const { name, seed } = address;
   return sourceTask(card, source, { name, seed, stage, profile: classesOf(set), stored, ...grading });
 }

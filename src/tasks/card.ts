@@ -68,6 +68,8 @@ const cardSchema = z
     numbers: numbersSchema.nullable().default(null),
     /** It writes advice after the answer (`extension` of the recipe); absent: it does not. */
     extension: z.exactOptional(z.boolean()),
+    /** False: it answers without reasoning (`sft.traces: none`); absent: it reasons first. */
+    reasoning: z.exactOptional(z.literal(false)),
     /** It looks closer over several turns before it answers; absent: it answers at once. */
     inspect: z.exactOptional(inspectSchema),
     /** Caveats about its training data, one sentence each. */

@@ -155,8 +155,6 @@ export interface TaskKind<G extends Gold = Gold> {
   ) => Readonly<Record<string, unknown>>;
   /** The question that an example brings. Default: none, the task asks. */
   asks?(gold: G): NonNullable<PromptRequest['question']>;
-  /** Expert reasoning that the data state; null where they state none. Default: none. */
-  thought?(gold: G): string | null;
   /** The gold answer of a file, field by field. @throws DataError naming the field */
   read(record: Record<string, unknown>, at: Place): G;
   /** @throws DataError naming the field, unless it is an answer to a series of this shape */

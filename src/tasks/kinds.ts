@@ -3,7 +3,7 @@ import type { RewardOptions } from '../../rewards/reward.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import type { NanoOptions } from '../expcot/nano.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
-import { checkFields, type Place, show } from '../ground/json-record.ts';
+import { checkFields, type Place, show, stringField } from '../ground/json-record.ts';
 import type { AnomalyClass, Example, Gold, Interval, ParsedAnswer, Score } from '../ground/types.ts';
 import { anomaly } from './anomaly.ts';
 import { classification } from './classification.ts';
@@ -18,6 +18,7 @@ import type {
   Unlabelled,
 } from './kind.ts';
 import { question } from './question.ts';
+import { RESERVED } from './response.ts';
 import { variates } from './variates.ts';
 
 /** Kinds by name. Adding one takes its file in this folder and a line here. */
@@ -51,7 +52,28 @@ export function readGold(value: unknown, at: Place): Gold {
     throw new DataError(`gold: got ${show(value)}, expected an object whose kind is one of ${kinds}`, at);
   }
   const { fields, read } = KINDS[kind];
-  return read(checkFields(value, fields, at, 'gold'), at);
+  const record = checkFields(value, fields, at, 'gold', ['thought']);
+  const { thought } = record;
+  if (thought === undefined) return read(record, at);
+  const gold = { ...read(record, at), thought: thought === null ? null : stringField(record, 'thought', at) };
+  if (gold.thought !== null) checkThought(gold.thought, at);
+  return gold;
+}
+
+/** Characters of a thought. */
+const LONGEST_THOUGHT = 20_000;
+
+/** @throws DataError for a text that cannot stand between think tags: blank, too long, or with tags or special tokens */
+export function checkThought(text: string, at: Place = {}): void {
+  const fail = (what: string): DataError => new DataError(`thought: ${what}`, at);
+  if (text.trim() === '') throw fail('blank; leave it out where there is none');
+  if (text.length > LONGEST_THOUGHT)
+    throw fail(`${text.length} characters; expected at most ${LONGEST_THOUGHT}`);
+  const token = RESERVED.exec(text)?.[0];
+  if (token === undefined) return;
+  throw fail(
+    `holds ${show(token)}, a tag of the answer or a special token; give the text between the think tags alone`,
+  );
 }
 
 /** The question that an example asks beside its task; none for most kinds. */
@@ -60,8 +82,11 @@ export function ownQuestion(gold: Gold): Pick<PromptRequest, 'question'> {
   return question === undefined ? {} : { question };
 }
 
-/** Expert reasoning that the data state; null where they state none. */
-export const thoughtOf = (gold: Gold): string | null => taskKind(gold.kind).thought?.(gold) ?? null;
+/** Trace of the thought that the data state; null where they state none. */
+export function statedTrace(gold: Gold): ExpertTrace | null {
+  const think = gold.thought?.trim() ?? null;
+  return think === null ? null : { text: goldResponse(gold, think), think, answer: gold };
+}
 
 /** The gold answer as a whole response. */
 export function goldResponse(gold: Gold, think: string): string {
@@ -132,18 +157,20 @@ export function blindTrace(
   return expertOn(series, kind, profile).blind();
 }
 
-/** The trace that concludes the gold answer. @throws as `TaskKind.expert` and `Expert.teacher` */
+/** The trace that concludes the gold answer: the thought of the data, or else the expert's. @throws as `TaskKind.expert` and `Expert.teacher` */
 export function teacherTrace(example: Labelled, profile: ClassProfile | null): ExpertTrace {
-  return expertOn(example, example.gold.kind, profile).teacher(example.gold);
+  const { gold } = example;
+  return statedTrace(gold) ?? expertOn(example, gold.kind, profile).teacher(gold);
 }
 
-/** The short target of a training example. @throws as `TaskKind.nanoTrace` */
+/** The short target of a training example, or the thought of the data. @throws as `TaskKind.nanoTrace` */
 export function nanoTrace(
   example: Labelled,
   profile: ClassProfile | null,
   options: NanoOptions = {},
 ): string {
-  return taskKind(example.gold.kind).nanoTrace(example, example.gold, profile, options);
+  const { gold } = example;
+  return statedTrace(gold)?.text ?? taskKind(gold.kind).nanoTrace(example, gold, profile, options);
 }
 
 /** Reasoning in a style that is the same for every series of a kind; no answer follows it. */
@@ -237,15 +264,13 @@ interface GoldPartsOf {
     readonly answer: string | number;
     /** Category for metrics. */
     readonly category?: string | null;
-    /** Expert reasoning towards the gold answer; the SFT target. */
-    readonly thought?: string | null;
   };
 }
 
-/** Schema of one kind, or of any. */
-export type GoldParts<K extends Gold['kind'] = Gold['kind']> = K extends keyof GoldPartsOf
+/** Schema of one kind, or of any; with a thought (expert reasoning towards the gold answer, the SFT target) where there is one. */
+export type GoldParts<K extends Gold['kind'] = Gold['kind']> = (K extends keyof GoldPartsOf
   ? GoldPartsOf[K]
-  : Omit<Extract<Gold, { kind: K }>, 'kind'>;
+  : Omit<Extract<Gold, { kind: K }>, 'kind'>) & { readonly thought?: string | null };
 
 /**
  * Builds the gold answer of a kind from its parts, without comparing it with a series. @throws DataError
@@ -256,5 +281,6 @@ export function goldFrom<K extends Gold['kind']>(kind: K, parts: GoldParts<K>, a
   const { fields, fieldsFrom } = taskKind(kind);
   const named = fieldsFrom?.(given, at) ?? given;
   const entries = fields.filter((field) => field !== 'kind').map((field) => [field, named[field]]);
-  return readGold({ kind, ...Object.fromEntries(entries) }, at);
+  const { thought = null } = given;
+  return readGold({ kind, ...Object.fromEntries(entries), ...(thought === null ? {} : { thought }) }, at);
 }

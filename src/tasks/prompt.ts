@@ -3,9 +3,7 @@ import { ConfigError } from '../ground/errors.ts';
 import type { Gold } from '../ground/types.ts';
 import type { PromptRequest, TaskPrompt } from './kind.ts';
 import { choosesClass, taskKind } from './kinds.ts';
-
-/** Markup that no user text may contain, because it belongs to answers or the chat: tags, and special tokens such as <|im_end|>. */
-export const RESERVED = /<\/?(?:think|answer|class|extension)>|<\|[^|]*\|>/i;
+import { RESERVED } from './response.ts';
 
 /** User's description of the data: measurement, classes, request for the extension. */
 export interface OwnWords {

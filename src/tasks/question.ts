@@ -21,7 +21,7 @@ import {
   withInterval,
 } from './evaluation.ts';
 import { type Asked, shownSeries, type TaskKind } from './kind.ts';
-import { MISSING, partOf, readLabel, readTagged, tagFormat, thinkProblem } from './response.ts';
+import { MISSING, partOf, RESERVED, readLabel, readTagged, tagFormat, thinkProblem } from './response.ts';
 
 const FORMAT = tagFormat('think', 'answer');
 
@@ -182,8 +182,7 @@ function checkText(name: string, text: string, most: number, at: Place): void {
   if (text.length > most) {
     throw new DataError(`${name}: ${text.length} characters; expected at most ${most}`, at);
   }
-  // Parts of an answer or of a chat, which a text that is shown must not hold.
-  const token = /<\/?(?:think|answer|class|extension)>|<\|[^|]*\|>/i.exec(text)?.[0];
+  const token = RESERVED.exec(text)?.[0];
   if (token !== undefined) {
     throw new DataError(
       `${name}: holds ${show(token)}, a tag of the answer or a special token; leave it out`,
@@ -218,16 +217,14 @@ export const question: TaskKind<QuestionGold> = {
   nanoFigure: 'nano-variates',
   readsWords: true,
 
-  fields: ['kind', 'question', 'options', 'answer', 'category', 'thought'],
-  fieldsFrom: ({ question: text, options = [], answer, category = null, thought = null }, at) => ({
+  fields: ['kind', 'question', 'options', 'answer', 'category'],
+  fieldsFrom: ({ question: text, options = [], answer, category = null }, at) => ({
     question: text,
     options,
     answer: answerFrom(answer, options, at),
     category,
-    thought,
   }),
   asks: ({ question: text, options }) => ({ text, options }),
-  thought: ({ thought }) => thought,
   read(record, at) {
     return {
       kind: 'question',
@@ -238,10 +235,9 @@ export const question: TaskKind<QuestionGold> = {
       }),
       answer: stringField(record, 'answer', at),
       category: textOrNull(record, 'category', at),
-      thought: textOrNull(record, 'thought', at),
     };
   },
-  check({ question: text, options, answer, category, thought }, _, at) {
+  check({ question: text, options, answer, category }, _, at) {
     checkText('question', text, LONGEST_QUESTION, at);
     if (options.length === 1 || options.length > MOST_OPTIONS) {
       throw new DataError(`options: ${options.length} of them; expected none, or 2 to ${MOST_OPTIONS}`, at);
@@ -263,7 +259,6 @@ export const question: TaskKind<QuestionGold> = {
       throw new DataError('answer: expected one line of at most 200 characters', at);
     }
     if (category !== null) checkText('category', category, LONGEST_CATEGORY, at);
-    if (thought !== null) checkText('thought', thought, LONGEST_QUESTION, at);
   },
   className: () => null,
   label: (gold) => gold.category ?? 'questions',
@@ -302,14 +297,10 @@ export const question: TaskKind<QuestionGold> = {
       blind() {
         throw new ConfigError('questions are read by no analysis: there is no blind answer to them');
       },
-      teacher(gold) {
-        if (gold.thought === null) {
-          throw new ConfigError(
-            'the question has no thought, which supervised training and TimerPO learn from; GRPO needs none (timeseer train --set rl.advantage=grpo)',
-          );
-        }
-        const think = gold.thought.trim();
-        return { text: `<think>${think}</think><answer>${gold.answer}</answer>`, think, answer: gold };
+      teacher() {
+        throw new ConfigError(
+          'the question has no thought, which supervised training and TimerPO learn from; GRPO needs none (timeseer train --set rl.advantage=grpo)',
+        );
       },
     };
   },
@@ -326,7 +317,7 @@ export const question: TaskKind<QuestionGold> = {
       'Conclusion: The answer that nothing contradicts is given.',
   },
   answerOf: (said) => ({
-    ...{ kind: 'question', question: '', options: [], category: null, thought: null },
+    ...{ kind: 'question', question: '', options: [], category: null },
     answer: said.class ?? '',
   }),
   says: (said) => said.class ?? 'unreadable',

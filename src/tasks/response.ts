@@ -24,6 +24,9 @@ import { DataError } from '../ground/errors.ts';
 export const READINGS = ['lenient', 'strict'] as const;
 export type Reading = (typeof READINGS)[number];
 
+/** Markup that no text of the data may contain, because it belongs to answers or the chat: tags, and special tokens such as <|im_end|>. */
+export const RESERVED = /<\/?(?:think|answer|class|extension)>|<\|[^|]*\|>/i;
+
 /** Maximum length of a response in UTF-16 units; longer ones are not read. Usual: a few thousand. */
 export const MAX_RESPONSE_LENGTH = 200_000;
 

@@ -3,9 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { DataFacts } from '../../datasets/source.ts';
-import { openExamples } from '../../datasets/source.ts';
+import { exampleValues, openExamples } from '../../datasets/source.ts';
 import { runBaselines } from '../../eval/baselines.ts';
 import { recordOf } from '../../eval/harness.ts';
+import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { AnomalyGold, Example } from '../../src/ground/types.ts';
 import { recipeSchema } from '../../src/recipe/recipe.ts';
@@ -14,11 +15,13 @@ import {
   exampleTask,
   mismatches,
   nanoCard,
+  sourceTask,
   trainingCard,
   trainingTask,
 } from '../../src/run/policy-task.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
+import { goldParts } from '../../src/tasks/kinds.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -42,6 +45,20 @@ const series: DataFacts = {
   figure: null,
 };
 const recipe = (more: object = {}) => recipeSchema.parse(more);
+
+/** Series of two classes, of which one has a thought. */
+function classified(index: number): Example {
+  const even = index % 2 === 0;
+  const random = new Random(3, 'classified', index);
+  return {
+    ...{ id: `ctu/${index}`, task: 'ctu', names: ['value'], times: null, recording: null },
+    channels: [Float64Array.from({ length: 60 }, (_, t) => random.normal() + (even ? 0 : t))],
+    gold: {
+      kind: 'classification',
+      ...(even ? { class: 'Desktop', thought: ' It is even.\n' } : { class: 'Laptop' }),
+    },
+  };
+}
 
 function policyOf(card: PolicyCard | null): string {
   const directory = mkdtempSync(join(root, 'policy-'));
@@ -133,9 +150,40 @@ describe('a policy that was taught here', () => {
     });
   });
 
-  test('is not trained on another kind of answer, in another figure, or reinforced on classes that it does not know', () => {
+  test('learns another kind of answer in a supervised stage', () => {
+    const localiser: PolicyCard = { ...nano, kind: 'anomaly', task: 'wild', classes: ['trend', 'normal'] };
+    expect(trainingCard(policyOf(localiser), recipe(), facts)).toEqual({ ...nano });
+  });
+
+  test('answers without reasoning once a supervised stage has taught answers alone', () => {
     const directory = policyOf(nano);
-    expect(() => trainingCard(directory, recipe(), series)).toThrow(
+    const sft = { traces: 'none' };
+    const bare = trainingCard(directory, recipe({ sft, rl: { advantage: 'grpo' } }), facts);
+    expect(bare).toEqual({ ...nano, reasoning: false });
+    const source = exampleValues([0, 1, 2, 3].map(classified));
+    const task = sourceTask(bare, source, { name: 'ctu', seed: 1, stage: 'sft' });
+    const one = task.example(0);
+    expect(task.trace(one)).toBe(goldParts(one.gold));
+    expect(task.parse(task.trace(one), one)).toMatchObject({ think: null, wellFormed: true });
+    const reinforced = recipe({ sft: { samples: 0 } });
+    expect(trainingCard(policyOf(bare), reinforced, facts).reasoning).toBe(false);
+    expect(trainingCard(policyOf(bare), recipe(), facts)).not.toHaveProperty('reasoning');
+  });
+
+  test('learns the thought of the data in place of a trace', () => {
+    const source = exampleValues([0, 1, 2, 3].map(classified));
+    const options = { name: 'ctu', seed: 1, stage: 'sft', profile: () => learnClasses(source) } as const;
+    const task = sourceTask(nano, source, options);
+    const texts = [0, 1, 2, 3].map((i) => task.trace(task.example(i))).sort();
+    expect(texts.filter((text) => text === '<think>It is even.</think><class>Desktop</class>')).toHaveLength(
+      2,
+    );
+    expect(texts.filter((text) => /scan .*<class>Laptop/.test(text))).toHaveLength(2);
+  });
+
+  test('is not trained in another figure, or reinforced on another kind of answer or classes that it does not know', () => {
+    const directory = policyOf(nano);
+    expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), series)).toThrow(
       /answer with classes, but nano5 asks for intervals/,
     );
     expect(() => trainingCard(directory, recipe({ figure: 'ctu' }), facts)).toThrow(/was trained with nano/);

@@ -14,8 +14,8 @@ import {
   parseResponse,
   readGold,
   scoreAnswer,
+  statedTrace,
   taskKind,
-  thoughtOf,
 } from '../../src/tasks/kinds.ts';
 
 /** Number of peaks in a series. */
@@ -74,7 +74,7 @@ test('it is read, asked, answered and scored like every other', () => {
   expect(() => readGold({ kind: 'count', count: 'x' }, {})).toThrow('count: expected a number');
   expect([labelOf(gold), goldParts(gold)]).toEqual(['3 peaks', '<count>3</count>']);
   expect(ownQuestion(gold)).toEqual({ question: { text: 'How many peaks?', options: [] } });
-  expect(thoughtOf(gold)).toBeNull();
+  expect(statedTrace(gold)).toBeNull();
   const asked = { kind: name, length: 10, channels: 1, classes: [] };
   const answer = parseResponse(goldResponse(gold, 'three'), asked);
   expect(scoreAnswer(answer, gold, 10)).toMatchObject({ total: 1, parts: { count: 1 } });

@@ -716,3 +716,71 @@ describe('names in labels.csv that lead elsewhere', () => {
     expect(() => readWords(path)).not.toThrow(/superuser/);
   });
 });
+
+describe('thoughts of the user', () => {
+  const thoughts = async (files: Readonly<Record<string, string>>): Promise<(string | null | undefined)[]> =>
+    (await examplesOf(files)).map(([, { gold }]) => gold.thought);
+
+  it('are read beside every kind of answer', async () => {
+    const table = 'class,t0,t1,t2,thought\na,1,2,3,"It rises, evenly."\nb,3,2,1,\n';
+    expect(await thoughts({ 'table.csv': table })).toEqual(['It rises, evenly.', undefined]);
+    const labels = 'file,intervals,thought\ns0.csv,2-4,A step.\ns1.csv,,\n';
+    expect(await thoughts({ 'labels.csv': labels, 's0.csv': points(0), 's1.csv': points(1) })).toEqual([
+      'A step.',
+      undefined,
+    ]);
+    const line = {
+      channels: [
+        [1, 2],
+        [2, null],
+        [3, 1],
+      ],
+      variates: [1],
+      thought: 'The middle one.',
+    };
+    expect(await thoughts({ 'all.jsonl': `${JSON.stringify(line)}\n` })).toEqual(['The middle one.']);
+  });
+
+  it('of JSON lines stand beside series, splits and recordings', async () => {
+    const line = (more: object): string => JSON.stringify({ values: [1, null, 3], class: 'a', ...more });
+    const path = {
+      'train.jsonl': `${line({ id: 'x', recording: 'r' })}\n\n${line({ class: 'b' })}`,
+      'test.jsonl': line({}),
+    };
+    const [[split, first], [, second], [other]] = (await examplesOf(path, {})) as [
+      [Split, Example],
+      [Split, Example],
+      [Split, Example],
+    ];
+    expect([split, other].sort()).toEqual(['test', 'train']);
+    const all = [first, second].map(({ id, recording, gold }) => ({ id, recording, gold }));
+    expect(all).toContainEqual({
+      id: 'custom/x',
+      recording: 'r',
+      gold: { kind: 'classification', class: 'a' },
+    });
+  });
+
+  it.each<[string, Readonly<Record<string, string>>, RegExp]>([
+    [
+      'a tag',
+      { 't.csv': 'class,t0,t1,thought\na,1,2,<class>a</class>\n' },
+      /t\.csv:2:\d+: thought: holds "<class>"/,
+    ],
+    ['a blank', { 't.jsonl': '{"values":[1,2],"class":"a","thought":" "}' }, /t\.jsonl:1: thought: blank/],
+    [
+      'a field',
+      { 't.jsonl': '{"values":[1,2],"class":"a"}\n{"values":[1,2],"clas":"a"}' },
+      /t\.jsonl:2: "clas": unknown field/,
+    ],
+    ['no answer', { 't.jsonl': '{"values":[1,2]}' }, /t\.jsonl:1: no class, intervals or variates/],
+    ['no JSON', { 't.jsonl': '{"values":[1,2],' }, /t\.jsonl:1: not JSON/],
+  ])('with %s are refused with their line', async (_, files, message) => {
+    await expect(examplesOf(files)).rejects.toThrow(message);
+  });
+
+  it('are about a whole series, which is not cut then', async () => {
+    const files = { 'labels.csv': 'file,class,thought\ns0.csv,a,It waves.\n', 's0.csv': points(0, 40) };
+    await expect(examplesOf(files, { shares: TEST_ONLY, window: 20 })).rejects.toThrow(/cut into 2 windows/);
+  });
+});
