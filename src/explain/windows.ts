@@ -5,6 +5,7 @@
 
 import { ConfigError } from '../ground/errors.ts';
 import type { Interval } from '../ground/types.ts';
+import { valueAt } from '../series/augment.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
 import type { Reader } from './reader.ts';
@@ -108,14 +109,6 @@ export function resample(values: Float64Array, length: number): Float64Array {
         : meanOver(values, (k * width) / length, ((k + 1) * width) / length);
   }
   return out;
-}
-
-/** Linear interpolation, constant beyond both ends. */
-function valueAt(values: Float64Array, at: number): number {
-  const position = Math.min(values.length - 1, Math.max(0, at));
-  const below = Math.floor(position);
-  const share = position - below;
-  return share === 0 ? values[below]! : values[below]! * (1 - share) + values[below + 1]! * share;
 }
 
 /** Mean of the step function of the samples over [from, to). */

@@ -153,6 +153,32 @@ const validation = {
     .describe('Policy that the stage writes: that of the last step, or the best on the validation split.'),
 };
 
+const augment = z
+  .strictObject({
+    jitter: nonNegative
+      .max(2)
+      .default(0)
+      .describe('White noise: largest standard deviation, in those of the channel.'),
+    scale: nonNegative
+      .max(2)
+      .default(0)
+      .describe(
+        'Magnitude warping by a factor that varies smoothly along the series: largest standard deviation of its logarithm.',
+      ),
+    warp: nonNegative
+      .max(2)
+      .default(0)
+      .describe(
+        'Time warping by a speed that varies smoothly along the series: largest standard deviation of its logarithm.',
+      ),
+    crop: nonNegative
+      .max(0.9)
+      .default(0)
+      .describe('Largest share of the series cut off at its ends; the rest is stretched to the same length.'),
+    flip: ratio.default(0).describe('Probability of values mirrored at their mean.'),
+  })
+  .readonly();
+
 const sft = z
   .strictObject({
     samples: count(0)
@@ -168,6 +194,11 @@ const sft = z
       .default('expert')
       .describe(
         'Targets: the expert trace with the answer, or the thought of the data where they give one (expert); or the answer alone (none), and the policy answers without reasoning.',
+      ),
+    augment: augment
+      .prefault({})
+      .describe(
+        'Random changes of every series before it is drawn, anew in each epoch, of data sets whose answers stay true. Traces describe the changed series; thoughts of the data stay as they are.',
       ),
     batch: count(1, 65_536).default(16).describe('Examples per update, over all workers.'),
     learningRate: positive.max(1).default(1.4e-3).describe('Peak learning rate of AdamW.'),

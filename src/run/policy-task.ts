@@ -27,12 +27,14 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
 import { mapBack, resample } from '../explain/windows.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 import type { Example } from '../ground/types.ts';
 import type { Toolbox } from '../inspect/tools.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
 import type { Recipe } from '../recipe/recipe.ts';
+import { type Augmentation, augment } from '../series/augment.ts';
 import { bridge } from '../series/missing.ts';
 import {
   checkedCard,
@@ -552,7 +554,21 @@ export function trainingTask(
     : mixed;
 }
 
-type TrainingOptions = Pick<TaskParts, 'reading' | 'reward' | 'tools'> & { readonly levels?: number };
+type TrainingOptions = Pick<TaskParts, 'reading' | 'reward' | 'tools'> &
+  Pick<SourceOptions, 'augment'> & { readonly levels?: number };
+
+/** Augmentation of a supervised stage; null for none. @throws ConfigError for one under which answers do not stay true */
+function augmentationOf(augment: Augmentation | undefined, { kind, task }: DataFacts): Augmentation | null {
+  const wanted = Object.entries(augment ?? {}).filter(([, strength]) => strength > 0);
+  if (augment === undefined || wanted.length === 0) return null;
+  const allowed: readonly string[] = taskKind(kind).augments ?? [];
+  const wrong = wanted.find(([name]) => !allowed.includes(name));
+  if (wrong === undefined) return augment;
+  throw new ConfigError(
+    `sft.augment.${wrong[0]}: got ${wrong[1]}, expected 0 for ${task}: its answers are ${taskKind(kind).answers}, which may not stay true; ` +
+      `${allowed.length === 0 ? 'no change leaves them true' : `allowed: ${allowed.join(', ')}`}`,
+  );
+}
 
 function plainTask(
   card: PolicyCard,
@@ -563,6 +579,9 @@ function plainTask(
   const source = openExamples(address);
   const { facts, set } = source;
   if (isGenerator(address.name) && address.count === undefined) {
+    if (augmentationOf(grading.augment, facts) !== null) {
+      throw new ConfigError(`sft.augment: ${address.name} makes every series anew; leave it out`);
+    }
     const early = new WeakSet<Example>();
     return {
       ...exampleTask(card, { facts, ...grading, levels: (example) => early.has(example) }),
@@ -586,15 +605,21 @@ export interface SourceOptions extends Pick<TaskParts, 'reading' | 'reward' | 'p
   readonly stage: 'sft' | 'rl';
   /** Stored expert trace of the example at a place; null where there is none. */
   readonly stored?: (place: number) => string | null;
+  /** Random changes of the series, by seed and number of the draw. Default: none. */
+  readonly augment?: Augmentation;
 }
 
 /** Composes the task over a fixed number of examples, repeated in epochs, each with its own order. */
 export function sourceTask(
   card: PolicyCard,
   source: Pick<ExampleSource, 'facts' | 'count' | 'at'>,
-  { name, seed, stage, stored = () => null, ...parts }: SourceOptions,
+  { name, seed, stage, stored = () => null, augment: wanted, ...parts }: SourceOptions,
 ): TrainingTask {
-  const task = exampleTask(card, { facts: source.facts, ...parts, cache: new PictureCache() });
+  const augmentation = stage === 'sft' ? augmentationOf(wanted, source.facts) : null;
+  const { facts } = source;
+  // Changed series do not come again.
+  const cached = augmentation === null ? { cache: new PictureCache() } : {};
+  const task = exampleTask(card, { facts, ...parts, ...cached });
   const order = new EpochOrder(source.count, seed, stage);
   const places = new Map<string, number>();
   const traces = new Map<string, string>();
@@ -611,10 +636,14 @@ export function sourceTask(
       const place = order.place(index);
       const example = source.at(place);
       places.set(example.id, place);
-      return example;
+      if (augmentation === null) return example;
+      const { facts: _, ...rest } = example;
+      const random = new Random(seed, 'augmentation', index);
+      return { ...rest, channels: augment(example.channels, augmentation, random) };
     },
     trace: (example) => {
       try {
+        if (augmentation !== null) return task.trace(example);
         const kept = stored(places.get(example.id)!);
         const text =
           traces.get(example.id) ?? (kept === null ? task.trace(example) : task.traced(kept, example));

@@ -295,6 +295,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
     reading: recipe.answers,
     reward: recipe.rl.reward,
     levels: recipe.sft.levels,
+    augment: recipe.sft.augment,
     tools: toolbox.tools,
   });
   const judge = stage === 'rl' ? recipeJudge(recipe) : null;

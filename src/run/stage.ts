@@ -18,7 +18,7 @@ import { say, shellWord } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { advantageName, type Recipe } from '../recipe/recipe.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
-import { GUARDS, type GuardName } from '../train/guards.ts';
+import { type GuardName, guardText } from '../train/guards.ts';
 import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../train/metrics.ts';
 import { cautions } from '../train/rl.ts';
 import { sftSteps } from '../train/sft.ts';
@@ -250,7 +250,8 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
     page.reward([note.metrics]);
     const { step, reward, parts, similarity, kl, zeroVariance, guards } = note.metrics;
     for (const name of guards) {
-      if (!tripped.includes(name)) progress.note(`warning: step ${step}: guard ${name}: ${GUARDS[name]}`);
+      if (!tripped.includes(name))
+        progress.note(`warning: step ${step}: guard ${name}: ${guardText(name, reward)}`);
     }
     tripped = guards;
     progress.update(step, {

@@ -176,7 +176,11 @@ async function openWorkplace(
   const { facts } = source;
   const card = from === null ? nanoCard(recipe, facts) : trainingCard(from, recipe, facts);
   const profile = taskKind(facts.kind).learnsClasses && !named ? learnClasses(source) : null;
-  const grading = { reading: recipe.answers, reward: recipe.rl.reward };
+  const grading = {
+    reading: recipe.answers,
+    reward: recipe.rl.reward,
+    ...(stage === 'sft' ? { augment: recipe.sft.augment } : {}),
+  };
   const task = named
     ? trainingTask(card, address, stage, grading)
     : sourceTask(card, source, { name: facts.task, seed, stage, profile: () => profile, ...grading });

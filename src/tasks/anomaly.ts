@@ -470,6 +470,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
   classes: ANOMALY_CLASSES,
   countsPoints: true,
   nanoFigure: 'nano-channels',
+  augments: ['jitter', 'flip'],
   localises: true,
   measuresF1: true,
 

@@ -215,6 +215,7 @@ export const classification: TaskKind<ClassificationGold> = {
   classes: 'data',
   learnsClasses: true,
   nanoFigure: 'nano-channels',
+  augments: ['jitter', 'scale', 'warp', 'crop', 'flip'],
 
   fields: ['kind', 'class'],
   read: (record, at) => ({ kind: 'classification', class: stringField(record, 'class', at) }),

@@ -7,6 +7,7 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import type { NanoOptions } from '../expcot/nano.ts';
 import type { Place } from '../ground/json-record.ts';
 import type { Example, Gold, Interval, ParsedAnswer } from '../ground/types.ts';
+import type { Augmentation } from '../series/augment.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { Reading } from './response.ts';
 
@@ -137,6 +138,8 @@ export interface TaskKind<G extends Gold = Gold> {
   readonly nanoFigure: string;
   /** True if answers are intervals of a series, as `explain` needs. */
   readonly localises?: boolean;
+  /** Random changes of a series that leave its gold answer true. Default: none. */
+  readonly augments?: readonly (keyof Augmentation)[];
   /** True if answers are compared with gold by F1. */
   readonly measuresF1?: boolean;
   /** True if each example brings its own question in words, which neither small policies nor analyses can read. */

@@ -221,6 +221,7 @@ export const variates: TaskKind<VariatesGold> = {
   countsPoints: true,
   countsChannels: true,
   nanoFigure: 'nano-variates',
+  augments: ['jitter', 'warp', 'crop', 'flip'],
   measuresF1: true,
 
   fields: ['kind', 'variates'],

@@ -143,17 +143,39 @@ export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): 
   return alarms;
 }
 
+/** Mean rewards from which all, and up to which none, of the responses are taken to be right. */
+const ALL_RIGHT = 0.98;
+const NONE_RIGHT = 0.15;
+
+/** States what a tripped guard means and what to do about it, by the mean reward of the step. */
+export function guardText(name: GuardName, reward: number | null | undefined): string {
+  if (name !== 'equalRewards' || reward == null) return GUARDS[name];
+  const advice =
+    reward >= ALL_RIGHT
+      ? 'every response is right, so that nothing is left to reinforce: stop here, or train on series without a trace ' +
+        '(data.traces) or other data; where held-out accuracy is low, the supervised stage has memorised a small set: train it with ' +
+        'sft.augment, from policy.init=shipped, for fewer sft.samples'
+      : reward <= NONE_RIGHT
+        ? 'no response is right: train the supervised stage longer (sft.samples) or on better traces first'
+        : 'responses to a prompt are alike: raise rl.temperature or rl.group, lower sft.samples, or replace such groups (rl.resample)';
+  return `${GUARDS[name]}; ${advice}`;
+}
+
 /**
  * Stops the run if a guard with reaction `stop` tripped in step `step`; non-finite updates are counted by
  * `checkSkipped`.
  * @throws TimeseerError that names the guard, its value and limit, and what to do
  */
-export function checkAlarms(alarms: readonly Alarm[], options: GuardOptions, step: number): void {
+export function checkAlarms(
+  alarms: readonly Alarm[],
+  options: GuardOptions,
+  { step, reward }: { readonly step: number; readonly reward?: number | null },
+): void {
   for (const { name, value } of alarms) {
     if (name === 'nonFinite' || options[name].reaction !== 'stop') continue;
     const key = `rl.guards.${name}`;
     throw new TimeseerError(
-      `rl: stopped by the guard ${name} in step ${step}: ${GUARDS[name]} (${value?.toPrecision(3)}, ${key}.limit is ` +
+      `rl: stopped by the guard ${name} in step ${step}: ${guardText(name, reward)} (${value?.toPrecision(3)}, ${key}.limit is ` +
         `${options[name].limit}); to go on, resume from the last checkpoint with other values, e.g. ` +
         `--resume --set ${key}.reaction=warn --allow-change ${key}.reaction`,
     );

@@ -410,7 +410,7 @@ export async function rl(
         : completionsOf(step + 1, indices[0]!, firstGroup, advantages[0]!, compared?.similarity),
     );
     if (nonFinite.reaction === 'stop') checkSkipped('rl', skippedInARow, nonFinite.limit, step + 1);
-    checkAlarms(alarms, options.guards, step + 1);
+    checkAlarms(alarms, options.guards, metrics);
     // Before the checkpoint, so that a resumed run has every evaluation up to its step.
     hooks.validation?.take(step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < options.steps) save(step + 1);

@@ -181,6 +181,36 @@ describe('a policy that was taught here', () => {
     expect(texts.filter((text) => /scan .*<class>Laptop/.test(text))).toHaveLength(2);
   });
 
+  test('sees series of a data set changed, by the number of the draw alone', () => {
+    const source = exampleValues([0, 1, 2, 3].map(classified));
+    const sft = { augment: { jitter: 0.1, scale: 0.1, warp: 0.2, crop: 0.2, flip: 0 } };
+    const options = { name: 'ctu', seed: 1, profile: () => learnClasses(source), ...sft } as const;
+    const changed = (index: number, more: object = {}): Example =>
+      sourceTask(nano, source, { ...options, stage: 'sft', ...more }).example(index);
+    expect(changed(6)).toEqual(changed(6));
+    const places = Array.from({ length: 8 }, (_, index) => changed(index));
+    const [first, again] = places.filter(({ id }) => id === 'ctu/1');
+    expect(first!.channels).not.toEqual(again!.channels);
+    expect(changed(6, { seed: 2 }).channels).not.toEqual(changed(6).channels);
+    const reinforced = sourceTask(nano, source, { ...options, stage: 'rl' }).example(0);
+    expect(source.at(Number(reinforced.id.slice(4))).channels).toEqual(reinforced.channels);
+    const trace = sourceTask(nano, source, { ...options, stage: 'sft' });
+    expect(trace.trace(first!)).not.toBe(trace.trace(again!));
+  });
+
+  test('is not trained on changes under which its answers do not stay true, or of series that are made anew', () => {
+    const address = { name: 'nano5', split: 'train', seed: 1, length: 200 } as const;
+    const intervals = nanoCard(recipe(), openExamples(address).facts);
+    const augment = { jitter: 0.1, scale: 0, warp: 0, crop: 0, flip: 0 };
+    const task =
+      (more: object, part: object = {}) =>
+      () =>
+        trainingTask(intervals, { ...address, ...part }, 'sft', { augment: { ...augment, ...more } });
+    expect(task({ crop: 0.1 }, { count: 9 })).toThrow(/sft\.augment\.crop: got 0\.1.*allowed: jitter, flip/);
+    expect(task({})).toThrow(/makes every series anew/);
+    expect(task({}, { count: 9 })().example(0)).not.toHaveProperty('facts');
+  });
+
   test('is not trained in another figure, or reinforced on another kind of answer or classes that it does not know', () => {
     const directory = policyOf(nano);
     expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), series)).toThrow(

@@ -1,7 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { TimeseerError } from '../../src/ground/errors.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
-import { alarmsOf, checkAlarms, type GuardedStep, type GuardOptions } from '../../src/train/guards.ts';
+import {
+  alarmsOf,
+  checkAlarms,
+  type GuardedStep,
+  type GuardOptions,
+  guardText,
+} from '../../src/train/guards.ts';
 
 const USUAL = defaultRecipe().rl.guards;
 const SMALL: GuardOptions = { ...USUAL, window: 3 };
@@ -84,6 +90,16 @@ describe('guards', () => {
     expect(names(steps(9, { marked: null }))).toEqual([]); // classes mark nothing
   });
 
+  test('equalRewards: the text says what to do, by how many responses are right', () => {
+    expect(guardText('equalRewards', 1)).toMatch(/nothing is left to reinforce.*sft\.augment/);
+    expect(guardText('equalRewards', 0.1)).toMatch(/train the supervised stage longer/);
+    expect(guardText('equalRewards', 0.6)).toMatch(/raise rl\.temperature/);
+    expect(guardText('equalRewards', null)).not.toMatch(/;/);
+    const stop: GuardOptions = { ...SMALL, equalRewards: { limit: 1, reaction: 'stop' } };
+    const alarms = alarmsOf([step({ equalRewards: 1 })], stop);
+    expect(() => checkAlarms(alarms, stop, { step: 1, reward: 1 })).toThrow(/policy\.init=shipped/);
+  });
+
   test('equalRewards: no group compares anything, for as many steps in a row as the limit says', () => {
     const equal = { equalRewards: 1 };
     expect(names([step(), step(equal)])).toEqual(['equalRewards']);
@@ -110,9 +126,9 @@ describe('guards', () => {
   test('stop a run where they are told to, saying why and how to go on', () => {
     const strict: GuardOptions = { ...SMALL, kl: { limit: 0.5, reaction: 'stop' } };
     const alarms = alarmsOf([step({ kl: 0.75 })], strict);
-    expect(() => checkAlarms(alarms, SMALL, 4)).not.toThrow();
-    expect(() => checkAlarms(alarms, strict, 4)).toThrow(TimeseerError);
-    expect(() => checkAlarms(alarms, strict, 4)).toThrow(
+    expect(() => checkAlarms(alarms, SMALL, { step: 4 })).not.toThrow();
+    expect(() => checkAlarms(alarms, strict, { step: 4 })).toThrow(TimeseerError);
+    expect(() => checkAlarms(alarms, strict, { step: 4 })).toThrow(
       /guard kl in step 4: exploding KL.*\(0\.750, rl\.guards\.kl\.limit is 0\.5\).*--allow-change rl\.guards\.kl\.reaction/,
     );
   });
