@@ -161,7 +161,7 @@ function openSet({ name, split, seed, offset, count: maximum }: ExampleAddress):
 }
 
 function openGenerator(
-  { name, classes, generator }: NonNullable<ReturnType<typeof generatorOf>>,
+  { name, kind, classes, generator }: NonNullable<ReturnType<typeof generatorOf>>,
   { split, seed, length, offset = 0, count = MAXIMUM_INDEX + 1 - offset }: ExampleAddress,
 ): ExampleSource {
   checkRange(offset, count, MAXIMUM_INDEX + 1);
@@ -169,7 +169,7 @@ function openGenerator(
   const facts: DataFacts = {
     task: name,
     title: `series of the generator ${name}`,
-    kind: 'anomaly',
+    kind,
     classes: classes ?? [],
     channels: [VALUE_CHANNEL],
     length,

@@ -13,6 +13,7 @@ import {
   anomllmMixed,
   anomllmParameters,
 } from '../generators/anomllm.ts';
+import { LAW_NAMES, LAWS_LENGTH, LAWS_MINIMUM_LENGTH, LAWS_PARAMETERS, laws } from '../generators/laws.ts';
 import {
   NANO5_CLASSES,
   NANO5_LENGTH,
@@ -69,6 +70,24 @@ export const nano5Benchmark = generatedBenchmark({
   minimumLength: NANO5_MINIMUM_LENGTH,
   parameters: NANO5_PARAMETERS,
   at: nano5,
+});
+
+export const lawsBenchmark = generatedBenchmark({
+  name: 'laws',
+  title: 'laws: classification tasks, each by a law of its own, with described classes',
+  kind: 'classification',
+  description:
+    'Shapes, places, waves, speeds, trends, noise laws, bursts, orders and curves; two to six classes with made names, which the prompt describes. 16 examples share a law.',
+  citation: null,
+  shape: `${LAWS_LENGTH} points, 1 channel`,
+  figure: { preset: 'line', missing: 'break' },
+  prompt: null,
+  classes: LAW_NAMES,
+  counts: { train: 16_000, validation: 800, test: 1600 },
+  length: LAWS_LENGTH,
+  minimumLength: LAWS_MINIMUM_LENGTH,
+  parameters: LAWS_PARAMETERS,
+  at: laws,
 });
 
 const WILD = {

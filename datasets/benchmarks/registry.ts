@@ -12,6 +12,7 @@ import { emg } from './emg.ts';
 import {
   anomllmAll,
   anomllmKinds,
+  lawsBenchmark,
   nano5Benchmark,
   vtaKinds,
   vtaMissing,
@@ -25,14 +26,14 @@ import { qa } from './qa.ts';
 
 export const BENCHMARKS: readonly Benchmark[] = [
   ...[rcw, tee, ecg, emg, ctu, har],
-  ...[nano5Benchmark, wildBenchmark, wildLongBenchmark, anomllmAll, ...anomllmKinds],
+  ...[nano5Benchmark, lawsBenchmark, wildBenchmark, wildLongBenchmark, anomllmAll, ...anomllmKinds],
   ...[vtaUnivariate, vtaMissing, vtaVariates, ...vtaKinds],
   ...[tsbUad, tsbAd, tab, nab],
   qa,
   custom,
 ];
 
-/** Finds the generator of an anomaly benchmark, from which training may draw without a data set on disk; null for other names. */
+/** Finds the generator of a benchmark of one channel, from which training may draw without a data set on disk; null for other names. */
 export function generatorOf(name: string): (Benchmark & { readonly generator: Generator }) | null {
   const benchmark = GENERATORS.find((candidate) => candidate.name === name);
   return benchmark === undefined ? null : { ...benchmark, generator: benchmark.generator! };
@@ -44,7 +45,8 @@ export function limitationsOf(task: string): readonly string[] {
 }
 
 export const GENERATED: readonly Benchmark[] = BENCHMARKS.filter(({ generator }) => generator !== null);
-const GENERATORS = GENERATED.filter(({ kind }) => taskKind(kind).localises);
+/** Those whose series have one channel. */
+const GENERATORS = GENERATED.filter(({ kind }) => !taskKind(kind).countsChannels);
 
 /** Finds a benchmark by name, in any case. @throws ConfigError with the known names and the closest */
 export function benchmarkNamed(name: string): Benchmark {

@@ -24,6 +24,8 @@ interface Thought {
 export interface ClassificationGold extends Thought {
   readonly kind: 'classification';
   readonly class: string;
+  /** Classes to choose from with a description each, for an example that brings its own; shown to the policy. */
+  readonly among?: Readonly<Record<string, string>>;
 }
 export interface AnomalyGold extends Thought {
   readonly kind: 'anomaly';

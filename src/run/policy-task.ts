@@ -423,12 +423,13 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   };
   const parse: EvalTask['parse'] = (response, example) => {
     const seen = asSeen(example);
+    const own = ownQuestion(example.gold);
     const answer = parseResponse(response, {
       kind: example.gold.kind,
       length: lengthOf(seen),
       channels: example.channels.length,
-      classes: facts.classes,
-      options: ownQuestion(example.gold).question?.options ?? [],
+      classes: Object.keys(own.among ?? {}).concat(own.among === undefined ? facts.classes : []),
+      options: own.question?.options ?? [],
       ...{ reading, reasoning, extension },
     });
     if (seen === example || answer.intervals === null) return answer;

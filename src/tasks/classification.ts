@@ -30,6 +30,7 @@ import {
   labelProblem,
   nameClass,
   partOf,
+  RESERVED,
   readLabel,
   readTagged,
   tagFormat,
@@ -51,6 +52,19 @@ const FEW_CLASSES = 3;
 export function checkClass(name: string, at: Place = {}): void {
   if (CLASS.test(name)) return;
   throw new DataError(`class: got ${show(name)}, expected ${CLASS_RULE}`, at);
+}
+
+/** @throws DataError unless there are texts by class, two at least, that a prompt may show */
+function readAmong(value: unknown, at: Place): Readonly<Record<string, string>> {
+  const texts = typeof value === 'object' && value !== null ? Object.values(value) : [];
+  const isText = (text: unknown): boolean =>
+    typeof text === 'string' && !/[\n\r]/.test(text) && !RESERVED.test(text);
+  if (!Array.isArray(value) && texts.length >= 2 && texts.every(isText))
+    return value as Record<string, string>;
+  throw new DataError(
+    `among: got ${show(value)}, expected descriptions by class: one line each, without tags of the answer and special tokens`,
+    at,
+  );
 }
 
 /** @throws ConfigError where there is none */
@@ -218,8 +232,21 @@ export const classification: TaskKind<ClassificationGold> = {
   augments: ['jitter', 'scale', 'warp', 'crop', 'flip'],
 
   fields: ['kind', 'class'],
-  read: (record, at) => ({ kind: 'classification', class: stringField(record, 'class', at) }),
-  check: (gold, _, at) => checkClass(gold.class, at),
+  optional: ['among'],
+  read(record, at) {
+    const named = { kind: 'classification', class: stringField(record, 'class', at) } as const;
+    return record['among'] === undefined ? named : { ...named, among: readAmong(record['among'], at) };
+  },
+  among: ({ among }) => among,
+  check({ class: name, among }, _, at) {
+    for (const known of Object.keys(among ?? {})) checkClass(known, at);
+    checkClass(name, at);
+    if (among !== undefined && !Object.hasOwn(among, name))
+      throw new DataError(
+        `class: got ${show(name)}, expected one of among: ${Object.keys(among).join(', ')}`,
+        at,
+      );
+  },
   className: (gold) => gold.class,
   label: (gold) => gold.class,
   parts: (gold) => `<class>${gold.class}</class>`,

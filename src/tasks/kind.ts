@@ -48,6 +48,8 @@ export interface PromptRequest {
   readonly reasoning?: boolean;
   /** Question of an example that brings its own, with options lettered from A. */
   readonly question?: { readonly text: string; readonly options: readonly string[] };
+  /** Classes with their descriptions of an example that brings its own; they replace those of the task. */
+  readonly among?: Readonly<Record<string, string>>;
 }
 
 /** Form of the requested response; independent of the gold answer. */
@@ -158,6 +160,10 @@ export interface TaskKind<G extends Gold = Gold> {
   ) => Readonly<Record<string, unknown>>;
   /** The question that an example brings. Default: none, the task asks. */
   asks?(gold: G): NonNullable<PromptRequest['question']>;
+  /** Classes with descriptions that an example brings. Default: none, the data set has them. */
+  among?(gold: G): NonNullable<PromptRequest['among']> | undefined;
+  /** Optional fields of the gold answer in a file. Default: none. */
+  readonly optional?: readonly string[];
   /** The gold answer of a file, field by field. @throws DataError naming the field */
   read(record: Record<string, unknown>, at: Place): G;
   /** @throws DataError naming the field, unless it is an answer to a series of this shape */

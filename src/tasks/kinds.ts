@@ -4,7 +4,15 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import type { NanoOptions } from '../expcot/nano.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { checkFields, type Place, show, stringField } from '../ground/json-record.ts';
-import type { AnomalyClass, Example, Gold, Interval, ParsedAnswer, Score } from '../ground/types.ts';
+import type {
+  AnomalyClass,
+  ClassificationGold,
+  Example,
+  Gold,
+  Interval,
+  ParsedAnswer,
+  Score,
+} from '../ground/types.ts';
 import { anomaly } from './anomaly.ts';
 import { classification } from './classification.ts';
 import type {
@@ -51,8 +59,8 @@ export function readGold(value: unknown, at: Place): Gold {
     const kinds = KIND_NAMES.join(', ');
     throw new DataError(`gold: got ${show(value)}, expected an object whose kind is one of ${kinds}`, at);
   }
-  const { fields, read } = KINDS[kind];
-  const record = checkFields(value, fields, at, 'gold', ['thought']);
+  const { fields, optional = [], read } = taskKind(kind);
+  const record = checkFields(value, fields, at, 'gold', [...optional, 'thought']);
   const { thought } = record;
   if (thought === undefined) return read(record, at);
   const gold = { ...read(record, at), thought: thought === null ? null : stringField(record, 'thought', at) };
@@ -76,10 +84,11 @@ export function checkThought(text: string, at: Place = {}): void {
   );
 }
 
-/** The question that an example asks beside its task; none for most kinds. */
-export function ownQuestion(gold: Gold): Pick<PromptRequest, 'question'> {
-  const question = taskKind(gold.kind).asks?.(gold);
-  return question === undefined ? {} : { question };
+/** The question that an example asks beside its task, and the classes that it brings; none for most. */
+export function ownQuestion(gold: Gold): Pick<PromptRequest, 'question' | 'among'> {
+  const kind = taskKind(gold.kind);
+  const [question, among] = [kind.asks?.(gold), kind.among?.(gold)];
+  return { ...(question === undefined ? {} : { question }), ...(among === undefined ? {} : { among }) };
 }
 
 /** Trace of the thought that the data state; null where they state none. */
@@ -245,7 +254,7 @@ export function scoreBlind(examples: Iterable<Example>, profile: ClassProfile | 
 
 /** Fields of the gold answer by kind, where some may be left out; null counts as absent. Other kinds: all fields. */
 interface GoldPartsOf {
-  readonly classification: { readonly class: string };
+  readonly classification: Omit<ClassificationGold, 'kind' | 'thought'>;
   readonly anomaly: {
     /** Half-open [start, end), sorted and disjoint; none where nothing is anomalous. */
     readonly intervals: readonly Interval[];
@@ -278,9 +287,10 @@ export type GoldParts<K extends Gold['kind'] = Gold['kind']> = (K extends keyof 
  */
 export function goldFrom<K extends Gold['kind']>(kind: K, parts: GoldParts<K>, at: Place = {}): Gold {
   const given = parts as Readonly<Record<string, unknown>>;
-  const { fields, fieldsFrom } = taskKind(kind);
+  const { fields, optional = [], fieldsFrom } = taskKind(kind);
   const named = fieldsFrom?.(given, at) ?? given;
   const entries = fields.filter((field) => field !== 'kind').map((field) => [field, named[field]]);
+  for (const field of optional) if (named[field] !== undefined) entries.push([field, named[field]]);
   const { thought = null } = given;
   return readGold({ kind, ...Object.fromEntries(entries), ...(thought === null ? {} : { thought }) }, at);
 }

@@ -51,6 +51,16 @@ export function promptVersion({ name, version }: TaskPrompt): string {
   return `${name}@${version}.${FORM_VERSION}`;
 }
 
+/** A request and a prompt with the classes that an example brings in place of the task's. */
+function withOwn(prompt: TaskPrompt, request: PromptRequest): readonly [TaskPrompt, PromptRequest] {
+  const { among } = request;
+  if (among === undefined) return [prompt, request];
+  return [
+    { ...prompt, hints: among },
+    { ...request, classes: Object.keys(among) },
+  ];
+}
+
 function choices({ hints }: TaskPrompt, classes: readonly string[]): string {
   const named = classes.map((name) => {
     const hint = Object.hasOwn(hints, name) ? hints[name] : undefined;
@@ -65,7 +75,8 @@ function choices({ hints }: TaskPrompt, classes: readonly string[]): string {
  * @throws ConfigError for a length below 1, no channels, no classes to choose from, a class with a tag or a
  * line end, or an extension for a task that has none
  */
-export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
+export function promptText(given: TaskPrompt, wanted: PromptRequest): string {
+  const [prompt, request] = withOwn(given, wanted);
   const { length, channels, classes, numbers, extension = false, reasoning = true } = request;
   const fail = (message: string): never => {
     throw new ConfigError(`prompt of ${prompt.name}: ${message}`);
@@ -115,5 +126,7 @@ export function teacherInstruction(style: 'nano' | 'full', question: string, tra
 export function instruction(style: 'nano' | 'full', prompt: TaskPrompt, request: PromptRequest): string {
   if (style === 'full') return promptText(prompt, request);
   const { phrase } = taskKind(prompt.kind);
-  return request.numbers === undefined ? phrase : `${phrase}\n${request.numbers.text}`;
+  const described = Object.entries(request.among ?? {}).map(([name, words]) => `${name}: ${words}`);
+  const numbers = request.numbers === undefined ? [] : [request.numbers.text];
+  return [phrase, ...described, ...numbers].join('\n');
 }
