@@ -49,6 +49,11 @@ export const BENCHMARKS = {
     device: false,
   },
   moved: { about: 'what moved in a window of 1000 series', policy: false, device: false },
+  classify: {
+    about: 'small policies trained on small classification sets, beside nearest neighbours and MiniRocket',
+    policy: false,
+    device: false,
+  },
   dtw: { about: '1-NN by dynamic time warping against aeon', policy: false, device: false },
   engine: { about: 'cost of an engine call', policy: false, device: false },
   tfjs: { about: 'the tfjs engine beside the torch engine', policy: true, device: false },
