@@ -194,10 +194,17 @@ async function openWorkplace(
   return { policy, card: { ...card, stage }, task, from };
 }
 
-/** Directory that is removed when the process ends. */
+/** Directories that are removed when the process ends, by one listener however many there are. */
+const temporaries: string[] = [];
+
 function temporaryDirectory(): string {
+  if (temporaries.length === 0) {
+    process.once('exit', () => {
+      for (const directory of temporaries) rmSync(directory, { recursive: true, force: true });
+    });
+  }
   const temporary = mkdtempSync(join(tmpdir(), 'timeseer-'));
-  process.once('exit', () => rmSync(temporary, { recursive: true, force: true }));
+  temporaries.push(temporary);
   return temporary;
 }
 
