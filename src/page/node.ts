@@ -1,6 +1,6 @@
 /**
  * Node's modules in a browser, as far as reader, detector, report and policy need them: the one seam between the code of the command and
- * the page. The bundler (bundle.ts) puts this file in the place of every `node:` module and of the globals of Node. Files are held in
+ * the page. The bundler (bundle.js) puts this file in the place of every `node:` module and of the globals of Node. Files are held in
  * memory; everything that writes or asks the system is refused.
  */
 import { sha256 } from '@noble/hashes/sha2.js';
