@@ -23,6 +23,9 @@ const PART_APART = 0.75;
 const FEWEST_PEAKS = 3;
 const NEAR_PEAKS = 0.6;
 
+/** Length of a level in lengths of a departure the other way inside it, at least. */
+const INSIDE = 4;
+
 /** Joins candidates that overlap or almost touch, in a series of `length` samples; weak ones do not extend the stretch. */
 export function join(all: readonly Candidate[], length: number, period: number | null = null): Joined[] {
   const leaks = all.filter(({ drifts }) => drifts);
@@ -150,6 +153,22 @@ export function join(all: readonly Candidate[], length: number, period: number |
     const members = [candidate, ...parts.flatMap((part) => part.members)];
     events.push({ start, end: candidate.end, members });
   }
+  // A short departure the other way from a level is another event than the level around it.
+  for (const event of [...events]) {
+    const worst = event.members.reduce((most, member) => (member.severity > most.severity ? member : most));
+    const far = INSIDE * (worst.end - worst.start);
+    const level = event.members.find(
+      ({ track, sign, start, end, severity }) =>
+        track === 'step' && sign === -worst.sign && end - start >= far && severity >= LEVELS.medium,
+    );
+    if (level === undefined || !(level.start <= worst.start && worst.end <= level.end)) continue;
+    const isOf = ({ sign, start, end }: Candidate): boolean =>
+      sign === worst.sign && start < worst.end && worst.start < end && end - start < far;
+    const [inside, around] = [event.members.filter(isOf), event.members.filter((member) => !isOf(member))];
+    events.splice(events.indexOf(event), 1, { ...event, members: around });
+    const start = Math.min(...inside.map((member) => member.start));
+    events.push({ start, end: Math.max(...inside.map((member) => member.end)), members: inside });
+  }
   // A drift goes on through other events; its steps, and what is left of it over a quarter of its length, are parts of it.
   for (const leak of leaks) {
     const parts = events.filter(
@@ -166,7 +185,8 @@ export function join(all: readonly Candidate[], length: number, period: number |
       const worst = members[0]!;
       // A level that stays is described by its beginning, whatever else departs there.
       const step = members.find(({ lasting: stays, severity }) => stays && severity >= WEAK * worst.severity);
-      if (step !== undefined) return { ...step, severity: worst.severity, members };
+      if (step !== undefined)
+        return { ...step, start: Math.max(step.start, start), severity: worst.severity, members };
       // The ends of a standstill are exact.
       return worst.track === 'still' ? { ...worst, members } : { ...worst, start, end, members };
     })

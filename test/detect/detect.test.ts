@@ -849,6 +849,19 @@ describe('what is plain to the eye', () => {
     expect(findings.filter(({ ongoing }) => ongoing)).toEqual([]);
   });
 
+  test.each([0, 20])('a dip inside a level is a finding of its own, season of ±%i', (swing) => {
+    const [day, start] = [288, 4 * 288 + 37];
+    const random = new Random(1, 'inside');
+    const values = Float64Array.from({ length: 6 * day }, (_, i) => {
+      const level = i >= start && i < start + 220 ? (i >= start + 100 && i < start + 106 ? -40 : 19) : 0;
+      return 100 + swing * Math.sin((2 * Math.PI * i) / day) + level + 3 * random.normal();
+    });
+    const options = { calendar: [12, day, 7 * day] };
+    const below = { start: start + 100, end: start + 106, direction: 'below' };
+    expect(detect(values, options).findings).toMatchObject([below, { kind: 'level', direction: 'above' }]);
+    expect(detect(values, { ...options, direction: 'below' }).findings).toMatchObject([below]);
+  });
+
   test.each([
     ['', 0, 0],
     [' that begins with a larger spike', 0, 60],
