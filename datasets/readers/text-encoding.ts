@@ -73,7 +73,8 @@ export function decodeText(bytes: Uint8Array, file: string): DecodedText {
       try {
         text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
       } catch (cause) {
-        if ((cause as NodeJS.ErrnoException).code !== 'ERR_ENCODING_INVALID_ENCODED_DATA') throw cause;
+        // A browser's error has no code.
+        if (!(cause instanceof TypeError)) throw cause;
         text = new TextDecoder('windows-1252').decode(bytes);
         assumed.push('The file is not UTF-8; it is read as Windows-1252 (Western European).');
       }

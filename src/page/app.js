@@ -48,8 +48,12 @@ function policyFiles() {
   policy ??= new Promise((resolve) => {
     const script = document.createElement('script');
     script.src = 'policy.js';
-    script.onload = () => resolve(globalThis.timeseerPolicy);
-    script.onerror = () => resolve('policy.js, which stands beside this page, cannot be loaded');
+    const fail = (problem) =>
+      resolve(`policy.js ${problem}; copy it here again from where the page was written`);
+    // A script that was cut off does not run.
+    script.onload = () =>
+      globalThis.timeseerPolicy ? resolve(globalThis.timeseerPolicy) : fail('beside this page is damaged');
+    script.onerror = () => fail('is not beside this page, or cannot be loaded');
     document.head.append(script);
   });
   return policy;
@@ -207,8 +211,12 @@ $('cancel').addEventListener('click', () => {
   const left = alone;
   stop();
   if (shown === undefined && left !== undefined) draw(left);
-  if (shown === undefined) show('start');
-  else $('status').textContent = 'Cancelled: the policy was not asked.';
+  if (shown !== undefined) {
+    $('status').textContent = 'Cancelled: the policy was not asked.';
+    return $('other').focus();
+  }
+  show('start');
+  $('again').focus();
 });
 $('other').addEventListener('click', () => {
   stop();

@@ -5,7 +5,7 @@ import { toJson } from '../explain/formats.ts';
 import type { Reader } from '../explain/reader.ts';
 import { buildReport, type PolicyOpinion, type ReportSource } from '../explain/report.ts';
 import { reportPage } from '../explain/report-page.ts';
-import { TimeseerError } from '../ground/errors.ts';
+import { DataError, TimeseerError } from '../ground/errors.ts';
 import { policiesDirectory } from '../ground/paths.ts';
 import { OnnxPolicy } from '../onnx/policy.ts';
 import { detectRecording } from '../run/detect.ts';
@@ -80,6 +80,7 @@ async function explain(job: Extract<ToWorker, { bytes: Uint8Array }>): Promise<v
   await mounted;
   const { bytes: body, options: query } = job;
   const named = [['name', job.name], ...query] as const;
+  if (body.length === 0) throw new DataError('empty; expected a column of numbers', { file: job.name });
   const request = readExplainRequest({ body, json: false, query: named, accept: undefined });
   const { name, recording, options } = request;
   report('Detecting', 0);

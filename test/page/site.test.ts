@@ -178,6 +178,7 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       await session.until(BUSY);
       await session.click('#cancel');
       await session.until(ended(name));
+      expect(await session.evaluate('document.activeElement.id')).toBe('again');
       await session.evaluate('document.getElementById("ask").checked = false');
       await drop(session, name, `[${hostile}]`);
       await session.until(ended(name));
@@ -194,6 +195,15 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(await session.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
     });
 
+    test('a file in Windows-1252 is read as the command reads it', async () => {
+      const bytes = `[Uint8Array.from(${JSON.stringify(CSV.replace('queue', 'k\u00fche'))}, (c) => c.charCodeAt(0))]`;
+      await session.evaluate('document.getElementById("ask").checked = false');
+      await drop(session, 'old.csv', bytes);
+      await session.until(ended('old.csv'));
+      const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
+      expect(report.columns.map(({ name }) => name)).toContain('k\u00fche');
+    });
+
     test.each([
       [
         'a picture',
@@ -208,7 +218,7 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
         '[new Blob(Array(200).fill(new Uint8Array(1e6)))]',
         /200 MB.*100 MB.*explain big\.csv/,
       ],
-      ['an empty file', 'empty.csv', '[]', /empty/],
+      ['an empty file', 'empty.csv', '[]', /empty\.csv: empty/],
     ])('%s is refused with one message, and the page can be used again', async (_, name, parts, message) => {
       await drop(session, name, parts);
       await session.until(`${START} && !document.getElementById('problem').hidden`);
