@@ -66,7 +66,9 @@ export function askedEngine(): ComputingEngine | null {
 export function computingEngine(device = 'cpu'): ComputingEngine {
   const asked = askedEngine();
   if (asked === 'tfjs' && device !== 'cpu') {
-    throw new ConfigError(`--device ${device}: is for the torch engine alone`);
+    throw new ConfigError(
+      `--device ${device}: is for the torch engine alone; leave it out, or choose --engine torch`,
+    );
   }
   return asked ?? (device === 'cpu' && torchProblem() !== null ? 'tfjs' : 'torch');
 }
@@ -312,12 +314,11 @@ export function localAnswerer(given: string, directory: string, options: LocalOp
       `--adapter ${adapter}: no adapter there (looked for adapter_config.json); give the directory that a training with LoRA has left`,
     );
   }
+  const graphsAlone = hasGraphs(directory) && !hasWeights(directory);
   const asked = askedEngine();
-  const wanted = asked === null ? options : { ...options, engine: options.engine ?? asked };
-  const engine = chooseEngine(wanted, {
-    graphsAlone: hasGraphs(directory) && !hasWeights(directory),
-    torchProblem,
-  });
+  // TIMESEER_ENGINE is about weights: graphs are onnxruntime's whatever it says.
+  const wanted = asked === null || graphsAlone ? options : { ...options, engine: options.engine ?? asked };
+  const engine = chooseEngine(wanted, { graphsAlone, torchProblem });
   let loaded: Promise<LocalPolicy> | undefined;
   const local: LocalSource = {
     ...{ directory, adapter, engine },

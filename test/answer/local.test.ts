@@ -2,7 +2,13 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { answerLocally, chooseEngine, type LocalOptions, torchPolicy } from '../../src/answer/local.ts';
+import {
+  answerLocally,
+  chooseEngine,
+  type LocalOptions,
+  localAnswerer,
+  torchPolicy,
+} from '../../src/answer/local.ts';
 import { openLocal } from '../../src/answer/open.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
@@ -99,6 +105,15 @@ describe('a policy on this machine', () => {
     // Nothing of the export on the way, and nothing of onnxruntime's telemetry.
     expect(readdirSync(temporary)).toEqual([]);
   });
+});
+
+test('an export is computed by onnxruntime, also where the environment names an engine of weights', () => {
+  for (const engine of ['tfjs', 'torch']) {
+    vi.stubEnv('TIMESEER_ENGINE', engine);
+    expect(localAnswerer('exported', exported, {}).local!.engine).toBe('onnx');
+    expect(localAnswerer('policy', policy, {}).local!.engine).toBe(engine);
+  }
+  vi.unstubAllEnvs();
 });
 
 describe('a response that was begun', () => {
