@@ -20,7 +20,7 @@ import {
 import type { Split } from '../../datasets/split.ts';
 import { readJson } from '../../eval/json-files.ts';
 import { type PolicyName, type RecipeChange, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
-import { askedEngine, openEngine, prepareEngine } from '../answer/local.ts';
+import { askedEngine, computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
 import { setup } from '../engine/torch/setup.ts';
@@ -220,6 +220,7 @@ export class Run extends RunDirectory {
       }
       const { init } = recipe.policy;
       const from = isBuiltIn(init) ? null : findPolicy(init);
+      checkDType(recipe);
       checkParts(recipe, from);
       if (from !== null) checkPlace(path, from);
       if (from !== null && replace) checkKept(path, from);
@@ -236,6 +237,7 @@ export class Run extends RunDirectory {
     const { set, allow = [] } = options;
     checkAllowed(allow);
     const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : loadRecipe(options.recipe, set);
+    checkDType(recipe);
     const keys = checkChanges(path, run.recipe, recipe, allow);
     const { name } = recipe.data;
     const otherData =
@@ -488,6 +490,15 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
   checkRewardNames(recipe, facts.kind);
   const all = evaluated && !splits.includes('validation') ? [...splits, 'validation' as const] : splits;
   checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
+}
+
+/** @throws ConfigError for a data type in which the engine that trains on a CPU cannot compute */
+function checkDType({ policy: { dtype } }: Recipe): void {
+  if (dtype === 'bfloat16' && computingEngine() === 'tfjs') {
+    throw new ConfigError(
+      'policy.dtype: got bfloat16, but the tfjs engine computes in float32; give float32 or auto, or choose --engine torch',
+    );
+  }
 }
 
 /** Checks the policy, data set and figure that a recipe names. @throws ConfigError, CheckpointError, DataError */

@@ -1,5 +1,5 @@
 /** Training where there is neither libtorch nor a compiler, in processes of their own. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -10,6 +10,16 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 /** An empty cache, in which no addon is, and a path without a compiler, apt or Python. */
 const BARE = { TIMESEER_CACHE: join(root, 'cache'), PATH: join(root, 'bin'), TIMESEER_ENGINE: '' };
+
+test('a data type other than float32 is refused before anything is written', async () => {
+  const [recipe, out] = [join(root, 'nano.yaml'), join(root, 'none')];
+  writeTinyRecipe(recipe, 'nano');
+  const refused = ['sft', '--recipe', recipe, '--out', out, '--set', 'policy.dtype=bfloat16'];
+  const { code, err } = await new Child(refused, undefined, BARE).ended;
+  expect(err).toMatch(/policy\.dtype: got bfloat16, but the tfjs engine computes in float32; give/);
+  expect(code).toBe(2);
+  expect(existsSync(out)).toBe(false);
+});
 
 test('both stages train with two Workers over TensorFlow.js, and say so', async () => {
   const [policy, recipe, out] = ['policy', 'tiny.yaml', 'run'].map((name) => join(root, name)) as [
