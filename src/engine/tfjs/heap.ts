@@ -36,7 +36,7 @@ export class Storage {
   version = 0;
   /** Weights prepared for products, by view; valid for one version. */
   packs: { version: number; byView: Map<string, Pack> } | null = null;
-  /** Where Workers share the content: the block, and the version that is here. */
+  /** Block in which Workers share the content, and the version that is here; null where it is this thread's own. */
   shared: { readonly block: number; seen: number } | null = null;
 
   constructor(pointer: number, bytes: number) {

@@ -1,4 +1,4 @@
-/** What every operation of the tfjs engine works with: heap, tape and arena, argument checks, and how results become tensors. */
+/** Common ground of every operation of the tfjs engine: heap, tape and arena, argument checks, and how results become tensors. */
 import { EngineError } from '../../ground/errors.ts';
 import { Arena } from '../arena.ts';
 import { checkOwned, operationError } from '../checks.ts';
