@@ -68,9 +68,11 @@ export const sft = command({
     const { out, policy, samples, seconds } = trained;
     if (given.json) printJson(trained);
     else {
+      const { Run } = await import('../run/run.ts');
+      const next = new Run(out).recipe.rl.steps > 0 ? 'train --out' : 'eval --policy';
       print(
         `${policy}: ${samples} ${samples === 1 ? 'sample' : 'samples'} in ${seconds.toFixed(1)} s ` +
-          `(${(samples / seconds).toFixed(0)}/s); next: npx timeseer train --out ${shellWord(out)}`,
+          `(${(samples / seconds).toFixed(0)}/s); next: npx timeseer ${next} ${shellWord(out)}`,
       );
     }
   },

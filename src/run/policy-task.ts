@@ -558,13 +558,20 @@ export function trainingTask(
 type TrainingOptions = Pick<TaskParts, 'reading' | 'reward' | 'tools'> &
   Pick<SourceOptions, 'augment'> & { readonly levels?: number };
 
-/** Augmentation of a supervised stage; null for none. @throws ConfigError for one under which answers do not stay true */
-function augmentationOf(augment: Augmentation | undefined, { kind, task }: DataFacts): Augmentation | null {
+/** Augmentation of a supervised stage; null for none. @throws ConfigError for one under which answers do not stay true, or of new series */
+export function augmentationOf(
+  augment: Augmentation | undefined,
+  { kind, task }: DataFacts,
+  address?: ExampleAddress,
+): Augmentation | null {
   const wanted = Object.entries(augment ?? {}).filter(([, strength]) => strength > 0);
   if (augment === undefined || wanted.length === 0) return null;
   const allowed: readonly string[] = taskKind(kind).augments ?? [];
   const wrong = wanted.find(([name]) => !allowed.includes(name));
-  if (wrong === undefined) return augment;
+  if (wrong === undefined) {
+    if (address === undefined || !isGenerator(address.name) || address.count !== undefined) return augment;
+    throw new ConfigError(`sft.augment: ${address.name} makes every series anew; leave it out`);
+  }
   throw new ConfigError(
     `sft.augment.${wrong[0]}: got ${wrong[1]}, expected 0 for ${task}: its answers are ${taskKind(kind).answers}, which may not stay true; ` +
       `${allowed.length === 0 ? 'no change leaves them true' : `allowed: ${allowed.join(', ')}`}`,
@@ -580,9 +587,7 @@ function plainTask(
   const source = openExamples(address);
   const { facts, set } = source;
   if (isGenerator(address.name) && address.count === undefined) {
-    if (augmentationOf(grading.augment, facts) !== null) {
-      throw new ConfigError(`sft.augment: ${address.name} makes every series anew; leave it out`);
-    }
+    augmentationOf(grading.augment, facts, address);
     const early = new WeakSet<Example>();
     return {
       ...exampleTask(card, { facts, ...grading, levels: (example) => early.has(example) }),

@@ -48,7 +48,7 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
-import { nanoCard, trainingCard } from './policy-task.ts';
+import { augmentationOf, nanoCard, trainingCard } from './policy-task.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
 import {
@@ -488,6 +488,7 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
   if (splits.includes('test')) openExamples(heldOutExamples(data, seed, evaluation.series));
   const { facts, card } = factsAndCard(recipe, from);
   checkRewardNames(recipe, facts.kind);
+  if (recipe.sft.samples > 0) augmentationOf(recipe.sft.augment, facts, trainingExamples(data, seed));
   const all = evaluated && !splits.includes('validation') ? [...splits, 'validation' as const] : splits;
   checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
 }

@@ -287,7 +287,7 @@ describe('bad input: one clear line', () => {
     ).toMatch(/this run was started with other values of seed, sft\.batch; choose a new --out/);
   });
 
-  test('a policy that is not there, or a figure, before anything is written', async () => {
+  test('a policy that is not there, a figure or changes of the series, before anything is written', async () => {
     expect(await failure(3, 'sft', '--recipe', recipe, '--set', 'policy.init=nowhere', '--out', out)).toMatch(
       /nowhere: no such directory/,
     );
@@ -295,6 +295,8 @@ describe('bad input: one clear line', () => {
     expect(await failure(2, 'sft', '--recipe', recipe, '--set', 'data.name=nano6', '--out', out)).toMatch(
       /nano6/,
     );
+    const changed = ['sft', '--recipe', recipe, '--set', 'sft.augment.crop=0.1', '--out', out];
+    expect(await failure(2, ...changed)).toMatch(/sft\.augment\.crop: got 0\.1, expected 0 for nano5/);
     expect(existsSync(out)).toBe(false);
   });
 
