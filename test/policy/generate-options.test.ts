@@ -1,5 +1,6 @@
 /** What is sampled: stop tokens, top-k, the penalty on repeating, streaming, 16 bits. */
 import { afterAll, describe, expect, it } from 'vitest';
+import { processor } from '../../src/engine/torch/kernel.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { type GenerateOptions, type GenerateSchedule, generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
@@ -190,13 +191,14 @@ describe('16 bits', () => {
   it('decode with caches of 16 bits and return float32 states of the forward pass', async () => {
     const half = Policy.load(engine, GOLDEN, { dtype: 'bfloat16', tuning: 'none' });
     try {
+      // Eight bits of each number, through two layers; without AVX-512 also those of the parts of a product.
+      const limit = processor().instructions === 'AVX-512' ? 0.06 : 0.12;
       for (const how of SCHEDULES) {
         const options = { samples: 2, temperature: 1, maxTokens: 12, seed: 3, hidden: true };
         for (const { prompt, ids, logProbs, hidden } of await generate(half, prompts, options, how)) {
           const { states, logits } = scored(half, prompts[prompt]!, ids);
-          // Eight bits of each number, through two layers.
-          expect(distance(hidden, states)).toBeLessThan(0.06);
-          expect(distance(logProbs, logProbsOf(logits, ids, 1))).toBeLessThan(0.06);
+          expect(distance(hidden, states)).toBeLessThan(limit);
+          expect(distance(logProbs, logProbsOf(logits, ids, 1))).toBeLessThan(limit);
         }
       }
     } finally {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { processor } from '../../src/engine/torch/kernel.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { engine } from './golden.ts';
@@ -8,9 +9,10 @@ import { allLogits, encode, layerStates, logProbs, note, visualTokens } from './
 /**
  * Largest error of ours in bfloat16 against float32, in units of the reference's own. Both round after every operation, but
  * not the same sums, so that single numbers differ; the errors are alike in size. Measured: at most 1.18 for a tensor of
- * states and 1.02 for the gradients of a policy together; 1.7 for the gradient of one parameter, which is not judged alone.
+ * states and 1.02 for the gradients of a policy together; 1.7 for the gradient of one parameter, which is not judged alone. The reference
+ * was computed with AVX-512; without it the library rounds between the parts of a product (2.1 times).
  */
-const ROUNDING = 1.5;
+const ROUNDING = processor().instructions === 'AVX-512' ? 1.5 : 2.5;
 
 const rowsOf = (values: Float32Array, width: number): number => values.length / width;
 

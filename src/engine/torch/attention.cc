@@ -299,6 +299,7 @@ void dotsOf(const T* q, const T* k, int64_t stride, int64_t count, int64_t width
     case 2: return dotsOfVectors<T, 2>(q, k, stride, count, out);
     case 4: return dotsOfVectors<T, 4>(q, k, stride, count, out);
     case 8: return dotsOfVectors<T, 8>(q, k, stride, count, out);
+    case 16: return dotsOfVectors<T, 16>(q, k, stride, count, out);
   }
   for (int64_t n = 0; n < count; n++) {
     const T* row = k + n * stride;

@@ -1,4 +1,4 @@
-// Vectors of 64 bytes, and the small dense products and exponentials that the operators of this engine are made of. What
+// Vectors of a register, and the small dense products and exponentials that the operators of this engine are made of. What
 // a small policy multiplies inside attention is too small for a matrix library: its matrices are copied and its threads
 // are asked before a product of 40 × 70 × 32 begins.
 #pragma once
@@ -11,7 +11,14 @@
 
 namespace timeseer {
 
+// Wider than a register the compiler keeps them in memory, at a fifth of the speed.
+#if defined(__AVX512F__)
 constexpr int64_t kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr int64_t kVectorBytes = 32;
+#else
+constexpr int64_t kVectorBytes = 16;
+#endif
 
 template <typename T>
 struct Vector {
@@ -67,11 +74,11 @@ constexpr int64_t padded(int64_t count) {
   return (count + Vector<T>::lanes - 1) / Vector<T>::lanes * Vector<T>::lanes;
 }
 
-// A tile holds its sums in registers: 32 of 64 bytes with AVX-512, 16 of 32 bytes with AVX2.
+// A tile holds its sums in registers: 32 with AVX-512, 16 with AVX2.
 #ifdef __AVX512F__
 constexpr int kTileRows = 8, kTileVectors = 3;
 #else
-constexpr int kTileRows = 3, kTileVectors = 2;
+constexpr int kTileRows = 4, kTileVectors = 3;
 #endif
 
 // c[m, n] (+)= Σ_k a[m·row + k·step]·b[k, n] for M rows and N vectors of columns.
