@@ -1,6 +1,6 @@
 /** Builders of options, one call each, and the options that several commands share. */
 import type { Argv, CommandModule, InferredOptionType, Options, PositionalOptions } from 'yargs';
-import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
+import { ENGINE_HELP, ENGINES, type EngineName } from '../answer/answerer.ts';
 
 type Camel<Key extends string> = Key extends `${infer Head}-${infer Tail}`
   ? `${Head}${Capitalize<Camel<Tail>>}`
@@ -97,7 +97,9 @@ export const grouped = <Table extends Readonly<Record<string, Options>>>(
 
 /** Options on how a policy is computed on this machine. */
 export const ENGINE_OPTIONS = {
-  engine: choice(ENGINES, ENGINE_HELP),
+  engine: choice(['auto', ...ENGINES], ENGINE_HELP, {
+    coerce: (engine: 'auto' | EngineName | undefined) => (engine === 'auto' ? undefined : engine),
+  }),
   device: text('Device of the policy: cpu (default), cuda or cuda:N'),
 } as const;
 

@@ -178,6 +178,12 @@ async function take(given) {
 
 const encoded = (text) => new TextEncoder().encode(text);
 
+/** Takes the one file of several that were dropped or pasted at once, or says that there are too many. */
+function takeOne(files) {
+  if (files.length > 1) problem(`${files.length} files at once: give one; timeseer explain joins several.`);
+  else take(files[0]);
+}
+
 $('choose').addEventListener('change', ({ target }) => {
   take(target.files[0]);
   target.value = '';
@@ -186,13 +192,12 @@ for (const kind of ['dragover', 'drop', 'dragleave'])
   addEventListener(kind, (event) => {
     event.preventDefault();
     document.body.classList.toggle('over', kind === 'dragover');
-    if (kind === 'drop') take(event.dataTransfer.files[0]);
+    if (kind === 'drop') takeOne(event.dataTransfer.files);
   });
 addEventListener('paste', (event) => {
   if (event.target.matches?.('input, textarea')) return;
-  const [given] = event.clipboardData.files;
   const text = event.clipboardData.getData('text/plain');
-  if (given !== undefined) take(given);
+  if (event.clipboardData.files.length > 0) takeOne(event.clipboardData.files);
   else if (text.trim() !== '') explain('pasted.csv', encoded(text));
 });
 $('paste').addEventListener('submit', (event) => {
