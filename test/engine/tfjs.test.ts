@@ -43,3 +43,22 @@ it('layers of other floats than float32 are refused by name', async () => {
     });
   }
 });
+
+it('two copies of the engine in one process multiply by their own matrices', async () => {
+  const built = '../../dist/src/engine/tfjs/tfjs.js';
+  const copy = ((await import(built)) as { openTfjs: typeof openTfjs }).openTfjs;
+  const [one, other] = [await openTfjs(), await copy()];
+  const ones = (engine: TfjsEngine, rows: number, columns: number) =>
+    engine.tensor(new Float32Array(rows * columns).fill(1), [rows, columns]);
+  // Weights of the first stay packed while the second multiplies by smaller ones.
+  const weights = Array.from({ length: 60 }, (_, k) => ones(one, k + 8, 64));
+  const products = weights.map((weight) => one.linear(ones(one, 3, 64), weight));
+  for (let k = 0; k < 60; k++) {
+    other.scope(() => {
+      expect(other.floats(other.linear(ones(other, 2, 7), ones(other, 5, 7)))).toEqual(
+        new Float32Array(10).fill(7),
+      );
+    });
+  }
+  for (const product of products) expect(one.floats(product)[0]).toBe(64);
+});

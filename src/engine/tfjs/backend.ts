@@ -69,6 +69,8 @@ interface WasmModule {
 
 /** Ids of tensors that tfjs itself never reaches. */
 const FIRST_ID = 2 ** 30;
+/** Key of the next id on the Emscripten module. */
+const IDS = Symbol.for('timeseer.tfjs.ids');
 
 function wasmBackend(core: Tfjs): Backend {
   const { wasm } = core.backend() as { wasm: WasmModule };
@@ -78,10 +80,12 @@ function wasmBackend(core: Tfjs): Backend {
       `${WASM} ${core.version_core}: its memory is out of reach; install version ${TFJS_VERSION} of ${WASM} and ${CORE}`,
     );
   }
-  let nextId = FIRST_ID;
+  // Two copies of this module share one backend of the process: an id in use would multiply by the other's matrix.
+  const ids = wasm as WasmModule & { [IDS]?: number };
   const shapes = wasm._malloc(24) >>> 0; // twice [1, rows, columns], int32
   const register = (pointer: number, size: number): number => {
-    const id = nextId++;
+    const id = ids[IDS] ?? FIRST_ID;
+    ids[IDS] = id + 1;
     wasm._register_tensor(id, size, pointer);
     return id;
   };
