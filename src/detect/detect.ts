@@ -611,7 +611,8 @@ function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation
   }
   // A level that goes on is not over because its newest samples lie in the band.
   const n = values.length;
-  if (event.members.some(({ track, end: last }) => track === 'step' && last === n)) end = n;
+  if (event.end === n && event.members.some(({ track, end: last }) => track === 'step' && last === n))
+    end = n;
   return outside >= MOSTLY_OUTSIDE * (end - start) && outside > 0 ? { ...event, start, end } : event;
 }
 

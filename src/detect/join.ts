@@ -148,6 +148,8 @@ export function join(all: readonly Candidate[], length: number, period: number |
     for (const event of events.toSorted((a, b) => a.start - b.start))
       if (event.start <= start && event.end > start && !isPart(event)) start = event.end;
     if (2 * (candidate.end - start) < candidate.end - candidate.start) continue;
+    // What is worse and goes on as well is the same shift.
+    if (events.some((event) => event.end >= candidate.end && !isPart(event))) continue;
     const parts = events.filter(isPart);
     for (const part of parts) events.splice(events.indexOf(part), 1);
     const members = [candidate, ...parts.flatMap((part) => part.members)];
