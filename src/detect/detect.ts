@@ -76,6 +76,11 @@ const OF_TEETH: ReadonlySet<Candidate['track']> = new Set(['still', 'limit', 'mo
 /** Tracks in which a weekend departs if it is the only one. */
 const UNSEEN: ReadonlySet<Candidate['track']> = new Set(['analogue', 'size', 'movement', 'still']);
 
+/** Shortest span of a step in samples, and number of the shortest spans in a series that holds few cycles of its season. */
+const [SHORTEST_STEP, STEPS_IN_SERIES] = [12, 48];
+/** Number of the shortest levels in a series that holds few cycles of its season. */
+const LEVELS_IN_SERIES = 12;
+
 /** Shortest window of the `size` track, in samples. */
 const SHORTEST_SIZE = 12;
 
@@ -260,7 +265,10 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       byAnalogue(candidate)
     );
   };
-  const shortest = Math.max(12, Math.min(Math.ceil(season?.period ?? 0), Math.floor(n / 48)));
+  const shortest = Math.max(
+    SHORTEST_STEP,
+    Math.min(Math.ceil(season?.period ?? 0), Math.floor(n / STEPS_IN_SERIES)),
+  );
   const leaks = drifts(deseasonalised, steps(deseasonalised, { floor, least, looks, shortest }), {
     ...{ floor, least, looks },
     day,
@@ -269,7 +277,7 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const cycleOf = season?.period ?? 0;
   candidates.push(
     ...levels(leaks.others, deseasonalised, middle).filter(
-      ({ start, end }) => end - start >= Math.min(cycleOf, n / 12) || end === n,
+      ({ start, end }) => end - start >= Math.min(cycleOf, n / LEVELS_IN_SERIES) || end === n,
     ),
   );
   const missedBy = ({ track }: Candidate): Float64Array | undefined =>

@@ -1,6 +1,6 @@
 /** Weekends of a series of which fewer than two weeks are known: working days do not predict them, and no other weekend does. */
 import type { Interval } from '../ground/types.ts';
-import { median } from '../series/stats.ts';
+import { cumulative, median } from '../series/stats.ts';
 import { usualSize } from './departures.ts';
 import type { Joined } from './join.ts';
 import { type Season, seasonExpectation, seasonLevel } from './season.ts';
@@ -37,15 +37,14 @@ function fitted(x: Float64Array, y: Float64Array): Float64Array {
   return fit;
 }
 
-/** Mean of the known values from index `first` to `last`, both included. */
-function meanOf(values: Float64Array, first: number, last: number): number {
-  let [sum, count] = [0, 0];
-  for (let i = Math.max(0, first); i <= Math.min(values.length - 1, last); i++) {
-    if (Number.isNaN(values[i]!)) continue;
-    sum += values[i]!;
-    count++;
-  }
-  return sum / count;
+/** Returns the mean of the known values of [N] from index `first` to `last`, both included, in constant time. */
+function runningMeans(values: Float64Array): (first: number, last: number) => number {
+  const sums = cumulative(values.map((value) => (Number.isNaN(value) ? 0 : value)));
+  const counts = cumulative(values.map((value) => Number(!Number.isNaN(value))));
+  return (first, last) => {
+    const [from, to] = [Math.max(0, first), Math.min(values.length, last + 1)];
+    return (sums[to]! - sums[from]!) / (counts[to]! - counts[from]!);
+  };
 }
 
 /**
@@ -95,13 +94,15 @@ export function atRest(
       });
       if (!other.every(Number.isNaN)) predictions.push(other);
     }
-    const misses = predictions.map((prediction) => own.map((value, i) => Math.abs(value - prediction[i]!)));
+    const misses = predictions.map((prediction) =>
+      runningMeans(own.map((value, i) => Math.abs(value - prediction[i]!))),
+    );
     for (let i = 0; i < own.length; i++) {
       let least = Number.POSITIVE_INFINITY;
       predictions.forEach((prediction, k) => {
         if (Number.isNaN(prediction[i]!)) return;
         // One prediction may end here, and another begin.
-        const miss = Math.min(meanOf(misses[k]!, i - reach, i), meanOf(misses[k]!, i, i + reach));
+        const miss = Math.min(misses[k]!(i - reach, i), misses[k]!(i, i + reach));
         if (miss < least) [least, expected[start + i]] = [miss, prediction[i]!];
       });
     }

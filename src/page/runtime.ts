@@ -1,4 +1,4 @@
-/** onnxruntime-web in the place of onnxruntime-node (see bundle.ts): WebAssembly with SIMD, one thread, graphs from files in memory. */
+/** onnxruntime-web in the place of onnxruntime-node (see bundle.js): WebAssembly with SIMD, one thread, graphs from files in memory. */
 import * as runtime from 'onnxruntime-web/wasm';
 import { readFileSync } from './node.ts';
 

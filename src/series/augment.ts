@@ -10,7 +10,7 @@ export interface Augmentation {
   readonly jitter: number;
   /** Standard deviation of the logarithm of a factor that varies smoothly along the series. */
   readonly scale: number;
-  /** The same of the speed of time. */
+  /** Standard deviation of the logarithm of the speed of time, which varies as smoothly. */
   readonly warp: number;
   /** Share of the series that is cut off at its ends, in [0, 1); the rest is stretched to the same length. */
   readonly crop: number;
