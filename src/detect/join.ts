@@ -145,10 +145,23 @@ export function join(all: readonly Candidate[], length: number, period: number |
     let { start } = candidate;
     const isPart = (event: (typeof events)[number]): boolean =>
       event.start >= start && severityOf(event) <= candidate.severity;
+    // A long worse departure the same way is the same shift, which goes on.
+    const same = events.find(
+      (event) =>
+        !isPart(event) &&
+        event.end > candidate.start &&
+        INSIDE * (event.end - event.start) >= candidate.end - candidate.start &&
+        event.members.every(({ sign }) => sign === candidate.sign),
+    );
+    if (same !== undefined) {
+      same.start = Math.min(same.start, candidate.start);
+      same.end = candidate.end;
+      same.members.unshift({ ...candidate, severity: severityOf(same) });
+      continue;
+    }
     for (const event of events.toSorted((a, b) => a.start - b.start))
       if (event.start <= start && event.end > start && !isPart(event)) start = event.end;
     if (2 * (candidate.end - start) < candidate.end - candidate.start) continue;
-    // What is worse and goes on as well is the same shift.
     if (events.some((event) => event.end >= candidate.end && !isPart(event))) continue;
     const parts = events.filter(isPart);
     for (const part of parts) events.splice(events.indexOf(part), 1);
