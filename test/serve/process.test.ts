@@ -5,6 +5,12 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { CLI } from '../helpers/program.ts';
 import { until } from '../helpers/service.ts';
 
+interface Answer {
+  readonly model: string;
+  readonly usage: { readonly completion_tokens: number };
+  readonly choices: readonly { readonly finish_reason: string }[];
+}
+
 interface Running {
   readonly child: ChildProcess;
   readonly url: string;
@@ -71,9 +77,12 @@ const chat = ({ url }: Running, changes: object): Promise<Response> =>
 describe('timeseer serve', () => {
   test('answers chat with the policy that ships', async () => {
     const service = await serve('--policy', 'small');
-    const answer = await chat(service, {});
+    const answer = await chat(service, { temperature: 0 });
     expect(answer.status).toBe(200);
-    expect(await answer.json()).toMatchObject({ model: 'small', usage: { completion_tokens: 4 } });
+    const { model, usage, choices } = (await answer.json()) as Answer;
+    expect(model).toBe('small');
+    expect(usage.completion_tokens).toBeGreaterThanOrEqual(1);
+    expect(choices[0]?.finish_reason).toBe(usage.completion_tokens === 4 ? 'length' : 'stop');
   });
 
   test('no address or header forges a line of the log, as text or JSON', async () => {
