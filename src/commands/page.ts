@@ -2,9 +2,9 @@
 import { print, printJson } from '../ground/terminal.ts';
 import { command, flag, type Given, required } from './options.ts';
 
-async function runPage({ out, json }: Given<typeof OPTIONS>): Promise<void> {
+async function runPage({ out, webgpu, json }: Given<typeof OPTIONS>): Promise<void> {
   const { writeSite } = await import('../page/site.ts');
-  const files = writeSite(out);
+  const files = writeSite(out, { webgpu });
   if (json) printJson({ out, files });
   else
     print(
@@ -14,6 +14,7 @@ async function runPage({ out, json }: Given<typeof OPTIONS>): Promise<void> {
 
 const OPTIONS = {
   out: required('Directory to write; an earlier page there is replaced, other files never'),
+  webgpu: flag('Let the policy use the graphics card where a browser has WebGPU (4 MB more)'),
   json: flag('Print the list of files as JSON'),
 };
 

@@ -141,7 +141,8 @@ const RAREST = 6;
 /** Returns a function that computes the rarity of intervals of a series [N] of finite values; see `Support`. */
 function rarityIn(values: Float64Array): (interval: Interval) => number {
   if (values.length < 2) return () => 0;
-  const sizes = localDeviations(values).map(Math.abs);
+  // Differences of values near the largest float64 overflow.
+  const sizes = localDeviations(values).map((size) => (Number.isNaN(size) ? Infinity : Math.abs(size)));
   const usual = quantileInPlace(sizes.slice(), sizes.length, USUAL);
   return ([start, end]) => {
     if (end - start > SHORT) return 0;

@@ -35,27 +35,37 @@ const options = {
 };
 mkdirSync(OUT, { recursive: true });
 await build({ ...options, entryPoints: [join(SOURCES, 'app.js')] });
-const { metafile } = await build({
-  ...{ ...options, entryPoints: [join(SOURCES, 'worker.ts')], metafile: true, plugins: [browser] },
-  inject: [join(SOURCES, 'node.ts')],
-  define: { 'import.meta.url': '"page:///src/page/worker.js"' },
-});
-const absent = Object.values(metafile.outputs)
-  .flatMap(({ imports }) => imports)
-  .find(({ kind }) => kind !== 'dynamic-import');
-if (absent !== undefined) throw new Error(`${absent.path}: the page needs it; see ABSENT in bundle.js`);
-
 const require = createRequire(import.meta.url);
-const wasm = require.resolve('onnxruntime-web/ort-wasm-simd-threaded.wasm');
-const packed = join(OUT, 'onnxruntime.wasm.gz');
-// Packing takes a second.
-if (!existsSync(packed) || statSync(packed).mtimeMs < statSync(wasm).ctimeMs)
-  writeFileSync(packed, gzipSync(readFileSync(wasm), { level: 9 }));
+
+/** Bundles the Worker with a build of onnxruntime-web, whose WebAssembly is packed beside it. Returns the files within. */
+async function bundleWorker(name, runtime, wasm) {
+  const { metafile } = await build({
+    ...{ ...options, metafile: true, plugins: [browser], inject: [join(SOURCES, 'node.ts')] },
+    entryPoints: { [`worker${name}`]: join(SOURCES, 'worker.ts') },
+    alias: { 'onnxruntime-web/wasm': runtime },
+    define: { 'import.meta.url': '"page:///src/page/worker.js"', WEBGPU: String(name === '-webgpu') },
+  });
+  const absent = Object.values(metafile.outputs)
+    .flatMap(({ imports }) => imports)
+    .find(({ kind }) => kind !== 'dynamic-import');
+  if (absent !== undefined) throw new Error(`${absent.path}: the page needs it; see ABSENT in bundle.js`);
+  const binary = require.resolve(`onnxruntime-web/${wasm}`);
+  const packed = join(OUT, `onnxruntime${name}.wasm.gz`);
+  // Packing takes a second.
+  if (!existsSync(packed) || statSync(packed).mtimeMs < statSync(binary).ctimeMs)
+    writeFileSync(packed, gzipSync(readFileSync(binary), { level: 9 }));
+  return [...Object.keys(metafile.inputs).map((path) => resolve(path)), binary];
+}
+
+const files = [
+  ...(await bundleWorker('', 'onnxruntime-web/wasm', 'ort-wasm-simd-threaded.wasm')),
+  ...(await bundleWorker('-webgpu', 'onnxruntime-web/webgpu', 'ort-wasm-simd-threaded.asyncify.wasm')),
+];
 
 /** Directory of an installed package. */
 const packageOf = (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path.replaceAll('\\', '/'))[0];
-const within = Object.keys(metafile.inputs).filter((path) => path.includes('node_modules'));
-const licenses = [...new Set([...within.map((path) => resolve(path)), wasm].map(packageOf))].sort();
+const within = files.filter((path) => path.includes('node_modules'));
+const licenses = [...new Set(within.map(packageOf))].sort();
 const texts = licenses.map((directory) => {
   const { name, version, license } = JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
   const file = readdirSync(directory).find((entry) => /^licen[cs]e/i.test(entry));

@@ -54,7 +54,11 @@ body:not([data-busy]) #cancel,body:not([data-busy]) #busy{display:none}
 @media (max-width:640px){#tools,#note{padding-left:1rem;padding-right:1rem}#file,#status:empty{display:none}#tools button{padding:.25rem .5rem}#drop{padding:1.3rem .8rem}}
 `;
 
-const body = (program: string, mount: Readonly<Record<string, string>>) => html`<div id="start">
+const body = (
+  program: string,
+  mount: Readonly<Record<string, string>>,
+  webgpu: boolean,
+) => html`<div id="start">
 <header class="top"><h1>What is unusual in this recording?</h1>
 <p class="lead">Give a CSV file of measurements. timeseer finds anomalies, ranks them and says why. The file is read in this browser and never leaves it.</p></header>
 <main><p id="problem" role="alert" tabindex="-1" hidden></p>
@@ -69,7 +73,7 @@ const body = (program: string, mount: Readonly<Record<string, string>>) => html`
 )}</div><p><label><input type="checkbox" id="ask" checked> Ask the policy <i>small</i> too (a neural network that looks at plots; a few seconds)</label></p></form></details>
 <details><summary>What works where</summary><ul class="list">
 <li>The page works from a web server and from a file, without a network: everything is in <code>index.html</code> and <code>policy.js</code>.</li>
-<li>Findings are those of <code>timeseer explain</code>. The policy runs on the processor, in WebAssembly, on one thread; a graphics card is not used.</li>
+<li>Findings are those of <code>timeseer explain</code>. The policy runs ${webgpu ? 'on the graphics card where the browser has WebGPU, else ' : ''}on the processor, in WebAssembly, on one thread${webgpu ? '' : '; a graphics card is not used'}.</li>
 <li>Without WebAssembly, or without <code>policy.js</code> beside the page, the detector answers alone.</li>
 <li>Limits: 100 MB a file, 2 million values. <code>npx timeseer explain</code> reads more.</li>
 <li>Tested in Chromium. Firefox and Safari have all that it needs, but it was not tested there.</li></ul></details></main>
@@ -94,11 +98,14 @@ function checkPlace(out: string): void {
 }
 
 /**
- * Writes `index.html` (page, detector and report), `policy.js` (the policy small and its runtime) and `licenses.txt`; an earlier page is
- * replaced. Returns paths and sizes in bytes.
+ * Writes `index.html` (page, detector and report), `policy.js` (the policy small and its runtime, with WebGPU on request) and `licenses.txt`;
+ * an earlier page is replaced. Returns paths and sizes in bytes.
  * @throws ConfigError for a place at which something else is; WriteError
  */
-export function writeSite(out: string): { readonly path: string; readonly bytes: number }[] {
+export function writeSite(
+  out: string,
+  { webgpu = false }: { readonly webgpu?: boolean } = {},
+): { readonly path: string; readonly bytes: number }[] {
   checkPlace(out);
   const file = (name: string): string => join(packageRoot(), 'dist/page', name);
   if (!existsSync(file('worker.js')))
@@ -112,7 +119,8 @@ export function writeSite(out: string): { readonly path: string; readonly bytes:
     `/src/policies/${DEFAULT_POLICY}/${path.slice(policy.length + 1).replaceAll('\\', '/')}`,
     packed(path),
   ]);
-  const runtime = readFileSync(file('onnxruntime.wasm.gz')).toString('base64');
+  const build = webgpu ? '-webgpu' : '';
+  const runtime = readFileSync(file(`onnxruntime${build}.wasm.gz`)).toString('base64');
   const within = {
     scripts: plotScripts(),
     sources: {
@@ -121,13 +129,12 @@ export function writeSite(out: string): { readonly path: string; readonly bytes:
       'frame-src': "'self'",
     },
   };
+  const mount = { [`/node_modules/${PLOTLY}`]: packed(createRequire(import.meta.url).resolve(PLOTLY)) };
   const files: Readonly<Record<(typeof FILES)[number], string>> = {
     'index.html': page({
       title: 'timeseer: what is unusual in this recording?',
       style: `${STYLE}${PAGE_STYLE}`,
-      body: body(readFileSync(file('worker.js'), 'utf8'), {
-        [`/node_modules/${PLOTLY}`]: packed(createRequire(import.meta.url).resolve(PLOTLY)),
-      }),
+      body: body(readFileSync(file(`worker${build}.js`), 'utf8'), mount, webgpu),
       scripts: [readFileSync(file('app.js'), 'utf8')],
       within,
     }),

@@ -118,6 +118,9 @@ describe('accounts of places', () => {
     expect(rarityOf([440, 442])).toBe(0);
     expect(rarityOf([411, 418])).toBe(0);
     expect(rarityOf([415, 416])).toBeLessThanOrEqual(6);
+    // Their difference is more than a float64 holds.
+    values.set([1.5e308, -1.5e308], 415);
+    expect(rarityOf([415, 417])).toBe(6);
   });
 
   test('have no support where tokens tell nothing', () => {

@@ -18,6 +18,8 @@ export interface SessionOptions {
   readonly width?: number;
   readonly height?: number;
   readonly dark?: boolean;
+  /** WebGPU, computed on the processor. */
+  readonly webgpu?: boolean;
 }
 
 /** Virtual key codes of the keys that are pressed in tests. */
@@ -46,7 +48,7 @@ export class BrowserSession {
   #session: string | undefined;
   #sent = 0;
 
-  private constructor(browser: string) {
+  private constructor(browser: string, webgpu: boolean) {
     this.#directory = mkdtempSync(join(tmpdir(), 'session-'));
     this.#process = spawn(
       browser,
@@ -54,7 +56,7 @@ export class BrowserSession {
         ...[
           '--headless',
           '--no-sandbox',
-          '--disable-gpu',
+          ...(webgpu ? ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'] : ['--disable-gpu']),
           '--disable-quic',
           '--no-first-run',
           '--disable-sync',
@@ -112,9 +114,9 @@ export class BrowserSession {
     browser: string,
     page: string,
     ready: string,
-    { width = 1400, height = 900, dark = false }: SessionOptions = {},
+    { width = 1400, height = 900, dark = false, webgpu = false }: SessionOptions = {},
   ): Promise<BrowserSession> {
-    const session = new BrowserSession(browser);
+    const session = new BrowserSession(browser, webgpu);
     try {
       let address = page;
       if (!/^(?:file|http):/.test(page)) {
@@ -182,9 +184,9 @@ export class BrowserSession {
     return result.value;
   }
 
-  /** Waits until an expression is true. @throws Error after 30 s */
-  async until(expression: string): Promise<void> {
-    for (let left = 600; left > 0; left--) {
+  /** Waits until an expression is true. @throws Error if it is not, after `seconds` */
+  async until(expression: string, seconds = 30): Promise<void> {
+    for (let left = 20 * seconds; left > 0; left--) {
       try {
         if (await this.evaluate<boolean>(`Boolean(${expression})`)) return;
       } catch (error) {
@@ -192,7 +194,7 @@ export class BrowserSession {
       }
       await sleep(50);
     }
-    throw new Error(`not within 30 s: ${expression}; ${this.complaints.join('; ')}`);
+    throw new Error(`not within ${seconds} s: ${expression}; ${this.complaints.join('; ')}`);
   }
 
   async press(key: string): Promise<void> {

@@ -11,6 +11,7 @@ import { decodePng } from '../../src/plot/png.ts';
 import { explainFile } from '../../src/run/detect.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
+import { BUSY, ended, START, saved } from '../helpers/page.ts';
 import { WebServer } from '../helpers/web-server.ts';
 
 const place = mkdtempSync(join(tmpdir(), 'timeseer-page-'));
@@ -58,29 +59,12 @@ const browser = findBrowser();
 if (browser === null)
   console.warn('no Chromium here: the page is not driven (set CHROMIUM, or apt install chromium)');
 
-const START = 'document.body?.dataset.view === "start"';
-const BUSY = '"busy" in document.body.dataset';
-/** True once the work on a file has ended. */
-const ended = (name: string): string =>
-  `document.getElementById('file').textContent === ${JSON.stringify(name)} && !(${BUSY})`;
-
 const open = (address: string, options?: SessionOptions): Promise<BrowserSession> =>
   BrowserSession.open(browser!, address, START, options);
 
 /** Text of an element. */
 const textOf = (session: BrowserSession, id: string): Promise<string> =>
   session.evaluate(`document.getElementById('${id}').textContent`);
-
-/** Text of the file that a button saves. */
-const saved = (session: BrowserSession, id: string): Promise<string> =>
-  session.evaluate(`(() => {
-    const make = URL.createObjectURL;
-    let kept;
-    URL.createObjectURL = (blob) => make.call(URL, (kept = blob));
-    document.getElementById('${id}').click();
-    URL.createObjectURL = make;
-    return kept.text();
-  })()`);
 
 /** Drops a file made of `parts`, a JavaScript expression. */
 const drop = (session: BrowserSession, name: string, parts: string): Promise<unknown> =>
