@@ -479,6 +479,10 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
         event.lasting && !event.drifts
           ? { ...event, end: untilNext(event, usual, n) }
           : trimmed(event, level, inside),
+      )
+      // What is left of a level by its band may be the dip inside it.
+      .filter(
+        ({ start, end }, i, some) => some.findIndex((one) => one.start === start && one.end === end) === i,
       ),
     season === null ? values : difference(values, difference(season.expected, season.level)),
   );

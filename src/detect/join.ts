@@ -2,6 +2,8 @@
 import { LEVELS } from './finding.ts';
 import type { Candidate } from './scan.ts';
 
+type Stretch = Pick<Candidate, 'start' | 'end'>;
+
 export interface Joined extends Candidate {
   /** Its candidates, most severe first. */
   readonly members: readonly Candidate[];
@@ -25,6 +27,12 @@ const NEAR_PEAKS = 0.6;
 
 /** Length of a level in lengths of a departure the other way inside it, at least. */
 const INSIDE = 4;
+
+/** From the first start to the last end. */
+const extent = (some: readonly Stretch[]): Stretch => ({
+  start: Math.min(...some.map(({ start }) => start)),
+  end: Math.max(...some.map(({ end }) => end)),
+});
 
 /** Joins candidates that overlap or almost touch, in a series of `length` samples; weak ones do not extend the stretch. */
 export function join(all: readonly Candidate[], length: number, period: number | null = null): Joined[] {
@@ -168,21 +176,38 @@ export function join(all: readonly Candidate[], length: number, period: number |
     const members = [candidate, ...parts.flatMap((part) => part.members)];
     events.push({ start, end: candidate.end, members });
   }
-  // A short departure the other way from a level is another event than the level around it.
+  // A short departure the other way from a level is another event than the level around it, which it may cut in two.
   for (const event of [...events]) {
     const worst = event.members.reduce((most, member) => (member.severity > most.severity ? member : most));
-    const far = INSIDE * (worst.end - worst.start);
-    const level = event.members.find(
-      ({ track, sign, start, end, severity }) =>
-        track === 'step' && sign === -worst.sign && end - start >= far && severity >= LEVELS.medium,
+    const size = worst.end - worst.start;
+    const levels = events
+      .flatMap(({ members }) => members)
+      .filter(
+        ({ track, sign, start, end, severity }) =>
+          track === 'step' &&
+          sign === -worst.sign &&
+          severity >= LEVELS.medium &&
+          end - start >= INSIDE * size &&
+          start <= worst.end + INSIDE * size &&
+          end >= worst.start - INSIDE * size,
+      );
+    if (levels.length === 0 || !events.includes(event)) continue;
+    const around = event.members.filter(({ track, sign }) => sign === -worst.sign && track !== 'still');
+    const { start: from, end: to } = extent([...levels, ...around]);
+    if (from > worst.start || to < worst.end) continue;
+    const isOf = ({ track, sign, start, end }: Candidate): boolean =>
+      (sign === worst.sign || track === 'still') &&
+      start < worst.end &&
+      worst.start < end &&
+      end - start < INSIDE * size;
+    const whole = events.filter(
+      (one) => one === event || one.members.some((member) => levels.includes(member)),
     );
-    if (level === undefined || !(level.start <= worst.start && worst.end <= level.end)) continue;
-    const isOf = ({ sign, start, end }: Candidate): boolean =>
-      sign === worst.sign && start < worst.end && worst.start < end && end - start < far;
-    const [inside, around] = [event.members.filter(isOf), event.members.filter((member) => !isOf(member))];
-    events.splice(events.indexOf(event), 1, { ...event, members: around });
-    const start = Math.min(...inside.map((member) => member.start));
-    events.push({ start, end: Math.max(...inside.map((member) => member.end)), members: inside });
+    for (const one of whole) events.splice(events.indexOf(one), 1);
+    const members = whole.flatMap((one) => one.members);
+    const inside = members.filter(isOf);
+    events.push({ ...extent(inside), members: inside });
+    events.push({ ...extent(whole), members: members.filter((member) => !isOf(member)) });
   }
   // A drift goes on through other events; its steps, and what is left of it over a quarter of its length, are parts of it.
   for (const leak of leaks) {

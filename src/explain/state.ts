@@ -63,19 +63,43 @@ export const spanOf = ({
   to: to?.ms ?? end - 1,
 });
 
+type Remembered = Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string };
+
 /**
  * Identity of a finding over time, for --state and --follow: the same id, or an overlapping finding of the same column, so that a finding
- * that grew is not new.
+ * that grew is not new. A dip inside a level is not the level.
+ *
+ * @param findings of the same report: one inside this one or around it may be the one that was seen
  */
 export function isSame(
   finding: ReportFinding,
-  seen: Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string },
+  seen: Remembered,
+  findings: readonly ReportFinding[],
 ): boolean {
+  if (seen.id === finding.id) return true;
+  const shared = alike(finding, seen);
+  if (shared < 0) return false;
+  const holds = (one: ReportFinding, other: ReportFinding): boolean =>
+    one.start <= other.start && other.end <= one.end;
+  return !findings.some(
+    (other) =>
+      other.column === finding.column &&
+      other !== finding &&
+      (holds(other, finding) || holds(finding, other)) &&
+      (other.id === seen.id || alike(other, seen) > shared),
+  );
+}
+
+/** Share of the time of two spans that both cover; below 0 for another column and spans that are apart. */
+function alike(finding: ReportFinding, seen: Remembered): number {
   const { from, to } = spanOf(finding);
-  // Beside other series its stamps may be off by half a step: the duration is one step longer than the stamps are apart.
-  const slack = Math.max(0, (1000 * (finding.durationSeconds ?? 0) - (to - from)) / 2);
-  const overlaps = seen.from <= to + slack && from <= seen.to + slack;
-  return seen.id === finding.id || (seen.column === finding.column && overlaps);
+  if (seen.column !== finding.column) return -1;
+  // The duration is one step longer than the stamps are apart. Beside other series stamps may be off by half a step.
+  const step = Math.max(0, 1000 * (finding.durationSeconds ?? 0) - (to - from));
+  const overlap = Math.min(to, seen.to) - Math.max(from, seen.from);
+  if (overlap < -step / 2) return -1;
+  const whole = Math.max(to, seen.to) - Math.min(from, seen.from) + step;
+  return whole === 0 ? 1 : Math.max(0, overlap + step) / whole;
 }
 
 /** Makes the state that remembers findings. */
@@ -178,7 +202,7 @@ export function newFindings(
   });
   const marked = report.findings.map((finding) => ({
     ...finding,
-    reported: seen.some((old) => isSame(finding, old)),
+    reported: seen.some((old) => isSame(finding, old, report.findings)),
   }));
   const kept = stateOf(timed, [...seen, ...now]);
   return {

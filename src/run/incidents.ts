@@ -232,7 +232,7 @@ export function compare(
   const lasts = judged.long ? judged.every : evidenceWanted(judged.time.length, judged.every);
   const updated = known.map(({ open, missed, explained, ...old }): Known => {
     const here = findings
-      .filter((finding) => isSame(finding, old))
+      .filter((finding) => isSame(finding, old, findings))
       .sort((a, b) => shared({ ...old, ...spanOf(b) }, old) - shared({ ...old, ...spanOf(a) }, old));
     // It may have grown since.
     const seen = {
@@ -250,7 +250,7 @@ export function compare(
         ready.has(now) &&
         now.to!.ms >= judged.to &&
         !returns(now, seen, judged) &&
-        !known.some((other) => other.open !== undefined && isSame(now, other));
+        !known.some((other) => other.open !== undefined && isSame(now, other, findings));
       if (open === undefined && again) events.push({ event: 'open', ...followed(now, old.id) });
       if (open !== undefined || again) return opened(seen, now);
     }
@@ -276,7 +276,7 @@ export function compare(
     return reason === 'left window' ? seen : { ...seen, explained: reason };
   });
   const fresh = findings.filter(
-    (finding) => ready.has(finding) && !known.some((old) => isSame(finding, old)),
+    (finding) => ready.has(finding) && !known.some((old) => isSame(finding, old, findings)),
   );
   for (const finding of fresh.sort((a, b) => a.from!.ms - b.from!.ms)) {
     const { id, column, kind, ongoing, statement } = finding;

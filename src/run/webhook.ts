@@ -190,7 +190,7 @@ export class Webhook {
       if (!report.columns.some(({ name }) => name === known.column)) continue;
       const span = { id: known.id, column: known.column, ...spanOf({ ...known, start: 0, end: 0 }) };
       const here = report.findings
-        .filter((finding) => isSame(finding, span))
+        .filter((finding) => isSame(finding, span, report.findings))
         .sort((a, b) => spanOf(a).to - spanOf(b).to);
       if (here.some(({ ongoing }) => ongoing)) continue;
       const last = here.at(-1);
@@ -199,7 +199,11 @@ export class Webhook {
     }
     for (const finding of fresh.findings) {
       const again = [...this.#open.values()].some((known) =>
-        isSame(finding, { id: known.id, column: known.column, ...spanOf({ ...known, start: 0, end: 0 }) }),
+        isSame(
+          finding,
+          { id: known.id, column: known.column, ...spanOf({ ...known, start: 0, end: 0 }) },
+          report.findings,
+        ),
       );
       if (again || (finding.reported && !finding.ongoing)) continue;
       this.add('open', followed(finding, finding.id));

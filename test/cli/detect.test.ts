@@ -239,6 +239,30 @@ describe('timeseer detect', () => {
     }
   });
 
+  test('tells a dip inside a level that its state knows', async () => {
+    const random = new Random(1, 'inside');
+    const rows = Array.from({ length: 1400 }, (_, i) => {
+      const level = i < 1100 ? 100 : i >= 1250 && i < 1256 ? 60 : 119;
+      return `${new Date(Date.UTC(2025, 2, 3) + i * 300_000).toISOString()},${(level + 3 * random.normal()).toFixed(2)}`;
+    });
+    const found = async (samples: number): Promise<object[]> => {
+      writeFileSync(place('dip.csv'), `time,load\n${rows.slice(0, samples).join('\n')}\n`);
+      const { out } = await inside('detect', place('dip.csv'), '--json', '--state', place('dip.json'));
+      return JSON.parse(out).findings;
+    };
+    const level = { kind: 'level', ongoing: true };
+    expect(await found(1200)).toMatchObject([{ ...level, reported: false }]);
+    const both = await found(1400);
+    expect(both).toHaveLength(2);
+    expect(both).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ ...level, reported: true }),
+        expect.objectContaining({ start: 1250, end: 1256, direction: 'below', reported: false }),
+      ]),
+    );
+    expect(await found(1400)).toMatchObject([{ ...level, reported: true }]);
+  });
+
   test('a dash reads standard input, which errors name', () => {
     const run = (input: string) =>
       spawnSync(process.execPath, [CLI, 'detect', '-'], { input, encoding: 'utf8' });

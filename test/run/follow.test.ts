@@ -58,6 +58,19 @@ describe('rows that are followed', () => {
     expect(events.at(-1)).toMatchObject({ rows: 601, bad: 1, open: [] });
   });
 
+  test('a dip inside an open level is a finding of its own, and the level goes on', async () => {
+    const lines = rows(1200, 900, 1200);
+    for (let i = 1040; i < 1046; i++) lines[i] = `${stamp(i)},12`;
+    const events = await told(lines, { window: 900 });
+    expect(only(events, 'open')).toMatchObject([
+      { kind: 'level', direction: 'above' },
+      { direction: 'below', from: { ms: Date.parse(`${stamp(1040)}Z`) } },
+    ]);
+    const [level, dip] = only(events, 'open') as { id: string }[];
+    expect(only(events, 'closed')).toMatchObject([{ id: dip!.id, reason: 'over' }]);
+    expect(events.at(-1)).toMatchObject({ open: [{ id: level!.id }] });
+  });
+
   test('what lasts until the input ends stays open, and the next run goes on with it', async () => {
     let state: ReportState | null = null;
     const remember = (now: ReportState): void => {
