@@ -15,7 +15,7 @@ const weight = uniform(OUTER * INNER);
 const bias = uniform(OUTER);
 const inputs = uniform(12 * INNER);
 
-/** In float64: [rows · OUTER]. */
+/** Product in float64: [rows · OUTER]. */
 function expected(rows: number, withBias: boolean): Float64Array {
   const out = new Float64Array(rows * OUTER);
   for (let m = 0; m < rows; m++) {

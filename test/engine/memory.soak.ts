@@ -17,7 +17,7 @@ const normal = (...shape: number[]): Tensor => {
   );
 };
 
-/** Forward, backward and update; returns the loss. Lengths differ from step to step, as real batches do. */
+/** Computes forward, backward and update; returns the loss. Lengths differ from step to step, as real batches do. */
 function train(state: AdamWState, table: Tensor, weight: Tensor, step: number): number {
   return engine.scope(() => {
     const length = LENGTH + (step % 7);

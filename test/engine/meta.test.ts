@@ -119,7 +119,7 @@ const scenes: Readonly<Record<string, Scene>> = {
   },
 };
 
-/** What a scene holds after its forward pass and after its backward pass, and its peak, above what was there. */
+/** Memory that a scene holds after its forward pass and after its backward pass, and its peak, above what was there before. */
 function taken(engine: Engine, scene: Scene, dtype: DT): readonly [number, number, number] {
   engine.trackMemory();
   const before = engine.memory()!.now;

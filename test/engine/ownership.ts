@@ -1,4 +1,4 @@
-/** Who frees what. */
+/** Ownership: the scope or call that frees each tensor. */
 import { describe, expect, it } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
 

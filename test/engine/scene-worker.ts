@@ -1,4 +1,4 @@
-/** What a Worker of a scene does: compute once and end, end by process.exit with live tensors, or never stop. */
+/** Worker of a scene: computes once and ends, ends by process.exit with live tensors, or never stops. */
 import { workerData } from 'node:worker_threads';
 import type { Engine } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';

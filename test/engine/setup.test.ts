@@ -221,7 +221,7 @@ describe('buildAddon', () => {
     libtorch = findLibtorch({ env })!;
   });
 
-  /** How often the compiler was asked to do something else than to name itself. */
+  /** Counts the calls of the compiler that compile; it is also asked for its name. */
   function compilations(): number {
     const log = join(directory, 'compiled');
     const lines = existsSync(log) ? readFileSync(log, 'utf8').split('\n') : [];

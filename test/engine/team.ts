@@ -11,7 +11,7 @@ export interface Storage extends AdamWState {
   readonly perRank: Tensor;
 }
 
-/** What every rank starts from. */
+/** Allocates the storage from which every rank starts. */
 export function allocate(engine: Engine, ranks: number): Storage {
   const random = new Random(4, 'team');
   const start = Float32Array.from({ length: PARAMETERS }, () => random.normal(0, 0.5));

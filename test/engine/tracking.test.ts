@@ -1,10 +1,10 @@
-/** How much memory tensors take, as the engine counts it: on the CPU exact to the rounding of the system's blocks. */
+/** Memory of tensors as the engine counts it: on the CPU exact to the rounding of the system's blocks. */
 import { describe, expect, it } from 'vitest';
 import type { MemoryUse, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 
 const engine = openTorch({ threads: 1 });
-/** What the system may add to a block. */
+/** Most bytes that the system adds to a block. */
 const ROUNDING = 8192;
 const before = engine.zeros([250_000]); // 1 MB that is not counted
 const use = (): MemoryUse => engine.memory()!;
