@@ -16,6 +16,7 @@ import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
 import { type Place, show, syntaxColumn } from '../../src/ground/json-record.ts';
 import type { Example, QuestionGold } from '../../src/ground/types.ts';
+import { checkThought } from '../../src/tasks/kinds.ts';
 import { question as kind, letterOf, MOST_OPTIONS, optionNamed } from '../../src/tasks/question.ts';
 import { CsvRecords, detectDelimiter } from '../readers/csv-records.ts';
 import { readParquetRows } from '../readers/parquet.ts';
@@ -402,6 +403,7 @@ class QuestionFiles {
     };
     try {
       kind.check(gold, { length, channels: channels.length }, {});
+      if (gold.thought != null) checkThought(gold.thought);
     } catch (error) {
       throw error instanceof DataError ? reader.fail(error.message) : error;
     }

@@ -70,13 +70,20 @@ export function readGold(value: unknown, at: Place): Gold {
 
 /** Characters of a thought. */
 const LONGEST_THOUGHT = 20_000;
+/** Control character other than tab and line break: left by a damaged file, and no text that a policy should learn. */
+const CONTROL = /[^\P{Cc}\t\n\r]/u;
 
-/** @throws DataError for a text that cannot stand between think tags: blank, too long, or with tags or special tokens */
+/** @throws DataError for a text that cannot stand between think tags: blank, too long, or with control characters, tags or special tokens */
 export function checkThought(text: string, at: Place = {}): void {
   const fail = (what: string): DataError => new DataError(`thought: ${what}`, at);
   if (text.trim() === '') throw fail('blank; leave it out where there is none');
   if (text.length > LONGEST_THOUGHT)
     throw fail(`${text.length} characters; expected at most ${LONGEST_THOUGHT}`);
+  const control = CONTROL.exec(text);
+  if (control !== null) {
+    const code = control[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
+    throw fail(`holds the control character U+${code} at character ${control.index + 1}; remove it`);
+  }
   const token = RESERVED.exec(text)?.[0];
   if (token === undefined) return;
   throw fail(

@@ -769,6 +769,16 @@ describe('thoughts of the user', () => {
     ],
     ['a blank', { 't.jsonl': '{"values":[1,2],"class":"a","thought":" "}' }, /t\.jsonl:1: thought: blank/],
     [
+      'a NUL',
+      { 't.jsonl': '{"values":[1,2],"class":"a","thought":"line\\n\\tit\\u0000"}' },
+      /t\.jsonl:1: thought: holds the control character U\+0000 at character 9; remove it/,
+    ],
+    [
+      'an escape',
+      { 't.csv': 'class,t0,t1,thought\na,1,2,\u001b[1mup\n' },
+      /t\.csv:2:\d+: thought: holds the control character U\+001B at character 1; remove it/,
+    ],
+    [
       'a field',
       { 't.jsonl': '{"values":[1,2],"class":"a"}\n{"values":[1,2],"clas":"a"}' },
       /t\.jsonl:2: "clas": unknown field/,

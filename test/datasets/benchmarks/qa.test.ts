@@ -214,6 +214,11 @@ describe('a file that is wrong', () => {
     ['no question', [{ ...ROW, question: '' }], /item 0: question: missing/],
     ['no answer', [ROW, { ...ROW, answer: null }], /item 1: answer: missing/],
     [
+      'a thought with a NUL',
+      [{ ...ROW, thought: 'Add\0' }],
+      /item 0: thought: holds the control character U\+0000 at character 4; remove it/,
+    ],
+    [
       'an answer that no option is',
       [{ ...ROW, answer: 'maybe' }],
       /item 0: answer: "maybe" is none of the options .*\(A to B\)/,
