@@ -251,6 +251,7 @@ const LABELS: Readonly<Record<string, Label>> = {
   timeseer: { text: 'timeseer' },
   node: { text: 'Node.js' },
   platform: { text: 'Platform' },
+  engine: { text: 'Engine' },
   libtorch: { text: 'libtorch' },
   blas: { text: 'BLAS' },
   device: { text: 'Device' },

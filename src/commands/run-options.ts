@@ -36,7 +36,9 @@ export const runOptions = ({
   out: text('Directory of the run', out === undefined ? { demandOption: true } : { default: out }),
   engine: TRAINING_ENGINE,
   device: DEVICE,
-  resume: flag('Resume from the last checkpoint'),
+  resume: flag(
+    'Resume from the last checkpoint; on another --engine numbers agree to rounding, not bit for bit',
+  ),
   'allow-change': list(
     'With --resume: accept the changed value of this recipe key or block of keys, or with data, changed data files (repeatable)',
   ),

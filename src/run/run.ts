@@ -586,6 +586,7 @@ export function writeEnvironment(
     timeseer: packageVersion(),
     node: process.version,
     platform: `${process.platform} ${process.arch}`,
+    engine: name,
     ...(name === 'torch' ? { libtorch: version } : { [name]: version }),
     blas: blas.replace(/\S*\//g, ''),
     device,

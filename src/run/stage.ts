@@ -307,6 +307,12 @@ export async function runTrainingStage(
   // A run of a study keeps its policy only.
   const pruned = resume && !force && state === null;
   if ((start === total || ended || pruned) && run.stageFinished(stage)) return;
+  const engine = computingEngine(device);
+  if (state?.engine !== undefined && state.engine !== engine) {
+    say(
+      `${stage}: resumes on the ${engine} engine after ${start} steps on ${state.engine}: numbers agree to rounding, not bit for bit; for equal bits choose --engine ${state.engine}`,
+    );
+  }
   // A changed recipe may have more steps than the finished run.
   if (start > 0 && run.stageFinished(stage)) run.dropOutput(stage);
   const first = stage === 'sft' || sft.samples === 0;

@@ -46,5 +46,32 @@ test('both stages train with two Workers over TensorFlow.js, and say so', async 
     string,
     unknown
   >;
-  expect(environment).toMatchObject({ tfjs: '4.22.0', rl_workers: 2 });
+  expect(environment).toMatchObject({ engine: 'tfjs', tfjs: '4.22.0', rl_workers: 2 });
+});
+
+test('a stage that resumes on another engine says so in one line, once for each change', async () => {
+  const [policy, recipe, out] = ['moved-policy', 'moved.yaml', 'moved'].map((name) => join(root, name)) as [
+    string,
+    string,
+    string,
+  ];
+  writeTinyPolicy(policy);
+  writeTinyRecipe(recipe, policy);
+  const sft = async (samples: number, ...more: string[]) => {
+    const args = ['sft', '--out', out, '--quiet', '--set', `sft.samples=${samples}`, ...more];
+    const { code, err } = await new Child(args).ended;
+    expect(code, err).toBe(0);
+    return err.split('\n').filter((line) => line !== '' && !line.startsWith('changed:'));
+  };
+  const resume = ['--resume', '--allow-change', 'sft.samples'];
+  expect(await sft(16, '--recipe', recipe, '--engine', 'torch')).toEqual([]);
+  expect(await sft(24, ...resume, '--engine', 'tfjs')).toEqual([
+    expect.stringMatching(
+      /^sft: resumes on the tfjs engine after 4 steps on torch: .*not bit for bit; .*--engine torch$/,
+    ),
+  ]);
+  expect(await sft(32, ...resume, '--engine', 'tfjs')).toEqual([]);
+  expect(JSON.parse(readFileSync(join(out, 'sft/checkpoint/training.json'), 'utf8'))).toMatchObject({
+    ...{ engine: 'tfjs', step: 8 },
+  });
 });

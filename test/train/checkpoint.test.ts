@@ -69,6 +69,7 @@ describe('a checkpoint', () => {
       step: 4,
       updates: 4,
       skippedInARow: 2,
+      engine: 'torch',
       origin: ORIGIN,
     });
     expect(readCard(saved)).toEqual(FOREIGN_CARD);
