@@ -8,6 +8,31 @@ import { NETWORK_CASES } from './network-cases.ts';
 
 engineContract('tfjs', openTfjs, TFJS);
 
+it('memory ends with an error, and no block reaches beyond it or into another', async () => {
+  const { allocate, free, memory } = await backend();
+  const engine = await openTfjs();
+  for (const size of [2 ** 28, 5e6]) {
+    const blocks: number[] = [];
+    for (let block = allocate(size); block !== 0; block = allocate(size)) {
+      blocks.push(block);
+      expect(block + size).toBeLessThanOrEqual(memory.buffer.byteLength);
+    }
+    blocks
+      .sort((a, b) => a - b)
+      .slice(1)
+      .forEach((block, i) => {
+        expect(block - blocks[i]!).toBeGreaterThanOrEqual(size);
+      });
+    expect(blocks.length * size).toBeGreaterThan(3e9);
+    expect(() => engine.zeros([2 ** 26])).toThrow(EngineError);
+    expect(() => engine.zeros([2 ** 26])).toThrow(
+      /^zeros.*cannot allocate 268435456 bytes beside \d+: not enough memory \(WebAssembly holds 4 GB .*memory\.tokens/,
+    );
+    for (const block of blocks) free(block);
+  }
+  engine.scope(() => expect(engine.item(engine.sum(engine.add(engine.zeros([4]), 1)))).toBe(4));
+});
+
 /** Native TensorFlow, whose tensors are out of reach, is stood for by the public interface of tfjs. */
 it('a backend that copies operands and products has the same layers, gradients and memory', async () => {
   await backend();

@@ -2,7 +2,7 @@
  * Backends of TensorFlow.js: native TensorFlow where a user has installed it, else WebAssembly. Tensors live in one WebAssembly memory,
  * that of the wasm backend where it computes; a backend multiplies matrices that lie there.
  */
-import { EngineError } from '../../ground/errors.ts';
+import { EngineError, reasonOf } from '../../ground/errors.ts';
 import { type Kernels, type Memory, openKernels, wasm as standard } from './kernels/kernels.ts';
 
 /** A matrix b [K, N] that multiplies others. */
@@ -31,10 +31,25 @@ export const CORE = '@tensorflow/tfjs-core';
 export const WASM = '@tensorflow/tfjs-backend-wasm';
 /** Version of both packages; the internals below are this one's. */
 export const TFJS_VERSION = '4.22.0';
+export const INSTALL_TFJS = `npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`;
+
+/** Bytes that a WebAssembly memory addresses, of which each thread has its own. */
+const ADDRESSED = 2 ** 32;
+/**
+ * Bytes to which the memory of the wasm backend grows. Its allocator adds addresses without a check and would wrap round to tensors in
+ * use: nothing is allocated that could reach the end.
+ */
+export const LARGEST_HEAP = ADDRESSED - 2 ** 29;
+/** Bytes that the allocator may add to a request. */
+const ROUNDING = 2 ** 18;
+const PAGE = 2 ** 16;
+export const OUT_OF_MEMORY =
+  'not enough memory (WebAssembly holds 4 GB at most for each Worker): lower memory.tokens or memory.rows, or choose --engine torch';
 
 /** Part of tfjs-core's interface that is used. */
 interface Tfjs {
   readonly version_core?: string;
+  readonly version_wasm?: string;
   readonly version?: Readonly<Record<string, string>>;
   setBackend(name: string): Promise<boolean>;
   backend(): unknown;
@@ -80,6 +95,13 @@ function wasmBackend(core: Tfjs): Backend {
       `${WASM} ${core.version_core}: its memory is out of reach; install version ${TFJS_VERSION} of ${WASM} and ${CORE}`,
     );
   }
+  // Emscripten takes a failure to grow for the end of memory. Two copies of this module set the same limit.
+  const { grow } = Object.getPrototypeOf(memory) as Memory;
+  memory.grow = (pages) => {
+    if (memory.buffer.byteLength + pages * PAGE > LARGEST_HEAP) throw new RangeError('the heap is full');
+    return grow.call(memory, pages);
+  };
+  const fits = (bytes: number): boolean => memory.buffer.byteLength + bytes + ROUNDING <= ADDRESSED;
   // Two copies of this module share one backend of the process: an id in use would multiply by the other's matrix.
   const ids = wasm as WasmModule & { [IDS]?: number };
   const shapes = wasm._malloc(24) >>> 0; // twice [1, rows, columns], int32
@@ -94,9 +116,10 @@ function wasmBackend(core: Tfjs): Backend {
     version: core.version_core ?? TFJS_VERSION,
     memory,
     kernels: openKernels(memory),
-    allocate: (bytes) => wasm._malloc(bytes) >>> 0,
+    allocate: (bytes) => (fits(bytes) ? wasm._malloc(bytes) >>> 0 : 0),
     free: (pointer) => wasm._free(pointer),
     pack(pointer, inner, columns) {
+      if (!fits(4 * inner * columns)) throw new Error(OUT_OF_MEMORY);
       // XNNPACK lays a second operand out anew for each id, once.
       const b = register(pointer, inner * columns);
       return {
@@ -113,8 +136,6 @@ function wasmBackend(core: Tfjs): Backend {
     },
   };
 }
-
-const PAGE = 2 ** 16;
 
 /** Blocks of a memory by size, four sizes to each power of two. */
 function allocator(memory: Memory): Pick<Backend, 'allocate' | 'free'> {
@@ -198,6 +219,48 @@ function processListeners(): () => void {
   };
 }
 
+/** @throws EngineError for parts of TensorFlow.js of different versions */
+function checkVersions(versions: Readonly<Record<string, string | undefined>>, fix: string): void {
+  if (new Set(Object.values(versions)).size <= 1) return;
+  const list = Object.entries(versions).map(([name, version]) => `${name} ${version ?? 'unknown'}`);
+  throw new EngineError(`versions of TensorFlow.js that do not fit together: ${list.join(', ')}; ${fix}`);
+}
+
+/** Multiplies two matrices. @throws EngineError for a backend that cannot, such as one without this kernel */
+function checkProduct(backend: Backend, fix: string): Backend {
+  const { name, version, memory } = backend;
+  let problem: string;
+  try {
+    const at = backend.allocate(48);
+    const values = (): Float32Array => new Float32Array(memory.buffer, at, 12);
+    values().set([1, 2, 3, 4, 5, 6, 7, 8]);
+    const pack = backend.pack(at + 16, 2, 2);
+    pack.times(at + 32, at, 2);
+    pack.free();
+    const product = values().subarray(8).join();
+    backend.free(at);
+    if (product === '19,22,43,50') return backend;
+    problem = `a product is ${product}, not 19,22,43,50`;
+  } catch (error) {
+    problem = reasonOf(error);
+  }
+  throw new EngineError(`${name} ${version} cannot multiply matrices: ${problem}; ${fix}`);
+}
+
+/** Starts a backend of tfjs, whose complaints are returned and not printed; null where it starts. */
+async function startProblem(tf: Tfjs, name: string): Promise<string | null> {
+  const { warn, error } = console;
+  const lines: string[] = [];
+  console.warn = console.error = (...parts: unknown[]) => void lines.push(parts.join(' '));
+  try {
+    return (await tf.setBackend(name)) ? null : (lines[0]?.split('\n')[0] ?? `no backend ${name}`);
+  } catch (cause) {
+    return reasonOf(cause);
+  } finally {
+    [console.warn, console.error] = [warn, error];
+  }
+}
+
 async function openBackend(): Promise<Backend> {
   if (standard === undefined) {
     throw new EngineError('the tfjs engine needs WebAssembly, which this JavaScript does not have');
@@ -205,21 +268,27 @@ async function openBackend(): Promise<Backend> {
   for (const name of NATIVE_PACKAGES) {
     const tf = await load(name);
     if (tf === null) continue;
-    await tf.setBackend('tensorflow');
-    return copyingBackend(tf, name, tf.version?.['tfjs'] ?? 'unknown');
+    const fix = `install it again (npm install ${name}@${TFJS_VERSION}) or remove it`;
+    const { tfjs: version = 'unknown', 'tfjs-core': core = version } = tf.version ?? {};
+    checkVersions({ [name]: tf.version?.['tfjs-node'] ?? version, tfjs: version, [CORE]: core }, fix);
+    const problem = await startProblem(tf, 'tensorflow');
+    if (problem !== null) throw new EngineError(`${name} ${version} does not start: ${problem}; ${fix}`);
+    return checkProduct(copyingBackend(tf, name, version), fix);
   }
   const core = await load(CORE);
   const release = processListeners();
-  if (core === null || (await load(WASM)) === null) {
-    throw new EngineError(
-      `the tfjs engine needs TensorFlow.js: npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`,
-    );
+  const wasm = core === null ? null : await load(WASM);
+  if (core === null || wasm === null) {
+    throw new EngineError(`the tfjs engine needs TensorFlow.js: ${INSTALL_TFJS}`);
   }
-  if (!(await core.setBackend('wasm'))) {
-    throw new EngineError(`${WASM} does not start; install version ${TFJS_VERSION} of it and of ${CORE}`);
-  }
+  checkVersions({ [CORE]: core.version_core, [WASM]: wasm.version_wasm }, INSTALL_TFJS);
+  const problem = await startProblem(core, 'wasm');
   release();
-  return wasmBackend(core);
+  if (problem !== null) {
+    const fix = /memory/i.test(problem) ? 'raise the limit of the process (ulimit -v)' : INSTALL_TFJS;
+    throw new EngineError(`${WASM} does not start: ${problem}; ${fix}`);
+  }
+  return checkProduct(wasmBackend(core), INSTALL_TFJS);
 }
 
 let opened: Promise<Backend> | undefined;

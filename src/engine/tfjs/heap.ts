@@ -3,7 +3,7 @@
  * int32 inside.
  */
 import { type DType, ELEMENT_BYTES } from '../engine.ts';
-import type { Backend, Pack } from './backend.ts';
+import { type Backend, OUT_OF_MEMORY, type Pack } from './backend.ts';
 import type { Kernels } from './kernels/kernels.ts';
 import { SharedBlocks } from './sharing.ts';
 
@@ -169,9 +169,7 @@ export class Heap {
   #allocate(bytes: number): Storage {
     const pointer = bytes < 2 ** 32 ? this.backend.allocate(Math.max(16, bytes)) : 0;
     if (pointer === 0) {
-      throw new Error(
-        `not enough memory: cannot allocate ${bytes} bytes beside ${this.now} (WebAssembly holds 4 GB at most)`,
-      );
+      throw new Error(`cannot allocate ${bytes} bytes beside ${this.now}: ${OUT_OF_MEMORY}`);
     }
     const storage = new Storage(pointer, bytes);
     this.now += bytes;

@@ -4,6 +4,7 @@
  * readers behind a barrier, see what they would see in one memory.
  */
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import { EngineError } from '../../ground/errors.ts';
 import { type DType, ELEMENT_BYTES } from '../engine.ts';
 
 /** Key under which Workers find the buffer; one that was started before its parent opened the engine has a buffer of its own. */
@@ -46,7 +47,15 @@ export function openSharing(): SharedArrayBuffer {
     bytes: number,
     options: { maxByteLength: number },
   ) => SharedArrayBuffer;
-  const buffer = new Growing(FIRST_BLOCK * UNIT, { maxByteLength: LARGEST });
+  let buffer: SharedArrayBuffer;
+  try {
+    buffer = new Growing(FIRST_BLOCK * UNIT, { maxByteLength: LARGEST });
+  } catch (cause) {
+    throw new EngineError(
+      'not enough memory: the tfjs engine reserves 4 GB of addresses; raise the limit of the process (ulimit -v)',
+      { cause },
+    );
+  }
   new Int32Array(buffer, 0, FIRST_TICKET)[END] = FIRST_BLOCK;
   setEnvironmentData(KEY, buffer as never);
   return buffer;

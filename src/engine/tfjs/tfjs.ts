@@ -15,7 +15,7 @@ import {
 } from '../engine.ts';
 import * as arithmetic from './arithmetic.ts';
 import { attention, attentionStep } from './attention.ts';
-import { type Backend, backend } from './backend.ts';
+import { type Backend, backend, LARGEST_HEAP } from './backend.ts';
 import { sizeOf } from './heap.ts';
 import * as network from './network.ts';
 import { DEVICE, Operations } from './operations.ts';
@@ -34,9 +34,6 @@ export async function openTfjs(): Promise<TfjsEngine> {
   return new TfjsEngine(await prepareTfjs());
 }
 
-/** Largest memory of WebAssembly, bytes. */
-const LARGEST = 2 ** 32;
-
 export class TfjsEngine implements Engine {
   readonly info: EngineInfo;
   readonly #ops: Operations;
@@ -51,7 +48,7 @@ export class TfjsEngine implements Engine {
       threads: 1,
       blas: backend.name,
       deviceName: cpus()[0]?.model.trim() || DEVICE,
-      memoryTotal: Math.min(totalmem(), LARGEST),
+      memoryTotal: Math.min(totalmem(), LARGEST_HEAP),
     };
   }
 
