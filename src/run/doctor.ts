@@ -3,7 +3,9 @@ import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { CORE, NATIVE_PACKAGES, TFJS_VERSION, WASM } from '../engine/tfjs/backend.ts';
+import { askedEngine, type ComputingEngine, computingEngine } from '../answer/local.ts';
+import { INSTALL_TFJS, NATIVE_PACKAGES, TFJS_VERSION } from '../engine/tfjs/backend.ts';
+import { prepareTfjs } from '../engine/tfjs/tfjs.ts';
 import { addonPath, type Compiler, findCompiler } from '../engine/torch/build.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
 import {
@@ -18,6 +20,7 @@ import {
   processor,
 } from '../engine/torch/kernel.ts';
 import { instructions, thisHost } from '../engine/torch/setup.ts';
+import { EngineError } from '../ground/errors.ts';
 import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { cacheRoot } from '../ground/paths.ts';
 import { INSTALL_RUNTIME } from '../onnx/policy.ts';
@@ -262,23 +265,20 @@ export function onnxruntimeCheck(from: string = import.meta.url): Check {
   }
 }
 
-/** TensorFlow.js, by which the tfjs engine computes: native where a user installed it, else WebAssembly. `from`: the module that loads it. */
-export function tfjsCheck(from: string = import.meta.url): Check {
+/** Opens TensorFlow.js, over which the tfjs engine computes: native where a user installed it, else WebAssembly. */
+export async function tfjsCheck(open: typeof prepareTfjs = prepareTfjs): Promise<Check> {
   const name = 'tfjs';
-  const { resolve } = createRequire(from);
-  const found = [...NATIVE_PACKAGES, WASM].find((package_) => {
-    try {
-      resolve(package_);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-  const wasm = `npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`;
-  if (found === undefined)
-    return warning(name, 'not installed: without libtorch nothing can be trained', wasm);
-  const faster = found === WASM ? `; npm install ${NATIVE_PACKAGES.join(' or ')} for native TensorFlow` : '';
-  return ok(name, `${found}${faster}`);
+  try {
+    const { name: found, version } = await open();
+    const native = NATIVE_PACKAGES.some((package_) => package_ === found);
+    const [gpu, cpu] = NATIVE_PACKAGES.map((package_) => `npm install ${package_}@${TFJS_VERSION}`);
+    return ok(
+      name,
+      `${found} ${version}${native ? '' : `; optional, native TensorFlow: ${cpu}, or for a GPU ${gpu}`}`,
+    );
+  } catch (error) {
+    return missing(name, (error as Error).message, INSTALL_TFJS);
+  }
 }
 
 /** A headless browser, with which the tests look at the report; never required. */
@@ -291,8 +291,44 @@ function browserCheck(): Check {
   return ok('browser', found ?? 'none (optional: only a test of the report uses it)');
 }
 
-/** Checks everything that timeseer needs, without changing anything. */
-export function examine(): Check[] {
+/** Engine that a training on the processor would use; torch where LIBTORCH names something else, which is an error then. */
+function usedEngine(): ComputingEngine {
+  try {
+    return computingEngine();
+  } catch (error) {
+    if (error instanceof EngineError) return 'torch';
+    throw error;
+  }
+}
+
+/** Checks of an engine; its last one is about the whole. */
+const CHECKS: Readonly<Record<ComputingEngine, readonly string[]>> = {
+  torch: ['compiler', 'libtorch', 'engine'],
+  tfjs: ['tfjs'],
+};
+
+export interface Examination {
+  /** Engine that trains, and true where it was asked for by --engine or TIMESEER_ENGINE. */
+  readonly engine: ComputingEngine;
+  readonly asked: boolean;
+  readonly checks: readonly Check[];
+}
+
+/** Checks everything that timeseer needs, without changing anything. What an engine misses is a warning where the one that is used works. */
+export async function examine(): Promise<Examination> {
+  const engine = usedEngine();
+  const checks = await allChecks();
+  const works = checks.some(({ name, status }) => name === CHECKS[engine].at(-1) && status === 'ok');
+  const parts = Object.values(CHECKS).flat();
+  const needless = ({ name, status }: Check): boolean =>
+    works && status === 'missing' && parts.includes(name);
+  return {
+    ...{ engine, asked: askedEngine() !== null },
+    checks: checks.map((check) => (needless(check) ? { ...check, status: 'warning' } : check)),
+  };
+}
+
+async function allChecks(): Promise<Check[]> {
   const libtorch = search(() => findLibtorch());
   return [
     nodeCheck(),
@@ -307,7 +343,7 @@ export function examine(): Check[] {
     diskCheck('cache', cacheRoot()),
     fontCheck(),
     onnxruntimeCheck(),
-    tfjsCheck(),
+    await tfjsCheck(),
     browserCheck(),
   ];
 }

@@ -162,11 +162,11 @@ describe('failures', () => {
 describe('doctor', () => {
   const empty = { TIMESEER_CACHE: join(directory, 'empty'), PATH: join(directory, 'nothing'), CXX: '' };
 
-  test('--json says what is missing, how to get it, and fails', () => {
-    const { code, out } = outside(['doctor', '--json'], empty);
+  test('--json says what is missing, how to get it, and fails where the engine needs it', () => {
+    const { code, out } = outside(['doctor', '--json', '--engine', 'torch'], empty);
     expect(code).toBe(1);
-    const report = JSON.parse(out) as { version: string; ok: boolean; checks: Record<string, string>[] };
-    expect(report.ok).toBe(false);
+    const report = JSON.parse(out) as { version: string; checks: Record<string, string>[] };
+    expect(report).toMatchObject({ ok: false, engine: 'torch' });
     expect(report.version).toBe(packageVersion());
     const compiler = report.checks.find(({ name }) => name === 'compiler')!;
     expect(compiler).toMatchObject({ status: 'missing', found: 'no C++ compiler' });
@@ -179,12 +179,23 @@ describe('doctor', () => {
   });
 
   test('prints one line for each thing, and the fix below what is missing', () => {
-    const { code, out } = outside(['doctor'], empty);
+    const { code, out } = outside(['doctor'], { ...empty, TIMESEER_ENGINE: 'torch' });
     expect(code).toBe(1);
     expect(out).toMatch(/^timeseer \d/);
     expect(out).toMatch(/^ok {7}node {6}v\d+/m);
     expect(out).toMatch(/^missing {2}compiler {2}no C\+\+ compiler\n +fix: \S/m);
-    expect(out).toMatch(/something needed is missing/);
+    expect(out).toMatch(/^engine torch \(asked for\): something needed is missing/m);
+  });
+
+  test.each([
+    [[], 'chosen by auto'],
+    [['--engine', 'tfjs'], 'asked for'],
+  ])('only warns of libtorch where tfjs computes: %j', (more, by) => {
+    const { code, out, err } = outside(['doctor', ...more], empty);
+    expect([code, err]).toEqual([0, '']);
+    expect(out).toMatch(/^warning {2}compiler {2}no C\+\+ compiler\n +fix: \S/m);
+    expect(out).toMatch(/^ok {7}tfjs {6}@tensorflow\/tfjs-backend-wasm 4/m);
+    expect(out).toContain(`engine tfjs (${by}): everything needed is here\n`);
   });
 
   test('builds and installs nothing', () => {

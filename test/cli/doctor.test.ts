@@ -2,9 +2,10 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import type { Backend } from '../../src/engine/tfjs/backend.ts';
 import { cores, cpuModel, memory } from '../../src/ground/machine.ts';
 import { INSTALL_RUNTIME } from '../../src/onnx/policy.ts';
-import { blasOf, examine, onnxruntimeCheck } from '../../src/run/doctor.ts';
+import { blasOf, examine, onnxruntimeCheck, tfjsCheck } from '../../src/run/doctor.ts';
 
 const line = (file: string): string => `7f00-7f01 r-xp 00000000 08:01 42    ${file}\n`;
 
@@ -34,17 +35,42 @@ describe('blasOf', () => {
 });
 
 describe('examine', () => {
-  test('every check that is not ok says how to mend it, or names the setting that is wrong', () => {
-    for (const { status, fix, found } of examine()) {
+  test('every check that is not ok says how to mend it, or names the setting that is wrong', async () => {
+    for (const { status, fix, found } of (await examine()).checks) {
       if (status !== 'ok') expect(fix ?? found).toMatch(/\S/);
     }
   });
 
-  test('on a machine that was set up, the engine loads and its matrix library is known', () => {
-    const checks = new Map(examine().map((check) => [check.name, check]));
+  test('on a machine that was set up, the engine loads and its matrix library is known', async () => {
+    const { engine, asked, checks: all } = await examine();
+    expect([engine, asked]).toEqual(['torch', false]);
+    const checks = new Map(all.map((check) => [check.name, check]));
     expect(checks.get('engine')).toMatchObject({ status: 'ok' });
     expect(existsSync(checks.get('engine')!.found)).toBe(true);
     expect(checks.get('libtorch')!.found).toMatch(/^\d+\.\d+/);
+  });
+});
+
+describe('tfjsCheck', () => {
+  const backend = (name: string) => async () => ({ name, version: '4.22.0' }) as Backend;
+
+  test('names the package that computes, and how to get a faster one', async () => {
+    expect(await tfjsCheck()).toEqual({
+      ...{ name: 'tfjs', status: 'ok' },
+      found: expect.stringMatching(
+        /^@tensorflow\/tfjs-backend-wasm 4\.22\.0; optional, .*npm install @tensorflow\/tfjs-node@4\.22\.0, .*npm install @tensorflow\/tfjs-node-gpu@4\.22\.0$/,
+      ),
+    });
+    const found = '@tensorflow/tfjs-node 4.22.0';
+    expect(await tfjsCheck(backend('@tensorflow/tfjs-node'))).toMatchObject({ status: 'ok', found });
+  });
+
+  test('says why it does not start', async () => {
+    const check = await tfjsCheck(() => Promise.reject(new Error('no WebAssembly')));
+    expect(check).toEqual({
+      ...{ name: 'tfjs', status: 'missing', found: 'no WebAssembly' },
+      fix: 'npm install @tensorflow/tfjs-core@4.22.0 @tensorflow/tfjs-backend-wasm@4.22.0',
+    });
   });
 });
 
