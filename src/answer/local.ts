@@ -114,7 +114,7 @@ const hasWeights = (directory: string): boolean =>
   readdirSync(directory).some((name) => /^model.*\.safetensors(\.index\.json)?$/.test(name));
 
 /** Reason why the torch engine cannot be opened, or null. @throws EngineError where LIBTORCH names something else */
-function torchProblem(): string | null {
+export function torchProblem(): string | null {
   try {
     addonPath();
     return null;

@@ -1,5 +1,5 @@
 import { print, printJson, say } from '../ground/terminal.ts';
-import { command, DEVICE, flag, type Given, list, number, text } from './options.ts';
+import { command, DEVICE, flag, type Given, list, number, TRAINING_ENGINE, text } from './options.ts';
 
 type PlanArguments = Given<typeof OPTIONS>;
 
@@ -12,6 +12,7 @@ const OPTIONS = {
   ),
   recipe: text('Recipe by name or path of a .yaml file', { default: 'quickstart' }),
   set: list('Set a recipe key, e.g. memory.tokens=8192 (repeatable)'),
+  engine: TRAINING_ENGINE,
   device: DEVICE,
   devices: number('Number of devices; only 1 for now', { default: 1 }),
   memory: text('Memory of the target device, e.g. 80GB', { defaultDescription: 'memory of this machine' }),
@@ -27,10 +28,12 @@ export const plan = command({
       '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --device cuda --memory 24GB',
       'A 3B policy on a GPU with 24 GB',
     ],
+    ['$0 plan --recipe small --engine tfjs', 'Over TensorFlow.js, whose Workers have at most 4 GB each'],
   ],
   epilogue:
     'Exit code 1 if a stage does not fit; the plan then lists the recipe changes that were tried. A plan uses at most 92 % of the memory; the ' +
-    'rest is reserved for the system, device libraries and fragmentation.',
+    'rest is reserved for the system, device libraries and fragmentation. With the tfjs engine it is the memory of one Worker, of which 65 % are ' +
+    'used, in float32. A plan is measured on libtorch, also that of the tfjs engine.',
   handler: async (given: PlanArguments) => {
     const [
       { loadRecipe },

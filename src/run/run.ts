@@ -20,7 +20,7 @@ import {
 import type { Split } from '../../datasets/split.ts';
 import { readJson } from '../../eval/json-files.ts';
 import { type PolicyName, type RecipeChange, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
-import { askedEngine, computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
+import { askedEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
 import { setup } from '../engine/torch/setup.ts';
@@ -62,6 +62,7 @@ import {
   dataRecordSchema,
 } from './run-data.ts';
 import { checkKept, checkPlace } from './run-policy.ts';
+import { checkDType } from './stage-memory.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
@@ -491,15 +492,6 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
   if (recipe.sft.samples > 0) augmentationOf(recipe.sft.augment, facts, trainingExamples(data, seed));
   const all = evaluated && !splits.includes('validation') ? [...splits, 'validation' as const] : splits;
   checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
-}
-
-/** @throws ConfigError for a data type in which the engine that trains on a CPU cannot compute */
-function checkDType({ policy: { dtype } }: Recipe): void {
-  if (dtype === 'bfloat16' && computingEngine() === 'tfjs') {
-    throw new ConfigError(
-      'policy.dtype: got bfloat16, but the tfjs engine computes in float32; give float32 or auto, or choose --engine torch',
-    );
-  }
 }
 
 /** Checks the policy, data set and figure that a recipe names. @throws ConfigError, CheckpointError, DataError */

@@ -4,10 +4,11 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { openExamples, reinforcementExamples, trainingExamples } from '../../datasets/source.ts';
-import { computingEngine } from '../answer/local.ts';
+import { computingEngine, torchProblem } from '../answer/local.ts';
+import { LARGEST_HEAP } from '../engine/tfjs/backend.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { openTorch } from '../engine/torch/torch.ts';
-import { ConfigError } from '../ground/errors.ts';
+import { ConfigError, EngineError } from '../ground/errors.ts';
 import { memory as machineMemory } from '../ground/machine.ts';
 import { say } from '../ground/terminal.ts';
 import { readPreprocessor } from '../policy/image-processor.ts';
@@ -20,7 +21,7 @@ import { trainBpe } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PlannedPolicy, TrainingStage } from '../train/dry-run.ts';
-import { planLine, planStage, remedyLine, type StagePlan } from '../train/memory-plan.ts';
+import { bytesText, planLine, planStage, remedyLine, type StagePlan } from '../train/memory-plan.ts';
 import { nanoCard, trainingCard, trainingTask } from './policy-task.ts';
 
 /** Number of examples that a plan's tokenizer is trained on: fewer than a run's, a difference of a few tokens per trace. */
@@ -44,6 +45,15 @@ export function deviceMemory(device: string): number | null {
     return openTorch({ device, threads: 1 }).info.memoryTotal || null;
   } catch {
     return null; // a plan for another machine
+  }
+}
+
+/** @throws ConfigError for a data type in which the engine that trains cannot compute */
+export function checkDType({ policy: { dtype } }: Recipe, device = 'cpu'): void {
+  if (dtype === 'bfloat16' && computingEngine(device) === 'tfjs') {
+    throw new ConfigError(
+      'policy.dtype: got bfloat16, but the tfjs engine computes in float32; give float32 or auto, or choose --engine torch',
+    );
   }
 }
 
@@ -99,20 +109,22 @@ function planned(
   const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
   const { dtype } = recipe.policy;
   const kind = kindOf(device);
+  checkDType(recipe, device);
+  const heap = computingEngine(device) === 'tfjs' ? { heap: LARGEST_HEAP } : {};
   if (directory === null) {
     const card = nanoCard(recipe, facts);
     const parts = newParts(recipe, card, device);
-    return { subject: { parts, dtype: dtype === 'auto' ? 'float32' : dtype, device: kind }, card };
+    return { subject: { parts, dtype: dtype === 'auto' ? 'float32' : dtype, device: kind, ...heap }, card };
   }
   const card = trainingCard(directory, recipe, facts);
   const parts = hasTokenizer(directory)
     ? readParts(directory)
     : partsWithoutTokenizer(directory, newParts(recipe, card, device, STAND_IN));
   const chosen = dtype === 'auto' ? usualDType(device, storedDType(directory)) : dtype;
-  return { subject: { parts, from: directory, dtype: chosen, device: kind }, card };
+  return { subject: { parts, from: directory, dtype: chosen, device: kind, ...heap }, card };
 }
 
-/** Plans one stage of a recipe. */
+/** Plans one stage of a recipe. @throws EngineError without libtorch; ConfigError for a data type that the engine lacks */
 export async function planTrainingStage(
   stage: TrainingStage,
   directory: string | null,
@@ -120,6 +132,10 @@ export async function planTrainingStage(
   device: string,
   memory: number | null,
 ): Promise<StagePlan> {
+  const problem = computingEngine(device) === 'tfjs' ? torchProblem() : null;
+  if (problem !== null) {
+    throw new EngineError(`a plan is measured on libtorch, also that of the tfjs engine: ${problem}`);
+  }
   const { subject, card } = planned(directory, recipe, device);
   const address =
     stage === 'sft'
@@ -132,6 +148,23 @@ export async function planTrainingStage(
 const SMALL = 5e6;
 /** Smallest policy whose plan is shown on a CPU, parameters. */
 const LARGE = 100e6;
+
+/** @throws ConfigError for a policy that a Worker of the tfjs engine cannot hold, whatever the examples are */
+function checkHeap(
+  stage: TrainingStage,
+  { policy: { tune }, rl, ...stages }: Recipe,
+  parameters: number,
+): void {
+  const { workers } = { rl, ...stages }[stage];
+  // Weights; if all are trained, two moments, gradients of all Workers and the reference.
+  const copies = tune === 'all' ? 3 + workers + (stage === 'rl' && rl.kl > 0 ? 1 : 0) : 1;
+  const least = 4 * copies * parameters;
+  if (least <= LARGEST_HEAP) return;
+  throw new ConfigError(
+    `${stage}: weights, moments and gradients take ${bytesText(least)} in each Worker, and WebAssembly holds ${bytesText(LARGEST_HEAP)}: ` +
+      'take a smaller policy, --set policy.tune=adapter or --engine torch; --set memory.check=false tries all the same',
+  );
+}
 
 /**
  * Decides on gradient checkpointing. @param directory initial policy of the stage @param memory bytes; null: unknown
@@ -151,10 +184,9 @@ export async function stageMemory(
   const file = join(directory, 'config.json');
   const parameters = layoutOf(parseDims(readJson(file), file)).size;
   // A plan is made by the torch engine.
-  if (
-    (device === 'cpu' && (parameters <= SMALL || computingEngine() === 'tfjs')) ||
-    (!check && recompute !== 'auto')
-  ) {
+  const planless = computingEngine(device) === 'tfjs' && torchProblem() !== null;
+  if (planless && check) checkHeap(stage, recipe, parameters);
+  if ((device === 'cpu' && (parameters <= SMALL || planless)) || (!check && recompute !== 'auto')) {
     return recompute === 'always';
   }
   const plan = await planTrainingStage(stage, directory, recipe, device, memory);

@@ -45,6 +45,8 @@ export interface PlannedPolicy {
   readonly from?: string;
   readonly dtype: WeightDType;
   readonly device: 'cpu' | 'cuda';
+  /** Largest memory of a Worker where each has its own, with a copy of all that Workers share (tfjs), bytes. */
+  readonly heap?: number;
 }
 
 /** Options of a training that its memory depends on; a recipe has them. */
@@ -92,6 +94,8 @@ export interface Held {
   readonly adapter: number;
   readonly master: number;
   readonly moments: number;
+  /** Weights prepared for products by tfjs: those that are trained forward and transposed, those of the reference forward. */
+  readonly prepared: number;
   /** Per worker; everything else is shared by the workers. */
   readonly gradients: number;
 }
@@ -100,8 +104,10 @@ export interface StageMeasure {
   readonly stage: TrainingStage;
   readonly recompute: boolean;
   readonly workers: number;
+  /** True: bytes are those of one Worker, each of which has a memory of its own. */
+  readonly perWorker: boolean;
   readonly held: Held;
-  /** Largest of each phase, bytes: what is held included, of all workers together. */
+  /** Largest of each phase, bytes: what is held included, of all workers together unless `perWorker`. */
   readonly phases: ReadonlyMap<Phase, number>;
   /** Bytes by origin at the peak of each phase, for one worker. */
   readonly kinds: ReadonlyMap<Phase, Readonly<Record<string, number>>>;
@@ -558,16 +564,23 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   }
 
   const { master, ...moments } = learner.optimizer.buffers;
+  const perWorker = subject.heap !== undefined;
+  const weights = size(policy.flat);
+  const referenceWeights = reference === null ? 0 : size(reference.flat);
   const held: Held = {
-    weights: size(policy.flat),
-    reference: reference === null ? 0 : size(reference.flat),
+    weights,
+    reference: referenceWeights,
     adapter: policy.adapter === null ? 0 : size(policy.adapter.flat),
     master: master === undefined ? 0 : size(master),
     moments: sum(Object.values(moments).map(size)),
+    prepared: perWorker ? 2 * weights + referenceWeights : 0,
     gradients: 4 * policy.trainable.flat.shape[0]!,
   };
   const shared = held.weights + held.reference + held.adapter + held.master + held.moments;
-  const together = (bytes: number): number => shared + workers * Math.max(0, bytes - shared);
+  const together = (bytes: number): number =>
+    perWorker
+      ? bytes + held.prepared + (workers - 1) * held.gradients
+      : shared + workers * Math.max(0, bytes - shared);
   const phases = new Map<Phase, number>();
   const kinds = new Map<Phase, Readonly<Record<string, number>>>();
   for (const [name, mark] of ledger.peaks()) {
@@ -580,5 +593,5 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   learner.optimizer.dispose();
   reference?.dispose();
   policy.dispose();
-  return { stage, recompute, workers, held, phases, kinds, activations, peak, at };
+  return { stage, recompute, workers, perWorker, held, phases, kinds, activations, peak, at };
 }

@@ -21,6 +21,11 @@ import type { Task } from './task.ts';
  * workspaces (about 1 GB), or on a CPU for the system and this process.
  */
 export const USABLE = 0.92;
+/**
+ * Share of a memory of tfjs that a plan uses. Measured, it grows to 1.3 to 1.5 times the bytes of the plan, which counts libtorch's
+ * tensors: the engine copies more, and blocks leave gaps.
+ */
+const USABLE_HEAP = 0.65;
 
 /** Changes to the options of a training by key of its recipe, as `--set` makes them. */
 type RecipeChanges = Readonly<Record<string, string | number>>;
@@ -37,7 +42,7 @@ export interface StagePlan extends StageMeasure {
   readonly lengths: Lengths;
   /** Measurement of the stage with the other choice of gradient checkpointing. */
   readonly otherwise: StageMeasure;
-  /** Memory of the device, bytes; null where it is not known. */
+  /** Memory of the device, or of each Worker (`perWorker`), bytes; null where it is not known. */
   readonly memory: number | null;
   /** Part of the memory that the plan uses, bytes. */
   readonly usable: number | null;
@@ -104,7 +109,8 @@ export function recomputes(
 
 /** Plans a stage; `recomputes` decides whether its layers are computed again. */
 export async function planStage(given: PlanInput): Promise<StagePlan> {
-  const { subject, stage, recipe, task, memory } = given;
+  const { subject, stage, recipe, task } = given;
+  const { heap } = subject;
   const reader = new ExampleReader(subject, task);
   const lengths = lengthsOf(await reader.first(EXAMPLES));
   const base = { subject, stage, recipe, task, reader };
@@ -113,9 +119,12 @@ export async function planStage(given: PlanInput): Promise<StagePlan> {
   const again = await dryRun({ ...base, recompute: true });
   const took = performance.now() - began;
   const parameters = kept.held.weights / (subject.dtype === 'bfloat16' ? 2 : 4);
-  const auto = { kept: kept.peak, memory, parameters };
+  // What Workers share has a copy beside theirs.
+  const memory =
+    heap === undefined ? given.memory : Math.min(heap, (given.memory ?? Infinity) / (kept.workers + 1));
+  const usable = memory === null ? null : Math.floor((heap === undefined ? USABLE : USABLE_HEAP) * memory);
+  const auto = { kept: kept.peak, memory: heap === undefined ? memory : usable, parameters };
   const chosen = recomputes(recipe.memory.recompute, auto) ? again : kept;
-  const usable = memory === null ? null : Math.floor(USABLE * memory);
   const fits = usable === null ? null : chosen.peak <= usable;
   const { remedy, search } =
     fits === false
@@ -165,7 +174,7 @@ function candidates(
   dtype: PlannedPolicy['dtype'],
   usable: number,
 ): [string, string | number][] {
-  const { stage, at, workers, recompute } = measure;
+  const { stage, at, workers, recompute, perWorker } = measure;
   const { memory, policy, rl } = recipe;
   const list: [string, string | number][] = [];
   const fewer = (key: string, value: number): void => {
@@ -178,7 +187,7 @@ function candidates(
     if (PASSES.has(at) && !recompute) list.push(['memory.recompute', 'always']);
   }
   if (workers > 1) list.push([`${stage}.workers`, Math.ceil(workers / 2)]);
-  if (dtype === 'float32') list.push(['policy.dtype', 'bfloat16']);
+  if (dtype === 'float32' && !perWorker) list.push(['policy.dtype', 'bfloat16']);
   const alone = rl.distillation.weight === 0 || rl.distillation.teacher === 'current';
   if (stage === 'rl' && rl.kl > 0 && alone && policy.tune !== 'adapter') list.push(['rl.kl', 0]);
   if (policy.tune === 'all') list.push(['policy.tune', 'decoder']);
@@ -283,6 +292,7 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
     ['reference policy', held.reference, 'rl.kl > 0, or the initial teacher of rl.distillation'],
     ['master copy', held.master, 'float32, of bfloat16 weights'],
     ['moments', held.moments, 'AdamW, float32'],
+    ['prepared weights', held.prepared, 'for products of tfjs, forward and backward'],
     [
       'gradients',
       workers * held.gradients,
@@ -294,8 +304,8 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
 
 /** One-line summary of a plan. */
 export function planLine(plan: StagePlan): string {
-  const { memory, fits } = plan;
-  const of = memory === null ? '' : ` of ${bytesText(memory)}`;
+  const { memory, fits, perWorker } = plan;
+  const of = memory === null ? '' : ` of ${bytesText(memory)}${perWorker ? ' for each Worker' : ''}`;
   const verdict = fits === null ? '' : fits ? ', fits' : ', does not fit';
   const layers = plan.recompute ? 'gradient checkpointing' : 'all activations kept';
   return `${plan.stage}: memory ${bytesText(plan.peak)}${of} in ${plan.at}, ${layers}${verdict}`;
@@ -307,13 +317,13 @@ const settings = (changes: RecipeChanges): string =>
     .join(' ');
 
 /** Advice for a stage that does not fit; '' where it fits. */
-export function remedyLine({ fits, remedy, search, stage }: StagePlan): string {
+export function remedyLine({ fits, remedy, search, stage, perWorker }: StagePlan): string {
   if (fits !== false) return '';
   if (remedy?.fits) return `${settings(remedy.changes)} makes it fit: ${bytesText(remedy.peak)}`;
   const none = search?.complete === false ? 'no change that was tried makes' : 'nothing in the recipe makes';
   const closest =
     remedy === null ? '' : `: ${settings(remedy.changes)} still takes ${bytesText(remedy.peak)};`;
-  return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or a larger device`;
+  return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or ${perWorker ? '--engine torch' : 'a larger device'}`;
 }
 
 /** Changes that were tried, with the peak of each. */
@@ -325,19 +335,22 @@ function searchLines({ search }: StagePlan): string[] {
   ];
 }
 
-const usableLine = (usable: number): string =>
-  `usable: ${bytesText(usable)}, ${100 * USABLE} % of the memory; the rest is for the system, the device's libraries and fragmentation`;
+const usableLine = (usable: number, perWorker: boolean): string =>
+  perWorker
+    ? `usable: ${bytesText(usable)} for each Worker, ${100 * USABLE_HEAP} % of its memory, which WebAssembly limits to 4 GB; the rest is for copies and fragmentation`
+    : `usable: ${bytesText(usable)}, ${100 * USABLE} % of the memory; the rest is for the system, the device's libraries and fragmentation`;
 
 /** Formats the whole plan of a stage. */
 export function planLines(plan: StagePlan): string[] {
-  const { lengths, otherwise, phases, workers } = plan;
+  const { lengths, otherwise, phases, workers, perWorker } = plan;
   const rows: [string, string, string][] = [];
   const heading = (text: string): number => rows.push([text, '', '']);
   heading('held throughout');
   for (const [name, bytes, note] of heldLines(plan)) rows.push([`  ${name}`, bytesText(bytes), note]);
   const held = heldBytes(plan);
   rows.push(['  together', bytesText(held), '']);
-  heading(`added by each phase${workers > 1 ? `, ${workers} workers together` : ''}`);
+  const whose = perWorker ? `, each of ${workers} workers` : `, ${workers} workers together`;
+  heading(`added by each phase${workers > 1 ? whose : ''}`);
   for (const [name, bytes] of phases) {
     if (name === 'load') continue;
     rows.push([`  ${name}`, bytesText(Math.max(0, bytes - held)), MEANING[name]]);
@@ -356,7 +369,7 @@ export function planLines(plan: StagePlan): string[] {
     planLine(plan),
     `longest of the first examples: prompt ${lengths.prompt} tokens (${lengths.patches} patches), trace ${lengths.trace} tokens`,
     ...table,
-    ...(plan.usable === null ? [] : [usableLine(plan.usable)]),
+    ...(plan.usable === null ? [] : [usableLine(plan.usable, perWorker)]),
     ...searchLines(plan),
     ...(plan.fits === false ? [remedyLine(plan)] : []),
   ];

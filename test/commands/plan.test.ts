@@ -1,7 +1,7 @@
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import { parseBytes, stageMemory } from '../../src/run/stage-memory.ts';
@@ -106,6 +106,64 @@ describe('plan', () => {
     expect(plan.held).toEqual(known.held);
     expect(plan.lengths.patches).toBe(known.lengths.patches);
     expect(plan.lengths.prompt).toBeGreaterThan(known.lengths.prompt / 3);
+  });
+
+  describe('with the tfjs engine', () => {
+    afterEach(() => vi.unstubAllEnvs());
+    const tfjs = [...NO_SFT, ...SHORT, '--engine', 'tfjs'];
+    /** TIMESEER_ENGINE is what --engine sets, for this process too. */
+    const plan = async (...args: string[]) => {
+      vi.stubEnv('TIMESEER_ENGINE', '');
+      return inside('plan', ...args);
+    };
+
+    test('is of one Worker, whose WebAssembly memory has at most 4 GB and a copy of what is shared', async () => {
+      const given = ['--recipe', tiny, ...tfjs, '--set', 'rl.workers=2', '--json'];
+      const [of] = JSON.parse((await plan(...given, '--memory', '64GB')).out);
+      expect(of).toMatchObject({ fits: true, perWorker: true, workers: 2, memory: 2 ** 32 - 2 ** 29 });
+      const given1 = given.map((arg) => (arg === 'rl.workers=2' ? 'rl.workers=1' : arg));
+      const [one] = JSON.parse((await plan(...given1)).out);
+      const [torch] = JSON.parse((await plan(...given1.map((arg) => (arg === 'tfjs' ? 'torch' : arg)))).out);
+      expect(one.held).toEqual({ ...torch.held, prepared: 2 * one.held.weights + one.held.reference });
+      expect(one.peak).toBe(torch.peak + one.held.prepared);
+      expect(of.phases['optimizer step']).toBeGreaterThan(one.held.weights * 5);
+      expect(JSON.parse((await plan(...given, '--memory', '6GB')).out)[0].memory).toBe(2e9);
+    });
+
+    test('says that a policy does not fit in float32, and what to change', async () => {
+      const { code, out } = await plan('--policy', large, ...tfjs, '--memory', '64GB');
+      expect(code).toBe(1);
+      expect(out).toMatch(/^rl: memory [\d.]+ GB of 3\.76 GB for each Worker in .*, does not fit$/m);
+      expect(out).toMatch(/^usable: 2\.44 GB for each Worker, 65 % .*WebAssembly limits to 4 GB/m);
+      expect(out).toMatch(/^nothing in the recipe makes rl fit: .*take a smaller policy or --engine torch$/m);
+      expect(out).not.toContain('bfloat16');
+    });
+
+    test.each([
+      [['--device', 'cuda'], /--device cuda: is for the torch engine alone/],
+      [
+        ['--set', 'policy.dtype=bfloat16'],
+        /policy\.dtype: got bfloat16, but the tfjs engine computes in float32/,
+      ],
+    ])('refuses %j', async (args, message) => {
+      const { code, err } = await plan('--recipe', tiny, ...tfjs, ...args);
+      expect(code).toBe(2);
+      expect(err).toMatch(message);
+    });
+
+    test('needs libtorch; without it a stage refuses what weights and moments alone exceed', async () => {
+      vi.stubEnv('TIMESEER_CACHE', join(directory, 'no-cache'));
+      const { code, err } = await plan('--recipe', tiny, ...tfjs);
+      expect(code).toBe(3);
+      expect(err).toMatch(/a plan is measured on libtorch, also that of the tfjs engine: .*setup/);
+      const recipe = defaultRecipe();
+      const options = { device: 'cpu', silent: true };
+      await expect(stageMemory('sft', large, recipe, options)).rejects.toThrow(
+        /^sft: weights, moments and gradients take 1\d\.\d GB in each Worker, and WebAssembly holds 3\.76 GB: take a smaller policy/,
+      );
+      const memory = { ...recipe.memory, check: false };
+      expect(await stageMemory('sft', large, { ...recipe, memory }, options)).toBe(false);
+    });
   });
 
   test.each([

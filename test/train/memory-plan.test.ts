@@ -226,6 +226,7 @@ describe('a plan', () => {
       adapter: 0,
       master: 4 * size,
       moments: 8 * size,
+      prepared: 0,
       gradients: 4 * size,
     });
     expect([...plan.phases.keys()]).toEqual(
