@@ -106,11 +106,11 @@ export interface Adapted {
 
 const RECORD = 'adapt.json';
 
-/** Settings of an adaptation and its sources with their number of samples, which a resumed one must share. */
+/** Settings of an adaptation and its sources, which a resumed one must share. */
 const askedShape = z.object({
   background: z.string(),
   series: z.number(),
-  sources: z.record(z.string(), z.number()),
+  sources: z.record(z.string(), z.object({ samples: z.number(), sha256: z.string() })),
 });
 type Asked = z.infer<typeof askedShape>;
 
@@ -237,13 +237,13 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   checkRecipe(given, set);
   const now: Asked = {
     ...{ background, series: given.series },
-    sources: Object.fromEntries(sources.map(({ name, samples }) => [name, samples])),
+    sources: Object.fromEntries(sources.map(({ name, samples, sha256 }) => [name, { samples, sha256 }])),
   };
   checkOut(given, now);
   await setupEngine(given.device, quiet ? () => {} : say);
   await prepareEngine(given.device);
   openEngine(given.device); // throws for one that is not there, before anything is written
-  const engine = lazyEngine();
+  const engine = lazyEngine(given.device);
   if (!quiet) for (const { name, notes } of sources) say(`${name}: ${notes.join(' ')}`);
   const record = (result: object): void =>
     writeFileAtomic(join(out, RECORD), `${JSON.stringify({ version: 1, asked: now, ...result }, null, 2)}\n`);

@@ -1,4 +1,5 @@
 /** Sources of backgrounds: columns of the user's recordings, split by time and cut into windows without findings of the detector. */
+import { createHash } from 'node:crypto';
 import { formatDuration, type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { FEWEST_WINDOWS, type Window } from '../background/background.ts';
 import { detect } from '../detect/detect.ts';
@@ -24,6 +25,8 @@ const REPLACED = 0.05;
 export interface Source {
   readonly name: string;
   readonly samples: number;
+  /** SHA-256 of the samples. */
+  readonly sha256: string;
   readonly calendar: readonly number[];
   readonly periods: readonly number[];
   /** Windows of the first part without findings, and of the held-out part. */
@@ -116,8 +119,9 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
       `Seasons of ${unseen.join(' and ')} samples are not learned: the first part covers fewer than two.`,
     season > LENGTH && `Its season of ${season} samples is longer than a window.`,
   ].filter((note) => note !== false);
+  const sha256 = createHash('sha256').update(Float64Array.from(values)).digest('hex');
   return {
-    ...{ name, samples: values.length, calendar, last, notes },
+    ...{ name, samples: values.length, sha256, calendar, last, notes },
     ...{ periods: first.seasons, training: first.windows, heldOut: held.windows },
   };
 }

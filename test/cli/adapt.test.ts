@@ -1,5 +1,5 @@
 /** `timeseer adapt`: from recordings to a policy for them. */
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -114,7 +114,7 @@ describe('timeseer adapt', () => {
     const record = JSON.parse(readFileSync(join(out, 'adapt.json'), 'utf8'));
     expect(record).toMatchObject({
       version: 1,
-      asked: { background: 'bootstrap', series: 24, sources: { 'pump: load': 2400 } },
+      asked: { background: 'bootstrap', series: 24, sources: { 'pump: load': { samples: 2400 } } },
     });
     expect(record.sources[0].likeness.nearest.generated).toBeGreaterThan(0);
     expect(record.metrics.map(({ metric }: { metric: string }) => metric)).toContain('affiliation_f1');
@@ -170,6 +170,17 @@ describe('timeseer adapt', () => {
     );
     expect(code).toBe(2);
     expect(err).toMatch(message);
+  });
+
+  test('refuses to resume with a recording in which a value was changed', async () => {
+    mkdirSync(path('changed'), { recursive: true });
+    const changed = path('changed/pump.csv');
+    const rows = readFileSync(file!, 'utf8').split('\n');
+    writeFileSync(changed, rows.map((row, i) => (i === 90 ? row.replace(/,.*,/, ',41.5,') : row)).join('\n'));
+    const args = ['--out', out, '--recipe', recipe!, ...ADAPT, '--resume'];
+    const { code, err } = await timeseer('adapt', '--data', changed, ...args);
+    expect(code).toBe(2);
+    expect(err).toMatch(/was begun with other recordings/);
   });
 
   test('refuses a directory with other files, no recordings, and too few series', async () => {
