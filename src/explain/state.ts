@@ -63,13 +63,16 @@ export const spanOf = ({
   to: to?.ms ?? end - 1,
 });
 
+/** Length of a finding in lengths of another one inside it, at least. */
+const INSIDE = 4;
+
 type Remembered = Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string };
 
 /**
  * Identity of a finding over time, for --state and --follow: the same id, or an overlapping finding of the same column, so that a finding
  * that grew is not new. A dip inside a level is not the level.
  *
- * @param findings of the same report: one inside this one or around it may be the one that was seen
+ * @param findings of the same report: a short one inside this one, or a long one around it, may be the one that was seen
  */
 export function isSame(
   finding: ReportFinding,
@@ -80,7 +83,9 @@ export function isSame(
   const shared = alike(finding, seen);
   if (shared < 0) return false;
   const holds = (one: ReportFinding, other: ReportFinding): boolean =>
-    one.start <= other.start && other.end <= one.end;
+    one.start <= other.start &&
+    other.end <= one.end &&
+    one.end - one.start >= INSIDE * (other.end - other.start);
   return !findings.some(
     (other) =>
       other.column === finding.column &&
