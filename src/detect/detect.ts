@@ -469,22 +469,42 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const followed = analysed.follows
     ? (mediansOfOthers(level, unusual, FOLLOWING_WINDOW) ?? ordinary)
     : ordinary;
-  const inside = expectation(level, followed, { floor, scale, unusual: (i) => unusual[i] === 1 });
+  const inside = expectation(level, followed.slice(), { floor, scale, unusual: (i) => unusual[i] === 1 });
   // Extents do not depend on the severity that is asked for.
   const usual = all.filter((event) => event.severity >= DEFAULT_SEVERITY);
+  for (const event of all) {
+    const around = all.find(
+      ({ start, end, lasting }) =>
+        lasting !== true &&
+        start < event.start &&
+        event.end < end &&
+        INSIDE * (event.end - event.start) <= end - start,
+    );
+    if (around === undefined || event.track !== 'local') continue;
+    // The level around a spike or a dip is expected there.
+    const others = (some: Float64Array): Float64Array =>
+      some
+        .slice(around.start, around.end)
+        .filter((_, i) => around.start + i < event.start || around.start + i >= event.end);
+    const shift = median(others(level)) - median(others(inside.expected));
+    for (let i = event.start; i < event.end; i++)
+      for (const some of [inside.expected, inside.low, inside.high]) some[i]! += shift;
+  }
+  const plain = season === null ? values : difference(values, difference(season.expected, season.level));
   const events = withReturns(
     all
       .filter((event) => event.severity >= Math.min(severity, DEFAULT_SEVERITY))
       .map((event) =>
         event.lasting && !event.drifts
-          ? { ...event, end: untilNext(event, usual, n) }
+          ? { ...event, end: untilNext(event, usual, plain) }
           : trimmed(event, level, inside),
       )
       // What is left of a level by its band may be the dip inside it.
       .filter(
-        ({ start, end }, i, some) => some.findIndex((one) => one.start === start && one.end === end) === i,
+        (event, i, some) =>
+          some.findIndex(({ start, end }) => start === event.start && end === event.end) === i,
       ),
-    season === null ? values : difference(values, difference(season.expected, season.level)),
+    plain,
   );
   // What returned to the earlier level is expected there.
   const stays = moved.filter(({ start }) => events.some((event) => event.lasting && event.start === start));
@@ -568,9 +588,22 @@ const dayOf = ({ calendar = [] }: AnalyseOptions): number | null =>
 const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): boolean =>
   peak >= low && peak <= high;
 
-/** End of a lasting shift in the report: the start of the next event, or the end of the series. */
-const untilNext = ({ start }: Joined, all: readonly Joined[], n: number): number =>
-  Math.min(n, ...all.flatMap((other) => (other.start > start ? [other.start] : [])));
+/** Length of a shift in lengths of an event inside it, at least. */
+const INSIDE = 4;
+
+/**
+ * End of a lasting shift of the values [N], without their season, in the report: the start of the next event, or the end of the series. It goes on
+ * behind a short event, and at one that is not over but not back at the earlier level.
+ */
+function untilNext({ start }: Joined, all: readonly Joined[], values: Float64Array): number {
+  const n = values.length;
+  const isInside = (other: Joined): boolean =>
+    other.lasting !== true &&
+    INSIDE * (other.end - other.start) <= n - start &&
+    (other.end < n || !isBack(values, start, other));
+  const next = all.filter((other) => other.start > start && !isInside(other));
+  return Math.min(n, ...next.map((other) => other.start));
+}
 
 /** Largest distance from the earlier level of what has returned to it, as a share of the shift. */
 const RETURNED = 0.35;
@@ -578,16 +611,23 @@ const RETURNED = 0.35;
 /** Longest time between the end of such a shift and its return, as a share of the shift: a spike may lie there. */
 const BETWEEN = 0.05;
 
+/** Returns true if values [N] in a stretch are about as before the shift that began at `start` and that they end. */
+function isBack(values: Float64Array, start: number, stretch: Pick<Joined, 'start' | 'end'>): boolean {
+  const middle = (from: number, to: number): number => {
+    const some = values.slice(from, to);
+    return quantileInPlace(some, some.length, 0.5);
+  };
+  const before = middle(Math.max(0, 2 * start - stretch.start), start);
+  const size = middle(start, stretch.start) - before;
+  return Math.abs(middle(stretch.start, stretch.end) - before) <= RETURNED * Math.abs(size);
+}
+
 /**
  * Ends a lasting shift where the values [N], without their season, return to the earlier level until the end of the series: it is an
  * episode, and its end is no event.
  */
 function withReturns(events: readonly Joined[], values: Float64Array): Joined[] {
   const n = values.length;
-  const middle = (start: number, end: number): number => {
-    const some = values.slice(start, end);
-    return quantileInPlace(some, some.length, 0.5);
-  };
   const returns = new Set<Joined>();
   const shifts = events.map((event): Joined => {
     const { lasting, ...episode } = event;
@@ -599,9 +639,7 @@ function withReturns(events: readonly Joined[], values: Float64Array): Joined[] 
         (other.end === n || other.lasting),
     );
     if (!lasting || drifts || start === 0 || back === undefined) return event;
-    const before = middle(Math.max(0, 2 * start - end), start);
-    const size = middle(start, end) - before;
-    if (Math.abs(middle(end, n) - before) > RETURNED * Math.abs(size)) return event;
+    if (!isBack(values, start, { start: end, end: n })) return event;
     returns.add(back);
     return episode;
   });

@@ -209,6 +209,32 @@ export function join(all: readonly Candidate[], length: number, period: number |
     events.push({ ...extent(inside), members: inside });
     events.push({ ...extent(whole), members: members.filter((member) => !isOf(member)) });
   }
+  // Inside a level its own neighbours tell a spike or a dip.
+  for (const event of [...events]) {
+    const isInside = ({ track, start, end, severity }: Candidate): boolean =>
+      track === 'local' &&
+      severity >= LEVELS.medium &&
+      event.members.some(
+        (level) =>
+          level.track === 'step' &&
+          level.severity >= LEVELS.medium &&
+          start - level.start >= end - start &&
+          end <= level.end &&
+          INSIDE * (end - start) <= level.end - level.start,
+      );
+    for (const worst of candidates.filter(isInside)) {
+      const isOf = ({ track, start, end }: Candidate): boolean =>
+        track !== 'step' &&
+        start < worst.end &&
+        worst.start < end &&
+        end - start < INSIDE * (worst.end - worst.start);
+      if (events.some((other) => other !== event && other.start < worst.end && worst.start < other.end))
+        continue;
+      const inside = candidates.filter(isOf);
+      event.members = event.members.filter((member) => !inside.includes(member));
+      events.push({ ...extent(inside), members: inside });
+    }
+  }
   // A drift goes on through other events; its steps, and what is left of it over a quarter of its length, are parts of it.
   for (const leak of leaks) {
     const parts = events.filter(
@@ -227,8 +253,11 @@ export function join(all: readonly Candidate[], length: number, period: number |
       const step = members.find(({ lasting: stays, severity }) => stays && severity >= WEAK * worst.severity);
       if (step !== undefined)
         return { ...step, start: Math.max(step.start, start), severity: worst.severity, members };
-      // The ends of a standstill are exact.
-      return worst.track === 'still' ? { ...worst, members } : { ...worst, start, end, members };
+      // The ends of a standstill are exact, unless it lies in a level.
+      const isPart = members.some(
+        (member) => member.track === 'step' && member.end - member.start > worst.end - worst.start,
+      );
+      return worst.track === 'still' && !isPart ? { ...worst, members } : { ...worst, start, end, members };
     })
     .sort((a, b) => b.severity - a.severity);
 }

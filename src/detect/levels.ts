@@ -190,6 +190,10 @@ export function levels(steps: readonly Step[], values: Float64Array, usual: numb
       earlier.length > step.span && Math.abs(median(earlier) - after) < RETURNED * Math.abs(step.size);
     if (reach > furthest && !restores) {
       const end = Math.min(n, step.at + step.span);
+      // Values that are at once as before are a dip or a spike.
+      const rest = values.subarray(end);
+      if (rest.length > step.span && Math.abs(median(rest) - before) < RETURNED * Math.abs(step.size))
+        continue;
       out.push({
         ...{ start: step.at, end, sign: step.size > 0 ? 1 : -1, severity: step.severity, peak: step.at },
         ...{ track: 'step', lasting: true },

@@ -9,6 +9,8 @@ import { type Season, seasonExpectation, seasonLevel } from './season.ts';
 const [SHORTEST, REACH] = [1 / 4, 1 / 16];
 /** Shares of a day: by which a change may miss the beginning or the end of a weekend, and which it lasts at least. */
 const [NEAR, HALF] = [1 / 8, 1 / 2];
+/** Days of another stretch of the same kind that show what is usual. */
+const KNOWN = 1;
 
 /** Rounds of a fit of least absolute deviations, and its smallest deviation as a share of the median one. */
 const [ROUNDS, SMALLEST] = [12, 0.01];
@@ -48,8 +50,8 @@ function runningMeans(values: Float64Array): (first: number, last: number) => nu
 }
 
 /**
- * Lets a season [N] expect of working days what other working days show, and in each weekend their cycle at the height of that weekend, or
- * the same hours of another day of rest, whichever is nearer to the values.
+ * Lets a season [N] expect of working days what other working days show, and in the first weekend their cycle at the height of that weekend, or
+ * the same hours of another day of rest, whichever is nearer to the values. Later weekends are expected to be as earlier ones.
  *
  * @param weekends stretches of rest [start, end)
  * @param day samples of a day
@@ -83,14 +85,16 @@ export function atRest(
         ? working[i]!
         : Number.NaN,
     );
-    const predictions = [fitted(working, own), near];
+    // The height of an earlier weekend is usual.
+    const isKnown = weekends.some(([from, to]) => to <= start && to - from >= KNOWN * day);
+    const predictions = isKnown ? [near] : [fitted(working, own), near];
     const days = Math.ceil(values.length / day);
     for (let away = -days; away <= days; away++) {
       const shift = Math.round(away * day);
       if (away === 0) continue;
       const other = own.map((_, i) => {
         const at = start + i + shift;
-        return rest[at] === 1 ? values[at]! : Number.NaN;
+        return rest[at] === 1 && !(isKnown && at >= start) ? values[at]! : Number.NaN;
       });
       if (!other.every(Number.isNaN)) predictions.push(other);
     }
@@ -122,8 +126,8 @@ export function spreadAtRest(departures: Float64Array, weekends: readonly Interv
 }
 
 /**
- * Returns true if a change of half a day or more in [N] begins or ends with a weekend, and lies in it, or fills half of the days between
- * two; what lasts, or reaches an end of the series, may be longer.
+ * Returns true if a change of half a day or more in [N] begins or ends with a weekend and may be usual there: it lies in a weekend, or fills half of
+ * the days between two, and no other weekend, or no other working day, shows what is usual.
  */
 export function isWeekend(
   { start, end, lasting }: Joined,
@@ -135,9 +139,23 @@ export function isWeekend(
   const edges = weekends.flat().filter((edge) => edge > 0 && edge < n);
   const near = (at: number): boolean => edges.some((edge) => Math.abs(at - edge) <= reach);
   if (end - start < HALF * day || !(near(start) || near(end))) return false;
-  if (lasting || start <= reach || end >= n - reach) return true;
-  const bounds = [0, ...edges];
-  const fills = (from: number, to: number): boolean =>
-    start >= from - reach && end <= to + reach && (to - from <= 2 * day || 2 * (end - start) >= to - from);
-  return edges.concat(n).some((to, i) => fills(bounds[i]!, to));
+  const last = lasting ? n : end;
+  const bounds = [0, ...edges, n];
+  const stretches = bounds.slice(1).map((to, k): Interval => [bounds[k]!, to]);
+  const isRest = ([from, to]: Interval): boolean =>
+    weekends.some(([begin, over]) => begin <= from && to <= over);
+  const within = stretches.filter(
+    ([from, to]) =>
+      start >= from - reach &&
+      last <= to + reach &&
+      (to - from <= 2 * day || 2 * (last - start) >= to - from),
+  );
+  const known = (rest: boolean): number =>
+    Math.max(
+      0,
+      ...stretches
+        .filter((one) => isRest(one) === rest && !within.includes(one))
+        .map(([from, to]) => to - from),
+    );
+  return within.some((one) => known(isRest(one)) < KNOWN * day);
 }

@@ -166,14 +166,14 @@ describe('what goes on until now', () => {
     },
   );
 
-  test('a spike behind such a change is a finding of its own, and ends the telling of it', () => {
+  test('a spike behind such a change is a finding of its own, and the change goes on', () => {
     const values = noise(52, 2016).map(
       (error, i) => 50 + 2 * error + (i >= 900 ? 30 : 0) + (i === 1500 ? 60 : 0),
     );
     const { findings } = detect(values);
     expect(findings.map(({ kind }) => kind).sort()).toEqual(['level', 'spike']);
     expect(findings.find(({ kind }) => kind === 'level')).toMatchObject({
-      end: 1500,
+      end: 2016,
       ongoing: true,
       lasting: true,
     });
@@ -860,6 +860,37 @@ describe('what is plain to the eye', () => {
     const below = { start: start + 100, end: start + 106, direction: 'below' };
     expect(detect(values, options).findings).toMatchObject([below, { kind: 'level', direction: 'above' }]);
     expect(detect(values, { ...options, direction: 'below' }).findings).toMatchObject([below]);
+  });
+
+  test.each([120, 70, 60])('a departure to %i inside a level of 90 over 50 is one of its own', (inside) => {
+    const random = new Random(2, 'inside');
+    const values = Float64Array.from({ length: 1300 }, (_, i) => {
+      const usual = i < 900 ? 50 : i >= 1040 && i < 1046 ? inside : 90;
+      return usual + random.normal();
+    });
+    const { findings } = detect(values);
+    expect(findings).toHaveLength(2);
+    expect(findings.find(({ ongoing }) => ongoing)).toMatchObject({
+      direction: 'above',
+      start: 900,
+      end: 1300,
+    });
+    const own = findings.find(({ ongoing }) => !ongoing)!;
+    expect(own).toMatchObject({ direction: inside > 90 ? 'above' : 'below', start: 1040, end: 1046 });
+    expect(Math.abs(own.expected.value - 90)).toBeLessThan(1);
+  });
+
+  test.each([1, 24, 330])('a spike inside a small level is found %i samples later', (later) => {
+    const random = new Random(3, 'spike inside');
+    const values = Float64Array.from({ length: 2551 + later }, (_, i) =>
+      i >= 2546 && i < 2551 ? 10 : 7 + 0.2 * random.normal() + (i >= 2073 ? 0.9 : 0),
+    );
+    const { findings } = detect(values);
+    expect(findings).toHaveLength(2);
+    const own = findings.find(({ ongoing, start }) => !ongoing || start > 2500)!;
+    expect(Math.abs(own.start - 2546)).toBeLessThan(3);
+    expect(own.end - own.start).toBeLessThan(10);
+    expect(findings.find(({ ongoing }) => ongoing)).toMatchObject({ kind: 'level', end: values.length });
   });
 
   test.each([

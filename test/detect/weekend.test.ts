@@ -64,3 +64,27 @@ test('an outage at noon of the only Saturday is found', () => {
   expect(open.length).toBeGreaterThan(20);
   expect(found.length).toBeGreaterThanOrEqual(0.85 * open.length);
 });
+
+/** A daily wave every 15 minutes from a Monday on, 40 higher from a moment on. */
+function raised(days: number, samples: number, seed: number): readonly [Float64Array, object] {
+  const random = new Random(seed, 'raised');
+  const begin = days * 96;
+  const time = Float64Array.from({ length: begin + samples }, (_, i) => MONDAY + (i * HOUR) / 4);
+  const values = Float64Array.from(
+    time,
+    (_, i) => 100 + 20 * Math.sin((2 * Math.PI * i) / 96) + 3 * random.normal() + (i >= begin ? 40 : 0),
+  );
+  const weekends = weekendsOf({ step: HOUR / 4, time, clockZone: null, origin: 'calendar' });
+  return [values, { calendar: [4, 96, 672], weekends }];
+}
+
+test.each([
+  ['Monday after a whole week', 7],
+  ['Saturday after a usual weekend', 12],
+])('a level from %s on is found and goes on', (_, days) => {
+  for (const samples of [96, 144, 240]) {
+    const found = [1, 2, 3].map((seed) => detect(...raised(days, samples, seed)).findings);
+    for (const findings of found)
+      expect(findings.filter(({ ongoing }) => ongoing)).toMatchObject([{ direction: 'above' }]);
+  }
+});
