@@ -107,6 +107,17 @@ export function recomputes(
   return memory === null ? parameters > LARGE : kept > COMFORTABLE * memory;
 }
 
+/** Returns the memory of the device, or of each Worker of tfjs, and the part of it that a plan uses, bytes; null where it is unknown. */
+function limitOf(
+  { subject: { heap }, memory: device }: PlanInput,
+  workers: number,
+): Pick<StagePlan, 'memory' | 'usable'> {
+  // What Workers share has a copy beside theirs.
+  const memory = heap === undefined ? device : Math.min(heap, (device ?? Infinity) / (workers + 1));
+  const share = heap === undefined ? USABLE : USABLE_HEAP;
+  return { memory, usable: memory === null ? null : Math.floor(share * memory) };
+}
+
 /** Plans a stage; `recomputes` decides whether its layers are computed again. */
 export async function planStage(given: PlanInput): Promise<StagePlan> {
   const { subject, stage, recipe, task } = given;
@@ -119,17 +130,12 @@ export async function planStage(given: PlanInput): Promise<StagePlan> {
   const again = await dryRun({ ...base, recompute: true });
   const took = performance.now() - began;
   const parameters = kept.held.weights / (subject.dtype === 'bfloat16' ? 2 : 4);
-  // What Workers share has a copy beside theirs.
-  const memory =
-    heap === undefined ? given.memory : Math.min(heap, (given.memory ?? Infinity) / (kept.workers + 1));
-  const usable = memory === null ? null : Math.floor((heap === undefined ? USABLE : USABLE_HEAP) * memory);
+  const { memory, usable } = limitOf(given, kept.workers);
   const auto = { kept: kept.peak, memory: heap === undefined ? memory : usable, parameters };
   const chosen = recomputes(recipe.memory.recompute, auto) ? again : kept;
   const fits = usable === null ? null : chosen.peak <= usable;
   const { remedy, search } =
-    fits === false
-      ? await searchRemedy(given, reader, chosen, usable!, took)
-      : { remedy: null, search: null };
+    fits === false ? await searchRemedy(given, reader, chosen, took) : { remedy: null, search: null };
   const otherwise = chosen === kept ? again : kept;
   return { ...chosen, lengths, otherwise, memory, usable, fits, remedy, search };
 }
@@ -145,7 +151,7 @@ function changed(recipe: PlannedTraining, changes: RecipeChanges): PlannedTraini
   return all as unknown as PlannedTraining;
 }
 
-/** A change is worth its cost when it lowers the peak to this share at most. */
+/** A change is worth its cost when it lowers the peak, as a share of what is usable, to this much of it at most. */
 const WORTH = 0.99;
 
 /** Phases whose memory grows with the tokens of a micro-batch. */
@@ -205,12 +211,15 @@ const SEARCH_SECONDS = 20;
  * @param took milliseconds of one dry run
  */
 async function searchRemedy(
-  { subject, stage, recipe, task, searchSeconds = SEARCH_SECONDS }: PlanInput,
+  given: PlanInput,
   reader: ExampleReader,
   chosen: StageMeasure,
-  usable: number,
   took: number,
 ): Promise<{ readonly remedy: Remedy | null; readonly search: Search }> {
+  const { subject, stage, recipe, task, searchSeconds = SEARCH_SECONDS } = given;
+  // Fewer Workers of tfjs have more memory each.
+  const usableOf = ({ workers }: StageMeasure): number => limitOf(given, workers).usable!;
+  const fit = (measure: StageMeasure): boolean => measure.peak <= usableOf(measure);
   const began = performance.now();
   const tried: Omit<Remedy, 'fits'>[] = [];
   let longest = took;
@@ -231,10 +240,10 @@ async function searchRemedy(
   let changes: RecipeChanges = {};
   let best = chosen;
   let [improved, complete, skipped] = [true, true, false];
-  while (best.peak > usable && improved && complete) {
+  while (!fit(best) && improved && complete) {
     improved = false;
     const dtype = 'policy.dtype' in changes ? 'bfloat16' : subject.dtype;
-    const list = candidates(changed(recipe, changes), best, dtype, usable);
+    const list = candidates(changed(recipe, changes), best, dtype, usableOf(best));
     for (let i = 0; i < list.length; i++) {
       if (runsLeft() < 1 && tried.length > 0) complete = false;
       if (!complete) break;
@@ -243,17 +252,17 @@ async function searchRemedy(
       const [key, value] = list[i]!;
       const more = { ...changes, [key]: value };
       const measure = await measured(more);
-      if (measure.peak > WORTH * best.peak) continue;
+      if (measure.peak / usableOf(measure) > (WORTH * best.peak) / usableOf(best)) continue;
       [changes, best, improved] = [more, measure, true];
       break;
     }
   }
-  const fits = best.peak <= usable;
+  const fits = fit(best);
   for (const key of fits ? Object.keys(changes).slice(0, -1).reverse() : []) {
     if (runsLeft() < 1) break;
     const { [key]: _, ...rest } = changes;
     const measure = await measured(rest);
-    if (measure.peak <= usable) [changes, best] = [rest, measure];
+    if (fit(measure)) [changes, best] = [rest, measure];
   }
   const remedy = Object.keys(changes).length === 0 ? null : { changes, peak: best.peak, fits };
   return { remedy, search: { tried, complete: complete && !skipped } };

@@ -274,6 +274,20 @@ describe('a plan', () => {
     }
   });
 
+  test('counts the larger memory of each Worker of tfjs where there are fewer', async () => {
+    const recipe = { ...given.recipe, rl: { ...given.recipe.rl, prompts: 2, workers: 2 } };
+    const apart = { ...given, recipe, subject: { ...given.subject, dtype: 'float32' as const, heap: 1e12 } };
+    const { otherwise } = await planStage({ ...apart, memory: null });
+    // Two Workers have a third each, which is a little too small; one has half.
+    const memory = (3 * 0.9 * otherwise.peak) / 0.65;
+    const plan = await planStage({ ...apart, memory });
+    expect([plan.fits, plan.memory]).toEqual([false, memory / 3]);
+    const { changes, peak } = plan.remedy!;
+    expect(plan.remedy).toMatchObject({ fits: true, changes: { 'rl.workers': 1 } });
+    expect(peak).toBeGreaterThan(plan.usable!);
+    expect(changes).not.toHaveProperty(['policy.tune']);
+  });
+
   test('changes what costs speed before what is learnt', async () => {
     const kept = await roomy;
     const memory = (kept.otherwise.peak - 1) / USABLE;
