@@ -15,7 +15,9 @@ const OPTIONS = {
   engine: TRAINING_ENGINE,
   device: DEVICE,
   devices: number('Number of devices; only 1 for now', { default: 1 }),
-  memory: text('Memory of the target device, e.g. 80GB', { defaultDescription: 'memory of this machine' }),
+  memory: text('Memory of the target device, e.g. 80GB; tfjs divides it by its Workers + 1', {
+    defaultDescription: 'memory of this machine',
+  }),
   json: flag('Print the plan as JSON'),
 };
 
@@ -32,8 +34,8 @@ export const plan = command({
   ],
   epilogue:
     'Exit code 1 if a stage does not fit; the plan then lists the recipe changes that were tried. A plan uses at most 92 % of the memory; the ' +
-    'rest is reserved for the system, device libraries and fragmentation. With the tfjs engine it is the memory of one Worker, of which 65 % are ' +
-    'used, in float32. A plan is measured on libtorch, also that of the tfjs engine.',
+    'rest is reserved for the system, device libraries and fragmentation. With the tfjs engine it is of one Worker, in float32: of its memory, ' +
+    'the smaller of 3.76 GB and --memory / (Workers + 1), 65 % are used. A plan is measured on libtorch, also that of the tfjs engine.',
   handler: async (given: PlanArguments) => {
     const [
       { loadRecipe },

@@ -35,6 +35,8 @@ export interface Remedy {
   readonly changes: RecipeChanges;
   /** Bytes. */
   readonly peak: number;
+  /** Bytes that the changed plan may use. */
+  readonly usable: number;
   readonly fits: boolean;
 }
 
@@ -42,6 +44,8 @@ export interface StagePlan extends StageMeasure {
   readonly lengths: Lengths;
   /** Measurement of the stage with the other choice of gradient checkpointing. */
   readonly otherwise: StageMeasure;
+  /** Memory of the device, which Workers of tfjs divide, bytes; null where it is not known. */
+  readonly total: number | null;
   /** Memory of the device, or of each Worker (`perWorker`), bytes; null where it is not known. */
   readonly memory: number | null;
   /** Part of the memory that the plan uses, bytes. */
@@ -137,7 +141,7 @@ export async function planStage(given: PlanInput): Promise<StagePlan> {
   const { remedy, search } =
     fits === false ? await searchRemedy(given, reader, chosen, took) : { remedy: null, search: null };
   const otherwise = chosen === kept ? again : kept;
-  return { ...chosen, lengths, otherwise, memory, usable, fits, remedy, search };
+  return { ...chosen, lengths, otherwise, total: given.memory, memory, usable, fits, remedy, search };
 }
 
 // ---- what to change ------------------------------------------------------------------------------------------------
@@ -234,7 +238,7 @@ async function searchRemedy(
       ...{ stage, recipe: variant, task, recompute, reader },
     });
     longest = Math.max(longest, performance.now() - start);
-    tried.push({ changes, peak: measure.peak });
+    tried.push({ changes, peak: measure.peak, usable: usableOf(measure) });
     return measure;
   };
   let changes: RecipeChanges = {};
@@ -264,7 +268,8 @@ async function searchRemedy(
     const measure = await measured(rest);
     if (fit(measure)) [changes, best] = [rest, measure];
   }
-  const remedy = Object.keys(changes).length === 0 ? null : { changes, peak: best.peak, fits };
+  const remedy =
+    Object.keys(changes).length === 0 ? null : { changes, peak: best.peak, usable: usableOf(best), fits };
   return { remedy, search: { tried, complete: complete && !skipped } };
 }
 
@@ -311,10 +316,12 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
   return lines.filter(([, bytes]) => bytes > 0);
 }
 
+const usableText = (usable: number): string => `${bytesText(usable)} usable`;
+
 /** One-line summary of a plan. */
 export function planLine(plan: StagePlan): string {
-  const { memory, fits, perWorker } = plan;
-  const of = memory === null ? '' : ` of ${bytesText(memory)}${perWorker ? ' for each Worker' : ''}`;
+  const { usable, fits, perWorker } = plan;
+  const of = usable === null ? '' : ` of ${usableText(usable)}${perWorker ? ' in each Worker' : ''}`;
   const verdict = fits === null ? '' : fits ? ', fits' : ', does not fit';
   const layers = plan.recompute ? 'gradient checkpointing' : 'all activations kept';
   return `${plan.stage}: memory ${bytesText(plan.peak)}${of} in ${plan.at}, ${layers}${verdict}`;
@@ -328,26 +335,41 @@ const settings = (changes: RecipeChanges): string =>
 /** Advice for a stage that does not fit; '' where it fits. */
 export function remedyLine({ fits, remedy, search, stage, perWorker }: StagePlan): string {
   if (fits !== false) return '';
-  if (remedy?.fits) return `${settings(remedy.changes)} makes it fit: ${bytesText(remedy.peak)}`;
+  const bytes = remedy === null ? '' : `${bytesText(remedy.peak)} of ${usableText(remedy.usable)}`;
+  if (remedy?.fits) return `${settings(remedy.changes)} makes it fit: ${bytes}`;
   const none = search?.complete === false ? 'no change that was tried makes' : 'nothing in the recipe makes';
-  const closest =
-    remedy === null ? '' : `: ${settings(remedy.changes)} still takes ${bytesText(remedy.peak)};`;
+  const closest = remedy === null ? '' : `: ${settings(remedy.changes)} still takes ${bytes};`;
   return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or ${perWorker ? '--engine torch' : 'a larger device'}`;
 }
 
 /** Changes that were tried, with the peak of each. */
-function searchLines({ search }: StagePlan): string[] {
+function searchLines({ search, perWorker }: StagePlan): string[] {
   if (search === null || search.tried.length === 0) return [];
   return [
     search.complete ? 'tried' : 'tried, until the search time was over',
-    ...search.tried.map(({ changes, peak }) => `  ${bytesText(peak)}  ${settings(changes)}`),
+    ...search.tried.map(
+      ({ changes, peak, usable }) =>
+        `  ${bytesText(peak)}${perWorker ? ` of ${usableText(usable)}` : ''}  ${settings(changes)}`,
+    ),
   ];
 }
 
-const usableLine = (usable: number, perWorker: boolean): string =>
-  perWorker
-    ? `usable: ${bytesText(usable)} for each Worker, ${100 * USABLE_HEAP} % of its memory, which WebAssembly limits to 4 GB; the rest is for copies and fragmentation`
-    : `usable: ${bytesText(usable)}, ${100 * USABLE} % of the memory; the rest is for the system, the device's libraries and fragmentation`;
+/** Says where the usable bytes come from. */
+function usableLine({ total, memory, usable, workers, perWorker }: StagePlan): string[] {
+  if (memory === null || usable === null) return [];
+  if (!perWorker) {
+    return [
+      `usable: ${bytesText(usable)}, ${100 * USABLE} % of ${bytesText(memory)}; the rest is for the system, the device's libraries and fragmentation`,
+    ];
+  }
+  const share = `${100 * USABLE_HEAP} % of ${bytesText(memory)}; the rest is for copies and fragmentation`;
+  const parts = workers + 1;
+  const origin =
+    total !== null && total / parts <= memory
+      ? `${bytesText(total)} / ${parts}, for ${workers} Worker${workers > 1 ? 's' : ''} and one copy of what they share`
+      : 'the 4 GiB of a WebAssembly memory less a reserve of 512 MiB';
+  return [`usable: ${bytesText(usable)} in each Worker, ${share}`, `${bytesText(memory)}: ${origin}`];
+}
 
 /** Formats the whole plan of a stage. */
 export function planLines(plan: StagePlan): string[] {
@@ -378,7 +400,7 @@ export function planLines(plan: StagePlan): string[] {
     planLine(plan),
     `longest of the first examples: prompt ${lengths.prompt} tokens (${lengths.patches} patches), trace ${lengths.trace} tokens`,
     ...table,
-    ...(plan.usable === null ? [] : [usableLine(plan.usable, perWorker)]),
+    ...usableLine(plan),
     ...searchLines(plan),
     ...(plan.fits === false ? [remedyLine(plan)] : []),
   ];

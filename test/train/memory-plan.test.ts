@@ -257,9 +257,14 @@ describe('a plan', () => {
     expect(fits).toBe(true);
     expect(peak).toBeLessThanOrEqual(plan.usable!);
     const set = Object.entries(changes).map(([key, value]) => `--set ${key}=${value}`);
-    expect(remedyLine(plan)).toBe(`${set.join(' ')} makes it fit: ${bytesText(peak)}`);
-    expect(planLine(plan)).toMatch(/^rl: memory .* of .* in .*, gradient checkpointing, does not fit$/);
-    expect(planLines(plan).join('\n')).toMatch(/reference policy +\d[\s\S]*\nusable: .*, 92 % of the memory/);
+    const usable = `${bytesText(plan.usable!)} usable`;
+    expect(remedyLine(plan)).toBe(`${set.join(' ')} makes it fit: ${bytesText(peak)} of ${usable}`);
+    expect(planLine(plan)).toMatch(
+      /^rl: memory .* of .* usable in .*, gradient checkpointing, does not fit$/,
+    );
+    expect(planLines(plan).join('\n')).toMatch(
+      /reference policy +\d[\s\S]*\nusable: .*, 92 % of [\d.]+ [MG]B;/,
+    );
     const changed = (keys: readonly string[]) => {
       const recipe = structuredClone(given.recipe) as unknown as Record<string, Record<string, unknown>>;
       for (const key of keys) recipe[key.split('.')[0]!]![key.split('.')[1]!] = changes[key];
@@ -286,6 +291,16 @@ describe('a plan', () => {
     expect(plan.remedy).toMatchObject({ fits: true, changes: { 'rl.workers': 1 } });
     expect(peak).toBeGreaterThan(plan.usable!);
     expect(changes).not.toHaveProperty(['policy.tune']);
+    // What decides is shown: the limit of the plan, of each candidate and of the remedy, and where it comes from.
+    const [own, half, whole] = [plan.usable!, 0.65 * (memory / 2), memory].map(bytesText);
+    expect(planLine(plan)).toContain(` of ${own} usable in each Worker in `);
+    expect(remedyLine(plan)).toMatch(new RegExp(`makes it fit: .* of ${half} usable$`));
+    const text = planLines(plan).join('\n');
+    expect(text).toMatch(new RegExp(` of ${half} usable  --set rl\\.workers=1`));
+    expect(text).toContain(
+      `usable: ${own} in each Worker, 65 % of ${bytesText(memory / 3)}; the rest is for copies and fragmentation\n` +
+        `${bytesText(memory / 3)}: ${whole} / 3, for 2 Workers and one copy of what they share\n`,
+    );
   });
 
   test('changes what costs speed before what is learnt', async () => {
@@ -300,7 +315,7 @@ describe('a plan', () => {
     const plan = await hopeless;
     expect(plan.remedy).toMatchObject({ fits: false, changes: { 'policy.tune': 'adapter' } });
     expect(remedyLine(plan)).toMatch(
-      /^nothing in the recipe makes rl fit: --set .* still takes [\d.]+ MB; take a smaller policy/,
+      /^nothing in the recipe makes rl fit: --set .* still takes [\d.]+ MB of [\d.]+ MB usable; take a smaller policy/,
     );
   });
 
