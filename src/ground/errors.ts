@@ -35,7 +35,18 @@ export class DataError extends TimeseerError {
 
 export class ConfigError extends TimeseerError {}
 export class CheckpointError extends TimeseerError {}
-export class EngineError extends TimeseerError {}
+/** The message is the problem, then the fix where there is one. */
+export class EngineError extends TimeseerError {
+  readonly problem: string;
+  /** Command or action that mends it. */
+  readonly fix: string | undefined;
+
+  constructor(problem: string, { fix, cause }: { readonly fix?: string; readonly cause?: unknown } = {}) {
+    super(fix === undefined ? problem : `${problem}; ${fix}`, cause === undefined ? {} : { cause });
+    this.problem = problem;
+    this.fix = fix;
+  }
+}
 export class RewardError extends TimeseerError {}
 export class AdvantageError extends TimeseerError {}
 /** A reward has no answer within its time, or its thread was ended. */

@@ -4,7 +4,7 @@ import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { askedEngine, type ComputingEngine, computingEngine } from '../answer/local.ts';
-import { INSTALL_TFJS, NATIVE_PACKAGES, TFJS_VERSION } from '../engine/tfjs/backend.ts';
+import { NATIVE_PACKAGES, TFJS_VERSION } from '../engine/tfjs/backend.ts';
 import { prepareTfjs } from '../engine/tfjs/tfjs.ts';
 import { addonPath, type Compiler, findCompiler } from '../engine/torch/build.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
@@ -277,7 +277,8 @@ export async function tfjsCheck(open: typeof prepareTfjs = prepareTfjs): Promise
       `${found} ${version}${native ? '' : `; optional, native TensorFlow: ${cpu}, or for a GPU ${gpu}`}`,
     );
   } catch (error) {
-    return missing(name, (error as Error).message, INSTALL_TFJS);
+    const { message, problem = message, fix } = error as Error & Partial<EngineError>;
+    return missing(name, problem, fix);
   }
 }
 

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Backend } from '../../src/engine/tfjs/backend.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 import { cores, cpuModel, memory } from '../../src/ground/machine.ts';
 import { INSTALL_RUNTIME } from '../../src/onnx/policy.ts';
 import { blasOf, examine, onnxruntimeCheck, tfjsCheck } from '../../src/run/doctor.ts';
@@ -66,11 +67,14 @@ describe('tfjsCheck', () => {
   });
 
   test('says why it does not start', async () => {
-    const check = await tfjsCheck(() => Promise.reject(new Error('no WebAssembly')));
-    expect(check).toEqual({
-      ...{ name: 'tfjs', status: 'missing', found: 'no WebAssembly' },
-      fix: 'npm install @tensorflow/tfjs-core@4.22.0 @tensorflow/tfjs-backend-wasm@4.22.0',
-    });
+    const fix = 'install it again (npm install @tensorflow/tfjs-node@4.22.0) or remove it';
+    const found = '@tensorflow/tfjs-node 4.10.0 does not start';
+    const broken = new EngineError(found, { fix });
+    expect(broken.message).toBe(`${found}; ${fix}`);
+    const check = { name: 'tfjs', status: 'missing', found };
+    expect(await tfjsCheck(() => Promise.reject(broken))).toEqual({ ...check, fix });
+    // Where nothing can be done, no fix is made up.
+    expect(await tfjsCheck(() => Promise.reject(new EngineError(found)))).toEqual(check);
   });
 });
 

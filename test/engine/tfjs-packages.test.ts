@@ -28,7 +28,7 @@ function open(packages: Readonly<Record<string, string>>, limit = 'true'): strin
     if (text === 'real') symlinkSync(join(SOURCE, 'node_modules/@tensorflow', name), folder);
     else {
       mkdirSync(folder);
-      writeFileSync(join(folder, 'package.json'), '{"main": "index.js"}');
+      writeFileSync(join(folder, 'package.json'), '{"main": "index.js", "version": "4.10.0"}');
       writeFileSync(join(folder, 'index.js'), text);
     }
   }
@@ -61,7 +61,7 @@ describe('the tfjs engine opens', () => {
   });
 
   it.each<[string, Readonly<Record<string, string>>, RegExp]>([
-    ['no package', {}, /the tfjs engine needs TensorFlow\.js: npm install @tensorflow\/tfjs-core@4\.22\.0 @/],
+    ['no package', {}, /the tfjs engine needs TensorFlow\.js; npm install @tensorflow\/tfjs-core@4\.22\.0 @/],
     [
       'wasm of another version',
       { 'tfjs-core': 'real', 'tfjs-backend-wasm': "exports.version_wasm = '4.10.0'" },
@@ -83,6 +83,11 @@ describe('the tfjs engine opens', () => {
       /tfjs-node 4\.22\.0 does not start: no backend tensorflow; install it again/,
     ],
     [
+      'tfjs-node that states its version in package.json alone',
+      { ...real, 'tfjs-node': NODE.replace('true', 'false').replace(/^exports\.version = .*/, '') },
+      /tfjs-node 4\.10\.0 does not start: no backend tensorflow; install it again/,
+    ],
+    [
       'tfjs-node without the kernel',
       {
         ...real,
@@ -98,7 +103,7 @@ describe('the tfjs engine opens', () => {
     [
       'tfjs-node without its library',
       { ...real, 'tfjs-node': 'throw new Error("libtensorflow.so.2: cannot open shared object file")' },
-      /tfjs-node is installed and does not load: libtensorflow\.so\.2: .*; remove it or install it again/,
+      /tfjs-node is installed and does not load: libtensorflow\.so\.2: .*; install it again \(npm install @tensorflow\/tfjs-node@4\.22\.0\) or remove it/,
     ],
   ])('not with %s', (_, packages, message) => {
     const said = open(packages);

@@ -2,6 +2,7 @@
  * Backends of TensorFlow.js: native TensorFlow where a user has installed it, else WebAssembly. Tensors live in one WebAssembly memory,
  * that of the wasm backend where it computes; a backend multiplies matrices that lie there.
  */
+import { createRequire } from 'node:module';
 import { EngineError, reasonOf } from '../../ground/errors.ts';
 import { type Kernels, type Memory, openKernels, wasm as standard } from './kernels/kernels.ts';
 
@@ -31,7 +32,7 @@ export const CORE = '@tensorflow/tfjs-core';
 export const WASM = '@tensorflow/tfjs-backend-wasm';
 /** Version of both packages; the internals below are this one's. */
 export const TFJS_VERSION = '4.22.0';
-export const INSTALL_TFJS = `npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`;
+const INSTALL_TFJS = `npm install ${CORE}@${TFJS_VERSION} ${WASM}@${TFJS_VERSION}`;
 
 /** Bytes that a WebAssembly memory addresses, of which each thread has its own. */
 const ADDRESSED = 2 ** 32;
@@ -91,9 +92,7 @@ function wasmBackend(core: Tfjs): Backend {
   const { wasm } = core.backend() as { wasm: WasmModule };
   const memory = wasm.asm?.memory;
   if (memory === undefined || typeof wasm._BatchMatMul !== 'function') {
-    throw new EngineError(
-      `${WASM} ${core.version_core}: its memory is out of reach; install version ${TFJS_VERSION} of ${WASM} and ${CORE}`,
-    );
+    throw new EngineError(`${WASM} ${core.version_core}: its memory is out of reach`, { fix: INSTALL_TFJS });
   }
   // Emscripten takes a failure to grow for the end of memory. Two copies of this module set the same limit.
   const { grow } = Object.getPrototypeOf(memory) as Memory;
@@ -191,6 +190,21 @@ export function copyingBackend(tf: Tfjs, name: string, version: string): Backend
   };
 }
 
+/** Action that mends a package. */
+const fixOf = (name: string): string =>
+  NATIVE_PACKAGES.some((native) => native === name)
+    ? `install it again (npm install ${name}@${TFJS_VERSION}) or remove it`
+    : INSTALL_TFJS;
+
+/** The version that a package's own file states; undefined where there is none. */
+function statedVersion(name: string): string | undefined {
+  try {
+    return (createRequire(import.meta.url)(`${name}/package.json`) as { version?: string }).version;
+  } catch {
+    return undefined;
+  }
+}
+
 /** A package by its name; null where it is not installed. */
 async function load(name: string): Promise<Tfjs | null> {
   try {
@@ -199,10 +213,10 @@ async function load(name: string): Promise<Tfjs | null> {
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException;
     if (code === 'ERR_MODULE_NOT_FOUND' && message.includes(name)) return null;
-    throw new EngineError(
-      `${name} is installed and does not load: ${message.split('\n')[0]}; remove it or install it again`,
-      { cause },
-    );
+    throw new EngineError(`${name} is installed and does not load: ${message.split('\n')[0]}`, {
+      fix: fixOf(name),
+      cause,
+    });
   }
 }
 
@@ -223,7 +237,7 @@ function processListeners(): () => void {
 function checkVersions(versions: Readonly<Record<string, string | undefined>>, fix: string): void {
   if (new Set(Object.values(versions)).size <= 1) return;
   const list = Object.entries(versions).map(([name, version]) => `${name} ${version ?? 'unknown'}`);
-  throw new EngineError(`versions of TensorFlow.js that do not fit together: ${list.join(', ')}; ${fix}`);
+  throw new EngineError(`versions of TensorFlow.js that do not fit together: ${list.join(', ')}`, { fix });
 }
 
 /** Multiplies two matrices. @throws EngineError for a backend that cannot, such as one without this kernel */
@@ -244,7 +258,7 @@ function checkProduct(backend: Backend, fix: string): Backend {
   } catch (error) {
     problem = reasonOf(error);
   }
-  throw new EngineError(`${name} ${version} cannot multiply matrices: ${problem}; ${fix}`);
+  throw new EngineError(`${name} ${version} cannot multiply matrices: ${problem}`, { fix });
 }
 
 /** Starts a backend of tfjs, whose complaints are returned and not printed; null where it starts. */
@@ -268,25 +282,26 @@ async function openBackend(): Promise<Backend> {
   for (const name of NATIVE_PACKAGES) {
     const tf = await load(name);
     if (tf === null) continue;
-    const fix = `install it again (npm install ${name}@${TFJS_VERSION}) or remove it`;
-    const { tfjs: version = 'unknown', 'tfjs-core': core = version } = tf.version ?? {};
+    const fix = fixOf(name);
+    const { tfjs: version = statedVersion(name) ?? 'unknown', 'tfjs-core': core = version } =
+      tf.version ?? {};
     checkVersions({ [name]: tf.version?.['tfjs-node'] ?? version, tfjs: version, [CORE]: core }, fix);
     const problem = await startProblem(tf, 'tensorflow');
-    if (problem !== null) throw new EngineError(`${name} ${version} does not start: ${problem}; ${fix}`);
+    if (problem !== null) throw new EngineError(`${name} ${version} does not start: ${problem}`, { fix });
     return checkProduct(copyingBackend(tf, name, version), fix);
   }
   const core = await load(CORE);
   const release = processListeners();
   const wasm = core === null ? null : await load(WASM);
   if (core === null || wasm === null) {
-    throw new EngineError(`the tfjs engine needs TensorFlow.js: ${INSTALL_TFJS}`);
+    throw new EngineError('the tfjs engine needs TensorFlow.js', { fix: INSTALL_TFJS });
   }
   checkVersions({ [CORE]: core.version_core, [WASM]: wasm.version_wasm }, INSTALL_TFJS);
   const problem = await startProblem(core, 'wasm');
   release();
   if (problem !== null) {
     const fix = /memory/i.test(problem) ? 'raise the limit of the process (ulimit -v)' : INSTALL_TFJS;
-    throw new EngineError(`${WASM} does not start: ${problem}; ${fix}`);
+    throw new EngineError(`${WASM} does not start: ${problem}`, { fix });
   }
   return checkProduct(wasmBackend(core), INSTALL_TFJS);
 }
