@@ -573,8 +573,10 @@ export function writeEnvironment(
   const file = run.file('environment.json');
   const engine = openEngine(device);
   const { name, version, blas, deviceName } = engine.info;
+  // The version of another engine that computed an earlier stage is not kept.
+  const { libtorch: _, tfjs: __, ...kept } = run.environment;
   const environment = {
-    ...run.environment,
+    ...kept,
     timeseer: packageVersion(),
     node: process.version,
     platform: `${process.platform} ${process.arch}`,

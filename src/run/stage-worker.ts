@@ -260,7 +260,7 @@ async function publish(learner: Learner, card: PolicyCard, job: TrainingJob): Pr
 }
 
 function save(job: TrainingJob, learner: Learner, card: PolicyCard, at: StageStart): void {
-  const { stage, checkpoint, origin, recipe } = job;
+  const { stage, checkpoint, origin, engines, recipe } = job;
   const { step, skippedInARow } = at;
   // The logs must hold the steps before, should the process be killed now.
   workers.awaitDelivered();
@@ -268,7 +268,8 @@ function save(job: TrainingJob, learner: Learner, card: PolicyCard, at: StageSta
     const log = join(dirname(checkpoint), name);
     if (existsSync(log)) syncPath(log);
   }
-  saveCheckpoint(checkpoint, learner, card, { stage, step, skippedInARow, origin }, recipe[stage].keep.last);
+  const state = { stage, step, skippedInARow, ...(engines === undefined ? {} : { engines }), origin };
+  saveCheckpoint(checkpoint, learner, card, state, recipe[stage].keep.last);
   note({ kind: 'saved', step });
 }
 

@@ -52,6 +52,8 @@ export interface TrainingJob extends Job {
   readonly recipe: Recipe;
   /** Recipe, data and policy that the stage began with, for its checkpoints. */
   readonly origin: StageOrigin;
+  /** Engines of its steps, for its checkpoints; undefined where an older checkpoint lacks them. */
+  readonly engines?: string[] | undefined;
   /** True: gradient checkpointing. */
   readonly recompute: boolean;
   /** Initial policy of the stage: base of its adapter and reference of the KL term. */
@@ -308,9 +310,12 @@ export async function runTrainingStage(
   const pruned = resume && !force && state === null;
   if ((start === total || ended || pruned) && run.stageFinished(stage)) return;
   const engine = computingEngine(device);
-  if (state?.engine !== undefined && state.engine !== engine) {
+  const past = state === null ? [] : state.engines;
+  const engines = past?.at(-1) === engine ? past : past && [...past, engine];
+  if (past?.length && engines !== past) {
+    const advice = past.length === 1 ? `; for equal bits choose --engine ${past[0]}` : '';
     say(
-      `${stage}: resumes on the ${engine} engine after ${start} steps on ${state.engine}: numbers agree to rounding, not bit for bit; for equal bits choose --engine ${state.engine}`,
+      `${stage}: resumes on the ${engine} engine after ${start} steps on ${past.join(', then ')}: numbers agree with those of one engine to rounding, not bit for bit${advice}`,
     );
   }
   // A changed recipe may have more steps than the finished run.
@@ -321,6 +326,7 @@ export async function runTrainingStage(
   const plain = {
     stage,
     origin: run.originOf(stage, base, state),
+    engines,
     recipe,
     recompute: await stageMemory(stage, base, recipe, { device, silent }),
     device,

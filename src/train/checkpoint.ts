@@ -42,8 +42,8 @@ const stateSchema = z
     updates: z.number().int().min(0),
     /** Updates left out just before, because loss or gradient was not finite. */
     skippedInARow: z.number().int().min(0),
-    /** Engine that computed the steps just before; older checkpoints lack it. */
-    engine: z.string().optional(),
+    /** Engines that computed the steps, one for each change; older checkpoints lack them. */
+    engines: z.array(z.string()).min(1).optional(),
     origin: originSchema,
   })
   .readonly();
@@ -90,7 +90,7 @@ export function saveCheckpoint(
   directory: string,
   learner: Learner,
   card: PolicyCard,
-  state: Omit<TrainingState, 'version' | 'updates' | 'engine'>,
+  state: Omit<TrainingState, 'version' | 'updates'>,
   keep = 1,
 ): void {
   const { engine } = learner.policy;
@@ -106,10 +106,7 @@ export function saveCheckpoint(
         bytes: () => tensorBytes(engine, values, offset, size),
       })),
     );
-    const full: TrainingState = {
-      ...{ version: VERSION, ...state, updates: learner.optimizer.steps },
-      engine: engine.info.name,
-    };
+    const full: TrainingState = { version: VERSION, ...state, updates: learner.optimizer.steps };
     writeFileAtomic(join(temporary, STATE_FILE), `${JSON.stringify(full, null, 2)}\n`);
   };
   writeManifestedDirectory(directory, fill, retirementOf(directory, state.step, keep));

@@ -39,7 +39,13 @@ let checkpoint = '';
 
 beforeAll(async () => {
   await teach(learner, { samples: 12 });
-  saveCheckpoint(saved, learner, FOREIGN_CARD, { stage: 'sft', step: 4, skippedInARow: 2, origin: ORIGIN });
+  saveCheckpoint(saved, learner, FOREIGN_CARD, {
+    stage: 'sft',
+    step: 4,
+    skippedInARow: 2,
+    engines: ['torch'],
+    origin: ORIGIN,
+  });
 });
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
@@ -69,7 +75,7 @@ describe('a checkpoint', () => {
       step: 4,
       updates: 4,
       skippedInARow: 2,
-      engine: 'torch',
+      engines: ['torch'],
       origin: ORIGIN,
     });
     expect(readCard(saved)).toEqual(FOREIGN_CARD);
