@@ -73,19 +73,26 @@ export function computingEngine(device = 'cpu'): ComputingEngine {
   return asked ?? (device === 'cpu' && torchProblem() !== null ? 'tfjs' : 'torch');
 }
 
+const saidChoices = new Set<string>();
+
+/** Says once which engine `auto` took instead of torch, and why. Workers leave it to the main thread. */
+function sayChoice(engine: string, gain: string): void {
+  if (!isMainThread || saidChoices.has(engine)) return;
+  saidChoices.add(engine);
+  say(`engine: ${engine}, as torch is not set up; \`npx timeseer setup\` installs libtorch, ${gain}`);
+}
+
 let openedTfjs: { readonly open: () => Engine } | null = null;
 
-/** Loads what the engine of a device needs to open; call it before `openEngine`. @throws EngineError where TensorFlow.js is missing */
-export async function prepareEngine(
-  device = 'cpu',
-  engine: ComputingEngine = computingEngine(device),
-): Promise<void> {
+/** Loads what the engine of a device needs to open; call it before `openEngine`. @param chosen engine; absent: that of the device @throws EngineError where TensorFlow.js is missing */
+export async function prepareEngine(device = 'cpu', chosen?: ComputingEngine): Promise<void> {
+  const engine = chosen ?? computingEngine(device);
   if (engine === 'torch' || openedTfjs !== null) return;
   const { TfjsEngine, prepareTfjs } = await import('../engine/tfjs/tfjs.ts');
   const backend = await prepareTfjs();
   openedTfjs = { open: () => new TfjsEngine(backend) };
-  if (isMainThread && askedEngine() === null) {
-    say(`engine: tfjs, by ${backend.name}; \`npx timeseer setup\` installs libtorch, which is faster`);
+  if (chosen === undefined && askedEngine() === null) {
+    sayChoice(`tfjs, by ${backend.name}`, 'which is faster');
   }
 }
 
@@ -319,6 +326,9 @@ export function localAnswerer(given: string, directory: string, options: LocalOp
   // TIMESEER_ENGINE is about weights: graphs are onnxruntime's whatever it says.
   const wanted = asked === null || graphsAlone ? options : { ...options, engine: options.engine ?? asked };
   const engine = chooseEngine(wanted, { graphsAlone, torchProblem });
+  if (engine === 'onnx' && wanted.engine === undefined && !graphsAlone) {
+    sayChoice('onnx', 'which answers many questions faster');
+  }
   let loaded: Promise<LocalPolicy> | undefined;
   const local: LocalSource = {
     ...{ directory, adapter, engine },

@@ -98,7 +98,11 @@ export const grouped = <Table extends Readonly<Record<string, Options>>>(
 /** Options on how a policy is computed on this machine. */
 export const ENGINE_OPTIONS = {
   engine: choice(['auto', ...ENGINES], ENGINE_HELP, {
-    coerce: (engine: 'auto' | EngineName | undefined) => (engine === 'auto' ? undefined : engine),
+    coerce: (engine: 'auto' | EngineName | undefined) => {
+      if (engine !== 'auto') return engine;
+      process.env['TIMESEER_ENGINE'] = engine;
+      return undefined;
+    },
   }),
   device: text('Device of the policy: cpu (default), cuda or cuda:N'),
 } as const;

@@ -34,7 +34,7 @@ test('both stages train with two Workers over TensorFlow.js, and say so', async 
     new Child([...args, '--out', out, '--quiet'], undefined, BARE).ended;
   const taught = await run('sft', '--recipe', recipe, ...shorter);
   expect(taught.err).toBe(
-    'engine: tfjs, by @tensorflow/tfjs-backend-wasm; `npx timeseer setup` installs libtorch, which is faster\n',
+    'engine: tfjs, by @tensorflow/tfjs-backend-wasm, as torch is not set up; `npx timeseer setup` installs libtorch, which is faster\n',
   );
   expect(taught.code).toBe(0);
   const losses = timeless(join(out, 'sft/metrics.jsonl')) as { loss: number }[];
@@ -47,6 +47,30 @@ test('both stages train with two Workers over TensorFlow.js, and say so', async 
     unknown
   >;
   expect(environment).toMatchObject({ engine: 'tfjs', tfjs: '4.22.0', rl_workers: 2 });
+});
+
+test('answers name the engine that auto took instead of torch, once, and not one that was asked for', async () => {
+  const policy = join(root, 'asked-policy');
+  writeTinyPolicy(policy);
+  const lines = async (args: string[], environment = {}) => {
+    const { code, err } = await new Child([...args, '--policy', policy], undefined, environment).ended;
+    expect(code, err).toBe(0);
+    return err.split('\n').filter((line) => line.startsWith('engine:'));
+  };
+  const ask = ['ask', '--prompt', 'why', '--max-tokens', '2'];
+  const evaluate = ['eval', '--count', '2', '--no-classical', '--max-tokens', '4', '--quiet', '--out'];
+  const onnx = [
+    'engine: onnx, as torch is not set up; `npx timeseer setup` installs libtorch, which answers many questions faster',
+  ];
+  expect(await lines(ask, BARE)).toEqual(onnx);
+  expect(await lines([...evaluate, join(root, 'eval-auto')], BARE)).toEqual(onnx);
+  for (const environment of [BARE, {}]) {
+    expect(await lines([...ask, '--engine', 'tfjs'], environment)).toEqual([]);
+  }
+  expect(await lines([...evaluate, join(root, 'eval-tfjs'), '--engine', 'tfjs'])).toEqual([]);
+  expect(await lines(ask, { ...BARE, TIMESEER_ENGINE: 'tfjs' })).toEqual([]);
+  expect(await lines([...ask, '--engine', 'auto'], { ...BARE, TIMESEER_ENGINE: 'tfjs' })).toEqual(onnx);
+  expect(await lines(ask)).toEqual([]);
 });
 
 test('a stage that resumes on another engine says so in one line, once for each change', async () => {
