@@ -110,6 +110,8 @@ export function pngSource(uri: string): string {
 
 interface PageParts {
   readonly title: string;
+  /** Program that wrote the page, by which it knows its own. */
+  readonly generator?: string;
   readonly style: string;
   readonly body: Html;
   /** Program texts of our own, in order. Only these run: the policy of the page names their digests. */
@@ -150,7 +152,7 @@ export function page(parts: PageParts): string {
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${new Html(policy)}">
+${parts.generator === undefined ? null : html`<meta name="generator" content="${parts.generator}">\n`}<meta http-equiv="Content-Security-Policy" content="${new Html(policy)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">

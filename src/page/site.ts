@@ -1,12 +1,12 @@
 /** Writes the page: a directory of static files that read CSV files in a browser and explain them, as `timeseer explain` does. */
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { DEFAULT_POLICY } from '../answer/reference.ts';
 import { plotScripts } from '../explain/report-plot.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../ground/files.ts';
+import { readUtf8, tidyUp, writeFilesAtomic } from '../ground/files.ts';
 import { MANIFEST_FILE } from '../ground/manifest.ts';
 import { packageRoot, policiesDirectory } from '../ground/paths.ts';
 import { html, jsonBlock, page } from '../html/html.ts';
@@ -85,12 +85,27 @@ ${jsonBlock('parts', { worker: program, mount })}`;
 
 const FILES = ['index.html', 'policy.js', 'licenses.txt'] as const;
 
+const GENERATOR = 'timeseer page';
+/** Begins every page of this command, within the first characters. */
+const MARK = `<meta name="generator" content="${GENERATOR}">`;
+
 /** @throws ConfigError for a place at which something else is: it is kept */
 function checkPlace(out: string): void {
   const stat = statSync(out, { throwIfNoEntry: false });
-  const other = stat?.isDirectory()
-    ? readdirSync(out).find((name) => !(FILES as readonly string[]).includes(name))
-    : stat && out;
+  if (stat === undefined && lstatSync(out, { throwIfNoEntry: false }) !== undefined)
+    throw new ConfigError(
+      `--out ${out}: a link that leads nowhere; remove the link, or name another directory with --out`,
+    );
+  let other: string | undefined = stat && out;
+  if (stat?.isDirectory()) {
+    // Remains of a write that was interrupted.
+    tidyUp(out, (name) => FILES.some((file) => file === name));
+    const entries = readdirSync(out, { withFileTypes: true });
+    other = entries.find((entry) => !entry.isFile() || !FILES.some((file) => file === entry.name))?.name;
+    const index = join(out, FILES[0]);
+    if (other === undefined && !(existsSync(index) && readUtf8(index).slice(0, 1000).includes(MARK)))
+      other = entries[0]?.name;
+  }
   if (other !== undefined)
     throw new ConfigError(
       `--out ${out}: holds ${other}, which this command did not write; it is kept. Name a new directory with --out`,
@@ -99,7 +114,7 @@ function checkPlace(out: string): void {
 
 /**
  * Writes `index.html` (page, detector and report), `policy.js` (the policy small and its runtime, with WebGPU on request) and `licenses.txt`;
- * an earlier page is replaced. Returns paths and sizes in bytes.
+ * an earlier page is replaced, in the same directory. Returns paths and sizes in bytes.
  * @throws ConfigError for a place at which something else is; WriteError
  */
 export function writeSite(
@@ -132,6 +147,7 @@ export function writeSite(
   const mount = { [`/node_modules/${PLOTLY}`]: packed(createRequire(import.meta.url).resolve(PLOTLY)) };
   const files: Readonly<Record<(typeof FILES)[number], string>> = {
     'index.html': page({
+      generator: GENERATOR,
       title: 'timeseer: what is unusual in this recording?',
       style: `${STYLE}${PAGE_STYLE}`,
       body: body(readFileSync(file(`worker${build}.js`), 'utf8'), mount, webgpu),
@@ -141,8 +157,7 @@ export function writeSite(
     'policy.js': `globalThis.timeseerPolicy=${JSON.stringify({ '/onnxruntime.wasm': runtime, ...Object.fromEntries(weights) })};\n`,
     'licenses.txt': readFileSync(file('licenses.txt'), 'utf8'),
   };
-  writeDirectoryAtomic(out, (temporary) => {
-    for (const [name, text] of Object.entries(files)) writeFileAtomic(join(temporary, name), text);
-  });
+  // The directory itself stays: it may be a shell's current one, or a server's.
+  writeFilesAtomic(FILES.map((name) => [join(out, name), files[name]]));
   return FILES.map((name) => ({ path: join(out, name), bytes: Buffer.byteLength(files[name]) }));
 }

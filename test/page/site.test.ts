@@ -1,5 +1,16 @@
 /** The page that explains CSV files in a browser: equal to `timeseer explain`, without a network, with one message for what is wrong. */
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -45,14 +56,46 @@ test('the site is two files of at most 15 MB and the licenses, without a referen
   expect(readFileSync(join(site, 'licenses.txt'), 'utf8')).toMatch(/^onnxruntime-web .*MIT/m);
 });
 
-test('an earlier page is replaced, and a directory with anything else is kept', () => {
-  writeSite(site);
-  const own = join(place, 'own');
-  mkdirSync(own);
+test('an earlier page is replaced in its directory, which stays', () => {
+  const { ino } = statSync(site);
+  writeFileSync(join(site, 'policy.js'), 'damaged');
+  const before = process.cwd();
+  process.chdir(site);
+  try {
+    writeSite('.');
+  } finally {
+    process.chdir(before);
+  }
+  expect(statSync(site).ino).toBe(ino);
+  expect(readdirSync(site).sort()).toEqual(['index.html', 'licenses.txt', 'policy.js']);
+  expect(statSync(join(site, 'policy.js')).size).toBeGreaterThan(1e6);
+});
+
+test('a place that holds anything else is refused and kept', () => {
+  const directory = (name: string): string => {
+    mkdirSync(join(place, name));
+    return join(place, name);
+  };
+  const own = directory('own');
   writeFileSync(join(own, 'notes.txt'), 'mine');
+  const page = directory('page');
+  writeFileSync(join(page, 'index.html'), '<title>My page</title><footer>Written by timeseer.</footer>');
+  const script = directory('script');
+  writeFileSync(join(script, 'policy.js'), 'mine');
+  const folder = directory('folder');
+  cpSync(join(site, 'index.html'), join(folder, 'index.html'));
+  mkdirSync(join(folder, 'policy.js'));
+  const linked = directory('linked');
+  symlinkSync(join(site, 'index.html'), join(linked, 'index.html'));
+  for (const out of [own, join(own, 'notes.txt'), page, script, folder, linked])
+    expect(() => writeSite(out), out).toThrow('which this command did not write; it is kept');
   expect(() => writeSite(own)).toThrow(ConfigError);
-  expect(() => writeSite(join(own, 'notes.txt'))).toThrow('which this command did not write');
-  expect(existsSync(join(own, 'notes.txt'))).toBe(true);
+  expect(readFileSync(join(own, 'notes.txt'), 'utf8')).toBe('mine');
+  expect(readFileSync(join(page, 'index.html'), 'utf8')).toContain('My page');
+  expect(readFileSync(join(script, 'policy.js'), 'utf8')).toBe('mine');
+  expect(statSync(join(folder, 'policy.js')).isDirectory()).toBe(true);
+  symlinkSync(join(place, 'nowhere'), join(place, 'dangling'));
+  expect(() => writeSite(join(place, 'dangling'))).toThrow('a link that leads nowhere');
 });
 
 const browser = findBrowser();
