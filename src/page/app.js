@@ -11,6 +11,8 @@ const MOST_BYTES = 100e6;
 let worker;
 /** File that is explained or was last: name and bytes. */
 let file;
+/** File that is being read; a slower one that was given before comes to nothing. */
+let newest;
 /** Report on the screen, as JSON text and page. */
 let shown;
 /** The report with the policy's answers, while a reader is within the one without. */
@@ -36,8 +38,7 @@ function problem(text) {
 
 function stop() {
   worker?.terminate();
-  worker = undefined;
-  alone = undefined;
+  worker = alone = newest = undefined;
   delete document.body.dataset.busy;
 }
 
@@ -89,6 +90,7 @@ function explain(name, bytes) {
     );
   }
   if ('busy' in document.body.dataset) stop();
+  newest = undefined;
   file = { name, bytes };
   shown = waiting = undefined;
   touched = false;
@@ -169,10 +171,14 @@ function save(extension, text, type) {
 async function take(given) {
   if (given === undefined) return;
   if (given.size > MOST_BYTES) return explain(given.name, { length: given.size });
+  if ('busy' in document.body.dataset) stop();
+  newest = given;
   try {
-    explain(given.name, new Uint8Array(await given.arrayBuffer()));
+    const bytes = new Uint8Array(await given.arrayBuffer());
+    if (newest === given) explain(given.name, bytes);
   } catch (error) {
-    problem(`${given.name}: the browser cannot read it (${error.message}). A folder? Give one file.`);
+    if (newest === given)
+      problem(`${given.name}: the browser cannot read it (${error.message}). A folder? Give one file.`);
   }
 }
 

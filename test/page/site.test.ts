@@ -222,6 +222,22 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(await session.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
     });
 
+    test('of two files the one given last is explained, however slowly the first is read', async () => {
+      await session.evaluate(`(() => {
+        document.getElementById("ask").checked = false;
+        const read = Blob.prototype.arrayBuffer;
+        Blob.prototype.arrayBuffer = async function () {
+          if (this.name === 'slow.csv') await new Promise((resolve) => (globalThis.release = resolve));
+          return read.call(this);
+        };
+      })()`);
+      await drop(session, 'slow.csv', `[${JSON.stringify(CSV)}]`);
+      await drop(session, 'quick.csv', `[${JSON.stringify(CSV)}]`);
+      await session.until(ended('quick.csv'));
+      await session.evaluate('release(), new Promise((resolve) => setTimeout(resolve, 100))');
+      expect(await textOf(session, 'file')).toBe('quick.csv');
+    });
+
     test('a file in Windows-1252 is read as the command reads it', async () => {
       const bytes = `[Uint8Array.from(${JSON.stringify(CSV.replace('queue', 'k\u00fche'))}, (c) => c.charCodeAt(0))]`;
       await session.evaluate('document.getElementById("ask").checked = false');
