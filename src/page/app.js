@@ -151,13 +151,7 @@ function draw(message) {
   waiting = undefined;
   $('json').disabled = $('page').disabled = false;
   $('update').hidden = true;
-  const frame = $('report');
-  frame.onload = () => {
-    if (frame.srcdoc === '') return;
-    for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove'])
-      frame.contentWindow.addEventListener(kind, () => (touched = true), { passive: true });
-  };
-  frame.srcdoc = message.page;
+  $('report').srcdoc = message.page;
 }
 
 function save(extension, text, type) {
@@ -194,17 +188,35 @@ $('choose').addEventListener('change', ({ target }) => {
   take(target.files[0]);
   target.value = '';
 });
-for (const kind of ['dragover', 'drop', 'dragleave'])
-  addEventListener(kind, (event) => {
-    event.preventDefault();
-    document.body.classList.toggle('over', kind === 'dragover');
-    if (kind === 'drop') takeOne(event.dataTransfer.files);
-  });
-addEventListener('paste', (event) => {
-  if (event.target.matches?.('input, textarea')) return;
-  const text = event.clipboardData.getData('text/plain');
-  if (event.clipboardData.files.length > 0) takeOne(event.clipboardData.files);
+/** True while something of this page is dragged: it is no table. */
+let dragging = false;
+
+/** Takes what is dropped on a window or pasted into it; text for a field stays with the field. */
+function receive(target) {
+  for (const kind of ['dragstart', 'dragend'])
+    target.addEventListener(kind, () => (dragging = kind === 'dragstart'));
+  for (const kind of ['dragover', 'drop', 'dragleave', 'paste'])
+    target.addEventListener(kind, (event) => {
+      const data = event.clipboardData ?? event.dataTransfer;
+      const field = event.target.matches?.('textarea, input:not([type])');
+      if (dragging || (field && !data.types.includes('Files'))) return;
+      event.preventDefault();
+      document.body.classList.toggle('over', kind === 'dragover');
+      if (kind === 'drop' || kind === 'paste') takeData(data);
+    });
+}
+
+function takeData(data) {
+  const text = data.getData('text/plain');
+  if (data.files.length > 0) takeOne(data.files);
   else if (text.trim() !== '') explain('pasted.csv', encoded(text));
+}
+
+receive(window);
+$('report').addEventListener('load', ({ target: { contentWindow, srcdoc } }) => {
+  receive(contentWindow);
+  for (const kind of srcdoc === '' ? [] : ['pointerdown', 'keydown', 'wheel', 'touchmove'])
+    contentWindow.addEventListener(kind, () => (touched = true), { passive: true });
 });
 $('paste').addEventListener('submit', (event) => {
   event.preventDefault();

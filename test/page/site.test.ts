@@ -238,6 +238,50 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(await textOf(session, 'file')).toBe('quick.csv');
     });
 
+    /** Pastes or drops a table, as text or as a file, on an element given as an expression. */
+    const give = (kind: 'paste' | 'drop', on: string, item: string): Promise<boolean> =>
+      session.evaluate(`(() => {
+        const data = new DataTransfer();
+        data.items.add(${item});
+        document.getElementById('file').textContent = '';
+        const event = ${kind === 'paste' ? 'new ClipboardEvent("paste", { clipboardData: data' : 'new DragEvent("drop", { dataTransfer: data'}, bubbles: true, cancelable: true });
+        return ${on}.dispatchEvent(event);
+      })()`);
+    const TEXT = `${JSON.stringify(CSV)}, 'text/plain'`;
+    const IN_REPORT = 'document.getElementById("report").contentDocument.body';
+    const LOADED = `${IN_REPORT}.querySelector('#findings') && ${IN_REPORT}.ownerDocument.readyState === 'complete'`;
+
+    test.each([
+      ['text pasted on the file chooser', 'paste', '#choose', TEXT, 'pasted.csv'],
+      ['text pasted on the check box', 'paste', '#ask', TEXT, 'pasted.csv'],
+      ['text dropped on the page', 'drop', '#drop', TEXT, 'pasted.csv'],
+      ['text dropped in the report', 'drop', null, TEXT, 'pasted.csv'],
+      ['text pasted in the report', 'paste', null, TEXT, 'pasted.csv'],
+      [
+        'a file dropped in the report',
+        'drop',
+        null,
+        `new File([${JSON.stringify(CSV)}], 'next.csv')`,
+        'next.csv',
+      ],
+    ] as const)('%s is explained', async (_, kind, selector, item, name) => {
+      await session.evaluate('document.getElementById("ask").checked = false');
+      if (selector === null) await session.until(LOADED);
+      await give(kind, selector === null ? IN_REPORT : `document.querySelector('${selector}')`, item);
+      await session.until(ended(name));
+      expect(await textOf(session, 'status')).toBe('Done.');
+    });
+
+    test('text for a field stays with the field, and text of the report comes to nothing when dropped', async () => {
+      expect(await give('paste', 'document.querySelector("[name=column]")', TEXT)).toBe(true);
+      expect(await give('drop', 'document.getElementById("text")', TEXT)).toBe(true);
+      await session.until(LOADED);
+      await session.evaluate(`${IN_REPORT}.dispatchEvent(new DragEvent('dragstart', { bubbles: true }))`);
+      expect(await give('drop', IN_REPORT, TEXT)).toBe(true);
+      await session.evaluate(`${IN_REPORT}.dispatchEvent(new DragEvent('dragend', { bubbles: true }))`);
+      expect(await textOf(session, 'file')).toBe('');
+    });
+
     test('a file in Windows-1252 is read as the command reads it', async () => {
       const bytes = `[Uint8Array.from(${JSON.stringify(CSV.replace('queue', 'k\u00fche'))}, (c) => c.charCodeAt(0))]`;
       await session.evaluate('document.getElementById("ask").checked = false');
