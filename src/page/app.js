@@ -76,7 +76,7 @@ function started() {
     event.preventDefault();
     problem(`The analysis stopped: ${event.message || 'the browser ended it, often for lack of memory'}.`);
   };
-  made.postMessage({ mount: parts.mount });
+  made.postMessage({ mount: parts.mount, build: parts.build });
   worker = made;
   return made;
 }

@@ -1,4 +1,5 @@
 /** Writes the page: a directory of static files that read CSV files in a browser and explain them, as `timeseer explain` does. */
+import { createHash } from 'node:crypto';
 import { existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
@@ -56,7 +57,7 @@ body:not([data-busy]) #cancel,body:not([data-busy]) #busy{display:none}
 
 const body = (
   program: string,
-  mount: Readonly<Record<string, string>>,
+  parts: Readonly<{ mount: Readonly<Record<string, string>>; build: string }>,
   webgpu: boolean,
 ) => html`<div id="start">
 <header class="top"><h1>What is unusual in this recording?</h1>
@@ -81,7 +82,7 @@ const body = (
 <div id="result"><div id="tools"><span id="file"></span><span id="busy"><span id="stage"></span> <progress id="bar" max="1" value="0" aria-label="Progress"></progress></span><button type="button" id="cancel">Cancel</button><span id="status" role="status"></span>
 <button type="button" id="update" hidden>Show with the policy\u2019s answers</button><button type="button" id="json">Save JSON</button><button type="button" id="page">Save page</button><button type="button" id="other">Other file</button></div>
 <p id="note" hidden></p><iframe id="report" title="Report"></iframe></div>
-${jsonBlock('parts', { worker: program, mount })}`;
+${jsonBlock('parts', { worker: program, ...parts })}`;
 
 const FILES = ['index.html', 'policy.js', 'licenses.txt'] as const;
 
@@ -134,8 +135,10 @@ export function writeSite(
     `/src/policies/${DEFAULT_POLICY}/${path.slice(policy.length + 1).replaceAll('\\', '/')}`,
     packed(path),
   ]);
-  const build = webgpu ? '-webgpu' : '';
-  const runtime = readFileSync(file(`onnxruntime${build}.wasm.gz`)).toString('base64');
+  const kind = webgpu ? '-webgpu' : '';
+  const runtime = readFileSync(file(`onnxruntime${kind}.wasm.gz`)).toString('base64');
+  const packedFiles = JSON.stringify({ '/onnxruntime.wasm': runtime, ...Object.fromEntries(weights) });
+  const build = createHash('sha256').update(packedFiles).digest('hex').slice(0, 12);
   const within = {
     scripts: plotScripts(),
     sources: {
@@ -150,11 +153,11 @@ export function writeSite(
       generator: GENERATOR,
       title: 'timeseer: what is unusual in this recording?',
       style: `${STYLE}${PAGE_STYLE}`,
-      body: body(readFileSync(file(`worker${build}.js`), 'utf8'), mount, webgpu),
+      body: body(readFileSync(file(`worker${kind}.js`), 'utf8'), { mount, build }, webgpu),
       scripts: [readFileSync(file('app.js'), 'utf8')],
       within,
     }),
-    'policy.js': `globalThis.timeseerPolicy=${JSON.stringify({ '/onnxruntime.wasm': runtime, ...Object.fromEntries(weights) })};\n`,
+    'policy.js': `globalThis.timeseerPolicy={"build":"${build}","files":${packedFiles}};\n`,
     'licenses.txt': readFileSync(file('licenses.txt'), 'utf8'),
   };
   // The directory itself stays: it may be a shell's current one, or a server's.

@@ -16,10 +16,17 @@ import { mount } from './node.ts';
 /** Files by path: gzip in base64. */
 export type Packed = Readonly<Record<string, string>>;
 
+/** Content of policy.js. */
+interface PolicyFiles {
+  /** Digest of the files, as that in the page they were written with. */
+  readonly build: string;
+  readonly files: Packed;
+}
+
 export type ToWorker =
-  | { readonly mount: Packed }
+  | { readonly mount: Packed; readonly build: string }
   /** Files of the policy, or the reason why it cannot be asked. */
-  | { readonly policy: Packed | string }
+  | { readonly policy: PolicyFiles | string }
   | {
       readonly name: string;
       readonly bytes: Uint8Array;
@@ -53,9 +60,10 @@ async function unpack(packed: Packed): Promise<void> {
 
 /** Files that every report needs. */
 let mounted: Promise<void>;
-let deliver: (policy: Packed | string) => void;
+let build: string;
+let deliver: (policy: PolicyFiles | string) => void;
 /** Files of the policy, which arrive after the page is shown. */
-const delivered = new Promise<Packed | string>((resolve) => {
+const delivered = new Promise<PolicyFiles | string>((resolve) => {
   deliver = resolve;
 });
 let opened: Promise<Reader | string> | undefined;
@@ -65,8 +73,14 @@ async function openReader(): Promise<Reader | string> {
   if (typeof WebAssembly === 'undefined') return 'this browser has no WebAssembly';
   const policy = await delivered;
   if (typeof policy === 'string') return policy;
+  const foreign = 'policy.js does not belong to this page; copy it again from where the page was written';
+  if (policy.build !== build) return foreign;
   try {
-    await unpack(policy);
+    await unpack(policy.files);
+  } catch {
+    return foreign;
+  }
+  try {
     const directory = `${policiesDirectory()}/${DEFAULT_POLICY}`;
     return readerOf(onnxPolicy(await OnnxPolicy.open(directory)), directory, { name: DEFAULT_POLICY });
   } catch (error) {
@@ -122,8 +136,10 @@ function problemOf(error: unknown): string {
 }
 
 self.onmessage = ({ data }) => {
-  if ('mount' in data) mounted = unpack(data.mount);
-  else if ('policy' in data) {
+  if ('mount' in data) {
+    build = data.build;
+    mounted = unpack(data.mount);
+  } else if ('policy' in data) {
     deliver(data.policy);
     opened ??= openReader();
   } else explain(data).catch((error: unknown) => self.postMessage({ problem: problemOf(error) }));

@@ -71,6 +71,19 @@ test('an earlier page is replaced in its directory, which stays', () => {
   expect(statSync(join(site, 'policy.js')).size).toBeGreaterThan(1e6);
 });
 
+test('a page for graphics cards and a plain one have different builds, each that of its policy.js', () => {
+  const other = join(place, 'webgpu');
+  writeSite(other, { webgpu: true });
+  const builds = [site, other].map((directory) =>
+    ['index.html', 'policy.js'].map(
+      (name) => /"build":"(\w{12})"/.exec(readFileSync(join(directory, name), 'utf8'))![1],
+    ),
+  );
+  expect(builds[0]![0]).toBe(builds[0]![1]);
+  expect(builds[1]![0]).toBe(builds[1]![1]);
+  expect(builds[0]![0]).not.toBe(builds[1]![0]);
+});
+
 test('a place that holds anything else is refused and kept', () => {
   const directory = (name: string): string => {
     mkdirSync(join(place, name));
@@ -176,13 +189,16 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
 
   describe('from a server of static files, on a phone', () => {
     const server = new WebServer();
+    /** Changes the text of policy.js on its way. */
+    let changed = (policy: string): string | Promise<string> => policy;
     let session: BrowserSession;
     beforeAll(async () => {
-      server.usual = (response, { path }) => {
+      server.usual = async (response, { path }) => {
         const name = join(site, basename(path));
         const type = name.endsWith('.js') ? 'text/javascript' : 'text/html; charset=utf-8';
         response.writeHead(existsSync(name) ? 200 : 404, { 'content-type': type });
-        response.end(existsSync(name) ? readFileSync(name) : '');
+        const text = existsSync(name) ? readFileSync(name, 'utf8') : '';
+        response.end(name.endsWith('policy.js') ? await changed(text) : text);
       };
       await server.start();
       session = await open(`${server.url}/index.html`, { width: 390, height: 844, dark: true });
@@ -313,7 +329,31 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(await session.evaluate('document.activeElement.id')).toBe('problem');
     });
 
+    /** Opens the page anew, with another policy.js. */
+    const reload = async (change: typeof changed): Promise<void> => {
+      changed = change;
+      await session.evaluate('globalThis.old = true');
+      await session.send('Page.reload', { ignoreCache: true });
+      await session.until(`!globalThis.old && ${START}`);
+    };
+
+    test.each<[string, (policy: string) => string]>([
+      ['of another build', (policy) => policy.replace(/"build":"\w+"/, '"build":"0123456789ab"')],
+      ['with damaged base64', (policy) => policy.replace(/wasm":"/, '$&*')],
+      ['with damaged gzip', (policy) => policy.replace(/wasm":"...../, 'wasm":"AAAAA')],
+      ['with nothing', () => 'globalThis.timeseerPolicy={};'],
+    ])('beside a policy.js %s the detector answers alone, and a note says what to do', async (_, change) => {
+      await reload(change);
+      await drop(session, 'load.csv', `[${JSON.stringify(CSV)}]`);
+      await session.until(ended('load.csv'));
+      expect(await textOf(session, 'note')).toBe(
+        'The policy was not asked: policy.js does not belong to this page; copy it again from where the page was written.',
+      );
+      expect((JSON.parse(await saved(session, 'json')) as AnomalyReport).policy).toBeUndefined();
+    });
+
     test('without WebAssembly the detector answers alone, and a note says so', async () => {
+      await reload((policy) => policy);
       await session.evaluate(`(() => {
         const Plain = Blob;
         globalThis.Blob = function (parts, options) {
