@@ -31,7 +31,7 @@ function problem(text) {
   $('problem').textContent = text;
   $('problem').hidden = false;
   // Where an option helps, it is in sight.
-  if (/--[a-z]|^severity:/.test(text)) $('more').open = true;
+  if (/--[a-z]|^(?:severity|decimal):/.test(text)) $('more').open = true;
   show('start');
   $('problem').focus();
 }

@@ -20,11 +20,13 @@ const PLOTLY = 'plotly.js-basic-dist-min/plotly-basic.min.js';
 
 /** Fields of options: name as in `timeseer explain`, label, example. */
 const FIELDS = [
-  ['column', 'Column', 'all numeric columns'],
+  ['column', 'Columns', 'names with commas; else all'],
   ['time', 'Column of time', 'detected automatically'],
   ['key', 'Column that separates series', 'such as host'],
   ['select', 'Series to read', 'its value in that column; * for all'],
   ['tz', 'Time zone of the stamps', 'such as Europe/Berlin'],
+  ['decimal', 'Decimal mark', '. or ,'],
+  ['rate', 'Counters to read as rates', 'names, or auto'],
   ['severity', 'Minimum severity', '1 to 100'],
 ] as const;
 

@@ -5,12 +5,14 @@ import { toJson } from '../explain/formats.ts';
 import type { Reader } from '../explain/reader.ts';
 import { buildReport, type PolicyOpinion, type ReportSource } from '../explain/report.ts';
 import { reportPage } from '../explain/report-page.ts';
-import { DataError, TimeseerError } from '../ground/errors.ts';
+import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { policiesDirectory } from '../ground/paths.ts';
+import { shellWord } from '../ground/terminal.ts';
 import { OnnxPolicy } from '../onnx/policy.ts';
 import { detectRecording } from '../run/detect.ts';
 import { askColumns, readerOf } from '../run/explain.ts';
-import { readExplainRequest } from '../serve/explain-request.ts';
+import { LISTS, readExplainRequest } from '../serve/explain-request.ts';
+import { Refused } from '../serve/request.ts';
 import { mount } from './node.ts';
 
 /** Files by path: gzip in base64. */
@@ -33,6 +35,8 @@ export type ToWorker =
       readonly options: readonly (readonly [name: string, value: string])[];
       readonly ask: boolean;
     };
+
+type Job = Extract<ToWorker, { bytes: Uint8Array }>;
 
 export type FromWorker =
   /** Work and the share of it that is done, in [0, 1]. */
@@ -88,15 +92,34 @@ async function openReader(): Promise<Reader | string> {
   }
 }
 
-async function explain(job: Extract<ToWorker, { bytes: Uint8Array }>): Promise<void> {
+/** Reads the file. A list of columns with commas is split, unless the file has a column of that whole name. */
+function requestOf({ name, bytes: body, options }: Job): ReturnType<typeof readExplainRequest> {
+  const read = (given: Job['options']): ReturnType<typeof readExplainRequest> =>
+    readExplainRequest({ body, json: false, query: [['name', name], ...given], accept: undefined });
+  const split = options.flatMap(([option, value]) =>
+    (LISTS as readonly string[]).includes(option)
+      ? value.split(',').flatMap((part) => (part.trim() === '' ? [] : [[option, part.trim()] as const]))
+      : [[option, value] as const],
+  );
+  try {
+    return read(options);
+  } catch (error) {
+    if (error instanceof ConfigError && String(split) !== String(options)) return read(split);
+    if (!(error instanceof Refused) || error.refusal.error.code !== 'too_many_values') throw error;
+    const [problem] = error.message.split(';');
+    throw new DataError(
+      `${problem}; choose fewer columns, give a part of the file, or run: npx timeseer explain ${shellWord(name)}`,
+      { file: name },
+    );
+  }
+}
+
+async function explain(job: Job): Promise<void> {
   const report = (stage: string, share: number): void => self.postMessage({ stage, share });
   report('Reading', 0);
   await mounted;
-  const { bytes: body, options: query } = job;
-  const named = [['name', job.name], ...query] as const;
-  if (body.length === 0) throw new DataError('empty; expected a column of numbers', { file: job.name });
-  const request = readExplainRequest({ body, json: false, query: named, accept: undefined });
-  const { name, recording, options } = request;
+  if (job.bytes.length === 0) throw new DataError('empty; expected a column of numbers', { file: job.name });
+  const { name, recording, options } = requestOf(job);
   report('Detecting', 0);
   let pictures: Parameters<typeof reportPage>[2];
   let note: string | null = null;

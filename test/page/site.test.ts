@@ -298,6 +298,35 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(await textOf(session, 'file')).toBe('');
     });
 
+    /** Explains a table with one option; returns the names of the columns that were read. */
+    const columnsWith = async (option: string, value: string, text: string): Promise<readonly string[]> => {
+      const field = `document.querySelector('[name=${option}]')`;
+      await session.evaluate(`document.getElementById('ask').checked = false, ${field}.value = '${value}'`);
+      await drop(session, 'table.csv', `[${JSON.stringify(text)}]`);
+      await session.until(ended('table.csv'));
+      await session.evaluate(`${field}.value = ''`);
+      const report = JSON.parse(await saved(session, 'json')) as AnomalyReport;
+      return report.columns.map((column) => column.name);
+    };
+
+    test('several columns are named with commas between, and a name that holds a comma wins', async () => {
+      const rows = CSV.replace(/^.*\n/, '').replaceAll(/(,[^,\n]+)$/gm, '$1$1');
+      const table = `time,load,queue,depth\n${rows}`;
+      expect(await columnsWith('column', 'depth, load,', table)).toEqual(['depth', 'load']);
+      expect(await columnsWith('column', 'a,b', `time,"a,b",a,b\n${rows}`)).toEqual(['a,b']);
+    });
+
+    test('the decimal mark is a field, and a wrong one opens the options', async () => {
+      const comma = CSV.replaceAll(',', ';').replaceAll(/\.(\d{3})(?=;|$)/gm, ',$1');
+      expect(await columnsWith('decimal', ',', comma)).toEqual(['load', 'queue']);
+      await session.evaluate(`document.querySelector('[name=decimal]').value = 'comma'`);
+      await drop(session, 'table.csv', `[${JSON.stringify(comma)}]`);
+      await session.until(`${START} && !document.getElementById('problem').hidden`);
+      expect(await textOf(session, 'problem')).toBe('decimal: expected one of ., ,, got "comma"');
+      expect(await session.evaluate('document.getElementById("more").open')).toBe(true);
+      await session.evaluate(`document.querySelector('[name=decimal]').value = ''`);
+    });
+
     test('a file in Windows-1252 is read as the command reads it', async () => {
       const bytes = `[Uint8Array.from(${JSON.stringify(CSV.replace('queue', 'k\u00fche'))}, (c) => c.charCodeAt(0))]`;
       await session.evaluate('document.getElementById("ask").checked = false');
@@ -320,6 +349,12 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
         'big.csv',
         '[new Blob(Array(200).fill(new Uint8Array(1e6)))]',
         /200 MB.*100 MB.*explain big\.csv/,
+      ],
+      [
+        'a table of more than 2 million values',
+        'my long.csv',
+        '["v\\n", "1\\n".repeat(2_000_001)]',
+        /^my long\.csv: 2000001 values .*npx timeseer explain 'my long\.csv'/,
       ],
       ['an empty file', 'empty.csv', '[]', /empty\.csv: empty/],
     ])('%s is refused with one message, and the page can be used again', async (_, name, parts, message) => {
