@@ -229,13 +229,17 @@ for (const button of document.querySelectorAll('[data-example]'))
     explain(name, encoded(make()));
   });
 $('again').addEventListener('click', () => explain(file.name, file.bytes));
-$('update').addEventListener('click', () => draw(waiting));
+$('update').addEventListener('click', () => {
+  draw(waiting);
+  $('status').textContent = 'Done.';
+  $('report').focus();
+});
 $('cancel').addEventListener('click', () => {
   const left = alone;
   stop();
   if (shown === undefined && left !== undefined) draw(left);
   if (shown !== undefined) {
-    $('status').textContent = 'Cancelled: the policy was not asked.';
+    $('status').textContent = 'Cancelled: the answers of the policy were not waited for.';
     return $('other').focus();
   }
   show('start');

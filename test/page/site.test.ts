@@ -405,6 +405,29 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(report.policy).toBeUndefined();
     });
 
+    test('while the policy is waited for, a report can be read, and be replaced or kept', async () => {
+      let send = (): void => {};
+      const held = new Promise<void>((resolve) => {
+        send = resolve;
+      });
+      await reload((policy) => held.then(() => policy));
+      await drop(session, 'load.csv', `[${JSON.stringify(CSV)}]`);
+      await session.until(LOADED);
+      await session.click('#cancel');
+      expect(await textOf(session, 'status')).toBe(
+        'Cancelled: the answers of the policy were not waited for.',
+      );
+      await drop(session, 'again.csv', `[${JSON.stringify(CSV)}]`);
+      await session.until(LOADED);
+      await session.evaluate(`${IN_REPORT}.dispatchEvent(new Event('pointerdown', { bubbles: true }))`);
+      send();
+      await session.until('!document.getElementById("update").hidden');
+      await session.click('#update');
+      expect(await textOf(session, 'status')).toBe('Done.');
+      expect(await session.evaluate('document.activeElement.id')).toBe('report');
+      expect((JSON.parse(await saved(session, 'json')) as AnomalyReport).policy).toBeDefined();
+    });
+
     test('nothing was asked of any host but its own server, and of that only its files', () => {
       const asked = session.requests.filter((address) => !/^(?:blob|data|about):/.test(address));
       expect(asked.every((address) => address === `${server.url}/policy.js`)).toBe(true);
