@@ -223,7 +223,7 @@ async function searchRemedy(
   const { subject, stage, recipe, task, searchSeconds = SEARCH_SECONDS } = given;
   // Fewer Workers of tfjs have more memory each.
   const usableOf = ({ workers }: StageMeasure): number => limitOf(given, workers).usable!;
-  const fit = (measure: StageMeasure): boolean => measure.peak <= usableOf(measure);
+  const isWithin = (measure: StageMeasure): boolean => measure.peak <= usableOf(measure);
   const began = performance.now();
   const tried: Omit<Remedy, 'fits'>[] = [];
   let longest = took;
@@ -244,7 +244,7 @@ async function searchRemedy(
   let changes: RecipeChanges = {};
   let best = chosen;
   let [improved, complete, skipped] = [true, true, false];
-  while (!fit(best) && improved && complete) {
+  while (!isWithin(best) && improved && complete) {
     improved = false;
     const dtype = 'policy.dtype' in changes ? 'bfloat16' : subject.dtype;
     const list = candidates(changed(recipe, changes), best, dtype, usableOf(best));
@@ -261,12 +261,12 @@ async function searchRemedy(
       break;
     }
   }
-  const fits = fit(best);
+  const fits = isWithin(best);
   for (const key of fits ? Object.keys(changes).slice(0, -1).reverse() : []) {
     if (runsLeft() < 1) break;
     const { [key]: _, ...rest } = changes;
     const measure = await measured(rest);
-    if (fit(measure)) [changes, best] = [rest, measure];
+    if (isWithin(measure)) [changes, best] = [rest, measure];
   }
   const remedy =
     Object.keys(changes).length === 0 ? null : { changes, peak: best.peak, usable: usableOf(best), fits };
