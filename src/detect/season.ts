@@ -24,6 +24,8 @@ const CYCLES_OF_DAYS = 12;
 const LEAST_GAIN = 0.8;
 /** A longer season must be better than a shorter one by this factor. */
 const LONGER_GAIN = 0.9;
+/** Factor by which a week must be better than a day where the newest samples do not show it. */
+const CLEAR_GAIN = 0.6;
 /** A season of rare events must leave less than this share of the mean departure without it. */
 const RARE_GAIN = 0.5;
 /** Its mean gain over the cycles of the shorter one must be so many standard errors above 0. */
@@ -399,16 +401,38 @@ function clockThatPredicts(
   return chosen;
 }
 
+/** Newest part of a week, and share of its samples that lie on one side of those a week and more earlier, if a level has begun. */
+const [NEWEST_PART, ONE_SIDE] = [1.5 / 7, 0.95];
+
+/** Returns true if the newest samples lie on one side of the median of the same phase in earlier cycles. */
+function isLevel(values: Float64Array, period: number): boolean {
+  const n = values.length;
+  let [above, below] = [0, 0];
+  for (let i = n - Math.round(NEWEST_PART * period); i < n; i++) {
+    const earlier = Float64Array.from(
+      { length: Math.floor(i / period) },
+      (_, k) => values[i - (k + 1) * period]!,
+    ).sort();
+    const usual = sortedMedian(earlier, earlier.length);
+    if (values[i]! > usual) above++;
+    else if (values[i]! < usual) below++;
+  }
+  return Math.max(above, below) >= ONE_SIDE * NEWEST_PART * period;
+}
+
 /**
  * Finds the season that predicts [N] best; null if none does. Candidates are the lags at which the series correlates with itself, and
  * `calendar` (samples of an hour, a day, a week), which follows the `clock` (see `seasonExpectation`), or one of the other `clocks` where
  * that predicts better.
+ *
+ * @param periods candidates instead of these, of which a longer one must be clearly better
  */
 export function findSeason(
   values: Float64Array,
   calendar: readonly number[] = [],
   clock: Int32Array | null = null,
   clocks: readonly Int32Array[] = [],
+  periods: readonly number[] | null = null,
 ): Season | null {
   const n = values.length;
   if (n < 4 * FEWEST_CYCLES) return null;
@@ -421,12 +445,17 @@ export function findSeason(
   const clipped = values.map((value) => Math.min(most, Math.max(least, value)));
   const some = every(clipped, stride);
   const pool = Math.ceil(n / LONGEST_CORRELATED);
-  const candidates = [
-    ...calendar.filter((period) => period >= 3 && n / period >= FEWEST_CYCLES),
-    ...correlatedLags(pooled(clipped, pool), 3).map((period) => period * pool),
-  ].flatMap((period) => [Math.round(period), period]);
+  const candidates =
+    periods ??
+    [
+      ...calendar.filter((period) => period >= 3 && n / period >= FEWEST_CYCLES),
+      ...correlatedLags(pooled(clipped, pool), 3).map((period) => period * pool),
+    ].flatMap((period) => [Math.round(period), period]);
   const magnitude = Math.max(Math.abs(sample[0]!), Math.abs(sample.at(-1)!));
-  let best: (Omit<Season, 'level' | 'expected'> & Fit) | null = null;
+  let leftOfShorter = Number.POSITIVE_INFINITY;
+  type Chosen = Omit<Season, 'level' | 'expected'> & Fit;
+  let best: Chosen | null = null;
+  let longest: Chosen | null = null;
   // Some days are alike four or nine days later by chance, as sunny ones are.
   const day = (calendar.at(-1) ?? Number.POSITIVE_INFINITY) / 7;
   const isDays = (period: number): boolean =>
@@ -462,6 +491,9 @@ export function findSeason(
     const left = medianOfAbs(few, 1) + EDGES * meanOfAbs(few, 1);
     const rest = left / without;
     const candidate = { period, few, rest, clock: clockOf(period), left, spacing: 1 };
+    if (period === calendar.at(-1) && Number.isInteger(period)) longest = { ...candidate, rests: few };
+    if (periods !== null && left >= CLEAR_GAIN * leftOfShorter) continue;
+    leftOfShorter = left;
     if (best === null && predictsRare(values, period, clockOf(period), stride)) {
       best = { ...candidate, rests: stride === 1 ? few : restsOf({}) };
       continue;
@@ -473,6 +505,25 @@ export function findSeason(
     const others = restsOf({ stride, aside: true });
     const chance = medianOfAbs(others, 1) + EDGES * meanOfAbs(others, 1);
     if (left < LEAST_GAIN * chance && repeats(values, period)) best = { ...candidate, rests };
+  }
+  // A level that has begun in the last two weeks hides that weeks repeat.
+  if (
+    periods === null &&
+    best !== null &&
+    longest !== null &&
+    best.period < longest.period &&
+    isLevel(values, longest.period)
+  ) {
+    const { period } = longest;
+    const to = Math.max(FEWEST_CYCLES * period, n - 2 * period);
+    const before = findSeason(
+      values.subarray(0, to),
+      calendar,
+      clock?.subarray(0, to),
+      [],
+      [best.period, period],
+    );
+    if (before?.period === period) best = longest;
   }
   if (best !== null) {
     // A clock that is changed lets the best period differ from the day by a little.

@@ -880,6 +880,20 @@ describe('what is plain to the eye', () => {
     expect(Math.abs(own.expected.value - 90)).toBeLessThan(1);
   });
 
+  test('a level under a weekly season goes on for as long as it lasts', () => {
+    const [day, start] = [96, 25 * 96 + 19];
+    const random = new Random(4, 'weekly level');
+    const values = Float64Array.from({ length: 35 * day }, (_, i) => {
+      const share = Math.floor(i / day) % 7 < 5 ? 1 : 0.45;
+      const usual = share * (300 + 200 * Math.sin(2 * Math.PI * (i / day - 1 / 3)));
+      return usual + 15 * random.normal() + (i >= start ? 350 : 0);
+    });
+    for (let end = start + 2 * day; end <= values.length; end += 2 * day) {
+      const { findings } = detect(values.slice(0, end), { calendar: [4, day, 7 * day] });
+      expect(findings.filter(({ ongoing }) => ongoing)).toMatchObject([{ direction: 'above' }]);
+    }
+  });
+
   test.each([1, 24, 330])('a spike inside a small level is found %i samples later', (later) => {
     const random = new Random(3, 'spike inside');
     const values = Float64Array.from({ length: 2551 + later }, (_, i) =>
