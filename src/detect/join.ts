@@ -254,9 +254,8 @@ export function join(all: readonly Candidate[], length: number, period: number |
       if (step !== undefined)
         return { ...step, start: Math.max(step.start, start), severity: worst.severity, members };
       // The ends of a standstill are exact, unless it lies in a level.
-      const isPart = members.some(
-        (member) => member.track === 'step' && member.end - member.start > worst.end - worst.start,
-      );
+      const size = INSIDE * (worst.end - worst.start);
+      const isPart = members.some(({ track, ...one }) => track === 'step' && one.end - one.start >= size);
       return worst.track === 'still' && !isPart ? { ...worst, members } : { ...worst, start, end, members };
     })
     .sort((a, b) => b.severity - a.severity);

@@ -153,14 +153,14 @@ describe("OpenAI's client", () => {
   });
 
   test('draws anew without a seed, and the same with one', async () => {
-    const answers = [];
-    for (const seed of [3, 3, undefined, undefined])
+    const answers: (string | null)[] = [];
+    for (const seed of [3, 3, ...Array.from({ length: 6 }, () => null)])
       answers.push(
-        (await client.chat.completions.create(ask({ temperature: 1, seed: seed ?? null }))).choices[0]!
-          .message.content,
+        (await client.chat.completions.create(ask({ temperature: 1, seed }))).choices[0]!.message.content,
       );
     expect(answers[0]).toBe(answers[1]);
-    expect(new Set(answers).size).toBe(3);
+    // Two of them may be alike by chance.
+    expect(new Set(answers.slice(2)).size).toBeGreaterThan(1);
   });
 
   test('ends an answer before a stop text', async () => {
