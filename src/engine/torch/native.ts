@@ -75,6 +75,8 @@ export function loadNative(): Native {
   if (wished === '') {
     const kernel = chosenKernel(path);
     if (kernel !== null) process.env[CORE_TYPE] = kernel;
+    // OpenBLAS takes an empty name for an unknown one, and other kernels than its own choice.
+    else delete process.env[CORE_TYPE];
   }
   try {
     loaded = createRequire(import.meta.url)(path) as Native;
