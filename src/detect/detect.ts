@@ -27,7 +27,7 @@ import {
   usualSize,
 } from './departures.ts';
 import { atPeak, describeAll, stepsIn } from './describe.ts';
-import { type Detection, type Filter, type Finding, LEVELS } from './finding.ts';
+import { type Detection, type Filter, type Finding, INSIDE, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
 import { cutoffs, drifts, growth, levelStillness, levels, steps, stillness } from './levels.ts';
 import {
@@ -587,9 +587,6 @@ const dayOf = ({ calendar = [] }: AnalyseOptions): number | null =>
 /** Returns true if the peak lies inside its band: such a value is no spike, even if similar stretches differ. */
 const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): boolean =>
   peak >= low && peak <= high;
-
-/** Length of a shift in lengths of an event inside it, at least. */
-const INSIDE = 4;
 
 /**
  * End of a lasting shift of the values [N], without their season, in the report: the start of the next event, or the end of the series. It goes on

@@ -89,6 +89,9 @@ export interface Finding<N extends number | null = number> extends Span {
   readonly lasting: boolean;
 }
 
+/** Length of a level in lengths of a departure inside it that is an event of its own, at least. */
+export const INSIDE = 4;
+
 /** Options that leave out findings: minimum severity, direction, and minimum departure in units or as a share of the range. */
 export type Filter = 'severity' | 'direction' | 'change' | 'share';
 

@@ -1,5 +1,5 @@
 /** Joins candidates of several tracks that belong to one event. */
-import { LEVELS } from './finding.ts';
+import { INSIDE, LEVELS } from './finding.ts';
 import type { Candidate } from './scan.ts';
 
 type Stretch = Pick<Candidate, 'start' | 'end'>;
@@ -24,9 +24,6 @@ const PART_APART = 0.75;
 /** Fewest groups in a row that are the peaks of one change, and the largest gap between them in seasons. */
 const FEWEST_PEAKS = 3;
 const NEAR_PEAKS = 0.6;
-
-/** Length of a level in lengths of a departure the other way inside it, at least. */
-const INSIDE = 4;
 
 /** From the first start to the last end. */
 const extent = (some: readonly Stretch[]): Stretch => ({

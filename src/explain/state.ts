@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { formatDuration, parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
-import { LEVELS, type Level } from '../detect/finding.ts';
+import { INSIDE, LEVELS, type Level } from '../detect/finding.ts';
 import { ConfigError, DataError, faultOf } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { type Holder, takeLock } from '../ground/lock.ts';
@@ -62,9 +62,6 @@ export const spanOf = ({
   from: from?.ms ?? start,
   to: to?.ms ?? end - 1,
 });
-
-/** Length of a finding in lengths of another one inside it, at least. */
-const INSIDE = 4;
 
 type Remembered = Pick<SeenFinding, 'column' | 'from' | 'to'> & { readonly id: string };
 
