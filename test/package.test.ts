@@ -81,7 +81,9 @@ describe('package-lock.json', () => {
 
 describe('package.json', () => {
   test('ships what the engine is built from, and every listed path exists', () => {
-    expect(manifest.files).toEqual(expect.arrayContaining(['src/engine/torch/*.cc', 'src/engine/torch/*.h']));
+    expect(manifest.files).toEqual(
+      expect.arrayContaining(['src/engine/torch/*.cc', 'src/engine/torch/*.h', 'src/engine/torch/gloo']),
+    );
     const paths = manifest.files.filter((path) => !path.includes('*') && path !== 'dist');
     expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });

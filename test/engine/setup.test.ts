@@ -89,6 +89,14 @@ describe('findLibtorch', () => {
     });
   });
 
+  test('finds out from the symbols whether a libtorch has c10d with Gloo', () => {
+    const root = fakeLibtorch('unpacked');
+    const find = (): Libtorch | null => findLibtorch({ env: bare({ LIBTORCH: root }), systemPrefixes: [] });
+    expect(find()).toMatchObject({ distributed: false });
+    write(join(root, 'lib/libtorch_cpu.so'), '\0_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptr\0');
+    expect(find()).toMatchObject({ distributed: true });
+  });
+
   test('takes the headers of its own CUDA version, and what they lack from beside them', () => {
     const cuda = (place: string, version: number): string => {
       write(`${place}/cuda.h`, '');
@@ -294,9 +302,9 @@ describe('buildAddon', () => {
     const compiler = findCompiler(env)!;
     const first = await buildAddon(libtorch, compiler, options());
     expect(() => addonPath(options(`${source}// changed\n`))).toThrow(/not built for libtorch 9\.8\.7/);
-    write('src/header.h', '');
+    write('src/shim/deep/header.h', '');
     expect(() => addonPath(options())).toThrow(/run `npm run setup`/);
-    rmSync(join(directory, 'src/header.h'));
+    rmSync(join(directory, 'src/shim/deep/header.h'));
     expect(addonPath(options())).toBe(first);
     utimesSync(join(root, 'lib/libtorch.so'), new Date(), new Date(2000, 1, 1));
     expect(() => addonPath(options())).toThrow(EngineError);
@@ -319,7 +327,8 @@ describe('buildAddon', () => {
       ['node-addon-api', 'node-api-headers', 'leven'].map((name) => `node_modules/${name}/package.json`),
       'node_modules/leven/index.js',
     );
-    for (const part of parts) cpSync(join(package_, part), join(copy, part));
+    const shim = 'src/engine/torch/gloo';
+    for (const part of [...parts, shim]) cpSync(join(package_, part), join(copy, part), { recursive: true });
     const module = pathToFileURL(join(copy, 'dist/src/engine/torch/build.js')).href;
     const { targetPath: fromCopy } = (await import(module)) as { targetPath: typeof targetPath };
     const compiler = findCompiler(env)!;

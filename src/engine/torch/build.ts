@@ -30,7 +30,7 @@ import {
 import { processor, processorIdentity } from './kernel.ts';
 
 const ADDON = 'timeseer_torch.node';
-const RECORD_FORMAT = 2;
+const RECORD_FORMAT = 3;
 
 interface AddonOptions extends FindOptions {
   /** The .cc files; the default are those of the package. */
@@ -58,7 +58,7 @@ export function targetPath(libtorch: Libtorch, compiler: Compiler, options: Addo
   const node = `${process.platform}-${process.arch}-${process.versions.modules}`;
   const sources = options.sources ?? addonSources();
   const headers = [...new Set(sources.map((file) => dirname(file)))].flatMap((directory) =>
-    readdirSync(directory)
+    readdirSync(directory, { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.h'))
       .sort()
       .map((name) => join(directory, name)),
@@ -214,12 +214,19 @@ function ownFlags(libtorch: Libtorch, compiler: Compiler): string[] {
     '-DNAPI_VERSION=8',
     '-DNODE_ADDON_API_CPP_EXCEPTIONS',
     ...(libtorch.cudaIncludes.length > 0 ? ['-DTIMESEER_CUDA=1'] : []),
+    ...(libtorch.distributed ? ['-DTIMESEER_DISTRIBUTED=1'] : []),
     ...[...libtorch.includeDirs, ...libtorch.cudaIncludes].flatMap((dir) => ['-isystem', dir]),
   ];
 }
 
 function compileFlags(libtorch: Libtorch, compiler: Compiler): string[] {
-  return [...ownFlags(libtorch, compiler), ...headers().map((dir) => `-I${dir}`)];
+  return [
+    ...ownFlags(libtorch, compiler),
+    ...headers().map((dir) => `-I${dir}`),
+    // Searched last: `gloo/` in it stands in for headers that c10d includes and most libtorches do not ship.
+    '-idirafter',
+    join(packageRoot(), 'src/engine/torch'),
+  ];
 }
 
 function linkFlags(libtorch: Libtorch): string[] {

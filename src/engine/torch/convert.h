@@ -24,7 +24,8 @@ class Recording {
   virtual void replay() = 0;
 };
 
-struct Ledger;  // meta.cc
+struct Ledger;       // meta.cc
+struct Distributed;  // distributed.cc
 
 // Tensors and operators of one JavaScript environment; touched by its own thread only.
 class Instance {
@@ -38,6 +39,7 @@ class Instance {
   std::vector<c10::OperatorHandle> operators;
   std::vector<std::unique_ptr<Recording>> recordings;  // by id; empty where disposed of
   std::vector<std::shared_ptr<Ledger>> ledgers;        // by id
+  std::shared_ptr<Distributed> distributed;            // null before the first use
 
  private:
   struct Slot {

@@ -31,6 +31,8 @@ export interface Libtorch {
   readonly cxx11Abi: boolean;
   /** True if it was built with CUDA; a GPU may still be missing. */
   readonly cuda: boolean;
+  /** True if it was built with c10d and Gloo. */
+  readonly distributed: boolean;
   /** Directories of the headers of the CUDA it was built with; none where they are missing, or without CUDA. */
   readonly cudaIncludes: readonly string[];
   /** C++ standard that its headers ask for: 17 or later. */
@@ -140,8 +142,12 @@ function readStandard(include: string): number {
 
 /** Old libstdc++ ABI if the exported error function takes the old `std::string` (mangled `Ss`). */
 function readCxx11Abi(libDir: string): boolean {
-  const symbols = readFileSync(join(libDir, `libc10${LIBRARY_SUFFIX}`));
-  return !symbols.includes('14torchCheckFailEPKcS2_jRKSs');
+  return !hasSymbol(libDir, 'c10', '14torchCheckFailEPKcS2_jRKSs');
+}
+
+/** Returns true if the text occurs in a library, as the names of its exported symbols do. */
+function hasSymbol(libDir: string, library: string, text: string): boolean {
+  return readFileSync(join(libDir, `lib${library}${LIBRARY_SUFFIX}`)).includes(text);
 }
 
 /** Major version of the CUDA runtime whose headers a directory holds; null when they are not there. */
@@ -201,6 +207,8 @@ function inspect(root: string, origin: LibtorchOrigin, options: FindOptions): Li
     libs: [...(cuda ? ['torch_cuda', 'c10_cuda'] : []), 'torch', 'torch_cpu', 'c10'],
     cxx11Abi: readCxx11Abi(libDir),
     cuda,
+    distributed:
+      hasLibrary(libDir, 'torch_cpu') && hasSymbol(libDir, 'torch_cpu', '_ZN4c10d16ProcessGroupGlooC'),
     cudaIncludes,
     standard: readStandard(include),
     stamps: [

@@ -17,6 +17,9 @@ export type NativeValue =
   | undefined
   | readonly (number | boolean | null)[];
 
+export type StoreOperation = 'port' | 'set' | 'get' | 'add' | 'check' | 'wait' | 'delete';
+export type Collective = 'allReduce' | 'reduce' | 'broadcast' | 'gather' | 'allGather';
+
 export interface Native {
   /** Operator id, −1 if this libtorch does not have it. */
   op(name: string, overload: string): number;
@@ -49,6 +52,40 @@ export interface Native {
   useLedger(ledger: number, kind: number): void;
   /** Bytes now, at most, and at that time by kind; `again`: the peak is counted anew. */
   readLedger(ledger: number, again: boolean): readonly number[];
+  /** False if this libtorch has no c10d with Gloo; then every function of the next two groups throws. */
+  hasDistributed(): boolean;
+  /** Connects on a thread of its own; the first calls wait for it. */
+  storeOpen(host: string, port: number, server: boolean, timeoutMs: number): number;
+  storeCall(
+    store: number,
+    operation: StoreOperation,
+    keys: readonly string[],
+    value: Uint8Array | number | undefined,
+    timeoutMs: number,
+  ): Promise<Buffer | number | boolean | undefined>;
+  /** Rejects what is pending. */
+  storeClose(store: number): void;
+  /** Blocks until all ranks are connected. */
+  groupOpen(
+    host: string,
+    port: number,
+    prefix: string,
+    rank: number,
+    size: number,
+    timeoutMs: number,
+  ): number;
+  /** Id of the work; `into` where tensors are gathered. */
+  groupStart(
+    group: number,
+    operation: Collective,
+    tensor: number,
+    root: number,
+    into: readonly number[],
+  ): number;
+  /** Blocks until the work is done. When it fails, the group is closed. */
+  groupWait(work: number): void;
+  groupBarrier(group: number, timeoutMs: number): void;
+  groupClose(group: number): void;
   /** Name and memory of a CUDA device; '' and 0 where this build cannot ask. */
   describeDevice(device: string): { name: string; memoryTotal: number };
   synchronize(device: string): void;

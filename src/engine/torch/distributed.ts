@@ -1,0 +1,339 @@
+/**
+ * PyTorch's own communication between processes, without Python: the TCP store of a job and Gloo's collectives
+ * over its processes, as c10d in libtorch has them.
+ */
+import { EngineError } from '../../ground/errors.ts';
+import type { Tensor } from '../engine.ts';
+import { type Collective, loadNative, type Native, type StoreOperation } from './native.ts';
+import type { TorchEngine } from './torch.ts';
+
+/** Time to wait for the server or for a peer; 30 minutes, as in PyTorch. */
+const TIMEOUT_MS = 30 * 60 * 1000;
+/** Time for the addon to report its own time-out before a server counts as stopped. */
+const GRACE_MS = 250;
+
+/** Returns true if this libtorch has c10d with Gloo. */
+export function hasDistributed(): boolean {
+  return loadNative().hasDistributed();
+}
+
+function requireDistributed(): Native {
+  const native = loadNative();
+  if (native.hasDistributed()) return native;
+  throw new EngineError(`libtorch ${native.describe().version} was built without c10d and Gloo`, {
+    fix: 'set LIBTORCH or TIMESEER_PYTHON to a build that has them (all of PyTorch for Linux do) and run `npm run setup`',
+  });
+}
+
+const seconds = (ms: number): string => `${ms / 1000} s`;
+
+interface Address {
+  /** Name or address of the machine of rank 0 (MASTER_ADDR). */
+  readonly host: string;
+  /** Port of the store there (MASTER_PORT). */
+  readonly port: number;
+}
+
+/** Puts a failure of c10d or Gloo in words: what was tried, with which server, and what to check. */
+function failure(what: string, { host, port }: Address, timeoutMs: number, cause: unknown): EngineError {
+  const [first = ''] = (cause as Error).message.trim().split('\n');
+  // Since 2.x the message begins with the file of PyTorch that it comes from.
+  const message = first.replace(/^\[[^\]]*\.(cc|cpp|h|hpp):\d+\] /, '');
+  const at = `${host}:${port}`;
+  if (/already in use|EADDRINUSE/.test((cause as Error).message)) {
+    const fix = 'set MASTER_PORT to a free port (0 chooses one), or end the process that holds it';
+    return new EngineError(`${what}: another process listens on port ${port} of ${host}`, { fix, cause });
+  }
+  if (/client socket|to connect|Connection refused|getaddrinfo|timed out: no answer/i.test(message)) {
+    const fix =
+      'check that the process of rank 0 runs, that MASTER_ADDR and MASTER_PORT are the same on all ranks, and ' +
+      'that no firewall is between them';
+    return new EngineError(`${what}: no answer from the store at ${at} within ${seconds(timeoutMs)}`, {
+      fix,
+      cause,
+    });
+  }
+  if (/did not join/.test(message)) {
+    const fix = 'check their logs, and that all ranks have the same store, prefix and size';
+    const missing = message.replace('timed out: ', '');
+    return new EngineError(`${what}: ${missing} at ${at} within ${seconds(timeoutMs)}`, { fix, cause });
+  }
+  if (/timed out: not set/.test(message)) {
+    return new EngineError(`${what}: not set in the store at ${at} within ${seconds(timeoutMs)}`, { cause });
+  }
+  return new EngineError(`${what} (store at ${at}): ${message}`, { cause });
+}
+
+export interface StoreOptions extends Address {
+  /** True in the one process that holds the data, on `host`; its port 0 chooses a free one. Default: false. */
+  readonly server?: boolean;
+  /** Clients, the server's own included, that the server waits for. Default: it waits for none. */
+  readonly world?: number;
+  /** Longest wait for the server, and for a key. Default: 30 minutes. */
+  readonly timeoutMs?: number;
+}
+
+/**
+ * Client of a job's key-value store, and its server in one process. All is asynchronous: a server that has stopped blocks
+ * neither the event loop nor the end of the process. A pending operation keeps the process alive, an idle store does not.
+ */
+export class Store implements Address {
+  readonly host: string;
+  readonly port: number;
+  readonly timeoutMs: number;
+  readonly #native: Native;
+  readonly #id: number;
+  #closed = false;
+
+  private constructor(native: Native, id: number, { host, port }: Address, timeoutMs: number) {
+    this.#native = native;
+    this.#id = id;
+    this.host = host;
+    this.port = port;
+    this.timeoutMs = timeoutMs;
+  }
+
+  /** Connects to the store; resolves when the server answers, and in the server when `world` clients have come. */
+  static async open(options: StoreOptions): Promise<Store> {
+    const { host, port, server = false, world = 0, timeoutMs = TIMEOUT_MS } = options;
+    const native = requireDistributed();
+    const what = server ? 'store server' : 'store';
+    const deadline = performance.now() + timeoutMs;
+    const id = native.storeOpen(host, port, server, timeoutMs);
+    try {
+      const bound = (await new Store(native, id, options, timeoutMs).#call(what, 'port', [])) as number;
+      const store = new Store(native, id, { host, port: bound }, timeoutMs);
+      if (world > 0) {
+        let joined = await store.add('timeseer/joined', 1);
+        while (server && joined < world) {
+          if (performance.now() > deadline) {
+            throw new EngineError(
+              `${what}: ${joined} of ${world} ranks came to ${host}:${bound} within ${seconds(timeoutMs)}`,
+              {
+                fix: 'check the logs of the others, and that MASTER_ADDR and MASTER_PORT are the same on all',
+              },
+            );
+          }
+          await new Promise((done) => setTimeout(done, 10));
+          joined = await store.add('timeseer/joined', 0);
+        }
+      }
+      return store;
+    } catch (error) {
+      native.storeClose(id);
+      throw error;
+    }
+  }
+
+  async #call(
+    what: string,
+    operation: StoreOperation,
+    keys: readonly string[],
+    { value, timeoutMs = this.timeoutMs }: { value?: Uint8Array | number; timeoutMs?: number } = {},
+  ): Promise<Buffer | number | boolean | undefined> {
+    let timer: NodeJS.Timeout | undefined;
+    // A server that has stopped holds the store's thread for good: then nobody else ends the wait.
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error('timed out: no answer')), timeoutMs + GRACE_MS);
+    });
+    try {
+      return await Promise.race([this.#native.storeCall(this.#id, operation, keys, value, timeoutMs), late]);
+    } catch (cause) {
+      throw failure(what, this, timeoutMs, cause);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async set(key: string, value: Uint8Array | string): Promise<void> {
+    const bytes = typeof value === 'string' ? new TextEncoder().encode(value) : value;
+    await this.#call(`store.set '${key}'`, 'set', [key], { value: bytes });
+  }
+
+  /** Bytes under a key, which it waits for. */
+  async get(key: string, timeoutMs = this.timeoutMs): Promise<Buffer> {
+    return (await this.#call(`store.get '${key}'`, 'get', [key], { timeoutMs })) as Buffer;
+  }
+
+  /** Adds to the counter under a key, 0 at first; returns the sum. `get` reads it as decimal digits. */
+  async add(key: string, amount: number): Promise<number> {
+    return (await this.#call(`store.add '${key}'`, 'add', [key], { value: amount })) as number;
+  }
+
+  /** Returns true if all keys are set. */
+  async check(keys: readonly string[]): Promise<boolean> {
+    return (await this.#call(`store.check '${keys}'`, 'check', keys)) as boolean;
+  }
+
+  /** Waits until all keys are set. */
+  async wait(keys: readonly string[], timeoutMs = this.timeoutMs): Promise<void> {
+    await this.#call(`store.wait '${keys}'`, 'wait', keys, { timeoutMs });
+  }
+
+  /** Returns true if the key was set. */
+  async deleteKey(key: string): Promise<boolean> {
+    return (await this.#call(`store.deleteKey '${key}'`, 'delete', [key])) as boolean;
+  }
+
+  /** Ends the connection, and in the server the store; pending operations reject. */
+  close(): void {
+    if (!this.#closed) this.#native.storeClose(this.#id);
+    this.#closed = true;
+  }
+}
+
+/** Operation under way. Its tensors may be disposed of, but not read or written before `wait` has returned. */
+export interface Work {
+  /** Blocks until it is done. @throws EngineError when a peer has died or stopped; then the group is closed */
+  wait(): void;
+}
+
+export interface ProcessGroupOptions extends Address {
+  /** Common to the ranks of one group, and new for each group: a restarted job needs another one. */
+  readonly prefix: string;
+  readonly rank: number;
+  readonly size: number;
+  /** Longest wait for the others, at the start and in each operation. Default: 30 minutes. */
+  readonly timeoutMs?: number;
+}
+
+/**
+ * Gloo process group, for a thread that may block: `open`, `barrier` and `Work.wait` do. All ranks call the same operations in
+ * the same order, on contiguous tensors of one shape and dtype. Sums take float32, float64, int64 and uint8, the others all.
+ */
+export class ProcessGroup {
+  readonly rank: number;
+  readonly size: number;
+  readonly #engine: TorchEngine;
+  readonly #native: Native;
+  readonly #options: ProcessGroupOptions;
+  readonly #timeoutMs: number;
+  readonly #id: number;
+  /** First failure; it closed the group. */
+  #broken: EngineError | undefined;
+
+  private constructor(engine: TorchEngine, native: Native, options: ProcessGroupOptions, id: number) {
+    this.rank = options.rank;
+    this.size = options.size;
+    this.#engine = engine;
+    this.#native = native;
+    this.#options = options;
+    this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+    this.#id = id;
+  }
+
+  /** Meets the other ranks at a store; blocks until all have come. Uses GLOO_SOCKET_IFNAME, else the interface that leads to `host`. */
+  static open(engine: TorchEngine, options: ProcessGroupOptions): ProcessGroup {
+    const { host, port, prefix, rank, size, timeoutMs = TIMEOUT_MS } = options;
+    if (!(Number.isInteger(rank) && Number.isInteger(size) && rank >= 0 && rank < size)) {
+      throw new EngineError(`process group: rank ${rank} of ${size}: expected an integer of 0 to size − 1`);
+    }
+    const native = requireDistributed();
+    try {
+      const id = native.groupOpen(host, port, prefix, rank, size, timeoutMs);
+      return new ProcessGroup(engine, native, options, id);
+    } catch (cause) {
+      throw failure(`process group, rank ${rank} of ${size}`, options, timeoutMs, cause);
+    }
+  }
+
+  #attempt<T>(what: string, timeoutMs: number, body: () => T): T {
+    const place = `${what}, rank ${this.rank} of ${this.size}`;
+    if (this.#broken !== undefined) {
+      throw new EngineError(`${place}: the group was closed by a failure: ${this.#broken.message}`);
+    }
+    try {
+      return body();
+    } catch (cause) {
+      throw this.#explain(place, timeoutMs, cause);
+    }
+  }
+
+  #explain(place: string, timeoutMs: number, cause: unknown): EngineError {
+    const { message } = cause as Error;
+    const ranks = /Ranks? ([\d, ]+) failed to pass monitoredBarrier/.exec(message)?.[1]?.trim();
+    if (ranks !== undefined) {
+      const fix = 'check the logs of those ranks';
+      return new EngineError(`${place}: no answer from rank ${ranks} within ${seconds(timeoutMs)}`, {
+        fix,
+        cause,
+      });
+    }
+    if (/timed out/i.test(message)) {
+      const fix = 'check the logs of the other ranks: one has stopped, or calls other operations';
+      return new EngineError(`${place}: a peer has not answered within ${seconds(timeoutMs)}`, {
+        fix,
+        cause,
+      });
+    }
+    if (/closed by peer|reset by peer|broken pipe/i.test(message)) {
+      const fix = 'check the logs of the other ranks: the first that failed says why';
+      return new EngineError(`${place}: a peer has ended`, { fix, cause });
+    }
+    return failure(place, this.#options, timeoutMs, cause);
+  }
+
+  #start(what: Collective, tensor: Tensor, root = 0, into: readonly Tensor[] = []): Work {
+    const work = this.#attempt(what, this.#timeoutMs, () =>
+      this.#native.groupStart(
+        this.#id,
+        what,
+        this.#engine.handle(tensor, what),
+        root,
+        into.map((part) => this.#engine.handle(part, what)),
+      ),
+    );
+    let done = false;
+    return {
+      wait: () => {
+        if (done) return;
+        this.#mayBreak(what, this.#timeoutMs, () => this.#native.groupWait(work));
+        done = true;
+      },
+    };
+  }
+
+  /** Runs what closes the group where it fails. */
+  #mayBreak(what: string, timeoutMs: number, body: () => void): void {
+    try {
+      this.#attempt(what, timeoutMs, body);
+    } catch (error) {
+      this.#broken ??= error as EngineError;
+      throw error;
+    }
+  }
+
+  /** Sums over the ranks, in place. */
+  allReduce(tensor: Tensor): Work {
+    return this.#start('allReduce', tensor);
+  }
+
+  /** Sums over the ranks into the root's tensor; those of the others hold partial sums afterwards. */
+  reduce(tensor: Tensor, root: number): Work {
+    return this.#start('reduce', tensor, root);
+  }
+
+  /** Copies the root's tensor into those of the others. */
+  broadcast(tensor: Tensor, root: number): Work {
+    return this.#start('broadcast', tensor, root);
+  }
+
+  /** Copies the ranks' tensors into `into` of the root, in the order of ranks; the others give none. */
+  gather(tensor: Tensor, root: number, into: readonly Tensor[] = []): Work {
+    return this.#start('gather', tensor, root, into);
+  }
+
+  /** Copies the ranks' tensors into `into` of every rank, in the order of ranks. */
+  allGather(tensor: Tensor, into: readonly Tensor[]): Work {
+    return this.#start('allGather', tensor, 0, into);
+  }
+
+  /** Blocks until all ranks have come here; rank 0's error names those that have not. */
+  barrier(timeoutMs = this.#timeoutMs): void {
+    this.#mayBreak('barrier', timeoutMs, () => this.#native.groupBarrier(this.#id, timeoutMs));
+  }
+
+  close(): void {
+    this.#native.groupClose(this.#id);
+  }
+}

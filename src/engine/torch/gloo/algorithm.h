@@ -1,0 +1,2 @@
+// Stands in for a header of Gloo that libtorch does not ship: the declarations that ProcessGroupGloo.hpp names.
+#pragma once

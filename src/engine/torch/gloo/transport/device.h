@@ -1,0 +1,7 @@
+// Stands in for a header of Gloo that libtorch does not ship: the declarations that ProcessGroupGloo.hpp names.
+#pragma once
+
+namespace gloo::transport {
+class Device;
+class UnboundBuffer;
+}  // namespace gloo::transport
