@@ -104,7 +104,7 @@ const SCENES = {
     const group = open('absent');
     say('ready');
     if (rank === size - 1) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
-    say({ error: message(() => group.barrier()) });
+    say({ error: message(() => group.barrier(2000)) });
   },
 
   alone(): void {

@@ -304,21 +304,13 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   add("openLedger", openLedger);
   add("useLedger", useLedger);
   add("readLedger", readLedger);
-  add("hasDistributed", hasDistributed);
-  add("storeOpen", storeOpen);
-  add("storeCall", storeCall);
-  add("storeClose", storeClose);
-  add("groupOpen", groupOpen);
-  add("groupStart", groupStart);
-  add("groupWait", groupWait);
-  add("groupBarrier", groupBarrier);
-  add("groupClose", groupClose);
   add("describeDevice", describeDevice);
   add("synchronize", synchronize);
   add("canRecord", canRecord);
   add("record", recordGraph);
   add("replay", replayGraph);
   add("freeRecording", freeGraph);
+  exports.Set("distributed", distributedFunctions(env));
   return exports;
 }
 

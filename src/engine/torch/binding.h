@@ -37,16 +37,8 @@ Napi::Value openLedger(const Napi::CallbackInfo& info);
 Napi::Value useLedger(const Napi::CallbackInfo& info);
 Napi::Value readLedger(const Napi::CallbackInfo& info);
 
-// distributed.cc
-Napi::Value hasDistributed(const Napi::CallbackInfo& info);
-Napi::Value storeOpen(const Napi::CallbackInfo& info);
-Napi::Value storeCall(const Napi::CallbackInfo& info);
-Napi::Value storeClose(const Napi::CallbackInfo& info);
-Napi::Value groupOpen(const Napi::CallbackInfo& info);
-Napi::Value groupStart(const Napi::CallbackInfo& info);
-Napi::Value groupWait(const Napi::CallbackInfo& info);
-Napi::Value groupBarrier(const Napi::CallbackInfo& info);
-Napi::Value groupClose(const Napi::CallbackInfo& info);
+// distributed.cc; an object of functions, or null where this libtorch has no c10d with Gloo
+Napi::Value distributedFunctions(Napi::Env env);
 
 // cuda.cc
 Napi::Value describeDevice(const Napi::CallbackInfo& info);

@@ -316,10 +316,6 @@ at::Tensor summable(const at::Tensor& tensor) {
   return tensor.detach();
 }
 
-}  // namespace
-
-Napi::Value hasDistributed(const Napi::CallbackInfo& info) { return Napi::Boolean::New(info.Env(), true); }
-
 // storeOpen(host, port, server, timeoutMs) → id; storeCall(id, 'port') waits for the connection.
 Napi::Value storeOpen(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
@@ -392,6 +388,20 @@ Napi::Value groupOpen(const Napi::CallbackInfo& info) {
   });
 }
 
+template <typename Options>
+Options timed(const Group& group) {
+  Options options;
+  options.timeout = group.timeout;
+  return options;
+}
+
+template <typename Options>
+Options rooted(const Group& group, int64_t root) {
+  auto options = timed<Options>(group);
+  options.rootRank = root;
+  return options;
+}
+
 // groupStart(group, operation, handle, root, into) → work id; the tensors live as long as the work.
 Napi::Value groupStart(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
@@ -414,41 +424,27 @@ Napi::Value groupStart(const Napi::CallbackInfo& info) {
       }
       part = bytesOf(part);
     }
-    const int64_t id = all.next++;
-    all.works.emplace(id, Pending{toInteger(info[0], "group"), {}});
-    const auto result = Napi::Number::New(env, static_cast<double>(id));
-    if (tensor.numel() == 0) return result;
-    std::vector<at::Tensor> own = {sum ? summable(tensor) : bytesOf(tensor)};
-    std::vector<std::vector<at::Tensor>> outputs;
-    if (receives) outputs.push_back(std::move(into));
-    auto start = [&](auto options, auto call) {
-      options.timeout = group.timeout;
-      all.works[id].work = call(options);
-    };
-    auto& gloo = *group.gloo;
-    if (operation == "allReduce") {
-      start(c10d::AllreduceOptions(), [&](auto& options) { return gloo.allreduce(own, options); });
-    } else if (operation == "allGather") {
-      start(c10d::AllgatherOptions(), [&](auto& options) { return gloo.allgather(outputs, own, options); });
-    } else {
-      const auto rooted = [&](auto options, auto call) {
-        options.rootRank = root;
-        start(options, call);
-      };
-      if (operation == "broadcast")
-        rooted(c10d::BroadcastOptions(), [&](auto& options) { return gloo.broadcast(own, options); });
-      else if (operation == "reduce")
-        rooted(c10d::ReduceOptions(), [&](auto& options) { return gloo.reduce(own, options); });
-      else rooted(c10d::GatherOptions(), [&](auto& options) { return gloo.gather(outputs, own, options); });
+    c10::intrusive_ptr<c10d::Work> work;
+    if (tensor.numel() > 0) {
+      auto& gloo = *group.gloo;
+      std::vector<at::Tensor> own = {sum ? summable(tensor) : bytesOf(tensor)};
+      std::vector<std::vector<at::Tensor>> outputs;
+      if (receives) outputs.push_back(std::move(into));
+      if (operation == "allReduce") work = gloo.allreduce(own, timed<c10d::AllreduceOptions>(group));
+      else if (operation == "allGather") work = gloo.allgather(outputs, own, timed<c10d::AllgatherOptions>(group));
+      else if (operation == "reduce") work = gloo.reduce(own, rooted<c10d::ReduceOptions>(group, root));
+      else if (operation == "broadcast") work = gloo.broadcast(own, rooted<c10d::BroadcastOptions>(group, root));
+      else work = gloo.gather(outputs, own, rooted<c10d::GatherOptions>(group, root));
     }
-    return result;
+    all.works.emplace(all.next, Pending{toInteger(info[0], "group"), std::move(work)});
+    return Napi::Number::New(env, static_cast<double>(all.next++));
   });
 }
 
 // Runs what a dead or stopped peer makes fail. Then the group is closed: the peers hear of it at once instead of at their
 // time-outs, and its connections are of no use any more.
 template <typename Body>
-static void orClose(Distributed& all, int64_t group, Body body) {
+void orClose(Distributed& all, int64_t group, Body body) {
   try {
     body();
   } catch (...) {
@@ -494,27 +490,28 @@ Napi::Value groupClose(const Napi::CallbackInfo& info) {
   });
 }
 
+}  // namespace
+
+Napi::Value distributedFunctions(Napi::Env env) {
+  Napi::Object result = Napi::Object::New(env);
+  const auto add = [&](const char* name, Napi::Value (*function)(const Napi::CallbackInfo&)) {
+    result.Set(name, Napi::Function::New(env, function, name));
+  };
+  add("storeOpen", storeOpen);
+  add("storeCall", storeCall);
+  add("storeClose", storeClose);
+  add("groupOpen", groupOpen);
+  add("groupStart", groupStart);
+  add("groupWait", groupWait);
+  add("groupBarrier", groupBarrier);
+  add("groupClose", groupClose);
+  return result;
+}
+
 }  // namespace timeseer
 
 #else
 
-namespace timeseer {
-
-Napi::Value hasDistributed(const Napi::CallbackInfo& info) { return Napi::Boolean::New(info.Env(), false); }
-
-static Napi::Value missing(const Napi::CallbackInfo& info) {
-  throw Napi::Error::New(info.Env(), "this libtorch was built without c10d and Gloo (USE_DISTRIBUTED, USE_GLOO)");
-}
-
-Napi::Value storeOpen(const Napi::CallbackInfo& info) { return missing(info); }
-Napi::Value storeCall(const Napi::CallbackInfo& info) { return missing(info); }
-Napi::Value storeClose(const Napi::CallbackInfo& info) { return missing(info); }
-Napi::Value groupOpen(const Napi::CallbackInfo& info) { return missing(info); }
-Napi::Value groupStart(const Napi::CallbackInfo& info) { return missing(info); }
-Napi::Value groupWait(const Napi::CallbackInfo& info) { return missing(info); }
-Napi::Value groupBarrier(const Napi::CallbackInfo& info) { return missing(info); }
-Napi::Value groupClose(const Napi::CallbackInfo& info) { return missing(info); }
-
-}  // namespace timeseer
+Napi::Value timeseer::distributedFunctions(Napi::Env env) { return env.Null(); }
 
 #endif

@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../../ground/errors.ts';
 import type { Tensor } from '../engine.ts';
-import { type Collective, loadNative, type Native, type StoreOperation } from './native.ts';
+import { type Collective, loadNative, type NativeDistributed, type StoreOperation } from './native.ts';
 import type { TorchEngine } from './torch.ts';
 
 /** Time to wait for the server or for a peer; 30 minutes, as in PyTorch. */
@@ -14,18 +14,16 @@ const GRACE_MS = 250;
 
 /** Returns true if this libtorch has c10d with Gloo. */
 export function hasDistributed(): boolean {
-  return loadNative().hasDistributed();
+  return loadNative().distributed !== null;
 }
 
-function requireDistributed(): Native {
-  const native = loadNative();
-  if (native.hasDistributed()) return native;
-  throw new EngineError(`libtorch ${native.describe().version} was built without c10d and Gloo`, {
+function requireDistributed(): NativeDistributed {
+  const { distributed, describe } = loadNative();
+  if (distributed !== null) return distributed;
+  throw new EngineError(`libtorch ${describe().version} was built without c10d and Gloo`, {
     fix: 'set LIBTORCH or TIMESEER_PYTHON to a build that has them (all of PyTorch for Linux do) and run `npm run setup`',
   });
 }
-
-const seconds = (ms: number): string => `${ms / 1000} s`;
 
 interface Address {
   /** Name or address of the machine of rank 0 (MASTER_ADDR). */
@@ -34,34 +32,57 @@ interface Address {
   readonly port: number;
 }
 
-/** Puts a failure of c10d or Gloo in words: what was tried, with which server, and what to check. */
+/** Puts a failure of c10d or Gloo in words: what was tried, with whom, and what to check. */
 function failure(what: string, { host, port }: Address, timeoutMs: number, cause: unknown): EngineError {
-  const [first = ''] = (cause as Error).message.trim().split('\n');
-  // Since 2.x the message begins with the file of PyTorch that it comes from.
-  const message = first.replace(/^\[[^\]]*\.(cc|cpp|h|hpp):\d+\] /, '');
-  const at = `${host}:${port}`;
-  if (/already in use|EADDRINUSE/.test((cause as Error).message)) {
-    const fix = 'set MASTER_PORT to a free port (0 chooses one), or end the process that holds it';
-    return new EngineError(`${what}: another process listens on port ${port} of ${host}`, { fix, cause });
+  const { message } = cause as Error;
+  const within = `within ${timeoutMs / 1000} s`;
+  // The first that matches; $1 is the first group of the pattern.
+  const known: readonly (readonly [pattern: RegExp, problem: string, fix?: string])[] = [
+    [
+      /already in use|EADDRINUSE/,
+      `another process listens on port ${port} of ${host}`,
+      'set MASTER_PORT to a free port (0 chooses one), or end the process that holds it',
+    ],
+    [/timed out: not set/, `not set in the store at ${host}:${port} ${within}`],
+    [
+      /timed out: (ranks? .*) did not join/,
+      `$1 did not join at ${host}:${port} ${within}`,
+      'check their logs, and that all ranks have the same store, prefix and size',
+    ],
+    [
+      /timed out: no answer|client socket|to connect|Connection refused|getaddrinfo/i,
+      `no answer from the store at ${host}:${port} ${within}`,
+      'check that the process of rank 0 runs, that MASTER_ADDR and MASTER_PORT are the same on all ranks, and that no firewall is between them',
+    ],
+    [
+      /Ranks? ([\d, ]*\d)[, ]* failed to pass monitoredBarrier/,
+      `no answer from rank $1 ${within}`,
+      'check its log',
+    ],
+    [
+      /check rank 0 logs/,
+      `rank 0 did not let this rank pass ${within}`,
+      "rank 0's error names who is missing",
+    ],
+    [
+      /timed out/i,
+      `a peer has not answered ${within}`,
+      'check the logs of the other ranks: one has stopped, or calls other operations',
+    ],
+    [
+      /closed by peer|reset by peer|broken pipe/i,
+      'a peer has ended',
+      'check the logs of the other ranks: the first that failed says why',
+    ],
+  ];
+  for (const [pattern, problem, fix] of known) {
+    const found = pattern.exec(message);
+    if (found !== null) {
+      const options = fix === undefined ? { cause } : { fix, cause };
+      return new EngineError(`${what}: ${problem.replace('$1', found[1] ?? '')}`, options);
+    }
   }
-  if (/client socket|to connect|Connection refused|getaddrinfo|timed out: no answer/i.test(message)) {
-    const fix =
-      'check that the process of rank 0 runs, that MASTER_ADDR and MASTER_PORT are the same on all ranks, and ' +
-      'that no firewall is between them';
-    return new EngineError(`${what}: no answer from the store at ${at} within ${seconds(timeoutMs)}`, {
-      fix,
-      cause,
-    });
-  }
-  if (/did not join/.test(message)) {
-    const fix = 'check their logs, and that all ranks have the same store, prefix and size';
-    const missing = message.replace('timed out: ', '');
-    return new EngineError(`${what}: ${missing} at ${at} within ${seconds(timeoutMs)}`, { fix, cause });
-  }
-  if (/timed out: not set/.test(message)) {
-    return new EngineError(`${what}: not set in the store at ${at} within ${seconds(timeoutMs)}`, { cause });
-  }
-  return new EngineError(`${what} (store at ${at}): ${message}`, { cause });
+  return new EngineError(`${what}: ${message.trim().split('\n')[0]} (store at ${host}:${port})`, { cause });
 }
 
 export interface StoreOptions extends Address {
@@ -81,11 +102,11 @@ export class Store implements Address {
   readonly host: string;
   readonly port: number;
   readonly timeoutMs: number;
-  readonly #native: Native;
+  readonly #native: NativeDistributed;
   readonly #id: number;
   #closed = false;
 
-  private constructor(native: Native, id: number, { host, port }: Address, timeoutMs: number) {
+  private constructor(native: NativeDistributed, id: number, { host, port }: Address, timeoutMs: number) {
     this.#native = native;
     this.#id = id;
     this.host = host;
@@ -108,7 +129,7 @@ export class Store implements Address {
         while (server && joined < world) {
           if (performance.now() > deadline) {
             throw new EngineError(
-              `${what}: ${joined} of ${world} ranks came to ${host}:${bound} within ${seconds(timeoutMs)}`,
+              `${what}: ${joined} of ${world} ranks came to ${host}:${bound} within ${timeoutMs / 1000} s`,
               {
                 fix: 'check the logs of the others, and that MASTER_ADDR and MASTER_PORT are the same on all',
               },
@@ -205,14 +226,19 @@ export class ProcessGroup {
   readonly rank: number;
   readonly size: number;
   readonly #engine: TorchEngine;
-  readonly #native: Native;
+  readonly #native: NativeDistributed;
   readonly #options: ProcessGroupOptions;
   readonly #timeoutMs: number;
   readonly #id: number;
   /** First failure; it closed the group. */
   #broken: EngineError | undefined;
 
-  private constructor(engine: TorchEngine, native: Native, options: ProcessGroupOptions, id: number) {
+  private constructor(
+    engine: TorchEngine,
+    native: NativeDistributed,
+    options: ProcessGroupOptions,
+    id: number,
+  ) {
     this.rank = options.rank;
     this.size = options.size;
     this.#engine = engine;
@@ -237,7 +263,8 @@ export class ProcessGroup {
     }
   }
 
-  #attempt<T>(what: string, timeoutMs: number, body: () => T): T {
+  /** Calls the addon; the failure of what `closes` closes the group. */
+  #attempt<T>(what: string, timeoutMs: number, closes: boolean, body: () => T): T {
     const place = `${what}, rank ${this.rank} of ${this.size}`;
     if (this.#broken !== undefined) {
       throw new EngineError(`${place}: the group was closed by a failure: ${this.#broken.message}`);
@@ -245,36 +272,14 @@ export class ProcessGroup {
     try {
       return body();
     } catch (cause) {
-      throw this.#explain(place, timeoutMs, cause);
+      const error = failure(place, this.#options, timeoutMs, cause);
+      if (closes) this.#broken = error;
+      throw error;
     }
-  }
-
-  #explain(place: string, timeoutMs: number, cause: unknown): EngineError {
-    const { message } = cause as Error;
-    const ranks = /Ranks? ([\d, ]+) failed to pass monitoredBarrier/.exec(message)?.[1]?.trim();
-    if (ranks !== undefined) {
-      const fix = 'check the logs of those ranks';
-      return new EngineError(`${place}: no answer from rank ${ranks} within ${seconds(timeoutMs)}`, {
-        fix,
-        cause,
-      });
-    }
-    if (/timed out/i.test(message)) {
-      const fix = 'check the logs of the other ranks: one has stopped, or calls other operations';
-      return new EngineError(`${place}: a peer has not answered within ${seconds(timeoutMs)}`, {
-        fix,
-        cause,
-      });
-    }
-    if (/closed by peer|reset by peer|broken pipe/i.test(message)) {
-      const fix = 'check the logs of the other ranks: the first that failed says why';
-      return new EngineError(`${place}: a peer has ended`, { fix, cause });
-    }
-    return failure(place, this.#options, timeoutMs, cause);
   }
 
   #start(what: Collective, tensor: Tensor, root = 0, into: readonly Tensor[] = []): Work {
-    const work = this.#attempt(what, this.#timeoutMs, () =>
+    const work = this.#attempt(what, this.#timeoutMs, false, () =>
       this.#native.groupStart(
         this.#id,
         what,
@@ -287,20 +292,10 @@ export class ProcessGroup {
     return {
       wait: () => {
         if (done) return;
-        this.#mayBreak(what, this.#timeoutMs, () => this.#native.groupWait(work));
+        this.#attempt(what, this.#timeoutMs, true, () => this.#native.groupWait(work));
         done = true;
       },
     };
-  }
-
-  /** Runs what closes the group where it fails. */
-  #mayBreak(what: string, timeoutMs: number, body: () => void): void {
-    try {
-      this.#attempt(what, timeoutMs, body);
-    } catch (error) {
-      this.#broken ??= error as EngineError;
-      throw error;
-    }
   }
 
   /** Sums over the ranks, in place. */
@@ -330,7 +325,7 @@ export class ProcessGroup {
 
   /** Blocks until all ranks have come here; rank 0's error names those that have not. */
   barrier(timeoutMs = this.#timeoutMs): void {
-    this.#mayBreak('barrier', timeoutMs, () => this.#native.groupBarrier(this.#id, timeoutMs));
+    this.#attempt('barrier', timeoutMs, true, () => this.#native.groupBarrier(this.#id, timeoutMs));
   }
 
   close(): void {

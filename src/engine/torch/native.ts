@@ -20,40 +20,8 @@ export type NativeValue =
 export type StoreOperation = 'port' | 'set' | 'get' | 'add' | 'check' | 'wait' | 'delete';
 export type Collective = 'allReduce' | 'reduce' | 'broadcast' | 'gather' | 'allGather';
 
-export interface Native {
-  /** Operator id, −1 if this libtorch does not have it. */
-  op(name: string, overload: string): number;
-  /** Returns true if an operator has an argument of this name. */
-  takes(operator: number, argument: string): boolean;
-  call(operator: number, ...values: NativeValue[]): number | boolean | readonly number[] | undefined;
-  fromHost(data: HostArray, dtype: DType, shape: readonly number[], device: string): number;
-  toHost(handle: number, into: HostArray): void;
-  shape(handle: number): number[];
-  dtype(handle: number): DType;
-  free(handles: number | readonly number[]): void;
-  live(): number;
-  grad(outputs: readonly number[], inputs: readonly number[], outputGrads: readonly number[]): number[];
-  parameter(handle: number): number;
-  gradMode(enabled: boolean): boolean;
-  share(handle: number): number;
-  attach(ticket: number): number;
-  unshare(ticket: number): void;
-  threads(count: number): number;
-  describe(): { version: string; config: string; parallel: string; cudaDevices: number };
-  /** OpenBLAS's name for the kernels it chose and the file of the matrix library; '' where they are not known. */
-  blasKernel(): { kernel: string; file: string };
-  /** uint8 [bytes], a part of the file. */
-  readFile(file: string, offset: number, bytes: number): number;
-  trackMemory(device: string): void;
-  memory(device: string): readonly [now: number, peak: number] | null;
-  /** A ledger of what tensors without elements would hold; `host`: their operators work as on the CPU. */
-  openLedger(host: boolean, granule: number): number;
-  /** Books later allocations of this thread on the meta device under this kind. */
-  useLedger(ledger: number, kind: number): void;
-  /** Bytes now, at most, and at that time by kind; `again`: the peak is counted anew. */
-  readLedger(ledger: number, again: boolean): readonly number[];
-  /** False if this libtorch has no c10d with Gloo; then every function of the next two groups throws. */
-  hasDistributed(): boolean;
+/** The addon's part of distributed.ts. */
+export interface NativeDistributed {
   /** Connects on a thread of its own; the first calls wait for it. */
   storeOpen(host: string, port: number, server: boolean, timeoutMs: number): number;
   storeCall(
@@ -86,6 +54,42 @@ export interface Native {
   groupWait(work: number): void;
   groupBarrier(group: number, timeoutMs: number): void;
   groupClose(group: number): void;
+}
+
+export interface Native {
+  /** Operator id, −1 if this libtorch does not have it. */
+  op(name: string, overload: string): number;
+  /** Returns true if an operator has an argument of this name. */
+  takes(operator: number, argument: string): boolean;
+  call(operator: number, ...values: NativeValue[]): number | boolean | readonly number[] | undefined;
+  fromHost(data: HostArray, dtype: DType, shape: readonly number[], device: string): number;
+  toHost(handle: number, into: HostArray): void;
+  shape(handle: number): number[];
+  dtype(handle: number): DType;
+  free(handles: number | readonly number[]): void;
+  live(): number;
+  grad(outputs: readonly number[], inputs: readonly number[], outputGrads: readonly number[]): number[];
+  parameter(handle: number): number;
+  gradMode(enabled: boolean): boolean;
+  share(handle: number): number;
+  attach(ticket: number): number;
+  unshare(ticket: number): void;
+  threads(count: number): number;
+  describe(): { version: string; config: string; parallel: string; cudaDevices: number };
+  /** OpenBLAS's name for the kernels it chose and the file of the matrix library; '' where they are not known. */
+  blasKernel(): { kernel: string; file: string };
+  /** uint8 [bytes], a part of the file. */
+  readFile(file: string, offset: number, bytes: number): number;
+  trackMemory(device: string): void;
+  memory(device: string): readonly [now: number, peak: number] | null;
+  /** A ledger of what tensors without elements would hold; `host`: their operators work as on the CPU. */
+  openLedger(host: boolean, granule: number): number;
+  /** Books later allocations of this thread on the meta device under this kind. */
+  useLedger(ledger: number, kind: number): void;
+  /** Bytes now, at most, and at that time by kind; `again`: the peak is counted anew. */
+  readLedger(ledger: number, again: boolean): readonly number[];
+  /** Null if this libtorch has no c10d with Gloo. */
+  readonly distributed: NativeDistributed | null;
   /** Name and memory of a CUDA device; '' and 0 where this build cannot ask. */
   describeDevice(device: string): { name: string; memoryTotal: number };
   synchronize(device: string): void;
