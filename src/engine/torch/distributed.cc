@@ -16,6 +16,7 @@
 #include <thread>
 #include <variant>
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -35,6 +36,25 @@ std::string messageOf(const std::exception& error) {
   const auto* ofTorch = dynamic_cast<const c10::Error*>(&error);
   return ofTorch == nullptr ? error.what() : ofTorch->what_without_backtrace();
 }
+
+// While one lives, c10d does not log each attempt to connect with its stack: the error says it once.
+class Quiet {
+#ifndef C10_USE_GLOG
+ public:
+  Quiet() { count(1); }
+  ~Quiet() { count(-1); }
+
+ private:
+  static void count(int change) {
+    static std::mutex mutex;
+    static int living = 0, before = 0;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (living == 0) before = FLAGS_caffe2_log_level;
+    living += change;
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = living == 0 ? before : 3;  // FATAL
+  }
+#endif
+};
 
 struct Request {
   int64_t id;
@@ -93,6 +113,7 @@ class StoreThread : public std::enable_shared_from_this<StoreThread> {
     c10::intrusive_ptr<c10d::TCPStore> store;
     std::optional<std::string> failure;
     try {
+      [[maybe_unused]] const Quiet quiet;
       store = c10::make_intrusive<c10d::TCPStore>(host, options);
     } catch (const std::exception& error) {
       failure = messageOf(error);
@@ -378,6 +399,7 @@ Napi::Value groupOpen(const Napi::CallbackInfo& info) {
     const auto options = storeOptions(info[1], false, timeout);
     // Connecting, joining and Gloo's own connections may each take as long as the time-out.
     auto gloo = within(3 * timeout + std::chrono::seconds(1), [=] {
+      [[maybe_unused]] const Quiet quiet;
       auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, options));
       awaitRanks(*store, rank, size, timeout);
       return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, groupOptions(host, options.port, timeout));
