@@ -41,7 +41,7 @@ import { type Case, cleanCases, type Half, shapeCases } from './anomaly-shapes.t
 import { table } from './measure.ts';
 
 const SHAPE_SEEDS = { choose: 11, report: 12 } as const;
-const CLEAN_SEEDS = [1, 2, 3] as const;
+const CLEAN_SEEDS = '1,2,3';
 const GROUPS = ['nab', 'shapes', 'injected'] as const;
 type Group = (typeof GROUPS)[number];
 /** Alarms of one peer and series that are looked at for a given recall. */
@@ -538,6 +538,7 @@ async function main(): Promise<void> {
       only: { type: 'string' },
       half: { type: 'string', default: 'report' },
       data: { type: 'string' },
+      seeds: { type: 'string', default: CLEAN_SEEDS },
       timed: { type: 'string' },
       page: { type: 'string' },
     },
@@ -565,9 +566,10 @@ async function main(): Promise<void> {
     injected: wanted('injected') ? injectedCases(data, nab, 1) : [],
   };
   const clean = wanted('clean')
-    ? [...cleanCases(CLEAN_SEEDS), ...nab.filter(({ truth }) => truth.length === 0)].filter(
-        (one) => one.half === half,
-      )
+    ? [
+        ...cleanCases(values.seeds.split(',').map(Number)),
+        ...nab.filter(({ truth }) => truth.length === 0),
+      ].filter((one) => one.half === half)
     : [];
   const began = performance.now();
   const all = GROUPS.flatMap((group) => cases[group]);
