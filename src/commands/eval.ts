@@ -17,11 +17,14 @@ import {
   grouped,
   list,
   number,
+  PROCESSES,
+  shared,
   text,
 } from './options.ts';
 
 interface EvalArguments extends EvalRequest {
   readonly json: boolean;
+  readonly processes: number;
 }
 
 /** Formats the token counts of a prompt with a picture and with numbers. */
@@ -190,6 +193,7 @@ const OPTIONS = {
     workers: number('Threads for a local policy', { default: 2 }),
     engine: ENGINE_OPTIONS.engine,
     device: DEVICE,
+    processes: PROCESSES,
   }),
   ...grouped('Endpoints:', {
     concurrency: number('Maximum concurrent requests', { default: 8 }),
@@ -213,7 +217,7 @@ const OPTIONS = {
   }),
 };
 
-export const evaluation = command({
+export const evaluation = command<EvalArguments>({
   command: 'eval',
   options: OPTIONS,
   check: ({ resume, force, ...others }) => {
@@ -266,12 +270,12 @@ export const evaluation = command({
       'Sampled responses; after an interruption, run the same command again',
     ],
   ],
-  handler: async (given: EvalArguments) => {
+  handler: shared(async (given: EvalArguments) => {
     const { runEval } = await import('../run/eval.ts');
     const evaluated = await runEval(given);
     if (given.json) printJson(evaluated.result);
     else if (evaluated.kind === 'single') await printSingle(evaluated, given);
     else await printBoard(evaluated, given);
     if (evaluated.missing !== null) complain(evaluated.missing, given.out);
-  },
+  }),
 });

@@ -123,3 +123,17 @@ export const TRAINING_ENGINE = choice(
 
 /** Device of commands that always compute. */
 export const DEVICE = text('cpu, cuda or cuda:N', { default: 'cpu' });
+
+/** Option of commands whose work several processes can share. */
+export const PROCESSES = number(
+  'Start N processes on this machine, which share the work in place of Workers. Under torchrun --no-python, and wherever RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, the processes that run this command share it',
+  { default: 1 },
+);
+
+/** Does a command's work in the processes that `--processes` or the environment asks for. */
+export const shared =
+  <Values extends { readonly processes: number }>(work: (given: Values) => Promise<void>) =>
+  async (given: Values): Promise<void> => {
+    const { inWorld } = await import('../run/world.ts');
+    await inWorld(given.processes, () => work(given));
+  };

@@ -1,5 +1,5 @@
 import { print, printJson, shellWord } from '../ground/terminal.ts';
-import { command } from './options.ts';
+import { command, shared } from './options.ts';
 import { checkRun, type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
 
 export const quickstart = command({
@@ -13,11 +13,15 @@ export const quickstart = command({
   examples: [
     ['$0 quickstart', 'All stages, about four minutes on two cores'],
     ['$0 quickstart --resume', 'Resume an interrupted run'],
+    [
+      '$0 quickstart --processes 2 --out runs/two',
+      'In two processes instead of two Workers, with the same result',
+    ],
     ['$0 quickstart --recipe quickstart-short --out runs/short', 'All stages with tiny counts, as a trial'],
     ['$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage estimator'],
   ],
   epilogue: recipeHelp(null),
-  handler: async (given: RunArguments) => {
+  handler: shared(async (given: RunArguments) => {
     const { runQuickstart } = await import('../run/quickstart.ts');
     const { resultLines } = await import('../run/report.ts');
     const { out, files, summary, explains } = await runQuickstart(runRequest(given));
@@ -33,5 +37,5 @@ export const quickstart = command({
           'for recordings, leave out --policy: the detector alone finds more than this policy on recordings',
       );
     }
-  },
+  }),
 });

@@ -3,11 +3,12 @@ import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { type RecipeKey, recipeKeys } from '../recipe/recipe.ts';
 import type { RunRequest } from '../run/run.ts';
-import { DEVICE, flag, list, TRAINING_ENGINE, text } from './options.ts';
+import { DEVICE, flag, list, PROCESSES, TRAINING_ENGINE, text } from './options.ts';
 
 export interface RunArguments extends RunRequest {
   readonly reward: readonly string[];
   readonly json: boolean;
+  readonly processes: number;
 }
 
 /** Turns `--reward` into the recipe key `reward`. */
@@ -36,6 +37,7 @@ export const runOptions = ({
   out: text('Directory of the run', out === undefined ? { demandOption: true } : { default: out }),
   engine: TRAINING_ENGINE,
   device: DEVICE,
+  processes: PROCESSES,
   resume: flag(
     'Resume from the last checkpoint; on another --engine numbers agree to rounding, not bit for bit',
   ),

@@ -1,5 +1,5 @@
 import { print, printJson, shellWord } from '../ground/terminal.ts';
-import { command, text } from './options.ts';
+import { command, shared, text } from './options.ts';
 import { checkRun, type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
 
 interface TrainArguments extends RunArguments {
@@ -32,7 +32,7 @@ export const train = command({
     ],
   ],
   epilogue: recipeHelp('rl'),
-  handler: async (given: TrainArguments) => {
+  handler: shared(async (given: TrainArguments) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('rl', runRequest(given));
     const { out, policy, steps, seconds } = trained;
@@ -42,7 +42,7 @@ export const train = command({
         `${policy}: ${steps} steps in ${seconds.toFixed(1)} s; next: npx timeseer eval --policy ${shellWord(out)}`,
       );
     }
-  },
+  }),
 });
 
 export const sft = command({
@@ -62,7 +62,7 @@ export const sft = command({
     ['$0 sft --set policy.init=models/Qwen2.5-VL-3B-Instruct --out runs/c', 'Start from a checkpoint'],
   ],
   epilogue: recipeHelp('sft'),
-  handler: async (given: RunArguments) => {
+  handler: shared(async (given: RunArguments) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('sft', runRequest(given));
     const { out, policy, samples, seconds } = trained;
@@ -75,5 +75,5 @@ export const sft = command({
           `(${(samples / seconds).toFixed(0)}/s); next: npx timeseer ${next} ${shellWord(out)}`,
       );
     }
-  },
+  }),
 });

@@ -4,6 +4,7 @@ import { byExample, type ResponseRequest } from '../../eval/harness.ts';
 import { Progress } from '../ground/progress.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { type EvalJob, type EvalMode, type Likelihood, runStage } from './stage.ts';
+import { ranksOf } from './world.ts';
 
 interface EvalStageOptions extends Omit<EvalJob, 'stage'> {
   /** Label of the progress. */
@@ -27,7 +28,7 @@ export async function answerExamples({
   ...job
 }: EvalStageOptions): Promise<ModeAnswers[]> {
   const { count } = openExamples(job.examples);
-  const workers = Math.max(1, Math.min(most, count));
+  const workers = await ranksOf(Math.max(1, Math.min(most, count)));
   const modes = job.modes.map(({ temperature, samples }) => {
     const each = temperature === 0 ? 1 : samples;
     return { samples: each, records: new Array<EvalRecord>(each * count), done: 0 };
@@ -76,7 +77,7 @@ export async function answerInWorkers(
   const most = Math.max(...modes.map(({ wanted }) => wanted!.length));
   const { stopped } = await runStage(
     { ...job, stage: 'eval', modes },
-    Math.max(1, Math.min(workers, most)),
+    await ranksOf(Math.max(1, Math.min(workers, most))),
     (note) => {
       if (note.kind !== 'record') return;
       const { number, mode, record } = note;

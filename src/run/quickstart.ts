@@ -18,6 +18,7 @@ import { buildReport } from './report.ts';
 import { Run, type RunRequest, runSession, setupEngine, writeEnvironment } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { type EvalMode, runTrainingStage } from './stage.ts';
+import { resumedByRestart } from './world.ts';
 
 export interface QuickstartResult {
   /** Directory of the run. */
@@ -33,9 +34,10 @@ export interface QuickstartResult {
  * @throws ConfigError where a run is there that is neither resumed nor replaced; as `runSession` and `runTrainingStage`
  */
 export async function runQuickstart(
-  given: RunRequest,
+  request: RunRequest,
   command: string | null = 'quickstart',
 ): Promise<QuickstartResult> {
+  const given = resumedByRestart(request, Run.begun(request.out));
   const log = given.quiet ? () => {} : say;
   const began = performance.now();
   await setupEngine(given.device, log);

@@ -1,5 +1,7 @@
 /** Program of one rank: opens the engine, joins the worker group, runs a stage, posts notes. */
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples, validationExamples } from '../../datasets/source.ts';
@@ -8,6 +10,7 @@ import type { LocalPolicy } from '../answer/answerer.ts';
 import { answerLocally, computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { openLocal } from '../answer/open.ts';
 import type { Engine } from '../engine/engine.ts';
+import { TimeseerError } from '../ground/errors.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
@@ -57,8 +60,9 @@ import { rewardedTask } from './rewards.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { readValidation, snapshotOf } from './validation.ts';
 
-const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
-const workers = new WorkerGroup(memory, rank, size);
+const { memory, rank, size, job, meeting } = workerData as WorkerContext<StageJob>;
+const localSize = meeting?.localSize ?? size;
+let workers: WorkerGroup;
 const port = parentPort!;
 const STOP_POLL_MS = 50;
 /** Number of parameters from which one operation keeps several cores busy. */
@@ -78,7 +82,7 @@ function dimsOf(directory: string): Dims {
 /** Number of threads of this rank: one, or its share of the cores for a large policy. */
 function threadsFor(directory: string): number {
   const large = layoutOf(dimsOf(directory)).size >= LARGE;
-  return large ? Math.max(1, Math.floor(cores() / size)) : 1;
+  return large ? Math.max(1, Math.floor(cores() / localSize)) : 1;
 }
 
 function engineFor(directory: string, device: string, threads = threadsFor(directory)): Engine {
@@ -139,11 +143,11 @@ function writeSnapshot(directory: string, policy: Policy, card: PolicyCard): voi
 
 /** Evaluation during training; undefined without one. */
 function validationOf(job: TrainingJob, learner: Learner, card: PolicyCard): Validation | undefined {
-  const { stage, recipe, checkpoint, evaluator } = job;
-  if (evaluator === null) return undefined;
+  const { stage, recipe, checkpoint, validated, evaluator } = job;
+  if (!validated) return undefined;
   const { evalEvery, patience, keep } = recipe[stage];
   const directory = dirname(checkpoint);
-  return new Validation(workers, new EvaluatorState(evaluator), {
+  return new Validation(workers, new EvaluatorState(evaluator ?? undefined), {
     ...{ evalEvery, patience, best: keep.best, total: stepsOf(job) },
     lines: () => readValidation(directory),
     take: (step) => {
@@ -433,11 +437,38 @@ function likelihoodsOf(
   });
 }
 
+/** Joins the other ranks. Collective. @throws TimeseerError where a rank has other examples */
+async function meet(): Promise<WorkerGroup> {
+  if (meeting === undefined) return new WorkerGroup(memory, rank, size);
+  const { ProcessRanks } = await import('../train/process-group.ts');
+  const joined = new ProcessRanks(memory, meeting, rank, size);
+  const { count, facts } = openExamples(job.examples);
+  const digest = createHash('sha256')
+    .update(JSON.stringify([count, facts]))
+    .digest()
+    .readUInt32BE();
+  const other = joined.allGather([digest]).findIndex(([of], _, all) => of !== all[0]![0]);
+  if (other >= 0) {
+    throw new TimeseerError(
+      `rank ${other} reads other examples than rank 0: the data, at the same path, must be the same on every machine`,
+    );
+  }
+  return joined;
+}
+
 try {
-  // The log exists by now: a missing directory was removed by somebody.
+  // The log exists by now: a missing directory was removed by somebody, or is on another machine.
+  if (job.stage !== 'eval' && !existsSync(dirname(job.checkpoint)) && rank > 0) {
+    throw new TimeseerError(
+      `${dirname(job.checkpoint)}: rank ${rank} on ${hostname()} does not see this directory, which rank 0 made: --out must be on a disk that all machines share`,
+    );
+  }
   if (job.stage !== 'eval') neverRemake(dirname(job.checkpoint));
   if (job.stage !== 'eval') await prepareEngine(job.device);
-  post({ kind: 'result', result: job.stage === 'eval' ? await answer(job) : await train(job) });
+  workers = await meet();
+  const result = job.stage === 'eval' ? await answer(job) : await train(job);
+  workers.close();
+  post({ kind: 'result', result });
 } catch (error) {
   post({ kind: 'error', error: failureOf(error) });
 }

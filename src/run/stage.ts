@@ -38,6 +38,7 @@ import {
 import { prepareInitial } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
 import { Evaluator, readValidation } from './validation.ts';
+import { ranksOf, resumedByRestart, worldForJob } from './world.ts';
 
 interface Job {
   readonly device: string;
@@ -62,7 +63,9 @@ export interface TrainingJob extends Job {
   readonly checkpoint: string;
   readonly output: string;
   readonly adapter: string;
-  /** Memory shared with the evaluator; null where nothing is evaluated meanwhile. */
+  /** True where the policy is evaluated meanwhile. */
+  readonly validated?: boolean;
+  /** Memory shared with the evaluator, in the process that has one. */
   readonly evaluator: SharedArrayBuffer | null;
 }
 
@@ -123,8 +126,11 @@ export interface StageResult {
   readonly likelihoods: readonly (readonly Likelihood[])[];
 }
 
+/** Returns the job as other processes get it. */
+const withoutMemory = (job: StageJob): StageJob => (job.stage === 'eval' ? job : { ...job, evaluator: null });
+
 /**
- * Runs a stage on `workers` Workers; returns their results by rank, and the interrupt that stopped it. Ctrl-C lets them finish and save
+ * Runs a stage on `workers` Workers, or on the processes of the job; returns their results by rank, and the interrupt that stopped it. Ctrl-C lets them finish and save
  * their step; before and after, it ends the process.
  * @throws Interrupted
  */
@@ -137,13 +143,23 @@ export function runStage(
     const engine = (job.stage === 'eval' ? job.engine : undefined) ?? computingEngine(job.device);
     // Workers share tensors through what this thread has opened.
     if (engine !== 'onnx') await prepareEngine(job.device, engine);
-    const results = await runWorkers<StageJob, StageNote, StageResult>({
+    const options = {
       size: workers,
       program: workerUrl('./stage-worker', import.meta.url),
       job,
       onNote,
       signal,
-    });
+    };
+    const world = await worldForJob();
+    if (world !== null && (job.device !== 'cpu' || engine === 'tfjs')) {
+      throw new ConfigError(
+        'several processes share work on the torch engine and the processor only: start one, or leave out --device and --engine',
+      );
+    }
+    const results =
+      world === null
+        ? await runWorkers<StageJob, StageNote, StageResult>(options)
+        : await world.run<StageJob, StageNote, StageResult>({ ...options, remote: withoutMemory(job) });
     return { results, stopped: signal.aborted ? (signal.reason as Interrupted) : null };
   });
 }
@@ -339,7 +355,12 @@ export async function runTrainingStage(
   } as const;
   const samples = samplesOf(recipe, stage);
   // Workers beyond the examples of a step have nothing to do.
-  const workers = Math.max(1, Math.min(recipe[stage].workers, samples.perStep));
+  const workers = await ranksOf(Math.max(1, Math.min(recipe[stage].workers, samples.perStep)));
+  if (workers > samples.perStep) {
+    throw new ConfigError(
+      `${stage}: ${workers} processes share ${samples.perStep} examples per step: start at most ${samples.perStep}, or raise ${stage === 'sft' ? 'sft.batch' : 'rl.prompts'}`,
+    );
+  }
   const progress = new Progress({
     ...(stage === 'sft'
       ? {
@@ -381,7 +402,11 @@ export async function runTrainingStage(
           onLine: (line) => log.validated(line),
           say: (text) => progress.note(text),
         });
-  const job: TrainingJob = { ...plain, evaluator: evaluator?.state.memory ?? null };
+  const job: TrainingJob = {
+    ...plain,
+    validated: evaluator !== null,
+    evaluator: evaluator?.state.memory ?? null,
+  };
   const { results, stopped } = await withInterrupt(async (signal) => {
     const stop = (): void => evaluator?.stop();
     signal.addEventListener('abort', stop);
@@ -465,7 +490,8 @@ async function openForStage(stage: TrainingStage, given: TrainRequest): Promise<
  * One stage as a command of its own: opens the run, or begins one, and trains.
  * @throws ConfigError, CheckpointError, DataError as `Run.open` and `runTrainingStage`; Interrupted
  */
-export async function trainStage(stage: TrainingStage, given: TrainRequest): Promise<Trained> {
+export async function trainStage(stage: TrainingStage, request: TrainRequest): Promise<Trained> {
+  const given = resumedByRestart(request, Run.begun(request.out));
   if (given.policy !== undefined && given.resume) {
     throw new ConfigError(
       '--policy begins a run and --resume resumes one, whose policy is known: leave --policy out',

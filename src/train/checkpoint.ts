@@ -195,7 +195,8 @@ export function fallBack(
 /** Gives the optimiser its state of a checkpoint. Collective: every rank calls it. @throws CheckpointError */
 export function restoreOptimizer(directory: string, learner: Learner, state: TrainingState): void {
   const { policy, optimizer, workers } = learner;
-  if (workers.rank === 0) {
+  if (workers.rank === 0 || !workers.sharesMemory) {
+    optimizer.emptyState();
     const file = join(directory, OPTIMIZER_FILE);
     const tensors = openSafetensors(file);
     const entries = optimizerEntries(learner);

@@ -87,4 +87,11 @@ export class Learner {
   update(denominator: number, learningRate: number): StepReport {
     return this.optimizer.step(denominator, learningRate);
   }
+
+  /** Has rank 0 write a checkpoint, with the state of all ranks at hand. Collective. */
+  save(write: () => void): void {
+    this.optimizer.gatherState();
+    this.workers.onRankZero(write);
+    this.optimizer.dropState();
+  }
 }

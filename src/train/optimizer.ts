@@ -1,13 +1,14 @@
 /**
  * AdamW over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its own
  * range in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
- * are taken in rank order.
+ * are taken in rank order. Ranks that share no memory hold moments and master copy of their own range alone (ZeRO 1), gather its
+ * gradients, and send its parameters to the others.
  * bfloat16 parameters are the rounding of a float32 master copy, which is updated: without one, updates below
  * half a unit in the last place (0.2 % of a weight) would be lost.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../ground/errors.ts';
-import type { WorkerGroup } from './worker-group.ts';
+import { shardOf, type WorkerGroup } from './worker-group.ts';
 
 /** Options of AdamW; keys of both training stages of a recipe. */
 export interface OptimizerOptions {
@@ -93,12 +94,16 @@ export class ShardedAdamW {
   readonly #ranges: readonly Range[];
   readonly #chunk: number;
   readonly #chunks: readonly Chunk[]; // of this rank's range
-  readonly #parameters: Tensor; // [T], shared by all ranks
-  readonly #gradients: Tensor[]; // R × [T]; each rank's own, and after the reduction its range of rank 0's
+  readonly #parameters: Tensor; // [T], shared by all ranks where they share memory
+  readonly #gradients: Tensor[]; // R × [T]; each rank's own, and after the reduction its range of rank 0's; alone where nothing is shared
   readonly #own: Tensor; // [T], this rank's gradient
-  readonly #first: Tensor; // [T], shared
-  readonly #second: Tensor; // [T], shared
-  readonly #master: Tensor | null; // [T], shared
+  readonly #first: Tensor; // [H], shared: H = T, or the own range where nothing is shared
+  readonly #second: Tensor; // [H]
+  readonly #master: Tensor | null; // [H]
+  /** Place of the first element of these in the flat buffer. */
+  readonly #base: number;
+  /** State of all ranks on one, [T] each, while a checkpoint is written or read. */
+  #whole: Buffers | null = null;
   /** 1 where `#own` holds this step's gradient of a parameter; 0 where its content is stale. */
   readonly #filled: Uint8Array;
   #step = 0;
@@ -129,25 +134,84 @@ export class ShardedAdamW {
     this.#chunk = chunk;
     this.#filled = new Uint8Array(ranges.length);
     this.#own = engine.zeros([size]);
-    const ticket = engine.share(this.#own);
-    this.#gradients = workers.allGather([ticket]).map(([of]) => engine.attach(of!));
-    workers.barrier(); // every rank holds the storage
-    engine.unshare(ticket);
+    this.#gradients = this.#everyGradient();
     const shared = (make: () => Tensor): Tensor =>
       workers.share(
         engine,
         () => ({ flat: make() }),
         (ticket) => ({ flat: engine.attach(ticket) }),
       ).flat;
-    this.#first = shared(() => engine.zeros([size]));
-    this.#second = shared(() => engine.zeros([size]));
-    this.#master = parameters.dtype === 'bfloat16' ? shared(() => engine.cast(parameters, 'float32')) : null;
     const [start, end] = workers.shard(size);
+    this.#base = workers.sharesMemory ? 0 : start;
+    const held = workers.sharesMemory ? size : end - start;
+    this.#first = shared(() => engine.zeros([held]));
+    this.#second = shared(() => engine.zeros([held]));
+    const exact = (): Tensor =>
+      engine.scope(() => engine.cast(engine.narrow(parameters, 0, this.#base, held), 'float32'));
+    this.#master = parameters.dtype === 'bfloat16' ? shared(exact) : null;
     this.#chunks = chunksOf(ranges, start, end, chunk).map((span) => ({
       start: span.start,
       length: span.end - span.start,
       decay: this.#decayOf(span),
     }));
+  }
+
+  /** Attaches to the gradients of all ranks; where nothing is shared, to the own one. Collective. */
+  #everyGradient(): Tensor[] {
+    const engine = this.#engine;
+    if (!this.#workers.sharesMemory) return [this.#own];
+    const ticket = engine.share(this.#own);
+    const gradients = this.#workers.allGather([ticket]).map(([of]) => engine.attach(of!));
+    this.#workers.barrier(); // every rank holds the storage
+    engine.unshare(ticket);
+    return gradients;
+  }
+
+  /**
+   * Has every rank's range exchanged in pieces of at most one chunk: `begin` starts one, and what it returns ends it. Pieces of all ranks are
+   * under way at the same time. Collective.
+   */
+  #exchange(begin: (owner: number, start: number, length: number) => () => void): void {
+    const { size } = this.#workers;
+    const total = this.#parameters.shape[0]!;
+    for (let at = 0; at < Math.ceil(total / size); at += this.#chunk) {
+      this.#engine.scope(() => {
+        const endings: (() => void)[] = [];
+        for (let owner = 0; owner < size; owner++) {
+          const [from, to] = shardOf(total, owner, size);
+          const length = Math.min(this.#chunk, to - from - at);
+          if (length > 0) endings.push(begin(owner, from + at, length));
+        }
+        for (const end of endings) end();
+      });
+    }
+  }
+
+  /** Sends every rank the others' gradients of its range, and adds them in rank order, where nothing is shared. Collective. */
+  #exchangeGradients(): void {
+    const engine = this.#engine;
+    const { rank, size, sharesMemory } = this.#workers;
+    if (sharesMemory) return;
+    this.#exchange((owner, start, length) => {
+      const own = engine.narrow(this.#own, 0, start, length);
+      const parts = owner === rank ? Array.from({ length: size }, () => engine.zeros([length])) : []; // [R][n]
+      const arrived = this.#workers.gatherTensor(own, parts, owner);
+      return () => {
+        arrived();
+        parts.forEach((part, r) => {
+          if (r === 0) engine.write(this.#own, 0, start, part);
+          else engine.addInto(this.#own, 0, start, part);
+        });
+      };
+    });
+  }
+
+  /** Sends every rank the updated parameters of the others, where nothing is shared. Collective. */
+  #exchangeParameters(): void {
+    if (this.#workers.sharesMemory) return;
+    this.#exchange((owner, start, length) =>
+      this.#workers.broadcastTensor(this.#engine.narrow(this.#parameters, 0, start, length), owner),
+    );
   }
 
   /** Returns one factor if it is the same for the whole chunk, else one per element. */
@@ -197,6 +261,7 @@ export class ShardedAdamW {
     const { clip } = this.#options;
     this.#clearUnfilled();
     this.#workers.barrier(); // every rank's gradient is complete
+    this.#exchangeGradients();
     const [sum] = this.#workers.allReduce([this.#reduce()]);
     const gradNorm = Math.sqrt(sum!) / count;
     const skipped = !Number.isFinite(gradNorm);
@@ -204,6 +269,7 @@ export class ShardedAdamW {
       const scale = (clip > 0 ? Math.min(1, clip / (gradNorm + 1e-6)) : 1) / count;
       this.#step++;
       for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate);
+      this.#exchangeParameters();
     }
     this.#workers.barrier(); // all shards are updated, all gradients read
     this.zeroGrad();
@@ -254,13 +320,14 @@ export class ShardedAdamW {
     engine.noGrad(() =>
       engine.scope(() => {
         const part = (flat: Tensor): Tensor => engine.narrow(flat, 0, start, length);
-        const exact = part(this.#master ?? this.#parameters);
+        const held = (flat: Tensor): Tensor => engine.narrow(flat, 0, start - this.#base, length);
+        const exact = this.#master === null ? part(this.#parameters) : held(this.#master);
         engine.adamW(
           {
             parameters: exact,
             gradients: part(this.#gradients[0]!),
-            firstMoment: part(this.#first),
-            secondMoment: part(this.#second),
+            firstMoment: held(this.#first),
+            secondMoment: held(this.#second),
             decay,
           },
           { learningRate, beta1: betas[0], beta2: betas[1], epsilon: EPSILON, step: this.#step, scale },
@@ -270,8 +337,12 @@ export class ShardedAdamW {
     );
   }
 
-  /** State for a checkpoint, of all ranks: [T] each. Rank 0 reads and writes it between barriers. */
+  /** State for a checkpoint, of all ranks: [T] each. Rank 0 reads and writes it between `gatherState` and `restore` or `dropState`. */
   get buffers(): Buffers {
+    return this.#whole ?? this.#held;
+  }
+
+  get #held(): Buffers {
     return {
       first_moment: this.#first,
       second_moment: this.#second,
@@ -279,16 +350,70 @@ export class ShardedAdamW {
     };
   }
 
-  /** Continues after `steps` updates, the buffers filled by rank 0. Collective. */
+  /** Gives rank 0 the state of all ranks, where nothing is shared. Collective. */
+  gatherState(): void {
+    const engine = this.#engine;
+    const { rank, size, sharesMemory } = this.#workers;
+    if (sharesMemory) return;
+    const total = this.#parameters.shape[0]!;
+    const longest = Math.ceil(total / size);
+    if (rank === 0) this.emptyState();
+    for (const [name, held] of Object.entries(this.#held)) {
+      for (let at = 0; at < longest; at += this.#chunk) {
+        engine.scope(() => {
+          const length = Math.min(this.#chunk, longest - at);
+          const piece = engine.zeros([length]); // ranges differ by one element: padded
+          const own = Math.max(0, Math.min(length, held.shape[0]! - at));
+          if (own > 0) engine.write(piece, 0, 0, engine.narrow(held, 0, at, own));
+          const parts = rank === 0 ? Array.from({ length: size }, () => engine.zeros([length])) : []; // [R][n]
+          this.#workers.gatherTensor(piece, parts, 0)();
+          parts.forEach((part, r) => {
+            const [start, end] = shardOf(total, r, size);
+            const filled = Math.min(length, end - start - at);
+            if (filled > 0)
+              engine.write(this.buffers[name]!, 0, start + at, engine.narrow(part, 0, 0, filled));
+          });
+        });
+      }
+    }
+  }
+
+  /** Makes room for the state of all ranks on this one, where nothing is shared. */
+  emptyState(): void {
+    if (this.#workers.sharesMemory) return;
+    this.dropState();
+    const names = Object.keys(this.#held);
+    const make = (): Tensor => this.#engine.zeros([this.#parameters.shape[0]!]);
+    this.#whole = Object.fromEntries(names.map((name) => [name, make()]));
+  }
+
+  /** Frees what `gatherState` and `emptyState` made. */
+  dropState(): void {
+    if (this.#whole !== null) this.#engine.dispose(...Object.values(this.#whole));
+    this.#whole = null;
+  }
+
+  /** Continues after `steps` updates, the buffers filled by rank 0, or by each rank where nothing is shared. Collective. */
   restore(steps: number): void {
+    const engine = this.#engine;
     this.#step = steps;
+    for (const [name, whole] of Object.entries(this.#whole ?? {})) {
+      const held = this.#held[name]!;
+      engine.scope(() => engine.write(held, 0, 0, engine.narrow(whole, 0, this.#base, held.shape[0]!)));
+    }
+    this.dropState();
     this.#workers.barrier();
   }
 
   /** Frees the buffers. */
   dispose(): void {
     const decays = this.#chunks.flatMap(({ decay }) => (typeof decay === 'number' ? [] : [decay]));
-    this.#engine.dispose(this.#own, ...this.#gradients, ...Object.values(this.buffers), ...decays);
+    this.dropState();
+    this.#engine.dispose(
+      ...new Set([this.#own, ...this.#gradients]),
+      ...Object.values(this.#held),
+      ...decays,
+    );
   }
 }
 

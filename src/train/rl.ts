@@ -696,6 +696,6 @@ export async function rl(
   }
 
   function save(step: number): void {
-    workers.onRankZero(() => hooks.save({ step, skippedInARow }));
+    learner.save(() => hooks.save({ step, skippedInARow }));
   }
 }

@@ -156,7 +156,7 @@ export async function sft(
   }
 
   function save(step: number): void {
-    workers.onRankZero(() => hooks.save({ step, skippedInARow }));
+    learner.save(() => hooks.save({ step, skippedInARow }));
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * Data parallelism in one process: R Workers, one per core, run the same program on their share of a batch
- * and meet at barriers. Sums are taken in rank order, so runs with the same number of ranks repeat bit for
- * bit.
+ * Data parallelism: R ranks run the same program on their share of a batch and meet at barriers. Here they are Workers of one process, which
+ * share memory; in `process-group.ts` each is a process. Sums are taken in rank order, so runs with the same number of ranks repeat bit
+ * for bit.
  */
 import { setTimeout } from 'node:timers/promises';
 import { SHARE_ENV, Worker } from 'node:worker_threads';
@@ -45,10 +45,17 @@ export function markFailed(memory: SharedArrayBuffer): void {
   Atomics.notify(header, BARRIER_TURN);
 }
 
+/** The half-open part of 0 … n that belongs to a rank; parts differ by at most one. */
+export function shardOf(n: number, rank: number, size: number): readonly [start: number, end: number] {
+  return [Math.floor((rank * n) / size), Math.floor(((rank + 1) * n) / size)];
+}
+
 /** Collective operations of one rank; all ranks call them in the same order. */
 export class WorkerGroup {
   readonly rank: number;
   readonly size: number;
+  /** True where tensors can be shared by all ranks, instead of one for each. */
+  readonly sharesMemory: boolean = true;
   readonly #header: Int32Array;
   readonly #slots: Float64Array; // [2, R, SLOT]
   #bank = 0;
@@ -153,16 +160,34 @@ export class WorkerGroup {
     this.barrier();
   }
 
-  /** Counts a message that this rank posts and `runWorkers` delivers. */
+  /** Begins to fill `parts` [R][n] of rank `root` by the `part` [n] of each rank, in rank order; what it returns waits. Collective. */
+  gatherTensor(_part: Tensor, _parts: readonly Tensor[], _root: number): () => void {
+    throw new Error('ranks that share memory read each other');
+  }
+
+  /** Begins to overwrite `tensor` [n] by that of rank `root`; what it returns waits. Collective. */
+  broadcastTensor(_tensor: Tensor, _root: number): () => void {
+    throw new Error('ranks that share memory read each other');
+  }
+
+  /** Leaves the others. */
+  close(): void {}
+
+  /** Counts a message that this rank posts and the process of rank 0 deals with. */
   countPosted(): void {
     Atomics.add(this.#header, POSTED, 1);
   }
 
-  /** Waits until every message that was posted has been dealt with. @throws WorkerGroupEnded when a rank failed */
-  awaitDelivered(): void {
+  /** Messages that the Workers of this process have posted. */
+  get posted(): number {
+    return Atomics.load(this.#header, POSTED);
+  }
+
+  /** Waits until as many messages as were posted have been dealt with. @throws WorkerGroupEnded when a rank failed */
+  awaitDelivered(posted = this.posted): void {
     for (;;) {
       const delivered = Atomics.load(this.#header, DELIVERED);
-      if (delivered >= Atomics.load(this.#header, POSTED)) return;
+      if (delivered >= posted) return;
       this.#wait(DELIVERED, delivered);
     }
   }
@@ -179,7 +204,7 @@ export class WorkerGroup {
 
   /** The half-open part of 0 … n that belongs to this rank; parts differ by at most one. */
   shard(n: number): readonly [start: number, end: number] {
-    return [Math.floor((this.rank * n) / this.size), Math.floor(((this.rank + 1) * n) / this.size)];
+    return shardOf(n, this.rank, this.size);
   }
 }
 
@@ -203,6 +228,20 @@ export interface WorkerContext<Job> {
   readonly rank: number;
   readonly size: number;
   readonly job: Job;
+  /** Where the ranks meet, if each is a process. */
+  readonly meeting?: Meeting;
+}
+
+/** Address at which the ranks of a job, each a process, meet. */
+export interface Meeting {
+  readonly host: string;
+  readonly port: number;
+  /** Name of the job, before the keys of the store. */
+  readonly prefix: string;
+  /** Longest wait for another rank. */
+  readonly timeoutMs: number;
+  /** Ranks on this machine. */
+  readonly localSize: number;
 }
 
 /** Message of a rank: progress, and at the end its result. */
@@ -236,23 +275,66 @@ export class WorkerError extends TimeseerError {
   }
 }
 
-function rebuilt(failure: WorkerFailure): Error {
+/** Makes the error again that a rank sent. */
+export function errorOf(failure: WorkerFailure): Error {
   if (failure.expected) return new WorkerError(failure);
   const { name, message, stack } = failure;
   return Object.assign(new Error(message), { name, stack });
 }
 
-interface WorkerGroupOptions<Job, Note> {
+export interface WorkerGroupOptions<Job, Note> {
   readonly size: number;
   readonly program: WorkerProgram;
   readonly job: Job;
   readonly onNote: (note: Note, rank: number) => void;
   /** Aborting it asks the ranks to stop after the step in flight. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Counts a message that was posted and has been dealt with. */
+export function countDelivered(memory: SharedArrayBuffer): void {
+  const header = headerOf(memory);
+  Atomics.add(header, DELIVERED, 1);
+  Atomics.notify(header, DELIVERED);
+}
+
+/** Starts the Worker of one rank. Its result comes when it has ended; what `onNote` throws fails it. */
+export function startWorker<Job, Note, Result>(
+  program: WorkerProgram,
+  context: WorkerContext<Job>,
+  onNote: (note: Note) => void,
+): { readonly worker: Worker; readonly result: Promise<Result> } {
+  const worker = new Worker(program.url, {
+    workerData: context,
+    execArgv: program.execArgv,
+    env: SHARE_ENV,
+    stdout: true,
+  });
+  // Text printed by a module of the user must not stand in the output of a command.
+  worker.stdout.on('data', (text: Buffer) => process.stderr.write(text));
+  const result = new Promise<Result>((resolve, reject) => {
+    let ended: { readonly value: Result } | undefined;
+    worker.on('message', (message: WorkerMessage<Note, Result>) => {
+      if (message.kind === 'note') {
+        try {
+          onNote(message.note);
+        } catch (error) {
+          reject(error); // what the listener cannot keep (a full disk) ends the group
+        }
+      } else if (message.kind === 'result') ended = { value: message.result };
+      else reject(errorOf(message.error));
+    });
+    worker.on('error', reject);
+    worker.on('exit', (code) => {
+      if (ended !== undefined) resolve(ended.value);
+      else reject(new TimeseerError(`worker ${context.rank} ended with code ${code} and no result`));
+    });
+  });
+  return { worker, result };
 }
 
 /** Time that the other Workers have to end by themselves once one has failed. */
-const GRACE_MS = 5000;
+export const GRACE_MS = 5000;
 
 /**
  * Runs a job on `size` Workers; results in rank order. If a Worker or `onNote` fails, the others are ended
@@ -263,54 +345,29 @@ export async function runWorkers<Job, Note, Result>(
 ): Promise<Result[]> {
   const { size, program, job, onNote, signal } = options;
   const memory = workerGroupMemory(size);
-  const header = headerOf(memory);
-  const workers: Worker[] = [];
+  const started: { readonly worker: Worker; readonly result: Promise<Result> }[] = [];
   const stop = (): void => requestStop(memory);
   if (signal?.aborted === true) stop();
   signal?.addEventListener('abort', stop);
-  let runs: Promise<Result>[] = [];
   try {
-    runs = Array.from({ length: size }, (_, rank) => {
-      const context: WorkerContext<Job> = { memory, rank, size, job };
-      const worker = new Worker(program.url, {
-        workerData: context,
-        execArgv: program.execArgv,
-        env: SHARE_ENV,
-        stdout: true,
-      });
-      // Text printed by a module of the user must not stand in the output of a command.
-      worker.stdout.on('data', (text: Buffer) => process.stderr.write(text));
-      workers.push(worker);
-      return new Promise<Result>((resolve, reject) => {
-        let result: { readonly value: Result } | undefined;
-        worker.on('message', (message: WorkerMessage<Note, Result>) => {
-          if (message.kind === 'note') {
-            try {
-              onNote(message.note, rank);
-              Atomics.add(header, DELIVERED, 1);
-              Atomics.notify(header, DELIVERED);
-            } catch (error) {
-              reject(error); // what the listener cannot keep (a full disk) ends the group
-            }
-          } else if (message.kind === 'result') result = { value: message.result };
-          else reject(rebuilt(message.error));
-        });
-        worker.on('error', reject);
-        worker.on('exit', (code) => {
-          if (result !== undefined) resolve(result.value);
-          else reject(new TimeseerError(`worker ${rank} ended with code ${code} and no result`));
-        });
-      });
-    });
-    return await Promise.all(runs);
+    for (let rank = 0; rank < size; rank++) {
+      started.push(
+        startWorker<Job, Note, Result>(program, { memory, rank, size, job }, (note) => {
+          onNote(note, rank);
+          countDelivered(memory);
+        }),
+      );
+    }
+    return await Promise.all(started.map(({ result }) => result));
   } catch (error) {
     markFailed(memory);
     stop();
     // A Worker that is ended within a call of onnxruntime aborts the process.
-    await Promise.race([Promise.allSettled(runs), setTimeout(GRACE_MS, null, { ref: false })]);
+    const ended = Promise.allSettled(started.map(({ result }) => result));
+    await Promise.race([ended, setTimeout(GRACE_MS, null, { ref: false })]);
     throw error;
   } finally {
     signal?.removeEventListener('abort', stop);
-    await Promise.all(workers.map((worker) => worker.terminate()));
+    await Promise.all(started.map(({ worker }) => worker.terminate()));
   }
 }

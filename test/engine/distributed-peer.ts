@@ -20,7 +20,7 @@ const { port, rank, size, timeoutMs } = data;
 const host = '127.0.0.1';
 const engine = openTorch({ threads: 1 });
 const open = (prefix: string): ProcessGroup =>
-  ProcessGroup.open(engine, { host, port, prefix, rank, size, timeoutMs });
+  ProcessGroup.open({ host, port, prefix, rank, size, timeoutMs });
 
 const floats = (values: readonly number[], dtype: DType = 'float32'): Tensor =>
   engine.cast(engine.tensor(Float64Array.from(values), [values.length]), dtype);

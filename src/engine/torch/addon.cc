@@ -6,6 +6,7 @@
 #include "binding.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -255,6 +256,11 @@ Napi::Value describe(const Napi::CallbackInfo& info) {
   });
 }
 
+// endProcess(code) ends it at once: exit() would join threads that wait for another machine.
+Napi::Value endProcess(const Napi::CallbackInfo& info) {
+  _exit(info[0].As<Napi::Number>().Int32Value());
+}
+
 // Keeps this library, and libtorch with it, in memory for good: Node unloads an addon when the last environment
 // that loaded it ends, while shared tensors, thread pools and thread-local destructors of libtorch live on.
 void stayLoaded() {
@@ -310,6 +316,7 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   add("record", recordGraph);
   add("replay", replayGraph);
   add("freeRecording", freeGraph);
+  add("endProcess", endProcess);
   exports.Set("distributed", distributedFunctions(env));
   return exports;
 }

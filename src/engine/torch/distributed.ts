@@ -5,7 +5,7 @@
 import { EngineError } from '../../ground/errors.ts';
 import type { Tensor } from '../engine.ts';
 import { type Collective, loadNative, type NativeDistributed, type StoreOperation } from './native.ts';
-import type { TorchEngine } from './torch.ts';
+import { TorchTensor } from './operators.ts';
 
 /** Time to wait for the server or for a peer; 30 minutes, as in PyTorch. */
 const TIMEOUT_MS = 30 * 60 * 1000;
@@ -203,6 +203,12 @@ export class Store implements Address {
   }
 }
 
+/** Handle of a tensor of any torch engine of this thread. @throws EngineError */
+function handleOf(tensor: Tensor, what: string): number {
+  if (tensor instanceof TorchTensor) return tensor.liveHandle(what);
+  throw new EngineError(`${what}: the tensor belongs to another engine`);
+}
+
 /** Operation under way. Its tensors may be disposed of, but not read or written before `wait` has returned. */
 export interface Work {
   /** Blocks until it is done. @throws EngineError when a peer has died or stopped; then the group is closed */
@@ -225,7 +231,6 @@ export interface ProcessGroupOptions extends Address {
 export class ProcessGroup {
   readonly rank: number;
   readonly size: number;
-  readonly #engine: TorchEngine;
   readonly #native: NativeDistributed;
   readonly #options: ProcessGroupOptions;
   readonly #timeoutMs: number;
@@ -233,15 +238,9 @@ export class ProcessGroup {
   /** First failure; it closed the group. */
   #broken: EngineError | undefined;
 
-  private constructor(
-    engine: TorchEngine,
-    native: NativeDistributed,
-    options: ProcessGroupOptions,
-    id: number,
-  ) {
+  private constructor(native: NativeDistributed, options: ProcessGroupOptions, id: number) {
     this.rank = options.rank;
     this.size = options.size;
-    this.#engine = engine;
     this.#native = native;
     this.#options = options;
     this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
@@ -249,7 +248,7 @@ export class ProcessGroup {
   }
 
   /** Meets the other ranks at a store; blocks until all have come. Uses GLOO_SOCKET_IFNAME, else the interface that leads to `host`. */
-  static open(engine: TorchEngine, options: ProcessGroupOptions): ProcessGroup {
+  static open(options: ProcessGroupOptions): ProcessGroup {
     const { host, port, prefix, rank, size, timeoutMs = TIMEOUT_MS } = options;
     if (!(Number.isInteger(rank) && Number.isInteger(size) && rank >= 0 && rank < size)) {
       throw new EngineError(`process group: rank ${rank} of ${size}: expected an integer of 0 to size − 1`);
@@ -257,7 +256,7 @@ export class ProcessGroup {
     const native = requireDistributed();
     try {
       const id = native.groupOpen(host, port, prefix, rank, size, timeoutMs);
-      return new ProcessGroup(engine, native, options, id);
+      return new ProcessGroup(native, options, id);
     } catch (cause) {
       throw failure(`process group, rank ${rank} of ${size}`, options, timeoutMs, cause);
     }
@@ -283,9 +282,9 @@ export class ProcessGroup {
       this.#native.groupStart(
         this.#id,
         what,
-        this.#engine.handle(tensor, what),
+        handleOf(tensor, what),
         root,
-        into.map((part) => this.#engine.handle(part, what)),
+        into.map((part) => handleOf(part, what)),
       ),
     );
     let done = false;

@@ -98,6 +98,8 @@ export interface Native {
   record(device: string, body: () => void): number;
   replay(recording: number): void;
   freeRecording(recording: number): void;
+  /** Ends the process without joining its threads. */
+  endProcess(code: number): never;
 }
 
 let loaded: Native | undefined;

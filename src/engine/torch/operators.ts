@@ -142,6 +142,12 @@ export class TorchTensor extends OwnedTensor {
     this.handle = handle;
   }
 
+  /** Handle of a tensor that has not been freed. @throws EngineError */
+  liveHandle(what: string): number {
+    this.checkLive(what);
+    return this.handle;
+  }
+
   get shape(): readonly number[] {
     this.checkLive('shape');
     this.#shape ??= this.#native.shape(this.handle);

@@ -50,9 +50,6 @@ export class TorchEngine implements Engine {
     return this.#adopt('tensor', [shape], () => native.fromHost(values, dtypeOf(values), shape, device));
   }
 
-  /** Handle of a live tensor of this engine in the addon, for what works beside it in the same thread. */
-  readonly handle = (tensor: Tensor, where: string): number => this.#ops.handle(tensor, where);
-
   /** Takes in the tensor whose handle `body` returns. */
   #adopt(name: string, values: readonly unknown[], body: () => number): Tensor {
     return this.#ops.attempt(name, values, () => this.#arena.adopt(body()));

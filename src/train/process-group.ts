@@ -1,0 +1,64 @@
+/** Ranks that are processes, of one machine or several: they meet through libtorch's c10d and share no memory. */
+import type { Engine, Tensor } from '../engine/engine.ts';
+import { ProcessGroup } from '../engine/torch/distributed.ts';
+import { openTorch, type TorchEngine } from '../engine/torch/torch.ts';
+import { type Meeting, WorkerGroup } from './worker-group.ts';
+
+export class ProcessRanks extends WorkerGroup {
+  override readonly sharesMemory = false;
+  readonly #engine: TorchEngine;
+  readonly #group: ProcessGroup;
+
+  /** Joins the others. `memory`: between this rank and its process. Collective. */
+  constructor(memory: SharedArrayBuffer, meeting: Meeting, rank: number, size: number) {
+    super(memory, rank, size);
+    this.#engine = openTorch();
+    this.#group = ProcessGroup.open({ ...meeting, rank, size });
+  }
+
+  /** Waits until every rank is here. c10d's own barrier names the missing ones and takes longer; the processes notice these themselves. */
+  override barrier(): void {
+    this.allGather([0]);
+  }
+
+  override allGather(values: readonly number[]): Float64Array[] {
+    const engine = this.#engine;
+    return engine.scope(() => {
+      const own = engine.tensor(Float64Array.from(values), [values.length]);
+      const parts = Array.from({ length: this.size }, () => engine.zeros([values.length], 'float64'));
+      this.#group.allGather(own, parts).wait();
+      return parts.map((part) => new Float64Array(engine.bytes(part).slice().buffer)); // [R][K]
+    });
+  }
+
+  /** Has every rank make its own. Collective. */
+  override share<T extends { readonly flat: Tensor }>(_engine: Engine, make: () => T): T {
+    const made = make();
+    this.barrier();
+    return made;
+  }
+
+  /** Rank 0 works while the others wait, once the messages of all of them have reached its process. Collective. */
+  override onRankZero(work: () => void): void {
+    const [posted] = this.allReduce([this.posted]);
+    if (this.rank === 0) {
+      this.awaitDelivered(posted);
+      work();
+    }
+    this.barrier();
+  }
+
+  override gatherTensor(part: Tensor, parts: readonly Tensor[], root: number): () => void {
+    const work = this.#group.gather(part, root, parts);
+    return () => work.wait();
+  }
+
+  override broadcastTensor(tensor: Tensor, root: number): () => void {
+    const work = this.#group.broadcast(tensor, root);
+    return () => work.wait();
+  }
+
+  override close(): void {
+    this.#group.close();
+  }
+}

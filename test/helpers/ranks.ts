@@ -1,0 +1,43 @@
+/** Commands whose work several processes share, over loopback. */
+import { execFileSync } from 'node:child_process';
+import { createServer } from 'node:net';
+import { Child } from './tiny-run.ts';
+
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address() as { port: number };
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
+/** Processes of a command as torchrun starts them. */
+export function ranks(
+  size: number,
+  port: number,
+  args: (rank: number) => readonly string[],
+  env = {},
+): Child[] {
+  return Array.from({ length: size }, (_, rank) => {
+    const place = { RANK: rank, WORLD_SIZE: size, LOCAL_RANK: rank, LOCAL_WORLD_SIZE: size };
+    const all = { ...place, MASTER_ADDR: '127.0.0.1', MASTER_PORT: port };
+    const texts = Object.fromEntries(Object.entries(all).map(([name, value]) => [name, `${value}`]));
+    return new Child(args(rank), undefined, { ...texts, ...env });
+  });
+}
+
+export const childrenOf = (pid: number): number[] =>
+  execFileSync('ps', ['-o', 'pid=', '--ppid', `${pid}`], { encoding: 'utf8' })
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map(Number);
+
+export const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};

@@ -1,0 +1,133 @@
+/** Commands whose work several processes share, over loopback: what fails, and what is left then. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasDistributed } from '../../src/engine/torch/distributed.ts';
+import { childrenOf, freePort, isAlive, ranks } from '../helpers/ranks.ts';
+import { bits, Child, lineCount, until, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-world-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const [policy, recipe] = [join(root, 'policy'), join(root, 'tiny.yaml')];
+const path = (name: string): string => join(root, name);
+const SHORT = ['sft.samples=40', 'rl.steps=4', 'rl.prompts=4', 'eval.validation=4'].flatMap((key) => [
+  '--set',
+  key,
+]);
+
+beforeAll(() => {
+  writeTinyPolicy(policy);
+  writeTinyRecipe(recipe, policy, 2);
+});
+
+const train = (out: string, ...more: string[]): Child =>
+  new Child(['train', '--recipe', recipe, '--out', path(out), ...SHORT, ...more]);
+
+const weights = (out: string): string => path(`${out}/rl/policy/model.safetensors`);
+
+describe.skipIf(!hasDistributed())('processes', () => {
+  beforeAll(async () => {
+    expect(await train('workers', '--quiet').ended).toMatchObject({ code: 0 });
+  }, 120_000);
+
+  test('resume what Workers began, in another number', async () => {
+    expect(await train('begun', '--quiet').ended).toMatchObject({ code: 0 });
+    const three = await train(
+      'begun',
+      '--quiet',
+      '--processes',
+      '3',
+      '--resume',
+      '--allow-change',
+      'rl',
+      '--set',
+      'rl.steps=6',
+    ).ended;
+    expect(three, three.err).toMatchObject({ code: 0 });
+    expect(lineCount(path('begun/rl/metrics.jsonl'))).toBe(6);
+  }, 120_000);
+
+  test('a rank that is killed ends the job with its name, leaves no process, and the job resumes to the same policy', async () => {
+    const started = train('killed', '--processes', '2');
+    await until(() => lineCount(path('killed/rl/metrics.jsonl')) >= 2);
+    const [child] = childrenOf(started.process.pid!);
+    process.kill(child!, 'SIGKILL');
+    const { code, err } = await started.ended;
+    expect(err).toMatch(new RegExp(`error: rank 1 \\(process ${child}\\) ended with SIGKILL`));
+    expect(code).toBe(3);
+    expect(isAlive(child!)).toBe(false);
+    const again = await train('killed', '--quiet', '--processes', '2', '--resume').ended;
+    expect(again, again.err).toMatchObject({ code: 0 });
+    expect(bits(weights('killed')).equals(bits(weights('workers')))).toBe(true);
+  }, 120_000);
+
+  test('ranks end when rank 0 is killed, and when a rank is stopped', async () => {
+    const wait = { TIMESEER_RANK_TIMEOUT: '5' };
+    const args = (out: string) => () => [
+      'train',
+      '--recipe',
+      recipe,
+      '--out',
+      path(out),
+      ...SHORT,
+      '--set',
+      'rl.steps=400',
+    ];
+    const first = ranks(2, await freePort(), args('orphans'), wait);
+    await until(() => lineCount(path('orphans/sft/metrics.jsonl')) >= 2);
+    first[0]!.process.kill('SIGKILL');
+    const left = await first[1]!.ended;
+    expect(left.err).toMatch(/error: rank 0 \(127\.0\.0\.1:\d+\) is gone/);
+    expect(left.code).toBe(3);
+    const second = ranks(2, await freePort(), args('stopped'), wait);
+    await until(() => lineCount(path('stopped/sft/metrics.jsonl')) >= 2);
+    second[1]!.process.kill('SIGSTOP');
+    const leader = await second[0]!.ended;
+    expect(leader.err).toMatch(/error: rank 1 \(.*, process \d+\) has not been heard of for 5 s/);
+    expect(leader.code).toBe(3);
+    second[1]!.process.kill('SIGCONT');
+    expect((await second[1]!.ended).code).toBe(3);
+  }, 120_000);
+
+  test('Ctrl-C saves on all ranks', async () => {
+    const started = train('stopping', '--processes', '2', '--set', 'rl.steps=400');
+    await until(() => lineCount(path('stopping/rl/metrics.jsonl')) >= 1);
+    const children = childrenOf(started.process.pid!);
+    started.process.kill('SIGINT');
+    const { code, err } = await started.ended;
+    expect(err).toMatch(/rl: stopped after step \d+ of 400/);
+    expect(code).toBe(130);
+    expect(children.filter(isAlive)).toEqual([]);
+  }, 120_000);
+
+  test('ranks that run other commands, a port in use, and more processes than examples are refused with what to do', async () => {
+    const port = await freePort();
+    const other = ranks(2, port, (rank) => ['train', '--recipe', recipe, '--out', path(`other-${rank}`)]);
+    const [leader, follower] = await Promise.all(other.map(({ ended }) => ended));
+    expect(leader!.err).toMatch(
+      /error: rank 1 \(.*\) differs from rank 0 in the command: train .*other-1; rank 0: train .*other-0/,
+    );
+    expect([leader!.code, follower!.code]).toEqual([3, 3]);
+    expect(follower!.err).toMatch(/differs from rank 0 in the command/);
+    const server = createServer().listen(0, '127.0.0.1');
+    await new Promise((done) => server.once('listening', done));
+    const busy = ranks(
+      2,
+      (server.address() as { port: number }).port,
+      () => ['train', '--recipe', recipe, '--out', path('busy')],
+      {
+        TIMESEER_RANK_TIMEOUT: '5',
+      },
+    );
+    const [taken] = await Promise.all(busy.map(({ ended }) => ended));
+    server.close();
+    expect(taken!.err).toMatch(/another process listens on port \d+/);
+    const many = await train('many', '--processes', '5').ended;
+    expect(many.err).toMatch(
+      /sft: 5 processes share 4 examples per step: start at most 4, or raise sft\.batch/,
+    );
+    expect(many.code).toBe(2);
+  }, 120_000);
+});

@@ -1,0 +1,76 @@
+/** Commands whose work several processes share, over loopback. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasDistributed } from '../../src/engine/torch/distributed.ts';
+import { placeOf } from '../../src/run/world.ts';
+import { freePort, ranks } from '../helpers/ranks.ts';
+import { bits, Child, timeless, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-world-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const [policy, recipe] = [join(root, 'policy'), join(root, 'tiny.yaml')];
+const path = (name: string): string => join(root, name);
+const SHORT = ['sft.samples=40', 'rl.steps=4', 'rl.prompts=4', 'eval.validation=4'].flatMap((key) => [
+  '--set',
+  key,
+]);
+
+beforeAll(() => {
+  writeTinyPolicy(policy);
+  writeTinyRecipe(recipe, policy, 2);
+});
+
+const train = (out: string, ...more: string[]): Child =>
+  new Child(['train', '--recipe', recipe, '--out', path(out), ...SHORT, ...more]);
+
+const weights = (out: string): string => path(`${out}/rl/policy/model.safetensors`);
+
+test('the environment of torchrun gives the place, and one that contradicts itself is refused by name', () => {
+  const env = { RANK: '2', WORLD_SIZE: '4', LOCAL_WORLD_SIZE: '2', MASTER_ADDR: 'a', MASTER_PORT: '29500' };
+  const place = { rank: 2, size: 4, localSize: 2, host: 'a', port: 29_500 };
+  expect(placeOf(env)).toEqual(place);
+  expect(placeOf({ ...env, TORCHELASTIC_USE_AGENT_STORE: 'True' })).toEqual({ ...place, port: 29_501 });
+  expect(placeOf({})).toBeNull();
+  expect(placeOf({ RANK: '0', WORLD_SIZE: '1' })).toBeNull();
+  expect(() => placeOf({ WORLD_SIZE: '4', RANK: '0' })).toThrow(
+    /MASTER_ADDR and MASTER_PORT are not set: start with torchrun/,
+  );
+  expect(() => placeOf({ ...env, RANK: '4' })).toThrow("RANK: got '4', expected a whole number from 0 to 3");
+  expect(() => placeOf({ ...env, MASTER_PORT: 'http' })).toThrow(/MASTER_PORT: got 'http'/);
+});
+
+describe.skipIf(!hasDistributed())('processes', () => {
+  test('train as as many Workers do, bit for bit', async () => {
+    expect(await train('workers', '--quiet').ended).toMatchObject({ code: 0 });
+    expect(await train('processes', '--quiet', '--processes', '2').ended).toMatchObject({ code: 0 });
+    expect(bits(weights('processes')).equals(bits(weights('workers')))).toBe(true);
+    for (const log of ['sft/metrics.jsonl', 'rl/metrics.jsonl', 'rl/completions.jsonl']) {
+      expect(timeless(path(`processes/${log}`))).toEqual(timeless(path(`workers/${log}`)));
+    }
+  }, 120_000);
+
+  test('answer as one process does, started as torchrun starts them', async () => {
+    const evaluate = (out: string): string[] => [
+      'eval',
+      '--policy',
+      policy,
+      '--count',
+      '7',
+      '--no-classical',
+      '--max-tokens',
+      '8',
+      '--quiet',
+      '--out',
+      path(out),
+    ];
+    const started = ranks(3, await freePort(), () => evaluate('ranks'));
+    const endings = await Promise.all(started.map(({ ended }) => ended));
+    for (const { code, err } of endings) expect(code, err).toBe(0);
+    expect(endings.slice(1).map(({ out }) => out)).toEqual(['', '']);
+    expect(await new Child([...evaluate('alone'), '--workers', '1']).ended).toMatchObject({ code: 0 });
+    const records = (out: string): string => readFileSync(path(`${out}/records.jsonl`), 'utf8');
+    expect(records('ranks')).toBe(records('alone'));
+  }, 120_000);
+});
