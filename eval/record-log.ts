@@ -2,7 +2,7 @@
  * Records of an evaluation in progress: a line is appended for every response as it comes, and at the end the file is rewritten in the
  * order of the examples. A process may be killed at any instant: its records are read again, except for a torn last line.
  */
-import { closeSync, existsSync, fsyncSync, openSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DataError } from '../src/ground/errors.ts';
 import { makeDirectory, notWritten, writeFileAtomic } from '../src/ground/files.ts';
@@ -28,6 +28,8 @@ export class RecordLog {
   readonly samples: number;
   /** Records by number · samples + sample. */
   readonly #kept = new Map<number, Kept>();
+  /** Further files, whose records this one holds when it is finished. */
+  readonly #added: string[] = [];
   #handle: number | null = null;
   #synced = 0;
 
@@ -39,6 +41,12 @@ export class RecordLog {
     this.file = file;
     this.samples = samples;
     if (file !== null && existsSync(file)) this.#read(file, numberOf);
+  }
+
+  /** Adds the records of another file, which is removed when this one has them. @throws DataError as for its own */
+  add(file: string, numberOf: (id: string) => number | undefined): void {
+    this.#read(file, numberOf);
+    this.#added.push(file);
   }
 
   #read(file: string, numberOf: (id: string) => number | undefined): void {
@@ -121,6 +129,7 @@ export class RecordLog {
   finish(): EvalRecord[] {
     this.close();
     if (this.file !== null && this.#kept.size > 0) this.#rewrite(this.file);
+    for (const file of this.#added.splice(0)) rmSync(file, { force: true });
     return this.#sorted().map(([, { record }]) => record);
   }
 }

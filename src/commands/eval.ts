@@ -208,6 +208,9 @@ const OPTIONS = {
     out: text(
       'Output directory. One policy and task: records.jsonl (one line per response) and metrics.json. Several: TASK/POLICY/records.jsonl and leaderboard.md, .csv, .html',
     ),
+    shard: text(
+      'Answer one part of the examples, e.g. 2/4, on as many machines as there are parts, which share --out. The same command with --resume in place of --shard puts them together',
+    ),
     resume: flag(
       'Resume the evaluation in --out: request only missing or failed responses. Refused when a setting that affects answers has changed',
     ),
@@ -262,6 +265,10 @@ export const evaluation = command<EvalArguments>({
     [
       '$0 eval --policy small --task wild-long --length 5000 --tour 3',
       'A small policy shown all halves, quarters and eighths of each series as well',
+    ],
+    [
+      '$0 eval --policy runs/quickstart --count 100000 --out /shared/evaluation --shard 3/16',
+      'The third of 16 parts; after all of them the same command with --resume in place of --shard',
     ],
     ['$0 eval --policy runs/quickstart --intervene', 'Measure whether answers rest on the reasoning'],
     ['$0 eval --policy runs/quickstart --reward ./brief.ts', 'Report your own reward as well'],

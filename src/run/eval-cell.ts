@@ -1,6 +1,6 @@
 /** One policy on one task: questions, answers as they come, records on disk, metrics. */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promptFor } from '../../datasets/benchmarks/registry.ts';
 import { EXAMPLES_MANIFEST } from '../../datasets/example-manifest.ts';
@@ -17,7 +17,7 @@ import { type Metrics, metricsOf } from '../../eval/metrics.ts';
 import { RecordLog } from '../../eval/record-log.ts';
 import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
 import type { Answerer } from '../answer/answerer.ts';
-import { EndpointError } from '../ground/errors.ts';
+import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
@@ -57,6 +57,8 @@ export interface CellRequest {
   readonly judge?: OpenJudge | null;
   /** Rewards that score responses beside the task's own. */
   readonly rewards?: readonly RewardRecipe[];
+  /** Part of the examples to ask about; null: all, with the answers of parts that are there. */
+  readonly shard?: Shard | null;
   /** Directory of the records; null: they are not kept. */
   readonly out: string | null;
   /** Device and number of Workers of a policy on this machine. */
@@ -66,6 +68,24 @@ export interface CellRequest {
   /** Label of the progress. */
   readonly label: string;
   readonly silent: boolean;
+}
+
+/** Every `of`-th example from place `index` on. */
+export interface Shard {
+  readonly index: number;
+  readonly of: number;
+}
+
+/** Name of the records of a temperature, or of those of a shard. */
+const recordsName = (stem: string, shard: Shard | null): string =>
+  shard === null ? `${stem}.jsonl` : `${stem}.shard-${shard.index + 1}-of-${shard.of}.jsonl`;
+
+/** Files in a directory with the records of shards of a temperature. */
+function shardFiles(directory: string, stem: string): string[] {
+  const shards = readdirSync(directory).filter(
+    (name) => name.startsWith(`${stem}.shard-`) && /-of-\d+\.jsonl$/.test(name),
+  );
+  return shards.sort().map((name) => join(directory, name));
 }
 
 /** Answers at one temperature. */
@@ -172,27 +192,33 @@ function placesOf(source: ExampleSource): (id: string) => number | undefined {
  */
 export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { policy, card, address, source, form, judge = null, rewards = [], out, label, silent } = request;
-  const { openings = null } = request;
+  const { openings = null, shard = null } = request;
   const settings = settingsOf(request);
   const begun = out === null ? null : openManifest(out, settings, request.beginning);
   const temperatures = policy.reads === 'prompt' ? request.temperatures : [0];
   const places = placesOf(source);
   const logs = temperatures.map((temperature) => {
-    const name = temperatures.length > 1 ? `records.${temperature}.jsonl` : 'records.jsonl';
-    return new RecordLog(
-      out === null ? null : join(out, name),
-      temperature === 0 && openings === null ? 1 : request.samples,
-      places,
-    );
+    const stem = temperatures.length > 1 ? `records.${temperature}` : 'records';
+    const samples = temperature === 0 && openings === null ? 1 : request.samples;
+    const log = new RecordLog(out === null ? null : join(out, recordsName(stem, shard)), samples, places);
+    const parts = out === null || begun === null || shard !== null ? [] : shardFiles(out, stem);
+    for (const part of parts) log.add(part, places);
+    return log;
   });
   const asked = logs.map((log, m): ResponseRequest[] =>
     Array.from({ length: source.count * log.samples }, (_, i) => {
       const [number, sample] = [Math.floor(i / log.samples), i % log.samples];
+      if (shard !== null && number % shard.of !== shard.index) return [];
       const opening = openings?.get(number)?.[sample];
       if (openings !== null && opening === undefined) return [];
       return { number, sample, temperature: temperatures[m]!, ...(opening === undefined ? {} : { opening }) };
     }).flat(),
   );
+  if (shard !== null && shard.of > source.count) {
+    throw new ConfigError(
+      `--shard: ${shard.of} parts of ${source.count} examples: give at most ${source.count}`,
+    );
+  }
   const requests = asked.flatMap((list, m) =>
     list.filter(({ number, sample }) => !logs[m]!.has(number, sample)),
   );

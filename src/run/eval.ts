@@ -31,7 +31,7 @@ import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.
 import { type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
-import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
+import { type CellRequest, type CellResult, evaluateCell, type Shard } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
 import { withInspect } from './inspect-task.ts';
 import { openJudge } from './judging.ts';
@@ -90,6 +90,8 @@ export interface EvalRequest {
   /** Environment variable with the key of an endpoint. */
   readonly keyVariable: string | undefined;
   readonly out: string | undefined;
+  /** Part of the examples, e.g. 2/4; the answers of all parts are put together by --resume. */
+  readonly shard?: string | undefined;
   readonly resume: boolean;
   readonly force: boolean;
   readonly classical: boolean;
@@ -133,6 +135,24 @@ function check(given: EvalRequest): void {
     }
     if (value > most) throw new ConfigError(`--${name}: got ${value}, expected at most ${most}`);
   }
+}
+
+/** Parses --shard. @throws ConfigError */
+function shardOf({ shard, out, force, intervene }: EvalRequest): Shard | null {
+  if (shard === undefined) return null;
+  const [, first, second] = /^(\d+)\/(\d+)$/.exec(shard) ?? [];
+  const [number, of] = [Number(first), Number(second)];
+  if (!(number >= 1 && number <= of && of <= 65_536)) {
+    throw new ConfigError(`--shard: got '${shard}', expected part/parts, e.g. 2/4 for the second of four`);
+  }
+  if (out === undefined) throw new ConfigError('--shard: needs --out, a directory that all parts share');
+  if (force || intervene === true) {
+    const other = force ? 'force' : 'intervene';
+    throw new ConfigError(
+      `--shard and --${other}: give --${other} in the command that puts the parts together`,
+    );
+  }
+  return { index: number - 1, of };
 }
 
 /** Parses --temperature into distinct temperatures, in the order given. @throws ConfigError */
@@ -335,6 +355,7 @@ function requestOf(
     ...{ policy, card, address: task.address, source: task.source, form, temperatures },
     ...{ samples: given.samples, beginning: given, silent: given.quiet, ...at },
     ...{ device: given.device, workers: given.workers },
+    shard: shardOf(given),
     judge:
       card.extension !== true || given.judge === 'none'
         ? null
@@ -504,7 +525,7 @@ async function evaluateOne(
         }),
       }
     : { ...settings, temperature, metrics, classical, responses: cellResult.modes[0]!.usage };
-  if (out !== null) writeResult(out, result);
+  if (out !== null && given.shard === undefined) writeResult(out, result);
   const { usage } = cellResult.modes[0]!;
   return {
     kind: 'single',
@@ -625,7 +646,7 @@ async function evaluateBoard(
     rows: rows.map(({ full, ...row }) => ({ ...row, metrics: full })),
     ...(reliances.length === 0 ? {} : { reliance: reliances }),
   };
-  if (given.out !== undefined) {
+  if (given.out !== undefined && given.shard === undefined) {
     writeFileAtomic(join(given.out, 'leaderboard.md'), leaderboardMarkdown(board));
     writeFileAtomic(join(given.out, 'leaderboard.csv'), leaderboardCsv(board));
     writeFileAtomic(join(given.out, 'leaderboard.html'), leaderboardPage(board));
@@ -652,8 +673,10 @@ const listed = (given: readonly string[]): string[] =>
  * directory of its own, and a leaderboard is written.
  * @throws ConfigError, CheckpointError, DataError; EndpointError where an endpoint gives no response
  */
-export async function runEval(given: EvalRequest): Promise<Evaluation> {
-  check(given);
+export async function runEval(request: EvalRequest): Promise<Evaluation> {
+  check(request);
+  const shard = shardOf(request);
+  const given = shard === null ? request : { ...request, resume: true, classical: false };
   const temperatures = temperaturesOf(given.temperature);
   const policies = [...new Set(given.policy)];
   if (given.out === undefined && given.resume) {
@@ -665,7 +688,13 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
   const options = { ...given, endpoint: endpointOf(given) };
   const opened = named(await Promise.all(policies.map((reference) => openPolicy(reference, options))));
   try {
-    return await evaluateOpened(opened, given, temperatures);
+    const evaluation = await evaluateOpened(opened, given, temperatures);
+    if (shard !== null) {
+      say(
+        `part ${shard.index + 1} of ${shard.of}: these figures are about its examples alone; when all parts are done, the same command with --resume in place of --shard puts them together`,
+      );
+    }
+    return evaluation;
   } finally {
     for (const policy of opened) await policy.dispose();
   }

@@ -61,6 +61,35 @@ describe('timeseer eval', () => {
     });
   });
 
+  test('parts of the examples, answered in any order, are put together to the records of one evaluation', async () => {
+    const sampled = ['--count', '7', '--temperature', '0,1', '--samples', '2'];
+    const whole = join(shared, 'whole');
+    expect(await timeseer(...BASE, ...sampled, '--out', whole)).toMatchObject({ code: 0 });
+    for (const part of ['3/3', '1/3', '2/3', '2/3']) {
+      const { code, err } = await timeseer(...BASE, ...sampled, '--out', out, '--shard', part);
+      expect(code, err).toBe(0);
+      expect(err).toContain(
+        `part ${part.split('/').join(' of ')}: these figures are about its examples alone`,
+      );
+    }
+    expect(readRecords(join(out, 'records.0.shard-1-of-3.jsonl')).map(({ seriesId }) => seriesId)).toEqual(
+      [0, 3, 6].map((i) => `nano5/test/${i}`),
+    );
+    expect(existsSync(join(out, 'metrics.json'))).toBe(false);
+    expect(await timeseer(...BASE, ...sampled, '--out', out, '--resume')).toMatchObject({ code: 0, err: '' });
+    expect(listing(out)).toEqual(['eval.json', 'metrics.json', 'records.0.jsonl', 'records.1.jsonl']);
+    for (const name of ['records.0.jsonl', 'records.1.jsonl', 'metrics.json']) {
+      expect(readFileSync(join(out, name), 'utf8')).toBe(readFileSync(join(whole, name), 'utf8'));
+    }
+    const refused = async (...args: string[]) => (await timeseer(...BASE, '--count', '7', ...args)).err;
+    expect(await refused('--shard', '2/4')).toMatch(/--shard: needs --out/);
+    expect(await refused('--out', out, '--shard', '5/4')).toMatch(
+      /--shard: got '5\/4', expected part\/parts/,
+    );
+    expect(await refused('--out', join(shared, 'few'), '--shard', '1/8')).toMatch(/8 parts of 7 examples/);
+    expect(await refused('--out', out, '--shard', '1/2', '--force')).toMatch(/--shard and --force/);
+  });
+
   test('removes what an evaluation that was killed while it wrote has left', async () => {
     const gone = `${OWNER.split('-')[0]}-${2 ** 22 - 1}-1`;
     mkdirSync(out);
