@@ -38,7 +38,7 @@ import {
 import { prepareInitial } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
 import { Evaluator, readValidation } from './validation.ts';
-import { ranksOf, resumedByRestart, worldForJob } from './world.ts';
+import { localRanksOf, ranksOf, resumedByRestart, worldForJob } from './world.ts';
 
 interface Job {
   readonly device: string;
@@ -375,8 +375,9 @@ export async function runTrainingStage(
   // Fails before anything begins where the judge cannot be opened.
   if (stage === 'rl') recipeJudge(recipe);
   if (stage === 'rl') for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
-  if (workers > cores()) {
-    progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);
+  const local = await localRanksOf(workers);
+  if (local > cores()) {
+    progress.note(`${stage}: ${local} workers on ${cores()} cores slow each other down`);
   } else if (workers > 1 && device !== 'cpu') {
     progress.note(`${stage}: one worker is faster on ${device} than ${workers} (--set ${stage}.workers=1)`);
   }

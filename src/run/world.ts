@@ -489,6 +489,11 @@ export async function ranksOf(workers: number): Promise<number> {
   return wanted > 1 ? wanted : ((await world)?.size ?? workers);
 }
 
+/** Number of them on this machine. */
+export async function localRanksOf(workers: number): Promise<number> {
+  return wanted > 1 ? wanted : ((await world)?.localSize ?? workers);
+}
+
 /**
  * Does the work of a command in one process or several: `processes` of this machine, or those of torchrun. `work` is done by rank 0 alone.
  * @throws ConfigError; TimeseerError that names a rank which failed

@@ -187,11 +187,10 @@ export class ShardedAdamW {
     }
   }
 
-  /** Sends every rank the others' gradients of its range, and adds them in rank order, where nothing is shared. Collective. */
+  /** Sends every rank the others' gradients of its range, and adds them in rank order. Collective. */
   #exchangeGradients(): void {
     const engine = this.#engine;
-    const { rank, size, sharesMemory } = this.#workers;
-    if (sharesMemory) return;
+    const { rank, size } = this.#workers;
     this.#exchange((owner, start, length) => {
       const own = engine.narrow(this.#own, 0, start, length);
       const parts = owner === rank ? Array.from({ length: size }, () => engine.zeros([length])) : []; // [R][n]
@@ -206,9 +205,8 @@ export class ShardedAdamW {
     });
   }
 
-  /** Sends every rank the updated parameters of the others, where nothing is shared. Collective. */
+  /** Sends every rank the updated parameters of the others. Collective. */
   #exchangeParameters(): void {
-    if (this.#workers.sharesMemory) return;
     this.#exchange((owner, start, length) =>
       this.#workers.broadcastTensor(this.#engine.narrow(this.#parameters, 0, start, length), owner),
     );
@@ -260,8 +258,10 @@ export class ShardedAdamW {
   step(count: number, learningRate: number): StepReport {
     const { clip } = this.#options;
     this.#clearUnfilled();
-    this.#workers.barrier(); // every rank's gradient is complete
-    this.#exchangeGradients();
+    const { sharesMemory } = this.#workers;
+    if (sharesMemory)
+      this.#workers.barrier(); // every rank's gradient is complete
+    else this.#exchangeGradients();
     const [sum] = this.#workers.allReduce([this.#reduce()]);
     const gradNorm = Math.sqrt(sum!) / count;
     const skipped = !Number.isFinite(gradNorm);
@@ -269,9 +269,9 @@ export class ShardedAdamW {
       const scale = (clip > 0 ? Math.min(1, clip / (gradNorm + 1e-6)) : 1) / count;
       this.#step++;
       for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate);
-      this.#exchangeParameters();
+      if (!sharesMemory) this.#exchangeParameters();
     }
-    this.#workers.barrier(); // all shards are updated, all gradients read
+    if (sharesMemory) this.#workers.barrier(); // all shards are updated, all gradients read
     this.zeroGrad();
     return { gradNorm, skipped };
   }

@@ -29,8 +29,9 @@ using Milliseconds = std::chrono::milliseconds;
 using ByteVector = std::vector<uint8_t>;
 using Value = std::variant<std::monostate, bool, int64_t, ByteVector>;
 
-// Pause between two looks at a key that is not there yet.
+// Pause between two looks at a key that is not there yet: the first, and the longest, to which it doubles.
 constexpr Milliseconds kPoll{5};
+constexpr Milliseconds kLongestPoll{80};
 
 std::string messageOf(const std::exception& error) {
   const auto* ofTorch = dynamic_cast<const c10::Error*>(&error);
@@ -119,13 +120,14 @@ class StoreThread : public std::enable_shared_from_this<StoreThread> {
       failure = messageOf(error);
     }
     std::vector<Request> waiting;
+    Milliseconds pause = kPoll;
     for (;;) {
       std::vector<Request> batch;
       {
         std::unique_lock<std::mutex> lock(mutex_);
         const auto ready = [&] { return ended_ || !requests_.empty(); };
         if (waiting.empty()) wake_.wait(lock, ready);
-        else wake_.wait_for(lock, kPoll, ready);
+        else pause = wake_.wait_for(lock, pause, ready) ? kPoll : std::min(2 * pause, kLongestPoll);
         if (ended_) return;
         batch.swap(requests_);
       }
