@@ -132,8 +132,10 @@ export const PROCESSES = number(
 
 /** Does a command's work in the processes that `--processes` or the environment asks for. */
 export const shared =
-  <Values extends { readonly processes: number }>(work: (given: Values) => Promise<void>) =>
+  <Values extends { readonly processes: number; readonly quiet: boolean }>(
+    work: (given: Values) => Promise<void>,
+  ) =>
   async (given: Values): Promise<void> => {
     const { inWorld } = await import('../run/world.ts');
-    await inWorld(given.processes, () => work(given));
+    await inWorld(given, () => work(given));
   };

@@ -18,7 +18,7 @@ import { buildReport } from './report.ts';
 import { Run, type RunRequest, runSession, setupEngine, writeEnvironment } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { type EvalMode, runTrainingStage } from './stage.ts';
-import { resumedByRestart } from './world.ts';
+import { ranksOf, resumedByRestart } from './world.ts';
 
 export interface QuickstartResult {
   /** Directory of the run. */
@@ -92,7 +92,7 @@ function known(run: Run, key: string): number {
 async function runStages(run: Run, given: RunRequest, installed: number): Promise<boolean> {
   const { recipe } = run;
   const stage = { device: given.device, resume: true, force: false, silent: given.quiet };
-  const workers = Math.max(recipe.sft.workers, recipe.rl.workers);
+  const workers = await ranksOf(Math.max(recipe.sft.workers, recipe.rl.workers));
 
   const evaluate = async (
     label: string,

@@ -141,6 +141,11 @@ export function runStage(
 ): Promise<{ readonly results: readonly StageResult[]; readonly stopped: Interrupted | null }> {
   return withInterrupt(async (signal) => {
     const engine = (job.stage === 'eval' ? job.engine : undefined) ?? computingEngine(job.device);
+    if ((await ranksOf(1)) > 1 && (job.device !== 'cpu' || engine === 'tfjs')) {
+      throw new ConfigError(
+        'several processes share work on the torch engine and the processor only: start one, or leave out --device and --engine',
+      );
+    }
     // Workers share tensors through what this thread has opened.
     if (engine !== 'onnx') await prepareEngine(job.device, engine);
     const options = {
@@ -151,11 +156,6 @@ export function runStage(
       signal,
     };
     const world = await worldForJob();
-    if (world !== null && (job.device !== 'cpu' || engine === 'tfjs')) {
-      throw new ConfigError(
-        'several processes share work on the torch engine and the processor only: start one, or leave out --device and --engine',
-      );
-    }
     const results =
       world === null
         ? await runWorkers<StageJob, StageNote, StageResult>(options)
@@ -511,7 +511,9 @@ export async function trainStage(stage: TrainingStage, request: TrainRequest): P
       const options = { ...given, silent: given.quiet };
       requiredSteps(opened, stage); // before an hour of the stage before it
       if (stage === 'rl' && isUntaught(opened)) await runTrainingStage(opened, 'sft', options);
-      writeEnvironment(opened, given.device, { [`${stage}_workers`]: opened.recipe[stage].workers });
+      writeEnvironment(opened, given.device, {
+        [`${stage}_workers`]: await ranksOf(opened.recipe[stage].workers),
+      });
       await runTrainingStage(opened, stage, options);
     },
   );

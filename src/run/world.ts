@@ -36,10 +36,12 @@ import {
 
 /** Ranks send a sign of life this often. */
 const BEAT_MS = 1000;
-/** Longest silence of a rank that was lost, once others have noticed. */
+/** Once one rank has lost another, a rank is taken for the lost one that has been silent for nearly so long. */
 const LOST_MS = 4 * BEAT_MS;
 /** Default longest silence of a rank, in seconds. */
 const SILENCE_S = 60;
+/** Longest wait for the others within a step, as in PyTorch: a slow rank is no dead one. */
+const STEP_MS = 30 * 60 * 1000;
 /** Readers of keys that may come at any time wait 23 days, about the longest that a timer can. */
 const FOREVER_MS = 2_000_000_000;
 /** Set for processes started by `--processes`, whose messages the first process prints. */
@@ -133,6 +135,12 @@ function hello(): Hello {
   };
 }
 
+/** Ends the process although a thread waits for a rank that is gone, or for a module of the user. */
+const leave = (code: number): void => loadNative().endProcess(code);
+
+/** Waits as long as others have to end by themselves; keeps no process alive. */
+const briefly = (): Promise<void> => delay(GRACE_MS, undefined, { ref: false });
+
 const placeText = (rank: number, { host, pid }: Hello): string => `rank ${rank} (${host}, process ${pid})`;
 
 /** Message of a rank on its way to rank 0. */
@@ -140,6 +148,10 @@ interface Letter {
   readonly rank: number;
   readonly message: WorkerMessage<unknown, unknown>;
 }
+
+/** Returns true for the error of a rank that has lost another one, whose own error says more. */
+const isLoss = ({ message }: Error): boolean =>
+  /a peer has (?:ended|not answered)|group was closed/.test(message);
 
 /** The job ended with an error, which rank 0 has told. */
 class WorldEnded extends TimeseerError {}
@@ -190,8 +202,7 @@ export class World {
   }
 
   static async #entered(world: World): Promise<World> {
-    // A thread that waits for a rank that is gone would keep this process.
-    process.on('exit', (code) => loadNative().endProcess(code));
+    process.on('exit', leave);
     try {
       if (world.#place.rank === 0) await world.#assemble();
       else await world.#introduce();
@@ -248,6 +259,11 @@ export class World {
 
   async #introduce(): Promise<void> {
     const { rank } = this.#place;
+    if ((await this.#store.add(`claim/${rank}`, 1)) > 1) {
+      throw new TimeseerError(
+        `rank ${rank} at ${this.#address} is another process already: the job was started twice, or two jobs have this MASTER_PORT; set another one for the second`,
+      );
+    }
     await this.#store.set(`hello/${rank}`, serialize(hello()));
     let asked = performance.now();
     let answered = true;
@@ -314,6 +330,7 @@ export class World {
 
   /** Finds out which rank is lost, of which another one noticed by an error of its own. */
   async #named(error: Error): Promise<Error> {
+    if (this.#failed !== null) return this.#failed;
     await Promise.race([delay(LOST_MS), this.#orFailed(new Promise<never>(() => {}))]).catch(() => {});
     if (this.#failed !== null && this.#failed !== error) return this.#failed;
     const now = performance.now();
@@ -329,7 +346,7 @@ export class World {
 
   #meeting(job: number): Meeting {
     const { host, port, localSize } = this.#place;
-    return { ...{ host, port, localSize }, prefix: `job/${job}`, timeoutMs: this.#timeout };
+    return { ...{ host, port, localSize }, prefix: `job/${job}`, timeoutMs: STEP_MS };
   }
 
   async #reader(): Promise<Store> {
@@ -361,8 +378,10 @@ export class World {
         const { rank, message } = deserialize(await reader.get(key, FOREVER_MS)) as Letter;
         void this.#store.deleteKey(key).catch(() => {});
         if (message.kind === 'note') take(message.note as Note, rank);
-        else if (message.kind === 'error') throw errorOf(message.error);
-        else {
+        else if (message.kind === 'error') {
+          const error = errorOf(message.error);
+          if (!isLoss(error)) throw error;
+        } else {
           results[rank] = message.result as Result;
           left--;
         }
@@ -376,16 +395,20 @@ export class World {
       const own = result.then((value) => {
         results[0] = value;
       });
-      await this.#orFailed(Promise.all([own, others()]));
+      const letters = others().catch((error: Error) => {
+        this.#fail(error);
+        throw error;
+      });
+      await this.#orFailed(Promise.all([own, letters]));
       return results;
     } catch (error) {
-      const named = await this.#named(error as Error);
+      const named = isLoss(error as Error) ? await this.#named(error as Error) : (error as Error);
       this.#fail(named);
       markFailed(memory);
       stop();
       await this.#tell(`failed: ${named.message}`);
-      await Promise.race([result.catch(() => {}), delay(GRACE_MS)]);
-      worker.unref();
+      await Promise.race([result.catch(() => {}), briefly()]);
+      void worker.terminate();
       throw named;
     } finally {
       signal?.removeEventListener('abort', stop);
@@ -393,7 +416,7 @@ export class World {
   }
 
   async #tell(verdict: string): Promise<void> {
-    await Promise.race([this.#store.set('verdict', Buffer.from(verdict)).catch(() => {}), delay(GRACE_MS)]);
+    await Promise.race([this.#store.set('verdict', Buffer.from(verdict)).catch(() => {}), briefly()]);
   }
 
   /** Computes this rank's share of the jobs of rank 0 until it ends. @throws TimeseerError when the job fails */
@@ -438,9 +461,9 @@ export class World {
         send({ kind: 'result', result: await this.#orFailed(result) });
       } catch (error) {
         markFailed(memory);
-        worker.unref();
+        void worker.terminate();
         if (this.#failed === null) send({ kind: 'error', error: failureOf(error) });
-        await Promise.race([sent.catch(() => {}), delay(GRACE_MS)]);
+        await Promise.race([sent.catch(() => {}), briefly()]);
         // Rank 0 tells what happened, in words that name a rank.
         await this.#orFailed(Promise.race([ended, delay(LOST_MS + GRACE_MS)]));
         throw this.#failed ?? error;
@@ -459,12 +482,15 @@ export class World {
         (child) =>
           child.exitCode ?? child.signalCode ?? new Promise((resolve) => child.once('exit', resolve)),
       );
-      await Promise.race([Promise.all(left), delay(GRACE_MS)]);
+      await Promise.race([Promise.all(left), briefly()]);
       for (const child of this.#children) child.kill('SIGKILL');
       // Time for the others to read it: the store goes with this process.
       if (this.#children.length === 0) await delay(BEAT_MS / 2);
     }
     for (const store of [...this.#opened, this.#store]) store.close();
+    process.off('exit', leave);
+    process.on('exit', leave); // behind the listeners of the command
+    setTimeout(() => process.exit(), GRACE_MS).unref();
   }
 }
 
@@ -498,7 +524,13 @@ export async function localRanksOf(workers: number): Promise<number> {
  * Does the work of a command in one process or several: `processes` of this machine, or those of torchrun. `work` is done by rank 0 alone.
  * @throws ConfigError; TimeseerError that names a rank which failed
  */
-export async function inWorld(processes: number, work: () => Promise<void>): Promise<void> {
+export async function inWorld(
+  { processes, quiet }: { readonly processes: number; readonly quiet: boolean },
+  work: () => Promise<void>,
+): Promise<void> {
+  if (!Number.isInteger(processes) || processes < 1 || processes > 4096) {
+    throw new ConfigError(`--processes: got ${processes}, expected a whole number from 1 to 4096`);
+  }
   const place = placeOf();
   if (place !== null && processes > 1 && process.env[CHILD] === undefined) {
     throw new ConfigError(
@@ -507,9 +539,9 @@ export async function inWorld(processes: number, work: () => Promise<void>): Pro
   }
   if (place === null) wanted = processes;
   else if (place.rank > 0) {
+    const joined = await World.join(place);
     // A stop is asked of rank 0, which lets all finish their step.
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {});
-    const joined = await World.join(place);
     try {
       await joined.follow();
       await joined.end(null);
@@ -519,7 +551,7 @@ export async function inWorld(processes: number, work: () => Promise<void>): Pro
     }
     return;
   } else {
-    say(`rank 0 of ${place.size}: waits for the others at ${place.host}:${place.port}`);
+    if (!quiet) say(`rank 0 of ${place.size}: waits for the others at ${place.host}:${place.port}`);
     world = World.join(place);
     await world;
   }

@@ -1,8 +1,9 @@
 /** Commands whose work several processes share, over loopback: what fails, and what is left then. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasDistributed } from '../../src/engine/torch/distributed.ts';
 import { childrenOf, freePort, isAlive, ranks } from '../helpers/ranks.ts';
@@ -30,7 +31,7 @@ const weights = (out: string): string => path(`${out}/rl/policy/model.safetensor
 describe.skipIf(!hasDistributed())('processes', () => {
   beforeAll(async () => {
     expect(await train('workers', '--quiet').ended).toMatchObject({ code: 0 });
-  }, 120_000);
+  }, 300_000);
 
   test('resume what Workers began, in another number', async () => {
     expect(await train('begun', '--quiet').ended).toMatchObject({ code: 0 });
@@ -47,7 +48,7 @@ describe.skipIf(!hasDistributed())('processes', () => {
     ).ended;
     expect(three, three.err).toMatchObject({ code: 0 });
     expect(lineCount(path('begun/rl/metrics.jsonl'))).toBe(6);
-  }, 120_000);
+  }, 300_000);
 
   test('a rank that is killed ends the job with its name, leaves no process, and the job resumes to the same policy', async () => {
     const started = train('killed', '--processes', '2');
@@ -61,7 +62,7 @@ describe.skipIf(!hasDistributed())('processes', () => {
     const again = await train('killed', '--quiet', '--processes', '2', '--resume').ended;
     expect(again, again.err).toMatchObject({ code: 0 });
     expect(bits(weights('killed')).equals(bits(weights('workers')))).toBe(true);
-  }, 120_000);
+  }, 300_000);
 
   test('ranks end when rank 0 is killed, and when a rank is stopped', async () => {
     const wait = { TIMESEER_RANK_TIMEOUT: '5' };
@@ -89,7 +90,7 @@ describe.skipIf(!hasDistributed())('processes', () => {
     expect(leader.code).toBe(3);
     second[1]!.process.kill('SIGCONT');
     expect((await second[1]!.ended).code).toBe(3);
-  }, 120_000);
+  }, 300_000);
 
   test('Ctrl-C saves on all ranks', async () => {
     const started = train('stopping', '--processes', '2', '--set', 'rl.steps=400');
@@ -100,7 +101,7 @@ describe.skipIf(!hasDistributed())('processes', () => {
     expect(err).toMatch(/rl: stopped after step \d+ of 400/);
     expect(code).toBe(130);
     expect(children.filter(isAlive)).toEqual([]);
-  }, 120_000);
+  }, 300_000);
 
   test('ranks that run other commands, a port in use, and more processes than examples are refused with what to do', async () => {
     const port = await freePort();
@@ -129,5 +130,46 @@ describe.skipIf(!hasDistributed())('processes', () => {
       /sft: 5 processes share 4 examples per step: start at most 4, or raise sft\.batch/,
     );
     expect(many.code).toBe(2);
-  }, 120_000);
+  }, 300_000);
+
+  test('a reward of the user that throws on one rank ends all, and a second job at the port leaves the first alone', async () => {
+    writeFileSync(
+      path('throw.mjs'),
+      `import { defineReward } from ${JSON.stringify(pathToFileURL(join(import.meta.dirname, '../../dist/src/index.js')).href)};
+export default defineReward({ name: 'throws', score: () => { if (process.env.RANK === '1') throw new Error('no luck on rank 1'); return 1; } });
+`,
+    );
+    const thrown = await train('thrown', '--processes', '2', '--reward', path('throw.mjs')).ended;
+    expect(thrown.err).toMatch(/no luck on rank 1/);
+    expect(thrown.code).not.toBe(0);
+    const port = await freePort();
+    const first = ranks(2, port, () => [
+      'train',
+      '--recipe',
+      recipe,
+      '--out',
+      path('first'),
+      ...SHORT,
+      '--set',
+      'rl.steps=60',
+    ]);
+    await until(() => lineCount(path('first/rl/metrics.jsonl')) >= 1);
+    const [, stranger] = ranks(2, port, () => [
+      'train',
+      '--recipe',
+      recipe,
+      '--out',
+      path('second'),
+      ...SHORT,
+    ]);
+    const refused = await stranger!.ended;
+    expect(refused.err).toMatch(/rank 1 at 127\.0\.0\.1:\d+ is another process already/);
+    expect(refused.code).toBe(3);
+    for (const { code, err } of await Promise.all(first.map(({ ended }) => ended))) expect(code, err).toBe(0);
+    for (const count of ['0', '1.5', 'x']) {
+      const { code, err } = await train('counted', '--processes', count).ended;
+      expect(err).toMatch(/--processes: got/);
+      expect(code).toBe(2);
+    }
+  }, 300_000);
 });

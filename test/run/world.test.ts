@@ -49,7 +49,7 @@ describe.skipIf(!hasDistributed())('processes', () => {
     for (const log of ['sft/metrics.jsonl', 'rl/metrics.jsonl', 'rl/completions.jsonl']) {
       expect(timeless(path(`processes/${log}`))).toEqual(timeless(path(`workers/${log}`)));
     }
-  }, 120_000);
+  }, 300_000);
 
   test('answer as one process does, started as torchrun starts them', async () => {
     const evaluate = (out: string): string[] => [
@@ -72,5 +72,5 @@ describe.skipIf(!hasDistributed())('processes', () => {
     expect(await new Child([...evaluate('alone'), '--workers', '1']).ended).toMatchObject({ code: 0 });
     const records = (out: string): string => readFileSync(path(`${out}/records.jsonl`), 'utf8');
     expect(records('ranks')).toBe(records('alone'));
-  }, 120_000);
+  }, 300_000);
 });
