@@ -228,7 +228,7 @@ export interface WorkerContext<Job> {
   readonly rank: number;
   readonly size: number;
   readonly job: Job;
-  /** Where the ranks meet, if each is a process. */
+  /** Meeting place of the ranks, if each is a process. */
   readonly meeting?: Meeting;
 }
 
