@@ -255,23 +255,41 @@ const attacks: Record<string, Attack> = {
       () => [null, 'a', [1]],
       () => trap([1, 2, 3], below(3), (array) => void array.pop()),
       () => new Float32Array(below(5)),
-      () => ['cpu', 'cuda', 'meta', 'float32', '', 'aten::add', 'Tensor'][below(7)],
+      () =>
+        ['cpu', 'cuda', 'meta', 'float32', '', 'aten::add', 'Tensor', 'set', 'add', 'get', 'allGather'][
+          below(11)
+        ],
       () => true,
       () => ({}),
       () => 5n,
     ];
-    const spared = ['trackMemory', 'threads', 'clockRate']; // they change the process, or take long
-    const names = Object.keys(native).filter((name) => !spared.includes(name));
+    // They change the process, end it, or take long.
+    const spared = [
+      'trackMemory',
+      'threads',
+      'clockRate',
+      'endProcess',
+      'storeOpen',
+      'storeClose',
+      'groupOpen',
+    ];
+    const functions = { ...native, ...native.distributed };
+    const names = Object.keys(functions).filter((name) => !spared.includes(name) && name !== 'distributed');
+    const store = native.distributed?.storeOpen('127.0.0.1', 0, true, 5000);
     for (let round = 0; round < 10_000; round++) {
       const name = names[below(names.length)]!;
       const given = Array.from({ length: below(6) }, () => values[below(values.length)]!());
       try {
-        (native as unknown as Record<string, (...values: unknown[]) => unknown>)[name]!(...given);
+        const result = (functions as unknown as Record<string, (...values: unknown[]) => unknown>)[name]!(
+          ...given,
+        );
+        if (result instanceof Promise) result.catch(() => undefined); // the store refuses it
       } catch (error) {
         if (!(error instanceof Error)) throw error;
       }
     }
     native.gradMode(false);
+    if (store !== undefined) native.distributed!.storeClose(store);
   },
 };
 
