@@ -425,7 +425,9 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
         'Cancelled: the answers of the policy were not waited for.',
       );
       await drop(session, 'again.csv', `[${data}]`);
-      await session.until(LOADED);
+      // Not the report before, which stays in the frame until the file has been read and the frame is empty.
+      const drawn = `document.getElementById('file').textContent === 'again.csv' && !document.getElementById('json').disabled`;
+      await session.until(`${drawn} && ${LOADED}`);
       await session.evaluate(`${IN_REPORT}.dispatchEvent(new Event('pointerdown', { bubbles: true }))`);
       send();
       await session.until('!document.getElementById("update").hidden', 120);
