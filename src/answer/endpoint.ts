@@ -27,7 +27,7 @@ const STARTED_AGAIN =
   'the server does not continue the last message but starts a response of its own; serve the model with vLLM or SGLang, which do';
 
 /** A turn of the user: pictures, then words. */
-async function userTurn(pictures: readonly Picture[], text: string): Promise<ChatMessage> {
+export async function userTurn(pictures: readonly Picture[], text: string): Promise<ChatMessage> {
   return {
     role: 'user',
     content: [...(await Promise.all(pictures.map(picturePart))), { type: 'text', text }],

@@ -106,10 +106,31 @@ export interface ChatRequest {
   readonly continues?: boolean;
   /** Functions that the response may call. */
   readonly tools?: readonly ChatTool[];
+  /** Other model at the same server, such as an adapter; default: that of the endpoint. */
+  readonly model?: string;
+  /** Asks for several responses as tokens with log-probabilities, as vLLM sends them. Such an answer is not cached. */
+  readonly tokens?: { readonly samples: number; readonly topP: number };
 }
 
 /** Fields by which vLLM and SGLang continue the last message instead of opening a new one. */
 const CONTINUING = { add_generation_prompt: false, continue_final_message: true };
+
+/** Response as tokens, the stop token included: ids and log-probabilities [T]. */
+export interface TokenChoice {
+  readonly ids: readonly number[];
+  readonly logProbs: readonly number[];
+  /** False when it was cut off. */
+  readonly finished: boolean;
+}
+
+/** Sampled responses, with what the server says of the prompt. */
+export interface TokenAnswer {
+  /** Name of the model that answered; null where the server does not say. */
+  readonly model: string | null;
+  /** Tokens of the prompt; null where the server does not send them. */
+  readonly prompt: readonly number[] | null;
+  readonly choices: readonly TokenChoice[];
+}
 
 interface ChatAnswer {
   readonly text: string;
@@ -124,6 +145,8 @@ interface ChatAnswer {
   readonly cost: number | null;
   /** True where the answer was on disk and the server was not asked. */
   readonly cached: boolean;
+  /** Null unless the request asked for tokens. */
+  readonly tokens: TokenAnswer | null;
 }
 
 /** Price of a million tokens, in any currency. */
@@ -197,6 +220,11 @@ export interface ChatEndpoint {
    * @throws ChatError; WriteError of the cache; the signal's reason
    */
   readonly chat: (request: ChatRequest, signal?: AbortSignal) => Promise<ChatAnswer>;
+  /**
+   * Posts JSON beside `/chat/completions`, such as `load_lora_adapter`; returns status and text, whatever they are.
+   * @throws ChatError of a server that cannot be reached or stays busy
+   */
+  readonly command: (name: string, value: object) => Promise<Posted>;
   readonly totals: () => ChatTotals;
 }
 
@@ -247,6 +275,51 @@ const CACHED = z.object({
   seconds: z.number(),
   finish: z.string().nullable(),
 });
+
+const TOKENS = z.object({
+  model: z.string().nullish(),
+  prompt_token_ids: z.array(z.int().nonnegative()).nullish(),
+  choices: z.array(
+    z.object({
+      index: z.int().nonnegative(),
+      token_ids: z.array(z.int().nonnegative()),
+      logprobs: z.object({ content: z.array(z.object({ logprob: z.number() })) }),
+      finish_reason: z.string().nullish(),
+    }),
+  ),
+});
+
+/** Fields by which vLLM (from 0.10.2) sends tokens. */
+const SENDS_TOKENS = { logprobs: true, top_logprobs: 0, return_token_ids: true };
+
+/** Tokens of an answer, by the index of the response. @throws ChatError for a server that does not send them */
+function tokensOf(text: string, samples: number): TokenAnswer {
+  const answer = TOKENS.safeParse(parsed(text));
+  const whole = answer.data?.choices.every(
+    ({ token_ids: ids, logprobs }) => ids.length > 0 && ids.length === logprobs.content.length,
+  );
+  if (!answer.success || whole !== true || answer.data.choices.length !== samples) {
+    const issue = answer.error?.issues[0];
+    const where =
+      issue === undefined
+        ? `${answer.data!.choices.length} responses instead of ${samples}, or not one log-probability for each token`
+        : `${issue.path.join('.')}: ${issue.message}`;
+    throw new ChatError(`sends no tokens with log-probabilities (${where})`, {
+      advice: 'take an inference server that knows return_token_ids, such as vLLM from 0.10.2',
+      everyRequest: true,
+    });
+  }
+  const { model = null, prompt_token_ids: prompt = null, choices } = answer.data;
+  return {
+    ...{ model, prompt },
+    choices: choices
+      .sort((a, b) => a.index - b.index)
+      .map(({ token_ids: ids, logprobs, finish_reason: finish }) => ({
+        ...{ ids, finished: finish !== 'length' },
+        logProbs: logprobs.content.map(({ logprob }) => logprob),
+      })),
+  };
+}
 
 function checked({
   url,
@@ -310,10 +383,16 @@ const estimatedTokens = (request: ChatRequest): number =>
     partsOf(request).map((part) => (part.type === 'text' ? Math.ceil(part.text.length / 4) : PICTURE_TOKENS)),
   );
 
+/** Message of a failed answer: that of the protocol, else the beginning of the text. */
+export function saidBy(text: string): string {
+  const failure = FAILURE.safeParse(parsed(text));
+  return excerpt(failure.success ? failure.data.error.message : text);
+}
+
 function refused(response: Posted, text: string, pictures: boolean): ChatError | Passing {
   const { status } = response;
   const failure = FAILURE.safeParse(parsed(text));
-  const message = excerpt(failure.success ? failure.data.error.message : text);
+  const message = saidBy(text);
   const because = message === '' ? '' : `: ${message}`;
   const problem = `answers with status ${status}${because}`;
   /** An error that every other request would have as well. */
@@ -397,12 +476,27 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   /** OpenAI's newer models know the limit by another name. */
   let limit: 'max_tokens' | 'max_completion_tokens' = 'max_tokens';
 
-  const body = ({ messages, temperature, maxTokens, seed, continues = false, tools }: ChatRequest): Buffer =>
-    jsonBytes(messages, {
-      ...{ model, temperature, [limit]: maxTokens, seed, n: 1, stream: false },
+  const body = (request: ChatRequest): Buffer => {
+    const { messages, temperature, maxTokens, seed, continues = false, tools, tokens } = request;
+    return jsonBytes(messages, {
+      ...{ model: request.model ?? model, temperature, [limit]: maxTokens, seed, stream: false },
+      ...(tokens === undefined ? { n: 1 } : { n: tokens.samples, top_p: tokens.topP, ...SENDS_TOKENS }),
       ...(continues ? CONTINUING : {}),
       tools: tools?.map((tool) => ({ type: 'function', function: tool })),
     });
+  };
+
+  /** @throws Passing where another try may be better; the signal's reason */
+  async function posted(...[bytes, signal, other]: [Buffer, AbortSignal, object?]): Promise<Posted> {
+    const response = await post(bytes, timeout, signal, other).catch((error: unknown) => {
+      signal.throwIfAborted();
+      if (error instanceof Timeout)
+        throw new Passing(new ChatError(`${shown} has not answered within ${timeout} s`));
+      throw broken(server, model, error, reached);
+    });
+    reached = true;
+    return { ...response, text: withoutKey(response.text) };
+  }
 
   /** One request, sent once. @throws ChatError; Passing; the signal's reason */
   async function send(
@@ -413,14 +507,8 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
     const named = limit;
     const sent = body(request);
     const began = performance.now();
-    const response = await post(sent, timeout, signal).catch((error: unknown) => {
-      signal.throwIfAborted();
-      if (error instanceof Timeout)
-        throw new Passing(new ChatError(`${shown} has not answered within ${timeout} s`));
-      throw broken(server, model, error, reached);
-    });
-    reached = true;
-    const text = withoutKey(response.text);
+    const response = await posted(sent, signal);
+    const { text } = response;
     if (response.status < 200 || response.status >= 300) {
       if (response.status === 400 && named === 'max_tokens' && text.includes('max_completion_tokens')) {
         limit = 'max_completion_tokens';
@@ -434,31 +522,16 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
     }
     const answer = completion(text);
     if (answer.usage !== null) admitted.tokens = answer.usage.prompt + answer.usage.completion;
-    return { ...answer, seconds: (performance.now() - began) / 1000 };
+    const tokens = request.tokens === undefined ? null : tokensOf(text, request.tokens.samples);
+    return { ...answer, tokens, seconds: (performance.now() - began) / 1000 };
   }
 
-  async function ask(request: ChatRequest, signal: AbortSignal): Promise<ChatAnswer> {
-    const { messages, temperature, maxTokens, seed, continues = false, tools } = request;
-    const repeatable = temperature === 0 || seed !== undefined;
-    const entry =
-      cache === undefined || !repeatable
-        ? null
-        : sha256(
-            JSON.stringify([
-              ...[address.href, model, messages, temperature, maxTokens, seed],
-              ...(continues ? ['continues'] : []),
-              ...(tools === undefined ? [] : [tools]),
-            ]),
-          );
-    const cached = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));
-    if (cached?.success) {
-      totals.cached++;
-      return { ...cached.data, cost: prices === undefined ? null : 0, cached: true };
-    }
+  /** Repeats a request until it is answered. @throws ChatError saying what failed, and how often; the signal's reason */
+  async function repeated<T>(signal: AbortSignal, once: () => Promise<T>): Promise<T> {
     let tries = 0;
-    const answer = await retry(signal, { attempts, pause: pause * 1000, spread: 0.5, onRetry }, () => {
+    return retry(signal, { attempts, pause: pause * 1000, spread: 0.5, onRetry }, () => {
       if (tries++ > 0) totals.retries++;
-      return send(request, signal).catch((error: unknown) => {
+      return once().catch((error: unknown) => {
         if (error instanceof Passing && error.wait !== undefined) limits.pause(error.wait);
         throw error;
       });
@@ -476,6 +549,27 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
         tries,
       });
     });
+  }
+
+  async function ask(request: ChatRequest, signal: AbortSignal): Promise<ChatAnswer> {
+    const { messages, temperature, maxTokens, seed, continues = false, tools } = request;
+    const repeatable = temperature === 0 || seed !== undefined;
+    const entry =
+      cache === undefined || !repeatable || request.tokens !== undefined
+        ? null
+        : sha256(
+            JSON.stringify([
+              ...[address.href, model, messages, temperature, maxTokens, seed],
+              ...(continues ? ['continues'] : []),
+              ...(tools === undefined ? [] : [tools]),
+            ]),
+          );
+    const cached = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));
+    if (cached?.success) {
+      totals.cached++;
+      return { ...cached.data, tokens: null, cost: prices === undefined ? null : 0, cached: true };
+    }
+    const answer = await repeated(signal, () => send(request, signal));
     const { usage } = answer;
     const cost = prices === undefined || usage === null ? null : costOf(usage, prices);
     if (usage === null) totals.uncounted++;
@@ -498,6 +592,17 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
         if (error instanceof ChatError) totals.failures++;
         throw error;
       }
+    },
+    async command(name, value) {
+      const { signal } = new AbortController();
+      const path = `${address.pathname.replace(/\/chat\/completions$/, '')}/${name}${address.search}`;
+      return repeated(signal, async () => {
+        const sent = Buffer.from(JSON.stringify(value));
+        const response = await posted(sent, signal, { method: 'POST', path });
+        if (!isBusy(response)) return response;
+        const problem = `answers ${name} with status ${response.status}: ${saidBy(response.text)}`;
+        throw new Passing(new ChatError(problem, { status: response.status }), retryAfter(response));
+      });
     },
     totals() {
       const { prompt, completion, ...counts } = totals;

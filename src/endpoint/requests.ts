@@ -55,7 +55,7 @@ export function openConnections(
     body: Uint8Array,
     timeout: number,
     signal: AbortSignal,
-    other: { readonly method: 'GET' | 'PATCH'; readonly path: string } | object = {},
+    other: { readonly method: 'GET' | 'PATCH' | 'POST'; readonly path: string } | object = {},
   ): Promise<Posted> =>
     new Promise((resolve, reject) => {
       signal.throwIfAborted();

@@ -455,6 +455,40 @@ const stepwise = z
   })
   .readonly();
 
+const server = z
+  .strictObject({
+    address: word
+      .nullable()
+      .default(null)
+      .describe(
+        'Inference server that samples the rollouts (vLLM), as http://localhost:8000/v1; for policy.tune: adapter. Null: this process samples.',
+      ),
+    key: word
+      .nullable()
+      .default(null)
+      .describe('Environment variable that holds the key. Null: OPENAI_API_KEY, which may be unset.'),
+    directory: word
+      .nullable()
+      .default(null)
+      .describe(
+        'Directory for the adapters of the steps, which the server must see under the same path. Null: in the run directory.',
+      ),
+    concurrency: count(1, 4096).default(64).describe('Prompts in flight at once, of each rank.'),
+    timeout: positive.max(3600).default(600).describe('Seconds until an answer counts as failed.'),
+    attempts: count(1, 100)
+      .default(8)
+      .describe('Tries per prompt; the pauses between them double from one second.'),
+    cap: z
+      .number()
+      .min(1)
+      .max(1e6)
+      .default(2)
+      .describe(
+        'Largest importance weight of a token, π of the trainer over π of the server (truncated importance sampling).',
+      ),
+  })
+  .readonly();
+
 const rl = z
   .strictObject({
     steps: count(0).default(360).describe('Number of steps, each with fresh rollouts; 0 skips the stage.'),
@@ -473,6 +507,7 @@ const rl = z
         'Nucleus sampling of rollouts; 1: off. Below 1 the gradient is biased, because the loss uses the full distribution.',
       ),
     maxTokens: count(1, LONGEST_RESPONSE).default(112).describe('Maximum response length in tokens.'),
+    server: server.prefault({}),
     reward: reward.prefault({}),
     advantage,
     timerpo: timerpo.prefault({}),
@@ -860,6 +895,15 @@ export const recipeSchema = z
         ['sft', 'samples'],
         '0 with inspect.runtime code or inspect.history optical: scripted paths call tools turn by turn',
       );
+    }
+    if (recipe.rl.server.address !== null) {
+      const { tune, adapter: lora } = recipe.policy;
+      const path = ['rl', 'server', 'address'];
+      if (tune !== 'adapter')
+        problem(path, `null with policy.tune: ${tune}: a server takes new weights as adapters alone`);
+      if (tune === 'adapter' && lora.targets.some((target) => target.startsWith('visual.')))
+        problem(path, 'null with adapters of the vision tower, which servers do not take');
+      if (recipe.inspect.turns > 0) problem(path, 'null with inspect');
     }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
       context.addIssue({

@@ -57,6 +57,7 @@ import { fewShot } from './few-shot.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './policy-task.ts';
 import { rewardedTask } from './rewards.ts';
+import { openRolloutServer } from './rollout-server.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { readValidation, snapshotOf } from './validation.ts';
 
@@ -312,6 +313,14 @@ async function train(job: TrainingJob): Promise<StageResult> {
     stage === 'rl' ? await rewardedTask(judged, card.kind, recipe) : { task: judged, close: async () => {} };
   const { task } = rewarded;
   const { tokens, rows } = recipe.memory;
+  const remote =
+    stage === 'rl'
+      ? openRolloutServer({
+          ...{ policy: learner.policy, workers, task, server: recipe.rl.server, seed: recipe.seed },
+          directory: dirname(job.checkpoint),
+          say: (text) => note({ kind: 'said', text }),
+        })
+      : null;
   const validation = validationOf(job, learner, card);
   const hooks = { save: (at: StageStart): void => save(job, learner, card, at), validation };
   const steps =
@@ -331,6 +340,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
           recipe.seed,
           {
             ...hooks,
+            remote: remote ?? undefined,
             onStep: (metrics) => {
               note({ kind: 'rl', metrics });
               if (counts.missing > 0 && !failing) note({ kind: 'judged', ...counts, totals: null });
@@ -345,6 +355,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
   if (judge !== null) note({ kind: 'judged', ...counts, totals: judge.totals() });
   const ended = steps === stepsOf(job) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
+  await remote?.close();
   await rewarded.close();
   await toolbox.close();
   if (complete) await publish(learner, card, job);

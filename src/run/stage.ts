@@ -110,6 +110,8 @@ export type StageNote =
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
   /** Extensions that a rank had judged in this session; sent when the first score is missing, and at its end. */
   | ({ readonly kind: 'judged'; readonly totals: ChatTotals | null } & Readonly<JudgeCounts>)
+  /** Sentence for the user, such as a server that is waited for. */
+  | { readonly kind: 'said'; readonly text: string }
   /** A checkpoint of this step is on disk. */
   | { readonly kind: 'saved'; readonly step: number }
   /** The policy of this step can be evaluated. */
@@ -263,6 +265,7 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
       }
     }
     if (note.kind === 'judged') progress.note(judgedLine(note, rank));
+    if (note.kind === 'said') progress.note(`rl: ${note.text}`);
     if (note.kind !== 'rl') return;
     log.append(note.metrics);
     page.reward([note.metrics]);

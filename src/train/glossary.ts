@@ -161,8 +161,14 @@ export const RL_NAMES: Readonly<
     trl: 'clip_ratio/region_mean',
   },
   samplerGap: {
-    definition: 'Mean |log π of the trainer − log π of the sampler| per token: 0 up to rounding.',
+    definition:
+      'Mean |log π of the trainer − log π of the sampler| per token: 0 up to rounding, more with an inference server.',
     trl: 'sampling/sampling_logp_difference/mean',
+  },
+  importance: {
+    definition:
+      'Mean weight of the tokens that an inference server sampled, π / π of the server, at most rl.server.cap; null where this process samples.',
+    trl: 'sampling/importance_sampling_ratio/mean',
   },
   tokens: { definition: 'Mean length of the responses, in tokens.', trl: 'completions/mean_length' },
   unfinished: {

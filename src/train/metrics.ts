@@ -75,6 +75,8 @@ export interface RlMetrics {
   readonly entropy: number;
   readonly clipped: number;
   readonly samplerGap: number;
+  /** Null where this process samples. */
+  readonly importance: number | null;
   readonly tokens: number;
   readonly unfinished: number;
   readonly padding: number;
@@ -203,6 +205,8 @@ const SUMS = [
   'distilled',
   'gap',
   'gapTokens',
+  'weight',
+  'weightTokens',
   'tokens',
   'unfinished',
   'graded',
@@ -421,6 +425,12 @@ export class StepMeter {
     }
   }
 
+  /** Adds the importance weights of a response's tokens. */
+  importance(weights: Float32Array): void {
+    this.#sums.weight += weights.reduce((total, weight) => total + weight, 0);
+    this.#sums.weightTokens += weights.length;
+  }
+
   samplerGap(trainer: Float32Array, sampler: Float32Array): void {
     if (!this.#firstPass) return;
     trainer.forEach((value, k) => {
@@ -513,6 +523,7 @@ export class StepMeter {
       entropy: perToken(sum.entropy),
       clipped: perToken(sum.clipped),
       samplerGap: sum.gap / Math.max(1, sum.gapTokens),
+      importance: sum.weightTokens === 0 ? null : sum.weight / sum.weightTokens,
       tokens: sum.tokens / sum.responses,
       unfinished: sum.unfinished / sum.responses,
       padding: 1 - sum.filled / Math.max(1, sum.places),

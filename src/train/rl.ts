@@ -40,6 +40,7 @@
  *   step are possible.
  * - Responses without a reward (no part applies) are left out of the group mean and get advantage 0. Their tokens still count in the
  *   divisor of the loss, in KL and in entropy. A group without any rewarded response is skipped.
+ * - Rollouts on an inference server (`rl.server`): advantages of tokens are weighted by truncated importance sampling (`remote-rollout.ts`).
  * - Episodes (`inspect`): steps 1 to 3 play episodes of several turns; every step is a sample, prompt with history → response, and a step of
  *   equal history in several episodes shares its prompt. The reward of an episode is that of its answer less the cost of its failed steps.
  *   Estimators of responses give their advantage to every step; gigpo, hgpo and graphgpo give each step its own (`step-advantage.ts`).
@@ -94,6 +95,7 @@ import {
   tokenValues,
 } from './micro-batch.ts';
 import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
+import { checkServed, importanceWeights, type RemoteSampler } from './remote-rollout.ts';
 import {
   episodeRecords,
   type RolloutGroup,
@@ -165,6 +167,8 @@ export interface RlHooks {
   readonly save: (at: StageStart) => void;
   /** Evaluation during training. */
   readonly validation?: Validation | undefined;
+  /** Inference server that samples the rollouts; absent: this process does. */
+  readonly remote?: RemoteSampler | undefined;
 }
 
 /** Returns warnings about combinations of options, one sentence each. */
@@ -234,8 +238,9 @@ export async function rl(
     );
   }
   // In float32, sampler and trainer compute the same log-probabilities. In bfloat16 they round differently, so the on-policy ratio would
-  // not be 1: the trainer recomputes the old log-probabilities.
-  const recomputesOld = policy.flat.dtype === 'bfloat16';
+  // not be 1: the trainer recomputes the old log-probabilities. So it does for an inference server, whatever that computes with.
+  const { remote } = hooks;
+  const recomputesOld = policy.flat.dtype === 'bfloat16' || remote !== undefined;
   const klReference = options.kl > 0 ? reference : null;
   const { distillation } = options;
   const current = distillation.teacher === 'current' ? policy : reference;
@@ -275,7 +280,8 @@ export async function rl(
     if (step === start.step && engine.info.device !== 'cpu')
       rehearse(prompts, await teacherPromptsOf(examples));
     // 2. and 3. rollouts [P][G] and their scores
-    const rolloutOptions = { ...options, seed, hidden: usesTraces && !gradesClaims };
+    await remote?.update(step);
+    const rolloutOptions = { ...options, seed, remote, hidden: usesTraces && !gradesClaims };
     const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions);
     meter.lap('rollout');
     // A slow (hosted) reward is computed during the transport, unless resampling needs the scores first.
@@ -600,7 +606,28 @@ export async function rl(
       const lossOf: TokenLoss = (logProb, entropy, first, last, vocabulary) => {
         const chunk = (values: Float32Array | null) =>
           values === null ? null : engine.tensor(values.subarray(first, last), [last - first]);
-        meter.samplerGap(engine.floats(logProb), sampled.subarray(first, last));
+        const own = engine.floats(logProb); // [k]
+        const drawn = sampled.subarray(first, last);
+        meter.samplerGap(own, drawn);
+        const advantages = advantage.slice(first, last);
+        if (remote !== undefined) {
+          const before = old?.subarray(first, last) ?? own;
+          const atOne = (): Float32Array =>
+            tokenValues(
+              policy,
+              {
+                states: engine.narrow(states, 0, first, last - first),
+                targets: targets.subarray(first, last),
+              },
+              1,
+            );
+          checkServed(before, drawn, { temperature, atOne });
+          const weights = importanceWeights(before, drawn, remote.cap);
+          meter.importance(weights);
+          weights.forEach((weight, k) => {
+            advantages[k]! *= weight;
+          });
+        }
         const result = policyLoss(
           engine,
           {
@@ -608,7 +635,7 @@ export async function rl(
             entropy: entropy!,
             oldLogProb: chunk(old) ?? engine.detach(logProb),
             referenceLogProb: chunk(refLogProbs) ?? engine.detach(logProb),
-            advantage: chunk(advantage)!,
+            advantage: engine.tensor(advantages, [last - first]),
             logRatio: chunk(logRatio),
             weight: chunk(weight),
             active: chunk(active),

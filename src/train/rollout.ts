@@ -8,6 +8,7 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import { type GenerateSchedule, generate, type Sampled } from '../policy/generate.ts';
 import { KeptCaches } from '../policy/kv-cache.ts';
 import type { Policy } from '../policy/policy.ts';
+import { type RemoteSampler, sampleRemotely } from './remote-rollout.ts';
 import type { Episode } from './step-advantage.ts';
 import { type Episodes, PromptEncoder, type Task } from './task.ts';
 
@@ -24,6 +25,10 @@ export interface RolloutOptions {
   readonly rows?: number;
   /** Batching of the decoder. Default: that of the device. */
   readonly schedule?: Partial<GenerateSchedule>;
+  /** Inference server that samples; default: this process does. Not for tasks of several turns. */
+  readonly remote?: RemoteSampler | undefined;
+  /** Tokens per micro-batch in which the responses of a server are read again. */
+  readonly tokens?: number;
 }
 
 /** Prompt with its G responses. */
@@ -109,7 +114,15 @@ export async function startRollout(
     ...(rows === undefined ? {} : { maxRows: rows }),
     ...(hosted ? { onResponse: startScore } : {}),
   };
-  const sampled = await generate(policy, prompts, generateOptions, schedule);
+  const sampled =
+    options.remote === undefined
+      ? await generate(policy, prompts, generateOptions, schedule)
+      : await sampleRemotely(
+          policy,
+          options.remote,
+          prompts.map((prompt, p) => ({ prompt, example: examples[p]!, index: indices[p]! })),
+          options,
+        );
   const groups = prompts.map((prompt, p) => {
     const responses = sampled.filter((response) => response.prompt === p).sort((a, b) => a.sample - b.sample);
     responses.forEach(startScore);

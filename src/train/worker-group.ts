@@ -12,7 +12,7 @@ import type { WorkerProgram } from '../ground/paths.ts';
 import { type LoadOptions, Policy } from '../policy/policy.ts';
 
 /** Number of float64 values that one rank contributes to one exchange. */
-const SLOT = 64;
+const SLOT = 128;
 const BARRIER_COUNT = 0;
 const BARRIER_TURN = 1;
 const STOP = 2;

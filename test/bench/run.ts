@@ -67,6 +67,7 @@ export const BENCHMARKS = {
   decode: { about: 'batched sampling against PyTorch', policy: true, device: true },
   onnx: { about: 'decoding by onnxruntime against transformers.js', policy: true, device: false },
   train: { about: 'supervised stage and update against PyTorch', policy: true, device: true },
+  served: { about: 'rollouts on an inference server against this process', policy: true, device: false },
   processes: { about: 'training steps of two processes against two Workers', policy: false, device: false },
   large: {
     about: '126 M parameters: prefill, gradients, decoding, GRPO against transformers',
