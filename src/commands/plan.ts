@@ -14,6 +14,12 @@ const OPTIONS = {
   set: list('Set a recipe key, e.g. memory.tokens=8192 (repeatable)'),
   engine: TRAINING_ENGINE,
   device: DEVICE,
+  processes: number(
+    'Processes of this machine that share the work and its memory, as train --processes; the plan is of one',
+    {
+      default: 1,
+    },
+  ),
   devices: number('Number of devices; only 1 for now', { default: 1 }),
   memory: text('Memory of the target device, e.g. 80GB; tfjs divides it by its Workers + 1', {
     defaultDescription: 'memory of this machine',
@@ -29,6 +35,10 @@ export const plan = command({
     [
       '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --device cuda --memory 24GB',
       'A 3B policy on a GPU with 24 GB',
+    ],
+    [
+      '$0 plan --recipe quickstart --processes 4',
+      'One of four processes, which share the memory of this machine',
     ],
     ['$0 plan --recipe small --engine tfjs', 'Over TensorFlow.js, whose Workers have at most 4 GB each'],
   ],
@@ -59,6 +69,12 @@ export const plan = command({
           'share of the batch: plan one device with --device cuda, and divide sft.batch and rl.prompts by the number of devices with --set',
       );
     }
+    if (!Number.isInteger(given.processes) || given.processes < 1)
+      throw new ConfigError(`--processes ${given.processes}: expected a whole number from 1`);
+    if (given.processes > 1 && (given.device !== 'cpu' || given.engine === 'tfjs'))
+      throw new ConfigError(
+        `--processes ${given.processes}: processes train on the CPU with the torch engine`,
+      );
     if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {
       throw new ConfigError(`unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'`);
     }
@@ -75,7 +91,14 @@ export const plan = command({
     }
     const plans = [];
     for (const stage of stages) {
-      const stagePlan = await run.planTrainingStage(stage, directory, recipe, given.device, memory);
+      const stagePlan = await run.planTrainingStage(
+        stage,
+        directory,
+        recipe,
+        given.device,
+        memory,
+        given.processes > 1 ? given.processes : undefined,
+      );
       plans.push(stagePlan);
       if (!given.json) print(`${plans.length > 1 ? '\n' : ''}${planLines(stagePlan).join('\n')}`);
     }

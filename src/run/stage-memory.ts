@@ -131,6 +131,7 @@ export async function planTrainingStage(
   recipe: Recipe,
   device: string,
   memory: number | null,
+  processes?: number,
 ): Promise<StagePlan> {
   const problem = computingEngine(device) === 'tfjs' ? torchProblem() : null;
   if (problem !== null) {
@@ -141,7 +142,7 @@ export async function planTrainingStage(
     stage === 'sft'
       ? trainingExamples(recipe.data, recipe.seed)
       : reinforcementExamples(recipe.data, recipe.seed);
-  return planStage({ subject, stage, recipe, task: trainingTask(card, address, stage), memory });
+  return planStage({ subject, stage, recipe, task: trainingTask(card, address, stage), memory, processes });
 }
 
 /** Largest policy that is not planned on a CPU, parameters: planning takes longer than a step, and it fits. */

@@ -36,7 +36,8 @@ export type Phase =
   | 'forward'
   | 'logits'
   | 'backward'
-  | 'optimizer step';
+  | 'optimizer step'
+  | 'checkpoint';
 
 /** Policy to train, and its device. */
 export interface PlannedPolicy {
@@ -83,6 +84,8 @@ interface StageInput {
   readonly recipe: PlannedTraining;
   readonly task: Task;
   readonly recompute: boolean;
+  /** Processes that share the stage, each with a copy of the weights; default: Workers of one process, as the recipe has them. */
+  readonly processes?: number | undefined;
   /** Has read some of the task for another dry run with this tokenizer; a new one when absent. */
   readonly reader?: ExampleReader;
 }
@@ -104,8 +107,10 @@ export interface StageMeasure {
   readonly stage: TrainingStage;
   readonly recompute: boolean;
   readonly workers: number;
-  /** True: bytes are those of one Worker, each of which has a memory of its own. */
+  /** True: bytes are those of one worker, each of which has a memory of its own. */
   readonly perWorker: boolean;
+  /** Where such workers are: processes, of which the first is planned, or Workers of tfjs. */
+  readonly place: 'process' | 'Worker';
   readonly held: Held;
   /** Largest of each phase, bytes: what is held included, of all workers together unless `perWorker`. */
   readonly phases: ReadonlyMap<Phase, number>;
@@ -375,10 +380,21 @@ function emptyAdapter(engine: MetaEngine, dims: Dims, options: AdapterOptions): 
   return { options, flat: engine.zeros([adapterLayout(dims, options).size]) };
 }
 
-/** The rank with the largest share of a group that is not there. */
+/** The rank with the largest share of a group that is not there, and rank 0 of it. */
 class OneOfMany extends WorkerGroup {
-  constructor(size: number) {
+  override readonly sharesMemory: boolean;
+
+  constructor(size: number, sharesMemory: boolean) {
     super(workerGroupMemory(size), 0, size);
+    this.sharesMemory = sharesMemory;
+  }
+
+  override gatherTensor(): () => void {
+    return () => {};
+  }
+
+  override broadcastTensor(): () => void {
+    return () => {};
   }
 
   override barrier(): void {}
@@ -437,6 +453,11 @@ export class WatchedLearner extends Learner {
   override update(tokens: number, learningRate: number): StepReport {
     this.#ledger.phase('optimizer step' satisfies Phase);
     return super.update(tokens, learningRate);
+  }
+
+  override save(write: () => void): void {
+    this.#ledger.phase('checkpoint' satisfies Phase);
+    super.save(write);
   }
 }
 
@@ -552,9 +573,16 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   const reference = separate ? new EmptyPolicy(engine, subject, reader.prompting, { tuning: 'none' }) : null;
   const stageOptions = recipe[stage];
   const wanted = stage === 'sft' ? recipe.sft.batch : recipe.rl.prompts;
-  const workers = Math.max(1, Math.min(stageOptions.workers, wanted));
+  const { processes } = input;
+  const workers = Math.max(1, Math.min(processes ?? stageOptions.workers, wanted));
   ledger.phase(BEGIN); // buffers of the optimiser stay: every phase after this has them
-  const learner = new WatchedLearner(policy, new OneOfMany(workers), stageOptions, recompute, ledger);
+  const learner = new WatchedLearner(
+    policy,
+    new OneOfMany(workers, processes === undefined),
+    stageOptions,
+    recompute,
+    ledger,
+  );
   engine.onBackward = () => ledger.phase('backward' satisfies Phase);
   const run: DryRun = { learner, reader, recipe, ledger, workers };
   if (stage === 'sft') await runSft(run);
@@ -564,7 +592,8 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   }
 
   const { master, ...moments } = learner.optimizer.buffers;
-  const perWorker = subject.heap !== undefined;
+  const ofHeap = subject.heap !== undefined;
+  const perWorker = ofHeap || processes !== undefined;
   const weights = size(policy.flat);
   const referenceWeights = reference === null ? 0 : size(reference.flat);
   const held: Held = {
@@ -573,13 +602,13 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     adapter: policy.adapter === null ? 0 : size(policy.adapter.flat),
     master: master === undefined ? 0 : size(master),
     moments: sum(Object.values(moments).map(size)),
-    prepared: perWorker ? 2 * weights + referenceWeights : 0,
+    prepared: ofHeap ? 2 * weights + referenceWeights : 0,
     gradients: 4 * policy.trainable.flat.shape[0]!,
   };
   const shared = held.weights + held.reference + held.adapter + held.master + held.moments;
   const together = (bytes: number): number =>
     perWorker
-      ? bytes + held.prepared + (workers - 1) * held.gradients
+      ? bytes + held.prepared + (ofHeap ? (workers - 1) * held.gradients : 0)
       : shared + workers * Math.max(0, bytes - shared);
   const phases = new Map<Phase, number>();
   const kinds = new Map<Phase, Readonly<Record<string, number>>>();
@@ -593,5 +622,6 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   learner.optimizer.dispose();
   reference?.dispose();
   policy.dispose();
-  return { stage, recompute, workers, perWorker, held, phases, kinds, activations, peak, at };
+  const place = ofHeap ? 'Worker' : 'process';
+  return { stage, recompute, workers, perWorker, place, held, phases, kinds, activations, peak, at };
 }

@@ -74,6 +74,8 @@ interface PlanInput {
   readonly recipe: PlannedTraining;
   readonly task: Task;
   readonly memory: number | null;
+  /** Processes of this machine that share the stage, and its memory; default: none but this one. */
+  readonly processes?: number | undefined;
   /** Seconds for the search for a remedy. Default: 20. */
   readonly searchSeconds?: number;
 }
@@ -113,9 +115,13 @@ export function recomputes(
 
 /** Returns the memory of the device, or of each Worker of tfjs, and the part of it that a plan uses, bytes; null where it is unknown. */
 function limitOf(
-  { subject: { heap }, memory: device }: PlanInput,
+  { subject: { heap }, memory: device, processes = 1 }: PlanInput,
   workers: number,
 ): Pick<StagePlan, 'memory' | 'usable'> {
+  if (heap === undefined && processes > 1) {
+    const memory = device === null ? null : device / processes;
+    return { memory, usable: memory === null ? null : Math.floor(USABLE * memory) };
+  }
   // What Workers share has a copy beside theirs.
   const memory = heap === undefined ? device : Math.min(heap, (device ?? Infinity) / (workers + 1));
   const share = heap === undefined ? USABLE : USABLE_HEAP;
@@ -124,11 +130,11 @@ function limitOf(
 
 /** Plans a stage; `recomputes` decides whether its layers are computed again. */
 export async function planStage(given: PlanInput): Promise<StagePlan> {
-  const { subject, stage, recipe, task } = given;
+  const { subject, stage, recipe, task, processes } = given;
   const { heap } = subject;
   const reader = new ExampleReader(subject, task);
   const lengths = lengthsOf(await reader.first(EXAMPLES));
-  const base = { subject, stage, recipe, task, reader };
+  const base = { subject, stage, recipe, task, reader, processes };
   const kept = await dryRun({ ...base, recompute: false });
   const began = performance.now();
   const again = await dryRun({ ...base, recompute: true });
@@ -168,10 +174,14 @@ const PASSES: ReadonlySet<Phase> = new Set<Phase>([
 ]);
 
 /** Bytes that a stage holds throughout. */
-const heldBytes = ({ held, workers }: StageMeasure): number => {
-  const { gradients, ...shared } = held;
-  return Object.values(shared).reduce((sum, bytes) => sum + bytes, workers * gradients);
+const heldBytes = (measure: StageMeasure): number => {
+  const { gradients: _, ...shared } = measure.held;
+  return Object.values(shared).reduce((sum, bytes) => sum + bytes, buffers(measure) * measure.held.gradients);
 };
+
+/** Gradient buffers in the memory that is planned: that of a process holds its own alone. */
+const buffers = ({ workers, perWorker, place }: StageMeasure): number =>
+  perWorker && place === 'process' ? 1 : workers;
 
 /**
  * Changes that may lower the peak, cheapest in speed first: smaller micro-batches, fewer rows, recomputation,
@@ -184,7 +194,8 @@ function candidates(
   dtype: PlannedPolicy['dtype'],
   usable: number,
 ): [string, string | number][] {
-  const { stage, at, workers, recompute, perWorker } = measure;
+  const { stage, at, workers, recompute, perWorker, place } = measure;
+  const apart = perWorker && place === 'process';
   const { memory, policy, rl } = recipe;
   const list: [string, string | number][] = [];
   const fewer = (key: string, value: number): void => {
@@ -196,8 +207,8 @@ function candidates(
     if (at === 'rollout') fewer('memory.rows', memory.rows);
     if (PASSES.has(at) && !recompute) list.push(['memory.recompute', 'always']);
   }
-  if (workers > 1) list.push([`${stage}.workers`, Math.ceil(workers / 2)]);
-  if (dtype === 'float32' && !perWorker) list.push(['policy.dtype', 'bfloat16']);
+  if (workers > 1 && !apart) list.push([`${stage}.workers`, Math.ceil(workers / 2)]);
+  if (dtype === 'float32' && (apart || !perWorker)) list.push(['policy.dtype', 'bfloat16']);
   const alone = rl.distillation.weight === 0 || rl.distillation.teacher === 'current';
   if (stage === 'rl' && rl.kl > 0 && alone && policy.tune !== 'adapter') list.push(['rl.kl', 0]);
   if (policy.tune === 'all') list.push(['policy.tune', 'decoder']);
@@ -220,7 +231,7 @@ async function searchRemedy(
   chosen: StageMeasure,
   took: number,
 ): Promise<{ readonly remedy: Remedy | null; readonly search: Search }> {
-  const { subject, stage, recipe, task, searchSeconds = SEARCH_SECONDS } = given;
+  const { subject, stage, recipe, task, processes, searchSeconds = SEARCH_SECONDS } = given;
   // Fewer Workers of tfjs have more memory each.
   const usableOf = ({ workers }: StageMeasure): number => limitOf(given, workers).usable!;
   const isWithin = (measure: StageMeasure): boolean => measure.peak <= usableOf(measure);
@@ -235,7 +246,7 @@ async function searchRemedy(
     const recompute = chosen.recompute || variant.memory.recompute === 'always';
     const measure = await dryRun({
       subject: { ...subject, dtype },
-      ...{ stage, recipe: variant, task, recompute, reader },
+      ...{ stage, recipe: variant, task, recompute, reader, processes },
     });
     longest = Math.max(longest, performance.now() - start);
     tried.push({ changes, peak: measure.peak, usable: usableOf(measure) });
@@ -295,11 +306,13 @@ const MEANING: Readonly<Record<Phase, string>> = {
   forward: 'forward pass of the longest micro-batch',
   logits: 'logits of a chunk of tokens, their log-probabilities, entropies and gradients',
   backward: 'gradients; with gradient checkpointing also the recomputed layer',
-  'optimizer step': 'chunks of the update',
+  'optimizer step': 'chunks of the update, of other processes with their gradients',
+  checkpoint: 'moments of all processes, which the first one writes',
 };
 
 function heldLines(plan: StagePlan): [name: string, bytes: number, note: string][] {
-  const { held, workers } = plan;
+  const { held } = plan;
+  const count = buffers(plan);
   const lines: [string, number, string][] = [
     ['weights', held.weights, ''],
     ['adapter', held.adapter, 'float32'],
@@ -309,8 +322,8 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
     ['prepared weights', held.prepared, 'for products of tfjs, forward and backward'],
     [
       'gradients',
-      workers * held.gradients,
-      `float32${workers > 1 ? `, one buffer for each of ${workers} workers` : ''}`,
+      count * held.gradients,
+      `float32${count > 1 ? `, one buffer for each of ${count} workers` : ''}`,
     ],
   ];
   return lines.filter(([, bytes]) => bytes > 0);
@@ -320,8 +333,8 @@ const usableText = (usable: number): string => `${bytesText(usable)} usable`;
 
 /** One-line summary of a plan. */
 export function planLine(plan: StagePlan): string {
-  const { usable, fits, perWorker } = plan;
-  const of = usable === null ? '' : ` of ${usableText(usable)}${perWorker ? ' in each Worker' : ''}`;
+  const { usable, fits, perWorker, place } = plan;
+  const of = usable === null ? '' : ` of ${usableText(usable)}${perWorker ? ` in each ${place}` : ''}`;
   const verdict = fits === null ? '' : fits ? ', fits' : ', does not fit';
   const layers = plan.recompute ? 'gradient checkpointing' : 'all activations kept';
   return `${plan.stage}: memory ${bytesText(plan.peak)}${of} in ${plan.at}, ${layers}${verdict}`;
@@ -333,13 +346,13 @@ const settings = (changes: RecipeChanges): string =>
     .join(' ');
 
 /** Advice for a stage that does not fit; '' where it fits. */
-export function remedyLine({ fits, remedy, search, stage, perWorker }: StagePlan): string {
+export function remedyLine({ fits, remedy, search, stage, perWorker, place }: StagePlan): string {
   if (fits !== false) return '';
   const bytes = remedy === null ? '' : `${bytesText(remedy.peak)} of ${usableText(remedy.usable)}`;
   if (remedy?.fits) return `${settings(remedy.changes)} makes it fit: ${bytes}`;
   const none = search?.complete === false ? 'no change that was tried makes' : 'nothing in the recipe makes';
   const closest = remedy === null ? '' : `: ${settings(remedy.changes)} still takes ${bytes};`;
-  return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or ${perWorker ? '--engine torch' : 'a larger device'}`;
+  return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or ${perWorker ? (place === 'process' ? 'fewer --processes' : '--engine torch') : 'a larger device'}`;
 }
 
 /** Changes that were tried, with the peak of each. */
@@ -355,8 +368,13 @@ function searchLines({ search, perWorker }: StagePlan): string[] {
 }
 
 /** Says where the usable bytes come from. */
-function usableLine({ total, memory, usable, workers, perWorker }: StagePlan): string[] {
+function usableLine({ total, memory, usable, workers, perWorker, place }: StagePlan): string[] {
   if (memory === null || usable === null) return [];
+  if (perWorker && place === 'process') {
+    return [
+      `usable: ${bytesText(usable)} in each process, ${100 * USABLE} % of ${bytesText(total!)} / ${workers}; the rest is for the system and this process`,
+    ];
+  }
   if (!perWorker) {
     return [
       `usable: ${bytesText(usable)}, ${100 * USABLE} % of ${bytesText(memory)}; the rest is for the system, the device's libraries and fragmentation`,
@@ -373,14 +391,16 @@ function usableLine({ total, memory, usable, workers, perWorker }: StagePlan): s
 
 /** Formats the whole plan of a stage. */
 export function planLines(plan: StagePlan): string[] {
-  const { lengths, otherwise, phases, workers, perWorker } = plan;
+  const { lengths, otherwise, phases, workers, perWorker, place } = plan;
   const rows: [string, string, string][] = [];
   const heading = (text: string): number => rows.push([text, '', '']);
   heading('held throughout');
   for (const [name, bytes, note] of heldLines(plan)) rows.push([`  ${name}`, bytesText(bytes), note]);
   const held = heldBytes(plan);
   rows.push(['  together', bytesText(held), '']);
-  const whose = perWorker ? `, each of ${workers} workers` : `, ${workers} workers together`;
+  const whose = perWorker
+    ? `, each of ${workers} ${place === 'process' ? 'processes' : 'workers'}`
+    : `, ${workers} workers together`;
   heading(`added by each phase${workers > 1 ? whose : ''}`);
   for (const [name, bytes] of phases) {
     if (name === 'load') continue;

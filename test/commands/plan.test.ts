@@ -111,6 +111,20 @@ describe('plan', () => {
     expect(plan.lengths.prompt).toBeGreaterThan(known.lengths.prompt / 3);
   });
 
+  test('with processes is of the first, which keeps its share of the moments and, for a checkpoint, those of all', async () => {
+    const given = ['--recipe', tiny, ...NO_SFT, ...SHORT, '--json', '--memory', '8GB'];
+    const plan = async (...more: string[]) => JSON.parse((await inside('plan', ...given, ...more)).out)[0];
+    const [one, two] = [await plan(), await plan('--processes', '2')];
+    expect(two).toMatchObject({ perWorker: true, place: 'process', workers: 2, memory: 4e9 });
+    expect(two.held).toEqual({ ...one.held, moments: one.held.moments / 2 });
+    expect(two.phases.checkpoint - two.held.weights).toBeGreaterThan(one.held.moments);
+    const { out } = await inside('plan', ...given.filter((word) => word !== '--json'), '--processes', '2');
+    expect(out).toMatch(/^rl: memory [\d.]+ [kM]B of 3\.68 GB usable in each process in /m);
+    expect(out).toMatch(/^usable: 3\.68 GB in each process, 92 % of 8\.00 GB \/ 2; /m);
+    const refused = await inside('plan', '--recipe', tiny, '--processes', '2', '--device', 'cuda');
+    expect(refused.err).toMatch(/--processes 2: processes train on the CPU with the torch engine/);
+  });
+
   describe('with the tfjs engine', () => {
     afterEach(() => vi.unstubAllEnvs());
     const tfjs = [...NO_SFT, ...SHORT, '--engine', 'tfjs'];

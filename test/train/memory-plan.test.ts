@@ -1,5 +1,6 @@
 /** Plans against what the engine then counts: the same stage, once without elements and once with them. */
 import { describe, expect, test } from 'vitest';
+import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type Layout, layoutOf } from '../../src/policy/layout.ts';
 import { createAdapter } from '../../src/policy/lora.ts';
@@ -22,7 +23,7 @@ import {
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
-import { WorkerGroup } from '../../src/train/worker-group.ts';
+import { WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -55,6 +56,8 @@ interface Case {
   readonly tokens?: number;
   /** With a teacher that is shown the traces. */
   readonly distilled?: boolean;
+  /** Processes, of which the first is measured. */
+  readonly processes?: number;
   /** Longer texts: attention then takes the tiled kernel where there is one. */
   readonly long?: boolean;
 }
@@ -79,7 +82,38 @@ const cases: readonly Case[] = [
     long: true,
     distilled: true,
   },
+  { stage: 'sft', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true, processes: 3 },
+  { stage: 'rl', dims: 'medium', dtype: 'float32', tune: 'all', recompute: false, processes: 2 },
 ];
+
+/** Rank 0 of processes of which the others send what it sends. */
+class FirstProcess extends WorkerGroup {
+  override readonly sharesMemory = false;
+
+  constructor(size: number) {
+    super(workerGroupMemory(size), 0, size);
+  }
+
+  override barrier(): void {}
+
+  override allGather(values: readonly number[]): Float64Array[] {
+    return Array.from({ length: this.size }, () => Float64Array.from(values));
+  }
+
+  override gatherTensor(part: Tensor, parts: readonly Tensor[]): () => void {
+    return () => {
+      for (const to of parts) engine.write(to, 0, 0, part);
+    };
+  }
+
+  override broadcastTensor(): () => void {
+    return () => {};
+  }
+
+  override shard(n: number): readonly [start: number, end: number] {
+    return [0, Math.ceil(n / this.size)];
+  }
+}
 
 /** Every response is scored otherwise than the one before: no group has zero variance. */
 function variedScore(): Task['score'] {
@@ -164,7 +198,8 @@ async function measured(one: Case): Promise<number> {
   const policy = create(one, one.tune === 'adapter' ? { adapter } : { tuning: one.tune });
   const own = recipe[one.stage];
   const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
-  const learner = new Learner(policy, WorkerGroup.single(), options, one.recompute);
+  const ranks = one.processes === undefined ? WorkerGroup.single() : new FirstProcess(one.processes);
+  const learner = new Learner(policy, ranks, options, one.recompute);
   const { tokens } = recipe.memory;
   const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
   let reference: Policy | null = null;
@@ -198,6 +233,7 @@ test.each(named)('is what the engine then counts: %s', async (_, one) => {
     recipe,
     task: taskOf(one),
     recompute: one.recompute,
+    processes: one.processes,
   });
   const peak = await measured(one);
   expect(Math.abs(plan.peak / peak - 1)).toBeLessThan(0.03);
