@@ -222,9 +222,9 @@ export interface ChatEndpoint {
   readonly chat: (request: ChatRequest, signal?: AbortSignal) => Promise<ChatAnswer>;
   /**
    * Posts JSON beside `/chat/completions`, such as `load_lora_adapter`; returns status and text, whatever they are.
-   * @throws ChatError of a server that cannot be reached or stays busy
+   * @throws ChatError of a server that cannot be reached or stays busy; the signal's reason
    */
-  readonly command: (name: string, value: object) => Promise<Posted>;
+  readonly command: (name: string, value: object, signal?: AbortSignal) => Promise<Posted>;
   readonly totals: () => ChatTotals;
 }
 
@@ -593,8 +593,7 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
         throw error;
       }
     },
-    async command(name, value) {
-      const { signal } = new AbortController();
+    async command(name, value, signal = new AbortController().signal) {
       const path = `${address.pathname.replace(/\/chat\/completions$/, '')}/${name}${address.search}`;
       return repeated(signal, async () => {
         const sent = Buffer.from(JSON.stringify(value));

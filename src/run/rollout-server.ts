@@ -12,7 +12,13 @@ import { ChatError, openEndpoint, saidBy, type TokenAnswer } from '../endpoint/c
 import { saveAdapter } from '../policy/lora.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { RlRecipe } from '../recipe/recipe.ts';
-import type { RemoteOptions, RemotePrompt, RemoteResponse, RemoteSampler } from '../train/remote-rollout.ts';
+import {
+  type RemoteOptions,
+  type RemotePrompt,
+  type RemoteResponse,
+  type RemoteSampler,
+  RolloutStopped,
+} from '../train/remote-rollout.ts';
 import type { Task } from '../train/task.ts';
 import type { WorkerGroup } from '../train/worker-group.ts';
 
@@ -32,6 +38,8 @@ interface Served {
   /** Called once for each time that the server stops answering. */
   readonly say: (text: string) => void;
 }
+
+const POLL_MS = 50;
 
 /** Starts of a run do not share names, because a server may outlive them. */
 const NONCES = 2 ** 31;
@@ -60,13 +68,28 @@ export function openRolloutServer(served: Served): RolloutServer | null {
   let current = '';
   let restored: Promise<void> | null = null;
 
-  /** Hands an adapter over. @throws ChatError with what to do */
-  async function load(name: string): Promise<void> {
+  /** Ends waits for the server when the stage is to stop; null then. */
+  async function whileWanted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
+    const stopped = new AbortController();
+    const poll = setInterval(() => workers.stopFlag() && stopped.abort(), POLL_MS);
+    try {
+      return await work(stopped.signal);
+    } catch (error) {
+      if (stopped.signal.aborted) return null;
+      throw error;
+    } finally {
+      clearInterval(poll);
+    }
+  }
+
+  /** Hands an adapter over. @throws ChatError with what to do; the signal's reason */
+  async function load(name: string, signal: AbortSignal): Promise<void> {
     const directory = join(adapters, name);
-    const { status, text } = await endpoint.command('load_lora_adapter', {
-      lora_name: name,
-      lora_path: directory,
-    });
+    const { status, text } = await endpoint.command(
+      'load_lora_adapter',
+      { lora_name: name, lora_path: directory },
+      signal,
+    );
     if (status < 300 || /already (been )?loaded/i.test(text)) return;
     const isMissing = status === 404 && !/lora|adapter/i.test(text);
     throw new ChatError(
@@ -88,7 +111,11 @@ export function openRolloutServer(served: Served): RolloutServer | null {
   }
 
   /** Asks for the responses to one prompt; once more where the server has lost the adapter, as after a restart. */
-  async function ask({ example, index, prompt }: RemotePrompt, options: RemoteOptions): Promise<TokenAnswer> {
+  async function ask(
+    { example, index, prompt }: RemotePrompt,
+    options: RemoteOptions,
+    signal: AbortSignal,
+  ): Promise<TokenAnswer> {
     const picture = await task.picture(example);
     const turn = await userTurn(picture === null ? [] : [picture], task.instruction(example));
     const request = {
@@ -96,20 +123,53 @@ export function openRolloutServer(served: Served): RolloutServer | null {
       ...{ temperature: options.temperature, maxTokens: options.maxTokens },
       tokens: { samples: options.group, topP: options.topP },
     };
-    const answer = await endpoint.chat(request).catch(async (error: unknown) => {
+    const answer = await endpoint.chat(request, signal).catch(async (error: unknown) => {
       if (!(error instanceof ChatError && error.status === 404)) throw error;
-      restored ??= load(current).finally(() => {
+      restored ??= load(current, signal).finally(() => {
         restored = null;
       });
       await restored;
-      return endpoint.chat(request);
+      return endpoint.chat(request, signal);
     });
     waiting = false;
     const tokens = answer.tokens!;
     if (tokens.model !== null && tokens.model !== current)
       throw new ChatError(`${endpoint.address}: answers with '${tokens.model}' where '${current}' was asked`);
-    checkPrompt(tokens.prompt, prompt.ids, policy.dims.special.image, endpoint.address);
+    checkPrompt(tokens.prompt ?? answer.usage?.prompt ?? null, prompt.ids);
+    const longest = tokens.choices.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    if (longest > options.maxTokens)
+      throw new ChatError(
+        `${endpoint.address}: sends ${longest} tokens where at most ${options.maxTokens} were asked`,
+      );
     return tokens;
+  }
+
+  /**
+   * Compares the server's prompt, or its number of tokens, with ours. Runs of picture tokens count as one where the server sends them as
+   * they were before they are expanded.
+   */
+  function checkPrompt(theirs: readonly number[] | number | null, ours: Int32Array): void {
+    if (theirs === null) return;
+    const { image } = policy.dims.special;
+    const once = (ids: Iterable<number>): number[] =>
+      [...ids].filter((id, i, all) => id !== image || all[i - 1] !== image);
+    let where = '';
+    if (typeof theirs === 'number') {
+      if (theirs !== ours.length) where = `in ${theirs} tokens instead of ${ours.length}`;
+    } else {
+      const isExpanded = theirs.some((id, i) => id === image && theirs[i - 1] === image);
+      const own = isExpanded ? [...ours] : once(ours);
+      const at = own.findIndex((id, i) => id !== theirs[i]);
+      if (at >= 0 || own.length !== theirs.length) where = `from token ${at < 0 ? own.length : at} on`;
+    }
+    if (where === '') return;
+    throw new ChatError(
+      `${endpoint.address}: encodes the prompt otherwise than the policy in training, ${where}`,
+      {
+        advice: 'serve the same checkpoint, with its own chat template and picture processor',
+        everyRequest: true,
+      },
+    );
   }
 
   return {
@@ -119,13 +179,16 @@ export function openRolloutServer(served: Served): RolloutServer | null {
       current = nameOf(step);
       if (workers.rank === 0) {
         saveAdapter(policy, join(adapters, current));
-        await load(current);
+        await whileWanted((signal) => load(current, signal));
         if (before !== '') await unload(before);
       }
       workers.barrier();
     },
     async sample(asked, options) {
-      const answers = await Promise.all(asked.map((one) => ask(one, options)));
+      const answers = await whileWanted((signal) =>
+        Promise.all(asked.map((one) => ask(one, options, signal))),
+      );
+      if (answers === null) throw new RolloutStopped();
       return answers.map(({ choices }) =>
         choices.map(
           ({ ids, logProbs, finished }): RemoteResponse => ({
@@ -138,24 +201,4 @@ export function openRolloutServer(served: Served): RolloutServer | null {
       if (workers.rank === 0 && current !== '') await unload(current);
     },
   };
-}
-
-/** Compares prompts; runs of picture tokens count as one, because servers send them before or after they are expanded. */
-function checkPrompt(theirs: TokenAnswer['prompt'], ours: Int32Array, image: number, address: string): void {
-  if (theirs === null) return;
-  const once = (ids: Iterable<number>): number[] => {
-    const all = [...ids];
-    return all.filter((id, i) => id !== image || all[i - 1] !== image);
-  };
-  const [own, other] = [once(ours), once(theirs)];
-  const isExpanded = theirs.filter((id) => id === image).length > 1;
-  const differs = isExpanded ? theirs.join() !== ours.join() : own.join() !== other.join();
-  if (!differs) return;
-  const at = own.findIndex((id, i) => id !== other[i]);
-  const where =
-    at < 0 ? `in the number of tokens (${theirs.length} and ${ours.length})` : `from token ${at} on`;
-  throw new ChatError(`${address}: encodes the prompt otherwise than the policy in training, ${where}`, {
-    advice: 'serve the same checkpoint, with its own chat template and picture processor',
-    everyRequest: true,
-  });
 }

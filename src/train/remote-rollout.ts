@@ -41,16 +41,25 @@ export interface RemoteSampler {
   readonly cap: number;
   /** Hands the policy over as it is before step `step`. Collective. */
   readonly update: (step: number) => Promise<void>;
-  /** Samples G responses to each prompt: [P][G]. */
+  /** Samples G responses to each prompt: [P][G]. @throws RolloutStopped once the stage is to stop; errors of the server */
   readonly sample: (
     asked: readonly RemotePrompt[],
     options: RemoteOptions,
   ) => Promise<readonly (readonly RemoteResponse[])[]>;
 }
 
+/** Error of a wait for a server that ended because the stage is to stop. */
+export class RolloutStopped extends Error {}
+
+/** Turns that error into null. */
+export function nullIfStopped(error: unknown): null {
+  if (error instanceof RolloutStopped) return null;
+  throw error;
+}
+
 /**
  * Samples G responses to each prompt on a server. With `hidden` their hidden states are computed here.
- * @throws TimeseerError for tokens of another vocabulary; errors of the server
+ * @throws TimeseerError for tokens of another vocabulary; what `sample` throws
  */
 export async function sampleRemotely(
   policy: Policy,

@@ -95,7 +95,7 @@ import {
   tokenValues,
 } from './micro-batch.ts';
 import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
-import { checkServed, importanceWeights, type RemoteSampler } from './remote-rollout.ts';
+import { checkServed, importanceWeights, nullIfStopped, type RemoteSampler } from './remote-rollout.ts';
 import {
   episodeRecords,
   type RolloutGroup,
@@ -265,10 +265,7 @@ export async function rl(
   let { skippedInARow } = start;
 
   for (let step = start.step; step < options.steps; step++) {
-    if (workers.stopRequested() || hooks.validation?.ends(step) === true) {
-      save(step);
-      return step;
-    }
+    if (workers.stopRequested() || hooks.validation?.ends(step) === true) return end(step);
     const learningRate = cosineSchedule(step, options.steps, options);
     const meter = new StepMeter(step + 1, learningRate, Object.keys(task.weights), task.hosted);
     // 1. prompts [P]
@@ -282,7 +279,10 @@ export async function rl(
     // 2. and 3. rollouts [P][G] and their scores
     await remote?.update(step);
     const rolloutOptions = { ...options, seed, remote, hidden: usesTraces && !gradesClaims };
-    const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions);
+    const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions).catch(
+      nullIfStopped,
+    );
+    if (interrupted(sampling)) return end(step);
     meter.lap('rollout');
     // A slow (hosted) reward is computed during the transport, unless resampling needs the scores first.
     const overlaps = task.hosted === true && options.resample === 0;
@@ -307,7 +307,8 @@ export async function rl(
         task.score,
         rolloutOptions,
         task.episodes,
-      );
+      ).catch(nullIfStopped);
+      if (newGroups === null) break; // the stage ends behind this step
       meter.resampled(places.length);
       places.forEach((i, k) => {
         groups[i] = newGroups[k]!;
@@ -421,8 +422,7 @@ export async function rl(
     hooks.validation?.take(step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < options.steps) save(step + 1);
   }
-  save(options.steps);
-  return options.steps;
+  return end(options.steps);
 
   /** Finds the claims of a response, once. */
   function claimsOf(response: Sampled, example: Example): StatedClaims {
@@ -724,5 +724,15 @@ export async function rl(
 
   function save(step: number): void {
     learner.save(() => hooks.save({ step, skippedInARow }));
+  }
+
+  function end(step: number): number {
+    save(step);
+    return step;
+  }
+
+  /** Returns true where any rank was to stop while it waited for a server. Collective with one. */
+  function interrupted<T>(sampling: T | null): sampling is null {
+    return remote !== undefined && workers.allReduce([sampling === null ? 1 : 0])[0]! > 0;
   }
 }

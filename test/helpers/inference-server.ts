@@ -47,6 +47,8 @@ export class InferenceServer {
   /** Changes an answer before it is sent. */
   // biome-ignore lint/suspicious/noExplicitAny: any field of the protocol
   change: (answer: any) => void = () => {};
+  /** Milliseconds before a completion is begun. */
+  delay: () => number = () => 0;
   /** True: log-probabilities are those of temperature 1, as vLLM sends them by default. */
   raw = false;
   /** False: as a server without runtime loading of adapters. */
@@ -148,6 +150,8 @@ export class InferenceServer {
   async #complete(body: Record<string, unknown>): Promise<Reply> {
     const policy = this.adapters.get(String(body['model']));
     if (policy === undefined) return fault(404, `The model \`${body['model']}\` does not exist.`);
+    const wait = this.delay();
+    if (wait > 0) await sleep(wait, undefined, { ref: false });
     const known = Object.fromEntries(Object.entries(body).filter(([name]) => !EXTRA.includes(name)));
     const { completion } = await readChatRequest(
       Buffer.from(JSON.stringify(known)),

@@ -9,12 +9,13 @@ import { Policy } from '../../src/policy/policy.ts';
 import { changedRecipe } from '../../src/recipe/config.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { openRolloutServer } from '../../src/run/rollout-server.ts';
+import { Learner, type StageStart } from '../../src/train/learner.ts';
 import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
-import { WorkerGroup } from '../../src/train/worker-group.ts';
+import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 import { InferenceServer } from '../helpers/inference-server.ts';
-import { mixedScore, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+import { mixedScore, OPTIMIZER, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { RL as TINY } from '../helpers/tiny-rl.ts';
 
 const SEED = 17;
@@ -36,6 +37,8 @@ const withAdapter = (adapter: 'new' | string): Policy =>
 const examples = new Map(Array.from({ length: 40 }, (_, index) => [responseSeed(SEED, index, 0), index]));
 let server: InferenceServer;
 const said: string[] = [];
+/** Requests the end of the run that goes on. */
+let stop = (): void => {};
 beforeEach(async () => {
   server = new InferenceServer(withAdapter, { seed: SEED, examples });
   await server.start();
@@ -47,14 +50,18 @@ async function reinforce(
   options: Partial<RlOptions>,
   set?: Partial<RlOptions & { attempts: number; cap: number }>,
 ) {
-  const learner = tinyLearner(withAdapter('new'), 1e9);
+  const memory = workerGroupMemory(1);
+  const workers = new WorkerGroup(memory, 0, 1);
+  const learner = new Learner(withAdapter('new'), workers, { ...OPTIMIZER, clip: 1e9 });
+  stop = () => requestStop(memory);
   const lines: RlMetrics[] = [];
   const completions: Completion[] = [];
+  const saved: number[] = [];
   const remote =
     set === undefined
       ? null
       : openRolloutServer({
-          ...{ policy: learner.policy, workers: WorkerGroup.single(), task, seed: SEED, directory },
+          ...{ policy: learner.policy, workers, task, seed: SEED, directory },
           say: (text) => void said.push(text),
           server: {
             ...{ address: server.url, key: null, directory: null, concurrency: 8, timeout: 20 },
@@ -64,12 +71,12 @@ async function reinforce(
   const hooks = {
     onStep: (line: RlMetrics) => void lines.push(line),
     onCompletions: (list: readonly Completion[]) => void completions.push(...list),
-    save: () => {},
+    save: ({ step }: StageStart) => void saved.push(step),
     remote: remote ?? undefined,
   };
   await rl(learner, null, task, { ...RL, ...options }, SEED, hooks);
   await remote?.close();
-  return { lines, completions, adapter: engine.floats(learner.policy.adapter!.flat) };
+  return { lines, completions, saved, adapter: engine.floats(learner.policy.adapter!.flat) };
 }
 
 describe('rollouts on an inference server', () => {
@@ -128,6 +135,27 @@ describe('rollouts on an inference server', () => {
   }, 20_000);
 });
 
+test('a stop ends the wait for a server that hangs, and saves the steps before', async () => {
+  server.delay = () => {
+    if (server.answered < RL.prompts) return 0;
+    setTimeout(stop, 50);
+    return 60_000;
+  };
+  const { lines, saved } = await reinforce({ advantage: 'grpo' }, {});
+  expect(lines.map(({ step }) => step)).toEqual([1]);
+  expect(saved).toEqual([1]);
+}, 20_000);
+
+test('tokens that are masked in training are not learnt from, and end nothing', async () => {
+  const { image } = base.dims.special;
+  server.change = ({ choices }) => {
+    choices[0].token_ids[1] = image;
+  };
+  const { lines, adapter } = await reinforce({ advantage: 'grpo', steps: 2, kl: 0.01 }, {});
+  expect(lines.map(({ skipped }) => skipped)).toEqual([0, 0]);
+  expect(adapter.every(Number.isFinite)).toBe(true);
+});
+
 describe('a server that cannot be used ends the stage with what to do', () => {
   const grpo = { advantage: 'grpo' as const };
 
@@ -179,6 +207,22 @@ describe('a server that cannot be used ends the stage with what to do', () => {
   test('one that encodes the prompt otherwise', async () => {
     server.change = (answer) => void answer.prompt_token_ids.splice(1, 0, 7);
     await expect(reinforce(grpo, {})).rejects.toThrow(/encodes the prompt otherwise/);
+  });
+
+  test('one that counts other tokens in the prompt, where it does not send them', async () => {
+    server.change = (answer) => {
+      delete answer.prompt_token_ids;
+      answer.usage.prompt_tokens++;
+    };
+    await expect(reinforce(grpo, {})).rejects.toThrow(/encodes the prompt otherwise.*tokens instead of/s);
+  });
+
+  test('one that goes on beyond the limit', async () => {
+    server.change = ({ choices }) => {
+      choices[0].token_ids = Array(13).fill(5);
+      choices[0].logprobs.content = Array(13).fill({ logprob: -1 });
+    };
+    await expect(reinforce(grpo, {})).rejects.toThrow(/sends 13 tokens where at most 12 were asked/);
   });
 
   test('one with another policy', async () => {
