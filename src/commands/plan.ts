@@ -24,8 +24,16 @@ const OPTIONS = {
   memory: text('Memory of the target device, e.g. 80GB; tfjs divides it by its Workers + 1', {
     defaultDescription: 'memory of this machine',
   }),
+  scale: text(
+    'Forecast instead how the reinforcement of this run would scale to more ranks: its measured step, stretched by the slowest rank and by what is exchanged',
+  ),
+  ranks: text('Ranks of the forecast', { default: '2,4,8,64,256,1024' }),
+  link: text('Speed of the link of one rank, per second, e.g. 12.5GB', { default: '12.5GB' }),
+  latency: number('Latency of the link in microseconds', { default: 20 }),
   json: flag('Print the plan as JSON'),
 };
+
+const MOST_RANKS = 16_384;
 
 export const plan = command({
   command: 'plan',
@@ -40,6 +48,10 @@ export const plan = command({
       '$0 plan --recipe quickstart --processes 4',
       'One of four processes, which share the memory of this machine',
     ],
+    [
+      '$0 plan --scale runs/quickstart --ranks 8,64 --link 3GB --latency 50',
+      'Its step, efficiency and throughput on 8 and 64 ranks with such a network',
+    ],
     ['$0 plan --recipe small --engine tfjs', 'Over TensorFlow.js, whose Workers have at most 4 GB each'],
   ],
   epilogue:
@@ -47,6 +59,7 @@ export const plan = command({
     'rest is reserved for the system, device libraries and fragmentation. With the tfjs engine it is of one Worker, in float32: of its memory, ' +
     'the smaller of 3.76 GB and --memory / (Workers + 1), 65 % are used. A plan is measured on libtorch, also that of the tfjs engine.',
   handler: async (given: PlanArguments) => {
+    if (given.scale !== undefined) return scale(given.scale, given);
     const [
       { loadRecipe },
       { findPolicy },
@@ -106,6 +119,26 @@ export const plan = command({
     if (plans.some(({ fits }) => fits === false)) process.exitCode = 1;
   },
 });
+
+/** Prints the forecast of a run. @throws ConfigError for ranks or a link that cannot be */
+async function scale(directory: string, { ranks, link, latency, json }: PlanArguments): Promise<void> {
+  const [{ scaledRun }, { parseBytes }, { ConfigError }] = await Promise.all([
+    import('../run/scaling.ts'),
+    import('../run/stage-memory.ts'),
+    import('../ground/errors.ts'),
+  ]);
+  const counts = ranks.split(',').map(Number);
+  if (!counts.every((count) => Number.isInteger(count) && count >= 1 && count <= MOST_RANKS))
+    throw new ConfigError(
+      `--ranks ${ranks}: expected whole numbers from 1 to ${MOST_RANKS}, with commas between`,
+    );
+  if (!(latency >= 0 && latency < 1e6))
+    throw new ConfigError(`--latency ${latency}: expected microseconds from 0`);
+  const bandwidth = parseBytes(link.replace(/\/s$/, ''), '--link');
+  const { lines, value } = scaledRun(directory, { bandwidth, latency: latency / 1e6 }, counts);
+  if (json) printJson(value);
+  else print(lines.join('\n'));
+}
 
 /** Turns maps into plain objects. */
 function jsonOf<T extends object>(value: T): unknown {

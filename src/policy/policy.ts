@@ -144,7 +144,7 @@ function generatedFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<
 }
 
 /** Returns true if training changes a parameter. The vision tower follows the decoder in the flat buffer: tuned parameters are a prefix. */
-function isTuned(tuning: Tuning, { name }: Parameter): boolean {
+export function isTuned(tuning: Tuning, { name }: Parameter): boolean {
   return tuning === 'all' || (tuning === 'decoder' && !/^(vision|merger)\./.test(name));
 }
 

@@ -200,7 +200,7 @@ describe('plan', () => {
 });
 
 test('amounts of memory are read with decimal and binary units', () => {
-  expect(['80GB', '24 GiB', '1.5m', '512', '2tb'].map(parseBytes)).toEqual([
+  expect(['80GB', '24 GiB', '1.5m', '512', '2tb'].map((text) => parseBytes(text))).toEqual([
     80e9,
     24 * 2 ** 30,
     1.5e6,
