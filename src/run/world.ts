@@ -167,6 +167,8 @@ export class World {
   readonly #beats = new Map<number, { count: number; at: number }>();
   #jobs = 0;
   #watch: NodeJS.Timeout | undefined;
+  /** Seconds for which this process itself stood still, longer than the others wait; 0: never. */
+  #stood = 0;
   #failed: Error | null = null;
   #onFailure: (error: Error) => void = () => {};
 
@@ -254,7 +256,13 @@ export class World {
         );
       }
     }
-    this.#watch = setInterval(() => void this.#listen(), BEAT_MS).unref();
+    let ticked = performance.now();
+    this.#watch = setInterval(() => {
+      const now = performance.now();
+      if (now - ticked > this.#timeout) this.#stood = (now - ticked) / 1000;
+      ticked = now;
+      void this.#listen();
+    }, BEAT_MS).unref();
   }
 
   async #introduce(): Promise<void> {
@@ -322,8 +330,10 @@ export class World {
     });
   }
 
-  #fail(error: Error): void {
+  #fail(cause: Error): void {
     if (this.#failed !== null) return;
+    const stood = `rank 0 (process ${process.pid}) stood still for ${this.#stood.toFixed(0)} s, and the others gave it up`;
+    const error = this.#stood > 0 ? new TimeseerError(`${stood} (${cause.message})`, { cause }) : cause;
     this.#failed = error;
     this.#onFailure(error);
   }
@@ -402,14 +412,14 @@ export class World {
       await this.#orFailed(Promise.all([own, letters]));
       return results;
     } catch (error) {
-      const named = isLoss(error as Error) ? await this.#named(error as Error) : (error as Error);
-      this.#fail(named);
+      this.#fail(isLoss(error as Error) ? await this.#named(error as Error) : (error as Error));
+      const failed = this.#failed!;
       markFailed(memory);
       stop();
-      await this.#tell(`failed: ${named.message}`);
+      await this.#tell(`failed: ${failed.message}`);
       await Promise.race([result.catch(() => {}), briefly()]);
       void worker.terminate();
-      throw named;
+      throw failed;
     } finally {
       signal?.removeEventListener('abort', stop);
     }

@@ -90,6 +90,18 @@ describe.skipIf(!hasDistributed())('processes', () => {
     expect(leader.code).toBe(3);
     second[1]!.process.kill('SIGCONT');
     expect((await second[1]!.ended).code).toBe(3);
+    const third = ranks(2, await freePort(), args('frozen'), wait);
+    await until(() => lineCount(path('frozen/sft/metrics.jsonl')) >= 2);
+    third[0]!.process.kill('SIGSTOP');
+    expect((await third[1]!.ended).err).toMatch(
+      /error: rank 0 \(127\.0\.0\.1:\d+\) has not answered for 5 s/,
+    );
+    third[0]!.process.kill('SIGCONT');
+    const frozen = await third[0]!.ended;
+    expect(frozen.err).toMatch(
+      /error: rank 0 \(process \d+\) stood still for \d+ s, and the others gave it up/,
+    );
+    expect(frozen.code).toBe(3);
   }, 300_000);
 
   test('Ctrl-C saves on all ranks', async () => {
