@@ -65,6 +65,8 @@ export function openRolloutServer(served: Served): RolloutServer | null {
   const adapters = resolve(server.directory ?? join(served.directory, 'adapters'));
   const [nonce] = workers.broadcast([workers.rank === 0 ? randomInt(NONCES) : 0]) as [number];
   const nameOf = (step: number): string => `timeseer-${nonce.toString(36)}-${step}`;
+  // What a killed session left in the run; a directory of the user's may be that of other runs too.
+  if (server.directory === null && workers.rank === 0) rmSync(adapters, { recursive: true, force: true });
   let current = '';
   let restored: Promise<void> | null = null;
 

@@ -4,7 +4,7 @@
  * brings you off-policy RL training", as in TRL and verl).
  */
 import { TimeseerError } from '../ground/errors.ts';
-import { mean } from '../ground/numbers.ts';
+import { meanOrNull } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -123,11 +123,14 @@ export const importanceWeights = (old: Float32Array, served: Float32Array, cap: 
 const OTHER_POLICY = 0.5;
 /** Smallest such mean in which a temperature shows. */
 const SHOWS = 0.02;
-/** Most that one token adds: it may be masked in training. */
-const MOST = 20;
+/** Log-probabilities of tokens that are masked in training lie far below. */
+const MASKED = -1e6;
 
-const gapOf = (own: Float32Array, served: Float32Array): number =>
-  mean([...own].map((value, k) => Math.min(MOST, Math.abs(value - served[k]!))));
+/** Mean |log π − log μ| of the tokens that are not masked; 0 for none. */
+function gapOf(own: Float32Array, served: Float32Array): number {
+  const gaps = [...own].flatMap((value, k) => (value < MASKED ? [] : Math.abs(value - served[k]!)));
+  return meanOrNull(gaps) ?? 0;
+}
 
 /**
  * Checks the server's log-probabilities against those of the policy that it was given; `atOne` computes the latter at temperature 1.

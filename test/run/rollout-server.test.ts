@@ -151,7 +151,10 @@ test('tokens that are masked in training are not learnt from, and end nothing', 
   server.change = ({ choices }) => {
     choices[0].token_ids[1] = image;
   };
-  const { lines, adapter } = await reinforce({ advantage: 'grpo', steps: 2, kl: 0.01 }, {});
+  const { lines, adapter } = await reinforce(
+    { advantage: 'grpo', steps: 2, kl: 0.01, prompts: 1, group: 2, maxTokens: 5 },
+    {},
+  );
   expect(lines.map(({ skipped }) => skipped)).toEqual([0, 0]);
   expect(adapter.every(Number.isFinite)).toBe(true);
 });
