@@ -381,7 +381,7 @@ function emptyAdapter(engine: MetaEngine, dims: Dims, options: AdapterOptions): 
 }
 
 /** The rank with the largest share of a group that is not there, and rank 0 of it. */
-class OneOfMany extends WorkerGroup {
+export class OneOfMany extends WorkerGroup {
   override readonly sharesMemory: boolean;
 
   constructor(size: number, sharesMemory: boolean) {

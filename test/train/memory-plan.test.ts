@@ -8,7 +8,7 @@ import { type Dims, parseDims, type SpecialIds } from '../../src/policy/model-co
 import { Policy } from '../../src/policy/policy.ts';
 import { trainBpe } from '../../src/policy/tokenizer.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
-import { dryRun, type PlannedPolicy, type TrainingStage } from '../../src/train/dry-run.ts';
+import { dryRun, OneOfMany, type PlannedPolicy, type TrainingStage } from '../../src/train/dry-run.ts';
 import { Learner } from '../../src/train/learner.ts';
 import {
   bytesText,
@@ -23,7 +23,7 @@ import {
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
-import { WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -87,31 +87,11 @@ const cases: readonly Case[] = [
 ];
 
 /** Rank 0 of processes of which the others send what it sends. */
-class FirstProcess extends WorkerGroup {
-  override readonly sharesMemory = false;
-
-  constructor(size: number) {
-    super(workerGroupMemory(size), 0, size);
-  }
-
-  override barrier(): void {}
-
-  override allGather(values: readonly number[]): Float64Array[] {
-    return Array.from({ length: this.size }, () => Float64Array.from(values));
-  }
-
-  override gatherTensor(part: Tensor, parts: readonly Tensor[]): () => void {
+class FirstProcess extends OneOfMany {
+  override gatherTensor(part?: Tensor, parts: readonly Tensor[] = []): () => void {
     return () => {
-      for (const to of parts) engine.write(to, 0, 0, part);
+      for (const to of parts) engine.write(to, 0, 0, part!);
     };
-  }
-
-  override broadcastTensor(): () => void {
-    return () => {};
-  }
-
-  override shard(n: number): readonly [start: number, end: number] {
-    return [0, Math.ceil(n / this.size)];
   }
 }
 
@@ -198,7 +178,7 @@ async function measured(one: Case): Promise<number> {
   const policy = create(one, one.tune === 'adapter' ? { adapter } : { tuning: one.tune });
   const own = recipe[one.stage];
   const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
-  const ranks = one.processes === undefined ? WorkerGroup.single() : new FirstProcess(one.processes);
+  const ranks = one.processes === undefined ? WorkerGroup.single() : new FirstProcess(one.processes, false);
   const learner = new Learner(policy, ranks, options, one.recompute);
   const { tokens } = recipe.memory;
   const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
