@@ -298,13 +298,13 @@ function keysOf({ kind, answers, tokens, reliance }: StudyCellResult): ResultKey
   ];
 }
 
-/** Values of a key by series; null where the cell has none. */
+/** Values of a key by series; null where the cell has none, as where no reasoning could be changed. */
 function columnOf({ answers, tokens, reliance }: StudyCellResult, key: string): ScoreColumn | null {
-  if (reliance !== null && key in reliance) return reliance[key]!;
-  if (key === 'kl') return tokens?.kl ?? null;
-  if (key === 'entropy') return tokens?.entropy ?? null;
   const [metric, temperature = '0'] = key.split('@') as [string, string?];
-  const column = answers.find((mode) => mode.temperature === Number(temperature))?.values[metric];
+  const column =
+    reliance?.[key] ??
+    tokens?.[key as 'kl' | 'entropy'] ??
+    answers.find((mode) => mode.temperature === Number(temperature))?.values[metric];
   return column?.some((value) => value !== null) ? column : null;
 }
 

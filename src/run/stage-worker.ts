@@ -42,6 +42,7 @@ import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
+import { deviceOfRank, ProcessRanks } from '../train/process-group.ts';
 import { type RlOptions, rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
 import { PromptEncoder, type Task } from '../train/task.ts';
@@ -61,7 +62,9 @@ import { openRolloutServer } from './rollout-server.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { readValidation, snapshotOf } from './validation.ts';
 
-const { memory, rank, size, job, meeting } = workerData as WorkerContext<StageJob>;
+const { memory, rank, size, job: given, meeting } = workerData as WorkerContext<StageJob>;
+const job: StageJob =
+  meeting === undefined ? given : { ...given, device: deviceOfRank(given.device, meeting) };
 const localSize = meeting?.localSize ?? size;
 let workers: WorkerGroup;
 const port = parentPort!;
@@ -451,7 +454,6 @@ function likelihoodsOf(
 /** Joins the other ranks. Collective. @throws TimeseerError where a rank has other examples */
 async function meet(): Promise<WorkerGroup> {
   if (meeting === undefined) return new WorkerGroup(memory, rank, size);
-  const { ProcessRanks } = await import('../train/process-group.ts');
   const joined = new ProcessRanks(memory, meeting, rank, size);
   const { count, facts } = openExamples(job.examples);
   const digest = createHash('sha256')

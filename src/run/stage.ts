@@ -143,9 +143,11 @@ export function runStage(
 ): Promise<{ readonly results: readonly StageResult[]; readonly stopped: Interrupted | null }> {
   return withInterrupt(async (signal) => {
     const engine = (job.stage === 'eval' ? job.engine : undefined) ?? computingEngine(job.device);
-    if ((await ranksOf(1)) > 1 && (job.device !== 'cpu' || engine === 'tfjs')) {
+    if ((await ranksOf(1)) > 1 && (job.device.includes(':') || engine === 'tfjs')) {
       throw new ConfigError(
-        'several processes share work on the torch engine and the processor only: start one, or leave out --device and --engine',
+        engine === 'tfjs'
+          ? 'several processes share work on the torch engine only: start one, or leave out --engine'
+          : `--device ${job.device}: of several processes each takes the GPU of its LOCAL_RANK: write --device cuda`,
       );
     }
     // Workers share tensors through what this thread has opened.
@@ -381,8 +383,6 @@ export async function runTrainingStage(
   const local = await localRanksOf(workers);
   if (local > cores()) {
     progress.note(`${stage}: ${local} workers on ${cores()} cores slow each other down`);
-  } else if (workers > 1 && device !== 'cpu') {
-    progress.note(`${stage}: one worker is faster on ${device} than ${workers} (--set ${stage}.workers=1)`);
   }
   const { listen, publish, log } =
     stage === 'sft' ? sftListener(run, start, progress) : rlListener(run, start, progress, workers);

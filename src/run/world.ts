@@ -51,6 +51,7 @@ const CHILD = 'TIMESEER_CHILD';
 export interface Place {
   readonly rank: number;
   readonly size: number;
+  readonly localRank: number;
   readonly localSize: number;
   readonly host: string;
   readonly port: number;
@@ -79,10 +80,11 @@ export function placeOf(env: NodeJS.ProcessEnv = process.env): Place | null {
   }
   const rank = whole(env, 'RANK', 0, size - 1);
   const localSize = given('LOCAL_WORLD_SIZE') ? whole(env, 'LOCAL_WORLD_SIZE', 1, size) : 1;
+  const localRank = given('LOCAL_RANK') ? whole(env, 'LOCAL_RANK', 0, localSize - 1) : rank % localSize;
   // The agent of torchrun may hold the port itself, with a store of its own version.
   const taken = /^true$/i.test(env['TORCHELASTIC_USE_AGENT_STORE'] ?? '') ? 1 : 0;
   const port = whole(env, 'MASTER_PORT', 1, 65_535 - taken) + taken;
-  return { rank, size, localSize, host: env['MASTER_ADDR']!, port };
+  return { rank, size, localRank, localSize, host: env['MASTER_ADDR']!, port };
 }
 
 /** Resumes what torchrun or SLURM has started again. `begun`: the run is there. */
@@ -196,7 +198,7 @@ export class World {
   /** Starts `size` − 1 processes with the command of this one, which becomes rank 0. */
   static async start(size: number): Promise<World> {
     const timeout = silence();
-    const at = { rank: 0, size, localSize: size, host: '127.0.0.1' };
+    const at = { rank: 0, size, localRank: 0, localSize: size, host: '127.0.0.1' };
     const store = await Store.open({ ...at, port: 0, server: true, timeoutMs: timeout });
     const world = new World({ ...at, port: store.port }, store, timeout);
     for (let rank = 1; rank < size; rank++) world.#spawn(rank);
@@ -355,8 +357,8 @@ export class World {
   }
 
   #meeting(job: number): Meeting {
-    const { host, port, localSize } = this.#place;
-    return { ...{ host, port, localSize }, prefix: `job/${job}`, timeoutMs: STEP_MS };
+    const { host, port, localRank, localSize } = this.#place;
+    return { ...{ host, port, localRank, localSize }, prefix: `job/${job}`, timeoutMs: STEP_MS };
   }
 
   async #reader(): Promise<Store> {

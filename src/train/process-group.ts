@@ -1,8 +1,18 @@
 /** Ranks that are processes, of one machine or several: they meet through libtorch's c10d and share no memory. */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { ProcessGroup } from '../engine/torch/distributed.ts';
-import { openTorch, type TorchEngine } from '../engine/torch/torch.ts';
+import { cudaDevices, openTorch, type TorchEngine } from '../engine/torch/torch.ts';
 import { type Meeting, WorkerGroup } from './worker-group.ts';
+
+/** Number of the GPU that is this rank's alone; null where there are fewer than ranks on this machine. */
+export function gpuOf({ localRank, localSize }: Meeting): number | null {
+  return localSize <= cudaDevices() ? localRank : null;
+}
+
+/** Device of a rank: `cuda` is the GPU of its local rank, which ranks share where there are fewer GPUs than ranks. */
+export function deviceOfRank(device: string, { localRank }: Meeting): string {
+  return device === 'cuda' ? `cuda:${localRank % Math.max(1, cudaDevices())}` : device;
+}
 
 export class ProcessRanks extends WorkerGroup {
   override readonly sharesMemory = false;
@@ -14,6 +24,8 @@ export class ProcessRanks extends WorkerGroup {
     super(memory, rank, size);
     this.#engine = openTorch();
     this.#group = ProcessGroup.open({ ...meeting, rank, size });
+    // NCCL takes one rank for each GPU, so all have to agree; where ranks share one, Gloo moves its tensors.
+    if (this.allGather([gpuOf(meeting) === null ? 0 : 1]).every(([own]) => own === 1)) this.#group.useNccl();
   }
 
   /** Waits until every rank is here. c10d's own barrier names the missing ones and takes longer; the processes notice these themselves. */

@@ -240,6 +240,8 @@ export interface Meeting {
   readonly prefix: string;
   /** Longest wait for another rank. */
   readonly timeoutMs: number;
+  /** This rank among those of its machine. */
+  readonly localRank: number;
   /** Ranks on this machine. */
   readonly localSize: number;
 }

@@ -47,7 +47,7 @@ for part in $parts; do
       step "suites of engine and policy on $device"
       # Parity is in float32 and bfloat16 against what transformers gave on a processor.
       TIMESEER_TEST_DEVICE="$device" node node_modules/vitest/vitest.mjs run \
-        test/engine/torch.test.ts \
+        test/engine/{torch,distributed}.test.ts test/run/world.test.ts \
         test/policy/{parity,forward,bfloat16,gradient-checkpointing,lora,generate}
       ;;
     train)

@@ -84,6 +84,19 @@ describe('the results of a setting', () => {
     expect(grounded['grounding.ratio']).toBeCloseTo(0.05, 1);
   });
 
+  test('leave out a column without any value, as where no reasoning could be changed', () => {
+    const result = {
+      ...{ version: 1 as const, evaluation: {}, kind: 'anomaly' as const, series: ['p', 'q'], tokens: null },
+      answers: [{ temperature: 0, values: { reward: [1, 0], format: [1, 1] } }],
+      reliance: { follows_moved: [null, null], follows_corrupted: [null, 1] },
+      ...{ training: { samples: 1, steps: 0 }, seconds: { training: 1, evaluation: 1 } },
+    };
+    const about = { setting: 'a', title: 'A', split: 'test', samples: 1, base: 'x', start: null, named: [] };
+    const cells = [{ setting: 'a', arm: 'x', seed: 1, steps: [], result }];
+    const [arm] = settingResult({ ...about, arms: [{ arm: 'x', title: 'X' }], cells }, 100)!.arms;
+    expect(Object.keys(arm!.values)).toEqual(['reward', 'format', 'follows_corrupted']);
+  });
+
   test('are refused where cells answered other series, or a named column is not there', () => {
     const at = (seed: number, id: string) => ({
       ...{ setting: 'a', arm: 'x', seed, steps: [] },

@@ -22,14 +22,23 @@ beforeAll(() => {
   writeTinyRecipe(recipe, policy, 2);
 });
 
+/** On a machine with one GPU its ranks share it. */
+const DEVICE = process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu';
 const train = (out: string, ...more: string[]): Child =>
-  new Child(['train', '--recipe', recipe, '--out', path(out), ...SHORT, ...more]);
+  new Child(['train', '--recipe', recipe, '--out', path(out), '--device', DEVICE, ...SHORT, ...more]);
 
 const weights = (out: string): string => path(`${out}/rl/policy/model.safetensors`);
 
 test('the environment of torchrun gives the place, and one that contradicts itself is refused by name', () => {
-  const env = { RANK: '2', WORLD_SIZE: '4', LOCAL_WORLD_SIZE: '2', MASTER_ADDR: 'a', MASTER_PORT: '29500' };
-  const place = { rank: 2, size: 4, localSize: 2, host: 'a', port: 29_500 };
+  const env = {
+    RANK: '2',
+    WORLD_SIZE: '4',
+    LOCAL_RANK: '1',
+    LOCAL_WORLD_SIZE: '2',
+    MASTER_ADDR: 'a',
+    MASTER_PORT: '29500',
+  };
+  const place = { rank: 2, size: 4, localRank: 1, localSize: 2, host: 'a', port: 29_500 };
   expect(placeOf(env)).toEqual(place);
   expect(placeOf({ ...env, TORCHELASTIC_USE_AGENT_STORE: 'True' })).toEqual({ ...place, port: 29_501 });
   expect(placeOf({})).toBeNull();
@@ -45,11 +54,26 @@ describe.skipIf(!hasDistributed())('processes', () => {
   test('train as as many Workers do, bit for bit', async () => {
     expect(await train('workers', '--quiet').ended).toMatchObject({ code: 0 });
     expect(await train('processes', '--quiet', '--processes', '2').ended).toMatchObject({ code: 0 });
+    // A GPU adds in another order each time.
+    if (DEVICE !== 'cpu') return;
     expect(bits(weights('processes')).equals(bits(weights('workers')))).toBe(true);
     for (const log of ['sft/metrics.jsonl', 'rl/metrics.jsonl', 'rl/completions.jsonl']) {
       expect(timeless(path(`processes/${log}`))).toEqual(timeless(path(`workers/${log}`)));
     }
   }, 300_000);
+
+  test.skipIf(DEVICE === 'cpu')(
+    'each take the GPU of their local rank, so one GPU for all is refused',
+    async () => {
+      const args = ['train', '--recipe', recipe, '--out', path('one-gpu'), '--processes', '2'];
+      const { code, err } = await new Child([...args, '--device', 'cuda:0']).ended;
+      expect([code, err]).toEqual([
+        2,
+        expect.stringMatching(/--device cuda:0: of several processes each takes the GPU of its LOCAL_RANK/),
+      ]);
+    },
+    60_000,
+  );
 
   test('answer as one process does, started as torchrun starts them', async () => {
     const evaluate = (out: string): string[] => [

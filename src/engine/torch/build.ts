@@ -30,7 +30,7 @@ import {
 import { processor, processorIdentity } from './kernel.ts';
 
 const ADDON = 'timeseer_torch.node';
-const RECORD_FORMAT = 3;
+const RECORD_FORMAT = 4;
 
 interface AddonOptions extends FindOptions {
   /** The .cc files; the default are those of the package. */
@@ -215,7 +215,11 @@ function ownFlags(libtorch: Libtorch, compiler: Compiler): string[] {
     '-DNODE_ADDON_API_CPP_EXCEPTIONS',
     ...(libtorch.cudaIncludes.length > 0 ? ['-DTIMESEER_CUDA=1'] : []),
     ...(libtorch.distributed ? ['-DTIMESEER_DISTRIBUTED=1'] : []),
-    ...[...libtorch.includeDirs, ...libtorch.cudaIncludes].flatMap((dir) => ['-isystem', dir]),
+    ...(libtorch.distributed && libtorch.ncclIncludes.length > 0 ? ['-DTIMESEER_NCCL=1'] : []),
+    ...[...libtorch.includeDirs, ...libtorch.cudaIncludes, ...libtorch.ncclIncludes].flatMap((dir) => [
+      '-isystem',
+      dir,
+    ]),
   ];
 }
 

@@ -1,4 +1,4 @@
-// c10d without Python: a TCP store that never blocks JavaScript, and Gloo's collectives for a thread that may block.
+// c10d without Python: a TCP store that never blocks JavaScript, and the collectives of Gloo and NCCL for a thread that may block.
 #include "binding.h"
 
 #if defined(TIMESEER_DISTRIBUTED) && __has_include(<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>)
@@ -20,6 +20,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#ifdef TIMESEER_NCCL
+#define USE_C10D_NCCL 1
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
 
 namespace timeseer {
 namespace {
@@ -189,10 +193,31 @@ class StoreThread : public std::enable_shared_from_this<StoreThread> {
   int64_t next_ = 0;
 };
 
+// Does what `shutdown` does in versions that have it: without it they complain of a group that was not destroyed.
+template <typename Backend>
+auto shutDown(Backend& backend, int) -> decltype(backend.shutdown(), void()) {
+  backend.shutdown();
+}
+template <typename Backend>
+void shutDown(Backend&, long) {}
+
 struct Group {
+  c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   int size;
   Milliseconds timeout;
+#ifdef TIMESEER_NCCL
+  // For tensors of a GPU, once `useNccl` asked for it. Its connections are made by its first operation.
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl;
+
+  ~Group() {
+    if (!nccl) return;
+    try {
+      shutDown(*nccl, 0);
+    } catch (const std::exception&) {  // a peer is gone, which the operation under way has said
+    }
+  }
+#endif
 };
 
 struct Pending {
@@ -204,7 +229,7 @@ struct Pending {
 
 struct Distributed {
   std::unordered_map<int64_t, std::shared_ptr<StoreThread>> stores;
-  std::unordered_map<int64_t, Group> groups;
+  std::unordered_map<int64_t, std::shared_ptr<Group>> groups;
   std::unordered_map<int64_t, Pending> works;
   int64_t next = 1;
 
@@ -219,7 +244,7 @@ struct Distributed {
     for (auto at = works.begin(); at != works.end();) at = at->second.group == id ? works.erase(at) : std::next(at);
     const auto found = groups.find(id);
     if (found == groups.end()) return;
-    auto owner = std::make_shared<Group>(std::move(found->second));
+    auto owner = std::move(found->second);
     groups.erase(found);
     std::thread([owner = std::move(owner)]() mutable { owner.reset(); }).detach();
   }
@@ -400,15 +425,38 @@ Napi::Value groupOpen(const Napi::CallbackInfo& info) {
     const Milliseconds timeout = milliseconds(info[5]);
     const auto options = storeOptions(info[1], false, timeout);
     // Connecting, joining and Gloo's own connections may each take as long as the time-out.
-    auto gloo = within(3 * timeout + std::chrono::seconds(1), [=] {
+    auto group = within(3 * timeout + std::chrono::seconds(1), [=] {
       [[maybe_unused]] const Quiet quiet;
       auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, options));
       awaitRanks(*store, rank, size, timeout);
-      return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, groupOptions(host, options.port, timeout));
+      auto opened = std::make_shared<Group>();
+      opened->gloo =
+          c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, groupOptions(host, options.port, timeout));
+      opened->store = std::move(store);
+      opened->size = size;
+      opened->timeout = timeout;
+      return opened;
     });
     Distributed& all = registry(instance);
-    all.groups.emplace(all.next, Group{std::move(gloo), size, timeout});
+    all.groups.emplace(all.next, std::move(group));
     return Napi::Number::New(env, static_cast<double>(all.next++));
+  });
+}
+
+// groupUseNccl(group) → false where this libtorch has none; all ranks call it, each with a GPU of its own.
+Napi::Value groupUseNccl(const Napi::CallbackInfo& info) {
+  return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
+    Group& group = *entry(registry(instance).groups, info[0], "the process group");
+#ifdef TIMESEER_NCCL
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = group.timeout;
+    group.nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>("nccl", group.store),
+                                                            group.gloo->getRank(), group.size, options);
+    return Napi::Boolean::New(env, true);
+#else
+    (void)group;
+    return Napi::Boolean::New(env, false);
+#endif
   });
 }
 
@@ -426,6 +474,17 @@ Options rooted(const Group& group, int64_t root) {
   return options;
 }
 
+// Starts an operation on Gloo or NCCL; `outputs` are those of a rank that receives.
+template <typename Backend>
+c10::intrusive_ptr<c10d::Work> begin(Backend& backend, const Group& group, const std::string& operation, int64_t root,
+                                     std::vector<at::Tensor>& own, std::vector<std::vector<at::Tensor>>& outputs) {
+  if (operation == "allReduce") return backend.allreduce(own, timed<c10d::AllreduceOptions>(group));
+  if (operation == "allGather") return backend.allgather(outputs, own, timed<c10d::AllgatherOptions>(group));
+  if (operation == "reduce") return backend.reduce(own, rooted<c10d::ReduceOptions>(group, root));
+  if (operation == "broadcast") return backend.broadcast(own, rooted<c10d::BroadcastOptions>(group, root));
+  return backend.gather(outputs, own, rooted<c10d::GatherOptions>(group, root));
+}
+
 // groupStart(group, operation, handle, root, into) → work id; the tensors live as long as the work.
 Napi::Value groupStart(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
@@ -434,7 +493,7 @@ Napi::Value groupStart(const Napi::CallbackInfo& info) {
     const at::Tensor tensor = instance.get(info[2]);
     const int64_t root = toInteger(info[3], "root");
     std::vector<at::Tensor> into = toTensors(instance, info[4], "into");
-    const Group group = entry(all.groups, info[0], "the process group");
+    const Group& group = *entry(all.groups, info[0], "the process group");
     const bool sum = operation == "allReduce" || operation == "reduce";
     if (!tensor.is_contiguous()) throw std::invalid_argument("the tensor is not contiguous");
     if (root < 0 || root >= group.size) throw std::invalid_argument("root: no such rank");
@@ -450,15 +509,14 @@ Napi::Value groupStart(const Napi::CallbackInfo& info) {
     }
     c10::intrusive_ptr<c10d::Work> work;
     if (tensor.numel() > 0) {
-      auto& gloo = *group.gloo;
       std::vector<at::Tensor> own = {sum ? summable(tensor) : bytesOf(tensor)};
       std::vector<std::vector<at::Tensor>> outputs;
       if (receives) outputs.push_back(std::move(into));
-      if (operation == "allReduce") work = gloo.allreduce(own, timed<c10d::AllreduceOptions>(group));
-      else if (operation == "allGather") work = gloo.allgather(outputs, own, timed<c10d::AllgatherOptions>(group));
-      else if (operation == "reduce") work = gloo.reduce(own, rooted<c10d::ReduceOptions>(group, root));
-      else if (operation == "broadcast") work = gloo.broadcast(own, rooted<c10d::BroadcastOptions>(group, root));
-      else work = gloo.gather(outputs, own, rooted<c10d::GatherOptions>(group, root));
+#ifdef TIMESEER_NCCL
+      if (tensor.is_cuda() && group.nccl) work = begin(*group.nccl, group, operation, root, own, outputs);
+      else
+#endif
+        work = begin(*group.gloo, group, operation, root, own, outputs);
     }
     all.works.emplace(all.next, Pending{toInteger(info[0], "group"), std::move(work)});
     return Napi::Number::New(env, static_cast<double>(all.next++));
@@ -498,7 +556,7 @@ Napi::Value groupBarrier(const Napi::CallbackInfo& info) {
     Distributed& all = registry(instance);
     c10d::BarrierOptions options;
     options.timeout = milliseconds(info[1]);
-    auto gloo = entry(all.groups, info[0], "the process group").gloo;
+    auto gloo = entry(all.groups, info[0], "the process group")->gloo;
     orClose(all, toInteger(info[0], "group"), [&] {
       const auto alive = std::move(gloo);
       alive->monitoredBarrier(options, /*waitAllRanks=*/true);
@@ -525,6 +583,7 @@ Napi::Value distributedFunctions(Napi::Env env) {
   add("storeCall", storeCall);
   add("storeClose", storeClose);
   add("groupOpen", groupOpen);
+  add("groupUseNccl", groupUseNccl);
   add("groupStart", groupStart);
   add("groupWait", groupWait);
   add("groupBarrier", groupBarrier);

@@ -1,5 +1,5 @@
 /**
- * PyTorch's own communication between processes, without Python: the TCP store of a job and Gloo's collectives
+ * PyTorch's own communication between processes, without Python: the TCP store of a job and the collectives of Gloo and NCCL
  * over its processes, as c10d in libtorch has them.
  */
 import { EngineError } from '../../ground/errors.ts';
@@ -225,7 +225,7 @@ export interface ProcessGroupOptions extends Address {
 }
 
 /**
- * Gloo process group, for a thread that may block: `open`, `barrier` and `Work.wait` do. All ranks call the same operations in
+ * Process group of Gloo, and of NCCL for tensors of GPUs after `useNccl`; for a thread that may block: `open`, `barrier` and `Work.wait` do. All ranks call the same operations in
  * the same order, on contiguous tensors of one shape and dtype. Sums take float32, float64, int64 and uint8, the others all.
  */
 export class ProcessGroup {
@@ -275,6 +275,14 @@ export class ProcessGroup {
       if (closes) this.#broken = error;
       throw error;
     }
+  }
+
+  /**
+   * Moves tensors of a GPU by NCCL from now on, which needs a GPU for each rank; Gloo moves them through the memory of the
+   * processor. All ranks call it. Returns false where this libtorch has no NCCL.
+   */
+  useNccl(): boolean {
+    return this.#attempt('useNccl', this.#timeoutMs, false, () => this.#native.groupUseNccl(this.#id));
   }
 
   #start(what: Collective, tensor: Tensor, root = 0, into: readonly Tensor[] = []): Work {

@@ -35,6 +35,8 @@ export interface Libtorch {
   readonly distributed: boolean;
   /** Directories of the headers of the CUDA it was built with; none where they are missing, or without CUDA. */
   readonly cudaIncludes: readonly string[];
+  /** Directories of the headers of the NCCL that it was built with; none when a part is not there. */
+  readonly ncclIncludes: readonly string[];
   /** C++ standard that its headers ask for: 17 or later. */
   readonly standard: number;
   readonly stamps: readonly Stamp[];
@@ -189,6 +191,27 @@ function findCuda(root: string, version: string, options: FindOptions): string[]
   return rest === undefined ? [] : [...new Set([headers, rest])];
 }
 
+/** Headers that c10d's NCCL includes, each of which may be in a directory of its own. */
+const NCCL_HEADERS = ['nccl.h', 'nv/target', 'cusparse.h', 'cublas_v2.h', 'cusolverDn.h'];
+
+/**
+ * Finds the headers of the NCCL that a libtorch was built with (pip's beside it, or conda's: others may differ in the size of
+ * their structures) and those of CUDA that it needs; none where one is missing.
+ */
+function findNccl(root: string, cudaIncludes: readonly string[]): string[] {
+  const nvidia = join(root, '../nvidia');
+  const beside = existsSync(nvidia) ? readdirSync(nvidia).sort() : [];
+  const own = [
+    ...beside.map((name) => join(nvidia, name, 'include')),
+    join(resolve(root, '../../../..'), 'include'),
+  ];
+  const directories = [...cudaIncludes, ...own].flatMap((directory) => [directory, join(directory, 'cccl')]);
+  const found = NCCL_HEADERS.map((header) =>
+    (header === 'nccl.h' ? own : directories).find((directory) => existsSync(join(directory, header))),
+  );
+  return found.every((directory) => directory !== undefined) ? [...new Set(found)] : [];
+}
+
 function inspect(root: string, origin: LibtorchOrigin, options: FindOptions): Libtorch | null {
   const include = join(root, 'include');
   if (!existsSync(join(include, 'ATen/ATen.h'))) return null;
@@ -197,6 +220,7 @@ function inspect(root: string, origin: LibtorchOrigin, options: FindOptions): Li
   if (libDir === undefined || version === null) return null;
   const cuda = hasLibrary(libDir, 'torch_cuda');
   const cudaIncludes = cuda ? findCuda(root, version.version, options) : [];
+  const nccl = cudaIncludes.length > 0 ? findNccl(root, cudaIncludes) : [];
   return {
     origin,
     root,
@@ -210,6 +234,8 @@ function inspect(root: string, origin: LibtorchOrigin, options: FindOptions): Li
     distributed:
       hasLibrary(libDir, 'torch_cpu') && hasSymbol(libDir, 'torch_cpu', '_ZN4c10d16ProcessGroupGlooC'),
     cudaIncludes,
+    ncclIncludes:
+      nccl.length > 0 && hasSymbol(libDir, 'torch_cuda', '_ZN4c10d16ProcessGroupNCCLC') ? nccl : [],
     standard: readStandard(include),
     stamps: [
       version.file,

@@ -42,6 +42,8 @@ export interface NativeDistributed {
     size: number,
     timeoutMs: number,
   ): number;
+  /** Moves tensors of a GPU by NCCL from now on; all ranks call it. False where this libtorch has none. */
+  groupUseNccl(group: number): boolean;
   /** Id of the work; `into` where tensors are gathered. */
   groupStart(
     group: number,

@@ -32,6 +32,11 @@ export function openTorch(options: TorchOptions = {}): TorchEngine {
   return new TorchEngine(native, device, native.threads(options.threads ?? 0));
 }
 
+/** Number of GPUs that this libtorch sees. */
+export function cudaDevices(): number {
+  return loadNative().describe().cudaDevices;
+}
+
 export class TorchEngine implements Engine {
   readonly info: EngineInfo;
   readonly #arena: TorchArena;
