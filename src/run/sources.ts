@@ -47,8 +47,16 @@ interface Cut {
   readonly aside: number;
 }
 
-/** Cuts a part into overlapping windows without long gaps and, unless they are `kept`, without findings. */
-function cut(part: Float64Array, calendar: readonly number[], offset: number, kept = false): Cut {
+/** A column, its season candidates, and the samples before which the time jumps by more than may be missing in a window. */
+interface Column {
+  readonly values: Float64Array;
+  readonly calendar: readonly number[];
+  readonly jumps: readonly number[];
+}
+
+/** Cuts the samples from `offset` to `end` into overlapping windows without long gaps or jumps of time and, unless they are `kept`, without findings. */
+function cut({ values: all, calendar, jumps }: Column, offset: number, end: number, kept = false): Cut {
+  const part = all.slice(offset, end);
   const { findings, expected, seasons } = detect(part, { calendar });
   const { values } = bridge(part);
   const replaced = Uint8Array.from(part, (value) => Number(Number.isNaN(value)));
@@ -62,22 +70,38 @@ function cut(part: Float64Array, calendar: readonly number[], offset: number, ke
   let aside = 0;
   for (let start = 0; start + LENGTH <= part.length; start += stride) {
     const count = replaced.subarray(start, start + LENGTH).reduce((sum, flag) => sum + flag, 0);
-    if (count > REPLACED * LENGTH) aside++;
-    else windows.push({ start: offset + start, values: values.slice(start, start + LENGTH) });
+    const from = offset + start;
+    if (count > REPLACED * LENGTH || jumps.some((at) => at > from && at < from + LENGTH)) aside++;
+    else windows.push({ start: from, values: values.slice(start, start + LENGTH) });
   }
   return { windows, seasons, findings: findings.length, aside, missing };
 }
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
 
-/** Values from the first to the last that is there: columns of files side by side begin and end at different times. */
-function trimmed(values: Float64Array): Float64Array {
+/** Cuts off what is not there at both ends: columns of files side by side begin and end at different times. */
+function columnOf(values: Float64Array, recording: Recording): Column {
   const isThere = (value: number): boolean => !Number.isNaN(value);
-  return values.subarray(values.findIndex(isThere), values.findLastIndex(isThere) + 1);
+  const first = values.findIndex(isThere);
+  const { gaps, time } = recording;
+  // A gap is filled with missing samples unless it, or another one, is too long for that.
+  const jumps =
+    time === null
+      ? []
+      : gaps
+          .filter(({ missing }) => missing > REPLACED * LENGTH)
+          .filter(({ from, to }) => time[time.indexOf(to) - 1] === from)
+          .map(({ to }) => time.indexOf(to) - first);
+  return {
+    values: values.subarray(first, values.findLastIndex(isThere) + 1),
+    calendar: calendarOf(recording),
+    jumps,
+  };
 }
 
 /** @throws DataError for a column that is constant, too short, or has anomalies or gaps everywhere */
-function sourceOf(name: string, values: Float64Array, calendar: readonly number[]): Source {
+function sourceOf(name: string, column: Column): Source {
+  const { values, calendar, jumps } = column;
   const least = LEAST.training + LEAST.heldOut;
   if (values.length < least) {
     throw new DataError(
@@ -95,10 +119,10 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
     if (high - low === Number.POSITIVE_INFINITY)
       throw new DataError(`its values from ${low} to ${high} are too far apart; scale them`);
   }
-  const first = cut(values.slice(0, at), calendar, 0);
-  const clean = cut(last, calendar, at);
+  const first = cut(column, 0, at);
+  const clean = cut(column, at, values.length);
   const isClean = clean.windows.length >= FEWEST_WINDOWS;
-  const held = isClean ? clean : cut(last, calendar, at, true);
+  const held = isClean ? clean : cut(column, at, values.length, true);
   for (const [part, { windows, findings, missing }] of Object.entries({ first, 'held-out': held })) {
     if (windows.length >= FEWEST_WINDOWS) continue;
     throw new DataError(
@@ -114,6 +138,7 @@ function sourceOf(name: string, values: Float64Array, calendar: readonly number[
     `${first.windows.length} windows of samples 0 to ${at - 1} are learned from; ${held.windows.length} of the rest are held out.`,
     first.findings > 0 && `Replaced ${found} in the first part by expected values.`,
     first.aside > 0 && `Left out ${counted(first.aside, 'window')} with long findings or gaps.`,
+    jumps.length > 0 && `Its time jumps ${counted(jumps.length, 'time')}; no window is across a jump.`,
     !isClean && `Its held-out part has ${counted(held.findings, 'finding')}, which count as normal.`,
     unseen.length > 0 &&
       `Seasons of ${unseen.join(' and ')} samples are not learned: the first part covers fewer than two.`,
@@ -149,7 +174,7 @@ export async function readSources({
     if (recording.step !== null) steps.add(formatDuration(recording.step));
     for (const { name, values } of recording.columns) {
       try {
-        sources.push(sourceOf(name, trimmed(values), calendarOf(recording)));
+        sources.push(sourceOf(name, columnOf(values, recording)));
       } catch (error) {
         if (!(error instanceof DataError)) throw error;
         left.push(`${name}: ${error.message}`);

@@ -263,6 +263,21 @@ describe('sources', () => {
     );
   });
 
+  test('are not learned across a jump of years, but across a few missing samples', async () => {
+    const file = write('jump.csv', 3000, 60, 'cpu', (t, noise) => wave(t, noise).toFixed(1));
+    const [header, ...rows] = readFileSync(file, 'utf8').trim().split('\n');
+    const later = (row: string): string => `${Number(row.slice(0, 4)) + 3}${row.slice(4)}`;
+    const jumped = rows
+      .filter((_, i) => i !== 700 && i !== 701)
+      .map((row, i) => (i < 1400 ? row : later(row)));
+    writeFileSync(file, `${[header, ...jumped].join('\n')}\n`);
+    const [source] = await read(file);
+    const across = (at: number) => source!.training.filter(({ start }) => start < at && start + 560 > at);
+    expect(across(1400)).toEqual([]);
+    expect(across(700).length).toBeGreaterThan(10);
+    expect(source!.notes).toContainEqual('Its time jumps 1 time; no window is across a jump.');
+  });
+
   test('lose what the detector finds, and keep the rest', async () => {
     const values = (t: number, noise: number) =>
       (wave(t, noise) + (t >= 500 && t < 505 ? 400 : 0)).toFixed(1);

@@ -1,5 +1,5 @@
 /** Commands whose work several processes share, over loopback. */
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Child } from './tiny-run.ts';
 
@@ -27,9 +27,10 @@ export function ranks(
   });
 }
 
+/** Children of a process; none where it has none or has ended, which ps calls a failure. */
 export const childrenOf = (pid: number): number[] =>
-  execFileSync('ps', ['-o', 'pid=', '--ppid', `${pid}`], { encoding: 'utf8' })
-    .split('\n')
+  spawnSync('ps', ['-o', 'pid=', '--ppid', `${pid}`], { encoding: 'utf8' })
+    .stdout.split('\n')
     .filter((line) => line.trim() !== '')
     .map(Number);
 

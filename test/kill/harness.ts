@@ -8,12 +8,26 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { readEvents } from '../helpers/event-file.ts';
+import { childrenOf, isAlive } from '../helpers/ranks.ts';
 import { Child, type Ending, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 export const PRELOAD = pathToFileURL(join(import.meta.dirname, 'kill-at.mjs')).href;
 
+/** A signal to one of the processes that share the work of a command, milliseconds after it started. */
+interface RankKill {
+  readonly after: number;
+  readonly rank: number;
+  readonly signal: 'SIGKILL' | 'SIGSTOP';
+}
+
 /** When a process is killed: milliseconds after it started, or at a call as kill-at.mjs has it. */
-export type Kill = number | string;
+export type Kill = number | string | RankKill;
+
+/** Longest silence of a rank in these runs, in seconds; and the time in which all have to be gone, in milliseconds. */
+const SILENCE_S = 10;
+const GONE_MS = 40_000;
+/** Exit code of a job whose rank was lost. */
+const RANK_LOST = 3;
 
 /** Command lines that begin something in `out`, and resume it. */
 export interface Stage {
@@ -70,12 +84,35 @@ export async function attempt(
 ): Promise<Ending> {
   const child = new Child(args, undefined, {
     NODE_OPTIONS: `--import ${PRELOAD}`,
+    ...(typeof kill === 'object' ? { TIMESEER_RANK_TIMEOUT: `${SILENCE_S}` } : {}),
     ...(typeof kill === 'string' ? { KILL_AT: kill } : {}),
     ...env,
   });
+  if (typeof kill === 'object') return rankKilled(child, kill);
   if (typeof kill === 'number') {
     await Promise.race([sleep(kill), child.ended]);
     child.process.kill('SIGKILL');
+  }
+  return child.ended;
+}
+
+/** Sends a rank its signal; the ending of rank 0. @throws Error when a process is left over */
+async function rankKilled(child: Child, { after, rank, signal }: RankKill): Promise<Ending> {
+  await Promise.race([sleep(after), child.ended]);
+  const leader = child.process.pid!;
+  const others = childrenOf(leader);
+  const victim = rank === 0 ? leader : (others[rank - 1] ?? leader);
+  if (isAlive(victim)) process.kill(victim, signal);
+  const deadline = Date.now() + GONE_MS;
+  const left = (pids: readonly number[]): readonly number[] => pids.filter(isAlive);
+  while (left(others).length > 0 && Date.now() < deadline) await sleep(50);
+  // A leader that was stopped learns what happened when it goes on.
+  if (victim === leader && signal === 'SIGSTOP' && isAlive(leader)) process.kill(leader, 'SIGCONT');
+  await Promise.race([sleep(Math.max(0, deadline - Date.now())), child.ended]);
+  const all = left([leader, ...others]);
+  for (const pid of all) process.kill(pid, 'SIGKILL');
+  if (all.length > 0) {
+    throw new Error(`${all.length} processes were left ${GONE_MS / 1000} s after ${signal} of rank ${rank}`);
   }
   return child.ended;
 }
@@ -96,7 +133,7 @@ export async function broken(
   let begins = stage.begin;
   for (const kill of [...kills, undefined]) {
     const { code, err } = await attempt(begins, kill, env);
-    if (code === null) killed++;
+    if (code === null || (code === RANK_LOST && typeof kill === 'object')) killed++;
     else if (code !== 0)
       throw new Error(`${begins.join(' ')} ended with ${code} after ${killed} kills: ${err}`);
     else if (kill !== undefined) return killed;

@@ -3,6 +3,10 @@
  * difference from the unbroken run. With --power, all or half of what was not synced is lost at each kill.
  *
  *     npm run build && npx tsx test/kill/run.ts --kills 200 --seed 7 [--power]      # about 3 s a kill on two quiet cores
+ *     npm run build && npx tsx test/kill/run.ts --kills 100 --ranks 2               # about 9 s a kill
+ *
+ * With --ranks as many processes share the work; one of them is killed or stopped at a random instant, all have to be gone soon after, and
+ * the resumed job has to end as Workers of one process do.
  *
  * Exit code 1 when a run differs, or when the control, resumed with another seed, does not differ.
  */
@@ -20,9 +24,11 @@ const { values } = parseArgs({
     kills: { type: 'string', default: '60' },
     seed: { type: 'string', default: '1' },
     power: { type: 'boolean', default: false },
+    ranks: { type: 'string', default: '1' },
   },
 });
 const total = Number(values.kills);
+const ranks = Number(values.ranks);
 const random = new Random(Number(values.seed), 'kill');
 /** Kills of one run; the more, the less of it is left for the later ones. */
 const CHAIN = 4;
@@ -35,6 +41,10 @@ const between = (low: number, high: number): number => Math.floor(low + (high - 
 
 /** At a call of one of the threads, inside a save, or at any time. */
 function draw(): Kill {
+  if (ranks > 1) {
+    const signal = random.uniform() < 0.8 ? 'SIGKILL' : 'SIGSTOP';
+    return { after: between(300, 6000), rank: between(0, ranks), signal };
+  }
   const kind = random.uniform();
   if (kind < 0.3) return between(300, 3000);
   if (kind < 0.4)
@@ -48,7 +58,8 @@ const EVALUATED = ['rl.evalEvery=2', 'rl.evalSeries=4', 'rl.keep.last=2'].flatMa
 
 type Name = 'sft' | 'train' | 'quickstart' | 'eval';
 
-function stage(name: Name, out: string): Stage {
+function stage(name: Name, out: string, processes = 1): Stage {
+  const several = processes > 1 ? ['--processes', `${processes}`] : [];
   if (name === 'eval') {
     const asked = [
       '--policy',
@@ -60,13 +71,15 @@ function stage(name: Name, out: string): Stage {
       '--max-tokens',
       '16',
       '--quiet',
+      ...several,
     ];
     const begin = [name, ...asked, '--out', out, '--resume'];
     return { out, begin, resume: begin };
   }
-  const resume = [name, '--out', out, '--resume', '--quiet'];
-  if (name === 'train') return { out, begin: [name, '--out', out, '--quiet'], resume };
-  const begin = [name, '--recipe', recipe, '--set', 'sft.samples=80', ...EVALUATED, '--out', out, '--quiet'];
+  const quiet = ['--out', out, '--quiet', ...several];
+  const resume = [name, '--resume', ...quiet];
+  if (name === 'train') return { out, begin: [name, ...quiet], resume };
+  const begin = [name, '--recipe', recipe, '--set', 'sft.samples=80', ...EVALUATED, ...quiet];
   return { out, begin, resume };
 }
 
@@ -133,7 +146,7 @@ try {
     try {
       const here = values.power
         ? await lost(stage(name, out), root, kills, share)
-        : await broken(stage(name, out), kills);
+        : await broken(stage(name, out, ranks), kills);
       killed += here;
       judge(`${name}, ${here} kills of ${JSON.stringify(kills)}`, differences(whole[name], out));
     } catch (error) {
