@@ -454,7 +454,7 @@ function likelihoodsOf(
 /** Joins the other ranks. Collective. @throws TimeseerError where a rank has other examples */
 async function meet(): Promise<WorkerGroup> {
   if (meeting === undefined) return new WorkerGroup(memory, rank, size);
-  const joined = new ProcessRanks(memory, meeting, rank, size);
+  const joined = new ProcessRanks(memory, meeting, rank, size, job.device);
   const { count, facts } = openExamples(job.examples);
   const digest = createHash('sha256')
     .update(JSON.stringify([count, facts]))

@@ -80,7 +80,8 @@ export function placeOf(env: NodeJS.ProcessEnv = process.env): Place | null {
   }
   const rank = whole(env, 'RANK', 0, size - 1);
   const localSize = given('LOCAL_WORLD_SIZE') ? whole(env, 'LOCAL_WORLD_SIZE', 1, size) : 1;
-  const localRank = given('LOCAL_RANK') ? whole(env, 'LOCAL_RANK', 0, localSize - 1) : rank % localSize;
+  const most = given('LOCAL_WORLD_SIZE') ? localSize - 1 : rank;
+  const localRank = given('LOCAL_RANK') ? whole(env, 'LOCAL_RANK', 0, most) : rank % localSize;
   // The agent of torchrun may hold the port itself, with a store of its own version.
   const taken = /^true$/i.test(env['TORCHELASTIC_USE_AGENT_STORE'] ?? '') ? 1 : 0;
   const port = whole(env, 'MASTER_PORT', 1, 65_535 - taken) + taken;

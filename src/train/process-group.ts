@@ -4,11 +4,6 @@ import { ProcessGroup } from '../engine/torch/distributed.ts';
 import { cudaDevices, openTorch, type TorchEngine } from '../engine/torch/torch.ts';
 import { type Meeting, WorkerGroup } from './worker-group.ts';
 
-/** Number of the GPU that is this rank's alone; null where there are fewer than ranks on this machine. */
-export function gpuOf({ localRank, localSize }: Meeting): number | null {
-  return localSize <= cudaDevices() ? localRank : null;
-}
-
 /** Device of a rank: `cuda` is the GPU of its local rank, which ranks share where there are fewer GPUs than ranks. */
 export function deviceOfRank(device: string, { localRank }: Meeting): string {
   return device === 'cuda' ? `cuda:${localRank % Math.max(1, cudaDevices())}` : device;
@@ -19,13 +14,15 @@ export class ProcessRanks extends WorkerGroup {
   readonly #engine: TorchEngine;
   readonly #group: ProcessGroup;
 
-  /** Joins the others. `memory`: between this rank and its process. Collective. */
-  constructor(memory: SharedArrayBuffer, meeting: Meeting, rank: number, size: number) {
+  /** Joins the others. `memory`: between this rank and its process; `device`: that of the tensors. Collective. */
+  constructor(memory: SharedArrayBuffer, meeting: Meeting, rank: number, size: number, device: string) {
     super(memory, rank, size);
     this.#engine = openTorch();
     this.#group = ProcessGroup.open({ ...meeting, rank, size });
+    if (device === 'cpu') return;
     // NCCL takes one rank for each GPU, so all have to agree; where ranks share one, Gloo moves its tensors.
-    if (this.allGather([gpuOf(meeting) === null ? 0 : 1]).every(([own]) => own === 1)) this.#group.useNccl();
+    const alone = Math.max(meeting.localSize, meeting.localRank + 1) <= cudaDevices();
+    if (this.allGather([Number(alone)]).every(([own]) => own === 1)) this.#group.useNccl();
   }
 
   /** Waits until every rank is here. c10d's own barrier names the missing ones and takes longer; the processes notice these themselves. */

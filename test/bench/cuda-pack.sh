@@ -13,7 +13,7 @@ squeeze() { xz --x86 --lzma2=preset=9e,dict=128MiB -c >"$1.part" && mv "$1.part"
 # Left out: what only checks, builds or compares with other runtimes, and fonts that no plot is drawn with.
 packages=(@biomejs @huggingface/transformers @img @typescript @types assemblyscript binaryen bintrees/test esbuild/bin
   'lightningcss-*' onnxruntime-common onnxruntime-node onnxruntime-web openai typescript)
-files=('DejaVu*Serif*' 'DejaVu*Condensed*' 'DejaVu*Oblique*' 'vega*schema.json' 'vega*.min.js' 'tf-*.min.js' '*.es2017.*' '*.fesm.*' protobufjs/dist node_modules/jiti '*cover.txt' 'status.txt' '*.md' zod/src
+files=('DejaVu*Serif*' 'DejaVu*Condensed*' 'DejaVu*Oblique*' 'vega*schema.json' 'vega*.min.js' 'tf-*.min.js' tf-core.js tf-backend-cpu.js tf-backend-wasm.js '*_test.js' miniprogram '*.es2017.*' '*.fesm.*' protobufjs/dist node_modules/jiti '*cover.txt' 'status.txt' '*.md' zod/src
   node_modules/hono/dist/cjs node_modules/@huggingface/hub/dist/browser vega/build/vega.js '*.map' '*.d.ts' '*.d.cts' '*.d.mts' .cache '.vite*')
 tar "${packages[@]/#/--exclude=node_modules/}" "${files[@]/#/--exclude=}" -cf - node_modules |
   squeeze .cuda/node_modules.tar.xz

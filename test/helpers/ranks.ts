@@ -34,11 +34,6 @@ export const childrenOf = (pid: number): number[] =>
     .filter((line) => line.trim() !== '')
     .map(Number);
 
-export const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-};
+/** Returns true for a process that runs; one that has ended is listed until its parent, which may be stopped, asks for its code. */
+export const isAlive = (pid: number): boolean =>
+  /^[^Z]/.test(spawnSync('ps', ['-o', 'stat=', '-p', `${pid}`], { encoding: 'utf8' }).stdout.trim());

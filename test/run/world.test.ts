@@ -41,6 +41,11 @@ test('the environment of torchrun gives the place, and one that contradicts itse
   const place = { rank: 2, size: 4, localRank: 1, localSize: 2, host: 'a', port: 29_500 };
   expect(placeOf(env)).toEqual(place);
   expect(placeOf({ ...env, TORCHELASTIC_USE_AGENT_STORE: 'True' })).toEqual({ ...place, port: 29_501 });
+  expect(placeOf({ ...env, LOCAL_RANK: '' })).toEqual({ ...place, localRank: 0 });
+  expect(placeOf({ ...env, LOCAL_WORLD_SIZE: '' })).toEqual({ ...place, localSize: 1 });
+  expect(() => placeOf({ ...env, LOCAL_RANK: '2' })).toThrow(
+    "LOCAL_RANK: got '2', expected a whole number from 0 to 1",
+  );
   expect(placeOf({})).toBeNull();
   expect(placeOf({ RANK: '0', WORLD_SIZE: '1' })).toBeNull();
   expect(() => placeOf({ WORLD_SIZE: '4', RANK: '0' })).toThrow(
