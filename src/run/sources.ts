@@ -47,11 +47,11 @@ interface Cut {
   readonly aside: number;
 }
 
-/** A column, its season candidates, and the samples before which the time jumps by more than may be missing in a window. */
+/** A column, its season candidates, and the places where its time jumps over samples that are missing. */
 interface Column {
   readonly values: Float64Array;
   readonly calendar: readonly number[];
-  readonly jumps: readonly number[];
+  readonly jumps: readonly { readonly at: number; readonly missing: number }[];
 }
 
 /** Cuts the samples from `offset` to `end` into overlapping windows without long gaps or jumps of time and, unless they are `kept`, without findings. */
@@ -71,7 +71,8 @@ function cut({ values: all, calendar, jumps }: Column, offset: number, end: numb
   for (let start = 0; start + LENGTH <= part.length; start += stride) {
     const count = replaced.subarray(start, start + LENGTH).reduce((sum, flag) => sum + flag, 0);
     const from = offset + start;
-    if (count > REPLACED * LENGTH || jumps.some((at) => at > from && at < from + LENGTH)) aside++;
+    const jumped = jumps.filter(({ at }) => at > from && at < from + LENGTH);
+    if (count + jumped.reduce((sum, { missing: left }) => sum + left, 0) > REPLACED * LENGTH) aside++;
     else windows.push({ start: from, values: values.slice(start, start + LENGTH) });
   }
   return { windows, seasons, findings: findings.length, aside, missing };
@@ -84,16 +85,17 @@ function columnOf(values: Float64Array, recording: Recording): Column {
   const isThere = (value: number): boolean => !Number.isNaN(value);
   const first = values.findIndex(isThere);
   const { gaps, time } = recording;
-  // A gap is filled with missing samples unless it, or another one, is too long for that.
+  const length = values.findLastIndex(isThere) + 1 - first;
+  // All gaps are filled with missing samples, or none where that would be too many.
   const jumps =
     time === null
       ? []
       : gaps
-          .filter(({ missing }) => missing > REPLACED * LENGTH)
           .filter(({ from, to }) => time[time.indexOf(to) - 1] === from)
-          .map(({ to }) => time.indexOf(to) - first);
+          .map(({ to, missing }) => ({ at: time.indexOf(to) - first, missing }))
+          .filter(({ at }) => at > 0 && at < length);
   return {
-    values: values.subarray(first, values.findLastIndex(isThere) + 1),
+    values: values.subarray(first, first + length),
     calendar: calendarOf(recording),
     jumps,
   };
@@ -127,7 +129,7 @@ function sourceOf(name: string, column: Column): Source {
     if (windows.length >= FEWEST_WINDOWS) continue;
     throw new DataError(
       `${windows.length} windows of ${LENGTH} samples without anomalies or gaps in the ${part} part ` +
-        `(${counted(findings, 'finding')}, ${counted(missing, 'missing value')}); ` +
+        `(${counted(findings, 'finding')}, ${counted(missing, 'missing value')}, ${counted(jumps.length, 'jump')} of time); ` +
         `at least ${FEWEST_WINDOWS} are needed: give a longer recording, or one with fewer of both`,
     );
   }
@@ -138,7 +140,8 @@ function sourceOf(name: string, column: Column): Source {
     `${first.windows.length} windows of samples 0 to ${at - 1} are learned from; ${held.windows.length} of the rest are held out.`,
     first.findings > 0 && `Replaced ${found} in the first part by expected values.`,
     first.aside > 0 && `Left out ${counted(first.aside, 'window')} with long findings or gaps.`,
-    jumps.length > 0 && `Its time jumps ${counted(jumps.length, 'time')}; no window is across a jump.`,
+    jumps.length > 0 &&
+      `Its time jumps ${counted(jumps.length, 'time')}; no window misses more than ${Math.floor(REPLACED * LENGTH)} samples by that.`,
     !isClean && `Its held-out part has ${counted(held.findings, 'finding')}, which count as normal.`,
     unseen.length > 0 &&
       `Seasons of ${unseen.join(' and ')} samples are not learned: the first part covers fewer than two.`,

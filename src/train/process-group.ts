@@ -1,4 +1,6 @@
 /** Ranks that are processes, of one machine or several: they meet through libtorch's c10d and share no memory. */
+import { createHash } from 'node:crypto';
+import { hostname } from 'node:os';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { ProcessGroup } from '../engine/torch/distributed.ts';
 import { cudaDevices, openTorch, type TorchEngine } from '../engine/torch/torch.ts';
@@ -7,6 +9,13 @@ import { type Meeting, WorkerGroup } from './worker-group.ts';
 /** Device of a rank: `cuda` is the GPU of its local rank, which ranks share where there are fewer GPUs than ranks. */
 export function deviceOfRank(device: string, { localRank }: Meeting): string {
   return device === 'cuda' ? `cuda:${localRank % Math.max(1, cudaDevices())}` : device;
+}
+
+/** Number that tells a GPU from those of other ranks; the same for two where a cluster numbers the GPU of each rank 0. */
+function identityOf(device: string): number {
+  const index = Number(device.split(':')[1] ?? 0);
+  const visible = (process.env['CUDA_VISIBLE_DEVICES'] ?? '').split(',')[index]?.trim() || `${index}`;
+  return createHash('sha256').update(`${hostname()}/${visible}`).digest().readUInt32BE();
 }
 
 export class ProcessRanks extends WorkerGroup {
@@ -20,9 +29,9 @@ export class ProcessRanks extends WorkerGroup {
     this.#engine = openTorch();
     this.#group = ProcessGroup.open({ ...meeting, rank, size });
     if (device === 'cpu') return;
-    // NCCL takes one rank for each GPU, so all have to agree; where ranks share one, Gloo moves its tensors.
-    const alone = Math.max(meeting.localSize, meeting.localRank + 1) <= cudaDevices();
-    if (this.allGather([Number(alone)]).every(([own]) => own === 1)) this.#group.useNccl();
+    // NCCL takes a GPU for each rank; where ranks share one, Gloo moves all tensors.
+    const gpus = this.allGather([identityOf(device)]).map(([gpu]) => gpu!);
+    if (new Set(gpus).size === size) this.#group.useNccl();
   }
 
   /** Waits until every rank is here. c10d's own barrier names the missing ones and takes longer; the processes notice these themselves. */

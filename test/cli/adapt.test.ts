@@ -259,7 +259,7 @@ describe('sources', () => {
       t % 200 < 60 ? '' : wave(t, noise).toFixed(1),
     );
     await expect(read(gaps)).rejects.toThrow(
-      /0 windows of 560 samples without anomalies or gaps in the first part \(\d+ findings?, 480 missing values\)/,
+      /0 windows of 560 samples without anomalies or gaps in the first part \(\d+ findings?, 480 missing values, 0 jumps of time\)/,
     );
   });
 
@@ -275,7 +275,9 @@ describe('sources', () => {
     const across = (at: number) => source!.training.filter(({ start }) => start < at && start + 560 > at);
     expect(across(1400)).toEqual([]);
     expect(across(700).length).toBeGreaterThan(10);
-    expect(source!.notes).toContainEqual('Its time jumps 1 time; no window is across a jump.');
+    expect(source!.notes).toContainEqual(
+      'Its time jumps 3 times; no window misses more than 28 samples by that.',
+    );
   });
 
   test('lose what the detector finds, and keep the rest', async () => {

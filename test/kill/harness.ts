@@ -98,11 +98,15 @@ export async function attempt(
 
 /** Sends a rank its signal; the ending of rank 0. @throws Error when a process is left over */
 async function rankKilled(child: Child, { after, rank, signal }: RankKill): Promise<Ending> {
-  await Promise.race([sleep(after), child.ended]);
   const leader = child.process.pid!;
-  const others = childrenOf(leader);
-  const victim = rank === 0 ? leader : (others[rank - 1] ?? leader);
+  await Promise.race([sleep(after), child.ended]);
+  // A signal before there are other ranks would test nothing.
+  while (childrenOf(leader).length === 0 && isAlive(leader)) await sleep(20);
+  const before = childrenOf(leader);
+  const victim = rank === 0 ? leader : (before[rank - 1] ?? leader);
   if (isAlive(victim)) process.kill(victim, signal);
+  // One may have been started meanwhile; a leader that is gone has none any more.
+  const others = [...new Set([...before, ...childrenOf(leader)])];
   const deadline = Date.now() + GONE_MS;
   const left = (pids: readonly number[]): readonly number[] => pids.filter(isAlive);
   while (left(others).length > 0 && Date.now() < deadline) await sleep(50);

@@ -30,6 +30,7 @@ const { values } = parseArgs({
 const total = Number(values.kills);
 const ranks = Number(values.ranks);
 const random = new Random(Number(values.seed), 'kill');
+if (ranks > 1 && values.power) throw new RangeError('--power is about one process: leave out --ranks');
 /** Kills of one run; the more, the less of it is left for the later ones. */
 const CHAIN = 4;
 /** More changing calls than a thread makes in a stage. */

@@ -193,7 +193,7 @@ class StoreThread : public std::enable_shared_from_this<StoreThread> {
   int64_t next_ = 0;
 };
 
-// Does what `shutdown` does in versions that have it: without it they complain of a group that was not destroyed.
+// Calls `shutdown` where this version has it; a group destroyed without that logs a warning.
 template <typename Backend>
 auto shutDown(Backend& backend, int) -> decltype(backend.shutdown(), void()) {
   backend.shutdown();
@@ -211,6 +211,7 @@ struct Group {
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl;
 
   ~Group() {
+    gloo.reset();  // first, so that the peers hear of it: NCCL may wait for one that is gone
     if (!nccl) return;
     try {
       shutDown(*nccl, 0);
@@ -448,6 +449,9 @@ Napi::Value groupUseNccl(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
     Group& group = *entry(registry(instance).groups, info[0], "the process group");
 #ifdef TIMESEER_NCCL
+    // NCCL's watchdog would abort the process when a peer is lost, before the job has said which.
+    for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING"})
+      setenv(name, "0", /*replace=*/0);
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = group.timeout;
     group.nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>("nccl", group.store),

@@ -211,7 +211,7 @@ function handleOf(tensor: Tensor, what: string): number {
 
 /** Operation under way. Its tensors may be disposed of, but not read or written before `wait` has returned. */
 export interface Work {
-  /** Blocks until it is done; with NCCL, until the device will do it before what comes next. @throws EngineError when a peer has died or stopped; then the group is closed */
+  /** Blocks until it is done; with NCCL it returns at once, and later work on the device waits. @throws EngineError when a peer has died or stopped; then the group is closed */
   wait(): void;
 }
 
