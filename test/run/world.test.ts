@@ -59,7 +59,7 @@ describe.skipIf(!hasDistributed())('processes', () => {
   test('train as as many Workers do, bit for bit', async () => {
     expect(await train('workers', '--quiet').ended).toMatchObject({ code: 0 });
     expect(await train('processes', '--quiet', '--processes', '2').ended).toMatchObject({ code: 0 });
-    // A GPU adds in another order each time.
+    // On a GPU the weights differ; by how much, and whether its order of sums is why, has not been measured.
     if (DEVICE !== 'cpu') return;
     expect(bits(weights('processes')).equals(bits(weights('workers')))).toBe(true);
     for (const log of ['sft/metrics.jsonl', 'rl/metrics.jsonl', 'rl/completions.jsonl']) {
