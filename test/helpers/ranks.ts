@@ -1,5 +1,6 @@
 /** Commands whose work several processes share, over loopback. */
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { Child } from './tiny-run.ts';
 
@@ -33,6 +34,18 @@ export const childrenOf = (pid: number): number[] =>
     .stdout.split('\n')
     .filter((line) => line.trim() !== '')
     .map(Number);
+
+/**
+ * Returns true once a child has become a rank. Before that it is a copy of its parent, whose thread waits for it inside the system's call:
+ * stopped in these milliseconds it stops the parent too, which no program can notice.
+ */
+export function isRank(pid: number): boolean {
+  try {
+    return /(^|\0)RANK=/.test(readFileSync(`/proc/${pid}/environ`, 'utf8'));
+  } catch {
+    return false; // has ended
+  }
+}
 
 /** Returns true for a process that runs; one that has ended is listed until its parent, which may be stopped, asks for its code. */
 export const isAlive = (pid: number): boolean =>

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { readEvents } from '../helpers/event-file.ts';
-import { childrenOf, isAlive } from '../helpers/ranks.ts';
+import { childrenOf, isAlive, isRank } from '../helpers/ranks.ts';
 import { Child, type Ending, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 export const PRELOAD = pathToFileURL(join(import.meta.dirname, 'kill-at.mjs')).href;
@@ -101,7 +101,7 @@ async function rankKilled(child: Child, { after, rank, signal }: RankKill): Prom
   const leader = child.process.pid!;
   await Promise.race([sleep(after), child.ended]);
   // A signal before there are other ranks would test nothing.
-  while (childrenOf(leader).length === 0 && isAlive(leader)) await sleep(20);
+  while (!childrenOf(leader).some(isRank) && isAlive(leader)) await sleep(20);
   const before = childrenOf(leader);
   const victim = rank === 0 ? leader : (before[rank - 1] ?? leader);
   if (isAlive(victim)) process.kill(victim, signal);
