@@ -5,7 +5,7 @@
 import { findSeason } from '../detect/season.ts';
 import { type Choice, choiceNames } from '../ground/choice.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { extent, mean } from '../ground/numbers.ts';
+import { extent } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../ground/user-module.ts';
 import { bridge } from '../series/missing.ts';
@@ -34,12 +34,19 @@ export function windowOf({ level, place }: View, length: number): Interval {
 /** Means of a window over its columns [points]; NaN where all samples are missing. Shorter windows repeat samples. */
 export function columnsOf(values: Float64Array, points: number): Float64Array {
   const { length } = values;
-  return Float64Array.from({ length: points }, (_, k) => {
+  const out = new Float64Array(points);
+  for (let k = 0; k < points; k++) {
     const from = Math.floor((k * length) / points);
-    const cell = values.subarray(from, Math.max(from + 1, Math.floor(((k + 1) * length) / points)));
-    const known = cell.filter((value) => !Number.isNaN(value));
-    return known.length === 0 ? Number.NaN : mean(known);
-  });
+    const to = Math.max(from + 1, Math.floor(((k + 1) * length) / points));
+    let [sum, known] = [0, 0];
+    for (let t = from; t < to; t++) {
+      if (Number.isNaN(values[t]!)) continue;
+      sum += values[t]!;
+      known++;
+    }
+    out[k] = known === 0 ? Number.NaN : sum / known;
+  }
+  return out;
 }
 
 /** Lists all windows of levels 1 to `levels`, coarse ones first, in order of place. */

@@ -171,31 +171,30 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
   const cells = Math.max(1, Math.round(shape.width / 28));
   const further = (['compare', 'spectrum', 'stats'] as const).filter((name) => tools.includes(name));
   const places = new WeakMap<Example, ScriptPlace>();
-  let last: { readonly index: number; readonly start: Example } | null = null;
-  const startAt = (index: number): Example => {
-    if (last?.index !== index) last = { index, start: task.example(index) };
-    return last.start;
-  };
-  const placeOf = (index: number, series: number, nth: number): ScriptPlace | null => {
-    const start = startAt(series);
+  const looks = tools.includes('next');
+  /** Path through a series, for both examples of a pair. */
+  const scriptAt = (series: number, withLevels: boolean): Omit<ScriptPlace, 'at'> => {
+    const start = task.example(series);
     const random = new Random(seed, 'scripted inspection', series);
-    const looks = tools.includes('next');
-    const options = {
-      turns,
-      looks,
-      detours,
-      calls,
-      tools: further,
-      ...coordinates,
-      cells,
-      levels: index < levels,
-    };
-    const responses = scriptOf(start, random, options);
-    const at = new Random(seed, 'inspection steps', series).permutation(responses.length)[nth];
-    return at === undefined ? null : { start, responses, at };
+    const form = { turns, looks, detours, calls, tools: further };
+    const responses = scriptOf(start, random, { ...form, ...coordinates, cells, levels: withLevels });
+    return { start, responses };
   };
+  let last: { readonly key: string; readonly script: Omit<ScriptPlace, 'at'> } | null = null;
+  const placeOf = (index: number, series: number, nth: number): ScriptPlace | null => {
+    const withLevels = index < levels;
+    const key = `${series} ${withLevels}`;
+    if (last?.key !== key) last = { key, script: scriptAt(series, withLevels) };
+    const { script } = last;
+    const at = new Random(seed, 'inspection steps', series).permutation(script.responses.length)[nth];
+    return at === undefined ? null : { ...script, at };
+  };
+  const seen = new WeakMap<ScriptPlace, readonly Observation[]>();
   /** Observations up to the step of an example. */
-  const observations = ({ start, responses, at }: ScriptPlace): Observation[] => {
+  const observations = (place: ScriptPlace): readonly Observation[] => {
+    const known = seen.get(place);
+    if (known !== undefined) return known;
+    const { start, responses, at } = place;
     const inspection = task.episodes!.open(start);
     let { state, observation } = inspection.reset();
     const out = [observation];
@@ -207,6 +206,7 @@ export function scriptedTask<T extends Task>(task: T, card: InspectingCard, seed
       ({ state, observation } = transition as { state: typeof state; observation: Observation });
       out.push(observation);
     }
+    seen.set(place, out);
     return out;
   };
   return {
