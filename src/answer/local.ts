@@ -1,4 +1,4 @@
-/** Policies on this machine: the torch or tfjs engine, or onnxruntime where there is no libtorch or the directory holds graphs and no weights. */
+/** Policies on this machine: the torch or tfjs engine, or onnxruntime where there is no libtorch or the directory holds graphs. */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -132,8 +132,8 @@ export function torchProblem(): string | null {
 }
 
 interface EngineFacts {
-  /** Graphs, and no weights. */
-  readonly graphsAlone: boolean;
+  /** Graphs that the directory holds: none, some beside weights, or nothing else. */
+  readonly graphs: 'none' | 'beside' | 'alone';
   /** Reason why the torch engine cannot be opened, or null. */
   readonly torchProblem: () => string | null;
 }
@@ -141,7 +141,7 @@ interface EngineFacts {
 /** @throws ConfigError for options that contradict each other; EngineError where the requested engine is missing */
 export function chooseEngine(
   { engine, device = 'cpu', dtype = 'auto', adapter }: LocalOptions,
-  { graphsAlone, torchProblem: problemOf }: EngineFacts,
+  { graphs, torchProblem: problemOf }: EngineFacts,
 ): EngineName {
   const torchOnly = (
     [
@@ -150,12 +150,12 @@ export function chooseEngine(
       [adapter !== undefined, '--adapter'],
     ] as const
   ).find(([given]) => given)?.[1];
-  if ((engine === 'torch' || engine === 'tfjs') && graphsAlone) {
+  if ((engine === 'torch' || engine === 'tfjs') && graphs === 'alone') {
     throw new ConfigError(
       `--engine ${engine}: the directory holds ONNX graphs and no weights; leave --engine out`,
     );
   }
-  if (engine === 'onnx' || graphsAlone) {
+  if (engine === 'onnx' || graphs === 'alone') {
     if (torchOnly === undefined) return 'onnx';
     throw new ConfigError(
       `${torchOnly}: is for the torch engine alone${adapter === undefined ? '' : '; merge the adapter first (`timeseer merge`)'}`,
@@ -166,7 +166,7 @@ export function chooseEngine(
     throw new ConfigError(`${torchOnly}: the tfjs engine computes in float32 on the CPU; leave it out`);
   }
   if (engine === 'torch' || torchOnly !== undefined) return 'torch';
-  return problemOf() === null ? 'torch' : 'onnx';
+  return graphs === 'none' && problemOf() === null ? 'torch' : 'onnx';
 }
 
 /** Opens graphs; those of a policy with weights alone are exported to a temporary directory. @throws ConfigError for a large one */
@@ -321,12 +321,13 @@ export function localAnswerer(given: string, directory: string, options: LocalOp
       `--adapter ${adapter}: no adapter there (looked for adapter_config.json); give the directory that a training with LoRA has left`,
     );
   }
-  const graphsAlone = hasGraphs(directory) && !hasWeights(directory);
+  const graphs = !hasGraphs(directory) ? 'none' : hasWeights(directory) ? 'beside' : 'alone';
   const asked = askedEngine();
   // TIMESEER_ENGINE is about weights: graphs are onnxruntime's whatever it says.
-  const wanted = asked === null || graphsAlone ? options : { ...options, engine: options.engine ?? asked };
-  const engine = chooseEngine(wanted, { graphsAlone, torchProblem });
-  if (engine === 'onnx' && wanted.engine === undefined && !graphsAlone) {
+  const wanted =
+    asked === null || graphs !== 'none' ? options : { ...options, engine: options.engine ?? asked };
+  const engine = chooseEngine(wanted, { graphs, torchProblem });
+  if (engine === 'onnx' && wanted.engine === undefined && graphs === 'none') {
     sayChoice('onnx', 'which answers many questions faster');
   }
   let loaded: Promise<LocalPolicy> | undefined;

@@ -80,13 +80,10 @@ const QUICKSTART = '`npx timeseer quickstart` makes one in runs/quickstart';
 
 const isPolicy = (directory: string): boolean => existsSync(join(directory, 'config.json'));
 
-/** Name of the default policy in recipes, where `small` is a new policy of its size. */
-export const SHIPPED = 'shipped';
-
 /** Directory of a policy that ships with timeseer; null where there is none of that name. */
 export function shippedPolicy(name: string): string | null {
   if (!/^\w+$/.test(name)) return null;
-  const directory = join(policiesDirectory(), name === SHIPPED ? DEFAULT_POLICY : name);
+  const directory = join(policiesDirectory(), name);
   return isPolicy(directory) ? directory : null;
 }
 

@@ -15,9 +15,12 @@ export function packageRoot(): string {
   return directory;
 }
 
-/** Directory of the policies that ship with timeseer, one subdirectory each; it may be missing. Equal for built code. */
+/**
+ * Directory of the policies that ship with timeseer, one subdirectory each, with weights and the graphs that the build makes of them; it may
+ * be missing. Equal for built code.
+ */
 export function policiesDirectory(): string {
-  return join(packageRoot(), 'src/policies');
+  return join(packageRoot(), 'dist/policies');
 }
 
 /** Version in package.json. */

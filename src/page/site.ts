@@ -131,10 +131,12 @@ export function writeSite(
   const policy = join(policiesDirectory(), DEFAULT_POLICY);
   const names = readdirSync(policy, { recursive: true, withFileTypes: true })
     // The sums of gzip guard the files on their way; those of the manifest take half a second in a browser.
-    .filter((entry) => entry.isFile() && entry.name !== 'README.md' && entry.name !== MANIFEST_FILE)
+    .filter(
+      (entry) => entry.isFile() && !/\.(?:md|safetensors)$/.test(entry.name) && entry.name !== MANIFEST_FILE,
+    )
     .map((entry) => join(entry.parentPath, entry.name));
   const weights = names.map((path) => [
-    `/src/policies/${DEFAULT_POLICY}/${path.slice(policy.length + 1).replaceAll('\\', '/')}`,
+    `/dist/policies/${DEFAULT_POLICY}/${path.slice(policy.length + 1).replaceAll('\\', '/')}`,
     packed(path),
   ]);
   const kind = webgpu ? '-webgpu' : '';

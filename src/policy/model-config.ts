@@ -276,7 +276,7 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
   };
 }
 
-/** Sizes of `small`, the recipe and the shipped policy: 2.4 M parameters, a few megabytes. */
+/** Sizes of the recipe `small` and of the policy that ships: 2.4 M parameters, a few megabytes. */
 function smallDims(vocabulary: number, special: SpecialIds): Dims {
   const nano = nanoDims(vocabulary, special);
   return {
@@ -290,7 +290,10 @@ function smallDims(vocabulary: number, special: SpecialIds): Dims {
 }
 
 /** The sizes that a policy with random weights can begin with, by name. */
-const BUILT_IN_DIMS: Readonly<Record<string, typeof nanoDims>> = { nano: nanoDims, small: smallDims };
+const BUILT_IN_DIMS: Readonly<Record<string, typeof nanoDims>> = {
+  nano: nanoDims,
+  'small-random': smallDims,
+};
 
 export const isBuiltIn = (name: string): boolean => Object.hasOwn(BUILT_IN_DIMS, name);
 

@@ -19,7 +19,7 @@ import { compareAnswers, type PairedComparison } from '../../eval/comparison.ts'
 import { readJson } from '../../eval/json-files.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { openEngine, prepareEngine } from '../answer/local.ts';
-import { DEFAULT_POLICY, findPolicy, SHIPPED } from '../answer/reference.ts';
+import { findPolicy } from '../answer/reference.ts';
 import {
   type Background,
   learnBackground,
@@ -254,8 +254,7 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   await runQuickstart({ ...given, recipe: given.recipe, set, resume, force: false }, null);
   const run = new RunDirectory(out);
   const note = await calibrated(findPolicy(out), sources, given);
-  const { init } = run.recipe.policy;
-  const was = init === SHIPPED ? DEFAULT_POLICY : init;
+  const { init: was } = run.recipe.policy;
   const [before, after] = [run.answers('initial'), run.answers('rl') ?? run.answers('sft')];
   const comparison = compareAnswers(
     { name: was, records: before!.greedy, data: null },

@@ -8,12 +8,10 @@ import type { Engine } from '../engine/engine.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../ground/manifest.ts';
-import { exportedWeights, isExport } from '../onnx/exported.ts';
 import { type Json, readJson } from '../policy/json-file.ts';
 import { type Adapter, loadAdapter, mergeAdapter } from '../policy/lora.ts';
 import { builtInDims, isBuiltIn, statedDType } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
-import { writeCheckpoint } from '../policy/safetensors.ts';
 import { trainBpe } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { CARD_FILE, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
@@ -50,18 +48,16 @@ function isOfPolicy(path: string): boolean {
 }
 
 /**
- * Copies a policy (of an export its weights), whole or not at all, after checking that its files belong together: the copy of a damaged checkpoint would outlive its
+ * Copies a policy, whole or not at all, after checking that its files belong together: the copy of a damaged checkpoint would outlive its
  * repair. Values of foreign weights are not checked.
  * @throws CheckpointError naming the file of the original that is missing or damaged; WriteError
  */
 export function copyPolicy(from: string, to: string): void {
-  const exported = isExport(from) ? exportedWeights(from) : null;
   // The meta device holds no values; tfjs has none.
   const checker = (): Engine => (computingEngine() === 'tfjs' ? openEngine() : new MetaEngine('cpu'));
-  if (exported === null) Policy.load(checker(), from, { tuning: 'none' }).dispose();
+  Policy.load(checker(), from, { tuning: 'none' }).dispose();
   writeManifestedDirectory(to, (temporary) => {
     mkdirSync(temporary, { recursive: true });
-    if (exported !== null) writeCheckpoint(temporary, exported);
     // Shares the blocks of large files where the file system can; files that are links (a hub cache) become files.
     cpSync(from, temporary, {
       recursive: true,

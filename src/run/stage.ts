@@ -7,7 +7,6 @@ import { type ExampleAddress, openExamples, validationExamples } from '../../dat
 import type { EvalForm, WantedExample } from '../../eval/harness.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { computingEngine, prepareEngine } from '../answer/local.ts';
-import { shippedPolicy } from '../answer/reference.ts';
 import type { ChatTotals } from '../endpoint/chat.ts';
 import { CheckpointError, ConfigError, TimeseerError } from '../ground/errors.ts';
 import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
@@ -499,11 +498,6 @@ export async function trainStage(stage: TrainingStage, request: TrainRequest): P
   if (given.policy !== undefined && given.resume) {
     throw new ConfigError(
       '--policy begins a run and --resume resumes one, whose policy is known: leave --policy out',
-    );
-  }
-  if (given.policy !== undefined && shippedPolicy(given.policy) !== null) {
-    throw new CheckpointError(
-      `--policy ${given.policy}: the policy that ships with timeseer is an export without trainable weights; train a new one of its size with \`npx timeseer sft --recipe ${given.policy}\`, or write ./${given.policy} for a directory of that name`,
     );
   }
   const run = await runSession(

@@ -30,7 +30,6 @@ import { ConfigError } from '../ground/errors.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
 import type { Example, Score } from '../ground/types.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
-import { isExport } from '../onnx/exported.ts';
 import { builtInDims, isBuiltIn } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import { recipeOf } from '../recipe/config.ts';
@@ -46,7 +45,7 @@ import type { Task } from '../train/task.ts';
 import { MetricsLog } from '../train/tensorboard.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../train/worker-group.ts';
 import { nanoCard, sourceTask, type TrainingTask, trainingCard, trainingTask } from './policy-task.ts';
-import { copyPolicy, taskTokenizer } from './run-policy.ts';
+import { taskTokenizer } from './run-policy.ts';
 
 /** Keys of a recipe's stage that need a run. */
 const OF_RUNS = [
@@ -190,7 +189,7 @@ async function openWorkplace(
   const policy =
     from === null
       ? Policy.create(engine, { tokenizer: taskTokenizer(task), seed, dims: builtInDims(start.init) })
-      : Policy.load(engine, trainable(from), { dtype: start.dtype, tuning: 'all' });
+      : Policy.load(engine, from, { dtype: start.dtype, tuning: 'all' });
   return { policy, card: { ...card, stage }, task, from };
 }
 
@@ -206,14 +205,6 @@ function temporaryDirectory(): string {
   const temporary = mkdtempSync(join(tmpdir(), 'timeseer-'));
   temporaries.push(temporary);
   return temporary;
-}
-
-/** Directory with the weights of a policy; those of an export are in a temporary copy. @throws CheckpointError */
-function trainable(directory: string): string {
-  if (!isExport(directory)) return directory;
-  const copy = join(temporaryDirectory(), 'policy');
-  copyPolicy(directory, copy);
-  return copy;
 }
 
 /** Directory of a stage that does not exist yet. @throws ConfigError where it is there */

@@ -154,7 +154,7 @@ export function guardText(name: GuardName, reward: number | null | undefined): s
     reward >= ALL_RIGHT
       ? 'every response is right, so that nothing is left to reinforce: stop here, or train on series without a trace ' +
         '(data.traces) or other data; where held-out accuracy is low, the supervised stage has memorised a small set: train it with ' +
-        'sft.augment, from policy.init=shipped, for fewer sft.samples'
+        'sft.augment, from policy.init=small, for fewer sft.samples'
       : reward <= NONE_RIGHT
         ? 'no response is right: train the supervised stage longer (sft.samples) or on better traces first'
         : 'responses to a prompt are alike: raise rl.temperature or rl.group, lower sft.samples, or replace such groups (rl.resample)';

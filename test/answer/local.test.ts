@@ -28,16 +28,20 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 describe('the engine that computes', () => {
   const missing = 'no libtorch on this machine';
-  const choose = (options: LocalOptions, facts: { graphsAlone?: boolean; torch?: boolean } = {}) =>
+  const choose = (
+    options: LocalOptions,
+    facts: { graphs?: 'none' | 'beside' | 'alone'; torch?: boolean } = {},
+  ) =>
     chooseEngine(options, {
-      graphsAlone: facts.graphsAlone ?? false,
+      graphs: facts.graphs ?? 'none',
       torchProblem: () => (facts.torch === false ? missing : null),
     });
 
-  test('is torch where it is there, and onnx where it is not or the directory holds graphs alone', () => {
+  test('is torch where it is there, and onnx where it is not or the directory holds graphs', () => {
     expect(choose({})).toBe('torch');
     expect(choose({}, { torch: false })).toBe('onnx');
-    expect(choose({}, { graphsAlone: true })).toBe('onnx');
+    expect(choose({}, { graphs: 'alone' })).toBe('onnx');
+    expect(choose({}, { graphs: 'beside' })).toBe('onnx');
   });
 
   test('is the one that is asked for, and the one that an option is for', () => {
@@ -45,17 +49,19 @@ describe('the engine that computes', () => {
     expect(choose({ engine: 'torch' }, { torch: false })).toBe('torch');
     expect(choose({ device: 'cuda' }, { torch: false })).toBe('torch');
     expect(choose({ adapter: 'adapter' }, { torch: false })).toBe('torch');
+    for (const options of [{ engine: 'torch' }, { device: 'cuda' }, { adapter: 'a' }] as const)
+      expect(choose(options, { graphs: 'beside' })).toBe('torch');
   });
 
   test('is not onnx for another device, a dtype or an adapter, nor torch for graphs', () => {
     expect(() => choose({ engine: 'onnx', device: 'cuda:1' })).toThrow(
       /--device cuda:1: is for the torch engine alone/,
     );
-    expect(() => choose({ dtype: 'bfloat16' }, { graphsAlone: true })).toThrow(
+    expect(() => choose({ dtype: 'bfloat16' }, { graphs: 'alone' })).toThrow(
       /--dtype bfloat16: is for the torch/,
     );
     expect(() => choose({ engine: 'onnx', adapter: 'a' })).toThrow(/--adapter: .*timeseer merge/);
-    expect(() => choose({ engine: 'torch' }, { graphsAlone: true })).toThrow(ConfigError);
+    expect(() => choose({ engine: 'torch' }, { graphs: 'alone' })).toThrow(ConfigError);
   });
 });
 

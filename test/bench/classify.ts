@@ -1,10 +1,10 @@
 /**
  * Policies on small classification sets, from random weights and from trained ones, beside classical classifiers:
  *
- *     npm run bench -- classify [--sets cbf,umd] [--arms random,shipped+augment] [--start DIR] [--seed 1] [--samples 6000] [--data DIR…]
+ *     npm run bench -- classify [--sets cbf,umd] [--arms random,small+augment] [--start DIR] [--seed 1] [--samples 6000] [--data DIR…]
  *
  * Sets are those of archive.ts, drawn with --seed (settings were chosen with seed 0), and prepared data sets of --data. An arm is a start
- * (random, shipped, or start: the policy of --start), with `+augment` and `+answers` (no traces).
+ * (random, small, or start: the policy of --start), with `+augment` and `+answers` (no traces).
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ import { ARCHIVE, archiveLines } from './archive.ts';
 const { values: given } = parseArgs({
   options: {
     sets: { type: 'string', default: Object.keys(ARCHIVE).join(',') },
-    arms: { type: 'string', default: 'random,random+augment,shipped,shipped+augment' },
+    arms: { type: 'string', default: 'random,random+augment,small,small+augment' },
     start: { type: 'string' },
     seed: { type: 'string', default: '1' },
     samples: { type: 'string', default: '6000' },

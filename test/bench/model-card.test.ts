@@ -7,7 +7,7 @@ const estimate = (mean: number) => ({ mean, ci95: [mean - 0.05, mean + 0.04] as 
 
 test('a model card holds the figures that were measured, and the commands that measure them again', () => {
   const text = modelCard({
-    ...{ name: 'tiny', dtype: 'float16', parameters: 2_345_678, bytes: 4_960_000 },
+    ...{ name: 'tiny', parameters: 2_345_678, bytes: 4_960_000 },
     card: {
       ...{ version: 1, style: 'nano', figure: 'nano-analysis', length: 560, kind: 'anomaly', task: 'wild' },
       ...{ classes: ['trend', 'normal'], channels: 1, numbers: null, stage: 'rl' },

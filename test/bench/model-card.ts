@@ -47,7 +47,6 @@ export interface Measured {
 
 export interface ModelCardFacts {
   readonly name: string;
-  readonly dtype: string;
   readonly card: PolicyCard;
   readonly parameters: number;
   /** Size of all files. */
@@ -149,7 +148,7 @@ ${table(
 
 /** The text of README.md beside the policy. */
 export function modelCard(facts: ModelCardFacts): string {
-  const { name, dtype, card, parameters, bytes, fitted, stages, evaluation, measured } = facts;
+  const { name, card, parameters, bytes, fitted, stages, evaluation, measured } = facts;
   const millions = (parameters / 1e6).toFixed(1);
   return `---
 license: apache-2.0
@@ -167,11 +166,11 @@ tags:
 A Qwen2.5-VL of ${millions} million parameters. It sees the plot of a series and writes six facts of the series (pattern, cycle, trend, spread, middle,
 roughness), the intervals that depart from it, what departs there and by how much, and a class. \`npx timeseer explain FILE\` asks it unless told otherwise, beside the classical detector.
 
-\`${name}\` names two things: this shipped policy (\`--policy ${name}\`, \`openPolicy('${name}')\`), and the recipe of its kind (\`--recipe ${name}\`,
-\`policy.init: ${name}\`), which starts from random weights of the same sizes. Training with the recipe never starts from the shipped weights.
+\`${name}\` names this policy wherever a policy is asked or begun with: \`--policy ${name}\`, \`openPolicy('${name}')\`, \`policy.init: ${name}\`. The
+recipe of its kind, \`--recipe ${name}\`, starts from random weights of the same sizes (\`policy.init: ${name}-random\`).
 
-ONNX in the layout of transformers.js, matrices as ${dtype}, ${(bytes / 1e6).toFixed(1)} MB; one series of ${card.length ?? 'any number of'} points at a time, as the figure
-\`${card.figure}\`. \`timeseer explain\` cuts longer recordings into windows of several scales.
+Weights as safetensors, matrices as float16, ${(bytes / 1e6).toFixed(1)} MB; the build makes ONNX graphs of them, in the layout of transformers.js. One series of
+${card.length ?? 'any number of'} points at a time, as the figure \`${card.figure}\`; \`timeseer explain\` cuts longer recordings into windows of several scales.
 
 ## Training
 

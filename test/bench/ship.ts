@@ -1,8 +1,8 @@
 /**
- * Writes the policy that comes with timeseer: npx tsx test/bench/ship.ts --policy RUN [--name small] [--dtype float16] [--count 400]
- * [--measured FILE.json] [--out DIR]
+ * Writes the policy that comes with timeseer: npx tsx test/bench/ship.ts --policy RUN [--name small] [--count 400] [--measured FILE.json]
+ * [--out DIR]
  *
- * Its graphs (a second form of the weights is not kept), what is beside them, and a model card. The figures of the card are those that
+ * Its weights, matrices in 16 bits, what is beside them, and a model card; the build makes graphs of them. The figures of the card are those that
  * `timeseer eval` writes of the graphs themselves on test series of the generator that it was taught, beside the classical detectors, and those of
  * FILE.json, which `npx tsx test/bench/policy.ts --policy NAME --json > FILE.json` wrote. The card names the commands.
  */
@@ -15,13 +15,16 @@ import { main } from '../../src/cli.ts';
 import { readConfidence } from '../../src/explain/confidence.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { writeFileAtomic } from '../../src/ground/files.ts';
+import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { grouped } from '../../src/ground/numbers.ts';
-import { packageRoot, policiesDirectory } from '../../src/ground/paths.ts';
-import type { WeightType } from '../../src/onnx/weights.ts';
+import { packageRoot } from '../../src/ground/paths.ts';
+import { asFloat16, asFloat32 } from '../../src/onnx/weights.ts';
 import type { Json } from '../../src/policy/json-file.ts';
 import { layoutOf } from '../../src/policy/layout.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
+import { openCheckpoint, writeCheckpoint } from '../../src/policy/safetensors.ts';
 import { exportPolicy } from '../../src/run/export.ts';
+import { copyPolicy } from '../../src/run/run-policy.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import type { MetricSet } from '../../src/tasks/evaluation.ts';
 import { type Measured, modelCard, type TrainedStage } from './model-card.ts';
@@ -71,28 +74,45 @@ const bytesIn = (directory: string): number =>
     .filter((entry) => entry.isFile())
     .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
 
+/** Writes a policy with its matrices in 16 bits; vectors keep 32. */
+function writeHalf(from: string, to: string): void {
+  const copy = `${to}-copy`;
+  copyPolicy(from, copy);
+  writeManifestedDirectory(to, (temporary) => {
+    cpSync(copy, temporary, { recursive: true, filter: (path) => !/\.(?:safetensors|sha256)$/.test(path) });
+    const tensors = [...openCheckpoint(copy)].map(([name, tensor]) => {
+      const { shape } = tensor;
+      const isMatrix = shape.length > 1;
+      const { bytes } = isMatrix ? asFloat16(tensor, shape) : asFloat32(tensor, shape);
+      return { name, shape, dtype: isMatrix ? 'F16' : 'F32', bytes } as const;
+    });
+    writeCheckpoint(temporary, tensors);
+  });
+}
+
 async function ship(): Promise<void> {
   const { values: given } = parseArgs({
     options: {
       policy: { type: 'string' },
       name: { type: 'string', default: DEFAULT_POLICY },
-      dtype: { type: 'string', default: 'float16' },
       count: { type: 'string', default: '400' },
       measured: { type: 'string' },
       out: { type: 'string' },
     },
   });
-  const { policy, name, dtype, count, measured } = given;
+  const { policy, name, count, measured } = given;
   if (policy === undefined) throw new ConfigError('--policy RUN: the policy to ship');
   const from = findPolicy(policy);
   const { task, length } = readCard(from);
   if (task === null || length === null)
     throw new ConfigError(`${from}: was not taught series of a generator`);
-  const out = resolve(given.out ?? join(policiesDirectory(), name));
+  const out = resolve(given.out ?? join(packageRoot(), 'src/policies', name));
   const work = mkdtempSync(join(tmpdir(), 'timeseer-ship-'));
   try {
     const exported = join(work, name);
-    exportPolicy({ policy: from, out: exported, dtype: [dtype as WeightType], quiet: true });
+    const half = join(work, 'half');
+    writeHalf(from, half);
+    exportPolicy({ policy: half, out: exported, dtype: ['float16'], quiet: true });
     const evaluated = ['--task', task, '--length', String(length), '--seed', String(SEED), '--count', count];
     const figures = join(work, 'figures');
     const code = await main(['eval', '--policy', exported, ...evaluated, '--out', figures]);
@@ -105,7 +125,7 @@ async function ship(): Promise<void> {
     };
     const dims = parseDims(readJson(join(exported, 'config.json')) as Json, 'config.json');
     const text = modelCard({
-      ...{ name, dtype, card: readCard(from), parameters: layoutOf(dims).size, bytes: bytesIn(exported) },
+      ...{ name, card: readCard(from), parameters: layoutOf(dims).size, bytes: bytesIn(half) },
       fitted: readConfidence(exported)?.fitted ?? null,
       stages: run === null ? [] : stagesOf(run),
       evaluation: {
@@ -114,11 +134,11 @@ async function ship(): Promise<void> {
       },
       measured: measured === undefined ? null : (readJson(measured) as Measured),
     });
-    writeFileAtomic(join(exported, 'README.md'), text);
-    const bytes = bytesIn(exported);
+    writeFileAtomic(join(half, 'README.md'), text);
+    const bytes = bytesIn(half);
     if (bytes > MOST_BYTES) throw new ConfigError(`${name}: ${bytes} bytes, at most ${MOST_BYTES}`);
     rmSync(out, { recursive: true, force: true });
-    cpSync(exported, out, { recursive: true });
+    cpSync(half, out, { recursive: true });
     console.log(`${relative(packageRoot(), out)}: ${(bytes / 1e6).toFixed(2)} MB`);
   } finally {
     rmSync(work, { recursive: true, force: true });

@@ -1,11 +1,12 @@
 /** The policy that comes with timeseer: a tiny one with random weights stands in its place. */
 import {
-  existsSync,
+  cpSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -14,7 +15,8 @@ import { join, relative, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { findPolicy, shippedPolicy } from '../../src/answer/reference.ts';
 import { type AnomalyReport, REPORT } from '../../src/explain/schema.ts';
-import { damageOf, hashesIn } from '../../src/ground/manifest.ts';
+import { damageOf, hashesIn, MANIFEST_FILE } from '../../src/ground/manifest.ts';
+import { WEIGHTS } from '../../src/policy/safetensors.ts';
 import { exportPolicy } from '../../src/run/export.ts';
 import { copyPolicy } from '../../src/run/run-policy.ts';
 import { inside } from '../helpers/command-line.ts';
@@ -39,6 +41,9 @@ beforeAll(() => {
     dtype: ['float16'],
     quiet: true,
   });
+  const small = join(policies, 'small');
+  cpSync(join(root, 'policy', WEIGHTS), join(small, WEIGHTS));
+  rmSync(join(small, MANIFEST_FILE));
   const values = Array.from({ length: 500 }, (_, i) => Math.sin(i / 7) + (i >= 400 && i < 412 ? 6 : 0));
   writeFileSync(file, `pressure\n${values.join('\n')}\n`);
 });
@@ -116,9 +121,17 @@ describe('explain', () => {
     ]);
   });
 
-  test('refuses one that is damaged, and the torch engine for its graphs', async () => {
-    const torch = await inside('explain', file, '--out', out, '--engine', 'torch');
-    expect([torch.code, torch.err]).toEqual([2, expect.stringMatching(/graphs and no weights.*\n$/)]);
+  test('asks it by its weights on the torch engine, with the same answers', async () => {
+    expect((await inside('explain', file, '--out', out)).code).toBe(0);
+    const responses = (): string[] =>
+      reportOf().policy!.columns.flatMap(({ answers }) => answers.map(({ response }) => response));
+    const ofGraphs = responses();
+    expect((await inside('explain', file, '--out', out, '--engine', 'torch')).code).toBe(0);
+    expect(reportOf().policy!.record['engine']).toMatch(/^torch /);
+    expect(responses()).toEqual(ofGraphs);
+  });
+
+  test('refuses one that is damaged', async () => {
     package_.policies = join(root, 'damaged');
     mkdirSync(package_.policies);
     exportPolicy({
@@ -157,21 +170,12 @@ describe('its name', () => {
     expect(text.length).toBeGreaterThan(0);
   });
 
-  test('is copied with the weights of its graphs, which can be trained', () => {
+  test('is trained and exported from its weights, without its graphs', async () => {
     copyPolicy(findPolicy('small'), join(root, 'copy'));
-    expect(readdirSync(join(root, 'copy'))).toContain('model.safetensors');
-  });
-
-  test('is refused where weights are needed', async () => {
-    const runs = join(root, 'runs');
-    const { code, err } = await inside('train', '--policy', 'small', '--out', runs);
-    expect([code, err]).toEqual([
-      3,
-      expect.stringMatching(/without trainable weights.*sft --recipe small.*\n$/),
-    ]);
-    expect(existsSync(runs)).toBe(false);
+    const copied = readdirSync(join(root, 'copy'));
+    expect([copied.includes('model.safetensors'), copied.includes('onnx')]).toEqual([true, false]);
     const again = await inside('export', '--onnx', '--policy', 'small', '--out', join(root, 'again'));
-    expect([again.code, again.err]).toEqual([3, expect.stringMatching(/ONNX graphs answer.*\n$/)]);
+    expect([again.code, again.err]).toEqual([0, expect.stringContaining('decoder_model_merged.onnx')]);
   });
 });
 
@@ -182,6 +186,16 @@ test('the package lists the files of the policy that it ships, and they are thos
   expect(damageOf(small)).toBeNull();
   const listed = Object.keys(hashesIn(small));
   for (const name of readdirSync(join(small, 'onnx'))) expect(listed).toContain(`onnx/${name}`);
+  expect(listed).toContain('model.safetensors');
+});
+
+test('the policy that ships is one file of weights in the repository, of at most 10 MB', async () => {
+  const { packageRoot } =
+    await vi.importActual<typeof import('../../src/ground/paths.ts')>('../../src/ground/paths.ts');
+  const small = join(packageRoot(), 'src/policies/small');
+  expect(damageOf(small)).toBeNull();
+  expect(readdirSync(small)).not.toContain('onnx');
+  expect(statSync(join(small, 'model.safetensors')).size).toBeLessThan(10e6);
 });
 
 test('the package holds the directory in which it is looked for', async () => {
@@ -190,5 +204,6 @@ test('the package holds the directory in which it is looked for', async () => {
   const { files } = JSON.parse(readFileSync(resolve(packageRoot(), 'package.json'), 'utf8')) as {
     files: string[];
   };
-  expect(files).toContain(relative(packageRoot(), policiesDirectory()));
+  const [directory] = relative(packageRoot(), policiesDirectory()).split(/[\\/]/);
+  expect(files).toContain(directory);
 });

@@ -223,12 +223,12 @@ describe('dims', () => {
   });
 
   it('makes a small policy of about two million parameters, and knows both by name', () => {
-    const dims = builtInDims('small')(420, special);
+    const dims = builtInDims('small-random')(420, special);
     expect(parseDims(configJson(dims))).toEqual(dims);
     const { size } = layoutOf(dims);
     expect(size).toBeGreaterThan(2_000_000);
     expect(size).toBeLessThan(2_500_000);
-    expect(['nano', 'small', 'runs/small', 'toString'].map(isBuiltIn)).toEqual([true, true, false, false]);
+    expect(['nano', 'small-random', 'small', 'toString'].map(isBuiltIn)).toEqual([true, true, false, false]);
   });
 });
 

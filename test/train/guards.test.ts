@@ -97,7 +97,7 @@ describe('guards', () => {
     expect(guardText('equalRewards', null)).not.toMatch(/;/);
     const stop: GuardOptions = { ...SMALL, equalRewards: { limit: 1, reaction: 'stop' } };
     const alarms = alarmsOf([step({ equalRewards: 1 })], stop);
-    expect(() => checkAlarms(alarms, stop, { step: 1, reward: 1 })).toThrow(/policy\.init=shipped/);
+    expect(() => checkAlarms(alarms, stop, { step: 1, reward: 1 })).toThrow(/policy\.init=small/);
   });
 
   test('equalRewards: no group compares anything, for as many steps in a row as the limit says', () => {
