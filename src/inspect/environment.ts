@@ -269,6 +269,11 @@ export class Inspection {
     }
   }
 
+  /** Answer of an episode that would end with this state; empty where nothing was answered. */
+  standing({ answer, findings }: InspectionState): string {
+    return answer ?? this.#summary(findings);
+  }
+
   /** Draws the picture of a turn; null where it has none. Pictures of windows are kept: episodes come back to them. */
   picture({ drawing }: Observation): Picture | Promise<Picture> | null {
     if (drawing === null) return null;

@@ -13,6 +13,8 @@ export interface EpisodeTurn<Reply> {
   readonly next: string;
   /** Reason why the step failed; null for a step that did not. */
   readonly problem: string | null;
+  /** Answer of the episode if it had ended with this turn. */
+  readonly standing: string;
 }
 
 export interface PlayedEpisode<Reply> {
@@ -71,7 +73,8 @@ export async function playEpisodes<Reply extends { readonly text: string }>(
       const { state, observation, problem } = await one.inspection.step(one.state, reply.text);
       const { picture, instruction } = asked[i]!;
       const keys = { state: stateKey(one.state), next: stateKey(state) };
-      one.turns.push({ picture, instruction, response: reply.text, reply, ...keys, problem });
+      const standing = one.inspection.standing(state);
+      one.turns.push({ picture, instruction, response: reply.text, reply, ...keys, problem, standing });
       Object.assign(one, { state, observation });
     }
   }

@@ -446,6 +446,12 @@ const stepwise = z
       .boolean()
       .default(false)
       .describe('Value of graphgpo by the change of distance, not by the distance after the step.'),
+    reward: z
+      .enum(['answer', 'change'])
+      .default('answer')
+      .describe(
+        'Reward of a step (gigpo, hgpo): that of the answer at the last step, or at each the change of the answer as it stands.',
+      ),
     roles: z
       .literal([1, 2])
       .default(1)

@@ -126,7 +126,10 @@ export interface RlOptions
   /** Steps in the stage, each with fresh rollouts. */
   readonly steps: number;
   /** Options of the step-level estimators; `roles` 2: statistics of each agent apart. */
-  readonly stepwise?: AdvantageOptions['stepwise'] & { readonly roles?: 1 | 2 };
+  readonly stepwise?: AdvantageOptions['stepwise'] & {
+    readonly roles?: 1 | 2;
+    readonly reward?: 'answer' | 'change';
+  };
   /** Prompts per step, over all workers. */
   readonly prompts: number;
   readonly timerpo: AdvantageOptions['timerpo'] &
@@ -255,7 +258,7 @@ export async function rl(
   // With klIn 'reward' the divergence is part of the reward, not of the loss.
   const lossReference = options.klIn === 'loss' ? klReference : null;
   const failureCost = task.episodes?.penalty ?? 0;
-  const { roles, ...stepwiseOptions } = options.stepwise ?? {};
+  const { roles, reward: ofStep, ...stepwiseOptions } = options.stepwise ?? {};
   const agents =
     task.episodes === undefined
       ? null
@@ -278,7 +281,8 @@ export async function rl(
       rehearse(prompts, await teacherPromptsOf(examples));
     // 2. and 3. rollouts [P][G] and their scores
     await remote?.update(step);
-    const rolloutOptions = { ...options, seed, remote, hidden: usesTraces && !gradesClaims };
+    const scoreTurns = ofStep === 'change';
+    const rolloutOptions = { ...options, seed, remote, scoreTurns, hidden: usesTraces && !gradesClaims };
     const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions).catch(
       nullIfStopped,
     );
@@ -325,9 +329,10 @@ export async function rl(
     // 6. advantages [P][G]; groups of advantage 0 are skipped
     const penalties =
       options.klIn === 'reward' && klReference !== null ? klPenalties(groups, klReference, meter) : null;
-    const records = groups.map(({ example, responses, scores, episodes }, p) => {
+    const records = groups.map(({ example, responses, scores, standing, episodes }, p) => {
       const totals = scores.map((score) => score?.total ?? null);
-      const played = episodes === undefined ? null : episodeRecords(episodes, totals, agents!, step + 1);
+      const played =
+        episodes === undefined ? null : episodeRecords(episodes, totals, agents!, step + 1, standing);
       const rewards = totals.map((total, g) => {
         const divergence = penalties === null ? 0 : penalties[p]![g]!;
         const failures = episodes === undefined ? 0 : episodes[g]!.failures;

@@ -27,6 +27,8 @@ export interface RolloutOptions {
   readonly schedule?: Partial<GenerateSchedule>;
   /** Inference server that samples; default: this process does. Not for tasks of several turns. */
   readonly remote?: RemoteSampler | undefined;
+  /** Scores of the answers that stand behind each turn of an episode, beside that of its last. Default: false. */
+  readonly scoreTurns?: boolean;
   /** Tokens per micro-batch in which the responses of a server are read again. */
   readonly tokens?: number;
 }
@@ -52,6 +54,8 @@ export interface StepSample extends Sampled {
 export interface RolloutGroup extends SampledGroup {
   /** Null for a response to which no reward part applies. */
   readonly scores: readonly (Score | null)[]; // [G]
+  /** Totals of the answers that stand behind each turn but the last, by episode; 0 where no reward part applies. */
+  readonly standing?: readonly (readonly number[])[]; // [G][turns − 1]
 }
 
 /** Responses whose scores may still be pending. */
@@ -84,11 +88,20 @@ export async function startRollout(
     } finally {
       kept.dispose();
     }
+    const standingOf = ({ example, episodes: own }: SampledGroup): Promise<number[][]> =>
+      Promise.all(
+        own!.map(({ turns }) =>
+          Promise.all(
+            turns.slice(0, -1).map(async (turn) => (await score(turn.standing, example))?.total ?? 0),
+          ),
+        ),
+      );
     const scored = (): Promise<RolloutGroup[]> =>
       Promise.all(
         played.map(async (group) => ({
           ...group,
           scores: await Promise.all(group.responses.map(({ text }) => score(text, group.example))),
+          ...(options.scoreTurns === true ? { standing: await standingOf(group) } : {}),
         })),
       );
     return { groups: played, prefill: kept.tokens, scored };
@@ -261,7 +274,8 @@ export function stepsOf({ prompt, responses, episodes }: SampledGroup): PromptSt
 }
 
 /**
- * Describes episodes for the estimators of steps: the score is the reward of the last step. Where histories are pictures, every fifth
+ * Describes episodes for the estimators of steps: the score is the reward of the last step, or, with the scores of the answers that stood
+ * before, each step has the change that it made; their sum is the score. Where histories are pictures, every fifth
  * training step rewards their compression (AgentOCR); no picture follows the last response.
  */
 export const episodeRecords = (
@@ -269,15 +283,17 @@ export const episodeRecords = (
   rewards: readonly (number | null)[],
   { success: least, role }: Pick<Episodes, 'success'> & Partial<Pick<Episodes, 'role'>>,
   trainingStep: number,
+  standing?: readonly (readonly number[])[],
 ): Episode[] =>
   episodes.map(({ turns }, g) => {
+    const stood = standing?.[g] ?? turns.slice(0, -1).map(() => 0);
     const success = (rewards[g] ?? 0) >= least;
     const steps = turns.map(({ state, next, problem, reply: { compression = 1 } }, t) => {
       const isLast = t === turns.length - 1;
       return {
         ...{ state, next, isValid: problem === null },
         ...(role === undefined ? {} : { role: role(state) }),
-        reward: isLast ? (rewards[g] ?? 0) : 0,
+        reward: (isLast ? (rewards[g] ?? 0) : stood[t]!) - (stood[t - 1] ?? 0),
         bonus: compressionReward(isLast ? 1 : compression, { success, trainingStep }),
       };
     });

@@ -141,6 +141,16 @@ describe('inspection', () => {
     ]);
   });
 
+  test('the answer that stands is what the episode would answer if it ended there', async () => {
+    const inspection = open({ memory: 'state' });
+    const start = inspection.reset().state;
+    expect(inspection.standing(start)).toBe('');
+    const looked = await play(inspection, [`${answer('[[10, 20]]')}+3 5`]);
+    expect(parseAnswer(inspection.standing(looked.state), N).intervals).toEqual([[50, 100]]);
+    const { state } = await play(inspection, [`${answer('[[10, 20]]')}+3 5`, answer('[[0, 100]]')]);
+    expect(inspection.standing(state)).toBe(state.answer);
+  });
+
   test('answers so far count where the turns end without another', async () => {
     const { state } = await play(open({ turns: 2 }), [`${answer('[[10, 20]]')}+3 5`, call('zoom 9 9')]);
     expect(parseAnswer(state.answer!, N)).toMatchObject({ intervals: [[50, 100]], wellFormed: true });

@@ -65,7 +65,10 @@ const examples = [0, 1, 2].map((i) => task.example(i));
 const prompts: EncodedPrompt[] = [];
 for (const example of examples) prompts.push(await encoder.encodeExample(task, example));
 const OPTIONS = { group: 4, temperature: 1, topP: 1, maxTokens: 60, seed: SEED, hidden: false };
-const play = (some: readonly number[], options: Partial<typeof OPTIONS & { rows: number }> = {}) =>
+const play = (
+  some: readonly number[],
+  options: Partial<typeof OPTIONS & { rows: number; scoreTurns: boolean }> = {},
+) =>
   rollout(
     start,
     some.map((i) => examples[i]!),
@@ -238,6 +241,37 @@ describe('reinforcement of episodes', () => {
     }
     expect(lines.some(({ gradNorm }) => gradNorm !== null && gradNorm > 0)).toBe(true);
     expect(engine.floats(learner.policy.flat)).not.toEqual(engine.floats(start.flat));
+  });
+
+  test('reward a step with the change of the standing answer, which sums to the reward of the episode', async () => {
+    const [group] = await play([0], { scoreTurns: true });
+    const { episodes, standing, scores } = group!;
+    expect(standing!.map((list) => list.length + 1)).toEqual(episodes!.map(({ turns }) => turns.length));
+    const totals = scores.map((score) => score!.total);
+    const records = episodeRecords(episodes!, totals, task.episodes!, 1, standing);
+    const rewards = records.map(({ steps }) => steps.map(({ reward }) => reward));
+    expect(rewards.map((list) => list.reduce((sum, value) => sum + value, 0))).toEqual(
+      totals.map((total) => expect.closeTo(total, 12)),
+    );
+    const given = [0.25, 0.75, 0.5];
+    const four = episodes!.map(({ turns, ...rest }) => ({
+      ...rest,
+      turns: [...turns, ...turns, ...turns, ...turns].slice(0, 4),
+    }));
+    expect(
+      episodeRecords(
+        four,
+        four.map(() => 0.25),
+        task.episodes!,
+        1,
+        four.map(() => given),
+      )[1]!.steps.map(({ reward }) => reward),
+    ).toEqual([0.25, 0.5, -0.25, -0.25]);
+    const [one, two] = [
+      await run({ advantage: 'gigpo', steps: 1 }),
+      await run({ advantage: 'gigpo', steps: 1, stepwise: { reward: 'change' } }),
+    ];
+    expect(one.lines[0]!.reward).toBe(two.lines[0]!.reward);
   });
 
   test('with two roles the turns of each are compared among themselves', async () => {
