@@ -7,12 +7,14 @@ import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/
 
 /** Policy that is asked where none is named. */
 export const DEFAULT_POLICY = 'small';
+/** Policy that is asked to look closer where none is named. */
+export const INSPECTING_POLICY = 'inspect';
 
 const ENDPOINT = 'openai:';
 const BASELINE = 'baseline:';
 
 export const REFERENCE_SYNTAX =
-  'small (ships with timeseer), DIRECTORY (a Qwen2.5-VL checkpoint, an ONNX export, or a run), openai:MODEL@URL, baseline:NAME, or FILE[#NAME] (a module with definePolicy or defineDetector)';
+  'small or inspect (which ship with timeseer), DIRECTORY (a Qwen2.5-VL checkpoint, an ONNX export, or a run), openai:MODEL@URL, baseline:NAME, or FILE[#NAME] (a module with definePolicy or defineDetector)';
 
 export type Reference =
   | { readonly kind: 'directory'; readonly directory: string }

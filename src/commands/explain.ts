@@ -41,7 +41,7 @@ const OPTIONS = {
     'Output path without extension (default: ./<file name>[.<column>].explain); writes .html and .json',
   ),
   policy: text(
-    'Policy whose answers are shown next to the findings: small (ships with timeseer), a run or policy directory, or none (default: small)',
+    'Policy whose answers are shown next to the findings: small or inspect (which ship with timeseer), a run or policy directory, or none (default: small)',
   ),
   ...ENGINE_OPTIONS,
   window: number(
@@ -51,7 +51,7 @@ const OPTIONS = {
     'Overlap of neighbouring windows of the policy, as a share of the window: 0 to 0.9 (default: 0.5)',
   ),
   inspect: flag(
-    'Let the policy look closer over several turns; the page shows where it looked. Policies trained to always do; also for Qwen2.5-VL checkpoints and openai:MODEL@URL',
+    'Let the policy look closer over several turns; the page shows where it looked (default policy: inspect). Policies trained to always do; also for Qwen2.5-VL checkpoints and openai:MODEL@URL',
   ),
   json: flag('Print the report as JSON'),
 };
@@ -72,6 +72,7 @@ export const explainCommand = command({
       '$0 explain series.csv --policy runs/quickstart',
       'With the answers of your own policy, for series like its training data',
     ],
+    ['$0 explain long.csv --inspect', 'The policy looks at the parts that stand out before it answers'],
     [
       '$0 explain long.csv --policy openai:Qwen/Qwen2.5-VL-7B-Instruct@http://localhost:8000/v1 --inspect',
       'A model behind vLLM zooms into the series before it answers',

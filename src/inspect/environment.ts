@@ -232,20 +232,22 @@ export class Inspection {
     }
     const finding = this.#findingOf(state, said.answer);
     const kept = finding === null ? state : { ...state, findings: withFinding(state.findings, finding) };
-    if (said.calls.length === 0) {
-      if (state.pending.length > 0) return this.#nextWindow(kept);
+    const { tools, turns, memory } = this.#options;
+    // A policy that sees the state alone cannot know that no turn is left: what it answered counts, and the call is no fault.
+    const isLast = state.turn + 1 >= turns;
+    if (said.calls.length === 0 && state.pending.length > 0) return this.#nextWindow(kept);
+    if (said.calls.length === 0 || (isLast && memory === 'state' && finding !== null)) {
       const answer = this.#answerOf(state, said.answer, finding);
       return { state: { ...state, turn: state.turn + 1, answer }, observation: null, problem: null };
     }
     const calls = said.calls.map((call) => call.split(/\s+/) as [string, ...string[]]);
-    const { tools, turns } = this.#options;
     const unknown = calls.find(([name]) => !Object.hasOwn(tools, name));
     if (unknown !== undefined)
       return this.#failed(state, new ToolFailure(`no tool ${unknown[0].slice(0, 24)}`));
     if (/<answer>/.test(said.answer) && finding === null)
       return this.#failed(state, new ToolFailure('an answer that cannot be read'));
     // Nothing can follow the call of the last turn.
-    if (state.turn + 1 >= turns) return this.#failed(state, new ToolFailure('no turn left'));
+    if (isLast) return this.#failed(state, new ToolFailure('no turn left'));
     const run = ([name, ...words]: readonly [string, ...string[]]) =>
       tools[name]!.run({
         ...{ values: this.#values, view: state.view, window: this.#window(state), words: words.join(' ') },

@@ -2,7 +2,7 @@
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import type { LocalPolicy, Response } from '../answer/answerer.ts';
 import { inspector } from '../answer/inspect.ts';
-import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
+import { DEFAULT_POLICY, INSPECTING_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { readConfidence } from '../explain/confidence.ts';
 import { askColumn, type ColumnAnswers, inspectColumn } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
@@ -83,6 +83,10 @@ export function readerOf(
   });
 }
 
+/** Returns the reference of the policy that is asked. */
+const askedPolicy = ({ policy, inspect = false }: PolicyRequest): string =>
+  policy ?? (inspect ? INSPECTING_POLICY : DEFAULT_POLICY);
+
 /**
  * Opens the policy that is asked. Null where none is named and nothing on this machine computes the one that ships with timeseer: the
  * detector answers alone, and a note says why.
@@ -95,11 +99,11 @@ export async function openAsked(request: PolicyRequest): Promise<{
   try {
     const inspecting = await openInspector(request);
     if (inspecting !== null) return inspecting;
-    const { reader, policy } = await openReader(request.policy ?? DEFAULT_POLICY, request);
+    const { reader, policy } = await openReader(askedPolicy(request), request);
     return { ask: (source) => ask(source, reader, request), close: () => policy.dispose() };
   } catch (error) {
     if (request.policy !== undefined || !(error instanceof EngineError)) throw error;
-    say(`note: the policy ${DEFAULT_POLICY} is not asked: ${error.message.split('\n')[0]}`);
+    say(`note: the policy ${askedPolicy(request)} is not asked: ${error.message.split('\n')[0]}`);
     return null;
   }
 }
@@ -113,7 +117,8 @@ const MOST_TOKENS = { nano: 128, full: 1024 } as const;
  * @throws ConfigError for a policy that cannot look closer, and for options about windows
  */
 async function openInspector(request: PolicyRequest): ReturnType<typeof openAsked> {
-  const { policy: reference = DEFAULT_POLICY, engine, device, inspect = false } = request;
+  const { engine, device, inspect = false } = request;
+  const reference = askedPolicy(request);
   const { openPolicy } = await import('../answer/open.ts');
   const policy = await openPolicy(reference, { engine, device });
   try {

@@ -54,14 +54,20 @@ export interface ModelCardFacts {
   /** Held-out intervals to which the confidences are fitted, and how many of them are right. */
   readonly fitted: { readonly data: string; readonly intervals: number; readonly right: number } | null;
   readonly stages: readonly TrainedStage[];
-  readonly evaluation: {
+  /** One per length of the series. */
+  readonly evaluations: readonly {
     readonly command: string;
     readonly series: number;
+    readonly length: number;
     readonly overall: MetricSet;
-    readonly classical: Readonly<Record<string, MetricSet>>;
-  };
+    /** Contenders by name. */
+    readonly others: Readonly<Record<string, MetricSet>>;
+  }[];
   readonly measured: Measured | null;
 }
+
+/** Claims are about one plot: those of the turns of an inspection are not graded. */
+const OF_ONE_PLOT: readonly string[] = ['claim_f1', 'reasoning_agreement'];
 
 const METRICS = [
   ['affiliation_f1', 'affiliation F1'],
@@ -77,17 +83,19 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
   [row(head), row(head.map(() => '---')), ...rows.map(row)].join('\n');
 
 function evaluated(
-  name: string,
-  { command, series, overall, classical }: ModelCardFacts['evaluation'],
+  { name, card: { inspect } }: ModelCardFacts,
+  { command, series, length, overall, others: contenders }: ModelCardFacts['evaluations'][number],
 ): string {
-  const shown = METRICS.filter(([metric]) => overall[metric] !== undefined);
+  const shown = METRICS.filter(
+    ([metric]) => overall[metric] !== undefined && (inspect === undefined || !OF_ONE_PLOT.includes(metric)),
+  );
   const cells = (metrics: MetricSet): string[] =>
     shown.map(([metric]) => {
       const found = metrics[metric];
       return found === undefined ? '–' : `${fixed(found.mean)} ${interval(found)}`;
     });
-  const others = Object.entries(classical).map(([detector, metrics]) => [detector, ...cells(metrics)]);
-  return `On ${grouped(series)} test series of the generator, of the length that it was trained on; means with bootstrap 95 % intervals:
+  const others = Object.entries(contenders).map(([contender, metrics]) => [contender, ...cells(metrics)]);
+  return `On ${grouped(series)} test series of the generator, of ${grouped(length)} points; means with bootstrap 95 % intervals:
 
 ${table(['', ...shown.map(([, label]) => label)], [[name, ...cells(overall)], ...others])}
 
@@ -146,9 +154,25 @@ ${table(
     .join('\n\n');
 }
 
+/** Sentences on what the policy does, and on its name. */
+function introduction({ name, card: { inspect } }: ModelCardFacts): string {
+  const own = `\`${name}\` names this policy wherever a policy is asked or begun with: \`--policy ${name}\`, \`openPolicy('${name}')\`, \`policy.init: ${name}\`. The
+recipe of its kind, \`--recipe ${name}\`, starts from`;
+  const facts = `six facts of the series (pattern, cycle, trend, spread, middle,
+roughness), the intervals that depart from it, what departs there and by how much, and a class.`;
+  if (inspect === undefined)
+    return `It sees the plot of a series and writes ${facts} \`npx timeseer explain FILE\` asks it unless told otherwise, beside the classical detector.
+
+${own} random weights of the same sizes (\`policy.init: ${name}-random\`).`;
+  return `It looks closer at long series: it sees the plot of the whole and writes ${facts} Then it may ask for the window that
+stands out most, answers about that, and so on, in at most ${inspect.turns} responses. \`npx timeseer explain FILE --inspect\` asks it, and the page shows where it looked.
+
+${own} the weights of \`small\`.`;
+}
+
 /** The text of README.md beside the policy. */
 export function modelCard(facts: ModelCardFacts): string {
-  const { name, card, parameters, bytes, fitted, stages, evaluation, measured } = facts;
+  const { name, card, parameters, bytes, fitted, stages, evaluations, measured } = facts;
   const millions = (parameters / 1e6).toFixed(1);
   return `---
 license: apache-2.0
@@ -163,18 +187,19 @@ tags:
 
 # timeseer ${name}
 
-A Qwen2.5-VL of ${millions} million parameters. It sees the plot of a series and writes six facts of the series (pattern, cycle, trend, spread, middle,
-roughness), the intervals that depart from it, what departs there and by how much, and a class. \`npx timeseer explain FILE\` asks it unless told otherwise, beside the classical detector.
+A Qwen2.5-VL of ${millions} million parameters. ${introduction(facts)}
 
-\`${name}\` names this policy wherever a policy is asked or begun with: \`--policy ${name}\`, \`openPolicy('${name}')\`, \`policy.init: ${name}\`. The
-recipe of its kind, \`--recipe ${name}\`, starts from random weights of the same sizes (\`policy.init: ${name}-random\`).
-
-Weights as safetensors, matrices as float16, ${(bytes / 1e6).toFixed(1)} MB; the build makes ONNX graphs of them, in the layout of transformers.js. One series of
-${card.length ?? 'any number of'} points at a time, as the figure \`${card.figure}\`; \`timeseer explain\` cuts longer recordings into windows of several scales.
+Weights as safetensors, matrices as float16, ${(bytes / 1e6).toFixed(1)} MB; the build makes ONNX graphs of them, in the layout of transformers.js. ${
+    card.inspect === undefined
+      ? `One series of
+${card.length ?? 'any number of'} points at a time, as the figure \`${card.figure}\`; \`timeseer explain\` cuts longer recordings into windows of several scales.`
+      : `Series
+of any length, each plot as the figure \`${card.figure}\`.`
+  }
 
 ## Training
 
-From random weights, on generated series alone: no recording of anybody is in it.
+From ${card.inspect === undefined ? 'random weights' : 'the weights of `small`'}, on generated series alone: no recording of anybody is in it.
 
 ${table(
   ['stage', 'data', 'seed', 'amount', 'seconds'],
@@ -187,9 +212,7 @@ ${table(
   ]),
 )}
 
-    npx timeseer sft --recipe ${name} --out runs/${name}
-    npx timeseer train --out runs/${name}
-    npx timeseer calibrate --policy runs/${name}${fitted?.data.includes(';') ? ' --data recordings/*.csv # npx tsx test/bench/policy.ts --recordings recordings' : ''}
+    npx timeseer sft --recipe ${name} --out runs/${name}${stages.some(({ stage }) => stage === 'rl') ? `\n    npx timeseer train --out runs/${name}` : ''}${fitted === null ? '' : `\n    npx timeseer calibrate --policy runs/${name}`}${fitted?.data.includes(';') ? ' --data recordings/*.csv # npx tsx test/bench/policy.ts --recordings recordings' : ''}
 
 ${
   stages.length > 2
@@ -201,15 +224,14 @@ order.`
 ${fitted === null ? '' : `\n**Confidences** are the share of such places that are right, by what policy and detector tell of them. Fitted to ${fitted.data};\nof the policy's own ${grouped(fitted.intervals)} intervals in generated series ${grouped(fitted.right)} are right. Anomalies were put into the recordings; what those hold besides counts as wrong.\n`}
 ## Figures
 
-${evaluated(name, evaluation)}
+${evaluations.map((evaluation) => evaluated(facts, evaluation)).join('\n\n')}
 ${measured === null ? '' : `\n${READINGS[name] === undefined ? '' : `${READINGS[name]}\n\n`}${measuredGroups(name, measured)}\n`}
 ## Limits
 
 ${card.limitations.map((text) => `- ${text}`).join('\n')}
 - It sees one column at a time, and nothing that shows only in several columns together.
 - Sizes are in standard deviations of the noise, on a ladder of 1, 2, 5; short marks are moved to the nearby sample that departs most.
-- It is not asked about a series of fewer than a fifth of ${card.length ?? 'its'} points.
-- Its answers are parsed strictly, and change no finding of the detector.
+${card.inspect === undefined ? `- It is not asked about a series of fewer than a fifth of ${card.length ?? 'its'} points.\n` : ''}- Its answers are parsed strictly, and change no finding of the detector.
 
 ## Licence
 

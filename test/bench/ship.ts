@@ -27,7 +27,7 @@ import { exportPolicy } from '../../src/run/export.ts';
 import { copyPolicy } from '../../src/run/run-policy.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import type { MetricSet } from '../../src/tasks/evaluation.ts';
-import { type Measured, modelCard, type TrainedStage } from './model-card.ts';
+import { type Measured, type ModelCardFacts, modelCard, type TrainedStage } from './model-card.ts';
 
 /** Most bytes of a policy in the package. */
 const MOST_BYTES = 10e6;
@@ -49,6 +49,7 @@ interface RunRecord {
     readonly seed: number;
     readonly data: { readonly name: string; readonly length: number };
     readonly policy: { readonly init: string };
+    readonly inspect?: { readonly turns: number; readonly lengths: readonly number[] };
   };
 }
 
@@ -62,9 +63,12 @@ function stagesOf(run: string): TrainedStage[] {
     const file = join(run, stage, 'stage.json');
     if (!existsSync(file)) return [];
     const { samples, steps, seconds } = readJson(file) as Record<'samples' | 'steps' | 'seconds', number>;
-    const work = stage === 'sft' ? `${grouped(samples)} series` : `${grouped(steps)} steps`;
-    const { name, length } = recipe.data;
-    return [{ stage, seed: recipe.seed, data: `${name}, ${length} points`, work, seconds }];
+    const { seed, inspect, data } = recipe;
+    const inspects = inspect !== undefined && inspect.turns > 1;
+    const unit = inspects ? 'responses of scripts' : 'series';
+    const work = stage === 'sft' ? `${grouped(samples)} ${unit}` : `${grouped(steps)} steps`;
+    const lengths = inspects ? inspect.lengths.map(grouped).join(', ') : data.length;
+    return [{ stage, seed, data: `${data.name}, ${lengths} points`, work, seconds }];
   });
   return [...(earlier === null || earlier === run ? [] : stagesOf(earlier)), ...own];
 }
@@ -103,7 +107,9 @@ async function ship(): Promise<void> {
   const { policy, name, count, measured } = given;
   if (policy === undefined) throw new ConfigError('--policy RUN: the policy to ship');
   const from = findPolicy(policy);
-  const { task, length } = readCard(from);
+  const { task, length, inspect } = readCard(from);
+  // A turn of an inspection is an answer about a plot, as that of small.
+  const short = inspect === undefined ? [] : ['--max-tokens', '128', '--no-classical'];
   if (task === null || length === null)
     throw new ConfigError(`${from}: was not taught series of a generator`);
   const out = resolve(given.out ?? join(packageRoot(), 'src/policies', name));
@@ -113,25 +119,40 @@ async function ship(): Promise<void> {
     const half = join(work, 'half');
     writeHalf(from, half);
     exportPolicy({ policy: half, out: exported, dtype: ['float16'], quiet: true });
-    const evaluated = ['--task', task, '--length', String(length), '--seed', String(SEED), '--count', count];
-    const figures = join(work, 'figures');
-    const code = await main(['eval', '--policy', exported, ...evaluated, '--out', figures]);
-    if (code !== 0) throw new ConfigError(`eval ended with ${code}`);
-    const run = runOf(from);
-    const { data, metrics, classical } = readJson(join(figures, 'metrics.json')) as {
-      readonly data: { readonly count: number };
-      readonly metrics: { readonly overall: MetricSet };
-      readonly classical: Readonly<Record<string, MetricSet>>;
+    /** Evaluates a policy on test series of a length. */
+    const evaluate = async (asked: string, points: number) => {
+      const words = [
+        ...['--task', task, '--length', `${points}`, '--seed', `${SEED}`, '--count', count],
+        ...short,
+      ];
+      const figures = join(work, 'figures');
+      const code = await main(['eval', '--policy', asked, ...words, '--out', figures, '--force']);
+      if (code !== 0) throw new ConfigError(`eval ended with ${code}`);
+      const read = readJson(join(figures, 'metrics.json')) as {
+        readonly data: { readonly count: number };
+        readonly metrics: { readonly overall: MetricSet };
+        readonly classical: Readonly<Record<string, MetricSet>>;
+      };
+      return { ...read, command: `npx timeseer eval --policy ${name} ${words.join(' ')}` };
     };
+    const evaluations: ModelCardFacts['evaluations'][number][] = [];
+    for (const points of inspect?.lengths ?? [length]) {
+      const { data, metrics, classical, command } = await evaluate(exported, points);
+      // One who looks closer is compared with one picture.
+      const others =
+        inspect === undefined
+          ? {}
+          : { [DEFAULT_POLICY]: (await evaluate(DEFAULT_POLICY, points)).metrics.overall };
+      const figures = { overall: metrics.overall, others: { ...others, ...classical } };
+      evaluations.push({ command, series: data.count, length: points, ...figures });
+    }
+    const run = runOf(from);
     const dims = parseDims(readJson(join(exported, 'config.json')) as Json, 'config.json');
     const text = modelCard({
       ...{ name, card: readCard(from), parameters: layoutOf(dims).size, bytes: bytesIn(half) },
       fitted: readConfidence(exported)?.fitted ?? null,
       stages: run === null ? [] : stagesOf(run),
-      evaluation: {
-        command: `npx timeseer eval --policy ${name} ${evaluated.join(' ')}`,
-        ...{ series: data.count, overall: metrics.overall, classical },
-      },
+      evaluations,
       measured: measured === undefined ? null : (readJson(measured) as Measured),
     });
     writeFileAtomic(join(half, 'README.md'), text);

@@ -19,8 +19,9 @@ import { damageOf, hashesIn, MANIFEST_FILE } from '../../src/ground/manifest.ts'
 import { WEIGHTS } from '../../src/policy/safetensors.ts';
 import { exportPolicy } from '../../src/run/export.ts';
 import { copyPolicy } from '../../src/run/run-policy.ts';
+import { CARD_FILE } from '../../src/tasks/card.ts';
 import { inside } from '../helpers/command-line.ts';
-import { writeTinyPolicy } from '../helpers/tiny-run.ts';
+import { edit, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const package_ = vi.hoisted(() => ({ policies: '' }));
 vi.mock('../../src/ground/paths.ts', async (original) => ({
@@ -44,6 +45,20 @@ beforeAll(() => {
   const small = join(policies, 'small');
   cpSync(join(root, 'policy', WEIGHTS), join(small, WEIGHTS));
   rmSync(join(small, MANIFEST_FILE));
+  const closer = join(policies, 'inspect');
+  cpSync(small, closer, { recursive: true });
+  edit(join(closer, CARD_FILE), (card) => {
+    const inspect = {
+      turns: 3,
+      tools: ['next'],
+      lengths: null,
+      detours: 0,
+      calls: 0,
+      penalty: 0.1,
+      success: 0.8,
+    };
+    return JSON.stringify({ ...JSON.parse(card), inspect });
+  });
   const values = Array.from({ length: 500 }, (_, i) => Math.sin(i / 7) + (i >= 400 && i < 412 ? 6 : 0));
   writeFileSync(file, `pressure\n${values.join('\n')}\n`);
 });
@@ -129,6 +144,15 @@ describe('explain', () => {
     expect((await inside('explain', file, '--out', out, '--engine', 'torch')).code).toBe(0);
     expect(reportOf().policy!.record['engine']).toMatch(/^torch /);
     expect(responses()).toEqual(ofGraphs);
+  });
+
+  test('asks the one that looks closer with --inspect, and names it', async () => {
+    const { code } = await inside('explain', file, '--out', out, '--inspect');
+    expect(code).toBe(0);
+    const { policy } = reportOf();
+    expect(policy).toMatchObject({ name: 'inspect', record: { turns: 3, tools: 'next' } });
+    expect((await inside('explain', file, '--out', out)).code).toBe(0);
+    expect(reportOf().policy).toMatchObject({ name: 'small' });
   });
 
   test('refuses one that is damaged', async () => {

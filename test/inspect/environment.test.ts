@@ -206,6 +206,22 @@ describe('inspection', () => {
     expect(observation).toBeNull();
   });
 
+  test('a policy that sees the state alone answers in the last turn, whatever it calls for', async () => {
+    const last = `${answer('[[0, 560]]')}+1 0`;
+    const { state, observation, problem } = await play(open({ turns: 2, memory: 'state' }), [
+      `${answer('[[10, 20]]')}+3 5`,
+      last,
+    ]);
+    expect([observation, problem, state.failures]).toEqual([null, null, 0]);
+    const [from] = windowOf({ level: 3, place: 5 }, N);
+    expect(parseAnswer(state.answer!, N).intervals).toEqual([
+      [50, 100],
+      [from, expect.any(Number)],
+    ]);
+    const told = await play(open({ turns: 2 }), [`${answer('[[10, 20]]')}+3 5`, last]);
+    expect(told.state.failures).toBe(1);
+  });
+
   test('a malformed answer stays malformed, and an unreadable one as it is', async () => {
     const { state } = await play(open(), [`so ${answer('[[10, 20]]')}`]);
     expect(parseAnswer(state.answer!, N)).toMatchObject({ wellFormed: false, intervals: [[50, 100]] });
