@@ -124,7 +124,7 @@ export interface OpenedPolicy {
 }
 
 /**
- * Opens the policy that a reference names: `small` (ships with timeseer); the directory of a Qwen2.5-VL checkpoint, an ONNX export or a
+ * Opens the policy that a reference names: `small` or `inspect` (which ship with timeseer); the directory of a Qwen2.5-VL checkpoint, an ONNX export or a
  * run; `openai:MODEL@URL`; `baseline:NAME`; `FILE[#NAME]` (a user module). Weights are loaded on the first question.
  *
  *     const policy = await openPolicy('small');

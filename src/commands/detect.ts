@@ -308,7 +308,7 @@ const OPTIONS = {
   format: choice(['text', ...Object.keys(FORMATS)], 'Output format', { default: 'text' }),
   out: text('Also write an HTML page and a JSON file: path without extension'),
   policy: text(
-    'Also ask a policy, and rank what both find by confidence: small (ships with timeseer), a run or policy directory',
+    'Also ask a policy, and rank what both find by confidence: small or inspect (which ship with timeseer), a run or policy directory',
   ),
   ...ENGINE_OPTIONS,
   follow: flag(

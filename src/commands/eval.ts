@@ -109,7 +109,7 @@ const OPTIONS = {
       nargs: 1,
       demandOption: true,
       describe:
-        "Policy to evaluate (repeatable): small (ships with timeseer); a checkpoint, an export or a run (its last trained policy); openai:MODEL@URL, any endpoint with OpenAI's protocol such as vLLM or Ollama (without @URL: OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline; FILE.ts or FILE.ts#NAME, your own policy or detector (definePolicy, defineDetector)",
+        "Policy to evaluate (repeatable): small or inspect (which ship with timeseer); a checkpoint, an export or a run (its last trained policy); openai:MODEL@URL, any endpoint with OpenAI's protocol such as vLLM or Ollama (without @URL: OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline; FILE.ts or FILE.ts#NAME, your own policy or detector (definePolicy, defineDetector)",
     },
     adapter: ADAPTER,
     classical: flag(

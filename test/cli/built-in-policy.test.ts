@@ -203,23 +203,26 @@ describe('its name', () => {
   });
 });
 
-test('the package lists the files of the policy that it ships, and they are those that were saved', async () => {
-  const { policiesDirectory } =
-    await vi.importActual<typeof import('../../src/ground/paths.ts')>('../../src/ground/paths.ts');
-  const small = join(policiesDirectory(), 'small');
-  expect(damageOf(small)).toBeNull();
-  const listed = Object.keys(hashesIn(small));
-  for (const name of readdirSync(join(small, 'onnx'))) expect(listed).toContain(`onnx/${name}`);
-  expect(listed).toContain('model.safetensors');
-});
+describe.each(['small', 'inspect'])('the policy %s of the package', (name) => {
+  const real = (): Promise<typeof import('../../src/ground/paths.ts')> =>
+    vi.importActual('../../src/ground/paths.ts');
 
-test('the policy that ships is one file of weights in the repository, of at most 10 MB', async () => {
-  const { packageRoot } =
-    await vi.importActual<typeof import('../../src/ground/paths.ts')>('../../src/ground/paths.ts');
-  const small = join(packageRoot(), 'src/policies/small');
-  expect(damageOf(small)).toBeNull();
-  expect(readdirSync(small)).not.toContain('onnx');
-  expect(statSync(join(small, 'model.safetensors')).size).toBeLessThan(10e6);
+  test('lists its files, and they are those that were saved', async () => {
+    const { policiesDirectory } = await real();
+    const directory = join(policiesDirectory(), name);
+    expect(damageOf(directory)).toBeNull();
+    const listed = Object.keys(hashesIn(directory));
+    for (const graph of readdirSync(join(directory, 'onnx'))) expect(listed).toContain(`onnx/${graph}`);
+    expect(listed).toContain(WEIGHTS);
+  });
+
+  test('is one file of weights in the repository, of at most 10 MB', async () => {
+    const { packageRoot } = await real();
+    const directory = join(packageRoot(), 'src/policies', name);
+    expect(damageOf(directory)).toBeNull();
+    expect(readdirSync(directory)).not.toContain('onnx');
+    expect(statSync(join(directory, WEIGHTS)).size).toBeLessThan(10e6);
+  });
 });
 
 test('the package holds the directory in which it is looked for', async () => {

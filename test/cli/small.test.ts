@@ -1,5 +1,5 @@
 /** The policy of the package itself: it finds what is obvious, and its confidences can be fitted again. */
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -7,6 +7,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CONFIDENCE_FILE } from '../../src/explain/confidence.ts';
 import { REPORT } from '../../src/explain/schema.ts';
 import { policiesDirectory } from '../../src/ground/paths.ts';
+import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
 import { Policy, readParts } from '../../src/policy/policy.ts';
@@ -38,6 +39,25 @@ async function found(policy: string): Promise<string[]> {
     return hit && intervals.length <= 2 ? [name] : [];
   });
 }
+
+test('looks closer at a long series with --inspect, where a single picture hides what is there', async () => {
+  const random = new Random(7, 'long');
+  const values = Array.from({ length: 20_000 }, (_, t) => Math.sin(t / 40) + 0.1 * random.normal());
+  for (let t = 12_300; t < 12_330; t++) values[t]! = 0.9;
+  const long = join(root, 'long.csv');
+  writeFileSync(long, `load\n${values.join('\n')}\n`);
+  const out = join(root, 'long');
+  expect((await inside('explain', long, '--inspect', '--out', out)).code).toBe(0);
+  const { policy } = REPORT.parse(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
+  const { answers, intervals } = policy!.columns[0]!;
+  expect(policy!.name).toBe('inspect');
+  // The whole, then a window around what was put there, which is marked there.
+  expect(answers[0]).toMatchObject({ start: 0, end: 20_000 });
+  expect(answers.slice(1).some(({ start, end }) => start < 12_300 && end > 12_330)).toBe(true);
+  expect(intervals).toHaveLength(1);
+  expect(intervals[0]!.start).toBeGreaterThan(12_200);
+  expect(intervals[0]!.end).toBeLessThan(12_400);
+});
 
 test('marks obvious changes at their place, which random weights of its shape do not', async () => {
   expect((await found('small')).length).toBeGreaterThanOrEqual(5);
