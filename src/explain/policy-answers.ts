@@ -8,6 +8,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { Detection } from '../detect/finding.ts';
 import type { Interval, Picture } from '../ground/types.ts';
 import { encodePng } from '../plot/png.ts';
+import { sharpened } from '../series/deviation.ts';
 import { overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
@@ -30,7 +31,6 @@ import {
   MOST_WINDOWS,
   mapBack,
   mergeWindows,
-  sharpened,
   shownOf,
   windowSize,
 } from './windows.ts';

@@ -15,7 +15,9 @@ import { mean } from '../ground/numbers.ts';
 import type { Example, Interval, Picture } from '../ground/types.ts';
 import { type Figure, figure, isBare } from '../plot/figure.ts';
 import { render } from '../plot/raster.ts';
+import { sharpened } from '../series/deviation.ts';
 import { clipAndMerge } from '../series/intervals.ts';
+import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import { unusualLines } from '../tasks/drawing.ts';
 import { MAX_RESPONSE_LENGTH } from '../tasks/response.ts';
@@ -116,6 +118,8 @@ export interface InspectionOptions {
    * marked. Small policies read one picture, as they were trained to: with several they look at the first.
    */
   readonly memory: 'turns' | 'state';
+  /** True: short marks of a window are moved to the spike near them (frame: window). Default: false, as evaluations have it. */
+  readonly sharpen?: boolean;
   /** Levels of windows that are all shown, one after the other, without being called for. Default: 0. */
   readonly tour?: number;
   /** Text of the first turn. */
@@ -396,7 +400,12 @@ export class Inspection {
     const { intervals, class: label, think } = parseAnswer(response, frame.points);
     if (intervals === null) return null;
     const words = departuresIn(think ?? '');
-    const marks = samplesOf(intervals, frame).map((interval, i): Mark => {
+    const shown =
+      this.#options.sharpen === true
+        ? bridge(columnsOf(this.#values.subarray(...frame.span), frame.points)).values
+        : null;
+    const meant = intervals.map((one) => (shown === null ? one : sharpened([one], shown)[0]!));
+    const marks = samplesOf(meant, frame).map((interval, i): Mark => {
       return { interval, words: words.length === intervals.length ? words[i]! : null };
     });
     return { view: this.#options.frame === 'window' ? state.view : WHOLE, class: label, marks };

@@ -144,7 +144,7 @@ async function openInspector(request: PolicyRequest): ReturnType<typeof openAske
       const question = instruction(card.style, customPrompt(card.kind), asked);
       const example = { id: name, channels: [values] };
       const open = (): Inspection =>
-        inspectionOf({ ...card, inspect: form! }, example, question, toolbox.tools);
+        inspectionOf({ ...card, inspect: form! }, example, question, toolbox.tools, true);
       let episode: PlayedEpisode<Response> | null = null;
       let failure: string | undefined;
       await inspector(policy, open, form!.history, (_, played) => {

@@ -98,19 +98,20 @@ interface EpisodeParts {
   readonly tools: Toolbox['tools'] | undefined;
 }
 
-/** Makes the inspection of a series by a policy with this card; `asked`: the question of the first turn. */
+/** Makes the inspection of a series by a policy with this card; `asked`: the question of the first turn; `sharpen`: short marks are moved to the spike near them. */
 export function inspectionOf(
   { style, inspect: { turns, runtime, tour = 0 }, figure }: InspectingCard,
   example: Pick<Example, 'id' | 'channels'>,
   asked: string,
   tools: Toolbox['tools'],
+  sharpen = false,
 ): Inspection {
   const isCode = runtime === 'code';
   const help = isCode ? codePrompt(example.channels[0]!.length, turns) : toolHelp(tools, turns);
   const question = style === 'nano' ? asked : `${asked}\n${help}`;
   const form =
     style === 'nano'
-      ? ({ frame: 'window', memory: 'state', tour } as const)
+      ? ({ frame: 'window', memory: 'state', tour, sharpen } as const)
       : ({ frame: 'series', memory: 'turns' } as const);
   return new (isCode ? CodeInspection : Inspection)(example, { tools, turns, figure, question, ...form });
 }

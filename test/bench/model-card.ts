@@ -230,11 +230,7 @@ ${measured === null ? '' : `\n${READINGS[name] === undefined ? '' : `${READINGS[
 
 ${card.limitations.map((text) => `- ${text}`).join('\n')}
 - It sees one column at a time, and nothing that shows only in several columns together.
-- Sizes are in standard deviations of the noise, on a ladder of 1, 2, 5; ${
-    card.inspect === undefined
-      ? 'short marks are moved to the nearby sample that departs most'
-      : 'marks are read off the columns of a plot, so those of a few samples can lie beside what they mean'
-  }.
+- Sizes are in standard deviations of the noise, on a ladder of 1, 2, 5; short marks are moved to the nearby sample that departs most.
 ${card.inspect === undefined ? `- It is not asked about a series of fewer than a fifth of ${card.length ?? 'its'} points.\n` : ''}- Its answers are parsed strictly, and change no finding of the detector.
 
 ## Licence

@@ -6,11 +6,11 @@ import {
   mapBack,
   mergeWindows,
   resample,
-  sharpened,
   windowSize,
 } from '../../src/explain/windows.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
+import { sharpened } from '../../src/series/deviation.ts';
 
 describe('cutScales', () => {
   const options = { size: 100, overlap: 0.5, limit: 2048 };

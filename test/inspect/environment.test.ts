@@ -141,6 +141,23 @@ describe('inspection', () => {
     ]);
   });
 
+  test('short marks of a window are moved to the spike near them where that is asked for', async () => {
+    const values = Float64Array.from({ length: N }, (_, t) => Math.sin(t / 9) + (t === 1700 ? 30 : 0));
+    const of = async (sharpen: boolean) => {
+      const inspection = new Inspection(
+        { id: 'spike', channels: [values] },
+        { ...options, memory: 'state', sharpen },
+      );
+      const { state } = await play(inspection, [`${answer('[]')}+3 5`, answer('[[210, 214]]')]);
+      return parseAnswer(state.answer!, N).intervals;
+    };
+    const [[start, end]] = (await of(true)) as [Interval];
+    expect(Math.abs(start - 1700)).toBeLessThanOrEqual(2);
+    expect(end - start).toBeLessThanOrEqual(8);
+    const [[before]] = (await of(false)) as [Interval];
+    expect(Math.abs(before - 1700)).toBeGreaterThan(4);
+  });
+
   test('the answer that stands is what the episode would answer if it ended there', async () => {
     const inspection = open({ memory: 'state' });
     const start = inspection.reset().state;
