@@ -22,7 +22,7 @@ export const ENGINES = ['torch', 'tfjs', 'onnx'] as const;
 export type EngineName = (typeof ENGINES)[number];
 
 export const ENGINE_HELP =
-  'Engine: torch, tfjs (TensorFlow.js), onnx (onnxruntime on the CPU; also opens exports), or auto: torch; onnx where libtorch is missing or the directory holds only ONNX graphs. Default: TIMESEER_ENGINE, else auto';
+  'Engine: torch, tfjs (TensorFlow.js), onnx (onnxruntime on the CPU; also opens exports), or auto: torch; onnx for policies that ship, and where libtorch is missing or the directory holds only ONNX graphs. Default: TIMESEER_ENGINE, else auto';
 
 /** Words and pictures put to a policy. */
 export interface Prompt {

@@ -1,8 +1,8 @@
-/** Policies on this machine: the torch or tfjs engine, or onnxruntime where there is no libtorch or the directory holds graphs. */
+/** Policies on this machine: the torch or tfjs engine, or onnxruntime for policies that ship, and where there is no libtorch or no weights. */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { isMainThread } from 'node:worker_threads';
 import type { Engine } from '../engine/engine.ts';
 import { addonPath } from '../engine/torch/build.ts';
@@ -29,9 +29,10 @@ import type {
   Response,
 } from './answerer.ts';
 import { PromptReader } from './prompt.ts';
+import { shippedPolicy } from './reference.ts';
 
 export interface LocalOptions {
-  /** Default: TIMESEER_ENGINE, else torch; onnx where libtorch is missing or the directory holds only graphs. */
+  /** Default: TIMESEER_ENGINE, else torch; onnx for policies that ship, and where libtorch is missing or the directory holds only graphs. */
   readonly engine?: EngineName | undefined;
   /** `cpu` (default), `cuda` or `cuda:N`. */
   readonly device?: string | undefined;
@@ -132,8 +133,8 @@ export function torchProblem(): string | null {
 }
 
 interface EngineFacts {
-  /** Graphs that the directory holds: none, some beside weights, or nothing else. */
-  readonly graphs: 'none' | 'beside' | 'alone';
+  /** Graphs to answer by: none, those of a policy that ships with its weights, or those of a directory without weights. */
+  readonly graphs: 'none' | 'shipped' | 'alone';
   /** Reason why the torch engine cannot be opened, or null. */
   readonly torchProblem: () => string | null;
 }
@@ -321,9 +322,17 @@ export function localAnswerer(given: string, directory: string, options: LocalOp
       `--adapter ${adapter}: no adapter there (looked for adapter_config.json); give the directory that a training with LoRA has left`,
     );
   }
-  const graphs = !hasGraphs(directory) ? 'none' : hasWeights(directory) ? 'beside' : 'alone';
+  // Workers get the directory, not the name.
+  const ships = shippedPolicy(basename(directory)) === resolve(directory);
+  const graphs = !hasGraphs(directory)
+    ? 'none'
+    : hasWeights(directory)
+      ? ships
+        ? 'shipped'
+        : 'none'
+      : 'alone';
   const asked = askedEngine();
-  // TIMESEER_ENGINE is about weights: graphs are onnxruntime's whatever it says.
+  // TIMESEER_ENGINE is about the weights of users: graphs are onnxruntime's whatever it says.
   const wanted =
     asked === null || graphs !== 'none' ? options : { ...options, engine: options.engine ?? asked };
   const engine = chooseEngine(wanted, { graphs, torchProblem });

@@ -41,7 +41,7 @@ const OPTIONS = {
     'Output path without extension (default: ./<file name>[.<column>].explain); writes .html and .json',
   ),
   policy: text(
-    'Policy whose answers are shown next to the findings: small or inspect (which ship with timeseer), a run or policy directory, or none (default: small)',
+    'Policy whose answers are shown next to the findings: small or inspect (which ship with timeseer), a run or policy directory, or none (default: small; with --inspect: inspect)',
   ),
   ...ENGINE_OPTIONS,
   window: number(

@@ -405,9 +405,12 @@ export class Inspection {
         ? bridge(columnsOf(this.#values.subarray(...frame.span), frame.points)).values
         : null;
     const meant = intervals.map((one) => (shown === null ? one : sharpened([one], shown)[0]!));
-    const marks = samplesOf(meant, frame).map((interval, i): Mark => {
+    const each = samplesOf(meant, frame).map((interval, i): Mark => {
       return { interval, words: words.length === intervals.length ? words[i]! : null };
     });
+    // Two short marks may mean one spike.
+    const isNew = ([start]: Interval, i: number): boolean => start !== meant[i - 1]?.[0];
+    const marks = each.filter((_, i) => isNew(meant[i]!, i));
     return { view: this.#options.frame === 'window' ? state.view : WHOLE, class: label, marks };
   }
 

@@ -276,7 +276,7 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
   };
 }
 
-/** Sizes of the recipe `small` and of the policy that ships: 2.4 M parameters, a few megabytes. */
+/** Sizes of the recipe `small` and of the policies that ship: 2.4 M parameters, a few megabytes. */
 function smallDims(vocabulary: number, special: SpecialIds): Dims {
   const nano = nanoDims(vocabulary, special);
   return {

@@ -86,7 +86,7 @@ const policy = z
     init: word
       .default('nano')
       .describe(
-        'Initial policy: nano or small-random (a new Qwen2.5-VL with 0.75 M or 2.4 M randomly initialised weights), small (the trained policy that ships with timeseer), or a Hugging Face directory.',
+        'Initial policy: nano or small-random (a new Qwen2.5-VL with 0.75 M or 2.4 M randomly initialised weights), small or inspect (trained policies that ship with timeseer), or a Hugging Face directory.',
       ),
     dtype: z
       .enum(['auto', 'float32', 'bfloat16'])

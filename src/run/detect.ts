@@ -365,7 +365,7 @@ export function detectValues(
 }
 
 export interface PolicyRequest {
-  /** Reference to a policy on this machine, or `none`; default: the one that ships with timeseer. */
+  /** Reference to a policy on this machine, or `none`; default: small, or with `inspect` the one that looks closer. */
   readonly policy: string | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;

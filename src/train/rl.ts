@@ -216,6 +216,9 @@ export function replacement(
   return steps * prompts + (step * resample + round - 1) * prompts + place;
 }
 
+/** Estimators that read the rewards of single steps. */
+const READ_STEPS: readonly unknown[] = ['gigpo', 'hgpo'];
+
 /**
  * Trains from `start`; returns the number of completed steps. `history`: metrics of earlier steps.
  * `reference`: policy at the start of the stage, for the KL penalty and the initial teacher; null if unused. Collective.
@@ -281,7 +284,7 @@ export async function rl(
       rehearse(prompts, await teacherPromptsOf(examples));
     // 2. and 3. rollouts [P][G] and their scores
     await remote?.update(step);
-    const scoreTurns = ofStep === 'change';
+    const scoreTurns = ofStep === 'change' && READ_STEPS.includes(options.advantage);
     const rolloutOptions = { ...options, seed, remote, scoreTurns, hidden: usesTraces && !gradesClaims };
     const sampling = await startRollout(policy, examples, prompts, indices, task, rolloutOptions).catch(
       nullIfStopped,

@@ -30,7 +30,7 @@ describe('the engine that computes', () => {
   const missing = 'no libtorch on this machine';
   const choose = (
     options: LocalOptions,
-    facts: { graphs?: 'none' | 'beside' | 'alone'; torch?: boolean } = {},
+    facts: { graphs?: 'none' | 'shipped' | 'alone'; torch?: boolean } = {},
   ) =>
     chooseEngine(options, {
       graphs: facts.graphs ?? 'none',
@@ -41,7 +41,7 @@ describe('the engine that computes', () => {
     expect(choose({})).toBe('torch');
     expect(choose({}, { torch: false })).toBe('onnx');
     expect(choose({}, { graphs: 'alone' })).toBe('onnx');
-    expect(choose({}, { graphs: 'beside' })).toBe('onnx');
+    expect(choose({}, { graphs: 'shipped' })).toBe('onnx');
   });
 
   test('is the one that is asked for, and the one that an option is for', () => {
@@ -50,7 +50,7 @@ describe('the engine that computes', () => {
     expect(choose({ device: 'cuda' }, { torch: false })).toBe('torch');
     expect(choose({ adapter: 'adapter' }, { torch: false })).toBe('torch');
     for (const options of [{ engine: 'torch' }, { device: 'cuda' }, { adapter: 'a' }] as const)
-      expect(choose(options, { graphs: 'beside' })).toBe('torch');
+      expect(choose(options, { graphs: 'shipped' })).toBe('torch');
   });
 
   test('is not onnx for another device, a dtype or an adapter, nor torch for graphs', () => {

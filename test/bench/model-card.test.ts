@@ -67,7 +67,7 @@ test('a model card holds the figures that were measured, and the commands that m
     '| policy | 0.660 | 0.700 | never | – | – |',
     '| STL | 0.710 | 0.600 | 2.000 | −0.050 [−0.100, −0.010] | – |',
     "of the policy's own 4\u202f899 intervals in generated series 1\u202f639 are right",
-    'The shipped weights are those of these commands, one run of one recipe.',
+    'The shipped weights are those of the commands above, one run of one recipe.',
     '--policy tiny --only injected --half report',
     '- It learned from synthetic series alone.',
   ]) {

@@ -218,7 +218,7 @@ ${
   stages.length > 2
     ? `The commands train a policy by the same recipe; they do not reproduce the shipped weights, which came out of the ${stages.length} stages of
 the table, each started from the one before, with settings chosen in between. Expect figures of this order, not these.`
-    : `The shipped weights are those of these commands, one run of one recipe. Another machine or library rounds differently: expect figures of this
+    : `The shipped weights are those of the commands above, one run of one recipe. Another machine or library rounds differently: expect figures of this
 order.`
 }
 ${fitted === null ? '' : `\n**Confidences** are the share of such places that are right, by what policy and detector tell of them. Fitted to ${fitted.data};\nof the policy's own ${grouped(fitted.intervals)} intervals in generated series ${grouped(fitted.right)} are right. Anomalies were put into the recordings; what those hold besides counts as wrong.\n`}
@@ -230,7 +230,7 @@ ${measured === null ? '' : `\n${READINGS[name] === undefined ? '' : `${READINGS[
 
 ${card.limitations.map((text) => `- ${text}`).join('\n')}
 - It sees one column at a time, and nothing that shows only in several columns together.
-- Sizes are in standard deviations of the noise, on a ladder of 1, 2, 5; short marks are moved to the nearby sample that departs most.
+- Sizes are in standard deviations of the noise, on a ladder of 1, 2, 5; ${card.inspect === undefined ? 'short marks are moved' : '`explain` moves short marks, not those of the figures above,'} to the nearby sample that departs most.
 ${card.inspect === undefined ? `- It is not asked about a series of fewer than a fifth of ${card.length ?? 'its'} points.\n` : ''}- Its answers are parsed strictly, and change no finding of the detector.
 
 ## Licence

@@ -2,7 +2,7 @@
  * Writes the policy that comes with timeseer: npx tsx test/bench/ship.ts --policy RUN [--name small] [--count 400] [--measured FILE.json]
  * [--out DIR]
  *
- * Its weights, matrices in 16 bits, what is beside them, and a model card; the build makes graphs of them. The figures of the card are those that
+ * Its weights, matrices in 16 bits, what is beside them, and a model card; `npm run build` makes graphs of them, which are asked from then on. The figures of the card are those that
  * `timeseer eval` writes of the graphs themselves on test series of the generator that it was taught, beside the classical detectors, and those of
  * FILE.json, which `npx tsx test/bench/policy.ts --policy NAME --json > FILE.json` wrote. The card names the commands.
  */
@@ -108,7 +108,7 @@ async function ship(): Promise<void> {
   if (policy === undefined) throw new ConfigError('--policy RUN: the policy to ship');
   const from = findPolicy(policy);
   const { task, length, inspect } = readCard(from);
-  // A turn of an inspection is an answer about a plot, as that of small.
+  // A turn answers about one plot, in few tokens; the analyses take minutes over long series.
   const short = inspect === undefined ? [] : ['--max-tokens', '128', '--no-classical'];
   if (task === null || length === null)
     throw new ConfigError(`${from}: was not taught series of a generator`);

@@ -101,9 +101,10 @@ async function rankKilled(child: Child, { after, rank, signal }: RankKill): Prom
   const leader = child.process.pid!;
   await Promise.race([sleep(after), child.ended]);
   // A signal before there are other ranks would test nothing.
-  while (!childrenOf(leader).some(isRank) && isAlive(leader)) await sleep(20);
+  const ranksNow = (): number[] => childrenOf(leader).filter(isRank);
+  while (ranksNow().length < Math.max(1, rank) && isAlive(leader)) await sleep(20);
   const before = childrenOf(leader);
-  const victim = rank === 0 ? leader : (before[rank - 1] ?? leader);
+  const victim = rank === 0 ? leader : (ranksNow()[rank - 1] ?? leader);
   if (isAlive(victim)) process.kill(victim, signal);
   // One may have been started meanwhile; a leader that is gone has none any more.
   const others = [...new Set([...before, ...childrenOf(leader)])];
