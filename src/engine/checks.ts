@@ -251,7 +251,7 @@ export function checkAttention({ query, key, value, mask, prefix }: AttentionInp
 
 /** Throws unless the tensors fit together; the number of prefix keys, 0 without a prefix. */
 export function checkAttentionStep(input: AttentionStepInput, device: string): number {
-  const { qkv, cos, sin, cache, used, mask, prefix } = input;
+  const { qkv, cos, sin, cache, used, at, mask, prefix } = input;
   const [batch, heads, columns, width] = cache.key.shape as [number, number, number, number]; // [B, Hkv, C, D]
   const queryHeads = (qkv.shape[1] ?? 0) / width - 2 * heads;
   if (
@@ -275,6 +275,17 @@ export function checkAttentionStep(input: AttentionStepInput, device: string): n
       throw operationError('attentionStep', [qkv, cos, sin, cache.key], device, wanted);
     }
   }
-  checkAttentionMask(mask, [batch, 1, 1, used + 1]);
+  if (at !== undefined) {
+    if (at.dtype !== 'int64' || at.shape.length !== 1 || at.shape[0] !== 1) {
+      throw new EngineError(`attentionStep: the column is ${at.dtype} ${shapeText(at)}; want int64 [1]`);
+    }
+    if (used !== 0 || mask?.shape[3] !== columns) {
+      const masked = mask === undefined ? 'no mask' : `a mask ${shapeText(mask)}`;
+      throw new EngineError(
+        `attentionStep: a column of the device with ${used} used columns and ${masked}; want 0 and one over all ${columns}`,
+      );
+    }
+  }
+  checkAttentionMask(mask, [batch, 1, 1, at === undefined ? used + 1 : columns]);
   return prefix === undefined ? 0 : checkPrefix(cache.key, prefix);
 }

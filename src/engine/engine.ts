@@ -64,7 +64,9 @@ export interface AttentionStepInput {
   readonly cache: { readonly key: Tensor; readonly value: Tensor };
   /** Columns filled so far; this token's is the next. */
   readonly used: number;
-  /** Additive, −Infinity hides: broadcast to [B, 1, 1, used + 1]. */
+  /** Column to write as int64 [1], where the device alone knows it; `used` is then 0. */
+  readonly at?: Tensor | undefined;
+  /** Additive, −Infinity hides: broadcast to [B, 1, 1, used + 1]; with `at` [B or 1, 1, 1, C], which hides later columns. */
   readonly mask?: Tensor | undefined;
   readonly prefix?: AttentionPrefix | undefined;
 }
@@ -264,8 +266,8 @@ export interface Engine {
   /** softmax(q·kᵀ/√D + mask)·v → [B, Hq, T, D] */
   attention(input: AttentionInput): Tensor;
   /**
-   * Decoding step, no autograd: rotates queries and keys, writes column `used` of the cache, attends to
-   * prefix and all columns → [B, Hq·D].
+   * Decoding step, no autograd: rotates queries and keys, writes column `used` (or `at`) of the cache, attends to
+   * prefix and all columns up to it → [B, Hq·D].
    */
   attentionStep(input: AttentionStepInput): Tensor;
   /** silu(gate) · up from one tensor [..., 2·F] that holds gate then up → [..., F] */

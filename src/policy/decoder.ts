@@ -59,9 +59,9 @@ function mix(
   const { batch, length, kvCache, packing, cos, sin, mask } = input;
   const { heads, kvHeads, headDim } = dims;
   const prefix = before && { ...before, mask: input.prefix?.mask };
-  if (kvCache !== undefined && kvCache.at === undefined && length === 1 && input.useCache === false) {
+  if (kvCache !== undefined && length === 1 && input.useCache === false) {
     const cache = kvCache.layers[index]!; // [B, Hkv, S, d]
-    const step = { qkv: projected, cos, sin, cache, used: kvCache.used, mask, prefix };
+    const step = { qkv: projected, cos, sin, cache, used: kvCache.used, at: kvCache.at, mask, prefix };
     return { mixed: engine.attentionStep(step), cache };
   }
   const qkv = engine.reshape(
@@ -76,12 +76,10 @@ function mix(
   let key = engine.permute(keys, [0, 2, 1, 3]); // [B, Hkv, T, d]
   let value = engine.permute(values, [0, 2, 1, 3]); // [B, Hkv, T, d]
   if (kvCache !== undefined) {
+    if (kvCache.at !== undefined)
+      throw new EngineError('decode: a column of the device is for decoding steps alone');
     const cached = kvCache.layers[index]!; // [B, Hkv, S, d]
     const extended = (cache: Tensor, entries: Tensor): Tensor => {
-      if (kvCache.at !== undefined) {
-        engine.indexCopyInto(cache, 2, kvCache.at, entries);
-        return cache;
-      }
       engine.write(cache, 2, kvCache.used, entries);
       return engine.narrow(cache, 2, 0, kvCache.used + length);
     };

@@ -26,10 +26,7 @@ export interface KvCache {
   readonly layers: readonly LayerCache[]; // [B, Hkv, S, d], S the capacity
   /** Columns filled so far; this call's are written behind them. */
   readonly used: number;
-  /**
-   * Columns [T] to write instead, known to the device alone. All S columns are then attended to; the mask
-   * must hide those not filled.
-   */
+  /** Column [1] of a decoding step's token, where the device alone knows it; replaces `used`. The mask hides later columns. */
   readonly at?: Tensor;
 }
 

@@ -1,6 +1,6 @@
 /**
  * The steps of generation: prefill, which encodes prompts, and decoding steps, which feed what was sampled last and sample
- * again. A decoding step reaches over what is filled of a cache, or, with a static cache, over all of it.
+ * again. A decoding step knows which column it writes, or, with a static cache, the device alone does.
  */
 import type { Recording, Tensor } from '../engine/engine.ts';
 import { behindStem, collate, type EncodedPrompt } from './batch.ts';
@@ -320,7 +320,7 @@ export function arrangeForSteps({ engine, weights }: Policy): { weights: Weights
 }
 
 /**
- * Decoding with a static cache, over all of its columns: where a step writes, what it hides and which uniforms it takes are
+ * Decoding with a static cache, masked over all of its columns: where a step writes, what it hides and which uniforms it takes are
  * looked up by counters on the device, so that a device can record the step once (a CUDA graph) and replay it. Where it
  * cannot, the same step is issued call by call.
  */
@@ -396,6 +396,7 @@ export class StaticSteps {
       const hidden = decodeTokens(this.#policy, weights, this.#input, tokens, {
         rows: (table) => engine.indexSelect(table, places),
         kvCache: { layers, used: 0, at: column },
+        useCache: false,
         mask: visible,
       });
       const now = engine.reshape(engine.indexSelect(uniforms, step), [batch]);

@@ -165,8 +165,11 @@ async function runCell(cell: Cell, given: StudyRequest): Promise<void> {
     const silent = given.quiet || !process.stderr.isTTY;
     const stage = { device, resume: true, force: false, silent };
     writeEnvironment(run, device, { workers: Math.max(sft.workers, rl.workers) });
-    if (sft.samples > 0 && !run.stageFinished('sft')) await runTrainingStage(run, 'sft', stage);
-    if (rl.steps > 0 && !run.stageFinished('rl')) await runTrainingStage(run, 'rl', stage);
+    // A finished cell keeps only its last policy: further settings evaluate it, and nothing before it is trained again.
+    const reinforced = rl.steps > 0 && run.stageFinished('rl');
+    if (sft.samples > 0 && !reinforced && !run.stageFinished('sft'))
+      await runTrainingStage(run, 'sft', stage);
+    if (rl.steps > 0 && !reinforced) await runTrainingStage(run, 'rl', stage);
     const last = lastPolicy(cell);
     if (last === 'initial') prepareInitial(run);
     const result = await evaluateCell(run, cell, last, { device, silent, out: given.out });

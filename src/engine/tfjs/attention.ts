@@ -117,7 +117,7 @@ function inRows(heap: Heap, view: View): View {
 }
 
 export function attentionStep(ops: Operations, input: AttentionStepInput): TfjsTensor {
-  const { cache, used, prefix } = input;
+  const { cache, at, prefix } = input;
   const found = inputsOf(
     ops,
     'attentionStep',
@@ -125,6 +125,8 @@ export function attentionStep(ops: Operations, input: AttentionStepInput): TfjsT
     [input.mask, prefix?.mask],
   );
   const before = checkAttentionStep(input, DEVICE);
+  const used =
+    at === undefined ? input.used : ops.heap.raw(ops.heap.dense(ops.all('attentionStep', [at])[0]!.view))[0]!;
   const [qkv, cos, sin, keyCache, valueCache, pk, pv] = found.map((tensor) => tensor?.view) as [
     View,
     View,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "meta.h"
+#include "passes.h"
 #include "vector.h"
 
 namespace timeseer {
@@ -592,25 +593,46 @@ Tensor extendCaches(const Tensor& qkv, const Tensor& cos, const Tensor& sin, con
   return query;
 }
 
-// One token a row, written into the caches behind `used` columns and attended with all of them → [B, Hq·D].
+// Returns true if `attentionStep` takes caches like these for this many query heads.
+bool takesStep(const Tensor& keys, const Tensor& values, int64_t queryHeads) {
+  const auto type = keys.scalar_type();
+  if (onHost(keys)) return type == at::kFloat || type == at::kDouble;
+  return hasStep(keys, values, queryHeads);
+}
+
+// One token a row, written into column `used` of the caches, or `at` where the device alone knows it, and attended with
+// all up to it → [B, Hq·D].
 Tensor attentionStep(const Tensor& qkv, const Tensor& cos, const Tensor& sin, const Tensor& keys, const Tensor& values,
-                     int64_t used, const OptionalTensor& mask, const OptionalTensor& prefixKey,
+                     int64_t used, const OptionalTensor& at, const OptionalTensor& mask, const OptionalTensor& prefixKey,
                      const OptionalTensor& prefixValue, const OptionalTensor& prefixMask) {
   const auto type = keys.scalar_type();
-  const auto plain = [&](const Tensor& tensor) { return onHost(tensor) && tensor.scalar_type() == type; };
-  TORCH_CHECK((type == at::kFloat || type == at::kDouble) && plain(qkv) && plain(cos) && plain(sin) && plain(values) &&
+  const auto plain = [&](const Tensor& tensor) {
+    return onHost(tensor) == onHost(keys) && tensor.device() == keys.device() && tensor.scalar_type() == type;
+  };
+  TORCH_CHECK(plain(qkv) && plain(cos) && plain(sin) && plain(values) &&
                   keys.dim() == 4 && keys.sizes() == values.sizes() && qkv.dim() == 2 && qkv.size(0) == keys.size(0) && keys.size(3) > 0 &&
                   keys.size(3) % 2 == 0 && qkv.size(1) % keys.size(3) == 0 &&
                   qkv.size(1) / keys.size(3) > 2 * keys.size(1) && used >= 0 && used < keys.size(2) &&
                   cos.sizes() == sin.sizes() && cos.dim() == 3 &&
-                  (cos.size(0) == 1 || cos.size(0) == keys.size(0)) && cos.size(1) == 1 && cos.size(2) == keys.size(3),
+                  (cos.size(0) == 1 || cos.size(0) == keys.size(0)) && cos.size(1) == 1 && cos.size(2) == keys.size(3) &&
+                  takesStep(keys, values, qkv.size(1) / keys.size(3) - 2 * keys.size(1)),
               "attention_step: want qkv [B, (Hq + 2·Hkv)·D], cos and sin [1 or B, 1, D] and caches [B, Hkv, C, D], all of one type, D even");
   TORCH_CHECK(keys.stride(3) == 1 && values.stride(3) == 1, "attention_step: the last axis of the caches, which are written, must be contiguous");
   at::NoGradGuard guard;
+  if (!onHost(keys)) {
+    if (keys.is_meta()) return at::empty({qkv.size(0), qkv.size(1) - 2 * keys.size(1) * keys.size(3)}, qkv.options());
+    const auto typed = [&](const OptionalTensor& tensor) { return tensor.has_value() ? tensor->to(type) : Tensor(); };
+    const Tensor column = at.has_value() ? at->to(at::kLong) : Tensor();
+    return passStep({qkv, cos, sin, keys, values, used, column, typed(mask), typed(prefixKey), typed(prefixValue), typed(prefixMask)});
+  }
+  const int64_t column = at.has_value() && !keys.is_meta() ? at->item<int64_t>() : at.has_value() ? keys.size(2) - 1 : used;
+  TORCH_CHECK(column >= 0 && column < keys.size(2), "attention_step: no column ", column);
+  const OptionalTensor seen =
+      mask.has_value() && mask->size(3) > column + 1 ? OptionalTensor(mask->narrow(3, 0, column + 1)) : mask;
   const Tensor in = qkv.stride(1) == 1 ? qkv : qkv.contiguous(), c = cos.contiguous(), s = sin.contiguous();
   Tensor query;
-  TIMESEER_FLOATS(type, "attention_step", [&] { query = extendCaches<scalar_t>(in, c, s, keys, values, used); });
-  const Tensor mixed = attend(query, keys.narrow(2, 0, used + 1), values.narrow(2, 0, used + 1), mask, prefixKey,
+  TIMESEER_FLOATS(type, "attention_step", [&] { query = extendCaches<scalar_t>(in, c, s, keys, values, column); });
+  const Tensor mixed = attend(query, keys.narrow(2, 0, column + 1), values.narrow(2, 0, column + 1), seen, prefixKey,
                               prefixValue, prefixMask, true);
   return mixed.reshape({query.size(0), -1});
 }
@@ -619,9 +641,10 @@ Tensor attentionStep(const Tensor& qkv, const Tensor& cos, const Tensor& sin, co
 
 TORCH_LIBRARY_FRAGMENT(timeseer, library) {
   library.def(
-      "attention_step(Tensor qkv, Tensor cos, Tensor sin, Tensor(a!) keys, Tensor(b!) values, int used, Tensor? mask, "
-      "Tensor? prefix_key, Tensor? prefix_value, Tensor? prefix_mask) -> Tensor",
+      "attention_step(Tensor qkv, Tensor cos, Tensor sin, Tensor(a!) keys, Tensor(b!) values, int used, Tensor? at, "
+      "Tensor? mask, Tensor? prefix_key, Tensor? prefix_value, Tensor? prefix_mask) -> Tensor",
       attentionStep);
+  library.def("takes_step(Tensor keys, Tensor values, int query_heads) -> bool", takesStep);
   library.def(
       "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? prefix_key, Tensor? prefix_value, "
       "Tensor? prefix_mask) -> Tensor",

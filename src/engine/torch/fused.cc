@@ -1,8 +1,8 @@
 // Operators that ATen of 1.13 has only as chains of elementwise passes. On the CPU each is one pass over memory forward and
-// one backward, in float32, float64 and bfloat16 (which computes in float32); other devices and types take the chain, or
-// what later versions of ATen fuse. They are operators like any other: registered with the dispatcher under `timeseer::`,
-// with autograd, called by name. What a small policy computes stays on the calling thread, because on the CPU the
-// parallelism is over Workers; larger inputs are split over the threads that the calling thread may use.
+// one backward, in float32, float64 and bfloat16 (which computes in float32). On CUDA passes.cc has SwiGLU and rotary. Other
+// devices and types take the chain, or what later versions of ATen fuse. They are operators like any other: registered with
+// the dispatcher under `timeseer::`, with autograd, called by name. What a small policy computes stays on the calling thread,
+// because on the CPU the parallelism is over Workers; larger inputs are split over the threads that it may use.
 #include <torch/torch.h>
 
 #include <ATen/OpMathType.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "meta.h"
+#include "passes.h"
 #include "vector.h"
 
 namespace timeseer {
@@ -27,6 +28,13 @@ using torch::autograd::variable_list;
 bool fusible(const Tensor& x) {
   const auto type = x.scalar_type();
   return onHost(x) && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
+}
+
+// Returns true if one pass takes x: on the host, on a device that has passes, or without elements.
+bool passable(const Tensor& x) {
+  const auto type = x.scalar_type();
+  if (onHost(x)) return fusible(x);
+  return hasPasses(x) || (x.is_meta() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf));
 }
 
 // Computes in the type of a tensor, if that has elements.
@@ -220,7 +228,8 @@ struct SwiGlu : public torch::autograd::Function<SwiGlu> {
     shape.back() = width;
     Tensor y = at::empty(shape, gateUp.options());
     const int64_t rows = width == 0 ? 0 : y.numel() / width;
-    TIMESEER_DISPATCH(gateUp, "swiglu", [&] {
+    if (gateUp.is_cuda()) passSwiglu(gateUp, y);
+    else TIMESEER_DISPATCH(gateUp, "swiglu", [&] {
       using A = at::opmath_type<scalar_t>;
       inParts(rows, partsOf(rows, 2 * width), [&](int64_t from, int64_t to, int64_t) {
         gluForward<scalar_t, A>(gateUp.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(), from, to, width);
@@ -236,7 +245,8 @@ struct SwiGlu : public torch::autograd::Function<SwiGlu> {
     const int64_t width = gateUp.size(-1) / 2;
     const int64_t rows = width == 0 ? 0 : go.numel() / width;
     Tensor out = at::empty_like(gateUp);
-    TIMESEER_DISPATCH(gateUp, "swiglu_backward", [&] {
+    if (gateUp.is_cuda()) passSwigluBackward(go, gateUp, out);
+    else TIMESEER_DISPATCH(gateUp, "swiglu_backward", [&] {
       using A = at::opmath_type<scalar_t>;
       inParts(rows, partsOf(rows, 2 * width), [&](int64_t from, int64_t to, int64_t) {
         gluBackward<scalar_t, A>(go.data_ptr<scalar_t>(), gateUp.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), from,
@@ -249,7 +259,7 @@ struct SwiGlu : public torch::autograd::Function<SwiGlu> {
 
 Tensor swiglu(const Tensor& gateUp) {
   TORCH_CHECK(gateUp.dim() >= 1 && gateUp.size(-1) % 2 == 0, "swiglu: the last axis must hold gate and up halves");
-  if (fusible(gateUp)) return SwiGlu::apply(gateUp);
+  if (passable(gateUp)) return SwiGlu::apply(gateUp);
   const auto halves = gateUp.chunk(2, -1);
   return at::silu(halves[0]) * halves[1];
 }
@@ -288,7 +298,13 @@ void rotate(const T* x, const A* cos, const A* sin, T* y, int64_t from, int64_t 
 }
 
 // The angles are in the type that is computed with.
-Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, bool transposed) {
+Tensor rotated(const Tensor& given, const Tensor& cos, const Tensor& sin, bool transposed) {
+  if (given.is_cuda()) {
+    Tensor y = at::empty(given.sizes(), given.options());
+    passRotary(given, cos, sin, y, transposed);
+    return y;
+  }
+  const Tensor x = given.contiguous();
   const int64_t heads = x.size(2);
   const int64_t width = x.size(3);
   const int64_t rows = x.size(0) * x.size(1);
@@ -310,12 +326,12 @@ struct Rotary : public torch::autograd::Function<Rotary> {
     const Tensor c = cos.to(type).contiguous();
     const Tensor s = sin.to(type).contiguous();
     context->save_for_backward({c, s});
-    return rotated(x.contiguous(), c, s, false);
+    return rotated(x, c, s, false);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    return {rotated(gradients[0].contiguous(), saved[0], saved[1], true), Tensor(), Tensor()};
+    return {rotated(gradients[0], saved[0], saved[1], true), Tensor(), Tensor()};
   }
 };
 
@@ -327,9 +343,9 @@ Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const bool constant = !cos.requires_grad() && !sin.requires_grad();
   const auto computed = at::toOpMathType(x.scalar_type());
   const auto fits = [&](const Tensor& angle) {
-    return onHost(angle) && (angle.scalar_type() == x.scalar_type() || angle.scalar_type() == computed);
+    return angle.device() == x.device() && (angle.scalar_type() == x.scalar_type() || angle.scalar_type() == computed);
   };
-  if (fusible(x) && constant && fits(cos) && fits(sin)) {
+  if (passable(x) && constant && fits(cos) && fits(sin)) {
     return Rotary::apply(x, cos, sin);
   }
   const auto halves = x.chunk(2, -1);

@@ -223,8 +223,9 @@ export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions):
 }
 
 /**
- * Scores per head from which libtorch's fused attention is used. With 2.15 on one core it takes 1.1 times as
- * long as plain products at 120 × 120, half as long at 512 × 512 (0.8 with gradients).
+ * Scores per head from which libtorch's fused attention is used on the CPU. With 2.15 on one core it takes 1.1 times as
+ * long as plain products at 120 × 120, half as long at 512 × 512 (0.8 with gradients). Elsewhere it is used at any size
+ * without a prefix: composed, attention is a dozen launches.
  */
 const FUSED_FROM = 256 * 256;
 
@@ -237,7 +238,9 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
   const repeat = queryHeads / heads; // R query heads read one key head
   const rows = repeat * length;
   const scale = 1 / Math.sqrt(width);
-  if (length * (prefixKeys + keys) >= FUSED_FROM && ops.has(SDPA)) {
+  // Fused, a prefix is copied to each of its rows, which pays later.
+  const least = ops.device === 'cpu' || prefix !== undefined ? FUSED_FROM : 1;
+  if (length * (prefixKeys + keys) >= least && ops.has(SDPA)) {
     return fused(ops, prefix === undefined ? input : joined(ops, input, prefix), repeat);
   }
   if (inOnePass(ops, [query, key, value], [mask, prefix?.key, prefix?.value, prefix?.mask])) {
@@ -284,28 +287,41 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
 
 /** The contract's `attentionStep`: in one operator where it applies, of rotation, writes and attention elsewhere. */
 export function attentionStep(ops: Operators, input: AttentionStepInput): Tensor {
-  const { qkv, cos, sin, cache, used, mask, prefix } = input;
+  const { qkv, cos, sin, cache, used, at, mask, prefix } = input;
   ops.check(
     'attentionStep',
-    [qkv, cos, sin, cache.key, cache.value],
+    [qkv, cos, sin, cache.key, cache.value, ...(at === undefined ? [] : [at])],
     [mask, prefix?.key, prefix?.value, prefix?.mask],
   );
   const before = checkAttentionStep(input, ops.device);
-  const [batch, heads, , width] = cache.key.shape as [number, number, number, number]; // [B, Hkv, C, D]
+  const [batch, heads, columns, width] = cache.key.shape as [number, number, number, number]; // [B, Hkv, C, D]
   const queryHeads = qkv.shape[1]! / width - 2 * heads;
-  const tiled = before + used + 1 >= FUSED_FROM && ops.has(SDPA);
-  const optional = [cos, sin, cache.key, mask, prefix?.key, prefix?.value, prefix?.mask];
-  if (!tiled && inOnePass(ops, [qkv], optional)) {
+  if (stepsInOne(ops, input, before, queryHeads)) {
+    const [c, s] = [cos, sin].map((angle) =>
+      angle.dtype === qkv.dtype ? angle : ops.one('to.dtype', angle, qkv.dtype),
+    );
     const side = [mask ?? null, prefix?.key ?? null, prefix?.value ?? null, prefix?.mask ?? null] as const;
-    return ops.one('timeseer::attention_step', qkv, cos, sin, cache.key, cache.value, used, ...side);
+    return ops.one(
+      'timeseer::attention_step',
+      qkv,
+      c!,
+      s!,
+      cache.key,
+      cache.value,
+      used,
+      at ?? null,
+      ...side,
+    );
   }
   const rows = ops.one('reshape', qkv, [batch, 1, queryHeads + 2 * heads, width]); // [B, 1, Hq + 2·Hkv, D]
   const [queryKey, values] = ops.many('split_with_sizes', rows, [queryHeads + heads, heads], 2);
   const turned = ops.one('transpose.int', rotary(ops, queryKey!, cos, sin), 1, 2); // [B, Hq + Hkv, 1, D]
   const [query, key] = ops.many('split_with_sizes', turned, [queryHeads, heads], 1);
+  const seen = at === undefined ? used + 1 : columns; // S
   const extended = (buffer: Tensor, column: Tensor): Tensor => {
-    ops.inPlace('copy_', ops.one('narrow', buffer, 2, used, 1), column);
-    return ops.one('narrow', buffer, 2, 0, used + 1); // [B, Hkv, S, D]
+    if (at !== undefined) ops.inPlace('index_copy_', buffer, 2, at, column);
+    else ops.inPlace('copy_', ops.one('narrow', buffer, 2, used, 1), column);
+    return ops.one('narrow', buffer, 2, 0, seen); // [B, Hkv, S, D]
   };
   const mixed = attention(ops, {
     query: query!,
@@ -315,6 +331,19 @@ export function attentionStep(ops: Operators, input: AttentionStepInput): Tensor
     ...(prefix === undefined ? {} : { prefix }),
   });
   return ops.one('reshape', mixed, [batch, queryHeads * width]);
+}
+
+/** Returns true if one operator takes the step: on the CPU one for few keys in float32 or float64, on CUDA a kernel of its own. */
+function stepsInOne(
+  ops: Operators,
+  { qkv, cos, sin, cache, used, mask, prefix }: AttentionStepInput,
+  before: number,
+  queryHeads: number,
+): boolean {
+  if (qkv.dtype !== cache.key.dtype || qkv.dtype !== cache.value.dtype) return false;
+  if (ops.device !== 'cpu') return ops.flag('timeseer::takes_step', cache.key, cache.value, queryHeads);
+  if (before + used + 1 >= FUSED_FROM && ops.has(SDPA)) return false;
+  return inOnePass(ops, [qkv], [cos, sin, cache.key, mask, prefix?.key, prefix?.value, prefix?.mask]);
 }
 
 /** Over the last axis, in float32 where the scores are narrower. */
