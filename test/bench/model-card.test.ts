@@ -25,6 +25,7 @@ const FACTS: ModelCardFacts = {
       },
     },
   ],
+  note: 'The supervised stage ran on one GPU.',
   fitted: { data: 'wild, validation, seed 3', intervals: 4899, right: 1639 },
   measured: {
     half: 'report',
@@ -68,6 +69,7 @@ test('a model card holds the figures that were measured, and the commands that m
     '| STL | 0.710 | 0.600 | 2.000 | −0.050 [−0.100, −0.010] | – |',
     "of the policy's own 4\u202f899 intervals in generated series 1\u202f639 are right",
     'The shipped weights are those of the commands above, one run of one recipe.',
+    'order. The supervised stage ran on one GPU.',
     '--policy tiny --only injected --half report',
     '- It learned from synthetic series alone.',
   ]) {

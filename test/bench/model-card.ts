@@ -64,6 +64,8 @@ export interface ModelCardFacts {
     readonly others: Readonly<Record<string, MetricSet>>;
   }[];
   readonly measured: Measured | null;
+  /** Sentences on the training that its records do not hold, such as the machine. */
+  readonly note: string | null;
 }
 
 /** Claims are about one plot: those of the turns of an inspection are not graded. */
@@ -111,8 +113,8 @@ const GROUPS: Readonly<Record<string, string>> = {
 
 /** What was read before the figures that a card shows, by the policy's name. */
 const READINGS: Readonly<Record<string, string>> = {
-  small: `The half for reporting was read twice with weights that shipped before, and once with these before their confidences were fitted to
-recordings (test/bench/NOTES.md). The figures below are the second reading; nothing was chosen by the first but one rule of the detector.`,
+  small: `The half for reporting was read several times with weights that shipped before (test/bench/NOTES.md); these weights were chosen on
+validation series, and the figures below are their first reading.`,
 };
 
 /** "21 of NAB, 14 of household and 7 of EMG". */
@@ -172,7 +174,7 @@ ${own} the weights of \`small\`.`;
 
 /** The text of README.md beside the policy. */
 export function modelCard(facts: ModelCardFacts): string {
-  const { name, card, parameters, bytes, fitted, stages, evaluations, measured } = facts;
+  const { name, card, parameters, bytes, fitted, stages, evaluations, measured, note } = facts;
   const millions = (parameters / 1e6).toFixed(1);
   return `---
 license: apache-2.0
@@ -220,7 +222,7 @@ ${
 the table, each started from the one before, with settings chosen in between. Expect figures of this order, not these.`
     : `The shipped weights are those of the commands above, one run of one recipe. Another machine or library rounds differently: expect figures of this
 order.`
-}
+}${note === null ? '' : ` ${note}`}
 ${fitted === null ? '' : `\n**Confidences** are the share of such places that are right, by what policy and detector tell of them. Fitted to ${fitted.data};\nof the policy's own ${grouped(fitted.intervals)} intervals in generated series ${grouped(fitted.right)} are right. Anomalies were put into the recordings; what those hold besides counts as wrong.\n`}
 ## Figures
 

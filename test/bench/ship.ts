@@ -1,10 +1,10 @@
 /**
  * Writes the policy that comes with timeseer: npx tsx test/bench/ship.ts --policy RUN [--name small] [--count 400] [--measured FILE.json]
- * [--out DIR]
+ * [--note TEXT] [--out DIR]
  *
  * Its weights, matrices in 16 bits, what is beside them, and a model card; `npm run build` makes graphs of them, which are asked from then on. The figures of the card are those that
  * `timeseer eval` writes of the graphs themselves on test series of the generator that it was taught, beside the classical detectors, and those of
- * FILE.json, which `npx tsx test/bench/policy.ts --policy NAME --json > FILE.json` wrote. The card names the commands.
+ * FILE.json, which `npx tsx test/bench/policy.ts --policy NAME --json > FILE.json` wrote. The card names the commands, and says TEXT below them.
  */
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -101,10 +101,11 @@ async function ship(): Promise<void> {
       name: { type: 'string', default: DEFAULT_POLICY },
       count: { type: 'string', default: '400' },
       measured: { type: 'string' },
+      note: { type: 'string' },
       out: { type: 'string' },
     },
   });
-  const { policy, name, count, measured } = given;
+  const { policy, name, count, measured, note = null } = given;
   if (policy === undefined) throw new ConfigError('--policy RUN: the policy to ship');
   const from = findPolicy(policy);
   const { task, length, inspect } = readCard(from);
@@ -154,6 +155,7 @@ async function ship(): Promise<void> {
       stages: run === null ? [] : stagesOf(run),
       evaluations,
       measured: measured === undefined ? null : (readJson(measured) as Measured),
+      note,
     });
     writeFileAtomic(join(half, 'README.md'), text);
     const bytes = bytesIn(half);

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -209,6 +210,7 @@ struct Group {
 #ifdef TIMESEER_NCCL
   // For tensors of a GPU, once `useNccl` asked for it. Its connections are made by its first operation.
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl;
+  bool atGpu() const { return nccl.defined(); }
 
   ~Group() {
     gloo.reset();  // first, so that the peers hear of it: NCCL may wait for one that is gone
@@ -218,8 +220,31 @@ struct Group {
     } catch (const std::exception&) {  // a peer is gone, which the operation under way has said
     }
   }
+#else
+  bool atGpu() const { return false; }
 #endif
 };
+
+// Closings of NCCL under way. A process that ends waits for them: the driver ends with it, and NCCL aborts a process that closes
+// connections after its driver.
+struct Closings {
+  std::mutex mutex;
+  std::condition_variable ended;
+  int under_way = 0;
+};
+
+Closings& closings() {
+  static auto* all = new Closings;  // never destroyed: a thread may outlive what is static
+  return *all;
+}
+
+// Registered by the first closing, so that it runs before what the driver registered.
+void awaitClosings() {
+  auto& [mutex, ended, under_way] = closings();
+  std::unique_lock lock(mutex);
+  // No longer where a peer is gone, for which NCCL may wait.
+  ended.wait_for(lock, std::chrono::seconds(5), [&] { return under_way == 0; });
+}
 
 struct Pending {
   int64_t group;
@@ -247,7 +272,20 @@ struct Distributed {
     if (found == groups.end()) return;
     auto owner = std::move(found->second);
     groups.erase(found);
-    std::thread([owner = std::move(owner)]() mutable { owner.reset(); }).detach();
+    const bool awaited = owner->atGpu();
+    if (awaited) {
+      static const int registered = std::atexit(awaitClosings);
+      (void)registered;
+      const std::lock_guard lock(closings().mutex);
+      ++closings().under_way;
+    }
+    std::thread([owner = std::move(owner), awaited]() mutable {
+      owner.reset();
+      if (!awaited) return;
+      const std::lock_guard lock(closings().mutex);
+      --closings().under_way;
+      closings().ended.notify_all();
+    }).detach();
   }
 };
 
