@@ -111,7 +111,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   wild: 'Series of the generator, ten times as long',
 };
 
-/** What was read before the figures that a card shows, by the policy's name. */
+/** Readings before the figures that a card shows, by the policy's name. */
 const READINGS: Readonly<Record<string, string>> = {
   small: `The half for reporting was read several times with weights that shipped before (test/bench/NOTES.md); these weights were chosen on
 validation series, and the figures below are their first reading.`,

@@ -230,7 +230,7 @@ struct Group {
 struct Closings {
   std::mutex mutex;
   std::condition_variable ended;
-  int under_way = 0;
+  int count = 0;
 };
 
 Closings& closings() {
@@ -238,13 +238,27 @@ Closings& closings() {
   return *all;
 }
 
-// Registered by the first closing, so that it runs before what the driver registered.
+// At most 5 s: NCCL may wait for a peer that is gone.
 void awaitClosings() {
-  auto& [mutex, ended, under_way] = closings();
-  std::unique_lock lock(mutex);
-  // No longer where a peer is gone, for which NCCL may wait.
-  ended.wait_for(lock, std::chrono::seconds(5), [&] { return under_way == 0; });
+  auto& all = closings();
+  std::unique_lock lock(all.mutex);
+  all.ended.wait_for(lock, std::chrono::seconds(5), [&all] { return all.count == 0; });
 }
+
+// One closing, from its making to its end.
+struct Closing {
+  Closing() {
+    static const int registered = std::atexit(awaitClosings);  // by now, so that it runs before what the driver registered
+    (void)registered;
+    const std::lock_guard lock(closings().mutex);
+    ++closings().count;
+  }
+  ~Closing() {
+    const std::lock_guard lock(closings().mutex);
+    --closings().count;
+    closings().ended.notify_all();
+  }
+};
 
 struct Pending {
   int64_t group;
@@ -272,20 +286,8 @@ struct Distributed {
     if (found == groups.end()) return;
     auto owner = std::move(found->second);
     groups.erase(found);
-    const bool awaited = owner->atGpu();
-    if (awaited) {
-      static const int registered = std::atexit(awaitClosings);
-      (void)registered;
-      const std::lock_guard lock(closings().mutex);
-      ++closings().under_way;
-    }
-    std::thread([owner = std::move(owner), awaited]() mutable {
-      owner.reset();
-      if (!awaited) return;
-      const std::lock_guard lock(closings().mutex);
-      --closings().under_way;
-      closings().ended.notify_all();
-    }).detach();
+    auto closing = owner->atGpu() ? std::make_shared<Closing>() : nullptr;
+    std::thread([owner = std::move(owner), closing = std::move(closing)]() mutable { owner.reset(); }).detach();
   }
 };
 
