@@ -1,6 +1,7 @@
 /** The TCP store and Gloo's process group, in real processes over loopback. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -76,6 +77,14 @@ afterEach(async () => {
   await Promise.all(peers.splice(0).map(({ ended }) => ended));
   for (const store of stores.splice(0)) store.close();
 });
+
+/** States of a process's threads, as the system's letters: T where stopped. */
+function statesOf(pid: number): Set<string> {
+  const tasks = `/proc/${pid}/task`;
+  return new Set(
+    readdirSync(tasks).map((task) => /\) (\w)/.exec(readFileSync(`${tasks}/${task}/stat`, 'utf8'))![1]!),
+  );
+}
 
 const upTo = (size: number): number[] => Array.from({ length: size }, (_, rank) => rank);
 const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
@@ -167,6 +176,8 @@ describe.runIf(hasDistributed())('Store', () => {
     const client = new Peer({ scene: 'client', port, rank: 0, size: 1, timeoutMs: 500 });
     expect(await client.line()).toBe('ready');
     server.child.kill('SIGSTOP');
+    // The signal is only noted yet: a thread of the server that runs may still answer.
+    await expect.poll(() => statesOf(server.child.pid!)).toEqual(new Set(['T']));
     client.child.stdin!.write('go\n');
     const { error, ticks } = await client.line<{ error: string; ticks: number }>();
     expect(error).toMatch(new RegExp(`store.add 'counter': no answer from the store at ${HOST}:${port}`));
