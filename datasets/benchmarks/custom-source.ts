@@ -1,6 +1,6 @@
 /** The user's own files in any accepted layout, and their examples. */
 import { statSync } from 'node:fs';
-import { basename, dirname, join, parse, relative, resolve } from 'node:path';
+import { basename, dirname, extname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
@@ -24,7 +24,7 @@ import {
   splitNamed,
   type TableRow,
 } from './custom-table.ts';
-import { ANOMALY_WINDOW, anomalyExamples } from './families.ts';
+import { ANOMALY_WINDOW, anomalyExamples, EXTENSIONS } from './families.ts';
 import { filesBelow, pick, wholeWindows } from './source-files.ts';
 import { statedExample } from './stated-example.ts';
 
@@ -124,7 +124,7 @@ function* whole(
 
 export const CUSTOM_LAYOUT =
   `(1) a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split][,thought], or file,variates), (2) files that ` +
-  'contain their labels (.ts, .arff, .tsv, .npz, .parquet, or csv with one point per row and a column "Label" of 0 and 1), (3) a csv ' +
+  'contain their labels (.ts, .arff, .tsv, .txt of the UCR archive, .npz, .parquet, or csv with one point per row and a column "Label" of 0 and 1), (3) a csv ' +
   'table with one series per row and a column "class" (optional: id, recording, split, thought; all other columns are the points), or (4) ' +
   'JSON lines (.jsonl) with values or channels, and class, intervals or variates (optional: id, names, times, recording, split, thought)';
 
@@ -371,14 +371,47 @@ function checkPoints(file: string): string[] {
   ];
 }
 
+/**
+ * Leaves out what the folders of the archives hold a second time: each split in further formats (`X_TRAIN.ts`, `X_TRAIN.arff`, `X_TRAIN.txt`),
+ * and each channel of a series alone (`XDimension1_TRAIN.arff`). Files that form no such folder stay as they are.
+ */
+function eachSplitOnce(files: readonly string[]): readonly string[] {
+  const parts = files.map((file) => ({
+    file,
+    form: extname(file).slice(1).toLowerCase(),
+    ...nameParts(file),
+  }));
+  const sets = new Set(parts.map(({ set }) => set));
+  const whole = parts.filter(({ set }) => {
+    const of = /^(.+)Dimension\d+$/.exec(set)?.[1];
+    return of === undefined || !sets.has(of);
+  });
+  const splits = new Set(whole.map(({ split }) => split));
+  if (splits.has(null) || new Set(whole.map(({ set }) => set)).size > 1) return files;
+  for (const form of EXTENSIONS) {
+    const inForm = whole.filter((part) => part.form === form);
+    if (inForm.length === splits.size) return inForm.map(({ file }) => file);
+  }
+  return files;
+}
+
 /** Reads files that carry their labels: one per series, or one per point. */
 function fromFiles(
-  files: readonly string[],
+  found: readonly string[],
   folder: string,
   all: readonly string[],
   { window }: SourceOptions,
 ): Source {
-  const notes = checkOneSet(files, folder);
+  const files = eachSplitOnce(found);
+  const notes = [
+    ...checkOneSet(files, folder),
+    ...leftOut(
+      found,
+      files,
+      folder,
+      `the same series as ${files.map((file) => basename(file)).join(' and ')}`,
+    ),
+  ];
   for (const file of files) if (/\.csv$/i.test(file)) notes.push(...checkPoints(file));
   const first = readRecords(files[0]!).next().value as RawRecord | undefined;
   if (first === undefined) throw new DataError('no series', { file: files[0]! });
@@ -388,14 +421,15 @@ function fromFiles(
   const anomaly = first.label === null;
   const size = window === undefined ? (anomaly ? ANOMALY_WINDOW : null) : window;
   const splits = new Map(files.map((file) => [file, nameParts(file).split]));
-  const given = files.length > 1 && [...splits.values()].every((split) => split !== null);
+  const named = files.length > 1 && [...splits.values()].every((split) => split !== null);
+  const given = named || first.split !== null;
   return {
     files,
     kind: anomaly ? 'anomaly' : 'classification',
     split: given,
     recordings: anomaly || size !== null || first.group !== null,
     folder,
-    notes: [...notes, ...leftOut(all, files, folder, 'no labels')],
+    notes: [...notes, ...leftOut(all, found, folder, 'no labels')],
     *load(note) {
       const short = new ShortSeries();
       for (const file of files) {
@@ -403,7 +437,10 @@ function fromFiles(
         let index = 0;
         for (const record of readRecords(file)) {
           const id = `custom/${stem}/${index++}`;
-          const split = given ? splits.get(file)! : null;
+          const split = named ? splits.get(file)! : (splitNamed(record.split ?? '') ?? null);
+          if (given && split === null) {
+            throw new DataError(`${record.id}: no split; other series have one`, { file });
+          }
           if (!anomaly && record.label === null) throw new DataError(`${record.id}: no label`, { file });
           const examples = anomaly
             ? anomalyExamples(record, { task: 'custom', id, window: size, note })

@@ -32,7 +32,7 @@ interface ArchiveBenchmark
 }
 
 /** Extensions in order of preference; `.txt` has the values of `.tsv` between blanks. */
-const EXTENSIONS = ['ts', 'tsv', 'arff', 'txt'];
+export const EXTENSIONS = ['ts', 'tsv', 'arff', 'txt'];
 const ADDRESS = 'https://timeseriesclassification.com/aeon-toolkit';
 
 /** Cuts off the NaN with which the archive pads short series. */
@@ -103,8 +103,7 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
         *load() {
           for (const [split, file] of parts) {
             let index = 0;
-            const format = file.toLowerCase().endsWith('.txt') ? 'ucr-tsv' : undefined;
-            for (const record of readRecords(file, format)) yield exampleOf(split, record, index++);
+            for (const record of readRecords(file)) yield exampleOf(split, record, index++);
           }
         },
       };

@@ -42,7 +42,11 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
   hea: 'wfdb',
 };
 
-const extensionOf = (path: string): string => /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
+/** Extension in lower case. A split of the UCR archive in plain text, `X_TRAIN.txt`, has that of its tables. */
+function extensionOf(path: string): string {
+  if (/_(?:train|test)\.txt$/i.test(path)) return 'tsv';
+  return /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
+}
 
 /** Returns true if a file is named like a file of series; it is not opened. */
 export function isSeriesFile(path: string): boolean {
@@ -81,9 +85,9 @@ export function formatOf(path: string): FileFormat {
 }
 
 /**
- * Reads the records of a file in its own or a given format, without options; what is missing is NaN in all of them.
+ * Reads the records of a file in its format, without options; what is missing is NaN in all of them.
  * @throws as `formatOf` and the format's reader
  */
-export function* readRecords(path: string, format?: FileFormat): Generator<RawRecord> {
-  yield* READERS[format ?? formatOf(path)](path);
+export function* readRecords(path: string): Generator<RawRecord> {
+  yield* READERS[formatOf(path)](path);
 }

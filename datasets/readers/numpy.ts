@@ -3,7 +3,7 @@ import { endianness } from 'node:os';
 import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, partOf, reading } from './byte-source.ts';
 import { checkChannelCount, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
-import { readZip } from './zip.ts';
+import { readZip, type ZipEntry } from './zip.ts';
 
 interface NpyArray {
   /** Kind and size as NumPy writes it, without the byte order: `f8`, `i2`, `b1`, … */
@@ -120,7 +120,8 @@ function vector(array: NpyArray): Float64Array {
 }
 
 /**
- * Size and stride of an array's axes: time of one axis; cases and time of two; cases, channels and time of three.
+ * Size and stride of an array's axes: time of one axis; cases and time of two; cases, channels and time of three, where a last axis of one
+ * is the channel, as tslearn and Keras have it.
  * @throws DataError for more than three
  */
 function axesOf({
@@ -131,10 +132,11 @@ function axesOf({
   const rank = shape.length;
   if (rank > 3) throw new DataError(`an array of ${rank} axes; at most 3 are read`, { file: data.path });
   const along = (axis: number): [size: number, stride: number] => [shape[axis]!, strides[axis]!];
+  const time = rank === 3 && shape[2] === 1 ? 1 : rank - 1;
   return {
     cases: rank > 1 ? along(0) : [1, 0],
-    channels: rank > 2 ? along(1) : [1, 0],
-    points: along(rank - 1),
+    channels: rank > 2 ? along(3 - time) : [1, 0],
+    points: along(time),
   };
 }
 
@@ -198,17 +200,30 @@ function* records(path: string, array: NpyArray): Generator<RawRecord> {
 const VALUES = ['X', 'x', 'data', 'values'];
 const LABELS = ['y', 'Y', 'label', 'labels'];
 
+/** A part of the data at the end of an array's name: `X_train`, `y_test`. */
+const PART = /^(.+)_(train|test|val|valid|validation)$/i;
+
+/** Names of arrays by the part of the data that they belong to, where all name one; else all of them as one. */
+function partsOf(names: readonly string[]): [split: string | null, names: string[]][] {
+  const splits = names.map((name) => PART.exec(name)?.[2]);
+  const [first, ...others] = new Set(splits);
+  if (first === undefined || others.includes(undefined)) return [[null, [...names]]];
+  return [first, ...others].map((split) => [split!, names.filter((_, i) => splits[i] === split)]);
+}
+
 /** Names of the arrays that hold the series and the labels; of several, by the usual names. */
-function choose(names: readonly string[], path: string): [string, string | null] {
+function choose(all: readonly string[], split: string | null, path: string): [string, string | null] {
+  const end = split === null ? '' : `_${split}`;
+  const names = all.map((name) => name.slice(0, name.length - end.length));
   const labels = LABELS.find((name) => names.includes(name)) ?? null;
   const others = names.filter((name) => name !== labels);
   const values = others.length === 1 ? others[0] : VALUES.find((name) => others.includes(name));
-  if (values !== undefined) return [values, labels];
-  const list = names.map((name) => JSON.stringify(name)).join(', ');
+  if (values !== undefined) return [values + end, labels === null ? null : labels + end];
+  const list = all.map((name) => JSON.stringify(name)).join(', ');
   throw new DataError(
     names.length === 0
       ? 'no arrays'
-      : `${names.length} arrays: ${list}; call the series X, and their labels y`,
+      : `${names.length} arrays: ${list}; call the series X, and their labels y, or X_train, y_train, X_test and y_test`,
     { file: path },
   );
 }
@@ -216,7 +231,7 @@ function choose(names: readonly string[], path: string): [string, string | null]
 /**
  * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` has one
  * number per case, which becomes the record's label; without one, and as many labels as points, they are point
- * labels (0 or 1). Ids as in `readNpy`.
+ * labels (0 or 1). Arrays `X_train`, `y_train`, `X_test` and `y_test` are the parts of one data set, which each record names. Ids as in `readNpy`, with the part before the index.
  * @throws DataError as `readNpy` and `readZip`; for several arrays without a usual name, and labels that do not fit
  */
 export function readNpz(path: string): Generator<RawRecord> {
@@ -226,7 +241,16 @@ export function readNpz(path: string): Generator<RawRecord> {
 function* npzRecords(source: ByteSource): Generator<RawRecord> {
   const { path } = source;
   const entries = new Map(readZip(source).map((entry) => [entry.name.replace(/\.npy$/, ''), entry]));
-  const [valuesName, labelsName] = choose([...entries.keys()], path);
+  for (const [split, names] of partsOf([...entries.keys()])) yield* partRecords(entries, names, split, path);
+}
+
+function* partRecords(
+  entries: ReadonlyMap<string, ZipEntry>,
+  names: readonly string[],
+  split: string | null,
+  path: string,
+): Generator<RawRecord> {
+  const [valuesName, labelsName] = choose(names, split, path);
   const array: NpyArray = readNpyHeader(entries.get(valuesName)!.open());
   let labels: Float64Array | null = null;
   if (labelsName !== null) {
@@ -242,15 +266,15 @@ function* npzRecords(source: ByteSource): Generator<RawRecord> {
     const absent = labels.findIndex((label) => !Number.isFinite(label));
     if (absent >= 0) throw new DataError(`label ${absent} is ${labels[absent]}`, { file: marks.data.path });
   }
-  const name = stem(path);
+  const name = split === null ? stem(path) : `${stem(path)}/${split}`;
   if (array.shape.length === 1) {
     const anomalies = labels === null ? null : pointLabels(labels, labelsName!, path);
-    for (const channels of casesOf(array)) yield rawRecord(path, name, channels, { anomalies });
+    for (const channels of casesOf(array)) yield rawRecord(path, name, channels, { anomalies, split });
     return;
   }
   let index = 0;
   for (const channels of casesOf(array)) {
     const label = labels === null ? null : String(labels[index]!);
-    yield rawRecord(path, `${name}/${index++}`, channels, { label });
+    yield rawRecord(path, `${name}/${index++}`, channels, { label, split });
   }
 }

@@ -24,6 +24,8 @@ export interface RawRecord {
   /** Person or recording that the record was cut from, where the file states one: records of one group belong to
    * one side of a split. */
   readonly group: string | null;
+  /** Part of the data that the file says the record belongs to, in its own word; null where it says none. */
+  readonly split: string | null;
   /** Number of places that could not be read and were left out. */
   readonly faults: number;
   readonly path: string;
@@ -52,7 +54,7 @@ export function rawRecord(
   return {
     ...{ id, channels, path },
     channelNames: channels.map((_, i) => `channel ${i + 1}`),
-    ...{ label: null, times: null, anomalies: null, group: null, faults: 0 },
+    ...{ label: null, times: null, anomalies: null, group: null, split: null, faults: 0 },
     ...more,
   };
 }

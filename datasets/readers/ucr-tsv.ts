@@ -1,6 +1,6 @@
 /** `.tsv` files of the UCR archive (2018), and its older comma or blank separated ones: label first, then values. */
 import { DataError } from '../../src/ground/errors.ts';
-import { Column, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, NUMBER, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, type Scanner, scanning, stopsAt, WORDS } from './scanner.ts';
 
 const TABS = stopsAt('\t');
@@ -16,7 +16,8 @@ function detect(head: string): Uint8Array {
  *
  * The separator is the tab, else the comma, else blanks, whichever occurs in the first line. Tolerated: a
  * byte-order mark; blank lines; lines of unequal lengths; `NaN`, `?` and empty fields, which are missing values
- * (NaN). The archive fills short series with NaN at the end: they stay as they are.
+ * (NaN). The archive fills short series with NaN at the end: they stay as they are. A label written with an exponent, `1.0000000e+00`, is
+ * that number, `1`.
  * @throws DataError with line and column for content of another form; for a file without series
  */
 export function readUcrTsv(path: string): Generator<RawRecord> {
@@ -37,7 +38,8 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     }
     stops ??= detect(scanner.ahead());
     let stop = scanner.next(stops);
-    const label = scanner.unquoted();
+    const text = scanner.unquoted();
+    const label = /e/i.test(text) && NUMBER.test(text) ? String(Number(text)) : text;
     if (stop === LINE || stop === END) {
       if (label === '') continue;
       throw scanner.fail('a label without values');

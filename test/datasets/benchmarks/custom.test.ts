@@ -13,13 +13,14 @@ import type { Split } from '../../../datasets/split.ts';
 import { learnClasses } from '../../../src/expcot/class-profile.ts';
 import { DataError } from '../../../src/ground/errors.ts';
 import type { Example } from '../../../src/ground/types.ts';
+import { dict, npy, zipOf } from '../../helpers/numpy-files.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-custom-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 let made = 0;
 const freshPath = (): string => join(root, `c${made++}`);
 
-function folder(files: Readonly<Record<string, string>>): string {
+function folder(files: Readonly<Record<string, string | Buffer>>): string {
   const path = freshPath();
   for (const [name, text] of Object.entries(files)) {
     mkdirSync(dirname(join(path, name)), { recursive: true });
@@ -30,11 +31,11 @@ function folder(files: Readonly<Record<string, string>>): string {
 
 const TEST_ONLY = { train: 0, validation: 0, test: 1 };
 const select = (
-  files: Readonly<Record<string, string>>,
+  files: Readonly<Record<string, string | Buffer>>,
   options: Partial<SelectOptions> = {},
 ): Promise<Selection> => selectExamples(custom, { directory: folder(files), ...options });
 const examplesOf = async (
-  files: Readonly<Record<string, string>>,
+  files: Readonly<Record<string, string | Buffer>>,
   options: Partial<SelectOptions> = { shares: TEST_ONLY },
 ): Promise<(readonly [Split, Example])[]> => [...(await select(files, options)).examples()];
 /** A column of points that differ from those of another seed. */
@@ -606,10 +607,35 @@ describe('a folder of several files that carry labels', () => {
     );
   });
 
-  it('one data set in two formats is refused', async () => {
-    const tsv = cars!.map((label, i) => `${label}\t${i}\t2\t3\t4`).join('\n');
-    const files = { 'A_TRAIN.ts': ts(cars!, 0), 'A_TEST.ts': ts(cars!, 10), 'A_TEST.tsv': `${tsv}\n` };
-    await expect(select(files)).rejects.toThrow(/A_TEST\.ts and A_TEST\.tsv hold the same split/);
+  const table = (first: number): string =>
+    `${cars!.map((label, i) => `  ${label}.0000000e+00  ${first + i}  2  3  4`).join('\n')}\n`;
+
+  it('a folder as the archives pack it is read once: a split in further formats, and channels alone, are left out', async () => {
+    const { origin } = await select({
+      ...{ 'A_TRAIN.txt': table(0), 'A_TEST.txt': table(5), 'README.txt': 'A' },
+      ...{ 'A_TRAIN.ts': ts(cars!, 0), 'A_TEST.ts': ts(cars!, 10), 'ADimension1_TRAIN.ts': ts(cars!, 0) },
+    });
+    expect(origin.split.statement).toContain('Here: train 3, test 3.');
+    expect(origin.notes).toContain(
+      'left out (the same series as A_TEST.ts and A_TRAIN.ts): ADimension1_TRAIN.ts, A_TEST.txt, A_TRAIN.txt',
+    );
+    const text = await select({ 'A_TRAIN.txt': table(0), 'A_TEST.txt': table(5), 'README.txt': 'A' });
+    expect(text.origin).toMatchObject({ classes: ['-1', '1'] });
+  });
+
+  it('a split in two formats is refused where neither format has all splits', async () => {
+    const files = { 'A_TRAIN.ts': ts(cars!, 0), 'A_TRAIN.txt': table(0), 'A_TEST.arff': 'x' };
+    await expect(select(files)).rejects.toThrow(/A_TRAIN\.ts and A_TRAIN\.txt hold the same split/);
+  });
+
+  it('arrays of one file may give the splits', async () => {
+    const part = (name: string, count: number): [string, Buffer][] => [
+      [`X_${name}.npy`, npy(dict("'<f8'", `${count}, 4, 1`), Buffer.alloc(32 * count, 1))],
+      [`y_${name}.npy`, npy(dict("'<i1'", `${count},`), Buffer.from([3, 5, 3].slice(0, count)))],
+    ];
+    const { origin } = await select({ 'p.npz': zipOf([...part('train', 3), ...part('test', 2)]) });
+    expect(origin.split.statement).toContain('Here: train 3, test 2.');
+    expect(origin.classes).toEqual(['3', '5']);
   });
 
   it('files without a split in their names are one data set, which is said', async () => {

@@ -13,7 +13,7 @@ import { parseSums } from '../../../datasets/fetch.ts';
 import { readNab, readNabWindows } from '../../../datasets/readers/anomaly-files.ts';
 import { numericColumns, readCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
-import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
+import { readRecords } from '../../../datasets/readers/formats.ts';
 import { readRecordings } from '../../../datasets/readers/recording.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readWfdbHeader } from '../../../datasets/readers/wfdb.ts';
@@ -91,7 +91,7 @@ interface Case {
 const all = (records: Iterable<unknown>): void => {
   for (const record of records) void record;
 };
-const byFormat = (path: string): void => all(readRecords(path, formatOf(path)));
+const byFormat = (path: string): void => all(readRecords(path));
 const HAR = ['har_x.txt', 'har_y.txt', 'har_subject.txt'] as const;
 const har = (): void =>
   all(readUciHar({ signals: [['x', at(HAR[0])]], labels: at(HAR[1]), subjects: at(HAR[2]) }));

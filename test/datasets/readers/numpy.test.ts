@@ -22,6 +22,9 @@ describe('axes', () => {
     ['2, 3', 'False', [[[1, 2, 3]], [[4, 5, 6]]]],
     ['2, 3', 'True', [[[1, 3, 5]], [[2, 4, 6]]]],
     ['2, 1, 3', 'False', [[[1, 2, 3]], [[4, 5, 6]]]],
+    ['2, 3, 1', 'False', [[[1, 2, 3]], [[4, 5, 6]]]],
+    ['2, 3, 1', 'True', [[[1, 3, 5]], [[2, 4, 6]]]],
+    ['6, 1, 1', 'False', [[[1]], [[2]], [[3]], [[4]], [[5]], [[6]]]],
     [
       '1, 2, 3',
       'True',
@@ -161,6 +164,29 @@ describe('.npz archives', () => {
       ['q.npy', one],
     ]);
     expect(refusal('y.npz', nameless)).toContain('2 arrays: "p", "q"; call the series X, and their labels y');
+  });
+
+  test('arrays of a training and a test part are one data set, and each record names its part', () => {
+    const parts = zipOf([
+      ['y_test.npy', npy(dict("'<f8'", '1,'), bytesOf(7))],
+      ['X_train.npy', npy(dict("'<f8'", '2, 3'), SIX)],
+      ['y_train.npy', npy(dict("'<f8'", '2,'), bytesOf(7, 8))],
+      ['X_test.npy', npy(dict("'<f8'", '1, 3'), bytesOf(9, 8, 7))],
+    ]);
+    const records = [...readNpz(files.write('p.npz', parts))].map(({ id, label, split, channels }) => [
+      ...[id, label, split],
+      [...channels[0]!],
+    ]);
+    expect(records).toEqual([
+      ['p/test/0', '7', 'test', [9, 8, 7]],
+      ['p/train/0', '7', 'train', [1, 2, 3]],
+      ['p/train/1', '8', 'train', [4, 5, 6]],
+    ]);
+    const half = zipOf([
+      ['X_train.npy', npy(dict("'<f8'", '2, 3'), SIX)],
+      ['y_train.npy', npy(dict("'<f8'", '3,'), bytesOf(7, 8, 9))],
+    ]);
+    expect(refusal('p.npz', half)).toContain('labels of shape (3); expected (2)');
   });
 
   test('without an axis of cases, as many labels as points are point labels', () => {
