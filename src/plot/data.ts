@@ -12,7 +12,7 @@ export type FigureValues = Float64Array | readonly Float64Array[];
  */
 export function channelsOf(figure: Figure, values: FigureValues): readonly Float64Array[] {
   const channels = values instanceof Float64Array ? [values] : values;
-  if (channels.length !== figure.channels.length) {
+  if (channels.length !== figure.channels.length * (figure.overlay?.length ?? 1)) {
     throw new DataError(
       `figure ${figure.name} shows ${figure.channels.length} channel(s) (${figure.channels.join(', ')}), the series has ${channels.length}`,
     );

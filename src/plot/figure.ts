@@ -54,8 +54,8 @@ export interface Figure {
   readonly rows: 'shared' | 'own' | null;
   /**
    * Lines laid over each other, their colours added up like light, each with a y axis of its own: from and to fixed values, which lines go
-   * beyond at the edges, or (null) as wide as the line. What is drawn is one channel, and beside it what is unusual in it (`unusualLines`).
-   * `null`: none of that.
+   * beyond at the edges, or (null) as wide as the line. What is drawn is a channel, and over it what is unusual in it (`unusualLines`); several
+   * channels get a row each, one below the other, as if each was alone. `null`: none of that.
    */
   readonly overlay: readonly (readonly [lo: number, hi: number] | null)[] | null;
   /**
@@ -72,9 +72,11 @@ export interface Figure {
   readonly yInclude: readonly [lo: number, hi: number] | null;
 }
 
-/** The height of a preset of rows for the channels of `changes`. */
-function rowsOf({ rows, channels, height, padding }: Figure, changes: Partial<Figure>): Partial<Figure> {
-  if (rows === null || changes.channels === undefined || changes.channels.length === 0) return {};
+/** The height of a preset of rows, or of overlaid lines, for the channels of `changes`. */
+function rowsOf(preset: Figure, changes: Partial<Figure>): Partial<Figure> {
+  const { rows, overlay, channels, height, padding } = preset;
+  if ((rows === null && overlay === null) || changes.channels === undefined || changes.channels.length === 0)
+    return {};
   const { top, bottom } = padding;
   const row = (height - top - bottom) / channels.length;
   const { top: newTop, bottom: newBottom } = changes.padding ?? padding;
@@ -85,8 +87,8 @@ export const unknownFigure = (name: string): string =>
   `unknown name ${JSON.stringify(name)}; use one of ${FIGURE_NAMES.join(', ')}`;
 
 /**
- * A preset, with the given properties replaced. A figure of rows keeps the height of a row: without a height among the
- * `changes` it grows with its channels.
+ * A preset, with the given properties replaced. A figure of rows, or of overlaid lines, keeps the height of a row: without a height among
+ * the `changes` it grows with its channels.
  * Throws ConfigError when the name is unknown or a size, margin or channel list makes no picture.
  */
 export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}): Figure {
@@ -124,10 +126,14 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   if ([grid, time, rows !== null, overlay !== null].filter(Boolean).length > 1) {
     throw new ConfigError('figure: grid, time, rows and overlay exclude each other; keep one');
   }
-  if (overlay !== null && [result.channels.length, result.colors.length].some((n) => n !== overlay.length)) {
-    throw new ConfigError(`figure.overlay: expected as many channels and colours as axes, ${overlay.length}`);
+  if (overlay !== null && result.colors.length !== overlay.length) {
+    throw new ConfigError(`figure.overlay: expected as many colours as axes, ${overlay.length}`);
   }
-  if (grid || rows !== null) checkPanels(result);
+  const stacked = overlay !== null && result.channels.length > 1;
+  if (stacked && [left, right, top, bottom].some((side) => side > 0)) {
+    throw new ConfigError('figure.overlay: rows of several channels have no padding; set it to 0');
+  }
+  if (grid || rows !== null || stacked) checkPanels(result);
   if (result.channels.length === 0 || new Set(result.channels).size !== result.channels.length) {
     throw new ConfigError('figure.channels: expected at least one name, each different');
   }
@@ -167,8 +173,15 @@ export interface Panel {
 }
 
 /** Panels of the channels, row by row: ⌈√C⌉ columns and as many rows as that takes; in a figure of rows one below the other. */
-export function panels({ width, height, padding, channels, rows: stacked }: Figure): readonly Panel[] {
-  if (stacked !== null) {
+export function panels({
+  width,
+  height,
+  padding,
+  channels,
+  rows: stacked,
+  overlay,
+}: Figure): readonly Panel[] {
+  if (stacked !== null || overlay !== null) {
     const row = (height - padding.top - padding.bottom) / channels.length;
     return channels.map((_, i) => ({
       x: 0,
@@ -192,7 +205,7 @@ export function panels({ width, height, padding, channels, rows: stacked }: Figu
 /** Throws ConfigError when the panels get too small to show anything, or rows are not of whole px. */
 function checkPanels(figure: Figure): void {
   const first = panels(figure)[0];
-  if (figure.rows !== null) {
+  if (figure.rows !== null || figure.overlay !== null) {
     const row = first?.height ?? 0;
     if (first !== undefined && !(Number.isInteger(row) && row >= LOWEST)) {
       throw new ConfigError(

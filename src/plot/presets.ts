@@ -127,12 +127,11 @@ export const FIGURES = {
   },
   // Green: values; red: departure of each sample from its neighbours; blue: how unlike all others the
   // stretch around it is. Both on axes that are the same for every series. Up to 560 samples have a column
-  // of pixels of their own.
+  // of pixels of their own. 20 tokens, and as many for each further channel.
   'nano-analysis': {
     summary: 'values, and what is unusual in them, in three colours',
     figure: {
       ...nano,
-      channels: ['value', 'deviation', 'unlikeness'],
       colors: ['#00ff00', '#ff0000', '#0000ff'],
       background: '#000000',
       overlay: [null, [-1, 1], [-1, 1]],

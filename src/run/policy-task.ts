@@ -197,10 +197,11 @@ function checkTaught(directory: string, card: PolicyCard, recipe: Recipe, facts:
     );
   }
   const channels = channelsOf(facts);
-  if (card.channels !== null && channels !== null && card.channels !== channels) {
+  // A supervised stage teaches to read further rows; without one the answers to them say nothing.
+  if (sft.samples === 0 && card.channels !== null && channels !== null && card.channels !== channels) {
     throw new ConfigError(
       `${directory}: was trained on series of ${counted(card.channels)}, ${facts.task} has ${counted(channels)}; ` +
-        'choose data with as many, or start from policy.init=nano',
+        'choose data with as many, or start with a supervised stage on these data (timeseer sft)',
     );
   }
   const shared = card.classes.some((name) => facts.classes.includes(name));
@@ -304,7 +305,10 @@ function painter(preset: string, { facts, cache }: TaskParts): Task['picture'] {
     };
   }
   if (plain.overlay !== null) {
-    return (example) => renderColumns(plain, drawingOf(example, { preset, missing }).values);
+    return (example) => {
+      const { figure: shape, values } = drawingOf(example, { preset, missing });
+      return renderColumns(shape, values);
+    };
   }
   const shapes = new Map<string, Figure>();
   return ({ channels, names }) => {

@@ -117,13 +117,8 @@ export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
   const { missing } = choice;
   const plain = figure(choice.preset);
   if (plain.overlay !== null) {
-    const [values] = channels;
-    if (values === undefined || channels.length > 1) {
-      throw new ConfigError(
-        `${example.id}: figure ${plain.name} shows one channel, and there are ${channels.length} (${names.join(', ')}); draw it with --figure line`,
-      );
-    }
-    return { figure: plain, values: unusualLines(values) };
+    const shape = channels.length === 1 ? plain : figure(choice.preset, { channels: names });
+    return { figure: shape, values: channels.flatMap((values) => unusualLines(values)) };
   }
   if (plain.grid || plain.rows !== null) {
     return { figure: figure(choice.preset, { channels: names, missing }), values: channels };

@@ -112,7 +112,7 @@ describe('timeseer render of prepared data sets', () => {
     );
     expect(await refused(set, '--column', 'w')).toMatch(/has the channels u, v/);
     expect(await refused(set, '--seed', '3')).toMatch(/--seed belongs to generators/);
-    expect(await refused(set, '--figure', 'nano-analysis')).toMatch(/shows one channel.*u, v.*--figure line/);
+    expect(await drawn(set, '--figure', 'nano-analysis')).toMatchObject({ width: 560, height: 56 });
   });
 });
 

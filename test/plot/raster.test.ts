@@ -540,8 +540,13 @@ describe('lines laid over each other', () => {
     expect(ink(55, 0)).toBeGreaterThan(100);
   });
 
-  it('need an axis and a colour for every channel', () => {
+  it('need a colour for every axis, and no padding around the rows of several channels', () => {
     expect(() => figure('nano-analysis', { colors: ['#ffffff'] })).toThrow(ConfigError);
+    const padding = { left: 0, top: 4, right: 0, bottom: 0 };
+    expect(() => figure('nano-analysis', { channels: ['a', 'b'], padding })).toThrow(/set it to 0/);
+    expect(() => renderColumns(figure('nano-analysis', { channels: ['a', 'b'] }), [values])).toThrow(
+      DataError,
+    );
     expect(() => figure('nano', { overlay: [null], rows: 'own' })).toThrow(/exclude each other/);
   });
 });

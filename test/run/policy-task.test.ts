@@ -211,7 +211,7 @@ describe('a policy that was taught here', () => {
     expect(task({}, { count: 9 })().example(0)).not.toHaveProperty('facts');
   });
 
-  test('is not trained in another figure, or reinforced on another kind of answer or classes that it does not know', () => {
+  test('is not trained in another figure, or reinforced on another kind of answer, classes that it does not know or more channels', () => {
     const directory = policyOf(nano);
     expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), series)).toThrow(
       /answer with classes, but nano5 asks for intervals/,
@@ -222,9 +222,11 @@ describe('a policy that was taught here', () => {
       /and tee has others/,
     );
     expect(trainingCard(directory, recipe(), other).classes).toEqual(['a', 'b']);
-    expect(() => trainingCard(directory, recipe(), { ...facts, channels: ['x', 'y'] })).toThrow(
+    const two = { ...facts, channels: ['x', 'y'] };
+    expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), two)).toThrow(
       /trained on series of 1 channel, ctu has 2 channels/,
     );
+    expect(trainingCard(directory, recipe(), two).channels).toBe(2);
   });
 
   test('says why its answers to other data can mean little', () => {

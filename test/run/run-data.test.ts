@@ -153,11 +153,15 @@ describe('the check of a prepared data set', () => {
     check(variates);
   });
 
-  test('draws a figure of each shape: one of a single channel refuses series of several', async () => {
+  test('draws a figure of each shape: series of too many channels are refused', async () => {
     const variates = join(root, 'drawn');
     await writeMadeSet(variates, 'variates');
+    editLine(variates, 'train', 3, (row) => {
+      row['channels'] = Array.from({ length: 300 }, () => (row['channels'] as number[][])[0]);
+      row['names'] = Array.from({ length: 300 }, (_, c) => String(c));
+    });
     const error = failure(variates, { set: { figure: 'nano-analysis' } });
-    expect(error.message).toMatch(/train\.jsonl:1: made\/train\/0: .*figure nano-analysis shows one channel/);
+    expect(error.message).toMatch(/train\.jsonl:3: made\/train\/2: .*figure\.height: .*got 8400/);
   });
 });
 

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError } from '../../src/ground/errors.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf, unusualLines } from '../../src/tasks/drawing.ts';
@@ -35,14 +34,22 @@ describe('the lines over the values', () => {
     expect(unusualLines(values.subarray(0, 3))[1]).toHaveLength(3);
   });
 
-  it('are drawn of one channel alone', async () => {
+  it('are drawn of each channel as if it was alone, in a row of its own', async () => {
     const { figure: shape, values: lines } = drawingOf(example, {
       preset: 'nano-analysis',
       missing: 'break',
     });
     expect(shape).toEqual(figure('nano-analysis'));
     expect(await render(shape, lines)).toMatchObject({ width: 560, height: 28 });
-    const two = { ...example, channels: [values, values], names: ['a', 'b'] };
-    expect(() => drawingOf(two, { preset: 'nano-analysis', missing: 'break' })).toThrow(ConfigError);
+    const other = values.map((value, i) => 1000 - 3 * value + Math.sin(i / 7));
+    const missing = new Float64Array(560).fill(Number.NaN);
+    const three = { ...example, channels: [values, other, missing], names: ['a', 'b', 'c'] };
+    const drawn = drawingOf(three, { preset: 'nano-analysis', missing: 'break' });
+    const { width, height, data } = await render(drawn.figure, drawn.values);
+    expect([width, height]).toEqual([560, 84]);
+    for (const [c, channel] of three.channels.entries()) {
+      const alone = await render(shape, unusualLines(channel));
+      expect(data.slice(c * alone.data.length, (c + 1) * alone.data.length)).toEqual(alone.data);
+    }
   });
 });
