@@ -228,8 +228,8 @@ function bpeJson(parts: {
   };
 }
 
-/** An added token of a `tokenizer.json`, with the defaults of transformers. */
-const addedToken = ({ id, content, ...rest }: Added): Json => ({
+/** Returns an added token of a `tokenizer.json`, with the defaults of transformers. */
+export const addedToken = ({ id, content, ...rest }: Json & Added): Json => ({
   id,
   content,
   single_word: false,

@@ -15,6 +15,7 @@ import { Policy } from '../policy/policy.ts';
 import { trainBpe } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { CARD_FILE, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
+import { addTokens } from './added-tokens.ts';
 import { nanoCard, type TrainingTask, trainingTask } from './policy-task.ts';
 import type { Run } from './run.ts';
 
@@ -49,10 +50,10 @@ function isOfPolicy(path: string): boolean {
 
 /**
  * Copies a policy, whole or not at all, after checking that its files belong together: the copy of a damaged checkpoint would outlive its
- * repair. Values of foreign weights are not checked.
+ * repair. Values of foreign weights are not checked. `change` gets the directory of the copy before it is in its place.
  * @throws CheckpointError naming the file of the original that is missing or damaged; WriteError
  */
-export function copyPolicy(from: string, to: string): void {
+export function copyPolicy(from: string, to: string, change?: (copy: string) => void): void {
   // The meta device holds no values; tfjs has none.
   const checker = (): Engine => (computingEngine() === 'tfjs' ? openEngine() : new MetaEngine('cpu'));
   Policy.load(checker(), from, { tuning: 'none' }).dispose();
@@ -65,6 +66,7 @@ export function copyPolicy(from: string, to: string): void {
       filter: (source) => source === from || isOfPolicy(source),
       mode: constants.COPYFILE_FICLONE,
     });
+    change?.(temporary);
   });
 }
 
@@ -88,9 +90,14 @@ export function taskTokenizer(task: TrainingTask): Record<string, unknown> {
 /** Writes the run's initial policy, unless it exists: random weights, or a copy of a checkpoint. */
 export function prepareInitial(run: Run): void {
   if (existsSync(run.initial)) return;
-  const { policy, seed } = run.recipe;
+  const { policy, seed, sft } = run.recipe;
   if (!isBuiltIn(policy.init)) {
-    copyPolicy(findPolicy(policy.init), run.initial);
+    const from = findPolicy(policy.init);
+    // A stage that trains the embedding teaches the names; a large policy knows words.
+    const learns = sft.samples > 0 && policy.tune !== 'adapter' && readCard(from).style === 'nano';
+    copyPolicy(from, run.initial, (copy) => {
+      if (learns) addTokens(copy, openExamples(run.trainingExamples).facts.classes);
+    });
     return;
   }
   const card = nanoCard(run.recipe, openExamples(run.trainingExamples).facts);

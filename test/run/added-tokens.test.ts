@@ -1,0 +1,73 @@
+/** Tokens for names of classes: one each, with the means of what spelled them; all else as it was. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { addTokens } from '../../src/run/added-tokens.ts';
+import { tinyPolicy } from '../helpers/tiny-policy.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-added-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const engine = openTorch({ threads: 1 });
+
+describe.each([true, false])('a policy whose head is its embedding: %s', (tied) => {
+  const directory = join(root, String(tied));
+  const before = tinyPolicy(engine, 5, { tied });
+  before.write(directory);
+  const NAMES = ['Badminton', 'worn out', '7', '42', 'trend', 'Läufer', ' led', '<b>&"\\'];
+  const added = addTokens(directory, NAMES);
+  const after = Policy.load(engine, directory, { tuning: 'none' });
+  afterAll(() => {
+    before.dispose();
+    after.dispose();
+  });
+  const rowsOf = (policy: Policy, of: RegExp): Float32Array[] =>
+    policy.layout.parameters
+      .map(({ name }, i) => ({ name, values: engine.floats(policy.parameters[i]!) }))
+      .filter(({ name }) => of.test(name))
+      .map(({ values }) => values);
+
+  test('names that take three tokens or more get one, but not those that libraries may give back otherwise', () => {
+    expect(added).toEqual(['Badminton', 'worn out', '<b>&"\\']);
+    const { size } = before.tokenizer;
+    expect(after.dims.vocabulary).toBe(size + 3);
+    expect([...after.tokenizer.encode('<class>worn out</class>')]).toEqual(
+      [...before.tokenizer.encode('<class></class>')].toSpliced(1, 0, size + 1),
+    );
+    for (const text of [
+      '<class>Badminton</class>',
+      'Badminton, worn out; trend 42',
+      '<b>&"\\',
+      'Läufer led',
+    ]) {
+      expect(after.tokenizer.decode(after.tokenizer.encode(text))).toBe(text);
+    }
+    expect(after.forbidden[size + 2]).toBe(0);
+    expect([...after.tokenizer.encode('trend 42 Läufer')]).toEqual([
+      ...before.tokenizer.encode('trend 42 Läufer'),
+    ]);
+  });
+
+  test('a new row is the mean of the rows that spelled the name, and all else is as it was', () => {
+    const [size, { width }] = [before.tokenizer.size, before.dims];
+    const [old, now] = [before, after].map((policy) => rowsOf(policy, /^(embed|head)/));
+    expect(now).toHaveLength(tied ? 1 : 2);
+    for (const [m, matrix] of now!.entries()) {
+      expect(matrix.subarray(0, size * width)).toEqual(old![m]);
+      const ids = before.tokenizer.encode('worn out');
+      for (let d = 0; d < width; d++) {
+        const mean = [...ids].reduce((sum, id) => sum + old![m]![id * width + d]!, 0) / ids.length;
+        expect(matrix[(size + 1) * width + d]).toBeCloseTo(mean, 6);
+      }
+    }
+    const others = /^(?!embed|head)/;
+    expect(rowsOf(after, others)).toEqual(rowsOf(before, others));
+  });
+
+  test('nothing is added a second time', () => {
+    expect(addTokens(directory, NAMES)).toEqual([]);
+    expect(Policy.read(directory).tokenizer.size).toBe(after.tokenizer.size);
+  });
+});
