@@ -34,7 +34,7 @@ import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
 import type { Recipe } from '../recipe/recipe.ts';
-import { type Augmentation, augment } from '../series/augment.ts';
+import { type Augmentation, augment, UNCHANGED } from '../series/augment.ts';
 import { bridge } from '../series/missing.ts';
 import {
   checkedCard,
@@ -649,7 +649,11 @@ export function sourceTask(
       if (augmentation === null) return example;
       const { facts: _, ...rest } = example;
       const random = new Random(seed, 'augmentation', index);
-      return { ...rest, channels: augment(example.channels, augmentation, random) };
+      const isKept = random.uniform() < UNCHANGED;
+      return {
+        ...rest,
+        channels: isKept ? example.channels : augment(example.channels, augmentation, random),
+      };
     },
     trace: (example) => {
       try {

@@ -4,6 +4,9 @@
  */
 import type { Random } from '../ground/random.ts';
 
+/** Share of the series of training that stay as they are, as in evaluation. */
+export const UNCHANGED = 0.25;
+
 /** Largest strengths; 0: none. */
 export interface Augmentation {
   /** Standard deviation of white noise, in those of the channel. */
@@ -51,9 +54,25 @@ function positions(random: Random, { warp, crop }: Augmentation, length: number)
   return way.map((sum) => (length - 1) * (start + (kept * (sum - first)) / (last - first)));
 }
 
+/** Share of the draws in which a rough series is read at its nearest points. */
+const NEAREST = 0.5;
+
+/**
+ * Returns true for a series whose steps more often turn than go on. Interpolation takes more than half of the variance of its steps away: it
+ * then looks like another series.
+ */
+function isRough(values: Float64Array): boolean {
+  let products = 0;
+  for (let t = 2; t < values.length; t++) {
+    const product = (values[t]! - values[t - 1]!) * (values[t - 1]! - values[t - 2]!);
+    if (!Number.isNaN(product)) products += product;
+  }
+  return products < 0;
+}
+
 /**
  * Changes the channels of a series [C][N], at least 2 points, into others of the same shape; time runs alike in all of them. Missing points
- * (NaN) stay missing.
+ * (NaN) stay missing. Between its points a series is interpolated, a rough one in every other draw.
  */
 export function augment(
   channels: readonly Float64Array[],
@@ -63,8 +82,11 @@ export function augment(
   const length = channels[0]!.length;
   const places = positions(random, options, length);
   const isFlipped = random.uniform() < options.flip;
+  const isNearest = random.uniform() < NEAREST;
   return channels.map((channel) => {
-    const values = places === null ? channel.slice() : places.map((place) => valueAt(channel, place));
+    const nearest = isNearest && isRough(channel);
+    const at = (place: number): number => (nearest ? channel[Math.round(place)]! : valueAt(channel, place));
+    const values = places === null ? channel.slice() : places.map(at);
     const known = values.filter((value) => !Number.isNaN(value));
     const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
     const std = Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / known.length);

@@ -19,6 +19,7 @@ import {
   trainingCard,
   trainingTask,
 } from '../../src/run/policy-task.ts';
+import { UNCHANGED } from '../../src/series/augment.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import { goldParts } from '../../src/tasks/kinds.ts';
@@ -188,10 +189,16 @@ describe('a policy that was taught here', () => {
     const changed = (index: number, more: object = {}): Example =>
       sourceTask(nano, source, { ...options, stage: 'sft', ...more }).example(index);
     expect(changed(6)).toEqual(changed(6));
-    const places = Array.from({ length: 8 }, (_, index) => changed(index));
-    const [first, again] = places.filter(({ id }) => id === 'ctu/1');
+    const places = Array.from({ length: 400 }, (_, index) => changed(index));
+    const isKept = ({ id, channels }: Example): boolean =>
+      channels.every((channel, c) =>
+        channel.every((value, t) => value === source.at(Number(id.slice(4))).channels[c]![t]),
+      );
+    expect(places.filter(isKept).length / places.length).toBeCloseTo(UNCHANGED, 1);
+    const [first, again] = places.filter((example) => example.id === 'ctu/1' && !isKept(example));
     expect(first!.channels).not.toEqual(again!.channels);
-    expect(changed(6, { seed: 2 }).channels).not.toEqual(changed(6).channels);
+    const drawn = [1, 2].map((seed) => Array.from({ length: 8 }, (_, i) => changed(i, { seed }).channels));
+    expect(drawn[0]).not.toEqual(drawn[1]);
     const reinforced = sourceTask(nano, source, { ...options, stage: 'rl' }).example(0);
     expect(source.at(Number(reinforced.id.slice(4))).channels).toEqual(reinforced.channels);
     const trace = sourceTask(nano, source, { ...options, stage: 'sft' });

@@ -76,6 +76,18 @@ describe('a changed series', () => {
     expect(Math.abs(one[50]! - 50)).toBeGreaterThan(0.5);
   });
 
+  test('is interpolated, and if rough read at the nearest points in every other draw', () => {
+    const comb = wave.map((_, t) => (t % 2 === 0 ? 1 : -1));
+    // Scaling moves nothing: the mean of the comb is not that of its pieces, so values are held against each other.
+    const values = (series: Float64Array, index: number): number =>
+      new Set(once({ warp: 0.3, crop: 0.2 }, index, series).map((value) => Math.round(value * 1e9))).size;
+    const teeth = Array.from({ length: 200 }, (_, i) => values(comb, i));
+    expect(teeth.filter((count) => count === 2).length / 200).toBeCloseTo(0.5, 0.8);
+    expect(teeth.filter((count) => count > 2 && count < 50)).toEqual([]);
+    const smooth = Array.from({ length: 50 }, (_, i) => values(wave, i));
+    expect(Math.min(...smooth)).toBeGreaterThan(300);
+  });
+
   test('is mirrored with the given probability', () => {
     const mirrored = (index: number): number => (once({ flip: 0.3 }, index)[10]! < 0.2 ? 1 : 0);
     expect(meanOver(mirrored)).toBeCloseTo(0.3, 1);
