@@ -79,7 +79,7 @@ describe('a changed series', () => {
   test('is interpolated, and if rough read at the nearest points in every other draw', () => {
     const comb = wave.map((_, t) => (t % 2 === 0 ? 1 : -1));
     // Scaling moves nothing: the mean of the comb is not that of its pieces, so values are held against each other.
-    const values = (series: Float64Array, index: number): number =>
+    const values = (series: typeof wave, index: number): number =>
       new Set(once({ warp: 0.3, crop: 0.2 }, index, series).map((value) => Math.round(value * 1e9))).size;
     const teeth = Array.from({ length: 200 }, (_, i) => values(comb, i));
     expect(teeth.filter((count) => count === 2).length / 200).toBeCloseTo(0.5, 0.8);
