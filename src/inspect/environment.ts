@@ -40,6 +40,8 @@ import {
 interface Mark {
   readonly interval: Interval;
   readonly words: string | null;
+  /** Where a mark that was moved to a spike stood, with a column of its plot on both sides. */
+  readonly before?: Interval;
 }
 
 /** Answer about a window. */
@@ -405,8 +407,17 @@ export class Inspection {
         ? bridge(columnsOf(this.#values.subarray(...frame.span), frame.points)).values
         : null;
     const meant = intervals.map((one) => (shown === null ? one : sharpened([one], shown)[0]!));
+    const [first, last] = frame.span;
+    const column = Math.ceil((last - first) / frame.points);
+    const stood = samplesOf(intervals, frame);
     const each = samplesOf(meant, frame).map((interval, i): Mark => {
-      return { interval, words: words.length === intervals.length ? words[i]! : null };
+      const [start, end] = stood[i]!;
+      const isMoved = interval[0] !== start || interval[1] !== end;
+      return {
+        interval,
+        words: words.length === intervals.length ? words[i]! : null,
+        ...(isMoved ? { before: [start - column, end + column] } : {}),
+      };
     });
     // Two short marks may mean one spike.
     const isNew = ([start]: Interval, i: number): boolean => start !== meant[i - 1]?.[0];
@@ -464,7 +475,8 @@ interface JoinedMark extends Mark, Pick<Finding, 'class' | 'view'> {}
 
 /**
  * Joins answers about windows: what a coarser one marks is replaced by what a closer one marks there, where its middle lies in that window and it
- * is shorter than half of it. Of more than that the window shows too little. Of two windows of a level that overlap the one counts whose
+ * is shorter than half of it. Of more than that the window shows too little. A mark that was moved also stands where it stood: a closer look
+ * corrects the move too. Of two windows of a level that overlap the one counts whose
  * middle is nearer.
  *
  * What a closer answer does not mark stays: a policy taught 150 000 steps of scripts denied right marks more often than wrong ones (affiliation
@@ -474,11 +486,13 @@ function joined(findings: readonly Finding[], length: number): JoinedMark[] {
   let marks: JoinedMark[] = [];
   for (const { view, class: label, marks: own } of findings.toSorted((a, b) => a.view.level - b.view.level)) {
     const [from, to] = windowOf(view, length);
-    const stays = ({ interval: [start, end] }: Mark): boolean => {
+    const isApart = ([start, end]: Interval): boolean => {
       const middle = (start + end) / 2;
       const isShown = middle >= from && middle <= to && 2 * (end - start) < to - from;
       return !isShown || own.every(({ interval: [first, last] }) => last <= start || first >= end);
     };
+    const stays = ({ interval, before }: Mark): boolean =>
+      isApart(interval) && (before === undefined || isApart(before));
     const kept = marks.filter((mark) => mark.view.level === view.level || stays(mark));
     marks = [...kept, ...own.map((mark) => ({ ...mark, view, class: label }))];
   }

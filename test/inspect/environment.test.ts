@@ -158,6 +158,26 @@ describe('inspection', () => {
     expect(Math.abs(before - 1700)).toBeGreaterThan(4);
   });
 
+  test('a mark of the whole that was moved to another spike goes where a closer look marks the one it stood at', async () => {
+    const spikes: Readonly<Record<number, number>> = { 1700: 8, 1735: 30 };
+    const values = Float64Array.from({ length: N }, (_, t) => Math.sin(t / 9) + (spikes[t] ?? 0));
+    const inspection = new Inspection(
+      { id: 'spikes', channels: [values] },
+      { ...options, memory: 'state', sharpen: true },
+    );
+    const [whole, close] = [`${answer('[[340, 341]]')}+3 5`, answer('[[218, 224]]')];
+    const moved = await play(inspection, [whole]);
+    const [[first]] = parseAnswer(inspection.standing(moved.state), N).intervals as [Interval];
+    expect(Math.abs(first - 1735)).toBeLessThanOrEqual(5);
+    const { state } = await play(inspection, [whole, close]);
+    const intervals = parseAnswer(state.answer!, N).intervals!;
+    expect(intervals).toHaveLength(1);
+    expect(Math.abs(intervals[0]![0] - 1700)).toBeLessThanOrEqual(2);
+    // What the closer look marks elsewhere leaves it.
+    const other = await play(inspection, [whole, answer('[[600, 604]]')]);
+    expect(parseAnswer(other.state.answer!, N).intervals).toHaveLength(2);
+  });
+
   test('the answer that stands is what the episode would answer if it ended there', async () => {
     const inspection = open({ memory: 'state' });
     const start = inspection.reset().state;
