@@ -405,12 +405,7 @@ function fromFiles(
   const files = eachSplitOnce(found);
   const notes = [
     ...checkOneSet(files, folder),
-    ...leftOut(
-      found,
-      files,
-      folder,
-      `the same series as ${files.map((file) => basename(file)).join(' and ')}`,
-    ),
+    ...leftOut(found, files, folder, `other forms of ${files.map((file) => basename(file)).join(' and ')}`),
   ];
   for (const file of files) if (/\.csv$/i.test(file)) notes.push(...checkPoints(file));
   const first = readRecords(files[0]!).next().value as RawRecord | undefined;

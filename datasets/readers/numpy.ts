@@ -205,7 +205,7 @@ const PART = /^(.+)_(train|test|val|valid|validation)$/i;
 
 /** Names of arrays by the part of the data that they belong to, where all name one; else all of them as one. */
 function partsOf(names: readonly string[]): [split: string | null, names: string[]][] {
-  const splits = names.map((name) => PART.exec(name)?.[2]);
+  const splits = names.map((name) => PART.exec(name)?.[2]?.toLowerCase());
   const [first, ...others] = new Set(splits);
   if (first === undefined || others.includes(undefined)) return [[null, [...names]]];
   return [first, ...others].map((split) => [split!, names.filter((_, i) => splits[i] === split)]);
@@ -213,17 +213,16 @@ function partsOf(names: readonly string[]): [split: string | null, names: string
 
 /** Names of the arrays that hold the series and the labels; of several, by the usual names. */
 function choose(all: readonly string[], split: string | null, path: string): [string, string | null] {
-  const end = split === null ? '' : `_${split}`;
-  const names = all.map((name) => name.slice(0, name.length - end.length));
-  const labels = LABELS.find((name) => names.includes(name)) ?? null;
-  const others = names.filter((name) => name !== labels);
+  const short = new Map(all.map((name) => [split === null ? name : PART.exec(name)![1]!, name]));
+  const labels = LABELS.find((name) => short.has(name));
+  const others = [...short.keys()].filter((name) => name !== labels);
   const values = others.length === 1 ? others[0] : VALUES.find((name) => others.includes(name));
-  if (values !== undefined) return [values + end, labels === null ? null : labels + end];
+  if (values !== undefined) return [short.get(values)!, short.get(labels ?? '') ?? null];
   const list = all.map((name) => JSON.stringify(name)).join(', ');
   throw new DataError(
-    names.length === 0
+    all.length === 0
       ? 'no arrays'
-      : `${names.length} arrays: ${list}; call the series X, and their labels y, or X_train, y_train, X_test and y_test`,
+      : `${all.length} arrays: ${list}; call the series X, and their labels y, or X_train, y_train, X_test and y_test`,
     { file: path },
   );
 }
@@ -231,7 +230,8 @@ function choose(all: readonly string[], split: string | null, path: string): [st
 /**
  * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` has one
  * number per case, which becomes the record's label; without one, and as many labels as points, they are point
- * labels (0 or 1). Arrays `X_train`, `y_train`, `X_test` and `y_test` are the parts of one data set, which each record names. Ids as in `readNpy`, with the part before the index.
+ * labels (0 or 1). Arrays `X_train`, `y_train`, `X_test` and `y_test` are the parts of one data set, which each record names. Ids as in
+ * `readNpy`, with the part before the index.
  * @throws DataError as `readNpy` and `readZip`; for several arrays without a usual name, and labels that do not fit
  */
 export function readNpz(path: string): Generator<RawRecord> {

@@ -617,7 +617,7 @@ describe('a folder of several files that carry labels', () => {
     });
     expect(origin.split.statement).toContain('Here: train 3, test 3.');
     expect(origin.notes).toContain(
-      'left out (the same series as A_TEST.ts and A_TRAIN.ts): ADimension1_TRAIN.ts, A_TEST.txt, A_TRAIN.txt',
+      'left out (other forms of A_TEST.ts and A_TRAIN.ts): ADimension1_TRAIN.ts, A_TEST.txt, A_TRAIN.txt',
     );
     const text = await select({ 'A_TRAIN.txt': table(0), 'A_TEST.txt': table(5), 'README.txt': 'A' });
     expect(text.origin).toMatchObject({ classes: ['-1', '1'] });

@@ -169,7 +169,7 @@ describe('.npz archives', () => {
   test('arrays of a training and a test part are one data set, and each record names its part', () => {
     const parts = zipOf([
       ['y_test.npy', npy(dict("'<f8'", '1,'), bytesOf(7))],
-      ['X_train.npy', npy(dict("'<f8'", '2, 3'), SIX)],
+      ['X_TRAIN.npy', npy(dict("'<f8'", '2, 3'), SIX)],
       ['y_train.npy', npy(dict("'<f8'", '2,'), bytesOf(7, 8))],
       ['X_test.npy', npy(dict("'<f8'", '1, 3'), bytesOf(9, 8, 7))],
     ]);
