@@ -16,17 +16,21 @@ const EMBEDDINGS = /(?:^|\.)(?:embed_tokens|lm_head)\.weight$/;
 const pretty = (json: Json): string => `${JSON.stringify(json, null, 2)}\n`;
 
 /**
- * Adds tokens to the checkpoint in `directory`, in place: one for each of `names` that its tokenizer spells with three or more. The
- * rows of the new tokens in the embedding, and in a head of its own, are the means of the rows that spelled the name. Weights become float32.
+ * Adds tokens to the checkpoint in `directory`, in place: one for each of `names` that its tokenizer spells with three or more, unless it is
+ * part of a token that is there, such as `class` of `<class>`: an added token is cut out of every text. The rows of the new tokens in the embedding, and in a head of its own, are the means of the rows that spelled the name. Weights become float32.
  * @returns the names that got a token
  * @throws CheckpointError where the files are damaged or disagree
  */
 export function addTokens(directory: string, names: readonly string[]): readonly string[] {
   const { json, config, file } = readTokenizer(directory);
   const tokenizer = new Tokenizer(json, config, file);
+  const known = Array.from({ length: tokenizer.size }, (_, id) =>
+    tokenizer.decode([id], { skipSpecial: false }),
+  );
   const spelled = names
     .map((name) => ({ name, ids: tokenizer.encode(name) }))
-    .filter(({ name, ids }) => ids.length >= LEAST && PLAIN.test(name) && name.trim() === name);
+    .filter(({ name, ids }) => ids.length >= LEAST && PLAIN.test(name) && name.trim() === name)
+    .filter(({ name }) => tokenizer.specialIn(name) === null && !known.some((text) => text.includes(name)));
   if (spelled.length === 0) return [];
 
   const tokens = spelled.map(({ name }, i) =>

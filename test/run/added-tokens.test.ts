@@ -16,7 +16,22 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
   const directory = join(root, String(tied));
   const before = tinyPolicy(engine, 5, { tied });
   before.write(directory);
-  const NAMES = ['Badminton', 'worn out', '7', '42', 'trend', 'Läufer', ' led', '<b>&"\\'];
+  // Of the names that get none `class`, `dark on` and `im_end` are parts of tokens.
+  const NAMES = [
+    'class',
+    'dark on',
+    'im_end',
+    'a<|im_end|>b',
+    'worn',
+    'Badminton',
+    'worn out',
+    '7',
+    '42',
+    'trend',
+    'Läufer',
+    ' led',
+    '<b>&"\\',
+  ];
   const added = addTokens(directory, NAMES);
   const after = Policy.load(engine, directory, { tuning: 'none' });
   afterAll(() => {
@@ -29,12 +44,12 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
       .filter(({ name }) => of.test(name))
       .map(({ values }) => values);
 
-  test('names that take three tokens or more get one, but not those that libraries may give back otherwise', () => {
-    expect(added).toEqual(['Badminton', 'worn out', '<b>&"\\']);
+  test('names that take three tokens or more get one, but not parts of other tokens, or what libraries may give back otherwise', () => {
+    expect(added).toEqual(['worn', 'Badminton', 'worn out', '<b>&"\\']);
     const { size } = before.tokenizer;
-    expect(after.dims.vocabulary).toBe(size + 3);
+    expect(after.dims.vocabulary).toBe(size + 4);
     expect([...after.tokenizer.encode('<class>worn out</class>')]).toEqual(
-      [...before.tokenizer.encode('<class></class>')].toSpliced(1, 0, size + 1),
+      [...before.tokenizer.encode('<class></class>')].toSpliced(1, 0, size + 2),
     );
     for (const text of [
       '<class>Badminton</class>',
@@ -44,7 +59,7 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
     ]) {
       expect(after.tokenizer.decode(after.tokenizer.encode(text))).toBe(text);
     }
-    expect(after.forbidden[size + 2]).toBe(0);
+    expect(after.forbidden[size + 3]).toBe(0);
     expect([...after.tokenizer.encode('trend 42 Läufer')]).toEqual([
       ...before.tokenizer.encode('trend 42 Läufer'),
     ]);
@@ -59,7 +74,7 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
       const ids = before.tokenizer.encode('worn out');
       for (let d = 0; d < width; d++) {
         const mean = [...ids].reduce((sum, id) => sum + old![m]![id * width + d]!, 0) / ids.length;
-        expect(matrix[(size + 1) * width + d]).toBeCloseTo(mean, 6);
+        expect(matrix[(size + 2) * width + d]).toBeCloseTo(mean, 6);
       }
     }
     const others = /^(?!embed|head)/;
