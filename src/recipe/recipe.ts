@@ -198,7 +198,7 @@ const sft = z
     augment: augment
       .prefault({})
       .describe(
-        'Random changes of every series before it is drawn, anew in each epoch, of data sets whose answers stay true. Traces describe the changed series; thoughts of the data stay as they are.',
+        'Random changes of three series in four before they are drawn, anew in each epoch, of data sets whose answers stay true. Traces describe the changed series; thoughts of the data stay as they are.',
       ),
     batch: count(1, 65_536).default(16).describe('Examples per update, over all workers.'),
     learningRate: positive.max(1).default(1.4e-3).describe('Peak learning rate of AdamW.'),

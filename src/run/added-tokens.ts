@@ -17,7 +17,8 @@ const pretty = (json: Json): string => `${JSON.stringify(json, null, 2)}\n`;
 
 /**
  * Adds tokens to the checkpoint in `directory`, in place: one for each of `names` that its tokenizer spells with three or more, unless it is
- * part of a token that is there, such as `class` of `<class>`: an added token is cut out of every text. The rows of the new tokens in the embedding, and in a head of its own, are the means of the rows that spelled the name. Weights become float32.
+ * part of a token that is there, such as `class` of `<class>`: an added token is cut out of every text. Its row in the embedding, and in a
+ * head that is not the embedding, is the mean of the rows that spelled the name. Weights become float32.
  * @returns the names that got a token
  * @throws CheckpointError where the files are damaged or disagree
  */

@@ -197,12 +197,16 @@ function checkTaught(directory: string, card: PolicyCard, recipe: Recipe, facts:
     );
   }
   const channels = channelsOf(facts);
-  // A supervised stage teaches to read further rows; without one the answers to them say nothing.
-  if (sft.samples === 0 && card.channels !== null && channels !== null && card.channels !== channels) {
-    throw new ConfigError(
-      `${directory}: was trained on series of ${counted(card.channels)}, ${facts.task} has ${counted(channels)}; ` +
-        'choose data with as many, or start with a supervised stage on these data (timeseer sft)',
-    );
+  if (card.channels !== null && channels !== null && card.channels !== channels) {
+    // A supervised stage teaches to read further rows; in one plot lines would hide each other.
+    const { rows, overlay } = figure(card.figure);
+    const isTaught = card.numbers !== null || rows !== null || overlay !== null;
+    if (sft.samples === 0 || !isTaught) {
+      throw new ConfigError(
+        `${directory}: was trained on series of ${counted(card.channels)}, ${facts.task} has ${counted(channels)}; choose data with as many, ` +
+          `or start ${isTaught ? 'with a supervised stage on these data (timeseer sft)' : 'from policy.init=small or nano'}`,
+      );
+    }
   }
   const shared = card.classes.some((name) => facts.classes.includes(name));
   if (sft.samples === 0 && facts.classes.length > 0 && !shared) {

@@ -230,10 +230,14 @@ describe('a policy that was taught here', () => {
     );
     expect(trainingCard(directory, recipe(), other).classes).toEqual(['a', 'b']);
     const two = { ...facts, channels: ['x', 'y'] };
-    expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), two)).toThrow(
-      /trained on series of 1 channel, ctu has 2 channels/,
+    expect(() => trainingCard(directory, recipe(), two)).toThrow(
+      /trained on series of 1 channel, ctu has 2 channels; .* start from policy\.init=small or nano/,
     );
-    expect(trainingCard(directory, recipe(), two).channels).toBe(2);
+    for (const figure of ['nano-channels', 'nano-analysis']) {
+      const rows = policyOf({ ...nano, figure });
+      expect(() => trainingCard(rows, recipe({ sft: { samples: 0 } }), two)).toThrow(/timeseer sft/);
+      expect(trainingCard(rows, recipe(), two)).toMatchObject({ channels: 2, figure });
+    }
   });
 
   test('says why its answers to other data can mean little', () => {
