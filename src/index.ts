@@ -333,7 +333,11 @@ export async function render(
     return raster.render(shape, linesOf(shape, values));
   }
   const channels = values.map((_, i) => `channel ${i}`);
-  return raster.render(figure(preset, { channels }), values);
+  const shape = figure(preset, { channels });
+  return raster.render(
+    shape,
+    values.flatMap((channel) => linesOf(shape, channel)),
+  );
 }
 
 /** Encodes a picture as a PNG file. */

@@ -432,9 +432,10 @@ function fromFiles(
         let index = 0;
         for (const record of readRecords(file)) {
           const id = `custom/${stem}/${index++}`;
-          const split = named ? splits.get(file)! : (splitNamed(record.split ?? '') ?? null);
-          if (given && split === null) {
-            throw new DataError(`${record.id}: no split; other series have one`, { file });
+          const split = splitNamed(record.split ?? '') ?? (named ? splits.get(file)! : null);
+          if (given !== (split !== null)) {
+            const [own, others] = given ? ['no split', 'one'] : [`the split ${split}`, 'none'];
+            throw new DataError(`${record.id}: ${own}, and series of ${files[0]} have ${others}`, { file });
           }
           if (!anomaly && record.label === null) throw new DataError(`${record.id}: no label`, { file });
           const examples = anomaly

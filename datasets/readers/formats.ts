@@ -44,7 +44,7 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
 
 /** Extension in lower case. A split of the UCR archive in plain text, `X_TRAIN.txt`, has that of its tables. */
 function extensionOf(path: string): string {
-  if (/_(?:train|test)\.txt$/i.test(path)) return 'tsv';
+  if (/[_-](?:train|test|val|valid|validation)\.txt$/i.test(path)) return 'tsv';
   return /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
 }
 

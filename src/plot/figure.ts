@@ -247,9 +247,10 @@ function xAxis(figure: Figure, length: number, times: Float64Array | undefined):
  * `times` are the x values where the series brings its own.
  */
 export function axesText(figure: Figure, length: number, times?: Float64Array): string {
-  const { grid, rows, channels } = figure;
+  const { grid, rows, overlay, channels } = figure;
   const x = xAxis(figure, length, times);
   if (grid) return `each channel has a small plot of its own, row by row from the upper left; ${x}`;
-  if (rows !== null && channels.length > 1) return `each channel has a row of its own, from the top; ${x}`;
+  if ((rows !== null || overlay !== null) && channels.length > 1)
+    return `each channel has a row of its own, from the top; ${x}`;
   return x;
 }

@@ -321,7 +321,8 @@ export function shade(
 ): Picture {
   const { times, channels } = options;
   const whole: Panel = { x: 0, y: 0, ...plotSize(figure) };
-  const panelled = figure.grid || figure.rows !== null;
+  const panelled =
+    figure.grid || figure.rows !== null || (figure.overlay !== null && figure.channels.length > 1);
   const places = panelled ? panels(figure) : [whole];
   const data = Uint8Array.from(picture.data);
   const [lo, hi] = xDomain(figure, length, times);

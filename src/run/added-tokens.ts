@@ -6,10 +6,10 @@ import { isObject, type Json, readJson } from '../policy/json-file.ts';
 import { openCheckpoint, writeCheckpoint } from '../policy/safetensors.ts';
 import { addedToken, readTokenizer, Tokenizer } from '../policy/tokenizer.ts';
 
-/** Names spelled with fewer tokens stay as they are: digits, and words that the policy knows. */
+/** Names spelled with fewer tokens stay as they are: words that the policy knows. */
 const LEAST = 3;
-/** Characters that every tokenizer library gives back as they were added. */
-const PLAIN = /^[ -~]+$/;
+/** Names with a word, of characters that every tokenizer library gives back as they were added. Numbers and signs occur in other text. */
+const PLAIN = /^(?=.*[A-Za-z]{3})[ -~]+$/;
 
 const EMBEDDINGS = /(?:^|\.)(?:embed_tokens|lm_head)\.weight$/;
 
@@ -28,7 +28,7 @@ export function addTokens(directory: string, names: readonly string[]): readonly
   const known = Array.from({ length: tokenizer.size }, (_, id) =>
     tokenizer.decode([id], { skipSpecial: false }),
   );
-  const spelled = names
+  const spelled = [...new Set(names)]
     .map((name) => ({ name, ids: tokenizer.encode(name) }))
     .filter(({ name, ids }) => ids.length >= LEAST && PLAIN.test(name) && name.trim() === name)
     .filter(({ name }) => tokenizer.specialIn(name) === null && !known.some((text) => text.includes(name)));

@@ -27,10 +27,15 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
     'worn out',
     '7',
     '42',
+    '100',
+    '1.52',
+    'o.x',
+    'a, b',
+    'worn',
     'trend',
     'Läufer',
     ' led',
-    '<b>&"\\',
+    '<bold>&"\\',
   ];
   const added = addTokens(directory, NAMES);
   const after = Policy.load(engine, directory, { tuning: 'none' });
@@ -45,7 +50,7 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
       .map(({ values }) => values);
 
   test('names that take three tokens or more get one, but not parts of other tokens, or what libraries may give back otherwise', () => {
-    expect(added).toEqual(['worn', 'Badminton', 'worn out', '<b>&"\\']);
+    expect(added).toEqual(['worn', 'Badminton', 'worn out', '<bold>&"\\']);
     const { size } = before.tokenizer;
     expect(after.dims.vocabulary).toBe(size + 4);
     expect([...after.tokenizer.encode('<class>worn out</class>')]).toEqual(
@@ -54,7 +59,7 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
     for (const text of [
       '<class>Badminton</class>',
       'Badminton, worn out; trend 42',
-      '<b>&"\\',
+      '<bold>&"\\',
       'Läufer led',
     ]) {
       expect(after.tokenizer.decode(after.tokenizer.encode(text))).toBe(text);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { figure } from '../../src/plot/figure.ts';
+import { render as renderAny } from '../../src/index.ts';
+import { axesText, figure } from '../../src/plot/figure.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf, unusualLines } from '../../src/tasks/drawing.ts';
 
@@ -44,6 +45,9 @@ describe('the lines over the values', () => {
     const other = values.map((value, i) => 1000 - 3 * value + Math.sin(i / 7));
     const missing = new Float64Array(560).fill(Number.NaN);
     const three = { ...example, channels: [values, other, missing], names: ['a', 'b', 'c'] };
+    expect(axesText(figure('nano-analysis', { channels: ['a', 'b'] }), 560)).toMatch(
+      /^each channel has a row/,
+    );
     const drawn = drawingOf(three, { preset: 'nano-analysis', missing: 'break' });
     const { width, height, data } = await render(drawn.figure, drawn.values);
     expect([width, height]).toEqual([560, 84]);
@@ -51,5 +55,6 @@ describe('the lines over the values', () => {
       const alone = await render(shape, unusualLines(channel));
       expect(data.slice(c * alone.data.length, (c + 1) * alone.data.length)).toEqual(alone.data);
     }
+    expect((await renderAny(three.channels, 'nano-analysis')).data).toEqual(data);
   });
 });

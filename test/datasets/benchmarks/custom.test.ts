@@ -636,6 +636,11 @@ describe('a folder of several files that carry labels', () => {
     const { origin } = await select({ 'p.npz': zipOf([...part('train', 3), ...part('test', 2)]) });
     expect(origin.split.statement).toContain('Here: train 3, test 2.');
     expect(origin.classes).toEqual(['3', '5']);
+    const whole = zipOf(part('train', 2).map(([name, bytes]) => [name.replace('_train', ''), bytes]));
+    const mixed = { 'a.npz': whole, 'b.npz': zipOf(part('train', 3)) };
+    await expect(select(mixed)).rejects.toThrow(/the split train, and series of .*a\.npz have none/);
+    const swapped = { 'a.npz': mixed['b.npz'], 'b.npz': whole };
+    await expect(select(swapped)).rejects.toThrow(/no split, and series of .*a\.npz have one/);
   });
 
   it('files without a split in their names are one data set, which is said', async () => {
