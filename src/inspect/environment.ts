@@ -40,7 +40,7 @@ import {
 interface Mark {
   readonly interval: Interval;
   readonly words: string | null;
-  /** Where a mark that was moved to a spike stood, with a column of its plot on both sides. */
+  /** Place before a mark was moved to a spike, with a column of its plot on both sides. */
   readonly before?: Interval;
 }
 

@@ -173,7 +173,7 @@ describe('inspection', () => {
     const intervals = parseAnswer(state.answer!, N).intervals!;
     expect(intervals).toHaveLength(1);
     expect(Math.abs(intervals[0]![0] - 1700)).toBeLessThanOrEqual(2);
-    // What the closer look marks elsewhere leaves it.
+    // A closer mark elsewhere leaves it.
     const other = await play(inspection, [whole, answer('[[600, 604]]')]);
     expect(parseAnswer(other.state.answer!, N).intervals).toHaveLength(2);
   });

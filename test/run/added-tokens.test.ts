@@ -16,7 +16,7 @@ describe.each([true, false])('a policy whose head is its embedding: %s', (tied) 
   const directory = join(root, String(tied));
   const before = tinyPolicy(engine, 5, { tied });
   before.write(directory);
-  // Of the names that get none `class`, `dark on` and `im_end` are parts of tokens.
+  // `class`, `dark on` and `im_end` are parts of tokens and get none.
   const NAMES = [
     'class',
     'dark on',
