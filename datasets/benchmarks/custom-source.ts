@@ -372,8 +372,8 @@ function checkPoints(file: string): string[] {
 }
 
 /**
- * Leaves out what the folders of the archives hold a second time: each split in further formats (`X_TRAIN.ts`, `X_TRAIN.arff`, `X_TRAIN.txt`),
- * and each channel of a series alone (`XDimension1_TRAIN.arff`). Files that form no such folder stay as they are.
+ * Leaves out the copies in a folder of the archives: a split in further formats (`X_TRAIN.ts`, `X_TRAIN.arff`, `X_TRAIN.txt`), and single
+ * channels of its series (`XDimension1_TRAIN.arff`). All files of any other folder are kept.
  */
 function eachSplitOnce(files: readonly string[]): readonly string[] {
   const parts = files.map((file) => ({

@@ -42,9 +42,13 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
   hea: 'wfdb',
 };
 
-/** Extension in lower case. A split of the UCR archive in plain text, `X_TRAIN.txt`, has that of its tables. */
+/**
+ * Extension in lower case. A split of the UCR archive in plain text, `GunPoint_TRAIN.txt`, has that of its tables; `X_train.txt` and
+ * `y_train.txt` hold values and labels apart, and are none.
+ */
 function extensionOf(path: string): string {
-  if (/[_-](?:train|test|val|valid|validation)\.txt$/i.test(path)) return 'tsv';
+  const set = /([^./\\]+)[_-](?:train|test|val|valid|validation)\.txt$/i.exec(path)?.[1];
+  if (set !== undefined && !/^[xy]$/i.test(set)) return 'tsv';
   return /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
 }
 

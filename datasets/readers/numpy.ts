@@ -199,26 +199,48 @@ function* records(path: string, array: NpyArray): Generator<RawRecord> {
 
 const VALUES = ['X', 'x', 'data', 'values'];
 const LABELS = ['y', 'Y', 'label', 'labels'];
+const GROUPS = ['group', 'groups', 'subject', 'subjects'];
 
-/** A part of the data at the end of an array's name: `X_train`, `y_test`. */
-const PART = /^(.+)_(train|test|val|valid|validation)$/i;
+const SPLIT = 'train|test|val|valid|validation';
+const BEHIND = new RegExp(`^(.+)_(${SPLIT})$`, 'i');
+const BEFORE = new RegExp(`^(${SPLIT})_(.+)$`, 'i');
 
-/** Names of arrays by the part of the data that they belong to, where all name one; else all of them as one. */
-function partsOf(names: readonly string[]): [split: string | null, names: string[]][] {
-  const splits = names.map((name) => PART.exec(name)?.[2]?.toLowerCase());
-  const [first, ...others] = new Set(splits);
-  if (first === undefined || others.includes(undefined)) return [[null, [...names]]];
-  return [first, ...others].map((split) => [split!, names.filter((_, i) => splits[i] === split)]);
+/** An array by the part of the data that its name begins or ends with: `X_train`, `train_X`. */
+interface Named {
+  readonly name: string;
+  readonly split: string | null;
+  /** The name without its part. */
+  readonly short: string;
 }
 
-/** Names of the arrays that hold the series and the labels; of several, by the usual names. */
-function choose(all: readonly string[], split: string | null, path: string): [string, string | null] {
-  const short = new Map(all.map((name) => [split === null ? name : PART.exec(name)![1]!, name]));
-  const labels = LABELS.find((name) => short.has(name));
-  const others = [...short.keys()].filter((name) => name !== labels);
-  const values = others.length === 1 ? others[0] : VALUES.find((name) => others.includes(name));
-  if (values !== undefined) return [short.get(values)!, short.get(labels ?? '') ?? null];
-  const list = all.map((name) => JSON.stringify(name)).join(', ');
+function named(name: string): Named {
+  const [, short, split] = BEHIND.exec(name) ?? [];
+  const [, ahead, rest] = BEFORE.exec(name) ?? [];
+  return { name, split: (split ?? ahead)?.toLowerCase() ?? null, short: short ?? rest ?? name };
+}
+
+/** Arrays by the part of the data that they belong to; all of them as one where none does, or a usual name does not. */
+function partsOf(names: readonly string[]): [split: string | null, arrays: Named[]][] {
+  const all = names.map(named);
+  const splits = new Set(all.flatMap(({ split }) => split ?? []));
+  const usual = [...VALUES, ...LABELS];
+  if (splits.size === 0 || all.some(({ split, short }) => split === null && usual.includes(short)))
+    return [[null, names.map((name) => ({ name, split: null, short: name }))]];
+  return Array.from(splits, (split) => [split, all.filter((one) => one.split === split)]);
+}
+
+/** Names of the arrays that hold the series, their labels and groups; of several, by the usual names. */
+function choose(
+  all: readonly Named[],
+  path: string,
+): Record<'values', string> & Record<'labels' | 'groups', string | null> {
+  const nameOf = (usual: readonly string[]): string | null =>
+    usual.flatMap((short) => all.filter((one) => one.short === short))[0]?.name ?? null;
+  const [labels, groups] = [nameOf(LABELS), nameOf(GROUPS)];
+  const others = all.map(({ name }) => name).filter((name) => name !== labels && name !== groups);
+  const values = others.length === 1 ? others[0]! : nameOf(VALUES);
+  if (values !== null) return { values, labels, groups };
+  const list = all.map(({ name }) => JSON.stringify(name)).join(', ');
   throw new DataError(
     all.length === 0
       ? 'no arrays'
@@ -229,10 +251,11 @@ function choose(all: readonly string[], split: string | null, path: string): [st
 
 /**
  * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` has one
- * number per case, which becomes the record's label; without one, and as many labels as points, they are point
- * labels (0 or 1). Arrays `X_train`, `y_train`, `X_test` and `y_test` are the parts of one data set, which each record names. Ids as in
- * `readNpy`, with the part before the index.
- * @throws DataError as `readNpy` and `readZip`; for several arrays without a usual name, and labels that do not fit
+ * number per case, which becomes the record's label, and `groups` another; without one, and as many labels as points, they
+ * are point labels (0 or 1). Arrays `X_train`, `y_train`, `X_test` and `y_test` are the parts of one data set, which each record
+ * names; those that belong to no part are not read. Ids as in `readNpy`, with the part before the index.
+ * @throws DataError as `readNpy` and `readZip`; for several arrays without a usual name, labels that do not fit, and a part without any
+ * where another has them
  */
 export function readNpz(path: string): Generator<RawRecord> {
   return reading(path, npzRecords);
@@ -241,40 +264,52 @@ export function readNpz(path: string): Generator<RawRecord> {
 function* npzRecords(source: ByteSource): Generator<RawRecord> {
   const { path } = source;
   const entries = new Map(readZip(source).map((entry) => [entry.name.replace(/\.npy$/, ''), entry]));
-  for (const [split, names] of partsOf([...entries.keys()])) yield* partRecords(entries, names, split, path);
+  const parts = partsOf([...entries.keys()]).map(([split, arrays]) => ({ split, ...choose(arrays, path) }));
+  const bare = parts.find(({ labels }) => labels === null);
+  if (bare !== undefined && parts.some(({ labels }) => labels !== null))
+    throw new DataError(`${JSON.stringify(bare.values)} has no labels; add "y_${bare.split}"`, {
+      file: path,
+    });
+  for (const { split, ...names } of parts) yield* partRecords(entries, names, split, path);
+}
+
+/** One number per case. @throws DataError for another shape, and for one that is not finite */
+function perCase(entry: ZipEntry, kind: 'label' | 'group', expected: number): Float64Array {
+  const array = readNpyHeader(entry.open());
+  const { shape, data } = array;
+  const size = shape.reduce((product, along) => product * along, 1);
+  if (size !== expected || shape[0] !== expected)
+    throw new DataError(`${kind}s of shape (${shape.join(', ')}); expected (${expected})`, {
+      file: data.path,
+    });
+  const numbers = vector(array);
+  const absent = numbers.findIndex((number) => !Number.isFinite(number));
+  if (absent >= 0) throw new DataError(`${kind} ${absent} is ${numbers[absent]}`, { file: data.path });
+  return numbers;
 }
 
 function* partRecords(
   entries: ReadonlyMap<string, ZipEntry>,
-  names: readonly string[],
+  names: ReturnType<typeof choose>,
   split: string | null,
   path: string,
 ): Generator<RawRecord> {
-  const [valuesName, labelsName] = choose(names, split, path);
-  const array: NpyArray = readNpyHeader(entries.get(valuesName)!.open());
-  let labels: Float64Array | null = null;
-  if (labelsName !== null) {
-    const marks = readNpyHeader(entries.get(labelsName)!.open());
-    const expected = array.shape[0]!;
-    const flat = marks.shape.reduce((product, size) => product * size, 1);
-    if (flat !== expected || marks.shape[0] !== expected) {
-      throw new DataError(`labels of shape (${marks.shape.join(', ')}); expected (${expected})`, {
-        file: marks.data.path,
-      });
-    }
-    labels = vector(marks);
-    const absent = labels.findIndex((label) => !Number.isFinite(label));
-    if (absent >= 0) throw new DataError(`label ${absent} is ${labels[absent]}`, { file: marks.data.path });
-  }
+  const array: NpyArray = readNpyHeader(entries.get(names.values)!.open());
+  const numbers = (name: string | null, kind: 'label' | 'group'): Float64Array | null =>
+    name === null ? null : perCase(entries.get(name)!, kind, array.shape[0]!);
+  const labels = numbers(names.labels, 'label');
   const name = split === null ? stem(path) : `${stem(path)}/${split}`;
   if (array.shape.length === 1) {
-    const anomalies = labels === null ? null : pointLabels(labels, labelsName!, path);
+    const anomalies = labels === null ? null : pointLabels(labels, names.labels!, path);
     for (const channels of casesOf(array)) yield rawRecord(path, name, channels, { anomalies, split });
     return;
   }
+  const groups = numbers(names.groups, 'group');
+  const at = (all: Float64Array | null, index: number): string | null =>
+    all === null ? null : String(all[index]!);
   let index = 0;
   for (const channels of casesOf(array)) {
-    const label = labels === null ? null : String(labels[index]!);
-    yield rawRecord(path, `${name}/${index++}`, channels, { label, split });
+    const [label, group] = [at(labels, index), at(groups, index)];
+    yield rawRecord(path, `${name}/${index++}`, channels, { label, group, split });
   }
 }

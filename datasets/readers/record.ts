@@ -24,7 +24,7 @@ export interface RawRecord {
   /** Person or recording that the record was cut from, where the file states one: records of one group belong to
    * one side of a split. */
   readonly group: string | null;
-  /** Part of the data that the file says the record belongs to, in its own word; null where it says none. */
+  /** Part of the data (train, test, …) by the word in the file; null where it has none. */
   readonly split: string | null;
   /** Number of places that could not be read and were left out. */
   readonly faults: number;

@@ -12,9 +12,11 @@ export type FigureValues = Float64Array | readonly Float64Array[];
  */
 export function channelsOf(figure: Figure, values: FigureValues): readonly Float64Array[] {
   const channels = values instanceof Float64Array ? [values] : values;
-  if (channels.length !== figure.channels.length * (figure.overlay?.length ?? 1)) {
+  const lines = figure.overlay?.length ?? 1; // of a channel
+  if (channels.length !== figure.channels.length * lines) {
+    const [each, had] = lines === 1 ? ['', 'the series has'] : [`, ${lines} lines each`, 'lines given:'];
     throw new DataError(
-      `figure ${figure.name} shows ${figure.channels.length} channel(s) (${figure.channels.join(', ')}), the series has ${channels.length}`,
+      `figure ${figure.name} shows ${figure.channels.length} channel(s) (${figure.channels.join(', ')})${each}; ${had} ${channels.length}`,
     );
   }
   const length = channels[0]?.length ?? 0;

@@ -53,9 +53,9 @@ export interface Figure {
    */
   readonly rows: 'shared' | 'own' | null;
   /**
-   * Lines laid over each other, their colours added up like light, each with a y axis of its own: from and to fixed values, which lines go
-   * beyond at the edges, or (null) as wide as the line. What is drawn is a channel, and over it what is unusual in it (`unusualLines`); several
-   * channels get a row each, one below the other, as if each was alone. `null`: none of that.
+   * Lines laid over each other: a channel, and what is unusual in it (`unusualLines`). Their colours add up like light. Each line has a y axis
+   * of its own, with the ends given here (the line is cut there), or (`null`) as long as the line needs. Of several channels each has a row,
+   * drawn as if it was alone. `null`: no overlay.
    */
   readonly overlay: readonly (readonly [lo: number, hi: number] | null)[] | null;
   /**
@@ -129,11 +129,10 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   if (overlay !== null && result.colors.length !== overlay.length) {
     throw new ConfigError(`figure.overlay: expected as many colours as axes, ${overlay.length}`);
   }
-  const stacked = overlay !== null && result.channels.length > 1;
-  if (stacked && [left, right, top, bottom].some((side) => side > 0)) {
+  if (overlay !== null && isPanelled(result) && [left, right, top, bottom].some((side) => side > 0)) {
     throw new ConfigError('figure.overlay: rows of several channels have no padding; set it to 0');
   }
-  if (grid || rows !== null || stacked) checkPanels(result);
+  if (isPanelled(result)) checkPanels(result);
   if (result.channels.length === 0 || new Set(result.channels).size !== result.channels.length) {
     throw new ConfigError('figure.channels: expected at least one name, each different');
   }
@@ -148,6 +147,11 @@ export function isBare(figure: Figure): boolean {
   const plain = step === 1 && missing === 'break' && !time && !grid;
   const lines = channels.length === 1 || (rows !== null && colors.length === 1);
   return plain && !axes && title === '' && lines;
+}
+
+/** Returns true if each channel has a panel, or a row, of its own. */
+export function isPanelled({ grid, rows, overlay, channels }: Figure): boolean {
+  return grid || rows !== null || (overlay !== null && channels.length > 1);
 }
 
 export function needsTimes(figure: Figure): boolean {
@@ -209,7 +213,7 @@ function checkPanels(figure: Figure): void {
     const row = first?.height ?? 0;
     if (first !== undefined && !(Number.isInteger(row) && row >= LOWEST)) {
       throw new ConfigError(
-        `figure.rows: ${figure.channels.length} rows of ${Number(row.toFixed(2))} px; give a height that makes rows of whole px, at least ${LOWEST}`,
+        `figure.${figure.rows === null ? 'overlay' : 'rows'}: ${figure.channels.length} rows of ${Number(row.toFixed(2))} px; give a height that makes rows of whole px, at least ${LOWEST}`,
       );
     }
     return;
@@ -247,10 +251,9 @@ function xAxis(figure: Figure, length: number, times: Float64Array | undefined):
  * `times` are the x values where the series brings its own.
  */
 export function axesText(figure: Figure, length: number, times?: Float64Array): string {
-  const { grid, rows, overlay, channels } = figure;
   const x = xAxis(figure, length, times);
-  if (grid) return `each channel has a small plot of its own, row by row from the upper left; ${x}`;
-  if ((rows !== null || overlay !== null) && channels.length > 1)
+  if (figure.grid) return `each channel has a small plot of its own, row by row from the upper left; ${x}`;
+  if (isPanelled(figure) && figure.channels.length > 1)
     return `each channel has a row of its own, from the top; ${x}`;
   return x;
 }

@@ -127,7 +127,7 @@ export const FIGURES = {
   },
   // Green: values; red: departure of each sample from its neighbours; blue: how unlike all others the
   // stretch around it is. Both on axes that are the same for every series. Up to 560 samples have a column
-  // of pixels of their own. 20 tokens, and as many for each further channel.
+  // of pixels of their own. Each channel takes 20 tokens.
   'nano-analysis': {
     summary: 'values, and what is unusual in them, in three colours',
     figure: {

@@ -12,7 +12,7 @@
 import { ConfigError } from '../ground/errors.ts';
 import type { Interval, Picture } from '../ground/types.ts';
 import { channelsOf, type FigureValues, xDomain, yDomain } from './data.ts';
-import { type Figure, isBare, type Panel, panels, plotSize } from './figure.ts';
+import { type Figure, isBare, isPanelled, type Panel, panels, plotSize } from './figure.ts';
 
 /**
  * Draws a figure: bare ones by the column rasteriser, which draws the same picture faster, all others through vega, whose modules
@@ -321,8 +321,7 @@ export function shade(
 ): Picture {
   const { times, channels } = options;
   const whole: Panel = { x: 0, y: 0, ...plotSize(figure) };
-  const panelled =
-    figure.grid || figure.rows !== null || (figure.overlay !== null && figure.channels.length > 1);
+  const panelled = isPanelled(figure);
   const places = panelled ? panels(figure) : [whole];
   const data = Uint8Array.from(picture.data);
   const [lo, hi] = xDomain(figure, length, times);

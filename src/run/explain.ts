@@ -15,7 +15,7 @@ import { type Inspection, viewOfKey } from '../inspect/environment.ts';
 import type { PlayedEpisode } from '../inspect/episode.ts';
 import { openTools, windowOf } from '../inspect/tools.ts';
 import { figure } from '../plot/figure.ts';
-import { FOREIGN_CARD, readCard } from '../tasks/card.ts';
+import { FOREIGN_CARD, type PolicyCard, readCard } from '../tasks/card.ts';
 import { pictureOf } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { customPrompt, instruction } from '../tasks/prompt.ts';
@@ -61,10 +61,19 @@ export async function openReader(
       `${path}: this policy looks closer over several turns; name one that answers at once`,
     );
   }
+  checkSingle(path, card);
   const policy = await source.load();
   // Where the package is installed is of no interest to who reads a report.
   const name = shippedPolicy(path) === null ? directory : path;
   return { reader: readerOf(policy, directory, { name, calibrated }), policy };
+}
+
+/** @throws ConfigError for a policy that was trained on several channels: columns are asked about one by one */
+function checkSingle(path: string, { channels }: Pick<PolicyCard, 'channels'>): void {
+  if (channels === null || channels === 1) return;
+  throw new ConfigError(
+    `${path}: this policy was trained on series of ${channels} channels, and each column is asked about alone; name one that was trained on single columns`,
+  );
 }
 
 /** Makes the reader of a policy that was loaded from `directory`. @throws CheckpointError for damaged files beside its weights */
@@ -127,6 +136,7 @@ async function openInspector(request: PolicyRequest): ReturnType<typeof openAske
       await policy.dispose();
       return null;
     }
+    checkSingle(reference, own);
     if (policy.reads === 'values')
       throw new ConfigError(`--inspect: ${reference} sees no pictures; name a policy that does`);
     for (const name of ['window', 'overlap'] as const)

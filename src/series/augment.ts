@@ -58,8 +58,8 @@ function positions(random: Random, { warp, crop }: Augmentation, length: number)
 const NEAREST = 0.5;
 
 /**
- * Returns true for a series whose steps more often turn than go on. Interpolation takes more than half of the variance of its steps away: it
- * then looks like another series.
+ * Returns true for a series that mostly turns back from one step to the next. Interpolation takes more than half of the variance of its steps
+ * away, and it looks like another series.
  */
 function isRough(values: Float64Array): boolean {
   let products = 0;
@@ -72,7 +72,7 @@ function isRough(values: Float64Array): boolean {
 
 /**
  * Changes the channels of a series [C][N], at least 2 points, into others of the same shape; time runs alike in all of them. Missing points
- * (NaN) stay missing. Between its points a series is interpolated, a rough one in every other draw.
+ * (NaN) stay missing. Values between points are interpolated; half of the draws of a rough series take the nearest points instead.
  */
 export function augment(
   channels: readonly Float64Array[],

@@ -24,7 +24,7 @@ export interface Case {
 }
 
 /** What a series is made of: values are scale · (signal(t) + noise[t]) + offset. */
-interface Wave {
+export interface Wave {
   readonly signal: (t: number) => number;
   readonly noise: Float64Array; // [N]
   /** Samples of a cycle; null without one. */
@@ -46,7 +46,8 @@ interface WaveKind {
 const TAU = 2 * Math.PI;
 const array = (n: number, value: (t: number) => number): Float64Array =>
   Float64Array.from({ length: n }, (_, t) => value(t));
-const gauss = (random: Random, n: number, std: number): Float64Array => array(n, () => random.normal(0, std));
+export const gauss = (random: Random, n: number, std: number): Float64Array =>
+  array(n, () => random.normal(0, std));
 const none = (n: number): Float64Array => new Float64Array(n);
 const laplace = (random: Random): number =>
   (random.uniform() < 0.5 ? -1 : 1) * -Math.log(1 - random.uniform());
@@ -63,14 +64,14 @@ function autoregressive(random: Random, n: number, memory: number): Float64Array
     return level;
   });
 }
-const poisson = (random: Random, rate: number): number => {
+export const poisson = (random: Random, rate: number): number => {
   const least = Math.exp(-rate);
   let count = -1;
   for (let product = 1; product > least; count++) product *= random.uniform();
   return count;
 };
-const bump = (x: number, at: number, width: number): number => Math.exp(-(((x - at) / width) ** 2));
-const phase = (t: number, period: number): number => (((t / period) % 1) + 1) % 1;
+export const bump = (x: number, at: number, width: number): number => Math.exp(-(((x - at) / width) ** 2));
+export const phase = (t: number, period: number): number => (((t / period) % 1) + 1) % 1;
 
 /** A day of traffic: a broad noon, a narrow evening, quiet nights. */
 const day = (x: number): number => bump(x, 0.52, 0.15) + 0.5 * bump(x, 0.82, 0.05);
@@ -393,12 +394,13 @@ export function changed(
 /** Places that are tried for an anomaly. */
 const MOST_TRIES = 50;
 
-/** A wave with anomalies of these kinds, in this order of time. */
+/** A wave with anomalies of these kinds, in this order of time, of at most `longest` samples. */
 export function compose(
   random: Random,
   wave: Wave,
   n: number,
   kinds: readonly string[],
+  longest = Number.POSITIVE_INFINITY,
 ): { values: Float64Array; clean: Float64Array; truth: Interval[] } {
   const inUnits = (own: Float64Array): Float64Array =>
     own.map((value) => {
@@ -414,7 +416,7 @@ export function compose(
   const part = (0.8 * n) / kinds.length;
   const places = kinds.map((name, i): Interval => {
     const { length, value, least = 0 } = ANOMALIES[name]!;
-    const span = Math.min(length(random, wave), Math.floor(0.9 * part));
+    const span = Math.min(length(random, wave), Math.floor(0.9 * part), longest);
     for (let tries = 0; ; tries++) {
       const start = Math.floor(0.1 * n + i * part + random.between(0.03, 0.97) * (part - span));
       const at = value(

@@ -4,6 +4,9 @@
  * [--count N] [--data DIR]
  * or, to write the recordings of the half for choosing, to which `timeseer calibrate --data` fits: --recordings DIR
  *
+ * Policies adapted to made sources, each beside the policy given: --sources DIR writes NAME.csv for `timeseer adapt --data` and NAME.last.csv, the
+ * days after it; then --policy small --adapted RUNS, where RUNS/NAME is the adaptation to NAME. --seed N: of the sources.
+ *
  * Classical scores have, of their settings, those that were best on the half for choosing, as in anomalies.ts; the policy has one, and its
  * confidences were fitted to other series of wild (timeseer calibrate). Series of wild have 5000 points, ten times what it was taught.
  */
@@ -36,9 +39,10 @@ import { ownAlarms, PEERS, type Prepared, prepare, randomAlarms, read } from './
 import { alarmMeasures, shared } from './anomaly-measures.ts';
 import { injectedCases, nabCases, realSeries } from './anomaly-recordings.ts';
 import { type Case, cleanCases, type Half, shapeCases } from './anomaly-shapes.ts';
+import { sourceCases, writeSources } from './anomaly-sources.ts';
 import { table } from './measure.ts';
 
-const GROUPS = ['nab', 'injected', 'shapes', 'wild'] as const;
+const GROUPS = ['nab', 'injected', 'shapes', 'wild', 'sources'] as const;
 type Group = (typeof GROUPS)[number];
 const SHAPE_SEEDS = { choose: 11, report: 12 } as const;
 const CLEAN_SEEDS = [1] as const;
@@ -68,7 +72,10 @@ const BOTH = 'policy and detector';
 const DETECTOR = 'timeseer detect';
 const EXPERT = 'classical expert';
 const RANDOM = 'random places';
-const CONTENDERS = [POLICY, BOTH, DETECTOR, EXPERT, ...Object.keys(PEERS), RANDOM];
+/** Of the policy that was adapted, where `policy` is the one after it. */
+const GIVEN = 'before adapting';
+const BOTH_GIVEN = `${GIVEN}, and detector`;
+const CONTENDERS = [POLICY, BOTH, GIVEN, BOTH_GIVEN, DETECTOR, EXPERT, ...Object.keys(PEERS), RANDOM];
 
 function wildCases(half: Half, count: number): Case[] {
   const { length, seed, split } = WILD;
@@ -119,15 +126,21 @@ async function ask(one: Prepared, reader: Reader): Promise<Said> {
   return { alarms, both, reported, windows: asked.length };
 }
 
-async function evaluate(one: Prepared, reader: Reader, chosen: ReadonlyMap<string, Chosen>): Promise<Result> {
+async function evaluate(
+  one: Prepared,
+  { reader, given }: { readonly reader: Reader; readonly given: Reader | null },
+  chosen: ReadonlyMap<string, Chosen>,
+): Promise<Result> {
   const began = performance.now();
   const said = await ask(one, reader);
   const milliseconds = performance.now() - began;
+  const before = given === null ? null : await ask(one, given);
   const found = one.detection.findings.length;
   const expert = expcotBlind(one.values).intervals.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
   const alarms: Record<string, readonly Alarm[]> = {
     [POLICY]: said.alarms,
     [BOTH]: said.both,
+    ...(before === null ? {} : { [GIVEN]: before.alarms, [BOTH_GIVEN]: before.both }),
     [DETECTOR]: ownAlarms(one, Math.max(found, MOST_ALARMS)).map((interval, i) => ({
       interval,
       height: i < found ? FOUND + one.detection.findings[i]!.severity : -i,
@@ -178,6 +191,8 @@ interface GroupReport {
     readonly auc: number;
     readonly error: number;
   };
+  /** Of the policy that was adapted. */
+  readonly confidenceBefore: GroupReport['confidence'] | null;
   readonly millisecondsPerWindow: number;
   readonly cases: readonly unknown[];
 }
@@ -185,9 +200,9 @@ interface GroupReport {
 const TENTHS = 10;
 
 /** Confidences of the ranking from 0.1 on: area under the curve of right and wrong intervals, and expected calibration error in tenths. */
-function confidenceOf(all: readonly Result[]): GroupReport['confidence'] {
+function confidenceOf(all: readonly Result[], contender: string): GroupReport['confidence'] {
   const stated = all.flatMap(({ one, alarms }) =>
-    alarms[BOTH]!.flatMap(({ interval, height }) =>
+    alarms[contender]!.flatMap(({ interval, height }) =>
       height < 0.1 ? [] : [{ p: height, right: isRight(interval, one.truth) }],
     ),
   );
@@ -241,7 +256,8 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
     return sum + own.filter((alarm) => !result.one.truth.some((one) => shared(alarm, one) > 0)).length;
   }, 0);
   const anomalies = results.reduce((sum, { one }) => sum + one.truth.length, 0);
-  const by = CONTENDERS.map((contender) => {
+  const present = CONTENDERS.filter((name) => all.every(({ alarms }) => Object.hasOwn(alarms, name)));
+  const by = present.map((contender) => {
     const atTrue = results.map((result) => measured(result, contender, result.one.truth.length));
     const atOwn = results.map((result) =>
       result.reported === 0 ? 0 : measured(result, contender, result.reported).f1,
@@ -289,7 +305,8 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
     ...(group === 'injected' ? { sources: sourcesOf(results) } : {}),
     ...{ group, series: results.length, clean: all.length - results.length, anomalies, rows },
     reported: all.reduce((sum, { reported }) => sum + reported, 0),
-    confidence: confidenceOf(all),
+    confidence: confidenceOf(all, BOTH),
+    confidenceBefore: present.includes(BOTH_GIVEN) ? confidenceOf(all, BOTH_GIVEN) : null,
     recall: hits / anomalies,
     falsePerThousand: (1000 * wrong) / all.reduce((sum, { one }) => sum + one.values.length, 0),
     millisecondsPerWindow: all.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / windows,
@@ -361,12 +378,21 @@ async function main(): Promise<void> {
       count: { type: 'string', default: '30' },
       data: { type: 'string' },
       recordings: { type: 'string' },
+      sources: { type: 'string' },
+      adapted: { type: 'string' },
+      seed: { type: 'string', default: '1' },
     },
   });
-  const { policy, only, half, json } = given;
+  const { policy, only, half, json, adapted } = given;
+  const seed = Number(given.seed);
   if (given.recordings !== undefined) return writeRecordings(given.recordings, dataOf(given.data));
+  if (given.sources !== undefined) return writeSources(given.sources, seed);
   if (policy === undefined) throw new RangeError('--policy DIR: of a policy or of a run');
-  const wanted = GROUPS.filter((group) => only === undefined || group === only);
+  if (adapted === undefined && only === 'sources')
+    throw new RangeError('--only sources: needs --adapted RUNS');
+  const wanted = GROUPS.filter((group) =>
+    adapted === undefined ? group !== 'sources' && (only ?? group) === group : group === 'sources',
+  );
   if (wanted.length === 0) throw new RangeError(`--only ${only}: ${GROUPS.join(', ')}`);
   if (half !== 'choose' && half !== 'report') throw new RangeError(`--half ${half}: choose or report`);
   const engine = ENGINES.find((name) => name === given.engine);
@@ -381,6 +407,7 @@ async function main(): Promise<void> {
   const casesOf = (group: Group): readonly Case[] => {
     if (group === 'nab') return nab;
     if (group === 'injected') return injectedCases(data, nab, 1);
+    if (group === 'sources') return sourceCases(seed).filter(({ base }) => existsSync(join(adapted!, base)));
     const halves = [...new Set<Half>(['choose', half])];
     if (group === 'wild') return halves.flatMap((own) => wildCases(own, Number(given.count)));
     const clean = cleanCases(CLEAN_SEEDS);
@@ -388,7 +415,8 @@ async function main(): Promise<void> {
       [...shapeCases(SHAPE_SEEDS[own]), ...clean].filter((one) => one.half === own),
     );
   };
-  const { reader, policy: opened } = await openReader(policy, { engine, device: undefined });
+  const options = { engine, device: undefined };
+  const { reader, policy: opened } = await openReader(policy, options);
   const groups: GroupReport[] = [];
   try {
     for (const group of wanted) {
@@ -402,10 +430,14 @@ async function main(): Promise<void> {
         progress.advance(1, {});
         await new Promise(setImmediate);
       }
-      const chosen = new Map(Object.keys(PEERS).map((name) => [name, choice.of(name)]));
+      const peers = choosing.length === 0 ? [] : Object.keys(PEERS);
+      const chosen = new Map(peers.map((name) => [name, choice.of(name)]));
       const results: Result[] = [];
       for (const one of asked) {
-        results.push(await evaluate(prepare(one), reader, chosen));
+        const after = adapted === undefined ? null : await openReader(join(adapted, one.base), options);
+        const readers = after === null ? { reader, given: null } : { reader: after.reader, given: reader };
+        results.push(await evaluate(prepare(one), readers, chosen));
+        await after?.policy.dispose();
         progress.advance(1, {});
       }
       progress.stop();

@@ -47,26 +47,32 @@ vi.mock('node:fs', async (load) => {
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-explain-'));
 const policyDirectory = join(shared, 'run/sft/policy');
+const wideDirectory = join(shared, 'wide');
 let directory: string;
 
 beforeAll(() => {
   const policy = Policy.create(openTorch({ threads: 1 }), { tokenizer: trainBpe(corpus(200)), seed: 5 });
-  writeManifestedDirectory(policyDirectory, (temporary) => {
-    policy.write(temporary);
-    writeCard(temporary, {
-      version: 1,
-      style: 'nano',
-      figure: 'nano',
-      length: 250,
-      kind: 'anomaly',
-      task: 'nano5',
-      channels: 1,
-      numbers: null,
-      classes: [...ANOMALY_CLASSES],
-      limitations: [],
-      stage: 'sft',
+  for (const [path, channels] of [
+    [policyDirectory, 1],
+    [wideDirectory, 3],
+  ] as const) {
+    writeManifestedDirectory(path, (temporary) => {
+      policy.write(temporary);
+      writeCard(temporary, {
+        version: 1,
+        style: 'nano',
+        figure: 'nano',
+        length: 250,
+        kind: 'anomaly',
+        task: 'nano5',
+        channels,
+        numbers: null,
+        classes: [...ANOMALY_CLASSES],
+        limitations: [],
+        stage: 'sft',
+      });
     });
-  });
+  }
   policy.dispose();
 });
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
@@ -120,6 +126,12 @@ describe('timeseer explain', () => {
     const printed = JSON.parse((await inside('explain', file, '--out', out, '--json')).out) as unknown;
     expect(printed).toEqual(report);
     expect(JSON.parse((await inside('detect', file, '--json')).out)).toEqual(report);
+  });
+
+  test('refuses a policy of several channels, which columns alone say nothing to', async () => {
+    const { code, err } = await inside('explain', csv('plain.csv', wave(600)), '--policy', wideDirectory);
+    expect(code).toBe(2);
+    expect(err).toContain('was trained on series of 3 channels, and each column is asked about alone');
   });
 
   test('reads recordings as detect does: any order, a chosen column, and fails on what is severe', async () => {

@@ -57,7 +57,8 @@ function recipePage(): string {
     '|---|---|---|',
     ...FIGURE_NAMES.map((name) => {
       const { summary, figure } = FIGURES[name];
-      return `| \`${name}\` | ${summary} | ${figure.width} × ${figure.height} |`;
+      const each = figure.overlay === null ? '' : ' a channel';
+      return `| \`${name}\` | ${summary} | ${figure.width} × ${figure.height}${each} |`;
     }),
     '',
   ].join('\n');

@@ -82,7 +82,9 @@ describe('a changed series', () => {
     const values = (series: typeof wave, index: number): number =>
       new Set(once({ warp: 0.3, crop: 0.2 }, index, series).map((value) => Math.round(value * 1e9))).size;
     const teeth = Array.from({ length: 200 }, (_, i) => values(comb, i));
-    expect(teeth.filter((count) => count === 2).length / 200).toBeCloseTo(0.5, 0.8);
+    const kept = teeth.filter((count) => count === 2).length / 200;
+    expect(kept).toBeGreaterThan(0.42);
+    expect(kept).toBeLessThan(0.58);
     expect(teeth.filter((count) => count > 2 && count < 50)).toEqual([]);
     const smooth = Array.from({ length: 50 }, (_, i) => values(wave, i));
     expect(Math.min(...smooth)).toBeGreaterThan(300);

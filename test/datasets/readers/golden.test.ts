@@ -146,6 +146,8 @@ describe('the format of a file', () => {
 
   test('an unknown extension is refused with the known ones', () => {
     expect(() => formatOf('/x/series.xlsx')).toThrow(/known are .*\.parquet/);
+    expect(formatOf('/x/Coffee_TRAIN.txt')).toBe('ucr-tsv');
+    expect(() => formatOf('/x/X_train.txt')).toThrow('no format has this extension');
   });
 });
 

@@ -189,6 +189,30 @@ describe('.npz archives', () => {
     expect(refusal('p.npz', half)).toContain('labels of shape (3); expected (2)');
   });
 
+  test('parts may come first in the names, have groups, and stand beside arrays that belong to none', () => {
+    const parts: [string, Buffer][] = [
+      ['train_X.npy', npy(dict("'<f8'", '2, 3'), SIX)],
+      ['train_y.npy', npy(dict("'<f8'", '2,'), bytesOf(7, 8))],
+      ['train_subject.npy', npy(dict("'<f8'", '2,'), bytesOf(4, 5))],
+      ['classes.npy', npy(dict("'<U1'", '2,'), Buffer.alloc(8))],
+    ];
+    const test: [string, Buffer] = ['test_X.npy', npy(dict("'<f8'", '1, 3'), bytesOf(9, 8, 7))];
+    const read = [...readNpz(files.write('g.npz', zipOf(parts)))];
+    expect(read.map(({ label, group, split }) => [label, group, split])).toEqual([
+      ['7', '4', 'train'],
+      ['8', '5', 'train'],
+    ]);
+    expect(refusal('g.npz', zipOf([...parts, test]))).toContain('"test_X" has no labels; add "y_test"');
+    const whole = zipOf([
+      ['X_train.npy', npy(dict("'<f8'", '2, 3'), SIX)],
+      ['y.npy', npy(dict("'<f8'", '2,'), bytesOf(7, 8))],
+    ]);
+    expect([...readNpz(files.write('w.npz', whole))].map(({ label, split }) => [label, split])).toEqual([
+      ['7', null],
+      ['8', null],
+    ]);
+  });
+
   test('without an axis of cases, as many labels as points are point labels', () => {
     const six = npy(dict("'<f8'", '6,'), SIX);
     const marks = npy(dict("'|b1'", '6,'), Buffer.of(0, 1, 0, 0, 1, 0));
