@@ -10,12 +10,13 @@ interface CalibrateArguments extends CalibrateRequest {
 async function runCalibrate({ json, ...request }: CalibrateArguments): Promise<void> {
   const { model, reliability, file } = await calibratePolicy(request);
   if (json) return printJson({ file, ...model, reliability });
-  const { series, intervals, right } = model.fitted;
+  const { series, intervals, right, error = Number.NaN } = model.fitted;
   print(`${file}: ${intervals} intervals in ${series} series, ${right} of them right`);
   for (const row of reliability) {
     const share = Math.round((100 * row.right) / row.intervals);
     print(`  confidence ${row.from.toFixed(1)} to ${row.to.toFixed(1)}: ${row.intervals}, ${share} % right`);
   }
+  print(`expected calibration error of policy and detector: ${error.toFixed(3)}`);
 }
 
 const OPTIONS = {

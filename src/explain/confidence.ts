@@ -284,12 +284,16 @@ const modelSchema = z
     ...regression(SUPPORT),
     /** Regression of right places on the evidence of policy and detector. */
     evidence: z.strictObject(regression(EVIDENCE)),
-    /** Calibration data: generator and recordings, number of series, of intervals that the policy marks in them, and of right ones. */
+    /**
+     * Calibration data: generator and recordings, number of series, of intervals that the policy marks in them, and of right ones; expected
+     * calibration error of the evidence in [0, 1], of each half of the series by the fit to the other.
+     */
     fitted: z.strictObject({
       data: z.string(),
       series: z.int().min(1),
       intervals: z.int().min(1),
       right: z.int().nonnegative(),
+      error: z.number().optional(),
     }),
   })
   .readonly();

@@ -32,7 +32,7 @@ import {
 } from '../background/background.ts';
 import { type Likeness, likeness } from '../background/likeness.ts';
 import { detect } from '../detect/detect.ts';
-import { CONFIDENCE_FILE } from '../explain/confidence.ts';
+import { readConfidence } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
@@ -205,20 +205,25 @@ async function prepareAll(
   );
 }
 
-/** Fits the confidence of the policy, unless it has one. @returns a sentence where too little was predicted for a fit */
+/** Fits the confidence of the policy, unless it has one. @returns a sentence: how well it fits, or why it could not be fitted */
 async function calibrated(
   policy: string,
   sources: readonly Source[],
   { device, series, quiet }: AdaptRequest,
-): Promise<string | null> {
-  if (existsSync(join(policy, CONFIDENCE_FILE))) return null;
+): Promise<string> {
   const recordings = sources.map(({ name, last: values, calendar }) => ({
     ...{ file: name, calendar, columns: [{ name, values }] },
   }));
   const count = Math.max(20, Math.round(series / 10));
   try {
-    await calibratePolicy({ policy, recordings, count, seed: SEED, device, quiet });
-    return null;
+    const { fitted } =
+      readConfidence(policy) ??
+      (await calibratePolicy({ policy, recordings, count, seed: SEED, device, quiet })).model;
+    const error =
+      fitted.error === undefined
+        ? ''
+        : `; expected calibration error ${fitted.error.toFixed(3)}, each half judged by the fit to the other`;
+    return `Its confidence is fitted to ${fitted.series} stretches of the last part with made anomalies${error}.`;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return `Its confidence is not calibrated: ${error.message}`;
@@ -253,7 +258,7 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const resume = Run.begun(out);
   await runQuickstart({ ...given, recipe: given.recipe, set, resume, force: false }, null);
   const run = new RunDirectory(out);
-  const note = await calibrated(findPolicy(out), sources, given);
+  const notes = [await calibrated(findPolicy(out), sources, given)];
   const { init: was } = run.recipe.policy;
   const [before, after] = [run.answers('initial'), run.answers('rl') ?? run.answers('sft')];
   const comparison = compareAnswers(
@@ -273,7 +278,6 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
     shown.push({ source, generated, likeness: await likeness(real, generated, training) });
   }
   const page = join(out, 'adapt.html');
-  const notes = note === null ? [] : [note];
   const adapted: Adapted = {
     out,
     page,

@@ -38,12 +38,12 @@ export interface KnownRecording {
 
 export interface CalibrateRequest {
   readonly policy: string;
-  /** Number of series of the training length; longer ones are fewer, for the same work. */
+  /** Number of series of the training length, longer ones being fewer, for the same work; or of stretches of all `recordings`. */
   readonly count: number;
   readonly seed: number;
   /** Recordings into which anomalies are put. */
   readonly data?: readonly string[] | undefined;
-  /** Recordings that are read already. */
+  /** Recordings that the policy was adapted to: they take the place of the generator. */
   readonly recordings?: readonly KnownRecording[] | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
@@ -61,7 +61,7 @@ const LENGTHS = [
 const FEWEST = 20;
 const FEWEST_OF_EITHER = 5;
 
-/** Least samples of a stretch of a recording, and number of stretches of each length and column. */
+/** Least samples of a stretch of a recording, and least number of stretches of each length and column. */
 const SHORTEST = 200;
 const STRETCHES = 12;
 
@@ -92,7 +92,11 @@ function* generated(task: string, length: number, { count, seed }: CalibrateRequ
 }
 
 /** Stretches of recordings into which anomalies are put; what they hold besides counts as wrong. */
-function* recorded(length: number, { data = [], recordings = [], seed }: CalibrateRequest): Generator<Known> {
+function* recorded(
+  length: number,
+  { data = [], recordings = [], seed, count }: CalibrateRequest,
+): Generator<Known> {
+  const owned = recordings.reduce((sum, { columns }) => sum + columns.length, 0);
   const read = data.map((file): KnownRecording => {
     const recording = readRecording(file);
     return { file, columns: recording.columns, calendar: calendarOf(recording) };
@@ -108,7 +112,8 @@ function* recorded(length: number, { data = [], recordings = [], seed }: Calibra
       const lengths = new Set(LENGTHS.map(({ times }) => Math.min(values.length, times * length)));
       for (const size of lengths) {
         const random = new Random(seed, `stretches/${source}`, size);
-        for (let k = 0; k < STRETCHES; k++) {
+        const share = owned === 0 ? 0 : Math.round(count / owned / lengths.size);
+        for (let k = 0; k < Math.max(STRETCHES, share); k++) {
           const start = random.integer(0, values.length - size);
           const stretch = values.slice(start, start + size);
           if (new Set(bridge(stretch).values).size < 2) continue;
@@ -134,12 +139,19 @@ function evenly<Name extends string>(examples: readonly Example<Name>[], task: s
   });
 }
 
-/** Number of intervals in a range of confidence, and of correct ones among them. */
+/** Number of intervals in a range of confidence, the sum of their confidences, and the number of correct ones. */
 interface ReliabilityRow {
   readonly from: number;
   readonly to: number;
   readonly intervals: number;
+  readonly confidence: number;
   readonly right: number;
+}
+
+/** Expected calibration error: mean distance of confidence and share of right intervals over the tenths, by their intervals. */
+function calibrationError(rows: readonly ReliabilityRow[]): number {
+  const intervals = rows.reduce((sum, row) => sum + row.intervals, 0);
+  return rows.reduce((sum, { confidence, right }) => sum + Math.abs(confidence - right), 0) / intervals;
 }
 
 interface Calibrated {
@@ -155,13 +167,16 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
     from: k / 10,
     to: (k + 1) / 10,
     intervals: 0,
+    confidence: 0,
     right: 0,
   }));
   for (const half of [0, 1]) {
     const model = fitConfidence(examples.filter(({ series }) => series % 2 !== half));
     for (const { inputs, right } of examples.filter(({ series }) => series % 2 === half)) {
-      const row = rows[Math.min(9, Math.floor(10 * confidenceOf(model, inputs)))]!;
+      const confidence = confidenceOf(model, inputs);
+      const row = rows[Math.min(9, Math.floor(10 * confidence))]!;
       row.intervals++;
+      row.confidence += confidence;
       if (right) row.right++;
     }
   }
@@ -170,7 +185,7 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
 
 /**
  * Fits the confidences of a policy to held-out series of its training generator, of its training length and longer, and to recordings with
- * made anomalies, and saves them with it.
+ * made anomalies; to recordings alone where it was adapted to them. Saves them with it.
  *
  * @throws ConfigError for a policy that sees one scale, was not trained on a generator, or predicts too few intervals; as `openReader`; DataError for a recording that cannot be
  * read, or is too short
@@ -195,7 +210,8 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
         `${path}: sees one scale only and has no confidence; train with a figure such as nano-analysis to calibrate`,
       );
     }
-    const known = [...generated(task, length, request), ...recorded(length, request)];
+    const isAdapted = recordings.length > 0;
+    const known = [...(isAdapted ? [] : generated(task, length, request)), ...recorded(length, request)];
     const progress = new Progress({ label: 'calibrate', total: known.length, unit: 'series', silent });
     const asked: (Known & { readonly accounts: ReturnType<typeof accountsOf> })[] = [];
     try {
@@ -207,13 +223,14 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
     } finally {
       progress.stop();
     }
-    // The policy's own confidence is that on its generator; recordings say what it is worth beside the detector.
-    const examples = asked.flatMap(({ source, truth, accounts }) =>
+    // The policy's own confidence is that on the data that it was trained for; other recordings say what it is worth beside the detector.
+    const trained = asked.filter(({ source }) => isAdapted || source === task);
+    const examples = trained.flatMap(({ truth, accounts }) =>
       accounts.flatMap(({ interval, support }) =>
-        source !== task || support === null ? [] : [{ inputs: support, right: isRight(interval, truth) }],
+        support === null ? [] : [{ inputs: support, right: isRight(interval, truth) }],
       ),
     );
-    const series = known.filter(({ source }) => source === task).length;
+    const series = trained.length;
     const right = examples.filter((example) => example.right).length;
     const wrong = examples.length - right;
     if (examples.length < FEWEST || Math.min(right, wrong) < FEWEST_OF_EITHER) {
@@ -230,20 +247,21 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
       ),
       task,
     );
+    const reliability = reliabilityOf(places);
     const model: ConfidenceModel = {
       version: 2,
       ...own,
       evidence: fitConfidence(places),
       fitted: {
         data: [
-          `${task}, validation, seed ${seed}`,
+          ...(isAdapted ? [] : [`${task}, validation, seed ${seed}`]),
           ...[...data, ...recordings.map(({ file }) => file)].map((file) => basename(file)),
         ].join('; '),
-        ...{ series, intervals: examples.length, right },
+        ...{ series, intervals: examples.length, right, error: calibrationError(reliability) },
       },
     };
     writeConfidence(directory, model);
-    return { model, reliability: reliabilityOf(places), file: `${directory}/${CONFIDENCE_FILE}` };
+    return { model, reliability, file: `${directory}/${CONFIDENCE_FILE}` };
   } finally {
     await policy.dispose();
   }

@@ -1,6 +1,6 @@
 /**
  * Sources to adapt a policy to: twelve laws with seasons, noise and habits of their own, two weeks each at five minutes. The first ten days are
- * without anomalies; the last four, which `adapt` is never given, have six. Everything is a function of the seed.
+ * without anomalies; the last four, which `adapt` is never given, have six, drawn four times. Everything is a function of the seed.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,8 @@ const STEP = 300_000;
 const MONDAY = Date.UTC(2026, 0, 5);
 /** Kinds that six are drawn from, where they fit, and sizes in parts of those in anomaly-shapes. */
 const KINDS = ['spike', 'dip', 'dropout', 'flat', 'level-shift', 'variance', 'drift', 'contextual'] as const;
-const DRAWN = 6;
+const EACH = 6;
+const DRAWS = 4;
 const LONGEST = 5 * HOUR;
 const SIZES = [1, 0.6, 0.35] as const;
 
@@ -40,6 +41,8 @@ interface Law {
   readonly scale: number;
   readonly offset: number;
   readonly whole?: boolean;
+  /** What is usual differs by the time of the day. */
+  readonly isDaily?: boolean;
 }
 
 const still = (random: Random, std: number): Float64Array => gauss(random, SAMPLES, std);
@@ -52,7 +55,7 @@ const LAWS: Readonly<Record<string, Law>> = {
       );
       return { usual, noise: usual.map((value) => (0.02 + 0.06 * value) * random.normal()) };
     },
-    ...{ scale: 900, offset: 400 },
+    ...{ scale: 900, offset: 400, isDaily: true },
   },
   'nightly-backup': {
     make: (random) => {
@@ -105,14 +108,14 @@ const LAWS: Readonly<Record<string, Law>> = {
       });
       return { usual, noise: usual.map((value) => (0.03 + 0.03 * value) * random.normal()) };
     },
-    ...{ scale: 25, offset: 4 },
+    ...{ scale: 25, offset: 4, isDaily: true },
   },
   orders: {
     make: (random) => {
       const usual = array((t) => 4 + 12 * bump(hours(t), 19, 3) + 5 * bump(hours(t), 11, 2));
       return { usual, noise: usual.map((rate) => poisson(random, rate) - rate) };
     },
-    ...{ scale: 1, offset: 0, whole: true },
+    ...{ scale: 1, offset: 0, whole: true, isDaily: true },
   },
   bursts: {
     make: (random) => {
@@ -135,7 +138,7 @@ const LAWS: Readonly<Record<string, Law>> = {
       });
       return { usual, noise: still(random, 0.03) };
     },
-    ...{ scale: 2, offset: 21 },
+    ...{ scale: 2, offset: 21, isDaily: true },
   },
   'percent-used': {
     make: (random) => {
@@ -146,7 +149,7 @@ const LAWS: Readonly<Record<string, Law>> = {
       });
       return { usual, noise: still(random, 0.6) };
     },
-    ...{ scale: 1, offset: 40, whole: true },
+    ...{ scale: 1, offset: 40, whole: true, isDaily: true },
   },
   'two-regimes': {
     make: (random) => {
@@ -176,57 +179,52 @@ export interface SourceCase extends Case {
   readonly training: Float64Array;
 }
 
-/** Every law's last four days with their anomalies, and the days before. */
+/** Every law's days before, and its last four with each of several draws of anomalies. */
 export function sourceCases(seed: number): SourceCase[] {
-  return Object.entries(LAWS).map(([base, { make, scale, offset, whole = false }]): SourceCase => {
-    const random = new Random(seed, `sources/${base}`);
-    const { usual, noise } = make(random);
+  return Object.entries(LAWS).flatMap(([base, law]) => {
+    const { scale, offset, whole = false, isDaily = false } = law;
+    const { usual, noise } = law.make(new Random(seed, `sources/${base}`));
     const from = (start: number): Wave => ({
       ...{ signal: (t) => usual[start + t]!, noise: noise.subarray(start) },
       ...{ period: DAY, asymmetric: true, scale, offset, whole },
     });
     const last = from(TRAINING);
-    const fitting = KINDS.filter((kind) => ANOMALIES[kind]!.fits?.(last) !== false);
-    const kinds = Array.from(random.permutation(fitting.length), (i) => fitting[i]!);
-    const { values, clean, truth } = compose(
-      random,
-      last,
-      SAMPLES - TRAINING,
-      kinds.slice(0, DRAWN),
-      LONGEST,
+    const training = compose(new Random(seed, base), from(0), TRAINING, []).clean;
+    const fitting = KINDS.filter(
+      (kind) => ANOMALIES[kind]!.fits?.(last) !== false && (isDaily || kind !== 'contextual'),
     );
-    for (const [start, end] of truth) {
-      const size = random.pick(SIZES);
-      for (let t = start; t < end; t++) {
-        const value = clean[t]! + size * (values[t]! - clean[t]!);
-        values[t] = whole ? Math.round(value) : value;
+    return Array.from({ length: DRAWS }, (_, draw): SourceCase => {
+      const random = new Random(seed, `sources/${base}/${draw}`);
+      const order = random.permutation(fitting.length).subarray(0, EACH);
+      const kinds = Array.from(order, (i) => fitting[i]!);
+      const { values, clean, truth } = compose(random, last, SAMPLES - TRAINING, kinds, LONGEST);
+      for (const [start, end] of truth) {
+        const size = random.pick(SIZES);
+        for (let t = start; t < end; t++) {
+          const value = clean[t]! + size * (values[t]! - clean[t]!);
+          values[t] = whole ? Math.round(value) : value;
+        }
       }
-    }
-    return {
-      ...{
-        name: `sources/${base}`,
-        base,
-        kind: 'source',
-        half: 'report',
-        values,
+      return {
+        ...{ name: `sources/${base}/${draw}`, base, kind: 'source', half: 'report', values, training },
         calendar: [HOUR, DAY, 7 * DAY],
-      },
-      truth: truth.flatMap(([start, end]): Interval[] => {
-        const extent = changed(clean, values, start, end);
-        return extent === null ? [] : [extent];
-      }),
-      training: compose(random, from(0), TRAINING, []).clean,
-    };
+        truth: truth.flatMap(([start, end]): Interval[] => {
+          const extent = changed(clean, values, start, end);
+          return extent === null ? [] : [extent];
+        }),
+      };
+    });
   });
 }
 
 const csv = (values: Float64Array, from: number): string =>
   `time,value\n${Array.from(values, (value, t) => `${new Date(MONDAY + (from + t) * STEP).toISOString()},${value}\n`).join('')}`;
 
-/** Writes what `adapt` is given, NAME.csv, and what it never sees, NAME.last.csv. */
+/** Writes what `adapt` is given, NAME.csv, and a draw of what it never sees, NAME.last.csv. */
 export function writeSources(directory: string, seed: number): void {
   mkdirSync(directory, { recursive: true });
-  for (const { base, training, values } of sourceCases(seed)) {
+  for (const { name, base, training, values } of sourceCases(seed)) {
+    if (name !== `sources/${base}/0`) continue;
     writeFileSync(join(directory, `${base}.csv`), csv(training, 0));
     writeFileSync(join(directory, `${base}.last.csv`), csv(values, TRAINING));
   }

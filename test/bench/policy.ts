@@ -5,7 +5,7 @@
  * or, to write the recordings of the half for choosing, to which `timeseer calibrate --data` fits: --recordings DIR
  *
  * Policies adapted to made sources, each beside the policy given: --sources DIR writes NAME.csv for `timeseer adapt --data` and NAME.last.csv, the
- * days after it; then --policy small --adapted RUNS, where RUNS/NAME is the adaptation to NAME. --seed N: of the sources.
+ * days after it; then --policy small --adapted RUNS, where RUNS/NAME is the adaptation to NAME, or RUNS one to all. --seed N: of the sources.
  *
  * Classical scores have, of their settings, those that were best on the half for choosing, as in anomalies.ts; the policy has one, and its
  * confidences were fitted to other series of wild (timeseer calibrate). Series of wild have 5000 points, ten times what it was taught.
@@ -191,8 +191,13 @@ interface GroupReport {
     readonly auc: number;
     readonly error: number;
   };
-  /** Of the policy that was adapted. */
-  readonly confidenceBefore: GroupReport['confidence'] | null;
+  /** The policy before it was adapted: its alarms by default, anomalies that they touch, and confidences. */
+  readonly before: {
+    readonly reported: number;
+    readonly hits: number;
+    readonly falsePerThousand: number;
+    readonly confidence: GroupReport['confidence'];
+  } | null;
   readonly millisecondsPerWindow: number;
   readonly cases: readonly unknown[];
 }
@@ -247,14 +252,18 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
     alarms[name]!.slice(0, count).map(({ interval }) => interval);
   const measured = (result: Result, name: string, count: number) =>
     alarmMeasures(intervalsOf(result, name, count), result.one.truth, result.one.values.length);
-  const hits = results.reduce((sum, result) => {
-    const own = intervalsOf(result, POLICY, result.reported);
-    return sum + result.one.truth.filter((one) => own.some((alarm) => shared(alarm, one) > 0)).length;
-  }, 0);
-  const wrong = all.reduce((sum, result) => {
-    const own = intervalsOf(result, POLICY, result.reported);
-    return sum + own.filter((alarm) => !result.one.truth.some((one) => shared(alarm, one) > 0)).length;
-  }, 0);
+  const points = all.reduce((sum, { one }) => sum + one.values.length, 0);
+  const byDefault = (name: string) => {
+    let [reported, hits, wrong] = [0, 0, 0];
+    for (const { one, alarms } of all) {
+      const own = alarms[name]!.filter(({ height }) => height >= REPORTED_FROM);
+      reported += own.length;
+      hits += one.truth.filter((truth) => own.some(({ interval }) => shared(interval, truth) > 0)).length;
+      wrong += own.filter(({ interval }) => !one.truth.some((truth) => shared(interval, truth) > 0)).length;
+    }
+    return { reported, hits, falsePerThousand: (1000 * wrong) / points };
+  };
+  const { reported, hits, falsePerThousand } = byDefault(POLICY);
   const anomalies = results.reduce((sum, { one }) => sum + one.truth.length, 0);
   const present = CONTENDERS.filter((name) => all.every(({ alarms }) => Object.hasOwn(alarms, name)));
   const by = present.map((contender) => {
@@ -304,19 +313,26 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
   return {
     ...(group === 'injected' ? { sources: sourcesOf(results) } : {}),
     ...{ group, series: results.length, clean: all.length - results.length, anomalies, rows },
-    reported: all.reduce((sum, { reported }) => sum + reported, 0),
+    reported,
     confidence: confidenceOf(all, BOTH),
-    confidenceBefore: present.includes(BOTH_GIVEN) ? confidenceOf(all, BOTH_GIVEN) : null,
+    before: present.includes(BOTH_GIVEN)
+      ? { ...byDefault(GIVEN), confidence: confidenceOf(all, BOTH_GIVEN) }
+      : null,
     recall: hits / anomalies,
-    falsePerThousand: (1000 * wrong) / all.reduce((sum, { one }) => sum + one.values.length, 0),
+    falsePerThousand,
     millisecondsPerWindow: all.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / windows,
-    cases: all.map(({ one, alarms, reported }) => ({
-      ...{ name: one.name, samples: one.values.length, truth: one.truth, reported },
-      alarms: alarms[POLICY]!.slice(0, Math.max(reported, one.truth.length)).map(({ interval, height }) => ({
-        interval,
-        confidence: Number(height.toFixed(3)),
-      })),
-    })),
+    cases: all.map(({ one, alarms, reported }) => {
+      const listed = (name: string) =>
+        alarms[name]!.slice(0, Math.max(reported, one.truth.length)).map(({ interval, height }) => ({
+          interval,
+          confidence: Number(height.toFixed(3)),
+        }));
+      return {
+        ...{ name: one.name, samples: one.values.length, truth: one.truth, reported },
+        alarms: listed(POLICY),
+        ...(Object.hasOwn(alarms, GIVEN) ? { before: listed(GIVEN) } : {}),
+      };
+    }),
   };
 }
 
@@ -332,6 +348,12 @@ function printGroup(report: GroupReport): void {
   console.log(
     `\n── ${group}: ${series} series with ${anomalies} anomalies and ${clean} without; the policy reports ${reported}, recall ${two(recall)}, ${two(falsePerThousand)} false per 1000 points, ${millisecondsPerWindow.toFixed(0)} ms a window; ranking: ${intervals} intervals, ${right} right, AUC ${two(auc)}, calibration error ${two(error)}`,
   );
+  if (report.before !== null) {
+    const { reported, hits, falsePerThousand, confidence } = report.before;
+    console.log(
+      `before adapting: reports ${reported}, recall ${two(hits / anomalies)}, ${two(falsePerThousand)} false per 1000 points; ranking: ${confidence.intervals} intervals, ${confidence.right} right, calibration error ${two(confidence.error)}`,
+    );
+  }
   console.log(
     table(
       [
@@ -407,7 +429,7 @@ async function main(): Promise<void> {
   const casesOf = (group: Group): readonly Case[] => {
     if (group === 'nab') return nab;
     if (group === 'injected') return injectedCases(data, nab, 1);
-    if (group === 'sources') return sourceCases(seed).filter(({ base }) => existsSync(join(adapted!, base)));
+    if (group === 'sources') return sourceCases(seed).filter(({ base }) => isAdapted(runOf(base)));
     const halves = [...new Set<Half>(['choose', half])];
     if (group === 'wild') return halves.flatMap((own) => wildCases(own, Number(given.count)));
     const clean = cleanCases(CLEAN_SEEDS);
@@ -416,6 +438,8 @@ async function main(): Promise<void> {
     );
   };
   const options = { engine, device: undefined };
+  const isAdapted = (run: string): boolean => existsSync(join(run, 'adapt.html'));
+  const runOf = (base: string): string => (isAdapted(adapted!) ? adapted! : join(adapted!, base));
   const { reader, policy: opened } = await openReader(policy, options);
   const groups: GroupReport[] = [];
   try {
@@ -434,7 +458,7 @@ async function main(): Promise<void> {
       const chosen = new Map(peers.map((name) => [name, choice.of(name)]));
       const results: Result[] = [];
       for (const one of asked) {
-        const after = adapted === undefined ? null : await openReader(join(adapted, one.base), options);
+        const after = adapted === undefined ? null : await openReader(runOf(one.base), options);
         const readers = after === null ? { reader, given: null } : { reader: after.reader, given: reader };
         results.push(await evaluate(prepare(one), readers, chosen));
         await after?.policy.dispose();

@@ -20,6 +20,7 @@ import {
 import { askAll } from '../../src/explain/policy-answers.ts';
 import { policiesDirectory } from '../../src/ground/paths.ts';
 import { Random } from '../../src/ground/random.ts';
+import { calibratePolicy } from '../../src/run/calibrate.ts';
 import { openReader } from '../../src/run/explain.ts';
 import { bridge } from '../../src/series/missing.ts';
 import { inside } from '../helpers/command-line.ts';
@@ -140,4 +141,13 @@ test('calibrate writes the logistic regression of what is right among the interv
   expect([other.constant, other.weights]).toEqual([model.constant, model.weights]);
   expect(other.evidence).not.toEqual(model.evidence);
   expect(other.fitted).toMatchObject({ data: 'wild, validation, seed 5; recording.csv', series: 4 });
+
+  // A policy that was adapted to recordings is fitted to them alone, in as many stretches as are asked for.
+  const columns = [{ name: 'load', values: Float64Array.from(rows) }];
+  const recordings = [{ file: 'load', calendar: [], columns }];
+  const { model: adapted } = await calibratePolicy({
+    ...{ policy: copy, recordings, count: 30, seed: 5, device: undefined, quiet: true },
+  });
+  expect(adapted.fitted).toMatchObject({ data: 'load', series: 30 });
+  expect(adapted.weights).not.toEqual(model.weights);
 });
