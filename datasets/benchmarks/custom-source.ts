@@ -437,7 +437,12 @@ function fromFiles(
             const [own, others] = given ? ['no split', 'one'] : [`the split ${split}`, 'none'];
             throw new DataError(`${record.id}: ${own}, and series of ${files[0]} have ${others}`, { file });
           }
-          if (!anomaly && record.label === null) throw new DataError(`${record.id}: no label`, { file });
+          if (!anomaly && record.label === null) {
+            const fix = /\.npz$/i.test(file)
+              ? '; each part of an .npz needs one per series: X_test, y_test'
+              : '';
+            throw new DataError(`${record.id}: no label${fix}`, { file });
+          }
           const examples = anomaly
             ? anomalyExamples(record, { task: 'custom', id, window: size, note })
             : whole(record, {
@@ -533,6 +538,13 @@ export function openSource(path: string, options: SourceOptions): Source {
   }
   const lines = all.filter((file) => LINES.test(file));
   if (lines.length > 0) return fromLines(lines, path, all, options);
+  const apart = all.filter((file) => /(?:^|[\\/])[xy]_[^\\/]+\.(?:txt|npy)$/i.test(file));
+  if (apart.some((file) => /^x/i.test(basename(file))) && apart.some((file) => /^y/i.test(basename(file)))) {
+    throw new DataError(
+      `holds series and labels in files of their own (${listed(apart.map((file) => basename(file)))}), which are not read; save them in one, numpy.savez('set.npz', X_train=…, y_train=…, X_test=…, y_test=…), or prepare har where they are those of the UCI`,
+      { file: path },
+    );
+  }
   const known = all.filter((file) => {
     try {
       return formatOf(file) !== 'csv';

@@ -118,12 +118,12 @@ export interface Backgrounds {
   readonly length: number;
   /** Origin of the windows, for the record. */
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** A window and its source; the same for the same arguments. */
+  /** A window and its source, or null for a series of wild's own families; the same for the same arguments. */
   readonly at: (
     seed: number,
     split: Split,
     index: number,
-  ) => { readonly source: string; readonly recorded: Recorded };
+  ) => { readonly source: string; readonly recorded: Recorded } | null;
 }
 
 /** wild with learned backgrounds in place of its families. */
@@ -132,7 +132,7 @@ export const wildOver = (backgrounds: Backgrounds): Benchmark =>
     ...WILD,
     title: 'wild over learned backgrounds: windows like those of recordings, with anomalies of ten kinds',
     description:
-      'Windows sampled from models of recordings, into which anomalies are put. Every anomaly has exact ends, a kind and a severity.',
+      'Windows sampled from models of recordings, into which anomalies are put; for an adaptation also series of wild. Every anomaly has exact ends, a kind and a severity.',
     ...{ shape: `${backgrounds.length} points, 1 channel`, length: backgrounds.length },
     parameters: { ...WILD_PARAMETERS, backgrounds: backgrounds.parameters },
     at(seed, split, index, length) {
@@ -141,8 +141,9 @@ export const wildOver = (backgrounds: Backgrounds): Benchmark =>
           `--length: got ${length}, but the learned backgrounds have windows of ${backgrounds.length}; leave it out`,
         );
       }
-      const { source, recorded } = backgrounds.at(seed, split, index);
-      return recordedExample(seed, index, `wild/${split}/${source}`, recorded);
+      const window = backgrounds.at(seed, split, index);
+      if (window === null) return wild(seed, split, index, length);
+      return recordedExample(seed, index, `wild/${split}/${window.source}`, window.recorded);
     },
   });
 

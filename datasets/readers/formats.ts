@@ -43,8 +43,8 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
 };
 
 /**
- * Extension in lower case. A split of the UCR archive in plain text, `GunPoint_TRAIN.txt`, has that of its tables; `X_train.txt` and
- * `y_train.txt` hold values and labels apart, and are none.
+ * Extension in lower case. A split of the UCR archive in plain text, `GunPoint_TRAIN.txt`, counts as .tsv. `X_train.txt` does not: its
+ * labels are in a file of their own.
  */
 function extensionOf(path: string): string {
   const set = /([^./\\]+)[_-](?:train|test|val|valid|validation)\.txt$/i.exec(path)?.[1];

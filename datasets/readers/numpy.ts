@@ -219,7 +219,7 @@ function named(name: string): Named {
   return { name, split: (split ?? ahead)?.toLowerCase() ?? null, short: short ?? rest ?? name };
 }
 
-/** Arrays by the part of the data that they belong to; all of them as one where none does, or a usual name does not. */
+/** Arrays by the part of the data that they belong to. One part of all arrays if no name has a part, or a usual name lacks one. */
 function partsOf(names: readonly string[]): [split: string | null, arrays: Named[]][] {
   const all = names.map(named);
   const splits = new Set(all.flatMap(({ split }) => split ?? []));
@@ -229,11 +229,14 @@ function partsOf(names: readonly string[]): [split: string | null, arrays: Named
   return Array.from(splits, (split) => [split, all.filter((one) => one.split === split)]);
 }
 
-/** Names of the arrays that hold the series, their labels and groups; of several, by the usual names. */
-function choose(
-  all: readonly Named[],
-  path: string,
-): Record<'values', string> & Record<'labels' | 'groups', string | null> {
+/** Names of the arrays that hold the series of a part, their labels and groups; of several, by the usual names. */
+interface Chosen {
+  readonly values: string;
+  readonly labels: string | null;
+  readonly groups: string | null;
+}
+
+function choose(all: readonly Named[], path: string): Chosen {
   const nameOf = (usual: readonly string[]): string | null =>
     usual.flatMap((short) => all.filter((one) => one.short === short))[0]?.name ?? null;
   const [labels, groups] = [nameOf(LABELS), nameOf(GROUPS)];
@@ -243,19 +246,39 @@ function choose(
   const list = all.map(({ name }) => JSON.stringify(name)).join(', ');
   throw new DataError(
     all.length === 0
-      ? 'no arrays'
-      : `${all.length} arrays: ${list}; call the series X, and their labels y, or X_train, y_train, X_test and y_test`,
+      ? 'no arrays; save the series as X and their labels as y'
+      : `${list}: none of these is known to hold the series; call them X, and their labels y, or X_train, y_train, X_test and y_test`,
     { file: path },
   );
 }
 
+/** Names of arrays of series, labels or groups. */
+const TELLING = /^(?:[xy]|data|values|labels?|groups?|subjects?)(?:_|$)|_[xy]$/i;
+
+/** @throws DataError for an array that is not read though its name says series, labels or groups, and for groups in some parts only */
+function checkRead(names: readonly string[], parts: readonly Chosen[], path: string): void {
+  const read = new Set(parts.flatMap(({ values, labels, groups }) => [values, labels, groups]));
+  const left = names.filter((name) => !read.has(name) && TELLING.test(name));
+  if (left.length > 0) {
+    throw new DataError(
+      `${left.map((name) => JSON.stringify(name)).join(', ')}: what it holds is not clear beside ${[...read].filter(Boolean).join(', ')}; leave it out, or name all arrays by their part: X_train, y_train, subject_train, X_test, …`,
+      { file: path },
+    );
+  }
+  const without = parts.find(({ groups }) => groups === null);
+  if (without !== undefined && parts.some(({ groups }) => groups !== null)) {
+    throw new DataError(`${JSON.stringify(without.values)} has no groups, and another part has; add them`, {
+      file: path,
+    });
+  }
+}
+
 /**
- * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` has one
- * number per case, which becomes the record's label, and `groups` another; without one, and as many labels as points, they
- * are point labels (0 or 1). Arrays `X_train`, `y_train`, `X_test` and `y_test` are the parts of one data set, which each record
- * names; those that belong to no part are not read. Ids as in `readNpy`, with the part before the index.
- * @throws DataError as `readNpy` and `readZip`; for several arrays without a usual name, labels that do not fit, and a part without any
- * where another has them
+ * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` and `groups` have a number per
+ * case: the record's label and group. Without one, and as many labels as points, they are point labels (0 or 1). Arrays `X_train`,
+ * `y_train`, `X_test` and `y_test` (or `train_X`, …) are the parts of one data set, which each record names. Arrays of other names, such as
+ * `classes`, are not read. Ids as in `readNpy`, with the part before the index.
+ * @throws DataError as `readNpy` and `readZip`; for arrays whose role is not clear, and labels or groups that do not fit
  */
 export function readNpz(path: string): Generator<RawRecord> {
   return reading(path, npzRecords);
@@ -265,11 +288,7 @@ function* npzRecords(source: ByteSource): Generator<RawRecord> {
   const { path } = source;
   const entries = new Map(readZip(source).map((entry) => [entry.name.replace(/\.npy$/, ''), entry]));
   const parts = partsOf([...entries.keys()]).map(([split, arrays]) => ({ split, ...choose(arrays, path) }));
-  const bare = parts.find(({ labels }) => labels === null);
-  if (bare !== undefined && parts.some(({ labels }) => labels !== null))
-    throw new DataError(`${JSON.stringify(bare.values)} has no labels; add "y_${bare.split}"`, {
-      file: path,
-    });
+  checkRead([...entries.keys()], parts, path);
   for (const { split, ...names } of parts) yield* partRecords(entries, names, split, path);
 }
 
@@ -278,19 +297,23 @@ function perCase(entry: ZipEntry, kind: 'label' | 'group', expected: number): Fl
   const array = readNpyHeader(entry.open());
   const { shape, data } = array;
   const size = shape.reduce((product, along) => product * along, 1);
-  if (size !== expected || shape[0] !== expected)
-    throw new DataError(`${kind}s of shape (${shape.join(', ')}); expected (${expected})`, {
+  if (size !== expected || shape[0] !== expected) {
+    const isHot = shape.length === 2 && shape[0] === expected;
+    const fix = isHot ? ', a number per series, as argmax(axis=1) gives for one-hot labels' : '';
+    throw new DataError(`${kind}s of shape (${shape.join(', ')}); expected (${expected})${fix}`, {
       file: data.path,
     });
+  }
   const numbers = vector(array);
   const absent = numbers.findIndex((number) => !Number.isFinite(number));
-  if (absent >= 0) throw new DataError(`${kind} ${absent} is ${numbers[absent]}`, { file: data.path });
+  if (absent >= 0)
+    throw new DataError(`${kind} of series ${absent} is ${numbers[absent]}`, { file: data.path });
   return numbers;
 }
 
 function* partRecords(
   entries: ReadonlyMap<string, ZipEntry>,
-  names: ReturnType<typeof choose>,
+  names: Chosen,
   split: string | null,
   path: string,
 ): Generator<RawRecord> {

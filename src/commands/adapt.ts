@@ -30,7 +30,12 @@ const OPTIONS = {
     `Model of the usual values, which generates the training windows: ${choiceHelp(METHODS)}`,
     { default: 'bootstrap' },
   ),
-  series: number('Number of generated series to train on, from 20', { default: 2000 }),
+  series: number(
+    'Number of series to train on, from 20: half like the recordings, half of the generator wild',
+    {
+      default: 6000,
+    },
+  ),
   recipe: text('Recipe by name or path of a .yaml file', { default: 'adapt' }),
   set: list('Set a recipe key, e.g. sft.samples=2000 (repeatable)'),
   engine: TRAINING_ENGINE,

@@ -12,7 +12,7 @@ export type FigureValues = Float64Array | readonly Float64Array[];
  */
 export function channelsOf(figure: Figure, values: FigureValues): readonly Float64Array[] {
   const channels = values instanceof Float64Array ? [values] : values;
-  const lines = figure.overlay?.length ?? 1; // of a channel
+  const lines = figure.overlay?.length ?? 1; // per channel
   if (channels.length !== figure.channels.length * lines) {
     const [each, had] = lines === 1 ? ['', 'the series has'] : [`, ${lines} lines each`, 'lines given:'];
     throw new DataError(

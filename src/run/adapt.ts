@@ -2,7 +2,7 @@
  * Adapts a policy to recordings of the user. The output directory is a run, with the data that it was made from:
  *
  *   backgrounds/     models of the usual values of each source, learned from the first part of its recording
- *   data/            generated windows with made anomalies; the windows of its test split are from the last part
+ *   data/            generated windows with made anomalies, and as many series of wild; the test split is of windows of the last part
  *   initial, sft, rl, eval, report.html     the run, as `quickstart` writes it
  *   adapt.json, adapt.html                  comparison and statistics
  *
@@ -52,7 +52,7 @@ export interface AdaptRequest {
   readonly columns: readonly string[];
   readonly out: string;
   readonly background: Method;
-  /** Number of made series to train on. */
+  /** Number of series to train on. */
   readonly series: number;
   readonly recipe: string;
   readonly set: readonly string[];
@@ -65,12 +65,18 @@ export interface AdaptRequest {
 const COMPARED = 60;
 const SEED = 42;
 
-/** Learned backgrounds, and held-out windows of the sources in the test split. */
+/**
+ * Learned backgrounds, and held-out windows of the sources in the test split. Every other series of training is one of wild's own, as the
+ * policy was taught before: without them it loses what it knew of anomalies that are not made here.
+ */
 function withHeldOut(learned: Backgrounds, sources: readonly Source[]): Backgrounds {
   const known = new Map<Window, Recorded>();
   return {
     ...learned,
+    parameters: { ...learned.parameters, replay: 0.5 },
     at(seed, split, index) {
+      if (split === 'train' && index % 2 === 1) return null;
+      if (split === 'train') return learned.at(seed, split, index / 2);
       if (split !== 'test') return learned.at(seed, split, index);
       const { name, calendar, heldOut } = sources[index % sources.length]!;
       const turn = Math.floor(index / sources.length);
@@ -219,11 +225,8 @@ async function calibrated(
     const { fitted } =
       readConfidence(policy) ??
       (await calibratePolicy({ policy, recordings, count, seed: SEED, device, quiet })).model;
-    const error =
-      fitted.error === undefined
-        ? ''
-        : `; expected calibration error ${fitted.error.toFixed(3)}, each half judged by the fit to the other`;
-    return `Its confidence is fitted to ${fitted.series} stretches of the last part with made anomalies${error}.`;
+    const error = fitted.error === undefined ? '' : `, expected calibration error ${fitted.error.toFixed(3)}`;
+    return `Its confidence is fitted to ${fitted.data}: ${fitted.series} series with made anomalies${error}. On other days the error is larger.`;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return `Its confidence is not calibrated: ${error.message}`;

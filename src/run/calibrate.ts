@@ -24,6 +24,7 @@ import { ConfigError, DataError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
 import { Random } from '../ground/random.ts';
 import type { Interval } from '../ground/types.ts';
+import { mergeIntervals } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { readCard } from '../tasks/card.ts';
 import { calendarOf } from './detect.ts';
@@ -38,7 +39,10 @@ export interface KnownRecording {
 
 export interface CalibrateRequest {
   readonly policy: string;
-  /** Number of series of the training length, longer ones being fewer, for the same work; or of stretches of all `recordings`. */
+  /**
+   * Number of series of the training length; longer ones are fewer, for the same work. With `recordings`: of stretches of all of them, at
+   * least 12 of each length and column.
+   */
   readonly count: number;
   readonly seed: number;
   /** Recordings into which anomalies are put. */
@@ -64,6 +68,8 @@ const FEWEST_OF_EITHER = 5;
 /** Least samples of a stretch of a recording, and least number of stretches of each length and column. */
 const SHORTEST = 200;
 const STRETCHES = 12;
+/** Most times that anomalies are put into a stretch: how many there are says little of one of them. */
+const TURNS = 3;
 
 interface Example<Name extends string> extends Weighted<Name> {
   readonly source: string;
@@ -117,10 +123,15 @@ function* recorded(
           const start = random.integer(0, values.length - size);
           const stretch = values.slice(start, start + size);
           if (new Set(bridge(stretch).values).size < 2) continue;
-          const { channels, gold } = recordedExample(seed, k, `${source}/${size}`, {
-            ...{ ...detect(stretch, { calendar }), values: stretch },
-          });
-          yield { source, values: channels[0]!, truth: 'intervals' in gold ? gold.intervals : [], calendar };
+          const usual = detect(stretch, { calendar });
+          let made: Pick<Known, 'values' | 'truth'> = { values: stretch, truth: [] };
+          for (let turn = 0; turn <= (owned === 0 ? 0 : k % TURNS); turn++) {
+            const name = `${source}/${size}${turn === 0 ? '' : `/${turn}`}`;
+            const { channels, gold } = recordedExample(seed, k, name, { ...usual, values: made.values });
+            const truth = 'intervals' in gold ? gold.intervals : [];
+            made = { values: channels[0]!, truth: mergeIntervals([...made.truth, ...truth]) };
+          }
+          yield { source, ...made, calendar };
         }
       }
     }
@@ -139,7 +150,7 @@ function evenly<Name extends string>(examples: readonly Example<Name>[], task: s
   });
 }
 
-/** Number of intervals in a range of confidence, the sum of their confidences, and the number of correct ones. */
+/** Number of intervals in a range of confidence, their mean confidence, and the number of correct ones. */
 interface ReliabilityRow {
   readonly from: number;
   readonly to: number;
@@ -151,7 +162,7 @@ interface ReliabilityRow {
 /** Expected calibration error: mean distance of confidence and share of right intervals over the tenths, by their intervals. */
 function calibrationError(rows: readonly ReliabilityRow[]): number {
   const intervals = rows.reduce((sum, row) => sum + row.intervals, 0);
-  return rows.reduce((sum, { confidence, right }) => sum + Math.abs(confidence - right), 0) / intervals;
+  return rows.reduce((sum, row) => sum + Math.abs(row.intervals * row.confidence - row.right), 0) / intervals;
 }
 
 interface Calibrated {
@@ -176,7 +187,7 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
       const confidence = confidenceOf(model, inputs);
       const row = rows[Math.min(9, Math.floor(10 * confidence))]!;
       row.intervals++;
-      row.confidence += confidence;
+      row.confidence += (confidence - row.confidence) / row.intervals;
       if (right) row.right++;
     }
   }
@@ -223,11 +234,11 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
     } finally {
       progress.stop();
     }
-    // The policy's own confidence is that on the data that it was trained for; other recordings say what it is worth beside the detector.
+    // The policy's own confidence is fitted to what it was trained for; other recordings say what it is worth beside the detector.
     const trained = asked.filter(({ source }) => isAdapted || source === task);
-    const examples = trained.flatMap(({ truth, accounts }) =>
+    const examples = trained.flatMap(({ source, truth, accounts }, series) =>
       accounts.flatMap(({ interval, support }) =>
-        support === null ? [] : [{ inputs: support, right: isRight(interval, truth) }],
+        support === null ? [] : [{ source, series, inputs: support, right: isRight(interval, truth) }],
       ),
     );
     const series = trained.length;
@@ -235,10 +246,10 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
     const wrong = examples.length - right;
     if (examples.length < FEWEST || Math.min(right, wrong) < FEWEST_OF_EITHER) {
       throw new ConfigError(
-        `${path}: predicted ${examples.length} intervals in ${series} series, ${right} of them correct: too few to fit; raise --count, or train the policy for longer`,
+        `${path}: predicted ${examples.length} intervals in ${series} series, ${right} of them correct: too few to fit; raise --count (of adapt: --series), or train the policy for longer`,
       );
     }
-    const own = fitConfidence(examples);
+    const own = fitConfidence(isAdapted ? evenly(examples, task) : examples);
     const places = evenly(
       asked.flatMap(({ source, values, truth, calendar, accounts }, series) =>
         placesOf(weighAccounts(accounts, own), detect(values, { calendar }).findings).map(
@@ -252,10 +263,12 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
       version: 2,
       ...own,
       evidence: fitConfidence(places),
+      ...(isAdapted ? { adapted: true } : {}),
       fitted: {
         data: [
           ...(isAdapted ? [] : [`${task}, validation, seed ${seed}`]),
-          ...[...data, ...recordings.map(({ file }) => file)].map((file) => basename(file)),
+          ...data.map((file) => basename(file)),
+          ...(isAdapted ? ['the recordings that it was adapted to'] : []),
         ].join('; '),
         ...{ series, intervals: examples.length, right, error: calibrationError(reliability) },
       },

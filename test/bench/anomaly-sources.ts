@@ -1,9 +1,10 @@
 /**
  * Sources to adapt a policy to: twelve laws with seasons, noise and habits of their own, two weeks each at five minutes. The first ten days are
- * without anomalies; the last four, which `adapt` is never given, have six, drawn four times. Everything is a function of the seed.
+ * without anomalies; the last four, which `adapt` is never given, have up to six, drawn four times. Everything is a function of the seed.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { mean } from '../../src/ground/numbers.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import {
@@ -27,7 +28,9 @@ const MONDAY = Date.UTC(2026, 0, 5);
 const KINDS = ['spike', 'dip', 'dropout', 'flat', 'level-shift', 'variance', 'drift', 'contextual'] as const;
 const EACH = 6;
 const DRAWS = 4;
-const LONGEST = 5 * HOUR;
+/** Longest anomaly of a draw, at least and at most, and mean change in parts of that by noise: smaller ones are left out. */
+const LONGEST = [2 * HOUR, 5 * HOUR] as const;
+const LEAST = 1.5;
 const SIZES = [1, 0.6, 0.35] as const;
 
 const hours = (t: number): number => (t % DAY) / HOUR;
@@ -41,7 +44,7 @@ interface Law {
   readonly scale: number;
   readonly offset: number;
   readonly whole?: boolean;
-  /** What is usual differs by the time of the day. */
+  /** True if usual values depend on the time of the day. */
   readonly isDaily?: boolean;
 }
 
@@ -197,21 +200,27 @@ export function sourceCases(seed: number): SourceCase[] {
       const random = new Random(seed, `sources/${base}/${draw}`);
       const order = random.permutation(fitting.length).subarray(0, EACH);
       const kinds = Array.from(order, (i) => fitting[i]!);
-      const { values, clean, truth } = compose(random, last, SAMPLES - TRAINING, kinds, LONGEST);
+      const longest = random.integer(LONGEST[0], LONGEST[1]);
+      const { values, clean, truth } = compose(random, last, SAMPLES - TRAINING, kinds, longest);
+      const seen: Interval[] = [];
       for (const [start, end] of truth) {
         const size = random.pick(SIZES);
         for (let t = start; t < end; t++) {
           const value = clean[t]! + size * (values[t]! - clean[t]!);
           values[t] = whole ? Math.round(value) : value;
         }
+        const extent = changed(clean, values, start, end);
+        const change = mean(
+          values.subarray(start, end).map((value, i) => Math.abs(value - clean[start + i]!)),
+        );
+        const usual = mean(last.noise.subarray(start, end).map(Math.abs)) * scale;
+        if (extent !== null && change > LEAST * usual) seen.push(extent);
+        else values.set(clean.subarray(start, end), start);
       }
       return {
         ...{ name: `sources/${base}/${draw}`, base, kind: 'source', half: 'report', values, training },
         calendar: [HOUR, DAY, 7 * DAY],
-        truth: truth.flatMap(([start, end]): Interval[] => {
-          const extent = changed(clean, values, start, end);
-          return extent === null ? [] : [extent];
-        }),
+        truth: seen,
       };
     });
   });

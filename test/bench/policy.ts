@@ -1,6 +1,6 @@
 /**
  * A policy in windows of several scales against the detector, the classical expert and classical scores:
- * npx tsx test/bench/policy.ts --policy DIR [--json] [--only nab|injected|shapes|wild] [--half choose|report] [--engine torch|onnx] [--threads N]
+ * npx tsx test/bench/policy.ts --policy DIR [--json] [--only nab|injected|shapes|wild|sources] [--half choose|report] [--engine torch|onnx] [--threads N]
  * [--count N] [--data DIR]
  * or, to write the recordings of the half for choosing, to which `timeseer calibrate --data` fits: --recordings DIR
  *
@@ -72,7 +72,7 @@ const BOTH = 'policy and detector';
 const DETECTOR = 'timeseer detect';
 const EXPERT = 'classical expert';
 const RANDOM = 'random places';
-/** Of the policy that was adapted, where `policy` is the one after it. */
+/** The policy that was adapted; `policy` is then the one after it. */
 const GIVEN = 'before adapting';
 const BOTH_GIVEN = `${GIVEN}, and detector`;
 const CONTENDERS = [POLICY, BOTH, GIVEN, BOTH_GIVEN, DETECTOR, EXPERT, ...Object.keys(PEERS), RANDOM];
@@ -231,6 +231,14 @@ function confidenceOf(all: readonly Result[], contender: string): GroupReport['c
 const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length;
 
+/** Means over the cases of each source. */
+function meansBySource(values: readonly number[], cases: readonly Result[]): number[] {
+  const sources = new Map<string, number[]>();
+  for (const [i, { one }] of cases.entries())
+    sources.set(one.base, [...(sources.get(one.base) ?? []), values[i]!]);
+  return Array.from(sources.values(), mean);
+}
+
 /** Counts recordings by source. */
 function sourcesOf(results: readonly Result[]): Readonly<Record<string, number>> {
   const counts: Record<string, number> = {};
@@ -287,6 +295,11 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
       wrong,
     };
   });
+  // Draws of one source share its policy and its days, so a source counts once.
+  const paired = (a: readonly number[], b: readonly number[], cases: readonly Result[]): Estimate =>
+    group === 'sources'
+      ? pairedDifference(meansBySource(a, cases), meansBySource(b, cases))
+      : pairedDifference(a, b);
   const own = by[0]!;
   const rows = by.map(
     (row): Row => ({
@@ -301,10 +314,10 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
         row === own
           ? null
           : {
-              f1: pairedDifference(own.f1, row.f1),
-              f1AtOwn: pairedDifference(own.atOwn, row.atOwn),
+              f1: paired(own.f1, row.f1, results),
+              f1AtOwn: paired(own.atOwn, row.atOwn, results),
               falsePerThousand: Number.isFinite(row.falsePerThousand)
-                ? pairedDifference(own.wrong, row.wrong)
+                ? paired(own.wrong, row.wrong, all)
                 : null,
             },
     }),
@@ -407,11 +420,12 @@ async function main(): Promise<void> {
   });
   const { policy, only, half, json, adapted } = given;
   const seed = Number(given.seed);
+  if (!Number.isInteger(seed)) throw new RangeError(`--seed ${given.seed}: a whole number`);
   if (given.recordings !== undefined) return writeRecordings(given.recordings, dataOf(given.data));
   if (given.sources !== undefined) return writeSources(given.sources, seed);
   if (policy === undefined) throw new RangeError('--policy DIR: of a policy or of a run');
-  if (adapted === undefined && only === 'sources')
-    throw new RangeError('--only sources: needs --adapted RUNS');
+  if (adapted === undefined ? only === 'sources' : (only ?? 'sources') !== 'sources')
+    throw new RangeError('--only sources and --adapted RUNS go together');
   const wanted = GROUPS.filter((group) =>
     adapted === undefined ? group !== 'sources' && (only ?? group) === group : group === 'sources',
   );
@@ -426,10 +440,20 @@ async function main(): Promise<void> {
     console.error(
       `SKIPPED nab: ${join(data, 'nab')} holds no recordings with combined_windows.json (--data DIR)`,
     );
+  const isAdapted = (run: string): boolean => existsSync(join(run, 'adapt.html'));
+  const runOf = (base: string): string => (isAdapted(adapted!) ? adapted! : join(adapted!, base));
+  const adaptedCases = (): readonly Case[] => {
+    const cases = sourceCases(seed);
+    const left = new Set(cases.filter(({ base }) => !isAdapted(runOf(base))).map(({ base }) => base));
+    if (cases.every(({ base }) => left.has(base)))
+      throw new RangeError(`--adapted ${adapted}: holds no adaptation to these sources`);
+    if (left.size > 0) console.error(`SKIPPED without an adaptation in ${adapted}: ${[...left].join(', ')}`);
+    return cases.filter(({ base }) => !left.has(base));
+  };
   const casesOf = (group: Group): readonly Case[] => {
     if (group === 'nab') return nab;
     if (group === 'injected') return injectedCases(data, nab, 1);
-    if (group === 'sources') return sourceCases(seed).filter(({ base }) => isAdapted(runOf(base)));
+    if (group === 'sources') return adaptedCases();
     const halves = [...new Set<Half>(['choose', half])];
     if (group === 'wild') return halves.flatMap((own) => wildCases(own, Number(given.count)));
     const clean = cleanCases(CLEAN_SEEDS);
@@ -438,8 +462,6 @@ async function main(): Promise<void> {
     );
   };
   const options = { engine, device: undefined };
-  const isAdapted = (run: string): boolean => existsSync(join(run, 'adapt.html'));
-  const runOf = (base: string): string => (isAdapted(adapted!) ? adapted! : join(adapted!, base));
   const { reader, policy: opened } = await openReader(policy, options);
   const groups: GroupReport[] = [];
   try {

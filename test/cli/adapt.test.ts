@@ -90,10 +90,12 @@ describe('timeseer adapt', () => {
     expect(temporaries(out)).toEqual([]);
   });
 
-  test('trains on windows like those of the first part, and tests on windows of the last', () => {
+  test('trains on windows like those of the first part and as many series of wild, and tests on windows of the last', () => {
     const set = new ExampleSet(join(out, 'data'));
     expect(['train', 'validation', 'test'].map((split) => set.count(split as 'train'))).toEqual([24, 20, 20]);
     expect(set.manifest.parameters['backgrounds']).toMatchObject({ sources: ['pump: load: bootstrap'] });
+    const own = Array.from(set.read('train'), ({ id }) => id.includes('pump: load'));
+    expect(own).toEqual(own.map((_, i) => i % 2 === 0));
     const rows = readFileSync(file!, 'utf8')
       .split('\n')
       .slice(1, -1)

@@ -128,7 +128,7 @@ describe('timeseer explain', () => {
     expect(JSON.parse((await inside('detect', file, '--json')).out)).toEqual(report);
   });
 
-  test('refuses a policy of several channels, which columns alone say nothing to', async () => {
+  test('refuses a policy of several channels, as each column is asked about alone', async () => {
     const { code, err } = await inside('explain', csv('plain.csv', wave(600)), '--policy', wideDirectory);
     expect(code).toBe(2);
     expect(err).toContain('was trained on series of 3 channels, and each column is asked about alone');

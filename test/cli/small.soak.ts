@@ -148,6 +148,6 @@ test('calibrate writes the logistic regression of what is right among the interv
   const { model: adapted } = await calibratePolicy({
     ...{ policy: copy, recordings, count: 30, seed: 5, device: undefined, quiet: true },
   });
-  expect(adapted.fitted).toMatchObject({ data: 'load', series: 30 });
+  expect(adapted.fitted).toMatchObject({ data: 'the recordings that it was adapted to', series: 30 });
   expect(adapted.weights).not.toEqual(model.weights);
 });

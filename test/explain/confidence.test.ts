@@ -251,6 +251,18 @@ describe('places of policy and detector', () => {
     );
   });
 
+  test('a mark of an adapted policy has at least its own confidence, and a finding alone what it had', () => {
+    const places = placesOf([mark([10, 20], 0.9)], [found(400, 410, 5)]);
+    const confidences = (adapted: boolean): number[] =>
+      rankPlaces(places, { ...MODEL, adapted })
+        .sort((a, b) => a.interval[0] - b.interval[0])
+        .map(({ confidence }) => confidence);
+    const [[marked, alone], [own, same]] = [confidences(false), confidences(true)];
+    expect(marked).toBeLessThan(0.85);
+    expect(own).toBeCloseTo(0.9, 9);
+    expect(same).toBe(alone);
+  });
+
   test('both together rank before either alone', () => {
     fc.assert(
       fc.property(

@@ -50,7 +50,7 @@ describe('wild over learned backgrounds', () => {
       const source = index % 2 === 0 ? 'low' : 'high';
       expect(id).toBe(`wild/train/${source}/${index}`);
       expect(facts!.components).toContain('season');
-      const { values } = backgrounds.at(5, 'train', index).recorded;
+      const { values } = backgrounds.at(5, 'train', index)!.recorded;
       const intervals = 'intervals' in gold ? gold.intervals : [];
       marked += intervals.length;
       for (const { kind, severity } of facts!.departures) {

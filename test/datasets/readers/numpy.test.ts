@@ -148,7 +148,7 @@ describe('.npz archives', () => {
         ['y.npy', marks],
       ]),
     );
-    expect(failure(() => readNpz(path)).message).toContain('y.npz!y.npy: label 1 is NaN');
+    expect(failure(() => readNpz(path)).message).toContain('y.npz!y.npy: label of series 1 is NaN');
     const wrong = zipOf([
       ['X.npy', one],
       ['y.npy', npy(dict("'<f8'", '3,'), bytesOf(1, 2, 3))],
@@ -163,7 +163,9 @@ describe('.npz archives', () => {
       ['p.npy', one],
       ['q.npy', one],
     ]);
-    expect(refusal('y.npz', nameless)).toContain('2 arrays: "p", "q"; call the series X, and their labels y');
+    expect(refusal('y.npz', nameless)).toContain(
+      '"p", "q": none of these is known to hold the series; call them X, and their labels y',
+    );
   });
 
   test('arrays of a training and a test part are one data set, and each record names its part', () => {
@@ -202,7 +204,17 @@ describe('.npz archives', () => {
       ['7', '4', 'train'],
       ['8', '5', 'train'],
     ]);
-    expect(refusal('g.npz', zipOf([...parts, test]))).toContain('"test_X" has no labels; add "y_test"');
+    expect(refusal('g.npz', zipOf([...parts, test]))).toContain(
+      '"test_X" has no groups, and another part has',
+    );
+    for (const name of ['X_dev', 'subject', 'y_train']) {
+      const more: [string, Buffer] = [`${name}.npy`, npy(dict("'<f8'", '2,'), bytesOf(7, 8))];
+      expect(refusal('g.npz', zipOf([...parts, more]))).toContain(
+        `"${name}": what it holds is not clear beside`,
+      );
+    }
+    const hot = npy(dict("'<f8'", '2, 2'), bytesOf(1, 0, 0, 1));
+    expect(refusal('h.npz', zipOf([parts[0]!, ['train_y.npy', hot]]))).toContain('as argmax(axis=1) gives');
     const whole = zipOf([
       ['X_train.npy', npy(dict("'<f8'", '2, 3'), SIX)],
       ['y.npy', npy(dict("'<f8'", '2,'), bytesOf(7, 8))],
