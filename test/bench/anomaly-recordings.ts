@@ -143,7 +143,7 @@ export function injectedCases(directory: string, nab: readonly Case[], seed: num
 }
 
 /** Signal and noise that add up to the values: running means of nine samples, and what is left of them. */
-function smoothWave(values: Float64Array): { signal: (t: number) => number; noise: Float64Array } {
+export function smoothWave(values: Float64Array): { signal: (t: number) => number; noise: Float64Array } {
   const n = values.length;
   const mean = values.map((_, i) => {
     const [from, to] = [Math.max(0, i - 4), Math.min(n, i + 5)];

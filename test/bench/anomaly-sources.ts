@@ -1,12 +1,13 @@
 /**
  * Sources to adapt a policy to: twelve laws with seasons, noise and habits of their own, two weeks each at five minutes. The first ten days are
- * without anomalies; the last four, which `adapt` is never given, have up to six, drawn four times. Everything is a function of the seed.
+ * without anomalies; the last four, which `adapt` is never given, have up to six, drawn four times. Everything is a function of the seed. Real series are cut and drawn in the same way.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { mean } from '../../src/ground/numbers.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Interval } from '../../src/ground/types.ts';
+import { type Real, smoothWave } from './anomaly-recordings.ts';
 import {
   ANOMALIES,
   bump,
@@ -178,63 +179,92 @@ const LAWS: Readonly<Record<string, Law>> = {
 };
 
 export interface SourceCase extends Case {
-  /** Values of the first ten days. */
+  /** Values before those of the case. */
   readonly training: Float64Array;
 }
 
-/** Every law's days before, and its last four with each of several draws of anomalies. */
-export function sourceCases(seed: number): SourceCase[] {
-  return Object.entries(LAWS).flatMap(([base, law]) => {
-    const { scale, offset, whole = false, isDaily = false } = law;
-    const { usual, noise } = law.make(new Random(seed, `sources/${base}`));
-    const from = (start: number): Wave => ({
-      ...{ signal: (t) => usual[start + t]!, noise: noise.subarray(start) },
-      ...{ period: DAY, asymmetric: true, scale, offset, whole },
+interface Source extends Omit<Law, 'make'> {
+  readonly base: string;
+  /** Usual values and what is measured beside them, in units of their own [N]. */
+  readonly usual: Float64Array;
+  readonly noise: Float64Array;
+  /** Samples to learn from; anomalies are put into the others. */
+  readonly training: number;
+  /** Number of anomalies of a draw, at most. */
+  readonly each: number;
+  readonly calendar: readonly number[];
+}
+
+const lawSources = (seed: number): Source[] =>
+  Object.entries(LAWS).map(([base, law]) => ({
+    ...{ ...law, ...law.make(new Random(seed, `sources/${base}`)), base },
+    ...{ training: TRAINING, each: EACH, calendar: [HOUR, DAY, 7 * DAY] },
+  }));
+
+/** Least samples that `adapt` learns from, and of real series those after them. */
+const [LEARNED, LATER] = [1820, 680];
+
+const realSources = (series: readonly Real[]): Source[] =>
+  series
+    .filter(({ values }) => values.length >= LEARNED + LATER)
+    .map(({ name: base, values, calendar }) => {
+      const { signal, noise } = smoothWave(values);
+      const whole = { scale: 1, offset: 0, isDaily: calendar[1] === DAY };
+      const counts = { training: LEARNED, each: Math.ceil((EACH * LATER) / (SAMPLES - TRAINING)) };
+      return { ...{ base, noise, calendar }, ...whole, ...counts, usual: values.map((_, t) => signal(t)) };
     });
-    const last = from(TRAINING);
-    const training = compose(new Random(seed, base), from(0), TRAINING, []).clean;
-    const fitting = KINDS.filter(
-      (kind) => ANOMALIES[kind]!.fits?.(last) !== false && (isDaily || kind !== 'contextual'),
-    );
-    return Array.from({ length: DRAWS }, (_, draw): SourceCase => {
-      const random = new Random(seed, `sources/${base}/${draw}`);
-      const order = random.permutation(fitting.length).subarray(0, EACH);
-      const kinds = Array.from(order, (i) => fitting[i]!);
-      const longest = random.integer(LONGEST[0], LONGEST[1]);
-      const { values, clean, truth } = compose(random, last, SAMPLES - TRAINING, kinds, longest);
-      const seen: Interval[] = [];
-      for (const [start, end] of truth) {
-        const size = random.pick(SIZES);
-        for (let t = start; t < end; t++) {
-          const value = clean[t]! + size * (values[t]! - clean[t]!);
-          values[t] = whole ? Math.round(value) : value;
-        }
-        const extent = changed(clean, values, start, end);
-        const change = mean(
-          values.subarray(start, end).map((value, i) => Math.abs(value - clean[start + i]!)),
-        );
-        const usual = mean(last.noise.subarray(start, end).map(Math.abs)) * scale;
-        if (extent !== null && change > LEAST * usual) seen.push(extent);
-        else values.set(clean.subarray(start, end), start);
+
+/** What comes after the training of a source, with each of several draws of anomalies. */
+function drawsOf(source: Source, seed: number): SourceCase[] {
+  const { base, usual, noise, scale, offset, whole = false, isDaily = false, calendar } = source;
+  const from = (start: number): Wave => ({
+    ...{ signal: (t) => usual[start + t]!, noise: noise.subarray(start) },
+    ...{ period: DAY, asymmetric: true, scale, offset, whole },
+  });
+  const last = from(source.training);
+  const training = compose(new Random(seed, base), from(0), source.training, []).clean;
+  const fitting = KINDS.filter(
+    (kind) => ANOMALIES[kind]!.fits?.(last) !== false && (isDaily || kind !== 'contextual'),
+  );
+  return Array.from({ length: DRAWS }, (_, draw): SourceCase => {
+    const random = new Random(seed, `sources/${base}/${draw}`);
+    const order = random.permutation(fitting.length).subarray(0, source.each);
+    const kinds = Array.from(order, (i) => fitting[i]!);
+    const longest = random.integer(LONGEST[0], LONGEST[1]);
+    const { values, clean, truth } = compose(random, last, last.noise.length, kinds, longest);
+    const seen: Interval[] = [];
+    for (const [start, end] of truth) {
+      const size = random.pick(SIZES);
+      for (let t = start; t < end; t++) {
+        const value = clean[t]! + size * (values[t]! - clean[t]!);
+        values[t] = whole ? Math.round(value) : value;
       }
-      return {
-        ...{ name: `sources/${base}/${draw}`, base, kind: 'source', half: 'report', values, training },
-        calendar: [HOUR, DAY, 7 * DAY],
-        truth: seen,
-      };
-    });
+      const extent = changed(clean, values, start, end);
+      const sizes = values.subarray(start, end).map((value, i) => Math.abs(value - clean[start + i]!));
+      const noises = mean(last.noise.subarray(start, end).map(Math.abs)) * scale;
+      if (extent !== null && mean(sizes) > LEAST * noises) seen.push(extent);
+      else values.set(clean.subarray(start, end), start);
+    }
+    return {
+      ...{ name: `sources/${base}/${draw}`, base, kind: 'source', half: 'report', values, training },
+      ...{ calendar, truth: seen },
+    };
   });
 }
+
+/** Draws of the laws, or of real series. */
+export const sourceCases = (seed: number, real: readonly Real[] | null): SourceCase[] =>
+  (real === null ? lawSources(seed) : realSources(real)).flatMap((source) => drawsOf(source, seed));
 
 const csv = (values: Float64Array, from: number): string =>
   `time,value\n${Array.from(values, (value, t) => `${new Date(MONDAY + (from + t) * STEP).toISOString()},${value}\n`).join('')}`;
 
 /** Writes what `adapt` is given, NAME.csv, and a draw of what it never sees, NAME.last.csv. */
-export function writeSources(directory: string, seed: number): void {
+export function writeSources(directory: string, cases: readonly SourceCase[]): void {
   mkdirSync(directory, { recursive: true });
-  for (const { name, base, training, values } of sourceCases(seed)) {
+  for (const { name, base, training, values } of cases) {
     if (name !== `sources/${base}/0`) continue;
     writeFileSync(join(directory, `${base}.csv`), csv(training, 0));
-    writeFileSync(join(directory, `${base}.last.csv`), csv(values, TRAINING));
+    writeFileSync(join(directory, `${base}.last.csv`), csv(values, training.length));
   }
 }

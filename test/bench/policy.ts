@@ -5,7 +5,8 @@
  * or, to write the recordings of the half for choosing, to which `timeseer calibrate --data` fits: --recordings DIR
  *
  * Policies adapted to made sources, each beside the policy given: --sources DIR writes NAME.csv for `timeseer adapt --data` and NAME.last.csv, the
- * days after it; then --policy small --adapted RUNS, where RUNS/NAME is the adaptation to NAME, or RUNS one to all. --seed N: of the sources.
+ * days after it; then --policy small --adapted RUNS, where RUNS/NAME is the adaptation to NAME, or RUNS one to all. --seed N: of the sources. --real: real series
+ * instead of made ones.
  *
  * Classical scores have, of their settings, those that were best on the half for choosing, as in anomalies.ts; the policy has one, and its
  * confidences were fitted to other series of wild (timeseer calibrate). Series of wild have 5000 points, ten times what it was taught.
@@ -415,6 +416,7 @@ async function main(): Promise<void> {
       recordings: { type: 'string' },
       sources: { type: 'string' },
       adapted: { type: 'string' },
+      real: { type: 'boolean', default: false },
       seed: { type: 'string', default: '1' },
     },
   });
@@ -422,7 +424,9 @@ async function main(): Promise<void> {
   const seed = Number(given.seed);
   if (!Number.isInteger(seed)) throw new RangeError(`--seed ${given.seed}: a whole number`);
   if (given.recordings !== undefined) return writeRecordings(given.recordings, dataOf(given.data));
-  if (given.sources !== undefined) return writeSources(given.sources, seed);
+  const data = dataOf(given.data);
+  const sources = () => sourceCases(seed, given.real ? realSeries(data, nabCases(data)) : null);
+  if (given.sources !== undefined) return writeSources(given.sources, sources());
   if (policy === undefined) throw new RangeError('--policy DIR: of a policy or of a run');
   if (adapted === undefined ? only === 'sources' : (only ?? 'sources') !== 'sources')
     throw new RangeError('--only sources and --adapted RUNS go together');
@@ -434,7 +438,6 @@ async function main(): Promise<void> {
   const engine = ENGINES.find((name) => name === given.engine);
   if (given.engine !== undefined && engine === undefined)
     throw new RangeError(`--engine ${given.engine}: ${ENGINES.join(', ')}`);
-  const data = dataOf(given.data);
   const nab = nabCases(data);
   if (nab.length === 0 && !existsSync(join(data, 'nab')))
     console.error(
@@ -443,7 +446,7 @@ async function main(): Promise<void> {
   const isAdapted = (run: string): boolean => existsSync(join(run, 'adapt.html'));
   const runOf = (base: string): string => (isAdapted(adapted!) ? adapted! : join(adapted!, base));
   const adaptedCases = (): readonly Case[] => {
-    const cases = sourceCases(seed);
+    const cases = sources();
     const left = new Set(cases.filter(({ base }) => !isAdapted(runOf(base))).map(({ base }) => base));
     if (cases.every(({ base }) => left.has(base)))
       throw new RangeError(`--adapted ${adapted}: holds no adaptation to these sources`);
