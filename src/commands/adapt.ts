@@ -72,12 +72,14 @@ export const adaptCommand = command({
   handler: async ({ json, column, data = [], ...given }: AdaptArguments) => {
     const { adapt } = await import('../run/adapt.ts');
     const request = { ...given, data, columns: column.map(String) };
-    const { out, page, comparison, better, verdict } = await adapt(request).catch((error: unknown) => {
-      if (error instanceof Interrupted) say('to continue, run the same command with --resume');
-      throw error;
-    });
+    const { out, page, policy, comparison, better, verdict } = await adapt(request).catch(
+      (error: unknown) => {
+        if (error instanceof Interrupted) say('to continue, run the same command with --resume');
+        throw error;
+      },
+    );
     const { names, metrics } = comparison;
-    if (json) return printJson({ out, page, better, verdict, before: names[0], metrics });
+    if (json) return printJson({ out, page, policy, better, verdict, before: names[0], metrics });
     print(
       columns([
         ['', names[0], names[1], 'difference'],
@@ -85,6 +87,6 @@ export const adaptCommand = command({
       ]),
     );
     print(`${verdict}\npage: ${page}`);
-    if (better) print(`use it: npx timeseer explain my.csv --policy ${shellWord(out)}`);
+    print(`use it: npx timeseer explain my.csv --policy ${shellWord(policy)}`);
   },
 });

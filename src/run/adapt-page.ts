@@ -91,17 +91,17 @@ ${FOOTER}`;
 }
 
 /** Card of the policy, in Markdown. */
-export function adaptCard({ out, verdict, comparison, method, notes, sources }: Adapted): string {
+export function adaptCard({ policy, verdict, comparison, method, notes, sources }: Adapted): string {
   const { names, metrics, series } = comparison;
   const lines = [...sources.map(({ source }) => `${source.name}: ${source.notes.join(' ')}`), ...notes];
   return `# Policy adapted to recordings
 
 ${verdict}
 
-    npx timeseer explain my.csv --policy ${shellWord(out)}
+    npx timeseer explain my.csv --policy ${shellWord(policy)}
 
-Trained from ${names[0]} on windows like those of the first part of each recording (${METHODS[method].label}), with made anomalies of ten
-kinds. Measured on ${series} windows of the last part with made anomalies, which training did not see. How well it finds real anomalies was
+The adapted policy was trained from ${names[0]} on windows like those of the first part of each recording (${METHODS[method].label}), with
+made anomalies of ten kinds, and on as many other series. Measured on ${series} windows of the last part with made anomalies, which training did not see. How well it finds real anomalies was
 not measured: the recordings have no labels. Pictures and statistics of the windows: adapt.html.
 
 ${markdownTable({

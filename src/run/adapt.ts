@@ -4,11 +4,12 @@
  *   backgrounds/     models of the usual values of each source, learned from the first part of its recording
  *   data/            generated windows with made anomalies, and as many series of wild; the test split is of windows of the last part
  *   initial, sft, rl, eval, report.html     the run, as `quickstart` writes it
+ *   kept/            the policy before training with the confidence fitted to the recordings, where training gained nothing
  *   adapt.json, adapt.html                  comparison and statistics
  *
  * Only the comparison at the end and the calibration see the last part.
  */
-import { existsSync, readdirSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type Backgrounds, wildOver } from '../../datasets/benchmarks/generated.ts';
@@ -34,7 +35,7 @@ import { type Likeness, likeness } from '../background/likeness.ts';
 import { detect } from '../detect/detect.ts';
 import { readConfidence } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { writeDirectoryAtomic, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
@@ -103,6 +104,8 @@ export interface Adapted {
   readonly method: Method;
   /** Policy before and after on made anomalies in held-out windows. */
   readonly comparison: PairedComparison;
+  /** Directory to name as --policy: `out`, or where nothing is gained the policy before, calibrated. */
+  readonly policy: string;
   /** True where the interval of the gain in affiliation F1 is above 0, and that of no metric below. */
   readonly better: boolean;
   readonly verdict: string;
@@ -111,6 +114,7 @@ export interface Adapted {
 }
 
 const RECORD = 'adapt.json';
+const KEPT = 'kept';
 
 /** Settings of an adaptation and its sources, which a resumed one must share. */
 const askedShape = z.object({
@@ -211,7 +215,7 @@ async function prepareAll(
   );
 }
 
-/** Fits the confidence of the policy, unless it has one. @returns a sentence: how well it fits, or why it could not be fitted */
+/** Fits the confidence of a policy to the recordings, unless that was done. @returns a sentence: how well it fits, or why it could not be fitted */
 async function calibrated(
   policy: string,
   sources: readonly Source[],
@@ -222,9 +226,11 @@ async function calibrated(
   }));
   const count = Math.max(20, Math.round(series / 10));
   try {
+    const before = readConfidence(policy);
     const { fitted } =
-      readConfidence(policy) ??
-      (await calibratePolicy({ policy, recordings, count, seed: SEED, device, quiet })).model;
+      before?.adapted === true
+        ? before
+        : (await calibratePolicy({ policy, recordings, count, seed: SEED, device, quiet })).model;
     const error = fitted.error === undefined ? '' : `, expected calibration error ${fitted.error.toFixed(3)}`;
     return `Its confidence is fitted to ${fitted.data}: ${fitted.series} series with made anomalies${error}. On other days the error is larger.`;
   } catch (error) {
@@ -261,7 +267,6 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const resume = Run.begun(out);
   await runQuickstart({ ...given, recipe: given.recipe, set, resume, force: false }, null);
   const run = new RunDirectory(out);
-  const notes = [await calibrated(findPolicy(out), sources, given)];
   const { init: was } = run.recipe.policy;
   const [before, after] = [run.answers('initial'), run.answers('rl') ?? run.answers('sft')];
   const comparison = compareAnswers(
@@ -272,7 +277,14 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const better = gain.ci95[0] > 0 && comparison.metrics.every(({ difference }) => difference.ci95[1] >= 0);
   const verdict = better
     ? `The adapted policy finds made anomalies in the held-out part better than ${was}.`
-    : `No better than ${was} here: keep ${was}.`;
+    : `No better than ${was} here: keep ${was}, whose confidence is fitted to these recordings in ${join(out, KEPT)}.`;
+  const policy = better ? out : join(out, KEPT);
+  if (!better && !existsSync(policy))
+    writeDirectoryAtomic(policy, (temporary) =>
+      cpSync(run.policyDirectory('initial'), temporary, { recursive: true }),
+    );
+  const adaptedNote = await calibrated(findPolicy(out), sources, given);
+  const notes = [better ? adaptedNote : await calibrated(policy, sources, given)];
   const shown: AdaptedSource[] = [];
   for (const [i, model] of readBackgrounds(learned).entries()) {
     const source = sources[i]!;
@@ -284,6 +296,7 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const adapted: Adapted = {
     out,
     page,
+    policy,
     verdict,
     better,
     comparison,
@@ -294,6 +307,6 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   writeFileAtomic(page, await adaptPage(adapted));
   writeFileAtomic(join(out, 'README.md'), adaptCard(adapted));
   const figures = shown.map(({ source, likeness }) => ({ name: source.name, notes: source.notes, likeness }));
-  record({ verdict, better, metrics: comparison.metrics, notes, sources: figures });
+  record({ verdict, better, policy, metrics: comparison.metrics, notes, sources: figures });
   return adapted;
 }
