@@ -1,7 +1,7 @@
 /** `timeseer calibrate`: fits the confidence of a policy to held-out series. */
 import { print, printJson } from '../ground/terminal.ts';
 import { type CalibrateRequest, calibratePolicy } from '../run/calibrate.ts';
-import { command, ENGINE_OPTIONS, flag, number, required, several } from './options.ts';
+import { command, ENGINE_OPTIONS, flag, number, required, several, text } from './options.ts';
 
 interface CalibrateArguments extends CalibrateRequest {
   readonly json: boolean;
@@ -27,6 +27,9 @@ const OPTIONS = {
   ),
   seed: number('Seed of the held-out series, and of the anomalies in recordings', { default: 0 }),
   data: several('CSV file of a recording, mostly normal, into which anomalies are put (repeatable)'),
+  out: text(
+    'New directory for a copy of the policy, fitted to the recordings of --data alone; needed for one that ships',
+  ),
   ...ENGINE_OPTIONS,
   json: flag('Print the fitted confidence model as JSON'),
 };
@@ -39,6 +42,11 @@ export const calibrate = command({
       '$0 calibrate --policy runs/small',
       'explain then shows a calibrated confidence for each interval of the policy',
     ],
+    [
+      '$0 calibrate --policy small --data my.csv --out runs/my-small',
+      'small with a confidence for your recordings, in a minute',
+    ],
+    ['$0 explain new.csv --policy runs/my-small', 'Use it'],
   ],
   handler: runCalibrate,
 });

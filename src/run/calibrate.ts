@@ -1,5 +1,6 @@
 /** Calibration: fits the confidence in the intervals of a policy and of the detector to held-out series and recordings. */
-import { basename } from 'node:path';
+import { cpSync, existsSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { recordedExample } from '../../datasets/generators/wild/recorded.ts';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { isGenerator, openExamples } from '../../datasets/source.ts';
@@ -21,6 +22,7 @@ import {
 } from '../explain/confidence.ts';
 import { askAll } from '../explain/policy-answers.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { writeDirectoryAtomic } from '../ground/files.ts';
 import { Progress } from '../ground/progress.ts';
 import { Random } from '../ground/random.ts';
 import type { Interval } from '../ground/types.ts';
@@ -47,6 +49,8 @@ export interface CalibrateRequest {
   readonly seed: number;
   /** Recordings into which anomalies are put. */
   readonly data?: readonly string[] | undefined;
+  /** New directory for a copy of the policy whose confidence is fitted to `data` alone; left out: the policy itself, to its generator too. */
+  readonly out?: string | undefined;
   /** Recordings that the policy was adapted to: they take the place of the generator. */
   readonly recordings?: readonly KnownRecording[] | undefined;
   readonly engine?: EngineName | undefined;
@@ -97,17 +101,18 @@ function* generated(task: string, length: number, { count, seed }: CalibrateRequ
   }
 }
 
+function knownRecording(file: string): KnownRecording {
+  const recording = readRecording(file);
+  return { file, columns: recording.columns, calendar: calendarOf(recording) };
+}
+
 /** Stretches of recordings into which anomalies are put; what they hold besides counts as wrong. */
 function* recorded(
   length: number,
   { data = [], recordings = [], seed, count }: CalibrateRequest,
 ): Generator<Known> {
   const owned = recordings.reduce((sum, { columns }) => sum + columns.length, 0);
-  const read = data.map((file): KnownRecording => {
-    const recording = readRecording(file);
-    return { file, columns: recording.columns, calendar: calendarOf(recording) };
-  });
-  for (const { file, columns, calendar } of [...read, ...recordings]) {
+  for (const { file, columns, calendar } of [...data.map(knownRecording), ...recordings]) {
     for (const { name, values } of columns) {
       const source = `${basename(file)}, ${name}`;
       if (values.length < SHORTEST) {
@@ -196,18 +201,25 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
 
 /**
  * Fits the confidences of a policy to held-out series of its training generator, of its training length and longer, and to recordings with
- * made anomalies; to recordings alone where it was adapted to them. Saves them with it.
+ * made anomalies; to recordings alone where it was adapted to them, or a copy is made for them. Saves them with it.
  *
- * @throws ConfigError for a policy that sees one scale, was not trained on a generator, or predicts too few intervals; as `openReader`; DataError for a recording that cannot be
+ * @throws ConfigError for a policy that sees one scale, a copy without recordings or over what is there, was not trained on a generator, or predicts too few intervals; as `openReader`; DataError for a recording that cannot be
  * read, or is too short
  */
-export async function calibratePolicy(request: CalibrateRequest): Promise<Calibrated> {
-  const { policy: path, data = [], recordings = [], seed, quiet: silent = false } = request;
+export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrated> {
+  const { policy: path, out, data: files = [], seed, quiet: silent = false } = given;
   const directory = findPolicy(path);
-  if (shippedPolicy(path) !== null)
+  if (shippedPolicy(path) !== null && out === undefined)
     throw new ConfigError(
-      `--policy ${path}: ships with timeseer and is not changed; calibrate a policy of your own`,
+      `--policy ${path}: ships with timeseer and is not changed; --out DIR --data FILES makes a copy for your recordings`,
     );
+  if (out !== undefined && files.length === 0)
+    throw new ConfigError('--out: a copy is fitted to recordings; name them with --data');
+  if (out !== undefined && existsSync(out))
+    throw new ConfigError(`--out ${out}: is there already; choose a new directory`);
+  const request =
+    out === undefined ? given : { ...given, data: [], recordings: files.map((file) => knownRecording(file)) };
+  const { data = [], recordings = [] } = request;
   const { task, length } = readCard(directory);
   if (task === null || !isGenerator(task) || length === null) {
     throw new ConfigError(
@@ -268,13 +280,20 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
         data: [
           ...(isAdapted ? [] : [`${task}, validation, seed ${seed}`]),
           ...data.map((file) => basename(file)),
-          ...(isAdapted ? ['the recordings that it was adapted to'] : []),
+          ...(out === undefined ? [] : files.map((file) => basename(file))),
+          ...(isAdapted && out === undefined ? ['the recordings that it was adapted to'] : []),
         ].join('; '),
         ...{ series, intervals: examples.length, right, error: calibrationError(reliability) },
       },
     };
-    writeConfidence(directory, model);
-    return { model, reliability, file: `${directory}/${CONFIDENCE_FILE}` };
+    if (out === undefined) writeConfidence(directory, model);
+    else {
+      writeDirectoryAtomic(out, (temporary) => {
+        cpSync(directory, temporary, { recursive: true });
+        writeConfidence(temporary, model);
+      });
+    }
+    return { model, reliability, file: join(out ?? directory, CONFIDENCE_FILE) };
   } finally {
     await policy.dispose();
   }

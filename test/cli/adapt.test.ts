@@ -129,8 +129,10 @@ describe('timeseer adapt', () => {
     expect(page).toContain(record.verdict);
     expect(page.match(/<svg role="img"/g)).toHaveLength(5);
     expect(readFileSync(join(out, 'README.md'), 'utf8')).toContain(record.verdict);
-    const { code, err } = await timeseer('detect', file!, '--column', 'load', '--policy', out, '--json');
-    expect(code, err).toBe(0);
+    for (const policy of new Set([out, record.policy])) {
+      const { code, err } = await timeseer('detect', file!, '--column', 'load', '--policy', policy, '--json');
+      expect(code, err).toBe(0);
+    }
   });
 
   test('resumed once more makes nothing anew but the page', async () => {
