@@ -255,10 +255,13 @@ function choose(all: readonly Named[], path: string): Chosen {
 /** Names of arrays of series, labels or groups. */
 const TELLING = /^(?:[xy]|data|values|labels?|groups?|subjects?)(?:_|$)|_[xy]$/i;
 
+/** Names of arrays that only describe those. */
+const DESCRIBING = /_(?:names?|map|mean|std|description|info)s?$/i;
+
 /** @throws DataError for an array that is not read though its name says series, labels or groups, and for groups in some parts only */
 function checkRead(names: readonly string[], parts: readonly Chosen[], path: string): void {
   const read = new Set(parts.flatMap(({ values, labels, groups }) => [values, labels, groups]));
-  const left = names.filter((name) => !read.has(name) && TELLING.test(name));
+  const left = names.filter((name) => !read.has(name) && TELLING.test(name) && !DESCRIBING.test(name));
   if (left.length > 0) {
     throw new DataError(
       `${left.map((name) => JSON.stringify(name)).join(', ')}: what it holds is not clear beside ${[...read].filter(Boolean).join(', ')}; leave it out, or name all arrays by their part: X_train, y_train, subject_train, X_test, …`,

@@ -22,7 +22,7 @@ async function runCalibrate({ json, ...request }: CalibrateArguments): Promise<v
 const OPTIONS = {
   policy: required('Run or policy directory; the policy must be trained with the figure nano-analysis'),
   count: number(
-    'Number N of held-out series of the training length. Also used: N/4 series of 4 times and N/9 series of 9 times that length',
+    'Number N of held-out series of the training length. Also used: N/4 series of 4 times and N/9 series of 9 times that length. With --out: of stretches of the recordings',
     { default: 400 },
   ),
   seed: number('Seed of the held-out series, and of the anomalies in recordings', { default: 0 }),
@@ -44,7 +44,7 @@ export const calibrate = command({
     ],
     [
       '$0 calibrate --policy small --data my.csv --out runs/my-small',
-      'small with a confidence for your recordings, in a minute',
+      'small with a confidence for your recordings, in a minute or two',
     ],
     ['$0 explain new.csv --policy runs/my-small', 'Use it'],
   ],

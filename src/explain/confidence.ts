@@ -4,7 +4,7 @@
  * The scan of an answer (`; scan ..(#)...o....`) has a symbol for each cell of the picture. A mark of probability p means an anomaly with
  * probability p, a `.` with 1 − p. The support of an interval combines its own window, the other windows of that scale and of other scales,
  * and for a short one the rarity of such a departure in the series. A logistic regression (`ConfidenceModel`, fitted by `timeseer calibrate`
- * to held-out series, or by `adapt` to stretches of the recordings) turns support into the share of such intervals that are right.
+ * to held-out series, or to recordings of the user) turns support into the share of such intervals that are right.
  *
  * A second regression, fitted to recordings with made anomalies as well, weighs that against the detector: a place (`Place`) is a finding with
  * the marks on it, or a mark where there is no finding. It gives one ranking of both, and the confidence that reports state.
@@ -284,11 +284,11 @@ const modelSchema = z
     ...regression(SUPPORT),
     /** Regression of right places on the evidence of policy and detector. */
     evidence: z.strictObject(regression(EVIDENCE)),
-    /** True if fitted to the recordings that the policy was adapted to, where its own confidence holds without the detector. */
-    adapted: z.boolean().optional(),
+    /** True if fitted to recordings of the user alone: the policy's own confidence holds there without the detector. */
+    recordingsAlone: z.boolean().optional(),
     /**
      * Calibration data: generator and recordings, number of series, of intervals that the policy marks in them, and of right ones. Error:
-     * expected calibration error of the evidence, in [0, 1]; it is fitted to half of the series and judged by the others, and back.
+     * expected calibration error of what is stated, in [0, 1]; the evidence is fitted to half of the series and judged by the others, and back.
      */
     fitted: z.strictObject({
       data: z.string(),
@@ -359,7 +359,7 @@ export function reportedAccounts(weighed: readonly WeighedAccount[]): WeighedAcc
 }
 
 /** Finding of the detector with the policy's marks on it, or a mark where there is none. */
-interface Place {
+export interface Place {
   readonly interval: Interval;
   /** Index of the finding; null without one. */
   readonly finding: number | null;
@@ -428,20 +428,28 @@ function leastConfidence({ severity: logarithm }: Evidence): number {
 }
 
 /**
- * Ranks what policy and detector tell of, most confident first. A place that an adapted policy marks has at least the confidence of the mark:
- * on later days of twelve made sources the calibration error is .05 with that and .17 without (test/bench/policy.ts --adapted, seed 11); for
- * `small` on recordings it would be .37 instead of .11.
+ * Confidence that is stated of a place. One that the policy marks has at least the confidence of the mark, if the model was fitted to the
+ * user's recordings alone: on later days of twelve made sources the calibration error of adapted policies is .05 with that and .17 without, of
+ * copies of `small` .10 and .21 (test/bench/policy.ts --adapted, seed 11); for `small` as it ships it would be .37 instead of .11 on recordings.
  */
+export function statedConfidence(
+  { evidence: model, recordingsAlone = false }: Pick<ConfidenceModel, 'evidence' | 'recordingsAlone'>,
+  { marks, evidence }: Pick<Place, 'marks' | 'evidence'>,
+): number {
+  const own = recordingsAlone && marks.length > 0 ? 1 / (1 + Math.exp(-evidence.policy)) : 0;
+  return Math.max(leastConfidence(evidence), confidenceOf(model, evidence), own);
+}
+
+/** Ranks what policy and detector tell of, most confident first. */
 export function rankPlaces(
   places: readonly Place[],
-  { evidence: model, adapted = false }: Pick<ConfidenceModel, 'evidence' | 'adapted'>,
+  model: Pick<ConfidenceModel, 'evidence' | 'recordingsAlone'>,
 ): RankedPlace[] {
   return places
-    .map((place) => {
-      const told = confidenceOf(model, place.evidence);
-      const own = adapted && place.marks.length > 0 ? 1 / (1 + Math.exp(-place.evidence.policy)) : 0;
-      return { told, ranked: { ...place, confidence: Math.max(leastConfidence(place.evidence), told, own) } };
-    })
+    .map((place) => ({
+      told: confidenceOf(model.evidence, place.evidence),
+      ranked: { ...place, confidence: statedConfidence(model, place) },
+    }))
     .sort((a, b) => b.ranked.confidence - a.ranked.confidence || b.told - a.told)
     .map(({ ranked }) => ranked);
 }
@@ -518,9 +526,12 @@ export function fitConfidence<Name extends string>(examples: readonly Weighted<N
   };
 }
 
+/** Text of the file of a model. */
+export const confidenceText = (model: ConfidenceModel): string => `${JSON.stringify(model, null, 2)}\n`;
+
 /** Writes the model to a policy directory and its manifest. */
 export function writeConfidence(directory: string, model: ConfidenceModel): void {
-  addToManifest(directory, CONFIDENCE_FILE, `${JSON.stringify(model, null, 2)}\n`);
+  addToManifest(directory, CONFIDENCE_FILE, confidenceText(model));
 }
 
 /**

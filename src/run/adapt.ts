@@ -9,7 +9,7 @@
  *
  * Only the comparison at the end and the calibration see the last part.
  */
-import { cpSync, existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type Backgrounds, wildOver } from '../../datasets/benchmarks/generated.ts';
@@ -35,7 +35,7 @@ import { type Likeness, likeness } from '../background/likeness.ts';
 import { detect } from '../detect/detect.ts';
 import { readConfidence } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../ground/files.ts';
+import { writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
@@ -104,7 +104,7 @@ export interface Adapted {
   readonly method: Method;
   /** Policy before and after on made anomalies in held-out windows. */
   readonly comparison: PairedComparison;
-  /** Directory to name as --policy: `out`, or where nothing is gained the policy before, calibrated. */
+  /** Policy to name as --policy: `out`; where nothing is gained the one before, with a fitted confidence if there is enough to fit. */
   readonly policy: string;
   /** True where the interval of the gain in affiliation F1 is above 0, and that of no metric below. */
   readonly better: boolean;
@@ -215,27 +215,39 @@ async function prepareAll(
   );
 }
 
-/** Fits the confidence of a policy to the recordings, unless that was done. @returns a sentence: how well it fits, or why it could not be fitted */
+/**
+ * Fits the confidence of a policy to the recordings, unless that was done, or that of a copy. @returns a sentence: how well it fits, or why
+ * it could not be fitted
+ */
 async function calibrated(
-  policy: string,
+  { policy, copy }: { readonly policy: string; readonly copy?: string },
   sources: readonly Source[],
   { device, series, quiet }: AdaptRequest,
-): Promise<string> {
+): Promise<{ readonly note: string; readonly fitted: boolean }> {
   const recordings = sources.map(({ name, last: values, calendar }) => ({
     ...{ file: name, calendar, columns: [{ name, values }] },
   }));
   const count = Math.max(20, Math.round(series / 10));
+  const place = copy ?? policy;
   try {
-    const before = readConfidence(policy);
+    const before = existsSync(place) ? readConfidence(place) : null;
     const { fitted } =
-      before?.adapted === true
+      before?.recordingsAlone === true
         ? before
-        : (await calibratePolicy({ policy, recordings, count, seed: SEED, device, quiet })).model;
+        : (
+            await calibratePolicy({
+              ...{ policy, recordings, count, seed: SEED, device, quiet },
+              ...(copy === undefined ? {} : { out: copy }),
+            })
+          ).model;
     const error = fitted.error === undefined ? '' : `, expected calibration error ${fitted.error.toFixed(3)}`;
-    return `Its confidence is fitted to ${fitted.data}: ${fitted.series} series with made anomalies${error}. On other days the error is larger.`;
+    return {
+      fitted: true,
+      note: `Its confidence is fitted to ${fitted.series} stretches of the held-out parts with made anomalies${error}. On other days the error is larger.`,
+    };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return `Its confidence is not calibrated: ${error.message}`;
+    return { fitted: false, note: `Its confidence is not calibrated: ${error.message}` };
   }
 }
 
@@ -275,16 +287,15 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   );
   const gain = comparison.metrics.find(({ metric }) => metric === 'affiliation_f1')!.difference;
   const better = gain.ci95[0] > 0 && comparison.metrics.every(({ difference }) => difference.ci95[1] >= 0);
+  let { fitted, note } = await calibrated({ policy: findPolicy(out) }, sources, given);
+  const copy = join(out, KEPT);
+  if (!better)
+    ({ fitted, note } = await calibrated({ policy: run.policyDirectory('initial'), copy }, sources, given));
+  const policy = better ? out : fitted ? copy : run.policyDirectory('initial');
   const verdict = better
     ? `The adapted policy finds made anomalies in the held-out part better than ${was}.`
-    : `No better than ${was} here: keep ${was}, whose confidence is fitted to these recordings in ${join(out, KEPT)}.`;
-  const policy = better ? out : join(out, KEPT);
-  if (!better && !existsSync(policy))
-    writeDirectoryAtomic(policy, (temporary) =>
-      cpSync(run.policyDirectory('initial'), temporary, { recursive: true }),
-    );
-  const adaptedNote = await calibrated(findPolicy(out), sources, given);
-  const notes = [better ? adaptedNote : await calibrated(policy, sources, given)];
+    : `No better than ${was} here: keep ${was}${fitted ? `, whose confidence is fitted to these recordings in ${copy}` : ''}.`;
+  const notes = [note];
   const shown: AdaptedSource[] = [];
   for (const [i, model] of readBackgrounds(learned).entries()) {
     const source = sources[i]!;

@@ -1,5 +1,5 @@
 /** Calibration: fits the confidence in the intervals of a policy and of the detector to held-out series and recordings. */
-import { cpSync, existsSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { recordedExample } from '../../datasets/generators/wild/recorded.ts';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
@@ -11,26 +11,31 @@ import {
   accountsOf,
   CONFIDENCE_FILE,
   type ConfidenceModel,
-  confidenceOf,
+  confidenceText,
   type Evidence,
   fitConfidence,
   isRight,
+  type Place,
   placesOf,
+  readConfidence,
+  statedConfidence,
   type Weighted,
   weighAccounts,
   writeConfidence,
 } from '../explain/confidence.ts';
 import { askAll } from '../explain/policy-answers.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
-import { writeDirectoryAtomic } from '../ground/files.ts';
+import { writeFileAtomic } from '../ground/files.ts';
 import { Progress } from '../ground/progress.ts';
 import { Random } from '../ground/random.ts';
+import { say } from '../ground/terminal.ts';
 import type { Interval } from '../ground/types.ts';
 import { mergeIntervals } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { readCard } from '../tasks/card.ts';
 import { calendarOf } from './detect.ts';
 import { openReader } from './explain.ts';
+import { checkPlace, copyPolicy } from './run-policy.ts';
 
 /** Columns of a recording with the periods of an hour, a day and a week in its samples. */
 export interface KnownRecording {
@@ -72,7 +77,7 @@ const FEWEST_OF_EITHER = 5;
 /** Least samples of a stretch of a recording, and least number of stretches of each length and column. */
 const SHORTEST = 200;
 const STRETCHES = 12;
-/** Most times that anomalies are put into a stretch: how many there are says little of one of them. */
+/** Most times that anomalies are put into a stretch: a confidence should not depend on how many others there are. */
 const TURNS = 3;
 
 interface Example<Name extends string> extends Weighted<Name> {
@@ -101,6 +106,9 @@ function* generated(task: string, length: number, { count, seed }: CalibrateRequ
   }
 }
 
+const isConstant = (values: Float64Array): boolean =>
+  new Set(values.filter((value) => !Number.isNaN(value))).size < 2;
+
 function knownRecording(file: string): KnownRecording {
   const recording = readRecording(file);
   return { file, columns: recording.columns, calendar: calendarOf(recording) };
@@ -114,25 +122,29 @@ function* recorded(
   const owned = recordings.reduce((sum, { columns }) => sum + columns.length, 0);
   for (const { file, columns, calendar } of [...data.map(knownRecording), ...recordings]) {
     for (const { name, values } of columns) {
-      const source = `${basename(file)}, ${name}`;
+      const source = `${file}, ${name}`;
       if (values.length < SHORTEST) {
         throw new DataError(`column ${name}: ${values.length} samples; at least ${SHORTEST} are needed`, {
           file,
         });
       }
+      if (isConstant(values)) {
+        say(`left out: ${source}: its value never changes`);
+        continue;
+      }
       const lengths = new Set(LENGTHS.map(({ times }) => Math.min(values.length, times * length)));
       for (const size of lengths) {
-        const random = new Random(seed, `stretches/${source}`, size);
+        const random = new Random(seed, `stretches/${basename(file)}, ${name}`, size);
         const share = owned === 0 ? 0 : Math.round(count / owned / lengths.size);
         for (let k = 0; k < Math.max(STRETCHES, share); k++) {
           const start = random.integer(0, values.length - size);
           const stretch = values.slice(start, start + size);
-          if (new Set(bridge(stretch).values).size < 2) continue;
+          if (isConstant(stretch)) continue;
           const usual = detect(stretch, { calendar });
           let made: Pick<Known, 'values' | 'truth'> = { values: stretch, truth: [] };
           for (let turn = 0; turn <= (owned === 0 ? 0 : k % TURNS); turn++) {
-            const name = `${source}/${size}${turn === 0 ? '' : `/${turn}`}`;
-            const { channels, gold } = recordedExample(seed, k, name, { ...usual, values: made.values });
+            const id = `${basename(file)}, ${name}/${size}${turn === 0 ? '' : `/${turn}`}`;
+            const { channels, gold } = recordedExample(seed, k, id, { ...usual, values: made.values });
             const truth = 'intervals' in gold ? gold.intervals : [];
             made = { values: channels[0]!, truth: mergeIntervals([...made.truth, ...truth]) };
           }
@@ -144,7 +156,10 @@ function* recorded(
 }
 
 /** Weighs examples so that every recording counts as much as the others, and all together as much as the generator. */
-function evenly<Name extends string>(examples: readonly Example<Name>[], task: string): Example<Name>[] {
+function evenly<One extends { readonly source: string }>(
+  examples: readonly One[],
+  task: string,
+): (One & { readonly weight?: number })[] {
   const counts = new Map<string, number>();
   for (const { source } of examples) counts.set(source, (counts.get(source) ?? 0) + 1);
   const recordings = [...counts.keys()].filter((source) => source !== task).length;
@@ -177,8 +192,12 @@ interface Calibrated {
   readonly file: string;
 }
 
+interface PlaceExample extends Example<keyof Evidence> {
+  readonly marks: Place['marks'];
+}
+
 /** Counts right places by tenths of the confidence, without empty tenths. */
-function reliabilityOf(examples: readonly Example<keyof Evidence>[]): ReliabilityRow[] {
+function reliabilityOf(examples: readonly PlaceExample[], recordingsAlone: boolean): ReliabilityRow[] {
   const rows = Array.from({ length: 10 }, (_, k) => ({
     from: k / 10,
     to: (k + 1) / 10,
@@ -187,9 +206,9 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
     right: 0,
   }));
   for (const half of [0, 1]) {
-    const model = fitConfidence(examples.filter(({ series }) => series % 2 !== half));
-    for (const { inputs, right } of examples.filter(({ series }) => series % 2 === half)) {
-      const confidence = confidenceOf(model, inputs);
+    const evidence = fitConfidence(examples.filter(({ series }) => series % 2 !== half));
+    for (const { marks, inputs, right } of examples.filter(({ series }) => series % 2 === half)) {
+      const confidence = statedConfidence({ evidence, recordingsAlone }, { marks, evidence: inputs });
       const row = rows[Math.min(9, Math.floor(10 * confidence))]!;
       row.intervals++;
       row.confidence += (confidence - row.confidence) / row.intervals;
@@ -197,6 +216,15 @@ function reliabilityOf(examples: readonly Example<keyof Evidence>[]): Reliabilit
     }
   }
   return rows.filter(({ intervals }) => intervals > 0);
+}
+
+/** @throws ConfigError for a copy without recordings, and for a place that holds other files or the policy */
+function checkCopy(out: string, from: string, { data = [], recordings = [] }: CalibrateRequest): void {
+  if (data.length + recordings.length === 0)
+    throw new ConfigError('--out: a copy is fitted to recordings; name them with --data');
+  checkPlace(out, from);
+  if (existsSync(out) && (!statSync(out).isDirectory() || readdirSync(out).length > 0))
+    throw new ConfigError(`--out ${out}: holds other files; choose a new directory`);
 }
 
 /**
@@ -213,12 +241,19 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
     throw new ConfigError(
       `--policy ${path}: ships with timeseer and is not changed; --out DIR --data FILES makes a copy for your recordings`,
     );
-  if (out !== undefined && files.length === 0)
-    throw new ConfigError('--out: a copy is fitted to recordings; name them with --data');
-  if (out !== undefined && existsSync(out))
-    throw new ConfigError(`--out ${out}: is there already; choose a new directory`);
+  if (
+    out === undefined &&
+    given.recordings === undefined &&
+    readConfidence(directory)?.recordingsAlone === true
+  )
+    throw new ConfigError(
+      `--policy ${path}: its confidence is fitted to recordings; --out DIR --data FILES makes a copy for others`,
+    );
+  if (out !== undefined) checkCopy(out, directory, given);
   const request =
-    out === undefined ? given : { ...given, data: [], recordings: files.map((file) => knownRecording(file)) };
+    out === undefined
+      ? given
+      : { ...given, data: [], recordings: [...(given.recordings ?? []), ...files.map(knownRecording)] };
   const { data = [], recordings = [] } = request;
   const { task, length } = readCard(directory);
   if (task === null || !isGenerator(task) || length === null) {
@@ -233,8 +268,8 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
         `${path}: sees one scale only and has no confidence; train with a figure such as nano-analysis to calibrate`,
       );
     }
-    const isAdapted = recordings.length > 0;
-    const known = [...(isAdapted ? [] : generated(task, length, request)), ...recorded(length, request)];
+    const alone = recordings.length > 0;
+    const known = [...(alone ? [] : generated(task, length, request)), ...recorded(length, request)];
     const progress = new Progress({ label: 'calibrate', total: known.length, unit: 'series', silent });
     const asked: (Known & { readonly accounts: ReturnType<typeof accountsOf> })[] = [];
     try {
@@ -247,7 +282,7 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
       progress.stop();
     }
     // The policy's own confidence is fitted to what it was trained for; other recordings say what it is worth beside the detector.
-    const trained = asked.filter(({ source }) => isAdapted || source === task);
+    const trained = asked.filter(({ source }) => alone || source === task);
     const examples = trained.flatMap(({ source, truth, accounts }, series) =>
       accounts.flatMap(({ interval, support }) =>
         support === null ? [] : [{ source, series, inputs: support, right: isRight(interval, truth) }],
@@ -261,37 +296,38 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
         `${path}: predicted ${examples.length} intervals in ${series} series, ${right} of them correct: too few to fit; raise --count (of adapt: --series), or train the policy for longer`,
       );
     }
-    const own = fitConfidence(isAdapted ? evenly(examples, task) : examples);
+    const own = fitConfidence(alone ? evenly(examples, task) : examples);
     const places = evenly(
       asked.flatMap(({ source, values, truth, calendar, accounts }, series) =>
         placesOf(weighAccounts(accounts, own), detect(values, { calendar }).findings).map(
-          ({ interval, evidence }) => ({ source, series, inputs: evidence, right: isRight(interval, truth) }),
+          ({ interval, marks, evidence }) => ({
+            ...{ source, series, marks, inputs: evidence, right: isRight(interval, truth) },
+          }),
         ),
       ),
       task,
     );
-    const reliability = reliabilityOf(places);
+    const reliability = reliabilityOf(places, alone);
     const model: ConfidenceModel = {
       version: 2,
       ...own,
       evidence: fitConfidence(places),
-      ...(isAdapted ? { adapted: true } : {}),
+      ...(alone ? { recordingsAlone: true } : {}),
       fitted: {
         data: [
-          ...(isAdapted ? [] : [`${task}, validation, seed ${seed}`]),
+          ...(alone ? [] : [`${task}, validation, seed ${seed}`]),
           ...data.map((file) => basename(file)),
           ...(out === undefined ? [] : files.map((file) => basename(file))),
-          ...(isAdapted && out === undefined ? ['the recordings that it was adapted to'] : []),
+          ...(alone && files.length === 0 ? ['recordings'] : []),
         ].join('; '),
         ...{ series, intervals: examples.length, right, error: calibrationError(reliability) },
       },
     };
     if (out === undefined) writeConfidence(directory, model);
     else {
-      writeDirectoryAtomic(out, (temporary) => {
-        cpSync(directory, temporary, { recursive: true });
-        writeConfidence(temporary, model);
-      });
+      copyPolicy(directory, out, (copy) =>
+        writeFileAtomic(join(copy, CONFIDENCE_FILE), confidenceText(model)),
+      );
     }
     return { model, reliability, file: join(out ?? directory, CONFIDENCE_FILE) };
   } finally {

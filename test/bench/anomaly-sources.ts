@@ -1,6 +1,6 @@
 /**
  * Sources to adapt a policy to: twelve laws with seasons, noise and habits of their own, two weeks each at five minutes. The first ten days are
- * without anomalies; the last four, which `adapt` is never given, have up to six, drawn four times. Everything is a function of the seed. Real series are cut and drawn in the same way.
+ * without anomalies; the last four, which `adapt` is never given, have up to six, drawn sixteen times. Everything is a function of the seed. Real series are cut and drawn in the same way.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ const MONDAY = Date.UTC(2026, 0, 5);
 /** Kinds that six are drawn from, where they fit, and sizes in parts of those in anomaly-shapes. */
 const KINDS = ['spike', 'dip', 'dropout', 'flat', 'level-shift', 'variance', 'drift', 'contextual'] as const;
 const EACH = 6;
-const DRAWS = 4;
+const DRAWS = 16;
 /** Longest anomaly of a draw, at least and at most, and mean change in parts of that by noise: smaller ones are left out. */
 const LONGEST = [2 * HOUR, 5 * HOUR] as const;
 const LEAST = 1.5;

@@ -148,15 +148,21 @@ test('calibrate writes the logistic regression of what is right among the interv
   const { model: adapted } = await calibratePolicy({
     ...{ policy: copy, recordings, count: 30, seed: 5, device: undefined, quiet: true },
   });
-  expect(adapted.fitted).toMatchObject({ data: 'the recordings that it was adapted to', series: 30 });
+  expect(adapted.fitted).toMatchObject({ data: 'recordings', series: 30 });
   expect(adapted.weights).not.toEqual(model.weights);
 
   // The policy that ships is copied, and the copy is fitted to the recordings alone.
   const own = join(root, 'own');
   const copied = ['calibrate', '--policy', 'small', '--count', '30', '--data', recording, '--out', own];
   expect((await inside(...copied)).code).toBe(0);
-  expect(readConfidence(own)).toMatchObject({ adapted: true, fitted: { data: 'recording.csv', series: 30 } });
+  expect(readConfidence(own)).toMatchObject({
+    recordingsAlone: true,
+    fitted: { data: 'recording.csv', series: 30 },
+  });
   expect(readConfidence(small)).toEqual(shipped);
-  expect((await inside(...copied)).err).toContain('is there already; choose a new directory');
+  expect((await inside(...copied)).err).toContain('holds other files');
+  expect((await inside('calibrate', '--policy', own)).err).toContain(
+    'its confidence is fitted to recordings',
+  );
   expect((await inside('explain', recording, '--policy', own, '--out', join(root, 'page'))).code).toBe(0);
 });

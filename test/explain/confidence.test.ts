@@ -251,10 +251,10 @@ describe('places of policy and detector', () => {
     );
   });
 
-  test('a mark of an adapted policy has at least its own confidence, and a finding alone what it had', () => {
+  test('a mark has at least its own confidence where recordings alone were fitted, and a finding alone what it had', () => {
     const places = placesOf([mark([10, 20], 0.9)], [found(400, 410, 5)]);
-    const confidences = (adapted: boolean): number[] =>
-      rankPlaces(places, { ...MODEL, adapted })
+    const confidences = (recordingsAlone: boolean): number[] =>
+      rankPlaces(places, { ...MODEL, recordingsAlone })
         .sort((a, b) => a.interval[0] - b.interval[0])
         .map(({ confidence }) => confidence);
     const [[marked, alone], [own, same]] = [confidences(false), confidences(true)];
