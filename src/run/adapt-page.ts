@@ -101,8 +101,9 @@ ${verdict}
     npx timeseer explain my.csv --policy ${shellWord(policy)}
 
 The adapted policy was trained from ${names[0]} on windows like those of the first part of each recording (${METHODS[method].label}), with
-made anomalies of ten kinds, and on as many other series. Measured on ${series} windows of the last part with made anomalies, which training did not see. How well it finds real anomalies was
-not measured: the recordings have no labels. Pictures and statistics of the windows: adapt.html.
+made anomalies of ten kinds, and on as many other series. Measured on ${series} windows of the last part with made anomalies, which training
+did not see. How well it finds real anomalies was not measured: the recordings have no labels. Pictures and statistics of the windows:
+adapt.html.
 
 ${markdownTable({
   head: ['metric', names[0], names[1], 'difference [95 %]'],
