@@ -231,8 +231,9 @@ function checkCopy(out: string, from: string, { data = [], recordings = [] }: Ca
  * Fits the confidences of a policy to held-out series of its training generator, of its training length and longer, and to recordings with
  * made anomalies; to recordings alone where it was adapted to them, or a copy is made for them. Saves them with it.
  *
- * @throws ConfigError for a policy that sees one scale, a copy without recordings or over what is there, was not trained on a generator, or predicts too few intervals; as `openReader`; DataError for a recording that cannot be
- * read, or is too short
+ * @throws ConfigError for a policy that sees one scale, was not trained on a generator, or predicts too few intervals; for one whose
+ * confidence is fitted to recordings, without a copy; and as `checkCopy` and `openReader`. DataError for a recording that cannot be read, or
+ * is too short
  */
 export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrated> {
   const { policy: path, out, data: files = [], seed, quiet: silent = false } = given;

@@ -1,6 +1,7 @@
 /**
  * Sources to adapt a policy to: twelve laws with seasons, noise and habits of their own, two weeks each at five minutes. The first ten days are
- * without anomalies; the last four, which `adapt` is never given, have up to six, drawn sixteen times. Everything is a function of the seed. Real series are cut and drawn in the same way.
+ * without anomalies; the last four, which `adapt` is never given, have up to six, drawn sixteen times. Everything is a function of the seed.
+ * Real series are cut and drawn in the same way.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,7 +30,7 @@ const MONDAY = Date.UTC(2026, 0, 5);
 const KINDS = ['spike', 'dip', 'dropout', 'flat', 'level-shift', 'variance', 'drift', 'contextual'] as const;
 const EACH = 6;
 const DRAWS = 16;
-/** Longest anomaly of a draw, at least and at most, and mean change in parts of that by noise: smaller ones are left out. */
+/** Range of the longest anomaly of a draw; and least mean change, in parts of the mean noise there: smaller anomalies are left out. */
 const LONGEST = [2 * HOUR, 5 * HOUR] as const;
 const LEAST = 1.5;
 const SIZES = [1, 0.6, 0.35] as const;
@@ -40,7 +41,7 @@ const array = (value: (t: number) => number): Float64Array =>
   Float64Array.from({ length: SAMPLES }, (_, t) => value(t));
 
 interface Law {
-  /** Usual values [SAMPLES] and what is measured beside them, in units of their own. */
+  /** Usual values and noise, both [SAMPLES], in units of their own. */
   readonly make: (random: Random) => { readonly usual: Float64Array; readonly noise: Float64Array };
   readonly scale: number;
   readonly offset: number;
@@ -185,7 +186,7 @@ export interface SourceCase extends Case {
 
 interface Source extends Omit<Law, 'make'> {
   readonly base: string;
-  /** Usual values and what is measured beside them, in units of their own [N]. */
+  /** Usual values and noise, both [N], in units of their own. */
   readonly usual: Float64Array;
   readonly noise: Float64Array;
   /** Samples to learn from; anomalies are put into the others. */
@@ -201,7 +202,7 @@ const lawSources = (seed: number): Source[] =>
     ...{ training: TRAINING, each: EACH, calendar: [HOUR, DAY, 7 * DAY] },
   }));
 
-/** Least samples that `adapt` learns from, and of real series those after them. */
+/** Samples of a real series that `adapt` is given, the fewest that it takes, and samples after them. */
 const [LEARNED, LATER] = [1820, 680];
 
 const realSources = (series: readonly Real[]): Source[] =>
@@ -209,12 +210,12 @@ const realSources = (series: readonly Real[]): Source[] =>
     .filter(({ values }) => values.length >= LEARNED + LATER)
     .map(({ name: base, values, calendar }) => {
       const { signal, noise } = smoothWave(values);
-      const whole = { scale: 1, offset: 0, isDaily: calendar[1] === DAY };
+      const units = { scale: 1, offset: 0, isDaily: calendar[1] === DAY };
       const counts = { training: LEARNED, each: Math.ceil((EACH * LATER) / (SAMPLES - TRAINING)) };
-      return { ...{ base, noise, calendar }, ...whole, ...counts, usual: values.map((_, t) => signal(t)) };
+      return { ...{ base, noise, calendar }, ...units, ...counts, usual: values.map((_, t) => signal(t)) };
     });
 
-/** What comes after the training of a source, with each of several draws of anomalies. */
+/** Cases of a source: the values after its training, with each of several draws of anomalies. */
 function drawsOf(source: Source, seed: number): SourceCase[] {
   const { base, usual, noise, scale, offset, whole = false, isDaily = false, calendar } = source;
   const from = (start: number): Wave => ({

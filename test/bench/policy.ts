@@ -5,8 +5,8 @@
  * or, to write the recordings of the half for choosing, to which `timeseer calibrate --data` fits: --recordings DIR
  *
  * Policies adapted to made sources, each beside the policy given: --sources DIR writes NAME.csv for `timeseer adapt --data` and NAME.last.csv, the
- * days after it; then --policy small --adapted RUNS, where RUNS/NAME is the adaptation to NAME, or RUNS one to all. --seed N: of the sources. --real: real series
- * instead of made ones.
+ * days after it; then --policy small --adapted RUNS, where RUNS/NAME is the adaptation to NAME, or RUNS one to all. --seed N: that of the
+ * sources. --real: real series instead of made ones.
  *
  * Classical scores have, of their settings, those that were best on the half for choosing, as in anomalies.ts; the policy has one, and its
  * confidences were fitted to other series of wild (timeseer calibrate). Series of wild have 5000 points, ten times what it was taught.
