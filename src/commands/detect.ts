@@ -16,6 +16,7 @@ import { firstNames, onOneLine, print, printJson, say, shellWord } from '../grou
 import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
 import { type Files, filesOf, readInputs } from '../run/inputs.ts';
+import { parseShard } from '../run/shard.ts';
 import { WEBHOOK_FORMATS, Webhook } from '../run/webhook.ts';
 import {
   DETECT_OPTIONS,
@@ -219,7 +220,7 @@ function printReports(told: readonly Told[], format: string, several: boolean): 
     for (const { report, files, seconds } of told) print(reportText(report, files, seconds));
   else if (format === 'json' && several) print(JSON.stringify(reports, null, 2));
   else if (format === 'grafana-annotations') print(JSON.stringify(reports.flatMap(toGrafana), null, 2));
-  else
+  else if (reports.length > 0)
     for (const report of format === 'csv' ? [{ ...reports[0]!, findings }] : reports)
       print(FORMATS[format]!(report).trimEnd());
   if (format !== 'text') for (const { files } of told) for (const written of files) say(written);
@@ -243,17 +244,20 @@ async function detectMany(args: DetectArguments, files: Files, format: string): 
     if (format === 'text') printReports([one], format, true);
   };
   const read = (file: string): Promise<Recording> => readRequest(detectRequest(file, args), args.since);
+  const shard = parseShard(args.shard);
+  let reports = 0;
   const work = async (once: Once): Promise<void> => {
     for await (const { name, recording } of readInputs(files, read, fails)) {
+      if (shard !== null && reports++ % shard.of !== shard.index) continue;
       const own = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
-        path === undefined || told.length === 0
+        path === undefined || (told.length === 0 && shard === null)
           ? path
           : `${path.slice(0, path.length - ending.length)}.${recording.name.replaceAll('/', '-')}${ending}`;
       const paths = { out: own(args.out, ''), scores: own(args.scores) };
       const given = { recording, once };
       await detectOne({ ...args, ...paths }, name, tell, given).catch((error) => fails(error, name));
     }
-    if (told.length === 0)
+    if (told.length === 0 && (shard === null || reports === 0))
       throw new (usage ? ConfigError : DataError)(`none of the ${files.files.size} files could be judged`);
     if (format !== 'text') printReports(told, format, true);
   };
@@ -265,7 +269,12 @@ async function detectMany(args: DetectArguments, files: Files, format: string): 
   );
   const index = [
     plural(files.files.size, 'file'),
-    ...(told.length > 1 ? [`${told.length} reports, as not all files share their times`] : []),
+    ...(shard === null
+      ? []
+      : [`part ${shard.index + 1} of ${shard.of}: ${told.length} of ${plural(reports, 'report')}`]),
+    ...(told.length > 1 && shard === null
+      ? [`${told.length} reports, as not all files share their times`]
+      : []),
     found.length === 0 ? 'no findings' : firstNames(found, MOST_NAMED),
     ...(failed.length === 0 ? [] : [`not judged: ${firstNames(failed, MOST_NAMED)}`]),
   ].join('; ');
@@ -293,6 +302,13 @@ async function runDetect(args: DetectArguments): Promise<void> {
   const format = args.json ? 'json' : args.format;
   const { prometheus, file = [] } = args;
   const files = prometheus === undefined ? await filesOf(file) : null;
+  if (args.shard !== undefined) {
+    parseShard(args.shard);
+    if (files?.several !== true)
+      throw new ConfigError('--shard: needs several files, a quoted pattern or a directory; leave it out');
+    if (args.state !== undefined)
+      throw new ConfigError('--shard: parts cannot share a --state; leave one of the two out');
+  }
   if (files?.several) return detectMany(args, files, format);
   await detectOne(args, file[0], (told) => {
     printReports([told], format, false);
@@ -319,6 +335,9 @@ const OPTIONS = {
   ),
   every: number(
     'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
+  ),
+  shard: text(
+    'Judge one part of the reports of several files, e.g. 2/4, on as many machines as there are parts',
   ),
   webhook: text(
     `With --state: tell this address, once each, when a finding opens and when it closes; env:NAME takes the address from the environment, ${WEBHOOK_TOKEN} there is sent as bearer token`,
@@ -358,6 +377,10 @@ export const detectCommand = command({
     [
       "$0 detect telegraf.lp --key measurement,host --select '*' --column usage_idle",
       'Line protocol of InfluxDB: one field of all hosts. Tags and keys are columns: JSON lines {"http": {"ms": 3}} have the column http.ms',
+    ],
+    [
+      "$0 detect '/shared/metrics/*.csv' --shard 3/16 --out /shared/reports/metrics",
+      'The third of 16 parts: each machine reads all files and judges its reports, every one in files of its own name',
     ],
     [
       '$0 detect metrics.csv --window 2025-03-04T05:00..2025-03-04T10:00',

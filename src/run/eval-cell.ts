@@ -41,6 +41,7 @@ import {
 } from './judging.ts';
 import { exampleTask } from './policy-task.ts';
 import { openRewards } from './rewards.ts';
+import type { Shard } from './shard.ts';
 
 export interface CellRequest {
   readonly policy: Answerer;
@@ -68,12 +69,6 @@ export interface CellRequest {
   /** Label of the progress. */
   readonly label: string;
   readonly silent: boolean;
-}
-
-/** Every `of`-th example from place `index` on. */
-export interface Shard {
-  readonly index: number;
-  readonly of: number;
 }
 
 /** Name of the records of a temperature, or of those of a shard. */

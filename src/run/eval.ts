@@ -31,7 +31,7 @@ import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.
 import { type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
-import { type CellRequest, type CellResult, evaluateCell, type Shard } from './eval-cell.ts';
+import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
 import { withInspect } from './inspect-task.ts';
 import { openJudge } from './judging.ts';
@@ -39,6 +39,7 @@ import { evaluationCard, foreignCard, mismatches, withExtension } from './policy
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkRewards } from './rewards.ts';
 import { checkSameData } from './run-data.ts';
+import { parseShard, type Shard } from './shard.ts';
 
 export interface EvalRequest {
   readonly policy: readonly string[];
@@ -138,13 +139,9 @@ function check(given: EvalRequest): void {
 }
 
 /** Parses --shard. @throws ConfigError */
-function shardOf({ shard, out, force, intervene }: EvalRequest): Shard | null {
-  if (shard === undefined) return null;
-  const [, first, second] = /^(\d+)\/(\d+)$/.exec(shard) ?? [];
-  const [number, of] = [Number(first), Number(second)];
-  if (!(number >= 1 && number <= of && of <= 65_536)) {
-    throw new ConfigError(`--shard: got '${shard}', expected part/parts, e.g. 2/4 for the second of four`);
-  }
+function shardOf({ shard: text, out, force, intervene }: EvalRequest): Shard | null {
+  const shard = parseShard(text);
+  if (shard === null) return null;
   if (out === undefined) throw new ConfigError('--shard: needs --out, a directory that all parts share');
   if (force || intervene === true) {
     const other = force ? 'force' : 'intervene';
@@ -152,7 +149,7 @@ function shardOf({ shard, out, force, intervene }: EvalRequest): Shard | null {
       `--shard and --${other}: give --${other} in the command that puts the parts together`,
     );
   }
-  return { index: number - 1, of };
+  return shard;
 }
 
 /** Parses --temperature into distinct temperatures, in the order given. @throws ConfigError */

@@ -3,6 +3,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -348,5 +349,42 @@ describe('what goes wrong', () => {
     write('ab.csv');
     const { out } = await inside('detect', place('a*.csv'));
     expect(out).toMatch(/^a\*\.csv: 1 finding/);
+  });
+});
+
+describe('parts of the reports', () => {
+  test('judge every report once between them, in files of their own names', async () => {
+    for (const [k, name] of ['a.csv', 'b.csv', 'c.csv', 'd.csv'].entries()) {
+      // The first two share their times, and are one report.
+      write(name, { minutes: k < 2 ? 5 : 5 + k, spike: k === 3 });
+    }
+    const judged: string[] = [];
+    for (const part of ['1/4', '2/4', '3/4', '4/4']) {
+      const out = join(root, 'parts', 'metrics');
+      const { code, out: text } = await inside('detect', directory, '--json', '--shard', part, '--out', out);
+      expect(code).toBe(0);
+      judged.push(...reportsOf(text).map(({ file }) => file));
+    }
+    expect(judged.sort()).toEqual(['a.csv and 1 more', 'c.csv', 'd.csv']);
+    expect(readdirSync(join(root, 'parts')).sort()).toEqual(
+      ['a', 'c', 'd'].flatMap((name) => [`metrics.${name}.html`, `metrics.${name}.json`]),
+    );
+    const { code, out } = await inside('detect', directory, '--format', 'csv', '--shard', '4/4');
+    expect([code, out]).toEqual([0, '']);
+  });
+
+  test.each([
+    [['--shard', '5/4'], /--shard: got '5\/4', expected part\/parts/],
+    [['--shard', '1/2', '--state', 'seen.json'], /--shard: parts cannot share a --state/],
+  ])('with %j are refused', async (options, message) => {
+    write('a.csv');
+    write('b.csv', { minutes: 7 });
+    const { code, err } = await inside('detect', directory, ...options);
+    expect([code, err]).toEqual([2, expect.stringMatching(message)]);
+  });
+
+  test('of a single file are refused', async () => {
+    const { code, err } = await inside('detect', write('a.csv'), '--shard', '1/2');
+    expect([code, err]).toEqual([2, expect.stringContaining('--shard: needs several files')]);
   });
 });
