@@ -5,6 +5,7 @@
  */
 import { isRuled, NANO_DEPARTURES, NANO_PHRASES, ruled, SCAN } from '../expcot/nano.ts';
 import type { Choice } from '../ground/choice.ts';
+import type { Random } from '../ground/random.ts';
 import type { Interval, ParsedAnswer } from '../ground/types.ts';
 import { claimsOf } from './read.ts';
 import { concludedIntervals } from './reasoning.ts';
@@ -57,17 +58,37 @@ export interface Intervention {
   readonly moves: boolean;
 }
 
-/** Returns the signed shift of events in [first, last) of `length` toward the side with more room; 0 if that room is less than `least`. */
-function shiftWithin(first: number, last: number, length: number, least: number): number {
+/** Chooses the signed shift of events in [first, last) of `length`, by at least `least`; 0 where there is no room for one. */
+type Shift = (first: number, last: number, length: number, least: number) => number;
+
+/** Shifts toward the side with more room, by half of it or `least`. */
+const shiftWithin: Shift = (first, last, length, least) => {
   const [before, behind] = [first, length - last];
   const room = Math.max(before, behind);
   if (room < least) return 0;
   const shift = Math.max(least, Math.ceil(room / 2));
   return behind >= before ? shift : -shift;
-}
+};
 
-/** Moves the scan of a reasoning, or without one the intervals that it states; null where nothing can be moved. */
-function movedThink({ think, names, length }: OwnAnswer): string | null {
+/** Draws one of the shifts by at least `least` / 2 for which there is room, each as likely: a scan is often wrong by a single cell. */
+const drawnShift =
+  (random: Random): Shift =>
+  (first, last, length, least) => {
+    const from = Math.ceil(least / 2);
+    const before = Math.max(0, first - from + 1);
+    const behind = Math.max(0, length - last - from + 1);
+    if (before + behind === 0) return 0;
+    const drawn = random.integer(0, before + behind - 1);
+    return drawn < before ? -from - drawn : from + drawn - before;
+  };
+
+/**
+ * Moves the scan of a reasoning, or without one the intervals that it states; null where nothing can be moved. `by`: the shift in samples.
+ */
+function movedThink(
+  { think, names, length }: Pick<OwnAnswer, 'think' | 'names' | 'length'>,
+  shiftOf: Shift = shiftWithin,
+): { readonly think: string; readonly by: number } | null {
   const match = SCAN.exec(think);
   if (match !== null) {
     const drawn = match[1]!;
@@ -75,18 +96,22 @@ function movedThink({ think, names, length }: OwnAnswer): string | null {
     const events = [...symbols].flatMap((symbol, k) => ('()#ox'.includes(symbol) ? [k] : []));
     if (events.length === 0) return null;
     const [first, last] = [events[0]!, events.at(-1)! + 1];
-    const shift = shiftWithin(first, last, symbols.length, 2);
+    const shift = shiftOf(first, last, symbols.length, 2);
     if (shift === 0) return null;
     const moved = ('.'.repeat(first + shift) + symbols.slice(first, last)).padEnd(symbols.length, '.');
     const at = match.index + match[0].length - symbols.length;
-    return think.slice(0, at) + (isRuled(drawn) ? ruled(moved) : moved) + think.slice(at + symbols.length);
+    const scan = isRuled(drawn) ? ruled(moved) : moved;
+    return {
+      think: think.slice(0, at) + scan + think.slice(at + symbols.length),
+      by: Math.round((shift * length) / symbols.length),
+    };
   }
   const named = claimsOf(think, names).claims.filter(
     ({ quantity, negated, numbers }) => quantity === 'anomaly' && !negated && numbers.length === 2,
   );
   if (named.length === 0) return null;
   const ends = named.flatMap(({ numbers }) => numbers.map(({ value }) => value));
-  const shift = shiftWithin(Math.min(...ends), Math.max(...ends), length, Math.ceil(length / 10));
+  const shift = shiftOf(Math.min(...ends), Math.max(...ends), length, Math.ceil(length / 10));
   if (shift === 0) return null;
   const places = new Map(
     named.flatMap(({ numbers }) => numbers.map(({ span, value }) => [span[0], { span, value }] as const)),
@@ -95,7 +120,43 @@ function movedThink({ think, names, length }: OwnAnswer): string | null {
   for (const { span, value } of [...places.values()].sort((a, b) => b.span[0] - a.span[0])) {
     out = out.slice(0, span[0]) + String(value + shift) + out.slice(span[1]);
   }
-  return out;
+  return { think: out, by: shift };
+}
+
+const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
+
+/**
+ * Moves what a response marks, by a random shift, in its reasoning and in its answer alike; nothing else changes. Returns the text and the
+ * range of the answer in it; null where nothing can be moved, and where the answer has not the intervals that the reasoning concludes, before or after.
+ * @param reasoning range of the reasoning in `text`
+ * @param answer range of the answer, behind it
+ */
+export function counterfactual(
+  text: string,
+  reasoning: readonly [start: number, end: number],
+  answer: readonly [start: number, end: number],
+  { names, length }: Pick<OwnAnswer, 'names' | 'length'>,
+  random: Random,
+): { readonly text: string; readonly answer: readonly [start: number, end: number] } | null {
+  const think = text.slice(...reasoning);
+  const moved = movedThink({ think, names, length }, drawnShift(random));
+  if (moved === null) return null;
+  const answered = text.slice(...answer);
+  const concludes = (stated: string, given: string): boolean => {
+    const intervals = [...given.matchAll(PAIR)].map(
+      ([, start, end]): Interval => [Number(start), Number(end)],
+    );
+    return intervals.length > 0 && concludedIntervals(stated, names, intervals, length) === true;
+  };
+  const shifted = answered.replace(PAIR, (pair) =>
+    pair.replace(/\d+/g, (place) => String(Number(place) + moved.by)),
+  );
+  if (!concludes(think, answered) || !concludes(moved.think, shifted)) return null;
+  const before = text.slice(0, reasoning[0]) + moved.think + text.slice(reasoning[1], answer[0]);
+  return {
+    text: before + shifted + text.slice(answer[1]),
+    answer: [before.length, before.length + shifted.length],
+  };
 }
 
 const DEPARTURES = new Set<object>([...Object.values(NANO_DEPARTURES), NANO_PHRASES.departure]);
@@ -168,7 +229,7 @@ export function intervene(
   if (name === 'none') return answers.map(() => ({ think: '', classes: null, moves: false }));
   if (name === 'moved') {
     return answers.map((own) => {
-      const think = movedThink(own);
+      const think = movedThink(own)?.think ?? null;
       return think === null || !moves(own, think) ? null : { think, classes: null, moves: true };
     });
   }

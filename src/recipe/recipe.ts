@@ -258,6 +258,12 @@ const timerpo = z
       .describe(
         'With similarity truth: weight of corrections, which raise the probability of the true text of each false claim behind the words of the policy; falls linearly to 0 over the stage. 0: none.',
       ),
+    counterfactuals: nonNegative
+      .max(1e6)
+      .default(0)
+      .describe(
+        'With similarity truth: weight of counterfactuals. In one response of each group whose answer is what its reasoning concludes, the marked places are moved, and the answer that follows is learned behind it. 0: none.',
+      ),
     marginals: z
       .enum(['norm', 'uniform'])
       .default('norm')
@@ -855,11 +861,12 @@ export const recipeSchema = z
         message: `${credits.join(' or ')} with similarity ${timerpo.similarity}: verdicts on claims come from truth, costs of tokens from a transport`,
       });
     }
-    if (timerpo.corrections > 0 && timerpo.similarity !== 'truth') {
+    for (const key of ['corrections', 'counterfactuals'] as const) {
+      if (timerpo[key] === 0 || timerpo.similarity === 'truth') continue;
       context.addIssue({
         code: 'custom',
-        path: ['rl', 'timerpo', 'corrections'],
-        message: `0 with similarity ${timerpo.similarity}: what is true comes from similarity truth`,
+        path: ['rl', 'timerpo', key],
+        message: `0 with similarity ${timerpo.similarity}: claims are read with similarity truth alone`,
       });
     }
     const reads = typeof advantage === 'string' ? ADVANTAGES[advantage].reads : 'rewards';

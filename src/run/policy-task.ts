@@ -22,6 +22,7 @@ import type { EvalTask } from '../../eval/harness.ts';
 import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
+import { counterfactual } from '../claims/intervene.ts';
 import { agreementOf, checkReasoning, gradeEnds, graderOf } from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
@@ -357,6 +358,8 @@ function resampled(example: Example, points: number): Example {
   };
 }
 
+const ANSWER_TAGS = ['<answer>', '</answer>'] as const;
+
 /** Finds the claims of a response with their verdicts and corrections: facts, cells of the scan, and ends of the answer. */
 function statedClaims(
   response: string,
@@ -380,7 +383,7 @@ function statedClaims(
   const claims = grade.claims.map(({ claim }) => claim);
   const agrees = think === '' ? null : agreementOf(think, claims, answer, classes, length);
   const symbols = SCAN.exec(think)?.[1];
-  const answered = answer.intervals === null ? -1 : response.indexOf('</answer>', end);
+  const answered = answer.intervals === null ? -1 : response.indexOf(ANSWER_TAGS[1], end);
   const ends =
     symbols === undefined || answered < 0 ? [] : gradeEnds(response, [end, answered], symbols, length);
   const concluded =
@@ -521,6 +524,15 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     factTrace,
     claims: (response, example) =>
       statedClaims(response, asSeen(example), parse, facts.classes, factTrace(example)),
+    counterfactual: (response, example, random) => {
+      const reasoned = reasoningRange(response);
+      const opening = reasoned === null ? -1 : response.indexOf(ANSWER_TAGS[0], reasoned[1]);
+      const closing = opening < 0 ? -1 : response.indexOf(ANSWER_TAGS[1], opening);
+      if (closing < 0) return null;
+      const range = [opening + ANSWER_TAGS[0].length, closing] as const;
+      const shape = { names: example.names, length: lengthOf(asSeen(example)) };
+      return counterfactual(response, reasoned!, range, shape, random);
+    },
     reasoned: (response, example) => {
       const seen = asSeen(example);
       const options = { classes: facts.classes, trace: factTrace(example) };

@@ -2,7 +2,8 @@
  * Credit of claims: the advantage of a statement goes to the tokens that make it. A reward of the whole response cannot say which of its
  * claims was false; the verdicts can. Where the series also says what would be true, the correct text is a known-good action that the policy did
  * not sample: a correction adds a loss term with advantage w on that text, conditioned on the policy's own prefix (as DAgger labels the
- * states that a policy visits: Ross et al. 2011).
+ * states that a policy visits: Ross et al. 2011). A counterfactual does the same for the answer behind a reasoning that was moved elsewhere:
+ * there the picture contradicts the answer, so only a policy that reads its own reasoning can give it.
  */
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Prompting } from '../policy/policy.ts';
@@ -66,10 +67,10 @@ export function tokenCredit(
   return out;
 }
 
-/** A response with its false claims corrected, up to the last corrected token. */
-interface Correction {
+/** A changed response, up to the last token that it teaches: a correction or a counterfactual. */
+interface Lesson {
   readonly ids: Int32Array; // [T]
-  /** Weight of each token: 1 where its text is corrected, else 0. */
+  /** Weight of each token's −log π in the loss: 0 where its text is not taught. */
   readonly weights: Float32Array; // [T]
 }
 
@@ -91,7 +92,8 @@ export function corrected(
   { tokenizer }: Pick<Prompting, 'tokenizer'>,
   text: string,
   claims: readonly StatedClaim[],
-): Correction | null {
+  weight: number,
+): Lesson | null {
   const wrong = claims
     .filter(({ holds, correction }) => !holds && correction != null)
     .sort((a, b) => a.span[0] - b.span[0]);
@@ -107,23 +109,32 @@ export function corrected(
     out += right;
     from = span[1];
   }
-  if (changed.length === 0) return null;
-  const ids = Int32Array.from(tokenizer.encode(out + text.slice(from)));
+  return lesson(tokenizer, out + text.slice(from), changed, weight);
+}
+
+/** Teaches the tokens of a text that lie in the given ranges; null where none does. */
+export function lesson(
+  tokenizer: Tokenizer,
+  text: string,
+  ranges: readonly (readonly [start: number, end: number])[],
+  weight: number,
+): Lesson | null {
+  const ids = Int32Array.from(tokenizer.encode(text));
   const weights = new Float32Array(ids.length);
   const ends = tokenEnds(tokenizer, ids);
   let end = 0;
-  for (const range of changed) {
+  for (const range of ranges) {
     const [first, last] = tokensWithin(ends, range) ?? [0, 0];
-    weights.fill(1, first, last);
+    weights.fill(weight, first, last);
     end = Math.max(end, last);
   }
   return end === 0 ? null : { ids: ids.slice(0, end), weights: weights.slice(0, end) };
 }
 
-/** Corrected responses to one prompt. */
-export interface CorrectedGroup {
+/** Lessons behind one prompt. */
+export interface TaughtGroup {
   readonly prompt: EncodedPrompt;
-  readonly responses: readonly Correction[];
+  readonly responses: readonly Lesson[];
 }
 
 /** Maximum number of corrected responses of a group; each needs its own forward and backward pass. */
@@ -134,16 +145,16 @@ const MOST_CORRECTED = 2;
  * are padded with a zero-weight copy, so that batch shapes match; groups without corrections are left out.
  */
 export function pickCorrections(
-  groups: readonly { readonly prompt: EncodedPrompt; readonly corrections: readonly Correction[] }[],
-): CorrectedGroup[] {
+  groups: readonly { readonly prompt: EncodedPrompt; readonly corrections: readonly Lesson[] }[],
+): TaughtGroup[] {
   const most = Math.min(MOST_CORRECTED, Math.max(0, ...groups.map(({ corrections }) => corrections.length)));
   return groups.flatMap(({ prompt, corrections }) => {
     const count = corrections.length;
     if (count === 0) return [];
     const taken = Math.min(most, count);
-    const responses = Array.from({ length: most }, (_, k): Correction => {
+    const responses = Array.from({ length: most }, (_, k): Lesson => {
       const { ids, weights } = corrections[Math.floor((Math.min(k, taken - 1) * count) / taken)]!;
-      return { ids, weights: weights.map((weight) => (k < taken ? (weight * count) / taken : 0)) };
+      return { ids, weights: weights.map((own) => (k < taken ? (own * count) / taken : 0)) };
     });
     return [{ prompt, responses }];
   });

@@ -16,7 +16,8 @@
  * - Variants of ours, all off in the paper's form (`similarity.ts`, `claim-credit.ts`): `similarity: contrastive`, s = s_own − mean s_others
  *   over the traces of the next prompts; `credit: token`, A_t = A + α (mean e − e_t) with e_t the transported cost of a token over its mass;
  *   `equalGroups: standardised`, (s − mean) / (std + 1e-4) in groups of equal rewards; `similarity: truth` with `credit: claim`, each claim
- *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false claims.
+ *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false claims; `counterfactuals`,
+ *   − w Σ log π over the answer behind a reasoning whose marks were moved, one response of a group.
  * - topP < 1: ratio, KL and entropy use the full distribution after temperature and vocabulary mask, not the nucleus (as in verl and
  *   TRL). The nucleus changes with the weights, and a token that leaves it would have a ratio of 0. Token weights are then too high by a
  *   factor of up to 1/topP, and the mean of k3 is biased. A run logs a warning at its start.
@@ -51,6 +52,7 @@
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { concatenate, meanOrNull } from '../ground/numbers.ts';
+import { Random } from '../ground/random.ts';
 import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -62,10 +64,11 @@ import {
   readsTraces,
 } from './advantage.ts';
 import {
-  type CorrectedGroup,
   claimAdvantages,
   corrected,
+  lesson,
   pickCorrections,
+  type TaughtGroup,
   tokenCredit,
 } from './claim-credit.ts';
 import { type DistillationOptions, divergenceTo, type Teacher } from './distillation.ts';
@@ -138,6 +141,8 @@ export interface RlOptions
       readonly gatesEvery: number;
       /** Weight w of corrections of false claims; 0: none. */
       readonly corrections: number;
+      /** Weight of answers to a moved reasoning; 0: none. */
+      readonly counterfactuals: number;
     };
   readonly distillation: DistillationOptions;
   /** Maximum rounds of replacing groups of equal rewards (DAPO's dynamic sampling). */
@@ -371,7 +376,7 @@ export async function rl(
         return splitGroup(piece, options.tokens);
       });
     });
-    const corrections = correctionsOf(groups); // of false claims
+    const taught = [...correctionsOf(groups, step), ...counterfactualsOf(groups, step, indices)];
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
     const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
@@ -398,11 +403,11 @@ export async function rl(
           count.tokens += accumulate(microBatch, meter, minEntropy);
           for (const { responses } of microBatch) count.responses += responses.length;
         }
-        const due = corrections.filter((_, g) => g % options.miniBatches === mini);
+        const due = taught.filter((_, g) => g % options.miniBatches === mini);
         const sums = workers.allReduce([count.tokens, count.responses, due.length]);
-        const [tokens, responses, amended] = sums as [number, number, number];
-        if (tokens + amended === 0) continue; // every group of every rank has zero variance
-        for (const microBatch of groupMicroBatches(due, options.tokens)) correct(microBatch, step);
+        const [tokens, responses, lessons] = sums as [number, number, number];
+        if (tokens + lessons === 0) continue; // every group of every rank has zero variance
+        for (const microBatch of groupMicroBatches(due, options.tokens)) teach(microBatch);
         const turns = task.episodes?.turns ?? 1;
         const most = (options.prompts / options.miniBatches) * options.group * turns * options.maxTokens;
         const denominator =
@@ -461,27 +466,47 @@ export async function rl(
     });
   }
 
-  /** Corrects the false claims of the responses to each prompt; empty unless `rl.timerpo.corrections` is above 0. */
-  function correctionsOf(groups: readonly RolloutGroup[]): CorrectedGroup[] {
+  /**
+   * Corrects the false claims of the responses to each prompt; empty unless `rl.timerpo.corrections` is above 0. The weight falls linearly to 0
+   * over the stage: corrections spread probability over what may be true, and the last steps sharpen it.
+   */
+  function correctionsOf(groups: readonly RolloutGroup[], step: number): TaughtGroup[] {
     if (!gradesClaims || options.timerpo.corrections === 0) return [];
+    const weight = options.timerpo.corrections * (1 - step / options.steps);
     return pickCorrections(
       groups.map(({ prompt, example, responses }) => ({
         prompt,
         corrections: responses.flatMap((response) => {
           const { claims } = claimsOf(response, example);
-          return corrected(policy, response.text, claims) ?? [];
+          return corrected(policy, response.text, claims, weight) ?? [];
         }),
       })),
     );
   }
 
-  /**
-   * Accumulates the gradient of −w Σ log π over the corrected tokens, behind the policy's own words. w falls linearly to 0 over the stage:
-   * corrections spread probability over what may be true, and the last steps sharpen it.
-   */
-  function correct(microBatch: readonly CorrectedGroup[], step: number): void {
-    const { temperature, steps } = options;
-    const corrections = options.timerpo.corrections * (1 - step / steps);
+  /** Moves what the first response to each prompt that can be moved marks; empty unless `rl.timerpo.counterfactuals` is above 0. */
+  function counterfactualsOf(
+    groups: readonly RolloutGroup[],
+    step: number,
+    indices: readonly number[],
+  ): TaughtGroup[] {
+    const weight = options.timerpo.counterfactuals;
+    if (!gradesClaims || weight === 0) return [];
+    return groups.flatMap(({ prompt, example, responses }, p) => {
+      const random = new Random(seed, 'counterfactuals', step, indices[p]!);
+      for (const { text } of responses) {
+        const moved = task.counterfactual?.(text, example, random) ?? null;
+        if (moved === null) continue;
+        const taught = lesson(policy.tokenizer, moved.text, [moved.answer], weight);
+        return taught === null ? [] : [{ prompt, responses: [taught] }];
+      }
+      return [];
+    });
+  }
+
+  /** Accumulates the gradient of −w Σ log π over the taught tokens, behind the text before them. */
+  function teach(microBatch: readonly TaughtGroup[]): void {
+    const { temperature } = options;
     const responses = microBatch.flatMap((group) => group.responses); // [B]
     const weights = concatenate(responses.map((response) => response.weights)); // [K]
     engine.scope(() => {
@@ -495,7 +520,7 @@ export async function rl(
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
       const lossOf: TokenLoss = (logProb, _, first, last) => {
         const weight = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
-        return engine.mul(engine.sum(engine.mul(logProb, weight)), -corrections); // []
+        return engine.mul(engine.sum(engine.mul(logProb, weight)), -1); // []
       };
       learner.backward(states, targets, { temperature, mask, entropy: false }, lossOf, tape);
     });

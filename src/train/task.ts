@@ -1,5 +1,6 @@
 /** The task as training sees it, and the encoding of its examples as prompts. */
 import { CheckpointError } from '../ground/errors.ts';
+import type { Random } from '../ground/random.ts';
 import type { Example, Picture, Score } from '../ground/types.ts';
 import type { Inspection } from '../inspect/environment.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -36,6 +37,8 @@ export interface Task {
   reasoned?(response: string, example: Example): ReasonedResponse | null;
   /** Finds the checkable claims of a response; needed where `rl.timerpo.similarity` is truth. */
   claims?(response: string, example: Example): StatedClaims;
+  /** Moves what a response marks in its reasoning and its answer alike; null where it cannot. Needed for `rl.timerpo.counterfactuals`. */
+  counterfactual?(response: string, example: Example, random: Random): Counterfactual | null;
   /** Turns of an example that stands in the middle of an episode: earlier ones with their responses, and the last. Absent: one turn. */
   turns?(example: Example): Promise<Turns>;
   /** Environment that rollouts act in, for tasks of several turns. */
@@ -77,6 +80,13 @@ export interface StatedClaim {
   readonly holds: boolean;
   /** Text of the claim as it would be true; null or absent where that is not known. */
   readonly correction?: string | null;
+}
+
+/** A response about other places than the policy's own. */
+export interface Counterfactual {
+  readonly text: string;
+  /** Range of the answer in the text, in characters. */
+  readonly answer: readonly [start: number, end: number];
 }
 
 export interface StatedClaims {

@@ -34,7 +34,13 @@ export interface StepJob extends StepSizes {
 export function stepOptions({ prompts, group, maxTokens }: StepSizes): RlOptions {
   const { rl, memory } = quickstart();
   const { tokens, rows } = memory;
-  const papers = { similarity: 'ot', credit: 'response', corrections: 0, gatesEvery: 0 } as const;
+  const papers = {
+    similarity: 'ot',
+    credit: 'response',
+    corrections: 0,
+    counterfactuals: 0,
+    gatesEvery: 0,
+  } as const;
   return {
     ...{ ...rl, tokens, rows, prompts, group, maxTokens, steps: 1, learningRate: 0 },
     ...{ advantage: 'timerpo', kl: 0.001, entropy: 0.001, timerpo: { ...rl.timerpo, ...papers } },

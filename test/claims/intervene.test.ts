@@ -4,13 +4,15 @@ import { describe, expect, test } from 'vitest';
 import { recordOf } from '../../eval/harness.ts';
 import { interventionsOn, openingsOf, relianceOf } from '../../eval/reliance.ts';
 import {
+  counterfactual,
   followsIntervals,
   INTERVENTION_NAMES,
   intervene,
   type OwnAnswer,
 } from '../../src/claims/intervene.ts';
-import { scan } from '../../src/expcot/nano.ts';
+import { ruled, scan } from '../../src/expcot/nano.ts';
 import { DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import type { Example, Interval } from '../../src/ground/types.ts';
 import { parseResponse } from '../../src/tasks/kinds.ts';
 
@@ -144,6 +146,51 @@ describe('an intervention', () => {
         expect(followsIntervals(change!, intervals, FASTER)).toBe(false);
       }),
     );
+  });
+});
+
+describe('a counterfactual', () => {
+  const responseOf = (think: string, given: string): Parameters<typeof counterfactual>[0] =>
+    `<think>${think}</think><answer>${given}</answer><class>trend</class>`;
+  const made = (text: string, seed: number) => {
+    const [think, answered] = ['think', 'answer'].map((tag) => {
+      const start = text.indexOf(`<${tag}>`) + tag.length + 2;
+      return [start, text.indexOf(`</${tag}>`)] as const;
+    }) as [readonly [number, number], readonly [number, number]];
+    return counterfactual(text, think, answered, FASTER, new Random(seed, 'test'));
+  };
+
+  test('moves what the reasoning marks and what is answered alike, to every other place, and nothing else', () => {
+    const text = responseOf('scan 0.(#)..3.o5.6.7.8.9.; noise 300', '[[110, 240], [460,480]]');
+    const texts = new Set(Array.from({ length: 200 }, (_, seed) => made(text, seed)!.text));
+    const expected = Array.from({ length: 13 }, (_, first) => first)
+      .filter((first) => first !== 2)
+      .map((first) => {
+        const symbols = `${'.'.repeat(first)}(#)....o`.padEnd(20, '.');
+        const by = 50 * (first - 2);
+        return responseOf(
+          `scan ${ruled(symbols)}; noise 300`,
+          `[[${110 + by}, ${240 + by}], [${460 + by},${480 + by}]]`,
+        );
+      });
+    expect([...texts].sort()).toEqual(expected.sort());
+    const { answer: range, text: moved } = made(text, 1)!;
+    expect(moved.slice(range[0] - 8, range[1] + 9)).toMatch(/^<answer>\[\[.*\]\]<\/answer>$/);
+  });
+
+  test('moves stated intervals where there is no scan', () => {
+    const { text } = made(responseOf('The interval [100, 180] is anomalous.', '[[100, 180]]'), 5)!;
+    const [, stated, answered] = /\[(\d+, \d+)\] is.*\[\[(.*)\]\]/.exec(text)!;
+    expect(answered).toBe(stated);
+    expect(stated).not.toBe('100, 180');
+  });
+
+  test('is none where the answer is not what is concluded, where nothing is marked, and where there is no room', () => {
+    expect(made(responseOf('scan ..(#)...............; noise', '[[640, 740]]'), 1)).toBeNull();
+    expect(made(responseOf('scan ..(#)...............; noise', '[]'), 1)).toBeNull();
+    expect(made(responseOf('scan ....................; noise', '[]'), 1)).toBeNull();
+    expect(made(responseOf('scan (##################); noise', '[[0, 1000]]'), 1)).toBeNull();
+    expect(made(responseOf('scan ..(#)...............; noise', '[[14000000000, 240]]'), 1)).toBeNull();
   });
 });
 

@@ -92,7 +92,7 @@ describe('corrections', () => {
     correction,
   });
   const shown = (claims: Parameters<typeof corrected>[2]) => {
-    const made = corrected(policy, text, claims);
+    const made = corrected(policy, text, claims, 1);
     if (made === null) return null;
     const { ids, weights } = made;
     const chosen = ids.filter((_, t) => weights[t] === 1);
@@ -154,12 +154,40 @@ describe('reinforcement by truth', () => {
   // Equal rewards in every group: the task alone has no gradient.
   const task = tinyTask({ claims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
 
+  /** Trains by claims alone, and returns by how much the log-probability of a text rises. */
+  async function gainOf(
+    text: string,
+    watched: Task,
+    weights: { corrections?: number; counterfactuals?: number },
+  ): Promise<number> {
+    const policy = tinyPolicy(engine);
+    const learner = tinyLearner(policy);
+    await teach(learner);
+    const encoder = new PromptEncoder(policy);
+    const example = task.example(0);
+    const prompt = encoder.encode(await task.picture(example), task.instruction(example));
+    const ids = policy.encodeResponse(text).slice(0, -1);
+    const logProb = (): number =>
+      groupLogProbs(policy, [{ prompt, responses: [{ ids }] }], { temperature: 1 })[0]!.reduce(
+        (a, b) => a + b,
+      );
+    const before = logProb();
+    const { rl: usual } = defaultRecipe();
+    const sizes = { steps: 6, prompts: 3, group: 8, maxTokens: 30 };
+    const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
+    const timerpo = { ...usual.timerpo, similarity: 'truth', credit: 'claim', ...weights } as const;
+    const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
+    await rl(learner, null, watched, options, 4, {
+      onStep: () => {},
+      save: () => {},
+      onCompletions: () => {},
+    });
+    return logProb() - before;
+  }
+
   test.each([0, 0.2])(
     'by corrections of weight %d makes a word likelier that is never sampled, which no verdict does',
     async (corrections) => {
-      const policy = tinyPolicy(engine);
-      const learner = tinyLearner(policy);
-      await teach(learner);
       const watched: Task = {
         ...task,
         claims: (response) => {
@@ -169,24 +197,28 @@ describe('reinforcement by truth', () => {
           return { claims: [{ fact: 'colour', span, holds: false, correction: 'white' }], f1: null };
         },
       };
-      const encoder = new PromptEncoder(policy);
-      const example = task.example(0);
-      const prompt = encoder.encode(await task.picture(example), task.instruction(example));
-      const ids = policy.encodeResponse('<think>white').slice(0, -1);
-      const logProb = (): number =>
-        groupLogProbs(policy, [{ prompt, responses: [{ ids }] }], { temperature: 1 })[0]!.reduce(
-          (a, b) => a + b,
-        );
-      const before = logProb();
-      const { rl: usual } = defaultRecipe();
-      const sizes = { steps: 6, prompts: 3, group: 8, maxTokens: 30 };
-      const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
-      const timerpo = { ...usual.timerpo, similarity: 'truth', credit: 'claim', corrections } as const;
-      const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
-      const hooks = { onStep: () => {}, save: () => {}, onCompletions: () => {} };
-      await rl(learner, null, watched, options, 4, hooks);
-      if (corrections === 0) expect(logProb()).toBe(before);
-      else expect(logProb()).toBeGreaterThan(before + 5);
+      const gain = await gainOf('<think>white', watched, { corrections });
+      if (corrections === 0) expect(gain).toBe(0);
+      else expect(gain).toBeGreaterThan(5);
+    },
+  );
+
+  test.each([0, 1])(
+    'by counterfactuals of weight %d makes the answer to a moved reasoning likelier',
+    async (counterfactuals) => {
+      const before = '<think>white</think><answer>';
+      const watched: Task = {
+        ...task,
+        claims: () => ({ claims: [], f1: null }),
+        counterfactual: () => ({
+          text: `${before}[[0, 2]]</answer>`,
+          answer: [before.length, before.length + 8],
+        }),
+      };
+      const gain = await gainOf(`${before}[[0, 2]]`, watched, { counterfactuals });
+      const ofReasoning = await gainOf(before, watched, { counterfactuals });
+      if (counterfactuals === 0) expect(gain).toBe(0);
+      else expect(gain - ofReasoning).toBeGreaterThan(5);
     },
   );
 });
