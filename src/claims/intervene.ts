@@ -58,7 +58,7 @@ export interface Intervention {
   readonly moves: boolean;
 }
 
-/** Chooses the signed shift of events in [first, last) of `length`, by at least `least`; 0 where there is no room for one. */
+/** Chooses the signed shift of events in [first, last) of `length`; 0 where there is no room for one. `least`: distance that counts as elsewhere. */
 type Shift = (first: number, last: number, length: number, least: number) => number;
 
 /** Shifts toward the side with more room, by half of it or `least`. */
@@ -126,8 +126,9 @@ function movedThink(
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
 /**
- * Moves what a response marks, by a random shift, in its reasoning and in its answer alike; nothing else changes. Returns the text and the
- * range of the answer in it; null where nothing can be moved, and where the answer has not the intervals that the reasoning concludes, before or after.
+ * Moves the places that a well-formed response marks: those in its scan, or without one those that it states, and its intervals, all by one
+ * random shift. Of the digits in a scan only a ruler stays. Returns the text and the range of the answer in it; null where nothing can be moved
+ * inside the series, or the answer is not what the reasoning concludes.
  * @param reasoning range of the reasoning in `text`
  * @param answer range of the answer, behind it
  */
@@ -146,7 +147,8 @@ export function counterfactual(
     const intervals = [...given.matchAll(PAIR)].map(
       ([, start, end]): Interval => [Number(start), Number(end)],
     );
-    return intervals.length > 0 && concludedIntervals(stated, names, intervals, length) === true;
+    const areInside = intervals.every(([, end]) => end <= length);
+    return intervals.length > 0 && areInside && concludedIntervals(stated, names, intervals, length) === true;
   };
   const shifted = answered.replace(PAIR, (pair) =>
     pair.replace(/\d+/g, (place) => String(Number(place) + moved.by)),

@@ -5,7 +5,7 @@ import { ADAPTER, choice, command, ENGINE_OPTIONS, flag, number, repeated, text 
 
 const OPTIONS = {
   policy: text(
-    'Policy to ask: small (ships with timeseer), the directory of a checkpoint, an export or a run, openai:MODEL@URL (an endpoint), or FILE[#NAME] (a module of your own)',
+    'Policy to ask: small or inspect (which ship with timeseer), the directory of a checkpoint, an export or a run, openai:MODEL@URL (an endpoint), or FILE[#NAME] (a module of your own)',
     { default: DEFAULT_POLICY },
   ),
   adapter: ADAPTER,

@@ -12,6 +12,7 @@ import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
+import { hash32 } from '../ground/random.ts';
 import { firstNames, onOneLine, print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
@@ -245,19 +246,28 @@ async function detectMany(args: DetectArguments, files: Files, format: string): 
   };
   const read = (file: string): Promise<Recording> => readRequest(detectRequest(file, args), args.since);
   const shard = parseShard(args.shard);
-  let reports = 0;
+  let [reports, own] = [0, 0];
+  /** Reports by the name in their files: a/b.csv and a-b.csv have one. */
+  const named = new Map<string, number>();
   const work = async (once: Once): Promise<void> => {
     for await (const { name, recording } of readInputs(files, read, fails)) {
-      if (shard !== null && reports++ % shard.of !== shard.index) continue;
-      const own = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
+      reports++;
+      const base = recording.name.replaceAll('/', '-');
+      const number = (named.get(base) ?? 0) + 1;
+      named.set(base, number);
+      // By name, so that a file which is new for one part moves no other report to another part.
+      if (shard !== null && hash32(recording.name) % shard.of !== shard.index) continue;
+      own++;
+      const label = number === 1 ? base : `${base}-${number}`;
+      const target = (path: string | undefined, ending = extname(path ?? '')): string | undefined =>
         path === undefined || (told.length === 0 && shard === null)
           ? path
-          : `${path.slice(0, path.length - ending.length)}.${recording.name.replaceAll('/', '-')}${ending}`;
-      const paths = { out: own(args.out, ''), scores: own(args.scores) };
+          : `${path.slice(0, path.length - ending.length)}.${label}${ending}`;
+      const paths = { out: target(args.out, ''), scores: target(args.scores) };
       const given = { recording, once };
       await detectOne({ ...args, ...paths }, name, tell, given).catch((error) => fails(error, name));
     }
-    if (told.length === 0 && (shard === null || reports === 0))
+    if (told.length === 0 && (own > 0 || reports === 0))
       throw new (usage ? ConfigError : DataError)(`none of the ${files.files.size} files could be judged`);
     if (format !== 'text') printReports(told, format, true);
   };
@@ -286,6 +296,12 @@ async function detectMany(args: DetectArguments, files: Files, format: string): 
 
 async function runDetect(args: DetectArguments): Promise<void> {
   if (args.schema) return printJson((await import('../explain/schema.ts')).reportSchema());
+  if (args.shard !== undefined) {
+    parseShard(args.shard);
+    for (const name of ['follow', 'state', 'webhook'] as const)
+      if (args[name])
+        throw new ConfigError(`--shard and --${name}: cannot be combined; leave one of them out`);
+  }
   if (args.follow) return runFollow(args);
   if (args.every !== undefined)
     throw new ConfigError('--every: needs --follow; add it, or leave --every out');
@@ -302,13 +318,8 @@ async function runDetect(args: DetectArguments): Promise<void> {
   const format = args.json ? 'json' : args.format;
   const { prometheus, file = [] } = args;
   const files = prometheus === undefined ? await filesOf(file) : null;
-  if (args.shard !== undefined) {
-    parseShard(args.shard);
-    if (files?.several !== true)
-      throw new ConfigError('--shard: needs several files, a quoted pattern or a directory; leave it out');
-    if (args.state !== undefined)
-      throw new ConfigError('--shard: parts cannot share a --state; leave one of the two out');
-  }
+  if (args.shard !== undefined && files?.several !== true)
+    throw new ConfigError('--shard: needs several files, a quoted pattern or a directory; leave it out');
   if (files?.several) return detectMany(args, files, format);
   await detectOne(args, file[0], (told) => {
     printReports([told], format, false);
@@ -337,7 +348,7 @@ const OPTIONS = {
     'With --follow: analyse after this many new samples (default: 1/200 of the window; up to 1/4 when rows arrive faster than they are analysed)',
   ),
   shard: text(
-    'Judge one part of the reports of several files, e.g. 2/4, on as many machines as there are parts',
+    'Judge one part of the reports of several files, e.g. 2/4, while other machines judge the other parts. All read the same files; the name of a report decides on its part. Without --state',
   ),
   webhook: text(
     `With --state: tell this address, once each, when a finding opens and when it closes; env:NAME takes the address from the environment, ${WEBHOOK_TOKEN} there is sent as bearer token`,
@@ -380,7 +391,7 @@ export const detectCommand = command({
     ],
     [
       "$0 detect '/shared/metrics/*.csv' --shard 3/16 --out /shared/reports/metrics",
-      'The third of 16 parts: each machine reads all files and judges its reports, every one in files of its own name',
+      'The third of 16 parts: each machine reads all files, judges its reports, and writes each under its own name',
     ],
     [
       '$0 detect metrics.csv --window 2025-03-04T05:00..2025-03-04T10:00',
@@ -411,6 +422,6 @@ export const detectCommand = command({
       'Streaming rows: one line of JSON when a finding appears, and one when it ends',
     ],
   ],
-  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again. Reports of several files, a pattern or a directory are a list in JSON, also of one; they share one --state, and their columns bear the names of files. --out and --scores of the largest report are named as given; others have the name of a file before the ending: scores.web-1.csv.`,
+  epilogue: `${LEVEL_WORDS} Events that a webhook does not take wait in the state file, at most 1000; each has an id that stays the same when it is sent again. Reports of several files, a pattern or a directory are a list in JSON, also of one; they share one --state, and their columns bear the names of files. --out and --scores of the largest report are named as given; others have the name of a file before the ending (scores.web-1.csv), as all have with --shard.`,
   handler: runDetect,
 });

@@ -112,7 +112,7 @@ async function runServe(args: ServeArguments): Promise<void> {
 const OPTIONS = {
   ...grouped('Chat:', {
     policy: text(
-      'Policy to chat with: small (ships with timeseer), or the directory of a checkpoint, an export or a run. Default: none, reports only',
+      'Policy to chat with: small or inspect (which ship with timeseer), or the directory of a checkpoint, an export or a run. Default: none, reports only',
     ),
     adapter: ADAPTER,
     ...ENGINE_OPTIONS,

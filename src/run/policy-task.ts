@@ -525,13 +525,14 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     claims: (response, example) =>
       statedClaims(response, asSeen(example), parse, facts.classes, factTrace(example)),
     counterfactual: (response, example, random) => {
+      const seen = asSeen(example);
+      const { wellFormed, intervals } = parse(response, seen);
       const reasoned = reasoningRange(response);
-      const opening = reasoned === null ? -1 : response.indexOf(ANSWER_TAGS[0], reasoned[1]);
-      const closing = opening < 0 ? -1 : response.indexOf(ANSWER_TAGS[1], opening);
-      if (closing < 0) return null;
-      const range = [opening + ANSWER_TAGS[0].length, closing] as const;
-      const shape = { names: example.names, length: lengthOf(asSeen(example)) };
-      return counterfactual(response, reasoned!, range, shape, random);
+      if (!wellFormed || intervals === null || reasoned === null) return null;
+      const opening = response.indexOf(ANSWER_TAGS[0], reasoned[1]) + ANSWER_TAGS[0].length;
+      const range = [opening, response.indexOf(ANSWER_TAGS[1], opening)] as const;
+      const shape = { names: example.names, length: lengthOf(seen) };
+      return counterfactual(response, reasoned, range, shape, random);
     },
     reasoned: (response, example) => {
       const seen = asSeen(example);

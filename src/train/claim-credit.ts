@@ -133,6 +133,8 @@ export function lesson(
 
 /** Lessons behind one prompt. */
 export interface TaughtGroup {
+  /** Number of its prompt in the step, over all ranks. */
+  readonly index: number;
   readonly prompt: EncodedPrompt;
   readonly responses: readonly Lesson[];
 }
@@ -145,10 +147,10 @@ const MOST_CORRECTED = 2;
  * are padded with a zero-weight copy, so that batch shapes match; groups without corrections are left out.
  */
 export function pickCorrections(
-  groups: readonly { readonly prompt: EncodedPrompt; readonly corrections: readonly Lesson[] }[],
+  groups: readonly (Omit<TaughtGroup, 'responses'> & { readonly corrections: readonly Lesson[] })[],
 ): TaughtGroup[] {
   const most = Math.min(MOST_CORRECTED, Math.max(0, ...groups.map(({ corrections }) => corrections.length)));
-  return groups.flatMap(({ prompt, corrections }) => {
+  return groups.flatMap(({ corrections, ...group }) => {
     const count = corrections.length;
     if (count === 0) return [];
     const taken = Math.min(most, count);
@@ -156,6 +158,6 @@ export function pickCorrections(
       const { ids, weights } = corrections[Math.floor((Math.min(k, taken - 1) * count) / taken)]!;
       return { ids, weights: weights.map((own) => (k < taken ? (own * count) / taken : 0)) };
     });
-    return [{ prompt, responses }];
+    return [{ ...group, responses }];
   });
 }

@@ -248,6 +248,11 @@ export async function rl(
       `rl.timerpo.similarity: truth needs claims in the reasoning, and ${task.name} has none; set rl.timerpo.similarity=ot`,
     );
   }
+  if (gradesClaims && options.timerpo.counterfactuals > 0 && task.counterfactual === undefined) {
+    throw new ConfigError(
+      `rl.timerpo.counterfactuals: answers of ${task.name} mark no places that could be moved; set it to 0`,
+    );
+  }
   // In float32, sampler and trainer compute the same log-probabilities. In bfloat16 they round differently, so the on-policy ratio would
   // not be 1: the trainer recomputes the old log-probabilities. So it does for an inference server, whatever that computes with.
   const { remote } = hooks;
@@ -376,7 +381,7 @@ export async function rl(
         return splitGroup(piece, options.tokens);
       });
     });
-    const taught = [...correctionsOf(groups, step), ...counterfactualsOf(groups, step, indices)];
+    const taught = [...correctionsOf(groups, from, step), ...counterfactualsOf(groups, from, step, indices)];
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
     const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
@@ -403,7 +408,7 @@ export async function rl(
           count.tokens += accumulate(microBatch, meter, minEntropy);
           for (const { responses } of microBatch) count.responses += responses.length;
         }
-        const due = taught.filter((_, g) => g % options.miniBatches === mini);
+        const due = taught.filter(({ index }) => index % options.miniBatches === mini);
         const sums = workers.allReduce([count.tokens, count.responses, due.length]);
         const [tokens, responses, lessons] = sums as [number, number, number];
         if (tokens + lessons === 0) continue; // every group of every rank has zero variance
@@ -470,12 +475,12 @@ export async function rl(
    * Corrects the false claims of the responses to each prompt; empty unless `rl.timerpo.corrections` is above 0. The weight falls linearly to 0
    * over the stage: corrections spread probability over what may be true, and the last steps sharpen it.
    */
-  function correctionsOf(groups: readonly RolloutGroup[], step: number): TaughtGroup[] {
+  function correctionsOf(groups: readonly RolloutGroup[], from: number, step: number): TaughtGroup[] {
     if (!gradesClaims || options.timerpo.corrections === 0) return [];
     const weight = options.timerpo.corrections * (1 - step / options.steps);
     return pickCorrections(
-      groups.map(({ prompt, example, responses }) => ({
-        prompt,
+      groups.map(({ prompt, example, responses }, p) => ({
+        ...{ index: from + p, prompt },
         corrections: responses.flatMap((response) => {
           const { claims } = claimsOf(response, example);
           return corrected(policy, response.text, claims, weight) ?? [];
@@ -484,9 +489,10 @@ export async function rl(
     );
   }
 
-  /** Moves what the first response to each prompt that can be moved marks; empty unless `rl.timerpo.counterfactuals` is above 0. */
+  /** Moves in each group the marks of the first response that can be moved; empty unless `rl.timerpo.counterfactuals` is above 0. */
   function counterfactualsOf(
     groups: readonly RolloutGroup[],
+    from: number,
     step: number,
     indices: readonly number[],
   ): TaughtGroup[] {
@@ -495,10 +501,10 @@ export async function rl(
     return groups.flatMap(({ prompt, example, responses }, p) => {
       const random = new Random(seed, 'counterfactuals', step, indices[p]!);
       for (const { text } of responses) {
-        const moved = task.counterfactual?.(text, example, random) ?? null;
+        const moved = task.counterfactual!(text, example, random);
         if (moved === null) continue;
         const taught = lesson(policy.tokenizer, moved.text, [moved.answer], weight);
-        return taught === null ? [] : [{ prompt, responses: [taught] }];
+        return taught === null ? [] : [{ index: from + p, prompt, responses: [taught] }];
       }
       return [];
     });

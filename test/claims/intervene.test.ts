@@ -185,6 +185,15 @@ describe('a counterfactual', () => {
     expect(stated).not.toBe('100, 180');
   });
 
+  test('stays inside the series where more is answered than stated', () => {
+    const text = responseOf('The interval [860, 950] is anomalous.', '[[860, 1000]]');
+    const ends = Array.from({ length: 60 }, (_, seed) => made(text, seed)).flatMap((moved) =>
+      moved === null ? [] : [Number(/, (\d+)\]\]/.exec(moved.text)![1])],
+    );
+    expect(ends.length).toBeGreaterThan(0);
+    expect(Math.max(...ends)).toBeLessThanOrEqual(LENGTH);
+  });
+
   test('is none where the answer is not what is concluded, where nothing is marked, and where there is no room', () => {
     expect(made(responseOf('scan ..(#)...............; noise', '[[640, 740]]'), 1)).toBeNull();
     expect(made(responseOf('scan ..(#)...............; noise', '[]'), 1)).toBeNull();

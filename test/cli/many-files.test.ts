@@ -369,13 +369,47 @@ describe('parts of the reports', () => {
     expect(readdirSync(join(root, 'parts')).sort()).toEqual(
       ['a', 'c', 'd'].flatMap((name) => [`metrics.${name}.html`, `metrics.${name}.json`]),
     );
-    const { code, out } = await inside('detect', directory, '--format', 'csv', '--shard', '4/4');
+  });
+
+  test('may have none, and hold a report whatever other files there are', async () => {
+    write('a.csv');
+    write('c.csv', { minutes: 7 });
+    const partsOf = async (): Promise<string[][]> => {
+      const judged: string[][] = [];
+      for (let part = 1; part <= 8; part++) {
+        const { code, out } = await inside('detect', directory, '--json', '--shard', `${part}/8`);
+        expect(code).toBe(0);
+        judged.push(reportsOf(out).map(({ file }) => file));
+      }
+      return judged;
+    };
+    const before = await partsOf();
+    expect(before.flat().sort()).toEqual(['a.csv', 'c.csv']);
+    const empty = before.findIndex((files) => files.length === 0) + 1;
+    const { code, out } = await inside('detect', directory, '--format', 'csv', '--shard', `${empty}/8`);
     expect([code, out]).toEqual([0, '']);
+    write('b.csv', { minutes: 9 });
+    expect((await partsOf()).map((files) => files.filter((file) => file !== 'b.csv'))).toEqual(before);
+  });
+
+  test('write files of different names, also for reports whose names have a slash or a dash', async () => {
+    mkdirSync(place('a'));
+    write('a/b.csv');
+    write('a-b.csv', { minutes: 7 });
+    for (const part of ['1/2', '2/2']) {
+      await inside('detect', place('a/b.csv'), place('a-b.csv'), '--shard', part, '--out', place('o/x'));
+    }
+    expect(readdirSync(place('o')).sort()).toEqual([
+      ...['x.a-b-2.html', 'x.a-b-2.json'],
+      ...['x.a-b.html', 'x.a-b.json'],
+    ]);
   });
 
   test.each([
     [['--shard', '5/4'], /--shard: got '5\/4', expected part\/parts/],
-    [['--shard', '1/2', '--state', 'seen.json'], /--shard: parts cannot share a --state/],
+    [['--shard', '1/2', '--state', 'seen.json'], /--shard and --state: cannot be combined/],
+    [['--shard', '1/2', '--follow'], /--shard and --follow: cannot be combined/],
+    [['--shard', '1/1', '--policy', 'nosuch'], /none of the 2 files could be judged/],
   ])('with %j are refused', async (options, message) => {
     write('a.csv');
     write('b.csv', { minutes: 7 });

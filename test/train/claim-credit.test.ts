@@ -121,9 +121,9 @@ describe('corrections', () => {
     const of = (id: number) => ({ ids: Int32Array.of(id, 9), weights: Float32Array.of(0, 1) });
     const prompt = { ids: Int32Array.of(1), positions: new Int32Array(3), images: [], next: 1 };
     const picked = pickCorrections([
-      { prompt, corrections: [1, 2, 3, 4, 5, 6].map(of) },
-      { prompt, corrections: [] },
-      { prompt, corrections: [of(7)] },
+      { index: 0, prompt, corrections: [1, 2, 3, 4, 5, 6].map(of) },
+      { index: 1, prompt, corrections: [] },
+      { index: 2, prompt, corrections: [of(7)] },
     ]);
     expect(picked.map(({ responses }) => responses.map(({ ids }) => ids[0]))).toEqual([
       [1, 4],
@@ -133,6 +133,7 @@ describe('corrections', () => {
       [3, 3],
       [1, 0],
     ]);
+    expect(picked.map(({ index }) => index)).toEqual([0, 2]);
     expect(pickCorrections([])).toEqual([]);
   });
 });
