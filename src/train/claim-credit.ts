@@ -70,7 +70,7 @@ export function tokenCredit(
 /** A changed response, up to the last token that it teaches: a correction or a counterfactual. */
 interface Lesson {
   readonly ids: Int32Array; // [T]
-  /** Weight of each token's −log π in the loss: 0 where its text is not taught. */
+  /** Weight of each token: 1 where its text is taught, else 0. */
   readonly weights: Float32Array; // [T]
 }
 
@@ -92,7 +92,6 @@ export function corrected(
   { tokenizer }: Pick<Prompting, 'tokenizer'>,
   text: string,
   claims: readonly StatedClaim[],
-  weight: number,
 ): Lesson | null {
   const wrong = claims
     .filter(({ holds, correction }) => !holds && correction != null)
@@ -109,7 +108,7 @@ export function corrected(
     out += right;
     from = span[1];
   }
-  return lesson(tokenizer, out + text.slice(from), changed, weight);
+  return lesson(tokenizer, out + text.slice(from), changed);
 }
 
 /** Teaches the tokens of a text that lie in the given ranges; null where none does. */
@@ -117,7 +116,6 @@ export function lesson(
   tokenizer: Tokenizer,
   text: string,
   ranges: readonly (readonly [start: number, end: number])[],
-  weight: number,
 ): Lesson | null {
   const ids = Int32Array.from(tokenizer.encode(text));
   const weights = new Float32Array(ids.length);
@@ -125,7 +123,7 @@ export function lesson(
   let end = 0;
   for (const range of ranges) {
     const [first, last] = tokensWithin(ends, range) ?? [0, 0];
-    weights.fill(weight, first, last);
+    weights.fill(1, first, last);
     end = Math.max(end, last);
   }
   return end === 0 ? null : { ids: ids.slice(0, end), weights: weights.slice(0, end) };

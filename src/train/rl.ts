@@ -17,7 +17,7 @@
  *   over the traces of the next prompts; `credit: token`, A_t = A + α (mean e − e_t) with e_t the transported cost of a token over its mass;
  *   `equalGroups: standardised`, (s − mean) / (std + 1e-4) in groups of equal rewards; `similarity: truth` with `credit: claim`, each claim
  *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false claims; `counterfactuals`,
- *   − w Σ log π over the answer behind a reasoning whose marks were moved, one response of a group.
+ *   − w (1 − step / steps) Σ log π over the answer behind a reasoning whose marks were moved, one response of a group.
  * - topP < 1: ratio, KL and entropy use the full distribution after temperature and vocabulary mask, not the nucleus (as in verl and
  *   TRL). The nucleus changes with the weights, and a token that leaves it would have a ratio of 0. Token weights are then too high by a
  *   factor of up to 1/topP, and the mean of k3 is biased. A run logs a warning at its start.
@@ -381,7 +381,15 @@ export async function rl(
         return splitGroup(piece, options.tokens);
       });
     });
-    const taught = [...correctionsOf(groups, from, step), ...counterfactualsOf(groups, from, step, indices)];
+    // Lessons spread probability over what they teach; their weights fall to 0, and the last steps sharpen it.
+    const left = 1 - step / options.steps;
+    const lessons = [
+      { groups: correctionsOf(groups, from), weight: options.timerpo.corrections * left },
+      {
+        groups: counterfactualsOf(groups, from, step, indices),
+        weight: options.timerpo.counterfactuals * left,
+      },
+    ];
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
     const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
@@ -408,11 +416,17 @@ export async function rl(
           count.tokens += accumulate(microBatch, meter, minEntropy);
           for (const { responses } of microBatch) count.responses += responses.length;
         }
-        const due = taught.filter(({ index }) => index % options.miniBatches === mini);
-        const sums = workers.allReduce([count.tokens, count.responses, due.length]);
-        const [tokens, responses, lessons] = sums as [number, number, number];
-        if (tokens + lessons === 0) continue; // every group of every rank has zero variance
-        for (const microBatch of groupMicroBatches(due, options.tokens)) teach(microBatch);
+        const due = lessons.map(({ groups: taught, weight }) => ({
+          taught: taught.filter(({ index }) => index % options.miniBatches === mini),
+          weight,
+        }));
+        const taught = due.reduce((total, part) => total + part.taught.length, 0);
+        const sums = workers.allReduce([count.tokens, count.responses, taught]);
+        const [tokens, responses, amended] = sums as [number, number, number];
+        if (tokens + amended === 0) continue; // every group of every rank has zero variance
+        for (const { taught, weight } of due) {
+          for (const microBatch of groupMicroBatches(taught, options.tokens)) teach(microBatch, weight);
+        }
         const turns = task.episodes?.turns ?? 1;
         const most = (options.prompts / options.miniBatches) * options.group * turns * options.maxTokens;
         const denominator =
@@ -471,19 +485,15 @@ export async function rl(
     });
   }
 
-  /**
-   * Corrects the false claims of the responses to each prompt; empty unless `rl.timerpo.corrections` is above 0. The weight falls linearly to 0
-   * over the stage: corrections spread probability over what may be true, and the last steps sharpen it.
-   */
-  function correctionsOf(groups: readonly RolloutGroup[], from: number, step: number): TaughtGroup[] {
+  /** Corrects the false claims of the responses to each prompt; empty unless `rl.timerpo.corrections` is above 0. */
+  function correctionsOf(groups: readonly RolloutGroup[], from: number): TaughtGroup[] {
     if (!gradesClaims || options.timerpo.corrections === 0) return [];
-    const weight = options.timerpo.corrections * (1 - step / options.steps);
     return pickCorrections(
       groups.map(({ prompt, example, responses }, p) => ({
         ...{ index: from + p, prompt },
         corrections: responses.flatMap((response) => {
           const { claims } = claimsOf(response, example);
-          return corrected(policy, response.text, claims, weight) ?? [];
+          return corrected(policy, response.text, claims) ?? [];
         }),
       })),
     );
@@ -496,14 +506,13 @@ export async function rl(
     step: number,
     indices: readonly number[],
   ): TaughtGroup[] {
-    const weight = options.timerpo.counterfactuals;
-    if (!gradesClaims || weight === 0) return [];
+    if (!gradesClaims || options.timerpo.counterfactuals === 0) return [];
     return groups.flatMap(({ prompt, example, responses }, p) => {
       const random = new Random(seed, 'counterfactuals', step, indices[p]!);
       for (const { text } of responses) {
         const moved = task.counterfactual!(text, example, random);
         if (moved === null) continue;
-        const taught = lesson(policy.tokenizer, moved.text, [moved.answer], weight);
+        const taught = lesson(policy.tokenizer, moved.text, [moved.answer]);
         return taught === null ? [] : [{ index: from + p, prompt, responses: [taught] }];
       }
       return [];
@@ -511,7 +520,7 @@ export async function rl(
   }
 
   /** Accumulates the gradient of −w Σ log π over the taught tokens, behind the text before them. */
-  function teach(microBatch: readonly TaughtGroup[]): void {
+  function teach(microBatch: readonly TaughtGroup[], weight: number): void {
     const { temperature } = options;
     const responses = microBatch.flatMap((group) => group.responses); // [B]
     const weights = concatenate(responses.map((response) => response.weights)); // [K]
@@ -525,8 +534,8 @@ export async function rl(
       ); // [K, D]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
       const lossOf: TokenLoss = (logProb, _, first, last) => {
-        const weight = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
-        return engine.mul(engine.sum(engine.mul(logProb, weight)), -1); // []
+        const ofTokens = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
+        return engine.mul(engine.sum(engine.mul(logProb, ofTokens)), -weight); // []
       };
       learner.backward(states, targets, { temperature, mask, entropy: false }, lossOf, tape);
     });

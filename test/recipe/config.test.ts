@@ -37,7 +37,6 @@ describe('recipes that come along', () => {
       'rl.timerpo.similarity=ot',
       'rl.timerpo.credit=response',
       'rl.timerpo.corrections=0',
-      'rl.timerpo.counterfactuals=0',
     ]);
     const none = { requirements: { sft: {}, final: {}, gain: {}, notLower: [] } };
     expect({ ...rest, ...none, data: { ...data, traces: null } }).toEqual(defaultRecipe());

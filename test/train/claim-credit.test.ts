@@ -92,7 +92,7 @@ describe('corrections', () => {
     correction,
   });
   const shown = (claims: Parameters<typeof corrected>[2]) => {
-    const made = corrected(policy, text, claims, 1);
+    const made = corrected(policy, text, claims);
     if (made === null) return null;
     const { ids, weights } = made;
     const chosen = ids.filter((_, t) => weights[t] === 1);
