@@ -6,7 +6,7 @@
 import { isRuled, NANO_DEPARTURES, NANO_PHRASES, ruled, SCAN } from '../expcot/nano.ts';
 import type { Choice } from '../ground/choice.ts';
 import type { Random } from '../ground/random.ts';
-import type { Interval, ParsedAnswer } from '../ground/types.ts';
+import type { Counterfactual, Interval, OpenNumber, ParsedAnswer } from '../ground/types.ts';
 import { claimsOf } from './read.ts';
 import { concludedIntervals } from './reasoning.ts';
 
@@ -125,10 +125,27 @@ function movedThink(
 
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
+/** Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan; an end stays behind its start. */
+function openEnds(answered: string, from: number, width: number): OpenNumber[] {
+  return [...answered.matchAll(PAIR)].flatMap((match) => {
+    const [whole, start, end] = match as unknown as [string, string, string];
+    const at = from + match.index;
+    const [first, last] = [at + whole.indexOf(start), at + whole.lastIndexOf(end)];
+    const opens = Math.floor(Number(start) / width);
+    const closes = Math.ceil(Number(end) / width) - 1;
+    const [least, most] = [Math.ceil(opens * width), Math.ceil((opens + 1) * width) - 1];
+    const behind = Math.max(Number(start), Math.floor(closes * width)) + 1;
+    return [
+      { span: [first, first + start.length], within: [least, most] },
+      { span: [last, last + end.length], within: [behind, Math.floor((closes + 1) * width)] },
+    ];
+  });
+}
+
 /**
  * Moves the places that a well-formed response marks: those in its scan, or without one those that it states, and its intervals, all by one
- * random shift. Of the digits in a scan only a ruler stays. Returns the text and the range of the answer in it; null where nothing can be moved
- * inside the series, or the answer is not what the reasoning concludes.
+ * random shift. Of the digits in a scan only a ruler stays. Returns null where nothing can be moved inside the series, or the answer is not what
+ * the reasoning concludes.
  * @param reasoning range of the reasoning in `text`
  * @param answer range of the answer, behind it
  */
@@ -138,7 +155,7 @@ export function counterfactual(
   answer: readonly [start: number, end: number],
   { names, length }: Pick<OwnAnswer, 'names' | 'length'>,
   random: Random,
-): { readonly text: string; readonly answer: readonly [start: number, end: number] } | null {
+): Counterfactual | null {
   const think = text.slice(...reasoning);
   const moved = movedThink({ think, names, length }, drawnShift(random));
   if (moved === null) return null;
@@ -155,9 +172,11 @@ export function counterfactual(
   );
   if (!concludes(think, answered) || !concludes(moved.think, shifted)) return null;
   const before = text.slice(0, reasoning[0]) + moved.think + text.slice(reasoning[1], answer[0]);
+  const symbols = SCAN.exec(moved.think)?.[1];
   return {
     text: before + shifted + text.slice(answer[1]),
     answer: [before.length, before.length + shifted.length],
+    open: symbols === undefined ? [] : openEnds(shifted, before.length, length / symbols.length),
   };
 }
 

@@ -236,3 +236,18 @@ export interface Estimate {
 
 /** JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
+
+/** A response about other places than the policy's own. */
+export interface Counterfactual {
+  readonly text: string;
+  /** Range of the answer in the text, in characters. */
+  readonly answer: readonly [start: number, end: number];
+  /** Numbers of the answer with all that the reasoning leaves open: those of the same cell of a scan. */
+  readonly open: readonly OpenNumber[];
+}
+
+/** A number in a text that could be any other of a range as well. */
+export interface OpenNumber {
+  readonly span: readonly [start: number, end: number];
+  readonly within: readonly [least: number, most: number];
+}

@@ -5,6 +5,7 @@
  * states that a policy visits: Ross et al. 2011). A counterfactual does the same for the answer behind a reasoning that was moved elsewhere:
  * there the picture contradicts the answer, so only a policy that reads its own reasoning can give it.
  */
+import type { OpenNumber } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Prompting } from '../policy/policy.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
@@ -72,6 +73,8 @@ interface Lesson {
   readonly ids: Int32Array; // [T]
   /** Weight of each token: 1 where its text is taught, else 0. */
   readonly weights: Float32Array; // [T]
+  /** Ids that are as right as the token's own, by its index: any of them is taught. Absent: only the tokens themselves. */
+  readonly choices?: ReadonlyMap<number, readonly number[]>;
 }
 
 /** Range of `right` without the prefix and suffix that it shares with `wrong`; at least one character. */
@@ -111,11 +114,15 @@ export function corrected(
   return lesson(tokenizer, out + text.slice(from), changed);
 }
 
-/** Teaches the tokens of a text that lie in the given ranges; null where none does. */
+/**
+ * Teaches the tokens of a text that lie in the given ranges; null where none does. A digit of an open number is as right as any other that
+ * continues the digits before it to a number of its range, so that their common probability is taught, and not which of them it is.
+ */
 export function lesson(
   tokenizer: Tokenizer,
   text: string,
   ranges: readonly (readonly [start: number, end: number])[],
+  open: readonly OpenNumber[] = [],
 ): Lesson | null {
   const ids = Int32Array.from(tokenizer.encode(text));
   const weights = new Float32Array(ids.length);
@@ -126,7 +133,35 @@ export function lesson(
     weights.fill(1, first, last);
     end = Math.max(end, last);
   }
-  return end === 0 ? null : { ids: ids.slice(0, end), weights: weights.slice(0, end) };
+  if (end === 0) return null;
+  const choices = new Map<number, readonly number[]>();
+  for (const { span, within } of open) {
+    for (let at = span[0]; at < span[1]; at++) {
+      const token = ends.indexOf(at + 1);
+      if (token < 0 || (token > 0 && ends[token - 1] !== at)) continue; // holds more than the digit
+      const digits = digitsBehind(text.slice(span[0], at), within);
+      choices.set(token, [
+        ...new Set([ids[token]!, ...digits.flatMap((digit) => [...tokenizer.encode(digit)])]),
+      ]);
+    }
+  }
+  return { ids: ids.slice(0, end), weights: weights.slice(0, end), choices };
+}
+
+/** Lists the ids that are right at each token of some lessons, [K][C]; null where the tokens alone are. */
+export function choicesOf(lessons: readonly Lesson[]): (readonly number[])[] | null {
+  if (lessons.every(({ choices }) => choices === undefined || choices.size === 0)) return null;
+  return lessons.flatMap(({ ids, choices }) => Array.from(ids, (id, t) => choices?.get(t) ?? [id]));
+}
+
+/** Lists the digits that continue a prefix to a whole number of a range. */
+function digitsBehind(prefix: string, [least, most]: OpenNumber['within']): string[] {
+  const found = new Set<string>();
+  for (let number = least; number <= most; number++) {
+    const digits = String(number);
+    if (digits.startsWith(prefix) && digits.length > prefix.length) found.add(digits[prefix.length]!);
+  }
+  return [...found];
 }
 
 /** Lessons behind one prompt. */
@@ -153,8 +188,8 @@ export function pickCorrections(
     if (count === 0) return [];
     const taken = Math.min(most, count);
     const responses = Array.from({ length: most }, (_, k): Lesson => {
-      const { ids, weights } = corrections[Math.floor((Math.min(k, taken - 1) * count) / taken)]!;
-      return { ids, weights: weights.map((own) => (k < taken ? (own * count) / taken : 0)) };
+      const { weights, ...taught } = corrections[Math.floor((Math.min(k, taken - 1) * count) / taken)]!;
+      return { ...taught, weights: weights.map((own) => (k < taken ? (own * count) / taken : 0)) };
     });
     return [{ ...group, responses }];
   });

@@ -39,6 +39,31 @@ export function vocabularyLogProbs(
 }
 
 /**
+ * Computes the log of the probability that the next token is any of some ids: from log π over the vocabulary [k, V] and the ids of each token
+ * [k][C], each once: [k].
+ */
+export function logProbOfAny(
+  engine: Engine,
+  vocabulary: Tensor,
+  choices: readonly (readonly number[])[],
+): Tensor {
+  const [tokens, size] = vocabulary.shape as [number, number];
+  const most = Math.max(...choices.map((ids) => ids.length)); // C
+  const index = new Int32Array(tokens * most);
+  const absent = new Float32Array(tokens * most);
+  choices.forEach((ids, t) => {
+    for (let c = 0; c < most; c++) {
+      index[t * most + c] = t * size + (ids[c] ?? ids[0]!);
+      if (c >= ids.length) absent[t * most + c] = LOWEST;
+    }
+  });
+  const flat = engine.reshape(vocabulary, [tokens * size, 1]);
+  const chosen = engine.indexSelect(flat, engine.tensor(index, [tokens * most])); // [k·C, 1]
+  const known = engine.add(engine.reshape(chosen, [tokens, most]), engine.tensor(absent, [tokens, most]));
+  return engine.logSumExp(known, 1);
+}
+
+/**
  * Computes the loss [] of tokens start … end from log-probabilities [k] and entropies [k]. `vocabulary`: log
  * π over the vocabulary [k, V], with gradient.
  */

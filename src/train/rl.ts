@@ -64,6 +64,7 @@ import {
   readsTraces,
 } from './advantage.ts';
 import {
+  choicesOf,
   claimAdvantages,
   corrected,
   lesson,
@@ -79,6 +80,7 @@ import {
   type Aggregation,
   entropyThreshold,
   klSum,
+  logProbOfAny,
   type PolicyLossOptions,
   policyLoss,
   RATIOS,
@@ -512,7 +514,7 @@ export async function rl(
       for (const { text } of responses) {
         const moved = task.counterfactual!(text, example, random);
         if (moved === null) continue;
-        const taught = lesson(policy.tokenizer, moved.text, [moved.answer]);
+        const taught = lesson(policy.tokenizer, moved.text, [moved.answer], moved.open);
         return taught === null ? [] : [{ index: from + p, prompt, responses: [taught] }];
       }
       return [];
@@ -533,9 +535,12 @@ export async function rl(
         tape,
       ); // [K, D]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
-      const lossOf: TokenLoss = (logProb, _, first, last) => {
+      const choices = choicesOf(responses); // [K][C]
+      const lossOf: TokenLoss = (logProb, _, first, last, vocabulary) => {
         const ofTokens = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
-        return engine.mul(engine.sum(engine.mul(logProb, ofTokens)), -weight); // []
+        const right =
+          choices === null ? logProb : logProbOfAny(engine, vocabulary(), choices.slice(first, last)); // [k]
+        return engine.mul(engine.sum(engine.mul(right, ofTokens)), -weight); // []
       };
       learner.backward(states, targets, { temperature, mask, entropy: false }, lossOf, tape);
     });

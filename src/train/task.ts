@@ -1,7 +1,7 @@
 /** The task as training sees it, and the encoding of its examples as prompts. */
 import { CheckpointError } from '../ground/errors.ts';
 import type { Random } from '../ground/random.ts';
-import type { Example, Picture, Score } from '../ground/types.ts';
+import type { Counterfactual, Example, Picture, Score } from '../ground/types.ts';
 import type { Inspection } from '../inspect/environment.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
@@ -80,13 +80,6 @@ export interface StatedClaim {
   readonly holds: boolean;
   /** Text of the claim as it would be true; null or absent where that is not known. */
   readonly correction?: string | null;
-}
-
-/** A response about other places than the policy's own. */
-export interface Counterfactual {
-  readonly text: string;
-  /** Range of the answer in the text, in characters. */
-  readonly answer: readonly [start: number, end: number];
 }
 
 export interface StatedClaims {

@@ -178,11 +178,25 @@ describe('a counterfactual', () => {
     expect(moved.slice(range[0] - 8, range[1] + 9)).toMatch(/^<answer>\[\[.*\]\]<\/answer>$/);
   });
 
+  test('leaves open which place of its cell an end is, behind its start', () => {
+    const text = responseOf('scan 0.(#)..3.o5.6.7.8.9.; noise 300', '[[110, 240], [460,480]]');
+    const { text: moved, open } = made(text, 3)!;
+    const [by] = /\d+/.exec(moved.slice(moved.indexOf('<answer>')))!.map((start) => Number(start) - 110);
+    expect(by).not.toBe(0);
+    expect(open.map(({ span, within }) => [moved.slice(...span), within])).toEqual([
+      [`${110 + by!}`, [100 + by!, 149 + by!]],
+      [`${240 + by!}`, [201 + by!, 250 + by!]],
+      [`${460 + by!}`, [450 + by!, 499 + by!]],
+      [`${480 + by!}`, [461 + by!, 500 + by!]],
+    ]);
+  });
+
   test('moves stated intervals where there is no scan', () => {
-    const { text } = made(responseOf('The interval [100, 180] is anomalous.', '[[100, 180]]'), 5)!;
+    const { text, open } = made(responseOf('The interval [100, 180] is anomalous.', '[[100, 180]]'), 5)!;
     const [, stated, answered] = /\[(\d+, \d+)\] is.*\[\[(.*)\]\]/.exec(text)!;
     expect(answered).toBe(stated);
     expect(stated).not.toBe('100, 180');
+    expect(open).toEqual([]);
   });
 
   test('stays inside the series where more is answered than stated', () => {

@@ -4,7 +4,14 @@ import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
-import { claimAdvantages, corrected, pickCorrections, tokenCredit } from '../../src/train/claim-credit.ts';
+import {
+  choicesOf,
+  claimAdvantages,
+  corrected,
+  lesson,
+  pickCorrections,
+  tokenCredit,
+} from '../../src/train/claim-credit.ts';
 import { groupLogProbs } from '../../src/train/micro-batch.ts';
 import { rl } from '../../src/train/rl.ts';
 import { PromptEncoder, type StatedClaims, type Task } from '../../src/train/task.ts';
@@ -138,6 +145,35 @@ describe('corrections', () => {
   });
 });
 
+describe('a lesson with open numbers', () => {
+  const { tokenizer } = tinyPolicy(openTorch());
+  /** Digits that are right at each token of a number, as text. */
+  const open = (number: string, within: readonly [number, number]): string[] => {
+    const text = `<answer>[[${number}, `;
+    const span = [text.indexOf(number), text.indexOf(number) + number.length] as const;
+    const made = lesson(tokenizer, text, [[0, text.length]], [{ span, within }])!;
+    const choices = choicesOf([made])!;
+    const digits = [...made.ids].flatMap((id, t) => (/^\d$/.test(tokenizer.decode([id])) ? [t] : []));
+    expect(digits).toHaveLength(number.length);
+    choices.forEach((ids, t) => {
+      if (!digits.includes(t)) expect(ids).toEqual([made.ids[t]]);
+    });
+    return digits.map((t) => [...choices[t]!.map((id) => tokenizer.decode([id]))].sort().join(''));
+  };
+
+  test('has at each digit those that continue the digits before it to a number of the range', () => {
+    expect(open('570', [550, 599])).toEqual(['5', '56789', '0123456789']);
+    expect(open('590', [561, 600])).toEqual(['56', '6789', '0123456789']);
+    expect(open('600', [561, 600])).toEqual(['56', '0', '0']);
+    expect(open('90', [51, 100])).toEqual(['156789', '0123456789']);
+    expect(open('7', [7, 7])).toEqual(['7']);
+  });
+
+  test('has no choices without them', () => {
+    expect(choicesOf([lesson(tokenizer, '[[1, 2]]', [[0, 8]])!])).toBeNull();
+  });
+});
+
 describe('reinforcement by truth', () => {
   const engine = openTorch();
   /** The claim is where it is dark, wherever the response says so. */
@@ -214,6 +250,7 @@ describe('reinforcement by truth', () => {
         counterfactual: () => ({
           text: `${before}[[0, 2]]</answer>`,
           answer: [before.length, before.length + 8],
+          open: [],
         }),
       };
       const gain = await gainOf(`${before}[[0, 2]]`, watched, { counterfactuals });
@@ -222,4 +259,29 @@ describe('reinforcement by truth', () => {
       else expect(gain - ofReasoning).toBeGreaterThan(5);
     },
   );
+
+  test('by counterfactuals with an open number makes all of its range likelier, not only the number that stands there', async () => {
+    const before = '<think>white</think><answer>[[';
+    const gains = async (within: readonly [number, number]): Promise<number[]> => {
+      const watched: Task = {
+        ...task,
+        claims: () => ({ claims: [], f1: null }),
+        counterfactual: () => ({
+          text: `${before}4, 6]]</answer>`,
+          answer: [before.length, before.length + 1],
+          open: [{ span: [before.length, before.length + 1], within }],
+        }),
+      };
+      const context = await gainOf(before, watched, { counterfactuals: 1 });
+      const out: number[] = [];
+      for (const digit of [4, 5, 0]) {
+        out.push((await gainOf(`${before}${digit}`, watched, { counterfactuals: 1 })) - context);
+      }
+      return out;
+    };
+    const [four, five, zero] = await gains([4, 5]);
+    const [alone, beside, other] = await gains([4, 4]);
+    expect(five! - zero!).toBeGreaterThan(beside! - other! + 2); // nats
+    expect(four! - five!).toBeLessThan(alone! - beside! - 2);
+  });
 });

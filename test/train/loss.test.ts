@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/ground/random.ts';
-import { chunkTokens, headGradients, supervisedLoss } from '../../src/train/loss.ts';
+import { chunkTokens, headGradients, logProbOfAny, supervisedLoss } from '../../src/train/loss.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -50,6 +50,27 @@ const whole = engine.scope(() => {
 });
 const born = engine.live();
 afterAll(() => expect(engine.live()).toBe(born));
+
+test('the probability of any of some ids is their sum, and its gradient leaves their ratio alone', () => {
+  engine.scope(() => {
+    const logits = Float32Array.of(0.3, -1.2, 2, 0.7, -0.4, 1.1, 0.2, -2);
+    const choices = [[2, 0, 3], [1]];
+    const scores = engine.parameter(engine.tensor(logits, [2, 4]));
+    const any = logProbOfAny(engine, engine.logSoftmax(scores), choices);
+    const got = engine.floats(any);
+    const gradient = engine.floats(engine.grad(engine.sum(any), [scores])[0]!);
+    choices.forEach((ids, t) => {
+      const raised = [...logits.slice(4 * t, 4 * t + 4)].map(Math.exp);
+      const all = raised.reduce((a, b) => a + b, 0);
+      const right = ids.reduce((sum, id) => sum + raised[id]!, 0);
+      expect(got[t]).toBeCloseTo(Math.log(right / all), 5);
+      raised.forEach((value, v) => {
+        const share = ids.includes(v) ? value / right : 0;
+        expect(gradient[4 * t + v]).toBeCloseTo(share - value / all, 5);
+      });
+    });
+  });
+});
 
 describe('head gradients', () => {
   test.each([
