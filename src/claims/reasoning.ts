@@ -297,7 +297,7 @@ export function agreementOf(
   const parts = [
     answer.intervals === null
       ? null
-      : intervalsAgree(text, conclusion, from, claims, answer.intervals, length),
+      : intervalsAgree(text, conclusion, from, () => claims, answer.intervals, length),
     answer.variates == null ? null : variatesAgree(text, conclusion, answer.variates),
     answer.class === null || !namesClass ? null : classAgrees(conclusion, answer.class, classes),
   ].filter((agrees) => agrees !== null);
@@ -312,20 +312,20 @@ export function concludedIntervals(
   length: number,
 ): boolean | null {
   const from = conclusionAt(text);
-  return intervalsAgree(text, text.slice(from), from, claimsOf(text, names).claims, answered, length);
+  return intervalsAgree(text, text.slice(from), from, () => claimsOf(text, names).claims, answered, length);
 }
 
 function intervalsAgree(
   text: string,
   conclusion: string,
   from: number,
-  claims: readonly Claim[],
+  claimsIn: () => readonly Claim[], // not read where a scan concludes
   answered: readonly Interval[],
   length: number,
 ): boolean | null {
   const symbols = SCAN.exec(text)?.[1]?.replace(/\d/g, '.');
   if (symbols !== undefined) return symbols === scan(answered, length, symbols.length);
-  const named = claims.filter(({ quantity, negated }) => quantity === 'anomaly' && !negated);
+  const named = claimsIn().filter(({ quantity, negated }) => quantity === 'anomaly' && !negated);
   const last = named.filter(({ span }) => span[0] >= from);
   if (last.length === 0 && NOTHING.test(conclusion)) return answered.length === 0;
   const concluded = last.length > 0 ? last : named;

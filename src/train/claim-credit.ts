@@ -7,7 +7,6 @@
  */
 import type { OpenNumber } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import type { Prompting } from '../policy/policy.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
 import { tokenEnds, tokensWithin } from './similarity.ts';
 import type { StatedClaim } from './task.ts';
@@ -68,13 +67,20 @@ export function tokenCredit(
   return out;
 }
 
-/** A changed response, up to the last token that it teaches: a correction or a counterfactual. */
+/** A changed response, and the ranges of its text that are taught. */
+export interface Draft {
+  readonly text: string;
+  readonly ranges: readonly (readonly [start: number, end: number])[];
+  readonly open?: readonly OpenNumber[];
+}
+
+/** A draft up to the last token that it teaches. */
 interface Lesson {
   readonly ids: Int32Array; // [T]
-  /** Weight of each token: 1 where its text is taught, else 0. */
+  /** Weight of each token: 0 where its text is not taught. */
   readonly weights: Float32Array; // [T]
-  /** Ids that are as right as the token's own, by its index: any of them is taught. Absent: only the tokens themselves. */
-  readonly choices?: ReadonlyMap<number, readonly number[]>;
+  /** Ids that are as right as the token's own, by its index: any of them is taught. */
+  readonly choices: ReadonlyMap<number, readonly number[]>;
 }
 
 /** Range of `right` without the prefix and suffix that it shares with `wrong`; at least one character. */
@@ -89,13 +95,9 @@ function difference(wrong: string, right: string): readonly [start: number, end:
 
 /**
  * Corrects the false claims of a response whose true text is known, and skips those that overlap an earlier one. Returns null if nothing was
- * corrected. Only tokens of characters that differ have weight.
+ * corrected. Only characters that differ are taught.
  */
-export function corrected(
-  { tokenizer }: Pick<Prompting, 'tokenizer'>,
-  text: string,
-  claims: readonly StatedClaim[],
-): Lesson | null {
+export function corrected(text: string, claims: readonly StatedClaim[]): Draft | null {
   const wrong = claims
     .filter(({ holds, correction }) => !holds && correction != null)
     .sort((a, b) => a.span[0] - b.span[0]);
@@ -111,29 +113,23 @@ export function corrected(
     out += right;
     from = span[1];
   }
-  return lesson(tokenizer, out + text.slice(from), changed);
+  return changed.length === 0 ? null : { text: out + text.slice(from), ranges: changed };
 }
 
 /**
- * Teaches the tokens of a text that lie in the given ranges; null where none does. A digit of an open number is as right as any other that
- * continues the digits before it to a number of its range, so that their common probability is taught, and not which of them it is.
+ * Encodes a draft with a weight for what it teaches. A digit of an open number is as right as any other that continues the digits before it to
+ * a number of its range, so that their common probability is taught, and not which of them it is.
  */
-export function lesson(
-  tokenizer: Tokenizer,
-  text: string,
-  ranges: readonly (readonly [start: number, end: number])[],
-  open: readonly OpenNumber[] = [],
-): Lesson | null {
+export function lesson(tokenizer: Tokenizer, { text, ranges, open = [] }: Draft, weight: number): Lesson {
   const ids = Int32Array.from(tokenizer.encode(text));
   const weights = new Float32Array(ids.length);
   const ends = tokenEnds(tokenizer, ids);
   let end = 0;
   for (const range of ranges) {
     const [first, last] = tokensWithin(ends, range) ?? [0, 0];
-    weights.fill(1, first, last);
+    weights.fill(weight, first, last);
     end = Math.max(end, last);
   }
-  if (end === 0) return null;
   const choices = new Map<number, readonly number[]>();
   for (const { span, within } of open) {
     for (let at = span[0]; at < span[1]; at++) {
@@ -150,8 +146,8 @@ export function lesson(
 
 /** Lists the ids that are right at each token of some lessons, [K][C]; null where the tokens alone are. */
 export function choicesOf(lessons: readonly Lesson[]): (readonly number[])[] | null {
-  if (lessons.every(({ choices }) => choices === undefined || choices.size === 0)) return null;
-  return lessons.flatMap(({ ids, choices }) => Array.from(ids, (id, t) => choices?.get(t) ?? [id]));
+  if (lessons.every(({ choices }) => choices.size === 0)) return null;
+  return lessons.flatMap(({ ids, choices }) => Array.from(ids, (id, t) => choices.get(t) ?? [id]));
 }
 
 /** Lists the digits that continue a prefix to a whole number of a range. */
@@ -172,25 +168,38 @@ export interface TaughtGroup {
   readonly responses: readonly Lesson[];
 }
 
+/** Responses to one prompt that could be taught. */
+interface TaughtDrafts extends Omit<TaughtGroup, 'responses'> {
+  readonly corrections: readonly Draft[];
+  readonly counterfactual: Draft | null;
+}
+
 /** Maximum number of corrected responses of a group; each needs its own forward and backward pass. */
 const MOST_CORRECTED = 2;
 
 /**
- * Picks up to MOST_CORRECTED responses per group at even spacing. Weights are scaled by count / picked to keep the group's total. Smaller groups
- * are padded with a zero-weight copy, so that batch shapes match; groups without corrections are left out.
+ * Picks up to MOST_CORRECTED corrections per group at even spacing, with weights that keep the group's total (times count / picked), and its
+ * counterfactual. Smaller groups are padded with a zero-weight copy, so that batch shapes match; groups without drafts are left out.
+ * @param of weights of each correction and of each counterfactual
  */
-export function pickCorrections(
-  groups: readonly (Omit<TaughtGroup, 'responses'> & { readonly corrections: readonly Lesson[] })[],
+export function pickLessons(
+  tokenizer: Tokenizer,
+  groups: readonly TaughtDrafts[],
+  of: { readonly corrections: number; readonly counterfactuals: number },
 ): TaughtGroup[] {
-  const most = Math.min(MOST_CORRECTED, Math.max(0, ...groups.map(({ corrections }) => corrections.length)));
-  return groups.flatMap(({ corrections, ...group }) => {
+  const picked = groups.flatMap(({ corrections, counterfactual, ...group }) => {
     const count = corrections.length;
-    if (count === 0) return [];
-    const taken = Math.min(most, count);
-    const responses = Array.from({ length: most }, (_, k): Lesson => {
-      const { weights, ...taught } = corrections[Math.floor((Math.min(k, taken - 1) * count) / taken)]!;
-      return { ...taught, weights: weights.map((own) => (k < taken ? (own * count) / taken : 0)) };
-    });
-    return [{ ...group, responses }];
+    const taken = Math.min(MOST_CORRECTED, count);
+    const responses = Array.from({ length: taken }, (_, k) =>
+      lesson(tokenizer, corrections[Math.floor((k * count) / taken)]!, (of.corrections * count) / taken),
+    );
+    if (counterfactual !== null) responses.push(lesson(tokenizer, counterfactual, of.counterfactuals));
+    return responses.length === 0 ? [] : [{ ...group, responses }];
+  });
+  const most = Math.max(0, ...picked.map(({ responses }) => responses.length));
+  return picked.map(({ responses, ...group }) => {
+    const last = responses.at(-1)!;
+    const padding = { ...last, weights: new Float32Array(last.ids.length) };
+    return { ...group, responses: [...responses, ...Array(most - responses.length).fill(padding)] };
   });
 }

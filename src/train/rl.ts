@@ -53,7 +53,7 @@ import type { Tensor } from '../engine/engine.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { concatenate, meanOrNull } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
-import type { Example } from '../ground/types.ts';
+import type { Counterfactual, Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import {
@@ -67,8 +67,7 @@ import {
   choicesOf,
   claimAdvantages,
   corrected,
-  lesson,
-  pickCorrections,
+  pickLessons,
   type TaughtGroup,
   tokenCredit,
 } from './claim-credit.ts';
@@ -383,15 +382,7 @@ export async function rl(
         return splitGroup(piece, options.tokens);
       });
     });
-    // Lessons spread probability over what they teach; their weights fall to 0, and the last steps sharpen it.
-    const left = 1 - step / options.steps;
-    const lessons = [
-      { groups: correctionsOf(groups, from), weight: options.timerpo.corrections * left },
-      {
-        groups: counterfactualsOf(groups, from, step, indices),
-        weight: options.timerpo.counterfactuals * left,
-      },
-    ];
+    const lessons = lessonsOf(groups, from, step, indices);
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
     const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
@@ -418,17 +409,11 @@ export async function rl(
           count.tokens += accumulate(microBatch, meter, minEntropy);
           for (const { responses } of microBatch) count.responses += responses.length;
         }
-        const due = lessons.map(({ groups: taught, weight }) => ({
-          taught: taught.filter(({ index }) => index % options.miniBatches === mini),
-          weight,
-        }));
-        const taught = due.reduce((total, part) => total + part.taught.length, 0);
-        const sums = workers.allReduce([count.tokens, count.responses, taught]);
+        const taught = lessons.filter(({ index }) => index % options.miniBatches === mini);
+        const sums = workers.allReduce([count.tokens, count.responses, taught.length]);
         const [tokens, responses, amended] = sums as [number, number, number];
         if (tokens + amended === 0) continue; // every group of every rank has zero variance
-        for (const { taught, weight } of due) {
-          for (const microBatch of groupMicroBatches(taught, options.tokens)) teach(microBatch, weight);
-        }
+        for (const microBatch of groupMicroBatches(taught, options.tokens)) teach(microBatch);
         const turns = task.episodes?.turns ?? 1;
         const most = (options.prompts / options.miniBatches) * options.group * turns * options.maxTokens;
         const denominator =
@@ -487,42 +472,39 @@ export async function rl(
     });
   }
 
-  /** Corrects the false claims of the responses to each prompt; empty unless `rl.timerpo.corrections` is above 0. */
-  function correctionsOf(groups: readonly RolloutGroup[], from: number): TaughtGroup[] {
-    if (!gradesClaims || options.timerpo.corrections === 0) return [];
-    return pickCorrections(
-      groups.map(({ prompt, example, responses }, p) => ({
-        ...{ index: from + p, prompt },
-        corrections: responses.flatMap((response) => {
-          const { claims } = claimsOf(response, example);
-          return corrected(policy, response.text, claims) ?? [];
-        }),
-      })),
-    );
-  }
-
-  /** Moves in each group the marks of the first response that can be moved; empty unless `rl.timerpo.counterfactuals` is above 0. */
-  function counterfactualsOf(
+  /**
+   * Makes the lessons of a step: corrections of false claims, and in each group the first response that can be moved. They spread probability
+   * over what they teach; their weights fall to 0, and the last steps sharpen it.
+   */
+  function lessonsOf(
     groups: readonly RolloutGroup[],
     from: number,
     step: number,
     indices: readonly number[],
   ): TaughtGroup[] {
-    if (!gradesClaims || options.timerpo.counterfactuals === 0) return [];
-    return groups.flatMap(({ prompt, example, responses }, p) => {
+    const { timerpo, steps } = options;
+    if (!gradesClaims || (timerpo.corrections === 0 && timerpo.counterfactuals === 0)) return [];
+    const drafts = groups.map(({ prompt, example, responses }, p) => {
+      const corrections = responses.flatMap((response) =>
+        timerpo.corrections === 0 ? [] : (corrected(response.text, claimsOf(response, example).claims) ?? []),
+      );
       const random = new Random(seed, 'counterfactuals', step, indices[p]!);
-      for (const { text } of responses) {
-        const moved = task.counterfactual!(text, example, random);
-        if (moved === null) continue;
-        const taught = lesson(policy.tokenizer, moved.text, [moved.answer], moved.open);
-        return taught === null ? [] : [{ index: from + p, prompt, responses: [taught] }];
-      }
-      return [];
+      const move = timerpo.counterfactuals === 0 ? undefined : task.counterfactual;
+      let moved: Counterfactual | null = null;
+      for (const { text } of responses) moved ??= move?.(text, example, random) ?? null;
+      const counterfactual = moved === null ? null : { ...moved, ranges: [moved.answer] };
+      return { index: from + p, prompt, corrections, counterfactual };
     });
+    const left = 1 - step / steps;
+    const weights = {
+      corrections: timerpo.corrections * left,
+      counterfactuals: timerpo.counterfactuals * left,
+    };
+    return pickLessons(policy.tokenizer, drafts, weights);
   }
 
-  /** Accumulates the gradient of −w Σ log π over the taught tokens, behind the text before them. */
-  function teach(microBatch: readonly TaughtGroup[], weight: number): void {
+  /** Accumulates the gradient of −Σ w log π over the taught tokens, behind the text before them. */
+  function teach(microBatch: readonly TaughtGroup[]): void {
     const { temperature } = options;
     const responses = microBatch.flatMap((group) => group.responses); // [B]
     const weights = concatenate(responses.map((response) => response.weights)); // [K]
@@ -540,7 +522,7 @@ export async function rl(
         const ofTokens = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
         const right =
           choices === null ? logProb : logProbOfAny(engine, vocabulary(), choices.slice(first, last)); // [k]
-        return engine.mul(engine.sum(engine.mul(right, ofTokens)), -weight); // []
+        return engine.mul(engine.sum(engine.mul(right, ofTokens)), -1); // []
       };
       learner.backward(states, targets, { temperature, mask, entropy: false }, lossOf, tape);
     });

@@ -9,7 +9,7 @@ import {
   claimAdvantages,
   corrected,
   lesson,
-  pickCorrections,
+  pickLessons,
   tokenCredit,
 } from '../../src/train/claim-credit.ts';
 import { groupLogProbs } from '../../src/train/micro-batch.ts';
@@ -98,10 +98,10 @@ describe('corrections', () => {
     ...claim(part, false, at(part)),
     correction,
   });
-  const shown = (claims: Parameters<typeof corrected>[2]) => {
-    const made = corrected(policy, text, claims);
+  const shown = (claims: Parameters<typeof corrected>[1]) => {
+    const made = corrected(text, claims);
     if (made === null) return null;
-    const { ids, weights } = made;
+    const { ids, weights } = lesson(policy.tokenizer, made, 1);
     const chosen = ids.filter((_, t) => weights[t] === 1);
     return [policy.tokenizer.decode(ids), policy.tokenizer.decode(chosen)];
   };
@@ -125,23 +125,38 @@ describe('corrections', () => {
   });
 
   test('picked of a group stand for all of it, and groups of fewer fit the same batch', () => {
-    const of = (id: number) => ({ ids: Int32Array.of(id, 9), weights: Float32Array.of(0, 1) });
+    const { tokenizer } = policy;
+    const of = (id: number) => ({ text: `<answer>${id}`, ranges: [[8, 9]] as const });
     const prompt = { ids: Int32Array.of(1), positions: new Int32Array(3), images: [], next: 1 };
-    const picked = pickCorrections([
-      { index: 0, prompt, corrections: [1, 2, 3, 4, 5, 6].map(of) },
-      { index: 1, prompt, corrections: [] },
-      { index: 2, prompt, corrections: [of(7)] },
+    const picked = pickLessons(
+      tokenizer,
+      [
+        { index: 0, prompt, corrections: [1, 2, 3, 4, 5, 6].map(of), counterfactual: null },
+        { index: 1, prompt, corrections: [], counterfactual: null },
+        { index: 2, prompt, corrections: [of(7)], counterfactual: of(8) },
+        { index: 3, prompt, corrections: [], counterfactual: of(9) },
+      ],
+      { corrections: 0.5, counterfactuals: 2 },
+    );
+    const taught = picked.map(({ responses }) =>
+      responses.map(({ ids, weights }) => [tokenizer.decode(ids).at(-1), weights.at(-1)]),
+    );
+    expect(taught).toEqual([
+      [
+        ['1', 1.5],
+        ['4', 1.5],
+      ],
+      [
+        ['7', 0.5],
+        ['8', 2],
+      ],
+      [
+        ['9', 2],
+        ['9', 0],
+      ],
     ]);
-    expect(picked.map(({ responses }) => responses.map(({ ids }) => ids[0]))).toEqual([
-      [1, 4],
-      [7, 7],
-    ]);
-    expect(picked.map(({ responses }) => responses.map(({ weights }) => weights[1]))).toEqual([
-      [3, 3],
-      [1, 0],
-    ]);
-    expect(picked.map(({ index }) => index)).toEqual([0, 2]);
-    expect(pickCorrections([])).toEqual([]);
+    expect(picked.map(({ index }) => index)).toEqual([0, 2, 3]);
+    expect(pickLessons(tokenizer, [], { corrections: 1, counterfactuals: 1 })).toEqual([]);
   });
 });
 
@@ -151,7 +166,7 @@ describe('a lesson with open numbers', () => {
   const open = (number: string, within: readonly [number, number]): string[] => {
     const text = `<answer>[[${number}, `;
     const span = [text.indexOf(number), text.indexOf(number) + number.length] as const;
-    const made = lesson(tokenizer, text, [[0, text.length]], [{ span, within }])!;
+    const made = lesson(tokenizer, { text, ranges: [[0, text.length]], open: [{ span, within }] }, 1);
     const choices = choicesOf([made])!;
     const digits = [...made.ids].flatMap((id, t) => (/^\d$/.test(tokenizer.decode([id])) ? [t] : []));
     expect(digits).toHaveLength(number.length);
@@ -170,7 +185,7 @@ describe('a lesson with open numbers', () => {
   });
 
   test('has no choices without them', () => {
-    expect(choicesOf([lesson(tokenizer, '[[1, 2]]', [[0, 8]])!])).toBeNull();
+    expect(choicesOf([lesson(tokenizer, { text: '[[1, 2]]', ranges: [[0, 8]] }, 1)])).toBeNull();
   });
 });
 
