@@ -214,8 +214,18 @@ export class MaterialComposer {
   }
 }
 
-interface MaterialOptions extends MaterialParts {
+/** Materials that were composed before, by the number of the example in the data set. */
+export interface MadeMaterials {
+  has(number: number): boolean;
+  /** Returns the materials of an example; numbers ascend. @throws DataError for a file that is not as it was written */
+  take(number: number): Composed;
+  /** Checks that everything was read as it was written. @throws DataError */
+  finish(): void;
+}
+
+export interface MaterialOptions extends MaterialParts {
   readonly signal: AbortSignal;
+  readonly made?: MadeMaterials | null;
   /** Number of Workers; 0: this thread alone. Default: one per core, fewer for small data sets and very long series. */
   readonly workers?: number | undefined;
   /** Reports training examples read for the classes, then examples composed. */
@@ -274,6 +284,16 @@ const AHEAD = 8;
 interface MaterialJob {
   readonly split: Split;
   readonly index: number;
+  /** Place among all examples of the data set. */
+  readonly number: number;
+}
+
+function* jobsOf(manifest: ExampleManifest): Generator<MaterialJob> {
+  let number = 0;
+  for (const split of splitsOf(manifest)) {
+    for (let index = 0; index < manifest.splits[split]!.count; index++)
+      yield { split, index, number: number++ };
+  }
 }
 
 /** Composes in Workers, or in this thread where there are none. Results do not depend on the number of Workers. */
@@ -312,10 +332,10 @@ export class MaterialPool {
    * Runs `MaterialComposer.compose` for every job, in order. Takes jobs only as results are consumed, a few ahead.
    * @throws also the signal's reason; TimeseerError where a Worker fails
    */
-  async *compose(jobs: Iterable<MaterialJob>): AsyncGenerator<Composed, void> {
+  async *compose(jobs: Iterable<Pick<MaterialJob, 'split' | 'index'>>): AsyncGenerator<Composed, void> {
     const composer = this.#own;
     const signal = this.#signal;
-    function* unlessAborted(): Generator<MaterialJob> {
+    function* unlessAborted(): Generator<Pick<MaterialJob, 'split' | 'index'>> {
       for (const job of jobs) {
         signal.throwIfAborted();
         yield job;
@@ -364,6 +384,33 @@ async function learn(
 }
 
 /**
+ * Composes materials of the wanted examples of a directory, in order, and learns the classes that they need.
+ * @throws as `addMaterials`
+ */
+export async function* composeSome(
+  directory: string,
+  manifest: ExampleManifest,
+  isWanted: (number: number) => boolean,
+  options: MaterialOptions,
+): AsyncGenerator<{ readonly number: number; readonly composed: Composed }, void> {
+  const { figures, traces, signal, onProgress } = options;
+  const workers = options.workers ?? workersFor(manifest, options);
+  const pool = new MaterialPool({ directory, parts: { figures, traces } }, workers, signal);
+  try {
+    await learn(directory, manifest, pool, options);
+    const jobs = [...jobsOf(manifest)].filter(({ number }) => isWanted(number));
+    onProgress?.('materials', 0, jobs.length);
+    let done = 0;
+    for await (const composed of pool.compose(jobs)) {
+      yield { number: jobs[done]!.number, composed };
+      onProgress?.('materials', ++done, jobs.length);
+    }
+  } finally {
+    await pool.close();
+  }
+}
+
+/**
  * Writes figures, prompts and traces into a directory of examples that nobody else sees yet.
  * @param manifest the one that stands in the directory
  * @returns the manifest with what was added
@@ -374,7 +421,7 @@ export async function addMaterials(
   manifest: ExampleManifest,
   options: MaterialOptions,
 ): Promise<ExampleManifest> {
-  const { figures, traces, signal, onProgress } = options;
+  const { figures, traces, signal, onProgress, made = null } = options;
   const workers = options.workers ?? workersFor(manifest, options);
   const splits = splitsOf(manifest);
   const total = splits.reduce((sum, split) => sum + manifest.splits[split]!.count, 0);
@@ -386,18 +433,18 @@ export async function addMaterials(
     const { classes, note } = await learn(directory, manifest, pool, options);
     const traced = traces && note === null;
     const jobs = function* (): Generator<MaterialJob> {
-      for (const split of splits) {
-        for (let index = 0; index < manifest.splits[split]!.count; index++) yield { split, index };
-      }
+      for (const job of jobsOf(manifest)) if (made?.has(job.number) !== true) yield job;
     };
     onProgress?.('materials', 0, total);
     const results = pool.compose(jobs());
+    const next = async (number: number): Promise<Composed | undefined> =>
+      made?.has(number) === true ? made.take(number) : ((await results.next()).value ?? undefined);
     let done = 0;
     for (const split of splits) {
       writer = new MaterialWriter(directory, split, figures);
       const tally = new BlindTally();
       for (let left = manifest.splits[split]!.count; left > 0; left--) {
-        const { value: composed } = await results.next();
+        const composed = await next(done);
         if (composed === undefined) throw new RangeError('fewer results than examples');
         writer.add(composed.material, composed.png);
         tally.add(composed.agreement, composed.gold);
@@ -412,6 +459,7 @@ export async function addMaterials(
         { ...(await writer.finish()), score: traced && !learnedFrom ? tally.score() : null },
       ]);
     }
+    made?.finish();
     if (figures) for (const [split] of parts) syncPath(join(directory, 'figures', split));
     const materials: MaterialFacts = {
       prompt: wordsVersion(manifest),

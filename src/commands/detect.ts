@@ -13,11 +13,11 @@ import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { hash32 } from '../ground/random.ts';
+import { parseShard } from '../ground/shard.ts';
 import { firstNames, onOneLine, print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectAndAsk, NONE, readRequest } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
 import { type Files, filesOf, readInputs } from '../run/inputs.ts';
-import { parseShard } from '../run/shard.ts';
 import { WEBHOOK_FORMATS, Webhook } from '../run/webhook.ts';
 import {
   DETECT_OPTIONS,

@@ -20,6 +20,7 @@ import type { Answerer } from '../answer/answerer.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { Progress } from '../ground/progress.ts';
+import type { Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
 import type { EvalRecord, Example, Json } from '../ground/types.ts';
 import { moduleAddress } from '../ground/user-module.ts';
@@ -41,7 +42,6 @@ import {
 } from './judging.ts';
 import { exampleTask } from './policy-task.ts';
 import { openRewards } from './rewards.ts';
-import type { Shard } from './shard.ts';
 
 export interface CellRequest {
   readonly policy: Answerer;

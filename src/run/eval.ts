@@ -25,6 +25,7 @@ import { INTERVENTION_NAMES } from '../claims/intervene.ts';
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { takeLock } from '../ground/lock.ts';
+import { parseShard, type Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
 import { changedRecipe } from '../recipe/config.ts';
 import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.ts';
@@ -39,7 +40,6 @@ import { evaluationCard, foreignCard, mismatches, withExtension } from './policy
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkRewards } from './rewards.ts';
 import { checkSameData } from './run-data.ts';
-import { parseShard, type Shard } from './shard.ts';
 
 export interface EvalRequest {
   readonly policy: readonly string[];

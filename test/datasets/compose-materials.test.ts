@@ -456,3 +456,63 @@ describe('validate', () => {
     ]);
   });
 });
+
+describe('prepare in parts', () => {
+  const part = (shard: string, out: string, ...args: readonly string[]) =>
+    inside('data', 'prepare', ...args, '--out', out, '--json', '--shard', shard);
+  const generated = ['anomllm', '--count', 'train=5,validation=2,test=3'] as const;
+
+  it.each([
+    { name: 'a generated task', args: (): readonly string[] => generated },
+    { name: 'a task whose classes are learned', args: () => ['custom', '--from', table(24)] },
+  ])('puts together, byte for byte, what one machine writes: $name', async ({ args }) => {
+    const [task, ...more] = args() as [string, ...string[]];
+    const want = digests(await prepared(task, ...more));
+    const out = freshPath();
+    for (const shard of ['3/3', '1/3', '2/3']) {
+      const { code, out: said } = await part(shard, out, task, ...more);
+      expect(code).toBe(0);
+      expect(JSON.parse(said)).toMatchObject({ out, part: Number(shard[0]), of: 3, wasThere: false });
+      expect(existsSync(out)).toBe(false);
+    }
+    const again = await part('2/3', out, task, ...more);
+    expect(JSON.parse(again.out)).toMatchObject({ wasThere: true });
+    expect(readdirSync(`${out}.parts`).sort()).toEqual(['1-of-3', '2-of-3', '3-of-3']);
+    const { out: said } = await inside('data', 'prepare', task, '--out', out, '--json', ...more);
+    expect(JSON.parse(said).parts).toEqual({ of: 3, missing: [] });
+    expect(digests(out)).toEqual(want);
+    expect(existsSync(`${out}.parts`)).toBe(false);
+  });
+
+  it('makes what is missing', async () => {
+    const out = freshPath();
+    await part('2/4', out, ...generated);
+    const { out: said } = await inside('data', 'prepare', ...generated, '--out', out);
+    expect(said).toContain('put together from 1 of 4 parts, which are removed; made here: 1, 3, 4');
+    expect(digests(out)).toEqual(digests(await prepared(...generated)));
+  });
+
+  it('refuses parts of another choice, of another division, that were changed, and that are none', async () => {
+    const out = freshPath();
+    const put = async (...args: string[]): Promise<string> =>
+      (await inside('data', 'prepare', ...args, '--out', out)).err;
+    await part('1/2', out, ...generated);
+    expect(await put(...generated, '--no-traces')).toMatch(
+      /1-of-2: was made from other data, options or another version; remove it/,
+    );
+    await part('2/3', out, ...generated);
+    expect(await put(...generated)).toMatch(/2-of-3: is of another division than 1-of-2/);
+    rmSync(join(`${out}.parts`, '2-of-3'), { recursive: true });
+    const lines = join(`${out}.parts`, '1-of-2', 'materials.jsonl');
+    const whole = readFileSync(lines, 'utf8');
+    writeFileSync(lines, whole.replace('The plot', 'the plot'));
+    expect(await put(...generated)).toMatch(/materials\.jsonl: SHA-256 is not the one in the manifest/);
+    writeFileSync(lines, whole.slice(0, -10));
+    expect(await put(...generated)).toMatch(/materials\.jsonl: truncated/);
+    writeFileSync(join(`${out}.parts`, '1-of-2', 'part.json'), '{}');
+    expect(await put(...generated)).toMatch(/part\.json: is no part of a data set; remove it/);
+    expect(existsSync(out)).toBe(false);
+    expect((await part('1/11', out, ...generated)).err).toMatch(/--shard: 11 parts of 10 examples/);
+    expect((await part('0/2', out, ...generated)).err).toMatch(/--shard: got '0\/2'/);
+  });
+});

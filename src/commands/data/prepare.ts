@@ -6,11 +6,12 @@ import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/cust
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { wildOver } from '../../../datasets/benchmarks/generated.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
-import { addMaterials } from '../../../datasets/compose-materials.ts';
+import { addMaterials, type MaterialOptions } from '../../../datasets/compose-materials.ts';
 import { userTask } from '../../../datasets/define.ts';
 import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { taskFolder } from '../../../datasets/fetch.ts';
+import { PartFiles, type WrittenPart, writePart } from '../../../datasets/material-parts.ts';
 import {
   checkTarget,
   type SelectOptions,
@@ -23,6 +24,7 @@ import { blindLines } from '../../../datasets/statistics.ts';
 import { ConfigError } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
 import { Progress, ReadingNote } from '../../ground/progress.ts';
+import { parseShard, type Shard } from '../../ground/shard.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
 import { ANOMALY_CLASSES } from '../../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../../ground/user-module.ts';
@@ -161,6 +163,18 @@ function summary(out: string, manifest: ExampleManifest, seconds: number): strin
   ].join('\n');
 }
 
+const partText = (out: string, { index, of }: Shard, { count, total, wasThere }: WrittenPart): string =>
+  `${out}: part ${index + 1} of ${of} ${wasThere ? 'was there' : 'is written'}: ${count} of ${total} examples\nnext: when all parts are there, the same command without --shard puts them together`;
+
+function partsText(parts: PartFiles | null): string[] {
+  if (parts === null) return [];
+  const { of, missing } = parts;
+  if (missing.length === 0) return [`put together from ${of} parts, which are removed`];
+  return [
+    `put together from ${of - missing.length} of ${of} parts, which are removed; made here: ${missing.join(', ')}`,
+  ];
+}
+
 /** Progress lines, one per phase. */
 class Phases {
   readonly #silent: boolean;
@@ -236,6 +250,7 @@ export async function taskNamed(
  */
 export async function runPrepare(args: PrepareArguments): Promise<void> {
   checkTarget(args.out, args.force);
+  const shard = parseShard(args.shard);
   const { spec, place } = await taskNamed(args.name, args);
   const options = selectOptions(args, spec);
   const started = performance.now();
@@ -249,27 +264,41 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
       directory,
       onRead: (read) => phases.update('read', read, null),
     });
+    const onWrite = (written: number, total: number): void => phases.update('prepare', written, total);
+    const composing = (signal: AbortSignal): MaterialOptions => ({
+      ...{ figures, traces, signal },
+      onProgress: (phase, done, total) =>
+        phases.update(phase === 'classes' ? 'learn classes' : materialLabel(figures, traces), done, total),
+    });
+    const note = 'stopping: nothing half-written is left; press Ctrl-C again to quit at once';
+    const taken = (): number => Number(((performance.now() - started) / 1000).toFixed(3));
+    if (shard !== null) {
+      const write = (signal: AbortSignal): Promise<WrittenPart> =>
+        writePart(selection, args.out, shard, composing(signal), onWrite);
+      const part = await withInterrupt(write, note);
+      phases.stop();
+      if (args.json)
+        printJson({ out: args.out, part: shard.index + 1, of: shard.of, seconds: taken(), ...part });
+      else print(partText(args.out, shard, part));
+      return;
+    }
+    let made: PartFiles | null = null;
     const write = (signal: AbortSignal): Promise<ExampleManifest> =>
       writeSelection(selection, args.out, {
         signal,
-        onProgress: (written, total) => phases.update('prepare', written, total),
-        complete: (temporary, examples) =>
-          addMaterials(temporary, examples, {
-            ...{ figures, traces, signal },
-            onProgress: (phase, done, total) =>
-              phases.update(
-                phase === 'classes' ? 'learn classes' : materialLabel(figures, traces),
-                done,
-                total,
-              ),
-          }),
+        onProgress: onWrite,
+        complete: (temporary, examples) => {
+          made = PartFiles.open(args.out, examples, { figures, traces });
+          return addMaterials(temporary, examples, { ...composing(signal), made });
+        },
       });
-    const note = 'stopping: nothing half-written is left; press Ctrl-C again to quit at once';
     const manifest = await withInterrupt(write, note);
     phases.stop();
-    const seconds = (performance.now() - started) / 1000;
-    if (args.json) printJson({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest });
-    else print(summary(args.out, manifest, seconds));
+    const parts = made as PartFiles | null;
+    parts?.remove();
+    const put = parts === null ? {} : { parts: { of: parts.of, missing: parts.missing } };
+    if (args.json) printJson({ out: args.out, seconds: taken(), ...put, ...manifest });
+    else print([summary(args.out, manifest, taken()), ...partsText(parts)].join('\n'));
   } finally {
     phases.stop();
   }
@@ -309,6 +338,9 @@ const OPTIONS = {
     'Write expert traces, and score those written without the gold answer; --no-traces: none',
     true,
   ),
+  shard: text(
+    'Make one part of figures, prompts and traces, e.g. 2/4, on as many machines as there are parts, which share the folder of --out. The same command without --shard puts them together, and makes what is missing',
+  ),
   force: flag('Replace an existing data set'),
   json: flag('Print the manifest as JSON, no progress'),
 };
@@ -325,6 +357,10 @@ export const prepareCommand = command({
     ['$0 data prepare emg --from downloads/emg --out data/emg --seed 1', 'From files on disk'],
     ['$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class'],
     ['$0 data prepare custom --from my --out data/my --shares 8,1,1', 'Your own files'],
+    [
+      '$0 data prepare har --out /shared/har --shard 3/16',
+      'The third of 16 parts; after all of them the same without --shard',
+    ],
     ['$0 data prepare ./my-task.ts --out data/mine', 'Examples from your own module'],
     ['$0 data prepare qa --from questions.json --out data/questions', 'Questions about series, with answers'],
   ],

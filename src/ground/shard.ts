@@ -1,5 +1,5 @@
 /** Parts of a work that several machines share. */
-import { ConfigError } from '../ground/errors.ts';
+import { ConfigError } from './errors.ts';
 
 /** Part `index`, from 0, of `of`. */
 export interface Shard {
