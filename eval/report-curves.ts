@@ -77,6 +77,15 @@ export function rlPanels(lines: readonly RlLine[], method: string): CurvePanel[]
       [curve('similarity', (line) => line.similarity)],
       wide,
     ),
+    panel(
+      'Reasoning of rollouts',
+      'reasoning',
+      [
+        curve('claim F1', (line) => line.reasoning?.claimF1),
+        curve('agreement', (line) => line.reasoning?.agreement),
+      ],
+      wide,
+    ),
     panel('KL to the reference', 'kl', [curve('KL', (line) => line.kl)]),
     panel('Entropy', 'entropy', [curve('entropy', (line) => line.entropy)]),
     panel('Clipped tokens', 'clipped', [curve('clipped', (line) => line.clipped)]),

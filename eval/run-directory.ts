@@ -92,6 +92,8 @@ const rlShape = z.object({
   equalRewards: measured,
   zeroVariance: measured,
   samplerGap: measured,
+  /** Absent from logs before it was measured. */
+  reasoning: z.object({ claimF1: measured, agreement: measured }).nullable().default(null),
   /** Milliseconds of the step by phase. */
   ms: z.record(z.string(), z.number()),
 });

@@ -188,6 +188,11 @@ export const RL_NAMES: Readonly<
     definition: 'Mean F1 of claims (claimF1) and share of reasonings that conclude their answer (agreement).',
     tag: 'train/reasoning/*',
   },
+  lessons: {
+    definition:
+      'Share of responses with a false claim that can be corrected (corrections), and of groups with a response that could be moved (counterfactuals); null where neither is taught.',
+    tag: 'train/lessons/*',
+  },
   inspection: {
     definition:
       'Means over episodes of several turns: responses (turns), failed steps (failures), the share that end with an answer (answered), and the share of the prompt tokens whose cache is kept from the turn before (reused); by state, in groups with a success, the steps to it that GraphGPO estimates, the true ones, and the mean absolute difference (distance).',

@@ -88,6 +88,8 @@ export interface RlMetrics {
   readonly marked: MarkedShare | null;
   /** Null if no reasoning was checked; each null without one that could be compared. */
   readonly reasoning: { readonly claimF1: number | null; readonly agreement: number | null } | null;
+  /** Null where nothing is taught: `rl.timerpo.corrections` and `rl.timerpo.counterfactuals` are 0. */
+  readonly lessons: { readonly corrections: number; readonly counterfactuals: number } | null;
   /** Null for tasks of one turn. */
   readonly inspection: InspectionMetrics | null;
   readonly guards: readonly GuardName[];
@@ -213,6 +215,9 @@ const SUMS = [
   'claimF1',
   'concluded',
   'agreed',
+  'taughtGroups',
+  'corrected',
+  'moved',
   'readable',
   'predicted',
   'gold',
@@ -373,6 +378,17 @@ export class StepMeter {
         sums.concluded += agreement === null ? 0 : 1;
         sums.agreed += agreement === true ? 1 : 0;
       }
+    }
+  }
+
+  /** Adds the responses of each group that could be corrected, and whether one of them was moved. */
+  lessons(
+    groups: readonly { readonly corrections: readonly unknown[]; readonly counterfactual: unknown }[],
+  ): void {
+    for (const { corrections, counterfactual } of groups) {
+      this.#sums.taughtGroups++;
+      this.#sums.corrected += corrections.length;
+      this.#sums.moved += counterfactual === null ? 0 : 1;
     }
   }
 
@@ -540,6 +556,13 @@ export class StepMeter {
           : {
               claimF1: sum.graded === 0 ? null : sum.claimF1 / sum.graded,
               agreement: sum.concluded === 0 ? null : sum.agreed / sum.concluded,
+            },
+      lessons:
+        sum.taughtGroups === 0
+          ? null
+          : {
+              corrections: sum.corrected / sum.responses,
+              counterfactuals: sum.moved / sum.taughtGroups,
             },
       inspection:
         sum.episodes === 0

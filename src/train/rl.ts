@@ -382,7 +382,7 @@ export async function rl(
         return splitGroup(piece, options.tokens);
       });
     });
-    const lessons = lessonsOf(groups, from, step, indices);
+    const lessons = lessonsOf(groups, from, step, indices, meter);
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
     const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
@@ -481,6 +481,7 @@ export async function rl(
     from: number,
     step: number,
     indices: readonly number[],
+    meter: StepMeter,
   ): TaughtGroup[] {
     const { timerpo, steps } = options;
     if (!gradesClaims || (timerpo.corrections === 0 && timerpo.counterfactuals === 0)) return [];
@@ -495,6 +496,7 @@ export async function rl(
       const counterfactual = moved === null ? null : { ...moved, ranges: [moved.answer] };
       return { index: from + p, prompt, corrections, counterfactual };
     });
+    meter.lessons(drafts);
     const left = 1 - step / steps;
     const weights = {
       corrections: timerpo.corrections * left,

@@ -280,6 +280,11 @@ describe('what the report shows', () => {
     ] as const) {
       expect(panels.get(title)?.curves[0]?.y).toEqual(rl.map((line) => line[key]));
     }
+    const reasoning = panels.get('Reasoning of rollouts')!.curves.map(({ name, y }) => [name, y]);
+    expect(reasoning).toEqual([
+      ['claim F1', rl.map((line) => line.reasoning.claimF1)],
+      ['agreement', rl.map((line) => line.reasoning.agreement)],
+    ]);
     expect(panels.get('Zero-variance groups')?.curves[1]?.y).toEqual(
       rl.map(({ zeroVariance }) => zeroVariance),
     );

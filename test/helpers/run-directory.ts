@@ -75,6 +75,10 @@ function rlLines(steps: number): object[] {
     entropy: toward(0.31, 0.27, i, 0.006),
     clipped: 0,
     samplerGap: 2e-7 + 1e-8 * random.uniform(),
+    reasoning: {
+      claimF1: toward(0.8, 0.87, i, 0.01),
+      agreement: i % 7 === 0 ? null : toward(0.6, 0.85, i, 0.02),
+    },
     tokens: 43,
     unfinished: 0.001,
     gradNorm: 0.4,

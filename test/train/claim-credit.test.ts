@@ -12,6 +12,7 @@ import {
   pickLessons,
   tokenCredit,
 } from '../../src/train/claim-credit.ts';
+import type { RlMetrics } from '../../src/train/metrics.ts';
 import { groupLogProbs } from '../../src/train/micro-batch.ts';
 import { rl } from '../../src/train/rl.ts';
 import { PromptEncoder, type StatedClaims, type Task } from '../../src/train/task.ts';
@@ -206,6 +207,8 @@ describe('reinforcement by truth', () => {
   // Equal rewards in every group: the task alone has no gradient.
   const task = tinyTask({ claims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
 
+  let lines: RlMetrics[] = [];
+
   /** Trains by claims alone, and returns by how much the log-probability of a text rises. */
   async function gainOf(
     text: string,
@@ -229,8 +232,9 @@ describe('reinforcement by truth', () => {
     const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
     const timerpo = { ...usual.timerpo, similarity: 'truth', credit: 'claim', ...weights } as const;
     const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
+    lines = [];
     await rl(learner, null, watched, options, 4, {
-      onStep: () => {},
+      onStep: (line) => lines.push(line),
       save: () => {},
       onCompletions: () => {},
     });
@@ -250,6 +254,9 @@ describe('reinforcement by truth', () => {
         },
       };
       const gain = await gainOf('<think>white', watched, { corrections });
+      const shares = lines.map(({ lessons }) => lessons);
+      if (corrections === 0) expect(shares).toEqual(Array(6).fill(null));
+      else expect(shares[0]).toEqual({ corrections: expect.closeTo(1, 0), counterfactuals: 0 });
       if (corrections === 0) expect(gain).toBe(0);
       else expect(gain).toBeGreaterThan(5);
     },
@@ -270,6 +277,7 @@ describe('reinforcement by truth', () => {
       };
       const gain = await gainOf(`${before}[[0, 2]]`, watched, { counterfactuals });
       const ofReasoning = await gainOf(before, watched, { counterfactuals });
+      if (counterfactuals > 0) expect(lines[0]!.lessons).toEqual({ corrections: 0, counterfactuals: 1 });
       if (counterfactuals === 0) expect(gain).toBe(0);
       else expect(gain - ofReasoning).toBeGreaterThan(5);
     },
