@@ -32,11 +32,13 @@ describe('recipes that come along', () => {
     expect(loadRecipe(name).seed).toBe(42);
   });
 
-  test('the quickstart writes out every key, with its default but for requirements, traces and how claims count', () => {
+  test('the quickstart writes out every key, with its default but for requirements, traces, the choice of a detector and how claims count', () => {
     const { requirements, data, ...rest } = loadRecipe('quickstart', [
       'rl.timerpo.similarity=ot',
       'rl.timerpo.credit=response',
       'rl.timerpo.corrections=0',
+      'rl.timerpo.counterfactuals=0',
+      'eval.validation=400',
     ]);
     const none = { requirements: { sft: {}, final: {}, gain: {}, notLower: [] } };
     expect({ ...rest, ...none, data: { ...data, traces: null } }).toEqual(defaultRecipe());
