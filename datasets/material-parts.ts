@@ -3,7 +3,7 @@
  * and `part.json` with a key of the choice of examples, the options and the version of the program: a part is used for nothing else.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
@@ -132,6 +132,11 @@ export class PartFiles implements MadeMaterials {
   static open(out: string, manifest: ExampleManifest, parts: MaterialParts): PartFiles | null {
     const folder = folderOf(out);
     if (!existsSync(folder)) return null;
+    if (!statSync(folder).isDirectory()) {
+      throw new DataError('is where parts of the data set would be, and no folder; move it away', {
+        file: folder,
+      });
+    }
     const found = readdirSync(folder).flatMap((name) => {
       const match = NAME.exec(name);
       return match === null ? [] : [{ name, index: Number(match[1]) - 1, of: Number(match[2]) }];
@@ -175,11 +180,15 @@ export class PartFiles implements MadeMaterials {
     for (const { lines } of this.#lines.values()) while (lines.next().done !== true);
   }
 
-  /** Removes the parts, which the data set holds now. */
+  /** Removes the parts, which the data set holds now, and their folder unless something else is in it. */
   remove(): void {
     for (const index of this.#lines.keys()) {
       rmSync(join(this.#folder, nameOf({ index, of: this.of })), { recursive: true, force: true });
     }
-    if (readdirSync(this.#folder).length === 0) rmdirSync(this.#folder);
+    try {
+      rmdirSync(this.#folder);
+    } catch {
+      // Another part was written meanwhile.
+    }
   }
 }

@@ -194,7 +194,8 @@ export function pickLessons(
       lesson(tokenizer, corrections[Math.floor((k * count) / taken)]!, (of.corrections * count) / taken),
     );
     if (counterfactual !== null) responses.push(lesson(tokenizer, counterfactual, of.counterfactuals));
-    return responses.length === 0 ? [] : [{ ...group, responses }];
+    const taught = responses.filter(({ ids }) => ids.length > 0);
+    return taught.length === 0 ? [] : [{ ...group, responses: taught }];
   });
   const most = Math.max(0, ...picked.map(({ responses }) => responses.length));
   return picked.map(({ responses, ...group }) => {

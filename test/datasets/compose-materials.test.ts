@@ -511,6 +511,12 @@ describe('prepare in parts', () => {
     expect(await put(...generated)).toMatch(/materials\.jsonl: truncated/);
     writeFileSync(join(`${out}.parts`, '1-of-2', 'part.json'), '{}');
     expect(await put(...generated)).toMatch(/part\.json: is no part of a data set; remove it/);
+    rmSync(`${out}.parts`, { recursive: true });
+    writeFileSync(`${out}.parts`, '');
+    expect(await put(...generated)).toMatch(
+      /\.parts: is where parts of the data set would be, and no folder/,
+    );
+    expect((await part('1/2', out, ...generated)).err).toMatch(/^error: .*\.parts/);
     expect(existsSync(out)).toBe(false);
     expect((await part('1/11', out, ...generated)).err).toMatch(/--shard: 11 parts of 10 examples/);
     expect((await part('0/2', out, ...generated)).err).toMatch(/--shard: got '0\/2'/);
