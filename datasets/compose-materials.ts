@@ -219,8 +219,6 @@ export interface MadeMaterials {
   has(number: number): boolean;
   /** Returns the materials of an example; numbers ascend. @throws DataError for a file that is not as it was written */
   take(number: number): Composed;
-  /** Checks that everything was read as it was written. @throws DataError */
-  finish(): void;
 }
 
 export interface MaterialOptions extends MaterialParts {
@@ -403,7 +401,8 @@ export async function* composeSome(
     let done = 0;
     for await (const composed of pool.compose(jobs)) {
       yield { number: jobs[done]!.number, composed };
-      onProgress?.('materials', ++done, jobs.length);
+      done++;
+      onProgress?.('materials', done, jobs.length);
     }
   } finally {
     await pool.close();
@@ -449,7 +448,11 @@ export async function addMaterials(
         writer.add(composed.material, composed.png);
         tally.add(composed.agreement, composed.gold);
         lacks.add(composed.lacks);
-        onProgress?.('materials', ++done, total);
+        done++;
+        onProgress?.('materials', done, total);
+        if (made === null || done % REPORT !== 0) continue;
+        await setImmediate(); // made materials come without a turn of the event loop
+        signal.throwIfAborted();
       }
       // The rule has seen the training examples of its classes: how it does on them says nothing.
       const { learnsClasses, readsWords } = taskKind(manifest.kind);
@@ -459,7 +462,6 @@ export async function addMaterials(
         { ...(await writer.finish()), score: traced && !learnedFrom ? tally.score() : null },
       ]);
     }
-    made?.finish();
     if (figures) for (const [split] of parts) syncPath(join(directory, 'figures', split));
     const materials: MaterialFacts = {
       prompt: wordsVersion(manifest),

@@ -2,7 +2,7 @@
  * Materials that several machines with a shared disk compose in parts. `OUT.parts/3-of-16` holds those of every sixteenth example, one line each,
  * and `part.json` with a key of the choice of examples, the options and the version of the program: a part is used for nothing else.
  */
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { existsSync, readdirSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
@@ -25,7 +25,9 @@ import { type Selection, writeSelection } from './prepare.ts';
 
 const PART_FILE = 'part.json';
 const LINES_FILE = 'materials.jsonl';
-const NAME = /^(\d+)-of-(\d+)$/;
+const NAME = /^([1-9]\d*)-of-([1-9]\d*)$/;
+/** Examples that a part under way is composed from; each run has its own. */
+const SCRATCH = '.examples';
 const FIELDS = ['number', 'composed', 'png'] as const;
 
 const partShape = z.strictObject({
@@ -69,13 +71,13 @@ export async function writePart(
     throw new ConfigError(`--shard: ${shard.of} parts of ${total} examples: give at most ${total}`);
   }
   const place = join(folderOf(out), nameOf(shard));
-  const examples = `${place}.examples`;
+  const examples = `${place}.${randomUUID()}${SCRATCH}`;
   const isMine = (number: number): boolean => number % shard.of === shard.index;
   const count = Array.from({ length: total }, (_, number) => number).filter(isMine).length;
   try {
     const manifest = await writeSelection(selection, examples, { signal, onProgress: onWrite });
     const key = keyOf(manifest, { figures, traces });
-    const wasThere = existsSync(join(place, PART_FILE)) && readPart(place).key === key;
+    const wasThere = isIntact(place, key);
     if (!wasThere) {
       await writeDirectoryAtomicAsync(place, async (temporary) => {
         const writer = new LineWriter(join(temporary, LINES_FILE));
@@ -95,15 +97,46 @@ export async function writePart(
     return { count, total, wasThere };
   } finally {
     rmSync(examples, { recursive: true, force: true });
+    removeEmpty(folderOf(out));
   }
 }
 
-function readPart(directory: string): z.infer<typeof partShape> {
+/** Removes a folder unless something is in it. */
+function removeEmpty(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch {
+    // Something is in it, or it was never made.
+  }
+}
+
+interface OpenPart {
+  readonly key: string;
+  readonly lines: LineFile;
+}
+
+/** Opens a part and reads it through, so that nothing damaged is used. @throws DataError */
+function openPart(directory: string): OpenPart {
   const file = join(directory, PART_FILE);
   try {
-    return partShape.parse(JSON.parse(readUtf8(file)));
+    const { key, format: _, ...facts } = partShape.parse(JSON.parse(readUtf8(file)));
+    const lines = new LineFile(join(directory, LINES_FILE), facts, 'materials');
+    for (const _ of lines.read());
+    return { key, lines };
   } catch (cause) {
-    throw new DataError('is no part of a data set; remove it and make it again', { file, cause });
+    throw new DataError('is no whole part of a data set: it was cut or changed; make it again with --shard', {
+      file: directory,
+      cause,
+    });
+  }
+}
+
+/** Returns true where a part with this key is there, whole. */
+function isIntact(directory: string, key: string): boolean {
+  try {
+    return openPart(directory).key === key;
+  } catch {
+    return false;
   }
 }
 
@@ -115,16 +148,12 @@ export class PartFiles implements MadeMaterials {
   readonly #folder: string;
   readonly #lines: ReadonlyMap<number, { readonly path: string; readonly lines: Generator<Line> }>;
 
-  private constructor(folder: string, of: number, indices: readonly number[]) {
+  private constructor(folder: string, of: number, parts: ReadonlyMap<number, OpenPart>) {
     this.#folder = folder;
     this.of = of;
-    this.missing = Array.from({ length: of }, (_, k) => k + 1).filter((k) => !indices.includes(k - 1));
+    this.missing = Array.from({ length: of }, (_, k) => k + 1).filter((k) => !parts.has(k - 1));
     this.#lines = new Map(
-      indices.map((index) => {
-        const directory = join(folder, nameOf({ index, of }));
-        const path = join(directory, LINES_FILE);
-        return [index, { path, lines: new LineFile(path, readPart(directory), 'materials').read() }];
-      }),
+      [...parts].map(([index, { lines }]) => [index, { path: lines.path, lines: lines.read() }]),
     );
   }
 
@@ -138,26 +167,28 @@ export class PartFiles implements MadeMaterials {
       });
     }
     const found = readdirSync(folder).flatMap((name) => {
-      const match = NAME.exec(name);
-      return match === null ? [] : [{ name, index: Number(match[1]) - 1, of: Number(match[2]) }];
+      const [, number, of] = (NAME.exec(name) ?? []).map(Number);
+      return number === undefined || number > of! ? [] : [{ name, index: number - 1, of: of! }];
     });
     const [first] = found;
     if (first === undefined) return null;
     const key = keyOf(manifest, parts);
-    for (const { name, of } of found) {
+    const opened = new Map<number, OpenPart>();
+    for (const { name, index, of } of found) {
       const file = join(folder, name);
       if (of !== first.of) {
         throw new DataError(`is of another division than ${first.name}; remove one of them`, { file });
       }
-      if (readPart(file).key !== key) {
+      const part = openPart(file);
+      opened.set(index, part);
+      if (part.key !== key) {
         throw new DataError(
           'was made from other data, options or another version; remove it, or make it again with this command and --shard',
           { file },
         );
       }
     }
-    const indices = found.map(({ index }) => index);
-    return new PartFiles(folder, first.of, indices);
+    return new PartFiles(folder, first.of, opened);
   }
 
   has(number: number): boolean {
@@ -175,20 +206,13 @@ export class PartFiles implements MadeMaterials {
     return { ...(composed as Omit<Composed, 'png'>), png: image };
   }
 
-  /** Reads all files to their ends, where their SHA-256 is compared. @throws DataError for one that was changed */
-  finish(): void {
-    for (const { lines } of this.#lines.values()) while (lines.next().done !== true);
-  }
-
-  /** Removes the parts, which the data set holds now, and their folder unless something else is in it. */
+  /** Removes the parts, which the data set holds now, what runs that were killed left, and the folder unless something else is in it. */
   remove(): void {
-    for (const index of this.#lines.keys()) {
-      rmSync(join(this.#folder, nameOf({ index, of: this.of })), { recursive: true, force: true });
+    const scratch = readdirSync(this.#folder).filter((name) => name.endsWith(SCRATCH));
+    const parts = [...this.#lines.keys()].map((index) => nameOf({ index, of: this.of }));
+    for (const name of [...scratch, ...parts]) {
+      rmSync(join(this.#folder, name), { recursive: true, force: true });
     }
-    try {
-      rmdirSync(this.#folder);
-    } catch {
-      // Another part was written meanwhile.
-    }
+    removeEmpty(this.#folder);
   }
 }

@@ -126,18 +126,20 @@ function movedThink(
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
 /** Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan; an end stays behind its start. */
-function openEnds(answered: string, from: number, width: number): OpenNumber[] {
+function openEnds(answered: string, from: number, length: number, cells: number): OpenNumber[] {
   return [...answered.matchAll(PAIR)].flatMap((match) => {
     const [whole, start, end] = match as unknown as [string, string, string];
     const at = from + match.index;
     const [first, last] = [at + whole.indexOf(start), at + whole.lastIndexOf(end)];
-    const opens = Math.floor(Number(start) / width);
-    const closes = Math.ceil(Number(end) / width) - 1;
-    const [least, most] = [Math.ceil(opens * width), Math.ceil((opens + 1) * width) - 1];
-    const behind = Math.max(Number(start), Math.floor(closes * width)) + 1;
+    // Multiplied first, as `scan` does: the width of a cell may be no exact float.
+    const opens = Math.floor((Number(start) * cells) / length);
+    const closes = Math.ceil((Number(end) * cells) / length) - 1;
+    const bound = (cell: number): number => (cell * length) / cells;
+    const [least, most] = [Math.ceil(bound(opens)), Math.ceil(bound(opens + 1)) - 1];
+    const behind = Math.max(Number(start), Math.floor(bound(closes))) + 1;
     return [
       { span: [first, first + start.length], within: [least, most] },
-      { span: [last, last + end.length], within: [behind, Math.floor((closes + 1) * width)] },
+      { span: [last, last + end.length], within: [behind, Math.floor(bound(closes + 1))] },
     ];
   });
 }
@@ -176,7 +178,7 @@ export function counterfactual(
   return {
     text: before + shifted + text.slice(answer[1]),
     answer: [before.length, before.length + shifted.length],
-    open: symbols === undefined ? [] : openEnds(shifted, before.length, length / symbols.length),
+    open: symbols === undefined ? [] : openEnds(shifted, before.length, length, symbols.length),
   };
 }
 

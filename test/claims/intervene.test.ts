@@ -191,6 +191,35 @@ describe('a counterfactual', () => {
     ]);
   });
 
+  test('leaves open what gives the same scan, where cells are of uneven width too', () => {
+    for (const [length, cells] of [
+      [200, 24],
+      [44, 20],
+      [1000, 30],
+    ] as const) {
+      for (let start = 0; start + 7 <= length; start += 5) {
+        const think = `scan ${scan([[start, start + 7]], length, cells)}; noise`;
+        const text = responseOf(think, `[[${start}, ${start + 7}]]`);
+        const [at, end] = [text.indexOf('<answer>') + 8, text.indexOf('</answer>')];
+        const shape = { names: ['value'], length };
+        const made = counterfactual(
+          text,
+          [7, 7 + think.length],
+          [at, end],
+          shape,
+          new Random(start, 'cells'),
+        );
+        if (made === null) continue;
+        const [first, last] = JSON.parse(made.text.slice(...made.answer))[0] as [number, number];
+        const symbols = /scan (\S+);/.exec(made.text)![1];
+        for (const place of made.open[0]!.within) {
+          if (place < last) expect(scan([[place, last]], length, cells)).toBe(symbols);
+        }
+        for (const place of made.open[1]!.within) expect(scan([[first, place]], length, cells)).toBe(symbols);
+      }
+    }
+  });
+
   test('moves stated intervals where there is no scan', () => {
     const { text, open } = made(responseOf('The interval [100, 180] is anomalous.', '[[100, 180]]'), 5)!;
     const [, stated, answered] = /\[(\d+, \d+)\] is.*\[\[(.*)\]\]/.exec(text)!;

@@ -503,14 +503,21 @@ describe('prepare in parts', () => {
     await part('2/3', out, ...generated);
     expect(await put(...generated)).toMatch(/2-of-3: is of another division than 1-of-2/);
     rmSync(join(`${out}.parts`, '2-of-3'), { recursive: true });
-    const lines = join(`${out}.parts`, '1-of-2', 'materials.jsonl');
+    const folder = join(`${out}.parts`, '1-of-2');
+    const lines = join(folder, 'materials.jsonl');
     const whole = readFileSync(lines, 'utf8');
-    writeFileSync(lines, whole.replace('The plot', 'the plot'));
-    expect(await put(...generated)).toMatch(/materials\.jsonl: SHA-256 is not the one in the manifest/);
-    writeFileSync(lines, whole.slice(0, -10));
-    expect(await put(...generated)).toMatch(/materials\.jsonl: truncated/);
-    writeFileSync(join(`${out}.parts`, '1-of-2', 'part.json'), '{}');
-    expect(await put(...generated)).toMatch(/part\.json: is no part of a data set; remove it/);
+    for (const damage of [
+      () => writeFileSync(lines, whole.replace('"material"', '"materiel"')),
+      () => writeFileSync(lines, whole.slice(0, -10)),
+      () => rmSync(lines),
+      () => writeFileSync(join(folder, 'part.json'), '{}'),
+    ]) {
+      damage();
+      expect(await put(...generated)).toMatch(/1-of-2: is no whole part .* make it again with --shard/);
+      const again = await part('1/2', out, ...generated);
+      expect(JSON.parse(again.out)).toMatchObject({ wasThere: false });
+      expect(readFileSync(lines, 'utf8')).toBe(whole);
+    }
     rmSync(`${out}.parts`, { recursive: true });
     writeFileSync(`${out}.parts`, '');
     expect(await put(...generated)).toMatch(

@@ -244,10 +244,13 @@ describe('reinforcement by truth', () => {
   test.each([0, 0.2])(
     'by corrections of weight %d makes a word likelier that is never sampled, which no verdict does',
     async (corrections) => {
+      const seen = { all: 0, dark: 0 };
       const watched: Task = {
         ...task,
         claims: (response) => {
           const match = /dark/.exec(response);
+          seen.all++;
+          seen.dark += match === null ? 0 : 1;
           if (match === null) return { claims: [], f1: null };
           const span = [match.index, match.index + match[0].length] as const;
           return { claims: [{ fact: 'colour', span, holds: false, correction: 'white' }], f1: null };
@@ -256,7 +259,11 @@ describe('reinforcement by truth', () => {
       const gain = await gainOf('<think>white', watched, { corrections });
       const shares = lines.map(({ lessons }) => lessons);
       if (corrections === 0) expect(shares).toEqual(Array(6).fill(null));
-      else expect(shares[0]).toEqual({ corrections: expect.closeTo(1, 0), counterfactuals: 0 });
+      else {
+        expect(seen.dark).toBeLessThan(seen.all);
+        const shared = shares.reduce((sum, share) => sum + share!.corrections / shares.length, 0);
+        expect(shared).toBeCloseTo(seen.dark / seen.all, 6);
+      }
       if (corrections === 0) expect(gain).toBe(0);
       else expect(gain).toBeGreaterThan(5);
     },

@@ -169,7 +169,8 @@ const partText = (out: string, { index, of }: Shard, { count, total, wasThere }:
 function partsText(parts: PartFiles | null): string[] {
   if (parts === null) return [];
   const { of, missing } = parts;
-  if (missing.length === 0) return [`put together from ${of} parts, which are removed`];
+  if (missing.length === 0)
+    return [`put together from ${of === 1 ? '1 part, which is' : `${of} parts, which are`} removed`];
   return [
     `put together from ${of - missing.length} of ${of} parts, which are removed; made here: ${missing.join(', ')}`,
   ];
@@ -342,7 +343,7 @@ const OPTIONS = {
     'Make one part of figures, prompts and traces, e.g. 2/4, on as many machines as there are parts, which share the folder of --out. The same command without --shard puts them together, and makes what is missing',
   ),
   force: flag('Replace an existing data set'),
-  json: flag('Print the manifest as JSON, no progress'),
+  json: flag('Print the manifest, or with --shard what was made, as JSON, no progress'),
 };
 
 export const prepareCommand = command({
