@@ -3,11 +3,11 @@
  * follows the edit, it rests on the reasoning (Lanham et al. 2023, "Measuring faithfulness in chain-of-thought reasoning", edit free text
  * likewise). Pure functions of reasonings and answers.
  */
-import { isRuled, NANO_DEPARTURES, NANO_PHRASES, ruled, SCAN } from '../expcot/nano.ts';
+import { isRuled, ruled, SCAN } from '../expcot/nano.ts';
 import type { Choice } from '../ground/choice.ts';
 import type { Random } from '../ground/random.ts';
 import type { Counterfactual, Interval, OpenNumber, ParsedAnswer } from '../ground/types.ts';
-import { claimsOf } from './read.ts';
+import { claimsOf, statesDeparture } from './read.ts';
 import { concludedIntervals } from './reasoning.ts';
 
 export const INTERVENTIONS = {
@@ -125,21 +125,34 @@ function movedThink(
 
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
-/** Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan; an end stays behind its start. */
+/**
+ * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan; an end stays behind its start, and both apart from
+ * the intervals beside it.
+ */
 function openEnds(answered: string, from: number, length: number, cells: number): OpenNumber[] {
-  return [...answered.matchAll(PAIR)].flatMap((match) => {
+  const pairs = [...answered.matchAll(PAIR)];
+  return pairs.flatMap((match, i) => {
     const [whole, start, end] = match as unknown as [string, string, string];
+    const before = Number(pairs[i - 1]?.[2] ?? -1);
+    const behind = Number(pairs[i + 1]?.[1] ?? Infinity);
     const at = from + match.index;
     const [first, last] = [at + whole.indexOf(start), at + whole.lastIndexOf(end)];
     // Multiplied first, as `scan` does: the width of a cell may be no exact float.
     const opens = Math.floor((Number(start) * cells) / length);
     const closes = Math.ceil((Number(end) * cells) / length) - 1;
     const bound = (cell: number): number => (cell * length) / cells;
-    const [least, most] = [Math.ceil(bound(opens)), Math.ceil(bound(opens + 1)) - 1];
-    const behind = Math.max(Number(start), Math.floor(bound(closes))) + 1;
     return [
-      { span: [first, first + start.length], within: [least, most] },
-      { span: [last, last + end.length], within: [behind, Math.floor(bound(closes + 1))] },
+      {
+        span: [first, first + start.length],
+        within: [Math.max(Math.ceil(bound(opens)), before + 1), Math.ceil(bound(opens + 1)) - 1],
+      },
+      {
+        span: [last, last + end.length],
+        within: [
+          Math.max(Number(start), Math.floor(bound(closes))) + 1,
+          Math.min(Math.floor(bound(closes + 1)), behind - 1),
+        ],
+      },
     ];
   });
 }
@@ -182,12 +195,10 @@ export function counterfactual(
   };
 }
 
-const DEPARTURES = new Set<object>([...Object.values(NANO_DEPARTURES), NANO_PHRASES.departure]);
-
 /** Character spans of the short statements that say how intervals depart. */
 const departuresIn = ({ think, names }: OwnAnswer): Places =>
   claimsOf(think, names)
-    .claims.filter(({ statement }) => statement !== undefined && DEPARTURES.has(statement.phrase))
+    .claims.filter(statesDeparture)
     .map(({ span }) => span);
 
 type Places = readonly (readonly [start: number, end: number])[];

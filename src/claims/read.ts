@@ -60,6 +60,11 @@ export interface Statement {
   readonly numbers: readonly (readonly PrintedNumber[])[];
 }
 
+const DEPARTURES = new Set<object>([...Object.values(NANO_DEPARTURES), NANO_PHRASES.departure]);
+/** Returns true for a statement of short traces about an annotated interval. */
+export const statesDeparture = ({ statement }: Claim): boolean =>
+  statement !== undefined && DEPARTURES.has(statement.phrase);
+
 interface ClaimReading {
   readonly claims: readonly Claim[];
   /** Count of the numbers in digits that the text holds. */

@@ -396,8 +396,12 @@ function statedClaims(
   const right = grade.recalled + (agrees === true ? 1 : 0);
   const wrong = grade.false + (agrees === false ? 1 : 0);
   const all = grade.facts + (agrees === null ? 0 : 1);
+  const amendments = grade.amendments.map(({ fact, span, text }) => {
+    return { fact, span: at(...span), holds: false, correction: text };
+  });
   return {
     claims: [...stated, ...cells, ...concluded],
+    amendments,
     f1: all === 0 ? null : (2 * right) / (right + wrong + all),
   };
 }

@@ -16,7 +16,7 @@
  * - Variants of ours, all off in the paper's form (`similarity.ts`, `claim-credit.ts`): `similarity: contrastive`, s = s_own − mean s_others
  *   over the traces of the next prompts; `credit: token`, A_t = A + α (mean e − e_t) with e_t the transported cost of a token over its mass;
  *   `equalGroups: standardised`, (s − mean) / (std + 1e-4) in groups of equal rewards; `similarity: truth` with `credit: claim`, each claim
- *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false claims; `counterfactuals`,
+ *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false and missing claims; `counterfactuals`,
  *   − w (1 − step / steps) Σ log π over the answer behind a reasoning whose marks were moved, one response of a group.
  * - topP < 1: ratio, KL and entropy use the full distribution after temperature and vocabulary mask, not the nucleus (as in verl and
  *   TRL). The nucleus changes with the weights, and a token that leaves it would have a ratio of 0. Token weights are then too high by a
@@ -140,7 +140,7 @@ export interface RlOptions
     SimilarityOptions & {
       /** Steps between measurements of the gold response's similarity to the trace; 0: never. */
       readonly gatesEvery: number;
-      /** Weight w of corrections of false claims; 0: none. */
+      /** Weight w of corrections of false and missing claims; 0: none. */
       readonly corrections: number;
       /** Weight of answers to a moved reasoning; 0: none. */
       readonly counterfactuals: number;
@@ -473,7 +473,7 @@ export async function rl(
   }
 
   /**
-   * Makes the lessons of a step: corrections of false claims, and in each group the first response that can be moved. They spread probability
+   * Makes the lessons of a step: corrections of false and missing claims, and in each group the first response that can be moved. They spread probability
    * over what they teach; their weights fall to 0, and the last steps sharpen it.
    */
   function lessonsOf(
@@ -486,9 +486,11 @@ export async function rl(
     const { timerpo, steps } = options;
     if (!gradesClaims || (timerpo.corrections === 0 && timerpo.counterfactuals === 0)) return [];
     const drafts = groups.map(({ prompt, example, responses }, p) => {
-      const corrections = responses.flatMap((response) =>
-        timerpo.corrections === 0 ? [] : (corrected(response.text, claimsOf(response, example).claims) ?? []),
-      );
+      const corrections = responses.flatMap((response) => {
+        if (timerpo.corrections === 0) return [];
+        const { claims, amendments = [] } = claimsOf(response, example);
+        return corrected(response.text, [...amendments, ...claims]) ?? [];
+      });
       const random = new Random(seed, 'counterfactuals', step, indices[p]!);
       const move = timerpo.counterfactuals === 0 ? undefined : task.counterfactual;
       let moved: Counterfactual | null = null;

@@ -2,6 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { gradeEnds, ReasoningGrader } from '../../src/claims/reasoning.ts';
+import { analyse } from '../../src/expcot/evidence.ts';
+import { nanoFactsTeacher, nanoTeacher } from '../../src/expcot/nano.ts';
 
 const N = 600;
 /** A sine of 40 samples around 2 with a slow rise: asymmetric in value and time. */
@@ -174,4 +176,128 @@ test('a false statement of a short trace is corrected in its own words, and noth
     ['false', '; smooth line'],
     ['false', null],
   ]);
+});
+
+describe('what a reasoning in the short style lacks', () => {
+  const intervals = [
+    [120, 200],
+    [500, 560],
+    [800, 880],
+  ] as const;
+  const offsets = [1.2, -2.1, 1.9];
+  const bent = Float64Array.from({ length: 1000 }, (_, i) => {
+    const within = intervals.findIndex(([start, end]) => i >= start && i < end);
+    return Math.sin((2 * Math.PI * i) / 52) + (offsets[within] ?? 0);
+  });
+  const gold = { kind: 'anomaly', class: 'contextual point', intervals } as const;
+  const series = { channels: [bent], names: ['value'], gold };
+  const trace = nanoTeacher(analyse(bent), gold);
+  const [SCANNED, ...ITEMS] = trace.slice('<think>'.length, trace.indexOf('</think>')).split('; ') as [
+    string,
+    ...string[],
+  ];
+  const [FIRST, SECOND, THIRD, ...OTHERS] = ITEMS as [string, string, string, ...string[]];
+  const short = new ReasoningGrader(series, { trace });
+  const amended = (of: ReasoningGrader, ...items: string[]): string[] => {
+    const text = items.join('; ');
+    return of
+      .grade(text)
+      .amendments.toSorted((a, b) => a.span[0] - b.span[0])
+      .reduceRight((out, { span, text: item }) => out.slice(0, span[0]) + item + out.slice(span[1]), text)
+      .split('; ');
+  };
+
+  test('begins as a trace whose three departures differ', () => {
+    expect([FIRST, SECOND, THIRD]).toEqual(['shift up 20', 'shift down 40', 'shift up 30']);
+    expect(OTHERS.map((item) => item.replace(/ ?\d+/, ''))).toEqual([
+      'sine wave',
+      'cycle',
+      'spread',
+      'smooth line',
+    ]);
+  });
+
+  test('put where it belongs gives the trace, whichever statements are left out', () => {
+    fc.assert(
+      fc.property(fc.array(fc.boolean(), { minLength: OTHERS.length, maxLength: OTHERS.length }), (kept) => {
+        const others = OTHERS.filter((_, k) => kept[k]);
+        expect(amended(short, SCANNED, FIRST, SECOND, THIRD, ...others)).toEqual([SCANNED, ...ITEMS]);
+      }),
+    );
+    expect(amended(short, SCANNED)).toEqual([SCANNED, ...ITEMS]);
+    expect(amended(short, SCANNED, FIRST, ...OTHERS)).toEqual([SCANNED, ...ITEMS]);
+    expect(short.grade([SCANNED, ...ITEMS].join('; ')).amendments).toEqual([]);
+  });
+
+  test.each([
+    ['copied from another place', [FIRST, SECOND, FIRST]],
+    ['copied to the front', [THIRD, SECOND, THIRD]],
+    ['of a kind that the series lacks', [FIRST, 'swings faster', THIRD]],
+    ['of a wrong size', [FIRST, SECOND, 'shift up 90']],
+  ])('is the departure of its own mark, for one %s', (_, stated) => {
+    expect(amended(short, SCANNED, ...stated, ...OTHERS)).toEqual([SCANNED, ...ITEMS]);
+  });
+
+  test('is of departures no more than the scan marks, and those that it marks', () => {
+    const last = 'scan 0.1.2.3.4.5.6.7(#).9.';
+    expect(amended(short, 'scan 0.1.2.3.4.5.6.7.8.9.', ...OTHERS)).toEqual([
+      'scan 0.1.2.3.4.5.6.7.8.9.',
+      ...OTHERS,
+    ]);
+    expect(amended(short, last, ...OTHERS).slice(1)).toEqual([THIRD, ...OTHERS]);
+    expect(amended(short, last, FIRST, ...OTHERS).slice(1)).toEqual([FIRST, ...OTHERS]); // true of another place
+    expect(amended(short, last, 'shift down 90', ...OTHERS).slice(1)).toEqual([THIRD, ...OTHERS]);
+  });
+
+  test.each([
+    ['where the scan marks what is none', 'scan 0.1.2.(#).4.5.6.7.8.9.'],
+    ['where a cell holds several', 'scan 0.(x).3.4.5.6.7.8.9.'],
+    ['where brackets do not pair up', 'scan 0.((#)3.4.5.6.7.8.9.'],
+  ])('is no departure %s', (_, scanned) => {
+    expect(amended(short, scanned, ...OTHERS)).toEqual([scanned, ...OTHERS]);
+  });
+
+  test('is no other fact that is stated, though falsely, nor anything without a trace or in sentences', () => {
+    const wrong = OTHERS.map((item) => item.replace(/^cycle \d+/, 'cycle 20'));
+    expect(wrong).not.toEqual(OTHERS);
+    expect(amended(short, SCANNED, FIRST, SECOND, THIRD, ...wrong).slice(4)).toEqual(wrong);
+    expect(grader.grade(MEAN!).amendments).toEqual([]);
+    expect(new ReasoningGrader(series).grade(SCANNED).amendments).toEqual([]);
+  });
+
+  test('is found in the style of series with facts too, whose statements begin without a separator', () => {
+    const line = Float64Array.from({ length: 200 }, (_, i) => i);
+    const marked = {
+      kind: 'anomaly',
+      class: 'global point',
+      intervals: [
+        [35, 57],
+        [82, 83],
+      ],
+    } as const;
+    const profile = [0, 0, 0] as const;
+    const facts = {
+      components: ['season'],
+      periods: [24],
+      step: 300,
+      range: [0, 200],
+      departures: [
+        { kind: 'level shift', severity: 5, visibility: 20, observed: [0, -2, 0], unmodified: profile },
+        { kind: 'spike', severity: 50, visibility: 20, observed: profile, unmodified: profile },
+      ],
+    } as const;
+    const told = nanoFactsTeacher(facts, analyse(line), line, marked, { cells: 10, steps: 200 });
+    const items = told.slice('<think>'.length, told.indexOf('</think>')).split('; ');
+    const [shift, spike] = items.slice(-2) as [string, string];
+    expect([shift, spike]).toEqual(['level shift down 5 sd', 'spike 50 sd']);
+    const one = new ReasoningGrader(
+      { channels: [line], names: ['value'], gold: marked, facts },
+      { trace: told },
+    );
+    const rest = items.slice(0, -2);
+    expect(amended(one, ...rest)).toEqual(items);
+    expect(amended(one, ...rest, shift)).toEqual(items);
+    expect(amended(one, ...rest, spike, spike)).toEqual(items);
+    expect(amended(one, ...rest.filter((item) => !item.startsWith('trend')), shift, spike)).toEqual(items);
+  });
 });

@@ -191,6 +191,27 @@ describe('a counterfactual', () => {
     ]);
   });
 
+  test('leaves intervals apart that share a cell, or of which one begins in the cell behind', () => {
+    const choices = (scanned: string, answer: string): number[][] => {
+      const { text, open } = made(responseOf(`scan ${scanned}; noise`, answer), 3)!;
+      const by = Number(/\[\[(\d+)/.exec(text)![1]) - 110;
+      expect(by).not.toBe(0);
+      return open.map(({ within }) => within.map((place) => place - by));
+    };
+    expect(choices('0.(x).3.4.5.6.7.8.9.', '[[110, 160],[170, 210]]')).toEqual([
+      [100, 149],
+      [151, 169],
+      [161, 199],
+      [201, 250],
+    ]);
+    expect(choices('0.oo2.3.4.5.6.7.8.9.', '[[110, 150],[160, 190]]')).toEqual([
+      [100, 149],
+      [111, 150],
+      [151, 199],
+      [161, 200],
+    ]);
+  });
+
   test('leaves open what gives the same scan, where cells are of uneven width too', () => {
     for (const [length, cells] of [
       [200, 24],

@@ -115,6 +115,15 @@ describe('corrections', () => {
     ]);
   });
 
+  test('put in what is missing before the claim that stands there, and teach all of it', () => {
+    const [behind] = at('dark').slice(1) as [number];
+    const missing = { ...claim('dark', false, [behind, behind]), correction: 'white' };
+    expect(shown([missing])).toEqual(['<think>darkwhite', 'white']);
+    expect(shown([missing, { ...missing, correction: 'dark' }])![0]).toBe('<think>darkwhitedark');
+    expect(shown([missing, wrong('dark', 'white')])![0]).toBe('<think>whitewhite');
+    expect(shown([missing, wrong('</think>', '<answer>')])![0]).toBe('<think>darkwhite<answer>');
+  });
+
   test('are none for true claims, for those whose truth is not known, and where nothing differs', () => {
     expect(shown([claim('dark', true, at('dark'))])).toBeNull();
     expect(shown([wrong('dark', null), wrong('2', '2')])).toBeNull();
