@@ -340,6 +340,16 @@ function behindLinks(path: string): string {
   }
 }
 
+/** Resolves a directory that is replaced as a whole. @throws WriteError for one that holds the working directory, which would be gone */
+function replaceable(target: string): string {
+  const path = behindLinks(target);
+  const inside = relative(path, process.cwd());
+  if (inside === '..' || inside.startsWith(`..${sep}`) || isAbsolute(inside)) return path;
+  throw new WriteError(
+    `${target}: is replaced as a whole, and holds the folder in which the command runs; run it from another folder`,
+  );
+}
+
 /** Renames `temporary` into place; what was there before goes to `retired`, or once the new directory stands. */
 function swapDirectory(temporary: string, path: string, retired?: string): void {
   const previous = retired ?? temporaryName(path, '.old');
@@ -380,7 +390,7 @@ export function writeDirectoryAtomic(
   fill: (temporary: string) => void,
   retired?: string,
 ): void {
-  const path = behindLinks(target);
+  const path = replaceable(target);
   const temporary = temporaryName(path);
   try {
     tidyUp(dirname(path), (name) => name === basename(path));
@@ -397,7 +407,7 @@ export async function writeDirectoryAtomicAsync(
   target: string,
   fill: (temporary: string) => Promise<void>,
 ): Promise<void> {
-  const path = behindLinks(target);
+  const path = replaceable(target);
   const temporary = temporaryName(path);
   try {
     tidyUp(dirname(path), (name) => name === basename(path));

@@ -135,6 +135,16 @@ describe.each([
     expect(readdirSync(directory)).toEqual(['set']);
   });
 
+  test('refuses the folder in which the command runs, and those above it, before anything is made', async () => {
+    for (const target of ['.', '..', process.cwd(), dirname(process.cwd())]) {
+      const made = async () =>
+        write(target, () => {
+          throw new Error('begun');
+        });
+      await expect(made()).rejects.toThrow(/holds the folder in which the command runs; run it from another/);
+    }
+  });
+
   test('a failure midway keeps the old directory and removes the new', async () => {
     const target = join(directory, 'set');
     mkdirSync(target);
