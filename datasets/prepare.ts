@@ -4,7 +4,7 @@ import { createReadStream, existsSync, lstatSync, readdirSync, statSync } from '
 import { basename, dirname, relative } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { ConfigError, DataError, reasonOf } from '../src/ground/errors.ts';
-import { openRegular } from '../src/ground/files.ts';
+import { openRegular, replaceable } from '../src/ground/files.ts';
 import { type Place, show } from '../src/ground/json-record.ts';
 import type { Example } from '../src/ground/types.ts';
 import { figureProblem } from '../src/tasks/drawing.ts';
@@ -578,6 +578,7 @@ export async function prepare(
  */
 export function checkTarget(out: string, force: boolean): void {
   if (out.trim() === '') throw new ConfigError('--out: empty; name the directory to write');
+  replaceable(out);
   if (!existsSync(out)) {
     if (lstatSync(out, { throwIfNoEntry: false })?.isSymbolicLink()) {
       throw new ConfigError(`--out ${out}: is a broken link; remove it, or choose another place`);

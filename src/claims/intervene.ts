@@ -126,32 +126,34 @@ function movedThink(
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
 /**
- * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan; an end stays behind its start, and both apart from
- * the intervals beside it.
+ * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan. A number stays between those of the ends before
+ * and behind it in the series.
  */
 function openEnds(answered: string, from: number, length: number, cells: number): OpenNumber[] {
   const pairs = [...answered.matchAll(PAIR)];
-  return pairs.flatMap((match, i) => {
-    const [whole, start, end] = match as unknown as [string, string, string];
-    const before = Number(pairs[i - 1]?.[2] ?? -1);
-    const behind = Number(pairs[i + 1]?.[1] ?? Infinity);
+  const starts = pairs.map((pair) => Number(pair[1]));
+  const stops = pairs.map((pair) => Number(pair[2]));
+  return pairs.flatMap((match): OpenNumber[] => {
+    const [whole, first, last] = match as unknown as [string, string, string];
+    const [start, end] = [Number(first), Number(last)];
+    const before = Math.max(-1, ...stops.filter((stop) => stop <= start));
+    const behind = Math.min(Infinity, ...starts.filter((other) => other >= end));
     const at = from + match.index;
-    const [first, last] = [at + whole.indexOf(start), at + whole.lastIndexOf(end)];
+    const [startAt, endAt] = [at + whole.indexOf(first), at + whole.lastIndexOf(last)];
     // Multiplied first, as `scan` does: the width of a cell may be no exact float.
-    const opens = Math.floor((Number(start) * cells) / length);
-    const closes = Math.ceil((Number(end) * cells) / length) - 1;
+    const opens = Math.floor((start * cells) / length);
+    const closes = Math.ceil((end * cells) / length) - 1;
     const bound = (cell: number): number => (cell * length) / cells;
+    const least = Math.max(Math.ceil(bound(opens)), before + 1);
+    const most = Math.min(Math.floor(bound(closes + 1)), behind - 1);
     return [
       {
-        span: [first, first + start.length],
-        within: [Math.max(Math.ceil(bound(opens)), before + 1), Math.ceil(bound(opens + 1)) - 1],
+        span: [startAt, startAt + first.length],
+        within: [Math.min(start, least), Math.ceil(bound(opens + 1)) - 1],
       },
       {
-        span: [last, last + end.length],
-        within: [
-          Math.max(Number(start), Math.floor(bound(closes))) + 1,
-          Math.min(Math.floor(bound(closes + 1)), behind - 1),
-        ],
+        span: [endAt, endAt + last.length],
+        within: [Math.max(start, Math.floor(bound(closes))) + 1, Math.max(end, most)],
       },
     ];
   });

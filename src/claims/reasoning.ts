@@ -11,8 +11,9 @@ import {
   type ParsedAnswer,
   type ReasoningCheck,
 } from '../ground/types.ts';
+import { Amender, type Amendment, type NamedClaim } from './amendment.ts';
 import { ClaimChecker, SAME_STRETCH, type Subject, unionOverlap, type Verdict } from './check.ts';
-import { type Claim, claimsOf, statesDeparture } from './read.ts';
+import { type Claim, claimsOf } from './read.ts';
 
 interface CheckOptions {
   /** Profile of the classes, by which their typical values are checked. */
@@ -72,27 +73,9 @@ export interface ReasoningGrade {
    * claims beyond the facts of the trace count nowhere, so trivial ones earn nothing.
    */
   readonly f1: number | null;
-  /** What of a short trace is missing. */
+  /** Statements of a short trace that the reasoning lacks. */
   readonly amendments: readonly Amendment[];
 }
-
-/** Statement of the trace that a reasoning lacks: it leaves the fact out, or states another departure where its scan marks this one. */
-export interface Amendment {
-  readonly fact: string;
-  /** Place in the reasoning, in characters: what stands in the place of the statement; empty where nothing does. */
-  readonly span: readonly [start: number, end: number];
-  readonly text: string;
-}
-
-/** Statement of a trace; text null where it is no fact, or no item of a list, and so cannot be put into one. */
-interface TraceStatement {
-  readonly fact: string;
-  /** The fact with its contents. */
-  readonly same: string;
-  readonly text: string | null;
-  readonly departs: boolean;
-}
-const SEPARATOR = '; ';
 
 const factOf = ({ quantity, channel, statement }: Claim): string =>
   `${quantity} ${statement?.phrase.literals.join('_') ?? ''} ${channel}`;
@@ -100,15 +83,6 @@ const factOf = ({ quantity, channel, statement }: Claim): string =>
 /** Text of a claim's contents: two claims of one fact with the same contents are the same claim. */
 const contentsOf = ({ numbers, statement, at, within }: Claim): string =>
   JSON.stringify([numbers.map(({ value }) => value), statement?.contents, at?.value, within]);
-
-/** Counts an occurrence; returns how many there are now. */
-function count(counts: Map<string, number>, key: string): number {
-  const times = (counts.get(key) ?? 0) + 1;
-  counts.set(key, times);
-  return times;
-}
-
-const sameOf = (claim: Claim): string => factOf(claim) + contentsOf(claim);
 
 const isVague = ({ hedged, negated, relation, range }: Claim): boolean =>
   hedged || negated || relation !== 'is' || range;
@@ -126,8 +100,7 @@ export class ReasoningGrader {
   /** Occurrences of each fact in the trace, and of each fact with its contents. */
   readonly #facts = new Map<string, number>();
   readonly #stated = new Map<string, number>();
-  /** Statements of the trace, in their order. */
-  readonly #trace: TraceStatement[] = [];
+  readonly #amender: Amender;
   /** Facts that the trace itself states as bounds. */
   readonly #vague = new Set<string>();
   /** Grades by reasoning: a step asks for each twice, and responses of a group are often alike. */
@@ -137,17 +110,20 @@ export class ReasoningGrader {
     this.#names = example.names;
     this.#checker = new ClaimChecker({ ...subjectOf(example), profile });
     const text = thinkOf(trace ?? '');
-    const claims = claimsOf(text, this.#names).claims;
-    for (const claim of claims.toSorted((a, b) => a.span[0] - b.span[0])) {
-      const [fact, same, departs] = [factOf(claim), sameOf(claim), statesDeparture(claim)];
-      const isFact = isChecked(claim) && this.#checker.check(claim).verdict === 'true';
-      const span = isFact ? itemSpan(text, claim.span) : null;
-      this.#trace.push({ fact, same, text: span && text.slice(...span), departs });
-      if (!isFact) continue;
-      count(this.#facts, fact);
-      count(this.#stated, same);
+    const claims = claimsOf(text, this.#names).claims.map((claim) => this.#named(claim));
+    for (const { claim, fact, key, holds } of claims) {
+      if (!isChecked(claim) || !holds) continue;
+      this.#facts.set(fact, (this.#facts.get(fact) ?? 0) + 1);
+      this.#stated.set(key, (this.#stated.get(key) ?? 0) + 1);
       if (isVague(claim)) this.#vague.add(fact);
     }
+    const { intervals } = this.#checker.subject;
+    this.#amender = new Amender(text, claims, intervals ?? [], this.#checker.length);
+  }
+
+  #named(claim: Claim, { verdict } = this.#checker.check(claim)): NamedClaim {
+    const fact = factOf(claim);
+    return { claim, fact, key: fact + contentsOf(claim), holds: verdict === 'true' };
   }
 
   /** Grades a reasoning, once for all responses that have it. */
@@ -164,8 +140,10 @@ export class ReasoningGrader {
     const seen = new Map<string, number>();
     const reading = claimsOf(think, this.#names);
     const claims = reading.claims.filter(isChecked).map((claim): GradedClaim => {
-      const [fact, same] = [factOf(claim), sameOf(claim)];
-      const times = count(seen, same);
+      const fact = factOf(claim);
+      const same = fact + contentsOf(claim);
+      const times = (seen.get(same) ?? 0) + 1;
+      seen.set(same, times);
       const repeats = times > Math.max(1, this.#stated.get(same) ?? 0);
       const vague = isVague(claim) && !this.#vague.has(fact);
       const verdict = this.#checker.check(claim);
@@ -173,7 +151,7 @@ export class ReasoningGrader {
         verdict.verdict === 'false' ? this.#checker.correction(claim, think.slice(...claim.span)) : null;
       return { claim, verdict, fact, correction, void: repeats || vague };
     });
-    const countOf = (verdict: Verdict['verdict'], fact?: string): number =>
+    const count = (verdict: Verdict['verdict'], fact?: string): number =>
       claims.filter(
         (graded) =>
           !graded.void && graded.verdict.verdict === verdict && (fact === undefined || graded.fact === fact),
@@ -181,9 +159,9 @@ export class ReasoningGrader {
     let [facts, recalled] = [0, 0];
     for (const [fact, times] of this.#facts) {
       facts += times;
-      recalled += Math.min(times, countOf('true', fact));
+      recalled += Math.min(times, count('true', fact));
     }
-    const wrong = countOf('false');
+    const wrong = count('false');
     const drawn = reading.claims.find(({ scan }) => scan !== undefined);
     const truth = drawn === undefined ? null : this.#checker.scanTruth(drawn.scan!);
     const end = drawn?.span[1] ?? 0;
@@ -195,68 +173,11 @@ export class ReasoningGrader {
             return { span: [at, at + 1], holds: symbol === truth[k] };
           });
     const f1 = facts === 0 ? null : (2 * recalled) / (recalled + wrong + facts);
-    const amendments = this.#amendments(think, reading.claims, claims);
+    const named = claims.map(({ claim, verdict }) => this.#named(claim, verdict));
+    if (drawn !== undefined) named.push(this.#named(drawn));
+    const amendments = this.#amender.amend(think, named);
     return { claims, cells, numbers: reading.numbers, facts, recalled, false: wrong, f1, amendments };
   }
-
-  /** Finds what of the trace is not stated: a departure where the scan marks it, another fact behind what comes before it in the trace. */
-  #amendments(think: string, read: readonly Claim[], graded: readonly GradedClaim[]): Amendment[] {
-    const drawn = read.find(({ scan }) => scan !== undefined);
-    const departures = graded.filter(({ claim }) => statesDeparture(claim));
-    const sames = departures.map(({ claim }) => sameOf(claim));
-    const often = new Map<string, number>();
-    for (const same of sames) count(often, same);
-    const end = departures.at(-1)?.claim.span[1] ?? drawn?.span[1] ?? -1;
-    const out: Amendment[] = [];
-    const places = drawn === undefined ? [] : marksOf(drawn.scan!, this.#checker.length);
-    const told = this.#trace.filter(({ departs }) => departs);
-    const { intervals } = this.#checker.subject;
-    const met = new Set<number>();
-    for (const [k, [from, to]] of places.entries()) {
-      const at = (intervals ?? []).findIndex(([start, stop], i) => start < to && stop > from && !met.has(i));
-      met.add(at);
-      const right = told[at];
-      if (right?.text == null) continue;
-      const stated = departures[k];
-      if (stated === undefined) out.push({ fact: right.fact, span: [end, end], text: right.text });
-      else {
-        const same = sames[k]!;
-        const isWrong =
-          stated.verdict.verdict === 'false' || often.get(same)! > (this.#stated.get(same) ?? 0);
-        const span = itemSpan(think, stated.claim.span);
-        if (isWrong && same !== right.same && span !== null)
-          out.push({ fact: right.fact, span, text: right.text });
-      }
-    }
-    const ends = new Map<string, number>();
-    const stated = [
-      ...(drawn === undefined ? [] : [drawn]),
-      ...graded.flatMap((one) => (one.void ? [] : [one.claim])),
-    ];
-    for (const claim of stated) ends.set(factOf(claim), claim.span[1]);
-    let at = -1;
-    for (const { fact, text, departs } of this.#trace) {
-      const place = departs ? end : ends.get(fact);
-      if (place !== undefined) at = Math.max(at, place);
-      else if (text !== null && at >= 0) out.push({ fact, span: [at, at], text });
-    }
-    return out;
-  }
-}
-
-/** Lists the stretches that a scan over `length` samples marks, in order; none where it does not tell them apart. */
-function marksOf(symbols: string, length: number): Interval[] {
-  const cell = length / symbols.length;
-  const marks = [...symbols.matchAll(/o|\(#*\)/g)];
-  const told = marks.reduce((sum, [mark]) => sum + mark.length, 0);
-  const events = [...symbols].filter((symbol) => '()#ox'.includes(symbol)).length;
-  return told < events ? [] : marks.map(({ index, 0: mark }) => [index * cell, (index + mark.length) * cell]);
-}
-
-/** Finds a statement with the separator before it; null where none is there. */
-function itemSpan(text: string, [start, end]: Claim['span']): Claim['span'] | null {
-  const from = text.startsWith(SEPARATOR, start) ? start : start - SEPARATOR.length;
-  return from >= 0 && text.startsWith(SEPARATOR, from) ? [from, end] : null;
 }
 
 /** Symbol of a scan, and whether the annotation asks for it there. */

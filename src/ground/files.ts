@@ -340,13 +340,18 @@ function behindLinks(path: string): string {
   }
 }
 
-/** Resolves a directory that is replaced as a whole. @throws WriteError for one that holds the working directory, which would be gone */
-function replaceable(target: string): string {
+/** Resolves a directory that is replaced as a whole. @throws WriteError for one that contains the working directory */
+export function replaceable(target: string): string {
   const path = behindLinks(target);
-  const inside = relative(path, process.cwd());
+  let inside = '..';
+  try {
+    inside = relative(path, process.cwd());
+  } catch {
+    // The working directory was deleted: nothing contains it.
+  }
   if (inside === '..' || inside.startsWith(`..${sep}`) || isAbsolute(inside)) return path;
   throw new WriteError(
-    `${target}: is replaced as a whole, and holds the folder in which the command runs; run it from another folder`,
+    `${target}: contains the working directory, which would be replaced; run the command from another folder or choose another --out`,
   );
 }
 

@@ -256,7 +256,7 @@ const timerpo = z
       .max(1e6)
       .default(0)
       .describe(
-        'With similarity truth: weight of corrections, which raise the probability of the true text of each false claim, and of each statement of a short trace that is missing, behind the words of the policy; falls linearly to 0 over the stage. 0: none.',
+        'With similarity truth: weight of corrections, which raise the probability of the true text of each false claim, and of each statement of the expert trace that a response in the short style leaves out, behind the words of the policy; falls linearly to 0 over the stage. 0: none.',
       ),
     counterfactuals: nonNegative
       .max(1e6)

@@ -95,7 +95,7 @@ function difference(wrong: string, right: string): readonly [start: number, end:
 
 /**
  * Corrects the false claims of a response whose true text is known, and skips those that overlap an earlier one. Returns null if nothing was
- * corrected. Only characters that differ are taught: all of a claim with an empty span, which is put in.
+ * corrected. Only characters that differ are taught. An empty span inserts, and all of its text is taught.
  */
 export function corrected(text: string, claims: readonly StatedClaim[]): Draft | null {
   const wrong = claims

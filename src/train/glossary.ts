@@ -190,7 +190,7 @@ export const RL_NAMES: Readonly<
   },
   lessons: {
     definition:
-      'Share of responses with a false or missing claim whose true text is known (corrections), and of groups with a response that could be moved (counterfactuals); null where neither is taught.',
+      'Share of responses with a false claim or left-out statement whose true text is known (corrections), and of prompts with a counterfactual (counterfactuals); null where neither is taught.',
     tag: 'train/lessons/*',
   },
   inspection: {

@@ -16,8 +16,8 @@
  * - Variants of ours, all off in the paper's form (`similarity.ts`, `claim-credit.ts`): `similarity: contrastive`, s = s_own − mean s_others
  *   over the traces of the next prompts; `credit: token`, A_t = A + α (mean e − e_t) with e_t the transported cost of a token over its mass;
  *   `equalGroups: standardised`, (s − mean) / (std + 1e-4) in groups of equal rewards; `similarity: truth` with `credit: claim`, each claim
- *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false and missing claims; `counterfactuals`,
- *   − w (1 − step / steps) Σ log π over the answer behind a reasoning whose marks were moved, one response of a group.
+ *   by its own verdict; `corrections`, − w (1 − step / steps) Σ log π over the corrected tokens of false claims and left-out statements;
+ *   `counterfactuals`, − w (1 − step / steps) Σ log π over the answer behind a reasoning whose marks were moved, one for each prompt.
  * - topP < 1: ratio, KL and entropy use the full distribution after temperature and vocabulary mask, not the nucleus (as in verl and
  *   TRL). The nucleus changes with the weights, and a token that leaves it would have a ratio of 0. Token weights are then too high by a
  *   factor of up to 1/topP, and the mean of k3 is biased. A run logs a warning at its start.
@@ -140,7 +140,7 @@ export interface RlOptions
     SimilarityOptions & {
       /** Steps between measurements of the gold response's similarity to the trace; 0: never. */
       readonly gatesEvery: number;
-      /** Weight w of corrections of false and missing claims; 0: none. */
+      /** Weight w of corrections of false claims and left-out statements; 0: none. */
       readonly corrections: number;
       /** Weight of answers to a moved reasoning; 0: none. */
       readonly counterfactuals: number;
@@ -221,6 +221,9 @@ export function replacement(
 ): number {
   return steps * prompts + (step * resample + round - 1) * prompts + place;
 }
+
+/** Responses drawn for a counterfactual; about half of them can be moved. */
+const COUNTERFACTUAL_DRAWS = 8;
 
 /** Estimators that read the rewards of single steps. */
 const READ_STEPS: readonly unknown[] = ['gigpo', 'hgpo'];
@@ -473,8 +476,9 @@ export async function rl(
   }
 
   /**
-   * Makes the lessons of a step: corrections of false and missing claims, and in each group the first response that can be moved. They spread probability
-   * over what they teach; their weights fall to 0, and the last steps sharpen it.
+   * Makes the lessons of a step: corrections of false claims and left-out statements, and for each prompt a counterfactual. That is the response
+   * of this rank, whatever its prompt, that marks most of those drawn: single marks are soon read without error. Lessons spread probability over
+   * what they teach; their weights fall to 0, and the last steps sharpen it.
    */
   function lessonsOf(
     groups: readonly RolloutGroup[],
@@ -485,6 +489,7 @@ export async function rl(
   ): TaughtGroup[] {
     const { timerpo, steps } = options;
     if (!gradesClaims || (timerpo.corrections === 0 && timerpo.counterfactuals === 0)) return [];
+    const sampled = groups.flatMap(({ responses }) => responses);
     const drafts = groups.map(({ prompt, example, responses }, p) => {
       const corrections = responses.flatMap((response) => {
         if (timerpo.corrections === 0) return [];
@@ -494,7 +499,10 @@ export async function rl(
       const random = new Random(seed, 'counterfactuals', step, indices[p]!);
       const move = timerpo.counterfactuals === 0 ? undefined : task.counterfactual;
       let moved: Counterfactual | null = null;
-      for (const { text } of responses) moved ??= move?.(text, example, random) ?? null;
+      for (let draw = 0; draw < COUNTERFACTUAL_DRAWS && move !== undefined; draw++) {
+        const drawn = move(sampled[random.integer(0, sampled.length - 1)]!.text, example, random);
+        if (drawn !== null && drawn.open.length >= (moved?.open.length ?? 0)) moved = drawn;
+      }
       const counterfactual = moved === null ? null : { ...moved, ranges: [moved.answer] };
       return { index: from + p, prompt, corrections, counterfactual };
     });

@@ -84,7 +84,7 @@ export interface StatedClaim {
 
 export interface StatedClaims {
   readonly claims: readonly StatedClaim[];
-  /** Statements of the expert trace that the response lacks, as corrections: of an empty span where nothing stands in their place. */
+  /** Statements of the expert trace that the response lacks, as corrections; an empty span inserts. */
   readonly amendments?: readonly StatedClaim[];
   /** F1 of the facts of the expert trace, with the conclusion (the answer agrees) as one more; null where nothing can be judged. */
   readonly f1: number | null;

@@ -136,12 +136,16 @@ describe.each([
   });
 
   test('refuses the folder in which the command runs, and those above it, before anything is made', async () => {
-    for (const target of ['.', '..', process.cwd(), dirname(process.cwd())]) {
+    const link = join(directory, 'link');
+    symlinkSync(process.cwd(), link);
+    for (const target of ['.', '..', process.cwd(), dirname(process.cwd()), link]) {
       const made = async () =>
         write(target, () => {
           throw new Error('begun');
         });
-      await expect(made()).rejects.toThrow(/holds the folder in which the command runs; run it from another/);
+      await expect(made(), target).rejects.toThrow(
+        /contains the working directory, which would be replaced; run the command from another folder/,
+      );
     }
   });
 

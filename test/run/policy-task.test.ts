@@ -410,4 +410,24 @@ describe('the task of an example', () => {
       expect(task.parse(half, anomalous[0]!).intervals).toEqual([[0, length / 2]]);
     },
   );
+
+  test('a response lacks what of its trace is left out, at its place in the response', () => {
+    const source = openExamples({ name: 'nano5', split: 'train', seed: 3, length: 1000, count: 30 });
+    const task = exampleTask(card, { facts: source.facts });
+    let left = 0;
+    for (const one of source) {
+      const trace = task.trace(one);
+      const items = trace.split('; ');
+      expect(task.claims!(trace, one).amendments).toEqual([]);
+      for (let k = 1; k < items.length - 1; k++) {
+        const response = items.filter((_, i) => i !== k).join('; ');
+        const { amendments = [] } = task.claims!(response, one);
+        for (const { span, correction } of amendments) {
+          expect(response.slice(0, span[0]) + correction + response.slice(span[1])).toBe(trace);
+        }
+        left += amendments.length;
+      }
+    }
+    expect(left).toBeGreaterThan(60);
+  });
 });

@@ -250,9 +250,13 @@ describe('reinforcement by truth', () => {
     return logProb() - before;
   }
 
-  test.each([0, 0.2])(
-    'by corrections of weight %d makes a word likelier that is never sampled, which no verdict does',
-    async (corrections) => {
+  test.each([
+    [0, 'claims'],
+    [0.2, 'claims'],
+    [0.2, 'amendments'],
+  ] as const)(
+    'by corrections of weight %d of its %s makes a word likelier that is never sampled, which no verdict does',
+    async (corrections, kind) => {
       const seen = { all: 0, dark: 0 };
       const watched: Task = {
         ...task,
@@ -262,7 +266,8 @@ describe('reinforcement by truth', () => {
           seen.dark += match === null ? 0 : 1;
           if (match === null) return { claims: [], f1: null };
           const span = [match.index, match.index + match[0].length] as const;
-          return { claims: [{ fact: 'colour', span, holds: false, correction: 'white' }], f1: null };
+          const wrong = [{ fact: 'colour', span, holds: false, correction: 'white' }];
+          return { claims: [], f1: null, [kind]: wrong };
         },
       };
       const gain = await gainOf('<think>white', watched, { corrections });
@@ -277,6 +282,31 @@ describe('reinforcement by truth', () => {
       else expect(gain).toBeGreaterThan(5);
     },
   );
+
+  test('by counterfactuals teaches the one that marks most of the responses drawn, of any prompt', async () => {
+    const before = '<think>white</think><answer>';
+    const answers = ['[[1, 2]]', '[[0, 2]]'] as const;
+    const offeredTo = new Map<string, Set<string>>();
+    const watched: Task = {
+      ...task,
+      claims: () => ({ claims: [], f1: null }),
+      counterfactual: (response, { id }) => {
+        offeredTo.set(response, (offeredTo.get(response) ?? new Set()).add(id));
+        const marks = response.includes('left') ? 1 : 0;
+        const answer = [before.length, before.length + 8] as const;
+        const open = Array.from({ length: 2 * marks }, () => ({ span: [0, 0], within: [0, 0] }) as const);
+        return { text: `${before}${answers[marks]}</answer>`, answer, open };
+      },
+    };
+    const [fewer, more] = [
+      await gainOf(`${before}${answers[0]}`, watched, { counterfactuals: 1 }),
+      await gainOf(`${before}${answers[1]}`, watched, { counterfactuals: 1 }),
+    ];
+    const shares = [...offeredTo.keys()].map((text) => text.includes('left'));
+    expect(new Set(shares).size).toBe(2);
+    expect([...offeredTo.values()].some((ids) => ids.size > 1)).toBe(true);
+    expect(more - fewer).toBeGreaterThan(2);
+  });
 
   test.each([0, 1])(
     'by counterfactuals of weight %d makes the answer to a moved reasoning likelier',

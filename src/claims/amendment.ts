@@ -1,0 +1,168 @@
+/**
+ * Statements of an expert trace in the short style that a reasoning lacks. Short traces are lists: a scan and statements, one behind another, of
+ * which each mark of the scan has one that says how the series departs there. A reasoning that leaves a statement out claims nothing false, so
+ * no verdict can teach it; the trace can.
+ */
+import { NANO_DEPARTURES, NANO_FACTS, NANO_PHRASES } from '../expcot/nano.ts';
+import type { Interval } from '../ground/types.ts';
+import { type Claim, statesDeparture } from './read.ts';
+
+/** Replacement of characters in a reasoning by a statement of the trace. */
+export interface Amendment {
+  readonly fact: string;
+  /** Characters that are replaced; empty for an insertion. */
+  readonly span: Span;
+  /** Statement with the separator before it. */
+  readonly text: string;
+}
+type Span = readonly [start: number, end: number];
+
+/** Claim with the names of what it states: `fact` without contents, `key` with them. */
+export interface NamedClaim {
+  readonly claim: Claim;
+  readonly fact: string;
+  readonly key: string;
+  /** True where the series confirms it. */
+  readonly holds: boolean;
+}
+
+/** Statement of a trace; `text`: null where it is not confirmed. */
+interface Statement extends Pick<NamedClaim, 'fact' | 'key'> {
+  readonly topic: string;
+  readonly departs: boolean;
+  readonly text: string | null;
+}
+
+const SEPARATOR = '; ';
+const PHRASES = new Set<object>(
+  [NANO_FACTS, NANO_DEPARTURES, NANO_PHRASES].flatMap((list) => Object.values(list)),
+);
+/** Maximum number of departures that are paired with marks; traces state fewer. */
+const MOST_PAIRED = 8;
+
+/** Returns what a statement is about: a cycle is told in steps or in samples. */
+const topicOf = ({ claim, fact }: NamedClaim): string =>
+  claim.quantity === 'period' || claim.quantity === 'cycle' ? 'cycle' : fact;
+
+/** Finds the characters of a statement with the separator before it; null where none is there. */
+function itemSpan(text: string, [start, end]: Span): Span | null {
+  const from = text.startsWith(SEPARATOR, start) ? start : start - SEPARATOR.length;
+  return from >= 0 && text.startsWith(SEPARATOR, from) ? [from, end] : null;
+}
+
+/** Lists the marks of a scan in order, each from its first cell to the one behind its last; none of a scan with an x or unpaired brackets. */
+export function marksOf(symbols: string): Interval[] {
+  const marks = [...symbols.matchAll(/o|\(#*\)/g)];
+  const paired = marks.reduce((sum, [mark]) => sum + mark.length, 0);
+  const events = [...symbols].filter((symbol) => '()#ox'.includes(symbol)).length;
+  return paired < events ? [] : marks.map(({ index, 0: mark }) => [index, index + mark.length]);
+}
+
+/** Returns the index of the interval that a stretch marks; −1 for none, and for two of which neither has twice the overlap of the other. */
+function marked([from, to]: Interval, intervals: readonly Interval[]): number {
+  const overlaps = intervals.map(([start, end]) => Math.min(end, to) - Math.max(start, from));
+  const most = Math.max(0, ...overlaps);
+  return most > 0 && overlaps.filter((overlap) => 2 * overlap > most).length === 1
+    ? overlaps.indexOf(most)
+    : -1;
+}
+
+/** Chooses ascending places in `expected` for `stated`, at most as many, so that most keys are in their own place. */
+function placesOf(
+  stated: readonly string[],
+  expected: readonly (string | undefined)[],
+  from = 0,
+): { readonly places: readonly number[]; readonly matches: number } {
+  const [key, ...rest] = stated;
+  if (key === undefined) return { places: [], matches: 0 };
+  let best = { places: [] as readonly number[], matches: -1 };
+  for (let place = from; place + rest.length < expected.length; place++) {
+    const behind = placesOf(rest, expected, place + 1);
+    const matches = behind.matches + (expected[place] === key ? 1 : 0);
+    if (matches > best.matches) best = { places: [place, ...behind.places], matches };
+  }
+  return best;
+}
+
+/** Compares reasonings with one trace. */
+export class Amender {
+  readonly #statements: readonly Statement[];
+  readonly #intervals: readonly Interval[];
+  readonly #length: number;
+
+  /**
+   * @param trace text between the think tags, in the short style; other traces lack nothing
+   * @param claims claims of the trace
+   * @param intervals annotated intervals, in the order of the trace's departures
+   * @param length samples of the series
+   */
+  constructor(trace: string, claims: readonly NamedClaim[], intervals: readonly Interval[], length: number) {
+    const isShort = claims.some(({ claim }) => claim.scan !== undefined);
+    this.#statements = !isShort
+      ? []
+      : claims
+          .toSorted((a, b) => a.claim.span[0] - b.claim.span[0])
+          .map((named): Statement => {
+            const { claim, fact, key, holds } = named;
+            const span =
+              PHRASES.has(claim.statement?.phrase ?? {}) && holds ? itemSpan(trace, claim.span) : null;
+            const text = span && trace.slice(...span);
+            return { fact, key, topic: topicOf(named), departs: statesDeparture(claim), text };
+          });
+    this.#intervals = intervals;
+    this.#length = length;
+  }
+
+  /**
+   * Lists the amendments of a reasoning: departures by the marks of its own scan, other facts behind what comes before them in the trace. None
+   * without a scan.
+   */
+  amend(think: string, claims: readonly NamedClaim[]): Amendment[] {
+    const drawn = claims.find(({ claim }) => claim.scan !== undefined);
+    if (drawn === undefined || this.#statements.length === 0) return [];
+    const departures = claims.filter(({ claim }) => statesDeparture(claim));
+    const out = this.#departures(think, drawn.claim, departures);
+    const ends = new Map(claims.map((named) => [topicOf(named), named.claim.span[1]]));
+    let behind = drawn.claim.span[1];
+    for (const { fact, topic, text, departs } of this.#statements) {
+      const end = departs ? departures.at(-1)?.claim.span[1] : ends.get(topic);
+      if (end !== undefined) behind = Math.max(behind, end);
+      else if (text !== null && !departs) out.push({ fact, span: [behind, behind], text });
+    }
+    return out.filter(({ span }) => span[1] === think.length || think.startsWith(SEPARATOR, span[1]));
+  }
+
+  #departures(think: string, { scan, span }: Claim, stated: readonly NamedClaim[]): Amendment[] {
+    const cell = this.#length / scan!.length;
+    const told = this.#statements.filter(({ departs }) => departs);
+    const marks = marksOf(scan!).map(([from, to]) => marked([from * cell, to * cell], this.#intervals));
+    const expected = marks.map((index, k) => (marks.indexOf(index) === k ? told[index] : undefined));
+    if (stated.length > marks.length || marks.length > MOST_PAIRED) return [];
+    const keys = stated.map(({ key }) => key);
+    const { places } = placesOf(
+      keys,
+      expected.map((statement) => statement?.key),
+    );
+    const times = (list: readonly string[], key: string): number =>
+      list.filter((other) => other === key).length;
+    let behind = span[1];
+    return expected.flatMap((right, mark): Amendment[] => {
+      const own = stated[places.indexOf(mark)];
+      if (own === undefined) {
+        return right?.text == null ? [] : [{ fact: right.fact, span: [behind, behind], text: right.text }];
+      }
+      behind = own.claim.span[1];
+      if (right?.text == null || right.key === own.key) return [];
+      const allowed = Math.max(
+        1,
+        times(
+          told.map(({ key }) => key),
+          own.key,
+        ),
+      );
+      const isWrong = !own.holds || times(keys, own.key) > allowed;
+      const item = itemSpan(think, own.claim.span);
+      return isWrong && item !== null ? [{ fact: right.fact, span: item, text: right.text }] : [];
+    });
+  }
+}
