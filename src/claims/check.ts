@@ -9,10 +9,11 @@
  * Stretches of anomalies: intersection over union of at least ½ with an annotated one.
  */
 
-import { type ChannelEvidence, cycleOf } from '../expcot/anomaly.ts';
+import { cycleOf } from '../expcot/anomaly.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
-import { analyse } from '../expcot/evidence.ts';
+import type { CycleTest } from '../expcot/cycle.ts';
+import { analyse, type Evidence } from '../expcot/evidence.ts';
 import { featureNames, features } from '../expcot/features.ts';
 import { isRuled, levelScan, roundIntervals, ruled, scan } from '../expcot/nano.ts';
 import { numbersOf, type Slot, type TraceView } from '../expcot/phrase.ts';
@@ -131,12 +132,16 @@ class Channel {
     return this.once(`periods ${within}`, () => periodsOf(this.whole(within)));
   }
 
-  get expert(): ChannelEvidence {
-    return this.once('expert', () => {
+  get evidence(): Evidence {
+    return this.once('evidence', () => {
       const { values, ...gaps } = this.bridged!;
-      const evidence = analyse(values, { gaps });
-      return { evidence, cycle: cycleOf(evidence, values) };
+      return analyse(values, { gaps });
     });
+  }
+
+  /** The cycle test, which only full traces state. */
+  get cycle(): CycleTest | null {
+    return this.once('cycle', () => cycleOf(this.evidence, this.bridged!.values));
   }
 }
 
@@ -678,10 +683,10 @@ export class ClaimChecker {
       gold: intervals ?? null,
       facts: facts ?? null,
       get evidence() {
-        return channel.expert.evidence;
+        return channel.evidence;
       },
       get cycle() {
-        return channel.expert.cycle;
+        return channel.cycle;
       },
       get variates() {
         checker.#variates ??= tried(() => analyseVariates(channels));

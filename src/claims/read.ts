@@ -449,8 +449,8 @@ function claimsOfSentence(
   };
   for (const template of TEMPLATES) {
     if (template.opening !== null && !sentence.text.includes(template.opening)) continue;
-    for (const match of sentence.text.matchAll(template.pattern)) {
-      const statement = statementOf(text, sentence, template.phrase, match as RegExpExecArray);
+    for (const match of matchesOf(template.pattern, sentence.text)) {
+      const statement = statementOf(text, sentence, template.phrase, match);
       const used = numbersIn(sentence, [match.index, match.index + match[0].length]);
       const end = match.index + match[0].length;
       // "Flat line" of "flat line 2 sd" is no shape.
@@ -478,7 +478,7 @@ function claimsOfSentence(
   for (const { number } of around.mentions) if (number !== null) taken.add(number);
   for (const rule of PATTERNS) {
     if (!rule.takesWords && !/N/.test(sentence.text)) continue;
-    for (const match of sentence.text.matchAll(rule.pattern)) add(rule, match as RegExpExecArray);
+    for (const match of matchesOf(rule.pattern, sentence.text)) add(rule, match);
   }
   const places = placesOf(sentence, taken);
   for (const place of places) for (const number of place.numbers) taken.add(number);
@@ -525,6 +525,17 @@ function claimsOfSentence(
       };
     });
   return { claims: [...claims, ...located].sort((a, b) => a.span[0] - b.span[0]), places };
+}
+
+/** Lists the matches of a pattern with the flag g. `matchAll` would copy every pattern for every sentence: a sixth of the time. */
+function matchesOf(pattern: RegExp, text: string): RegExpExecArray[] {
+  const out: RegExpExecArray[] = [];
+  pattern.lastIndex = 0;
+  for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
+    out.push(match);
+    if (match[0] === '') pattern.lastIndex++;
+  }
+  return out;
 }
 
 /** Attributes of a claim that neither compares, hedges nor denies. */
