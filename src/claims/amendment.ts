@@ -1,7 +1,7 @@
 /**
- * Statements of an expert trace in the short style that a reasoning lacks. Short traces are lists: a scan and statements, one behind another, of
- * which each mark of the scan has one that says how the series departs there. A reasoning that leaves a statement out claims nothing false, so
- * no verdict can teach it; the trace can.
+ * Statements of an expert trace in the short style that a reasoning lacks. A short trace is a list of a scan and statements; for each mark of the
+ * scan one statement says how the series departs there. A reasoning that leaves a statement out claims nothing false, so no verdict can teach
+ * it; the trace can.
  */
 import { NANO_DEPARTURES, NANO_FACTS, NANO_PHRASES } from '../expcot/nano.ts';
 import type { Interval } from '../ground/types.ts';
@@ -26,7 +26,7 @@ export interface NamedClaim {
   readonly holds: boolean;
 }
 
-/** Statement of a trace; `text`: null where it is not confirmed. */
+/** Statement of a trace; `text`: null where it is not confirmed, or opens the list. */
 interface Statement extends Pick<NamedClaim, 'fact' | 'key'> {
   readonly topic: string;
   readonly departs: boolean;
@@ -40,17 +40,17 @@ const PHRASES = new Set<object>(
 /** Maximum number of departures that are paired with marks; traces state fewer. */
 const MOST_PAIRED = 8;
 
-/** Returns what a statement is about: a cycle is told in steps or in samples. */
+/** Returns what a statement is about: a cycle is stated in steps or in samples. */
 const topicOf = ({ claim, fact }: NamedClaim): string =>
   claim.quantity === 'period' || claim.quantity === 'cycle' ? 'cycle' : fact;
 
-/** Finds the characters of a statement with the separator before it; null where none is there. */
+/** Finds the characters of a statement with the separator before it; null for a statement without a separator. */
 function itemSpan(text: string, [start, end]: Span): Span | null {
   const from = text.startsWith(SEPARATOR, start) ? start : start - SEPARATOR.length;
   return from >= 0 && text.startsWith(SEPARATOR, from) ? [from, end] : null;
 }
 
-/** Lists the marks of a scan in order, each from its first cell to the one behind its last; none of a scan with an x or unpaired brackets. */
+/** Lists the marks of a scan in order, each from its first cell to the one behind its last; empty for a scan with an x or unpaired brackets. */
 export function marksOf(symbols: string): Interval[] {
   const marks = [...symbols.matchAll(/o|\(#*\)/g)];
   const paired = marks.reduce((sum, [mark]) => sum + mark.length, 0);
@@ -58,7 +58,7 @@ export function marksOf(symbols: string): Interval[] {
   return paired < events ? [] : marks.map(({ index, 0: mark }) => [index, index + mark.length]);
 }
 
-/** Returns the index of the interval that a stretch marks; −1 for none, and for two of which neither has twice the overlap of the other. */
+/** Returns the index of the interval that a stretch overlaps at least twice as much as any other; −1 if there is none. */
 function marked([from, to]: Interval, intervals: readonly Interval[]): number {
   const overlaps = intervals.map(([start, end]) => Math.min(end, to) - Math.max(start, from));
   const most = Math.max(0, ...overlaps);
@@ -67,7 +67,7 @@ function marked([from, to]: Interval, intervals: readonly Interval[]): number {
     : -1;
 }
 
-/** Chooses ascending places in `expected` for `stated`, at most as many, so that most keys are in their own place. */
+/** Chooses ascending places in `expected` for the keys of `stated`, which are no more; as many keys as possible get a place of the same key. */
 function placesOf(
   stated: readonly string[],
   expected: readonly (string | undefined)[],
@@ -91,7 +91,7 @@ export class Amender {
   readonly #length: number;
 
   /**
-   * @param trace text between the think tags, in the short style; other traces lack nothing
+   * @param trace text between the think tags; compared only if in the short style
    * @param claims claims of the trace
    * @param intervals annotated intervals, in the order of the trace's departures
    * @param length samples of the series
@@ -114,8 +114,8 @@ export class Amender {
   }
 
   /**
-   * Lists the amendments of a reasoning: departures by the marks of its own scan, other facts behind what comes before them in the trace. None
-   * without a scan.
+   * Lists the amendments of a reasoning. Departures belong to the marks of its own scan; another fact is put behind the statement that precedes
+   * it in the trace, and left out where the reasoning has none before it. Empty for a reasoning without a scan.
    */
   amend(think: string, claims: readonly NamedClaim[]): Amendment[] {
     const drawn = claims.find(({ claim }) => claim.scan !== undefined);
@@ -123,11 +123,11 @@ export class Amender {
     const departures = claims.filter(({ claim }) => statesDeparture(claim));
     const out = this.#departures(think, drawn.claim, departures);
     const ends = new Map(claims.map((named) => [topicOf(named), named.claim.span[1]]));
-    let behind = drawn.claim.span[1];
+    let behind = -1;
     for (const { fact, topic, text, departs } of this.#statements) {
       const end = departs ? departures.at(-1)?.claim.span[1] : ends.get(topic);
       if (end !== undefined) behind = Math.max(behind, end);
-      else if (text !== null && !departs) out.push({ fact, span: [behind, behind], text });
+      else if (text !== null && !departs && behind >= 0) out.push({ fact, span: [behind, behind], text });
     }
     return out.filter(({ span }) => span[1] === think.length || think.startsWith(SEPARATOR, span[1]));
   }

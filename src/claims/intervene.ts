@@ -126,8 +126,8 @@ function movedThink(
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
 /**
- * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan. A number stays between those of the ends before
- * and behind it in the series.
+ * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan. A start stays behind the interval before it; an end
+ * stays behind its start and before the next interval.
  */
 function openEnds(answered: string, from: number, length: number, cells: number): OpenNumber[] {
   const pairs = [...answered.matchAll(PAIR)];

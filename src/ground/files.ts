@@ -351,7 +351,7 @@ export function replaceable(target: string): string {
   }
   if (inside === '..' || inside.startsWith(`..${sep}`) || isAbsolute(inside)) return path;
   throw new WriteError(
-    `${target}: contains the working directory, which would be replaced; run the command from another folder or choose another --out`,
+    `${target}: contains the working directory, which would be replaced; run the command from another folder, or write elsewhere`,
   );
 }
 

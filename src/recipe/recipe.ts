@@ -262,7 +262,7 @@ const timerpo = z
       .max(1e6)
       .default(0)
       .describe(
-        'With similarity truth, for answers that are intervals: weight of counterfactuals. From each group one response is taken whose answer agrees with its reasoning; the places that it marks are moved in both, and the moved answer is learned behind the moved reasoning, of places in a scan the cell alone; falls linearly to 0 over the stage. 0: none.',
+        'With similarity truth, for answers that are intervals: weight of counterfactuals. For each prompt 8 responses of the worker are drawn, to any prompt; of those whose answers agree with their reasoning, the one with most intervals is taken. The places that it marks are moved in both, and the moved answer is learned behind the moved reasoning, of places in a scan the cell alone; falls linearly to 0 over the stage. 0: none.',
       ),
     marginals: z
       .enum(['norm', 'uniform'])

@@ -476,9 +476,9 @@ export async function rl(
   }
 
   /**
-   * Makes the lessons of a step: corrections of false claims and left-out statements, and for each prompt a counterfactual. That is the response
-   * of this rank, whatever its prompt, that marks most of those drawn: single marks are soon read without error. Lessons spread probability over
-   * what they teach; their weights fall to 0, and the last steps sharpen it.
+   * Makes the lessons of a step: corrections of false claims and left-out statements, and for each prompt a counterfactual. Of some responses of
+   * this rank, to any prompt, the one with most open ends is moved, because single marks are soon read without error. Lessons spread probability
+   * over what they teach; their weights fall to 0, and the last steps sharpen it.
    */
   function lessonsOf(
     groups: readonly RolloutGroup[],

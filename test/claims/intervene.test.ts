@@ -191,7 +191,7 @@ describe('a counterfactual', () => {
     ]);
   });
 
-  test('leaves intervals apart that share a cell, or of which one begins in the cell behind', () => {
+  test('leaves intervals apart that lie in one cell or in neighbouring cells', () => {
     const choices = (scanned: string, answer: string): number[][] => {
       const { text, open } = made(responseOf(`scan ${scanned}; noise`, answer), 3)!;
       const by = Number(/\[\[(\d+)/.exec(text)![1]) - 110;

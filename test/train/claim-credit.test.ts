@@ -115,7 +115,7 @@ describe('corrections', () => {
     ]);
   });
 
-  test('put in what is missing before the claim that stands there, and teach all of it', () => {
+  test('insert at an empty span, before a claim that begins there, and teach all that is inserted', () => {
     const [behind] = at('dark').slice(1) as [number];
     const missing = { ...claim('dark', false, [behind, behind]), correction: 'white' };
     expect(shown([missing])).toEqual(['<think>darkwhite', 'white']);
