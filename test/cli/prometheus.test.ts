@@ -204,7 +204,7 @@ describe('detect --prometheus', () => {
     ['missing values alone', hosts(['a'], () => 'NaN'), 3, /holds no number/],
     [
       'a single sample',
-      hosts(['a'], (at) => (at % 3600 === 0 ? '1' : null)),
+      hosts(['a'], (at) => ((at / 60) % 61 === 0 ? '1' : null)), // one of any 61 minutes in a row
       3,
       /a recording needs at least 2/,
     ],
