@@ -26,8 +26,15 @@ export interface NamedClaim {
   readonly holds: boolean;
 }
 
+/** What a departure states: `key` with its numbers, `words` without them. */
+interface Departure {
+  readonly key: string;
+  readonly words: string;
+}
+
 /** Statement of a trace; `text`: null where it is not confirmed, or opens the list. */
-interface Statement extends Pick<NamedClaim, 'fact' | 'key'> {
+interface Statement extends Departure {
+  readonly fact: string;
   readonly topic: string;
   readonly departs: boolean;
   readonly text: string | null;
@@ -50,6 +57,8 @@ function itemSpan(text: string, [start, end]: Span): Span | null {
   return from >= 0 && text.startsWith(SEPARATOR, from) ? [from, end] : null;
 }
 
+const wordsOf = (text: string, { span }: Claim): string => text.slice(...span).replace(/\d+/g, '');
+
 /** Lists the marks of a scan in order, each from its first cell to the one behind its last; empty for a scan with an x or unpaired brackets. */
 export function marksOf(symbols: string): Interval[] {
   const marks = [...symbols.matchAll(/o|\(#*\)/g)];
@@ -67,19 +76,23 @@ function marked([from, to]: Interval, intervals: readonly Interval[]): number {
     : -1;
 }
 
-/** Chooses ascending places in `expected` for the keys of `stated`, which are no more; as many keys as possible get a place of the same key. */
+/** Rates how well a stated departure fits a place: the same statement, the same but for its numbers, or another. */
+const fitOf = (stated: Departure, expected: Departure | undefined): number =>
+  expected?.key === stated.key ? 3 : expected?.words === stated.words ? 2 : 0;
+
+/** Chooses ascending places in `expected` for the departures in `stated`, which are no more, so that together they fit best. */
 function placesOf(
-  stated: readonly string[],
-  expected: readonly (string | undefined)[],
+  stated: readonly Departure[],
+  expected: readonly (Departure | undefined)[],
   from = 0,
-): { readonly places: readonly number[]; readonly matches: number } {
-  const [key, ...rest] = stated;
-  if (key === undefined) return { places: [], matches: 0 };
-  let best = { places: [] as readonly number[], matches: -1 };
+): { readonly places: readonly number[]; readonly fit: number } {
+  const [first, ...rest] = stated;
+  if (first === undefined) return { places: [], fit: 0 };
+  let best = { places: [] as readonly number[], fit: -1 };
   for (let place = from; place + rest.length < expected.length; place++) {
     const behind = placesOf(rest, expected, place + 1);
-    const matches = behind.matches + (expected[place] === key ? 1 : 0);
-    if (matches > best.matches) best = { places: [place, ...behind.places], matches };
+    const fit = behind.fit + fitOf(first, expected[place]);
+    if (fit > best.fit) best = { places: [place, ...behind.places], fit };
   }
   return best;
 }
@@ -107,7 +120,8 @@ export class Amender {
             const span =
               PHRASES.has(claim.statement?.phrase ?? {}) && holds ? itemSpan(trace, claim.span) : null;
             const text = span && trace.slice(...span);
-            return { fact, key, topic: topicOf(named), departs: statesDeparture(claim), text };
+            const words = wordsOf(trace, claim);
+            return { fact, key, words, topic: topicOf(named), departs: statesDeparture(claim), text };
           });
     this.#intervals = intervals;
     this.#length = length;
@@ -138,31 +152,35 @@ export class Amender {
     const marks = marksOf(scan!).map(([from, to]) => marked([from * cell, to * cell], this.#intervals));
     const expected = marks.map((index, k) => (marks.indexOf(index) === k ? told[index] : undefined));
     if (stated.length > marks.length || marks.length > MOST_PAIRED) return [];
-    const keys = stated.map(({ key }) => key);
     const { places } = placesOf(
-      keys,
-      expected.map((statement) => statement?.key),
+      stated.map(({ claim, key }) => ({ key, words: wordsOf(think, claim) })),
+      expected,
     );
-    const times = (list: readonly string[], key: string): number =>
-      list.filter((other) => other === key).length;
+    const owns = expected.map((_, mark) => stated[places.indexOf(mark)]);
+    const items = owns.map((own) => own && itemSpan(think, own.claim.span));
+    const amends = (mark: number): boolean => expected[mark]?.text != null && items[mark] !== null;
+    /** Keys of the statements as amended. */
+    const keys = owns.map((own, mark) =>
+      amends(mark) && own?.holds !== true ? expected[mark]!.key : own?.key,
+    );
+    const isCopy = (key: string | undefined, mark: number): boolean => {
+      const times = (list: readonly (string | undefined)[]): number =>
+        list.filter((other) => other === key).length;
+      const isOwn = key === undefined || key === expected[mark]?.key || !amends(mark);
+      return !isOwn && times(keys) > Math.max(1, times(told.map((statement) => statement.key)));
+    };
+    // A statement that takes the place of a copy may leave a copy elsewhere.
+    for (let copy = keys.findIndex(isCopy); copy >= 0; copy = keys.findIndex(isCopy)) {
+      keys[copy] = expected[copy]!.key;
+    }
     let behind = span[1];
     return expected.flatMap((right, mark): Amendment[] => {
-      const own = stated[places.indexOf(mark)];
-      if (own === undefined) {
-        return right?.text == null ? [] : [{ fact: right.fact, span: [behind, behind], text: right.text }];
-      }
-      behind = own.claim.span[1];
-      if (right?.text == null || right.key === own.key) return [];
-      const allowed = Math.max(
-        1,
-        times(
-          told.map(({ key }) => key),
-          own.key,
-        ),
-      );
-      const isWrong = !own.holds || times(keys, own.key) > allowed;
-      const item = itemSpan(think, own.claim.span);
-      return isWrong && item !== null ? [{ fact: right.fact, span: item, text: right.text }] : [];
+      const own = owns[mark];
+      const replaced = own === undefined ? ([behind, behind] as const) : items[mark]!;
+      behind = own?.claim.span[1] ?? behind;
+      return right?.text == null || keys[mark] === own?.key
+        ? []
+        : [{ fact: right.fact, span: replaced, text: right.text }];
     });
   }
 }

@@ -126,8 +126,8 @@ function movedThink(
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
 /**
- * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan. A start stays behind the interval before it; an end
- * stays behind its start and before the next interval.
+ * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan. An interval stays behind the one before it and
+ * before the next; its end stays behind its start.
  */
 function openEnds(answered: string, from: number, length: number, cells: number): OpenNumber[] {
   const pairs = [...answered.matchAll(PAIR)];
@@ -145,11 +145,12 @@ function openEnds(answered: string, from: number, length: number, cells: number)
     const closes = Math.ceil((end * cells) / length) - 1;
     const bound = (cell: number): number => (cell * length) / cells;
     const least = Math.max(Math.ceil(bound(opens)), before + 1);
+    const latest = Math.min(Math.ceil(bound(opens + 1)) - 1, behind - 2);
     const most = Math.min(Math.floor(bound(closes + 1)), behind - 1);
     return [
       {
         span: [startAt, startAt + first.length],
-        within: [Math.min(start, least), Math.ceil(bound(opens + 1)) - 1],
+        within: [Math.min(start, least), Math.max(start, latest)],
       },
       {
         span: [endAt, endAt + last.length],

@@ -73,6 +73,7 @@ describe('a reasoning with the scan of its trace', () => {
     ['copied from the last mark', [THIRD, SECOND, THIRD]],
     ['of a kind that the series lacks', [FIRST, 'swings faster', THIRD]],
     ['of a wrong size', [FIRST, SECOND, 'shift up 90']],
+    ['false, and the next is what it should be', ['shift up 90', FIRST, THIRD]],
   ])('becomes the trace where a departure is %s', (_, departures) => {
     expect(amended(grader, [SCAN, ...departures, ...OTHERS])).toEqual(items);
   });
@@ -90,6 +91,13 @@ describe('a reasoning with the scan of its trace', () => {
       }
     }
     expect(otherwise).toBeGreaterThan(0);
+  });
+
+  test('keeps what is true in other numbers at the mark of the same kind', () => {
+    const said = ['shift down 30', 'shift down 50'].find(
+      (text) => grader.grade([SCAN, text, ...OTHERS].join('; ')).false === 0,
+    )!;
+    expect(amended(grader, [SCAN, said, ...OTHERS])).toEqual([SCAN, FIRST, said, THIRD, ...OTHERS]);
   });
 
   test('keeps false statements of other facts, which have corrections of their own', () => {

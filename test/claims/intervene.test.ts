@@ -210,6 +210,12 @@ describe('a counterfactual', () => {
       [151, 199],
       [161, 200],
     ]);
+    expect(choices('0.x.2.3.4.5.6.7.8.9.', '[[110, 120],[140, 145]]')).toEqual([
+      [100, 138],
+      [111, 139],
+      [121, 149],
+      [141, 150],
+    ]);
   });
 
   test('leaves open what gives the same scan, where cells are of uneven width too', () => {
