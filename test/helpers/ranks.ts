@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import type { Machines } from './machines.ts';
 import { Child } from './tiny-run.ts';
 
 /** A port that was free a moment ago. */
@@ -13,18 +14,21 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Processes of a command as torchrun starts them. */
+/** Processes of a command as torchrun starts them; with `machines` each in a network namespace of its own. */
 export function ranks(
   size: number,
   port: number,
   args: (rank: number) => readonly string[],
   env = {},
+  machines: Machines | null = null,
 ): Child[] {
   return Array.from({ length: size }, (_, rank) => {
     const place = { RANK: rank, WORLD_SIZE: size, LOCAL_RANK: rank, LOCAL_WORLD_SIZE: size };
-    const all = { ...place, MASTER_ADDR: '127.0.0.1', MASTER_PORT: port };
+    const apart = machines === null ? {} : { LOCAL_RANK: 0, LOCAL_WORLD_SIZE: 1 };
+    const host = machines?.address(0) ?? '127.0.0.1';
+    const all = { ...place, ...apart, MASTER_ADDR: host, MASTER_PORT: port };
     const texts = Object.fromEntries(Object.entries(all).map(([name, value]) => [name, `${value}`]));
-    return new Child(args(rank), undefined, { ...texts, ...env });
+    return new Child(args(rank), undefined, { ...texts, ...env }, machines?.through(rank));
   });
 }
 

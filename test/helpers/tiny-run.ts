@@ -90,9 +90,14 @@ export class Child {
   err = '';
   #out = '';
 
-  /** `limit`: largest file that the process may write, in KiB. */
-  constructor(args: readonly string[], limit?: number, env: NodeJS.ProcessEnv = {}) {
-    const node = [process.execPath, CLI, ...args];
+  /** `limit`: largest file that the process may write, in KiB. `through`: command that becomes it, such as `ip netns exec NAME`. */
+  constructor(
+    args: readonly string[],
+    limit?: number,
+    env: NodeJS.ProcessEnv = {},
+    through: readonly string[] = [],
+  ) {
+    const node = [...through, process.execPath, CLI, ...args];
     const [program, ...rest] =
       limit === undefined ? node : ['bash', '-c', `ulimit -f ${limit}; exec "$@"`, 'bash', ...node];
     this.process = spawn(program!, rest, {
