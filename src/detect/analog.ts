@@ -6,6 +6,7 @@ import { sortedMedian } from '../series/deviation.ts';
 import { Simd } from '../series/kernels/kernels.ts';
 import { cumulative, quantileInPlace } from '../series/stats.ts';
 import { pooled } from './season.ts';
+import { rareEvents } from './usual.ts';
 
 /** Number of windows whose least distance is kept; also in the kernel. */
 const BLOCK = 16;
@@ -28,8 +29,9 @@ interface Analogues {
   readonly rest: number;
 }
 
-/** Predicts [N] values from windows of `window` samples; null if fewer than four windows fit. */
+/** Predicts [N] values from windows of `window` samples; null if fewer than four windows fit, or nothing has a shape. */
 export function analogues(given: Float64Array, window: number): Analogues | null {
+  if (rareEvents(given) !== null) return null;
   const pool = Math.ceil(given.length / LONGEST);
   const values = pooled(given, pool);
   const n = values.length;

@@ -29,7 +29,7 @@ import {
 import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Filter, type Finding, INSIDE, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
-import { cutoffs, drifts, growth, levelStillness, levels, steps, stillness } from './levels.ts';
+import { cutoffs, drifts, growth, levelStillness, levels, slowChange, steps, stillness } from './levels.ts';
 import {
   type Candidate,
   LOGARITHMIC,
@@ -42,7 +42,7 @@ import {
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
-import { atEdge, explainer, likeEdges, PEAK, PEERS, regular, sawtooth } from './usual.ts';
+import { atEdge, comesByChance, explainer, likeEdges, PEAK, PEERS, regular, sawtooth } from './usual.ts';
 import { atRest, isWeekend, spreadAtRest } from './weekend.ts';
 
 /** Robust range of the values: 1 % to 99 %. */
@@ -123,7 +123,8 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const least = LEVELS.low;
   const floor = Math.max(FLOOR * sizeOf(values), quantum(values, range)) || Number.MIN_VALUE;
   const usualStep = median(stepSizes(values));
-  const periodic = findSeason(values, options.calendar, options.clock, options.clocks);
+  const found = findSeason(values, options.calendar, options.clock, options.clocks);
+  const periodic = found === null || comesByChance(values, found.period) ? null : found;
   const late = periodic === null ? 1 : jitterOf(values, periodic.period, usualStep);
   const [usual, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
   const { weekends = [] } = options;
@@ -225,10 +226,10 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     })),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
-  const found = [...candidates];
+  const before = [...candidates];
   for (const event of outstanding(tracks[0]!.values, floor)) {
     if (
-      !found.some(
+      !before.some(
         ({ start, end, severity }) => severity >= LEVELS.medium && start < event.end && event.start < end,
       )
     )
@@ -273,11 +274,14 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     ...{ floor, least, looks },
     day,
   });
-  // What is over within a cycle is another shape of it, and no level.
+  // What is over within a cycle is another shape of it, and no level. Of a level that stays the candidate is the beginning alone.
   const cycleOf = season?.period ?? 0;
   candidates.push(
     ...levels(leaks.others, deseasonalised, middle).filter(
-      ({ start, end }) => end - start >= Math.min(cycleOf, n / LEVELS_IN_SERIES) || end === n,
+      (level) =>
+        level.end - level.start >= Math.min(cycleOf, n / LEVELS_IN_SERIES) ||
+        level.end === n ||
+        (level.lasting === true && parts(deseasonalised, level)),
     ),
   );
   const missedBy = ({ track }: Candidate): Float64Array | undefined =>
@@ -287,7 +291,14 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
   const teeth = sawtooth(values, options.calendar);
   const accepted = candidates
     .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
-    .filter((candidate) => teeth === null || OF_TEETH.has(candidate.track) || !teeth(candidate))
+    .filter(
+      (candidate) =>
+        teeth === null ||
+        OF_TEETH.has(candidate.track) ||
+        // A level that stays has the season to be compared with.
+        (candidate.lasting === true && season !== null) ||
+        !teeth(candidate),
+    )
     .map((candidate) => ({
       ...candidate,
       severity:
@@ -297,6 +308,15 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
   accepted.push(...leaks.found);
+  const slow = teeth === null ? slowChange(deseasonalised, { floor, least, looks }) : null;
+  const stays = accepted.filter(({ lasting }) => lasting === true);
+  // Steps that are found in the middle of a slow change are a part of it.
+  const isPart = ({ start, drifts, severity }: Candidate): boolean =>
+    slow !== null && drifts !== true && start >= slow.start && start < slow.end && severity < slow.severity;
+  if (slow !== null && stays.every(isPart)) {
+    for (const step of stays) accepted.splice(accepted.indexOf(step), 1);
+    accepted.push(slow);
+  }
   const grows = usualStep > 0 ? growth(tracks.at(-1)!.values, least, looks) : null;
   // Other noise behind a step, and the step itself, are no growth.
   const stepped = (start: number): boolean =>
@@ -313,6 +333,16 @@ function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
       : plain);
   const follows = ordinary === plain && usualFromPlain !== usualFromLevel;
   return { values, season, tracks, candidates: accepted, ordinary, follows, phases, floor, usualStep };
+}
+
+/** Least difference of all samples before and behind a level that stays, as a share of its step. */
+const STAYS = 0.5;
+
+/** Returns true if the samples before the beginning of a level differ from those behind it as the samples next to it do. */
+function parts(values: Float64Array, { start, end, sign }: Candidate): boolean {
+  const change = (from: number, to: number): number =>
+    sign * (median(values.slice(start, to)) - median(values.slice(from, start)));
+  return start > 0 && change(0, values.length) > STAYS * change(Math.max(0, 2 * start - end), end);
 }
 
 const isConstant = (values: Float64Array, start: number, end: number): boolean => {

@@ -330,6 +330,19 @@ function driftOfDays(
   return { ...found, start: found.start + half, end: n, peak: n - 1 };
 }
 
+/** Medians of 64 parts of [N] values, the noise between neighbours, and the usual departure of single samples; null if the parts are too short. */
+function measuredParts(values: Float64Array, floor: number, spread?: number) {
+  const parts = partsOf(values, median);
+  if (parts === null) return null;
+  const { size, first, middles } = parts;
+  const around = (): Float64Array =>
+    Float64Array.from({ length: size * PARTS }, (_, i) =>
+      Math.abs(values[first + i]! - middles[Math.floor(i / size)]!),
+    );
+  const single = Math.max(floor / 2, 1.4826 * (spread ?? median(around())));
+  return { ...parts, single, noise: Math.max(parts.noise, single / Math.sqrt(size) / 4) };
+}
+
 /**
  * Finds the drift at the end of a series [N] without its season; null if there is none. The medians of 64 parts must lie on a line that
  * bends once, better than on a parabola, and no farther from it than neighbouring parts are from each other.
@@ -344,15 +357,9 @@ function drift(
   spread?: number,
 ): Candidate | null {
   const n = values.length;
-  const parts = partsOf(values, median);
-  if (parts === null) return null;
-  const { size, first, middles: medians } = parts;
-  const around = (): Float64Array =>
-    Float64Array.from({ length: size * PARTS }, (_, i) =>
-      Math.abs(values[first + i]! - medians[Math.floor(i / size)]!),
-    );
-  const single = Math.max(floor / 2, 1.4826 * (spread ?? median(around())));
-  const noise = Math.max(parts.noise, single / Math.sqrt(size) / 4);
+  const measured = measuredParts(values, floor, spread);
+  if (measured === null) return null;
+  const { size, first, middles: medians, single, noise } = measured;
   const designs = linesOfParts();
   const straight = fitted(medians, designs.straight);
   const parabola = fitted(medians, designs.parabola);
@@ -373,6 +380,54 @@ function drift(
   const start = first + Math.round(at * size);
   const stretch = { start, end: n, sign: rise > 0 ? 1 : -1, severity, peak: n - 1 } as const;
   return { ...stretch, track: 'step', lasting: true, drifts: true };
+}
+
+/** Distance of the ends of a slow change that are tried first, in parts, and then around the best. */
+const [COARSE, FINE] = [2, 0.5] as const;
+/** Parts that a slow change takes: what is quicker is a step, what takes longer the course of the series. */
+const [SHORTEST_CHANGE, LONGEST_CHANGE] = [3, PARTS / 2] as const;
+
+/**
+ * Finds the slow change of a series [N] without its season from one level to another that stays; null if there is none. Steps are looked for in
+ * spans of a few samples, in which a slow change is as large at many places. The medians of 64 parts must lie on two levels and a line between
+ * them, no farther from it than neighbouring parts are from each other.
+ */
+export function slowChange(
+  values: Float64Array,
+  { floor, least, looks }: Omit<StepOptions, 'shortest'>,
+): Candidate | null {
+  const measured = measuredParts(values, floor);
+  if (measured === null) return null;
+  const { size, first, middles: medians, single, noise } = measured;
+  const levelOf = (some: Float64Array): number => median(some.slice());
+  const most = levelOf(medians.subarray(PARTS - FEWEST_PARTS)) - levelOf(medians.subarray(0, FEWEST_PARTS));
+  if (Math.abs(most) < FARTHEST * single) return null;
+  const [ones, time] = linesOfParts().straight.columns as [Float64Array, Float64Array];
+  let best = { at: 0, to: 0, left: Infinity, coefficients: ones };
+  const tries = (at: number, to: number): void => {
+    if (at < FEWEST_PARTS || to > PARTS - FEWEST_PARTS || to - at < COARSE || to - at > LONGEST_CHANGE)
+      return;
+    const change = ones.map((_, p) => Math.min(1, Math.max(0, (p + 0.5 - at) / (to - at))));
+    const fit = fitted(medians, designOf(ones, change));
+    if (fit.left < best.left) best = { at, to, ...fit };
+  };
+  for (let at = FEWEST_PARTS; at < PARTS; at += COARSE)
+    for (let to = at + COARSE; to < PARTS; to += COARSE) tries(at, to);
+  const [near, far] = [best.at, best.to];
+  for (let at = near - COARSE; at <= near + COARSE; at += FINE)
+    for (let to = far - COARSE; to <= far + COARSE; to += FINE) tries(at, to);
+  const { at, to, left, coefficients } = best;
+  const rise = coefficients[1]!;
+  if (to - at < SHORTEST_CHANGE) return null;
+  if (Math.sqrt(left / (PARTS - 4)) > Math.max(MOST_LEFT * noise, MOST_OF_DRIFT * Math.abs(rise)))
+    return null;
+  const straight = fitted(medians, designOf(ones, time));
+  if (left > BENT * straight.left || Math.abs(rise) < FARTHEST * single) return null;
+  const surprise = (straight.left - left) / (2 * noise ** 2) / Math.LN10;
+  const severity = tempered(surprise - Math.log10(PARTS * looks));
+  if (!(severity >= least)) return null;
+  const [start, end] = [first + Math.round(at * size), first + Math.round(to * size)];
+  return { start, end, sign: rise > 0 ? 1 : -1, severity, peak: end - 1, track: 'step', lasting: true };
 }
 
 /** Place and size of the largest change from a sample to the next, in [from, to); N for none. */

@@ -4,6 +4,7 @@
  * A fit to the extremes would make every anomaly look common. Departures at many places of the series are common all the same: they count
  * where the quantiles suggest a thinner tail.
  */
+import { runs } from '../series/intervals.ts';
 import { quantileInPlace } from '../series/stats.ts';
 
 /** Upper or lower half of a distribution around its centre. */
@@ -68,6 +69,8 @@ interface Quantile {
 /** Maxima this many times the next smaller one are outliers among the maxima, if they fill at most this share of the parts. */
 const GAP = 2;
 const MOST_OF_KIND = 0.5;
+/** Most places at which outliers of equal size among the maxima lie; neighbouring parts are one. */
+const MOST_PLACES = 10;
 
 /** Largest departure of each part of a series, by time and side; 0 in parts with an outlier. */
 interface Maxima {
@@ -111,8 +114,13 @@ function maximaOf(values: Float64Array, centre: number, window: number, floor: n
  */
 function largestRegular(maxima: Float64Array, floor: number): number {
   const sorted = maxima.slice().sort();
-  for (let k = Math.ceil((1 - MOST_OF_KIND) * PARTS); k < PARTS - PLACES; k++)
-    if (sorted[k]! > GAP * Math.max(floor, sorted[k - 1]!)) return sorted[k - 1]!;
+  for (let k = Math.ceil((1 - MOST_OF_KIND) * PARTS); k < PARTS - PLACES; k++) {
+    const least = sorted[k - 1]!;
+    if (sorted[k]! <= GAP * Math.max(floor, least)) continue;
+    // Counted events all over the series, mostly of one size, are what it is made of.
+    const isCount = sorted[k] === sorted[(k + PARTS) >> 1];
+    if (!isCount || runs(PARTS, (part) => maxima[part]! > least).length <= MOST_PLACES) return least;
+  }
   return Infinity;
 }
 
@@ -187,7 +195,9 @@ function thickened(side: Side, outer: Quantile, inner: Quantile): Side {
     LEAST_INDEX,
     (outer.rarity - inner.rarity) / Math.log(outer.size / Math.max(side.anchor, inner.size)),
   );
-  return { ...side, far: outer.size, farRarity: outer.rarity, slope: index / outer.rarity, beyond: POWER };
+  // Quantiles of counts may be equal, which does not make a larger count infinitely rare.
+  const atFar = Math.min(LARGEST_SHAPE, index / outer.rarity);
+  return { ...side, far: outer.size, farRarity: outer.rarity, slope: atFar, beyond: POWER };
 }
 
 /** Returns −ln of the share of a side that lies beyond a departure. */

@@ -1,4 +1,5 @@
 /** Reasons why a departing stretch is usual: loads that switch at any time, jobs at equal intervals, patterns of the season. */
+import { runs } from '../series/intervals.ts';
 import { median, moments, quantileInPlace } from '../series/stats.ts';
 import type { Candidate } from './scan.ts';
 import type { Season } from './season.ts';
@@ -25,12 +26,12 @@ const PREDICTED = 0.7;
 export function likeEdges(
   values: Float64Array,
   usualStep: number,
-  { start, end, peak, track }: Candidate,
+  { start, end, peak, track, lasting }: Candidate,
   season: Season | null,
   missed: Float64Array | undefined,
 ): number {
-  // The length of a standstill has been compared with that of others.
-  if (track === 'still') return 0;
+  // The length of a standstill has been compared with that of others. A level that stays is compared with the season, whose own edges are no peers.
+  if (track === 'still' || (lasting === true && season !== null)) return 0;
   const n = values.length;
   const jumpAt = (at: number): number => {
     let largest = 0;
@@ -103,6 +104,36 @@ export function regular(candidate: Candidate, candidates: readonly Candidate[]):
   if (gaps.filter(equal).length < Math.max(FEWEST_REGULAR - 1, REGULAR * gaps.length)) return false;
   const place = alike.findIndex((peak) => Math.abs(peak - candidate.peak) <= 1);
   return equal(gaps[place - 1]) || equal(gaps[place]);
+}
+
+/** Fewest samples of the usual departure from a constant that has a shape. */
+const SHAPED = 3;
+
+/**
+ * Returns the first samples of the events of a mostly constant series [N] whose departures from its constant are too short for a shape, such as
+ * counts that are nearly always 0; null for other series. Such events can be laid over each other whenever they come.
+ */
+export function rareEvents(values: Float64Array): number[] | null {
+  const n = values.length;
+  const common = quantileInPlace(values.slice(), n, 0.5);
+  const events = runs(n, (i) => values[i] !== common);
+  const samples = events.reduce((sum, [start, end]) => sum + end - start, 0);
+  const usual = median(Float64Array.from(events, ([start, end]) => end - start));
+  return 2 * samples < n && usual < SHAPED ? events.map(([start]) => start) : null;
+}
+
+/** Distance by which an event may miss its time, as a share of the period, and in samples at least and at most. */
+const [MISSED, LEAST_MISSED, MOST_MISSED] = [0.02, 1, 5];
+
+/** Returns true for rare events of which few come a period before or after another one: a season that was found in them is one of chance. */
+export function comesByChance(values: Float64Array, period: number): boolean {
+  const events = rareEvents(values);
+  if (events === null) return false;
+  const off = Math.min(MOST_MISSED, Math.max(LEAST_MISSED, MISSED * period));
+  const inTime = events.filter((at) =>
+    events.some((other) => Math.abs(Math.abs(other - at) - period) <= off),
+  ).length;
+  return inTime < REGULAR * events.length;
 }
 
 /** Smallest leg of a sawtooth, as a share of the range; fewest legs each way; and least unevenness of the times without schedule. */

@@ -71,6 +71,91 @@ function overlapOfWorst(values: Float64Array, start: number, end: number): numbe
   return shared / (worst.end - worst.start + end - start - shared);
 }
 
+describe('a level that stays', () => {
+  test('is told from its first sample in a daily course, and not as an unusual day', () => {
+    for (const [seed, n, at, by] of [
+      [61, 4032, 2419, 100],
+      [62, 4032, 2419, -90],
+      [63, 6048, 3024, 100],
+    ] as const) {
+      const values = noise(seed, n).map((error, i) => {
+        const hour = (i % 288) / 288;
+        return 200 - 110 * Math.cos(2 * Math.PI * (hour - 0.1)) + 6 * error + (i >= at ? by : 0);
+      });
+      const [worst] = detect(values, { calendar: [12, 288, 2016] }).findings;
+      const direction = by > 0 ? 'above' : 'below';
+      expect(worst).toMatchObject({ kind: 'level', lasting: true, direction, end: n });
+      expect(Math.abs(worst!.start - at)).toBeLessThanOrEqual(3);
+    }
+  });
+
+  test('is told where working days and weekends make jumps as large', () => {
+    for (const [seed, at, times] of [
+      [64, 150, 1.7],
+      [65, 250, 0.5],
+      [66, 200, 2],
+    ] as const) {
+      const values = noise(seed, 365).map(
+        (error, i) => 1000 * (i % 7 >= 5 ? 0.5 : 1) * (1 + 0.04 * error) * (i >= at ? times : 1),
+      );
+      const [worst] = detect(values, { calendar: [7] }).findings;
+      expect(worst).toMatchObject({ kind: 'level', direction: times > 1 ? 'above' : 'below' });
+      expect([Math.abs(worst!.start - at) <= 2, worst!.end]).toEqual([true, 365]);
+    }
+  });
+
+  test('is told where a slow change led to it, and one that ends as it began is not', () => {
+    for (const [seed, from, to, by] of [
+      [67, 2000, 2500, 40],
+      [68, 2000, 3600, 30],
+      [69, 3000, 3400, -36],
+    ] as const) {
+      const change = (i: number): number => by * Math.min(1, Math.max(0, (i - from) / (to - from)));
+      const [worst, ...more] = detect(
+        noise(seed, 5000).map((error, i) => 50 + change(i) + 3 * error),
+      ).findings;
+      expect(worst).toMatchObject({
+        kind: 'level',
+        lasting: true,
+        direction: by > 0 ? 'above' : 'below',
+        end: 5000,
+      });
+      expect([Math.abs(worst!.start - from) < 160, more.length]).toEqual([true, 0]);
+    }
+    // A wave that the series is made of, and a random walk, change as slowly all the time.
+    const wave = noise(70, 3000).map((error, i) => 40 * Math.sin(i / 500) + 3 * error);
+    let place = 0;
+    const walk = noise(71, 3000).map((step) => (place += step));
+    for (const values of [wave, walk]) {
+      expect(detect(values).findings.filter(({ lasting }) => lasting)).toEqual([]);
+    }
+  });
+});
+
+test('events that are counted, and rare, are hardly ever anomalies when they come at random, and keep no time', () => {
+  let alarmed = 0;
+  for (const rate of [0.008, 0.01, 0.015, 0.03]) {
+    for (let seed = 0; seed < 6; seed++) {
+      const draw = new Random(seed, 'restarts', rate);
+      const values = Float64Array.from({ length: 4000 }, () => {
+        let [count, left] = [-1, 1];
+        for (; left > Math.exp(-rate); count++) left *= draw.between(0, 1);
+        return count;
+      });
+      const { findings, seasons } = detect(values);
+      alarmed += findings.length > 0 ? 1 : 0;
+      expect([seasons, findings.length <= 3]).toEqual([[], true]);
+      for (const { severity } of findings) expect(severity).toBeLessThan(20);
+    }
+  }
+  expect(alarmed).toBeLessThanOrEqual(8);
+});
+
+test('a job that runs for a sample every hour has its season', () => {
+  const values = Float64Array.from({ length: 3000 }, (_, i) => (i % 60 === 7 ? 5 : 0));
+  expect(detect(values).seasons).toEqual([60]);
+});
+
 describe('a stretch that departs is found where it is', () => {
   test.each([
     ['a spike in noise', withStretch(noise(1, 1500), 700, 701, (value) => value + 9), 700, 701],
