@@ -218,24 +218,26 @@ describe('reinforcement by truth', () => {
 
   let lines: RlMetrics[] = [];
 
-  /** Trains by claims alone, and returns by how much the log-probability of a text rises. */
-  async function gainOf(
-    text: string,
+  /** Trains by claims alone, and returns by how much the log-probability of each text rises. */
+  async function gainsOf(
+    texts: readonly string[],
     watched: Task,
     weights: { corrections?: number; counterfactuals?: number },
-  ): Promise<number> {
+  ): Promise<number[]> {
     const policy = tinyPolicy(engine);
     const learner = tinyLearner(policy);
     await teach(learner);
     const encoder = new PromptEncoder(policy);
     const example = task.example(0);
     const prompt = encoder.encode(await task.picture(example), task.instruction(example));
-    const ids = policy.encodeResponse(text).slice(0, -1);
-    const logProb = (): number =>
-      groupLogProbs(policy, [{ prompt, responses: [{ ids }] }], { temperature: 1 })[0]!.reduce(
-        (a, b) => a + b,
+    const responses = texts.map((text) => policy.encodeResponse(text).slice(0, -1));
+    const logProbs = (): number[] =>
+      responses.map((ids) =>
+        groupLogProbs(policy, [{ prompt, responses: [{ ids }] }], { temperature: 1 })[0]!.reduce(
+          (a, b) => a + b,
+        ),
       );
-    const before = logProb();
+    const before = logProbs();
     const { rl: usual } = defaultRecipe();
     const sizes = { steps: 6, prompts: 3, group: 8, maxTokens: 30 };
     const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
@@ -247,7 +249,7 @@ describe('reinforcement by truth', () => {
       save: () => {},
       onCompletions: () => {},
     });
-    return logProb() - before;
+    return logProbs().map((after, i) => after - before[i]!);
   }
 
   test.each([
@@ -270,7 +272,7 @@ describe('reinforcement by truth', () => {
           return { claims: [], f1: null, [kind]: wrong };
         },
       };
-      const gain = await gainOf('<think>white', watched, { corrections });
+      const [gain] = await gainsOf(['<think>white'], watched, { corrections });
       const shares = lines.map(({ lessons }) => lessons);
       if (corrections === 0) expect(shares).toEqual(Array(6).fill(null));
       else {
@@ -298,14 +300,12 @@ describe('reinforcement by truth', () => {
         return { text: `${before}${answers[marks]}</answer>`, answer, open };
       },
     };
-    const [fewer, more] = [
-      await gainOf(`${before}${answers[0]}`, watched, { counterfactuals: 1 }),
-      await gainOf(`${before}${answers[1]}`, watched, { counterfactuals: 1 }),
-    ];
+    const texts = answers.map((answer) => before + answer);
+    const [fewer, more] = await gainsOf(texts, watched, { counterfactuals: 1 });
     const shares = [...offeredTo.keys()].map((text) => text.includes('left'));
     expect(new Set(shares).size).toBe(2);
     expect([...offeredTo.values()].some((ids) => ids.size > 1)).toBe(true);
-    expect(more - fewer).toBeGreaterThan(2);
+    expect(more! - fewer!).toBeGreaterThan(2);
   });
 
   test.each([0, 1])(
@@ -321,11 +321,11 @@ describe('reinforcement by truth', () => {
           open: [],
         }),
       };
-      const gain = await gainOf(`${before}[[0, 2]]`, watched, { counterfactuals });
-      const ofReasoning = await gainOf(before, watched, { counterfactuals });
+      const texts = [`${before}[[0, 2]]`, before];
+      const [gain, ofReasoning] = await gainsOf(texts, watched, { counterfactuals });
       if (counterfactuals > 0) expect(lines[0]!.lessons).toEqual({ corrections: 0, counterfactuals: 1 });
       if (counterfactuals === 0) expect(gain).toBe(0);
-      else expect(gain - ofReasoning).toBeGreaterThan(5);
+      else expect(gain! - ofReasoning!).toBeGreaterThan(5);
     },
   );
 
@@ -341,12 +341,9 @@ describe('reinforcement by truth', () => {
           open: [{ span: [before.length, before.length + 1], within }],
         }),
       };
-      const context = await gainOf(before, watched, { counterfactuals: 1 });
-      const out: number[] = [];
-      for (const digit of [4, 5, 0]) {
-        out.push((await gainOf(`${before}${digit}`, watched, { counterfactuals: 1 })) - context);
-      }
-      return out;
+      const texts = [before, ...[4, 5, 0].map((digit) => `${before}${digit}`)];
+      const [context, ...ofDigits] = await gainsOf(texts, watched, { counterfactuals: 1 });
+      return ofDigits.map((gain) => gain - context!);
     };
     const [four, five, zero] = await gains([4, 5]);
     const [alone, beside, other] = await gains([4, 4]);
