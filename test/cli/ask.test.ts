@@ -267,7 +267,7 @@ describe('timeseer ask', () => {
       const template = join(endless, 'chat_template.jinja');
       writeFileSync(template, loop + readFileSync(template, 'utf8'));
       const child = new Child(['ask', '--policy', endless, '--prompt', 'trend', '--threads', '1']);
-      await sleep(2_500); // the template is what keeps it busy by then
+      await sleep(1_500); // the template is what keeps it busy by then
       expect(child.process.exitCode).toBe(null);
       const began = performance.now();
       child.process.kill(name);
