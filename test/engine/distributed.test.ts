@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { SHARE_ENV, Worker } from 'node:worker_threads';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { hasDistributed, ProcessGroup, Store } from '../../src/engine/torch/distributed.ts';
 import { EngineError } from '../../src/ground/errors.ts';
 import { workerUrl } from '../../src/ground/paths.ts';
@@ -72,11 +72,12 @@ async function start(
   return Array.from({ length: size }, (_, rank) => new Peer({ scene, port, rank, size, ...more }));
 }
 
-afterEach(async () => {
-  for (const { child } of peers) child.kill('SIGKILL');
-  await Promise.all(peers.splice(0).map(({ ended }) => ended));
-  for (const store of stores.splice(0)) store.close();
-});
+async function end(started: Peer[], served: Store[]): Promise<void> {
+  for (const { child } of started) child.kill('SIGKILL');
+  await Promise.all(started.splice(0).map(({ ended }) => ended));
+  for (const store of served.splice(0)) store.close();
+}
+afterEach(() => end(peers, stores));
 
 /** States of a process's threads, as the system's letters: T where stopped. */
 function statesOf(pid: number): Set<string> {
@@ -206,6 +207,24 @@ describe.runIf(hasDistributed())('Store', () => {
 });
 
 describe.runIf(hasDistributed())('ProcessGroup', () => {
+  const [halted, their]: [Peer[], Store[]] = [[], []];
+  afterAll(() => end(halted, their));
+  /** Starts a group whose last rank then stops; it outlives the test that runs. */
+  async function halt(...args: Parameters<typeof start>): Promise<Peer[]> {
+    const group = await start(...args);
+    halted.push(...peers.splice(0));
+    their.push(...stores.splice(0));
+    for (const peer of group) expect(await peer.line()).toBe('ready');
+    group.at(-1)!.child.kill('SIGSTOP');
+    return group;
+  }
+  // The others need seconds to give the stopped rank up, in which the other tests run.
+  let [stopped, absent]: Peer[][] = [];
+  beforeAll(async () => {
+    stopped = await halt('lost', 2, { timeoutMs: 6000 });
+    absent = await halt('absent', 3);
+  });
+
   it.each([1, 2, 3])('of size %i runs every operation', async (size) => {
     const group = await start('operations', size);
     for (const [rank, peer] of group.entries()) {
@@ -266,21 +285,15 @@ describe.runIf(hasDistributed())('ProcessGroup', () => {
   });
 
   it('throws after the time-out when a peer has stopped', async () => {
-    const group = await start('lost', 2, { timeoutMs: 6000 });
-    for (const peer of group) expect(await peer.line()).toBe('ready');
-    group[1]!.child.kill('SIGSTOP');
-    const { error } = await group[0]!.line<{ error: string }>();
+    const { error } = await stopped![0]!.line<{ error: string }>();
     expect(error).toMatch(/allReduce, rank 0 of 2: a peer has not answered within 6 s/);
-    expect(await group[0]!.ended).toBe(0);
+    expect(await stopped![0]!.ended).toBe(0);
   });
 
   it('names in rank 0 the ranks that a barrier misses', async () => {
-    const group = await start('absent', 3);
-    for (const peer of group) expect(await peer.line()).toBe('ready');
-    group[2]!.child.kill('SIGSTOP');
-    const { error } = await group[0]!.line<{ error: string }>();
+    const { error } = await absent![0]!.line<{ error: string }>();
     expect(error).toMatch(/barrier, rank 0 of 3: no answer from rank 2 within 2 s/);
-    expect((await group[1]!.line<{ error: string }>()).error).toMatch(
+    expect((await absent![1]!.line<{ error: string }>()).error).toMatch(
       /barrier, rank 1 of 3: rank 0 did not let this rank pass/,
     );
   });
