@@ -1,13 +1,20 @@
 /** The package as a project that depends on it has it: what npm packs, its types, and its functions. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+
+interface Packed {
+  readonly filename: string;
+  readonly files: readonly { readonly path: string }[];
+}
 
 const ROOT = resolve(import.meta.dirname, '..');
 const project = mkdtempSync(join(tmpdir(), 'timeseer-consumer-'));
 const installed = join(project, 'node_modules/timeseer');
+/** Paths in the package. */
+let paths: readonly string[] = [];
 const write = (name: string, text: string): void => writeFileSync(join(project, name), text);
 
 beforeAll(() => {
@@ -15,8 +22,10 @@ beforeAll(() => {
     cwd: ROOT,
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'ignore'],
+    maxBuffer: 1e8,
   });
-  const [{ filename }] = JSON.parse(packed) as [{ filename: string }];
+  const [{ filename, files }] = Object.values(JSON.parse(packed) as Record<string, Packed>) as [Packed];
+  paths = files.map(({ path }) => path);
   mkdirSync(installed, { recursive: true });
   execFileSync('tar', ['-xzf', join(project, filename), '-C', installed, '--strip-components=1']);
   symlinkSync(join(ROOT, 'node_modules'), join(installed, 'node_modules'));
@@ -122,4 +131,17 @@ test('a project that depends on the package compiles against its types, and its 
     changes: true,
     refused: true,
   });
+});
+
+test('every file that a packed README links to is packed', () => {
+  const missing = paths
+    .filter((path) => path.endsWith('README.md'))
+    .flatMap((page) =>
+      [...readFileSync(join(installed, page), 'utf8').matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)]
+        .map(([, link]) => join(dirname(page), link!).replace(/\/$/, ''))
+        .filter((link) => !paths.some((path) => path === link || path.startsWith(`${link}/`)))
+        .map((link) => `${page} links to ${link}`),
+    );
+  expect(paths).toContain('datasets/README.md');
+  expect(missing).toEqual([]);
 });
