@@ -15,18 +15,23 @@ function recording(seed: number): Float64Array {
   return values;
 }
 
-const injected = (values: Float64Array, seed: number, index: number) => {
-  const { channels, gold, facts } = recordedExample(seed, index, 'made', { ...detect(values), values });
-  return { after: channels[0]!, truth: 'intervals' in gold ? gold.intervals : [], facts: facts! };
-};
+/** Examples made of one recording, which is looked at once. */
+function injecting(values: Float64Array) {
+  const source = { ...detect(values), values };
+  return (seed: number, index: number) => {
+    const { channels, gold, facts } = recordedExample(seed, index, 'made', source);
+    return { after: channels[0]!, truth: 'intervals' in gold ? gold.intervals : [], facts: facts! };
+  };
+}
 
 describe('a recording with made anomalies', () => {
   test('differs from the recording in its intervals alone, and at both ends of each', () => {
     const values = recording(1);
+    const injected = injecting(values);
     let anomalies = 0;
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 99 }), fc.integer({ min: 0, max: 99 }), (seed, index) => {
-        const { after, truth } = injected(values, seed, index);
+        const { after, truth } = injected(seed, index);
         for (let t = 0; t < values.length; t++) {
           const inside = truth.some(([start, end]) => t >= start && t < end);
           // A change too small to be seen is in both.
@@ -43,9 +48,9 @@ describe('a recording with made anomalies', () => {
   });
 
   test('is rounded as the recording, and not negative where that is not', () => {
-    const values = recording(2);
+    const injected = injecting(recording(2));
     for (let index = 0; index < 40; index++) {
-      for (const value of injected(values, 5, index).after) {
+      for (const value of injected(5, index).after) {
         if (Number.isNaN(value)) continue;
         expect(value).toBeGreaterThanOrEqual(0);
         expect(Math.abs(value - Math.round(value))).toBeLessThan(1e-9);
@@ -54,12 +59,12 @@ describe('a recording with made anomalies', () => {
   });
 
   test('has anomalies of seasonal kinds where a season is known, and none of them where there is none', () => {
-    const kindsOf = (values: Float64Array): Set<string> =>
-      new Set(
-        Array.from({ length: 60 }, (_, i) =>
-          injected(values, 9, i).facts.departures.map(({ kind }) => kind),
-        ).flat(),
+    const kindsOf = (values: Float64Array): Set<string> => {
+      const injected = injecting(values);
+      return new Set(
+        Array.from({ length: 60 }, (_, i) => injected(9, i).facts.departures.map(({ kind }) => kind)).flat(),
       );
+    };
     const seasonal = ['missing cycle', 'changed shape', 'frequency change'];
     const daily = kindsOf(recording(3));
     expect(seasonal.filter((kind) => daily.has(kind))).toEqual(seasonal);
@@ -70,8 +75,8 @@ describe('a recording with made anomalies', () => {
   });
 
   test('is a function of seed, index and name', () => {
-    const values = recording(6);
-    expect(injected(values, 3, 7)).toEqual(injected(values, 3, 7));
-    expect(injected(values, 3, 7).after).not.toEqual(injected(values, 3, 8).after);
+    const injected = injecting(recording(6));
+    expect(injected(3, 7)).toEqual(injecting(recording(6))(3, 7));
+    expect(injected(3, 7).after).not.toEqual(injected(3, 8).after);
   });
 });
