@@ -65,7 +65,8 @@ describe('detectors as answerers', () => {
   });
 
   test('do not look at labels: other annotations, same answers', async () => {
-    const relabeled = heldOut.map((one, i) => ({
+    const series = heldOut.slice(0, 8);
+    const relabeled = series.map((one, i) => ({
       ...one,
       gold: {
         kind: 'anomaly' as const,
@@ -74,7 +75,7 @@ describe('detectors as answerers', () => {
       },
       task: 'other',
     }));
-    const [a, b] = [await runBaselines(heldOut, [], null), await runBaselines(relabeled, [], null)];
+    const [a, b] = [await runBaselines(series, [], null), await runBaselines(relabeled, [], null)];
     for (const name of DETECTORS_OF_ANOMALIES.keys()) {
       expect(b.records[name]!.map((record) => record.answer)).toEqual(
         a.records[name]!.map((record) => record.answer),
@@ -85,7 +86,8 @@ describe('detectors as answerers', () => {
 
 describe('the best detector', () => {
   test('has the highest mean reward on validation series', async () => {
-    const { best, validationReward, validationSeries: n } = await runBaselines(heldOut, validation, null);
+    const run = await runBaselines(heldOut.slice(0, 4), validation, null);
+    const { best, validationReward, validationSeries: n } = run;
     expect(n).toBe(15);
     const names = await quickBaselines(learning, heldOut, true);
     expect(names).toEqual([...DETECTORS_OF_ANOMALIES.keys(), 'timeseer-detect']);

@@ -37,7 +37,7 @@ let run: PretendedRun;
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'assemble-'));
   whole = join(root, 'whole');
-  run = writeRun(whole, { series: 30, config: GOLDEN_CONFIG });
+  run = writeRun(whole, { series: 20, config: GOLDEN_CONFIG });
   const further = ['anomllm/point', 'anomllm/freq'].flatMap((task) =>
     pretend([...openExamples({ name: task, split: 'test', seed: 42, length: 1000, count: 6 })], 0.5, 3).map(
       (record) => ({ ...record, task }),
@@ -85,7 +85,7 @@ describe('the numbers of a run', () => {
       expect(metrics?.reward_greedy.mean).toBeCloseTo(totals('greedy'), 12);
       expect(metrics?.reward_sampled?.mean).toBeCloseTo(totals('sampled'), 12);
       // Two samples a series are one measurement of it.
-      expect(metrics?.reward_sampled?.n).toBe(30);
+      expect(metrics?.reward_sampled?.n).toBe(20);
     }
   });
 
@@ -125,7 +125,7 @@ describe('the numbers of a run', () => {
       best: string;
       validationSeries: number;
     };
-    expect(choice.validationSeries).toBe(40);
+    expect(choice.validationSeries).toBe(16);
     expect(classical?.detector).toBe(choice.best);
     expect(classical?.metrics.reward_sampled).toEqual(classical?.metrics.reward_greedy);
     const table = written().transfer?.find(({ head }) => head !== undefined);
@@ -512,7 +512,7 @@ describe('a damaged run', () => {
     ['sft/stage.json', () => '{"seconds": -1}', '"seconds"'],
     ['sft/metrics.jsonl', (text: string) => text.replace('"loss"', '"lost"'), '"loss"'],
     ['rl/metrics.jsonl', (text: string) => text.replace('{', '['), 'not a JSON line'],
-    ['eval/sft.greedy.jsonl', (text: string) => text.slice(0, -50), 'sft.greedy.jsonl:30:'],
+    ['eval/sft.greedy.jsonl', (text: string) => text.slice(0, -50), 'sft.greedy.jsonl:20:'],
     ['eval/rl.sampled.jsonl', (text: string) => text.slice(text.indexOf('\n') + 1), 'nano5/test/'],
     ['eval/rl.greedy.jsonl', (text: string) => text.replace('nano5/test/0', 'nano5/train/0'), 'no held-out'],
     ['eval/rl.anomllm.greedy.jsonl', () => '', 'holds no record'],
@@ -540,7 +540,7 @@ describe('a damaged run', () => {
 
   test('answers to the series of another seed are refused', async () => {
     const other = join(root, 'other-seed');
-    writeRun(other, { series: 30, seed: 8 });
+    writeRun(other, { series: 20, seed: 8 });
     const copy = copyRun();
     copyFileSync(join(other, 'eval/sft.greedy.jsonl'), join(copy, 'eval/sft.greedy.jsonl'));
     await expect(assembleReport(copy)).rejects.toThrow(/sft\.greedy\.jsonl: the annotation of nano5\/test\//);

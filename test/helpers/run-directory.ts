@@ -129,7 +129,7 @@ export function writeRun(directory: string, options: PretendedRunOptions): Prete
       bootstrap: 200,
       samples: 2,
       transfer: 0,
-      validation: 40,
+      validation: 16,
     },
   });
   const series = openHeldOut(recipe).series;
