@@ -128,3 +128,23 @@ describe('a study', { timeout: 240_000 }, () => {
     );
   });
 });
+
+test('evaluates a finished arm with a start of its own in a further setting without training it again', async () => {
+  const directory = mkdtempSync(join(shared, 'settings-'));
+  const file = writeTinyStudy(directory);
+  const text = readFileSync(file, 'utf8')
+    .replace('seeds: [1, 2]\nbase: more', 'seeds: [1]\nbase: alone')
+    .replace(
+      'arms:\n',
+      '  longer:\n    recipe: ./tiny.yaml\n    policies: nano5\n    set: {data.length: 280}\n$&',
+    )
+    .replace(/arms:\n.*$/s, 'arms:\n  alone:\n    start: none\n    set: {rl.steps: 1, sft.samples: 20}\n');
+  writeFileSync(file, text);
+  const [into, stage] = [join(directory, 'out'), join(directory, 'out/nano5/alone/seed-1/sft/stage.json')];
+  const cell = (only: string, ...more: string[]) =>
+    timeseer('study', file, '--out', into, '--quiet', '--json', '--only', only, ...more);
+  expect(await cell('nano5/alone')).toMatchObject({ err: '', code: 0 });
+  const trained = readFileSync(stage, 'utf8');
+  expect(await cell('longer/alone', '--resume')).toMatchObject({ err: '', code: 0 });
+  expect(readFileSync(stage, 'utf8')).toBe(trained);
+}, 240_000);
