@@ -7,12 +7,7 @@ import type { Candidate } from '../../src/detect/scan.ts';
 import { statementOf } from '../../src/detect/sentence.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
-
-/** Independent standard normal numbers. */
-function noise(seed: number, n: number): Float64Array {
-  const draw = new Random(seed, 'detect');
-  return Float64Array.from({ length: n }, () => draw.normal());
-}
+import { battery, disk, hourlyCounts, jobs, noise, switching, testUsual, withStretch } from './usual.ts';
 
 /** Requests of a shop: a busy hour a day of 96 samples, noise that grows with the load. */
 function days(seed: number, n = 1440): Float64Array {
@@ -21,13 +16,6 @@ function days(seed: number, n = 1440): Float64Array {
     return 300 + 200 * Math.exp(-((hour - 0.55) ** 2) / 0.02) + (6 + 12 * hour) * error;
   });
 }
-
-const withStretch = (
-  values: Float64Array,
-  start: number,
-  end: number,
-  change: (value: number, i: number) => number,
-) => values.map((value, i) => (i >= start && i < end ? change(value, i) : value));
 
 /** 100 for 10 to 60 samples, then 0 for as many, with noise. */
 function onOff(seed: number, n = 1500): Float64Array {
@@ -305,11 +293,10 @@ describe('what goes on until now', () => {
 });
 
 describe('what is usual is no finding', () => {
-  const shape = (f: (i: number) => number) => Float64Array.from({ length: 1500 }, (_, i) => f(i));
-  const many = (make: (seed: number) => Float64Array, count = 30): number =>
-    Array.from({ length: count }, (_, seed) => detect(make(seed + 100)).findings.length).filter((n) => n > 0)
-      .length;
+  // All of the series: `npm run soak`.
+  testUsual(1 / 3);
 
+  const shape = (f: (i: number) => number) => Float64Array.from({ length: 1500 }, (_, i) => f(i));
   test.each([
     ['a sine', shape((i) => Math.sin(i / 7.3))],
     ['a square wave', shape((i) => (i % 74 < 30 ? 5 : 1))],
@@ -327,24 +314,6 @@ describe('what is usual is no finding', () => {
     ['spikes at equal distances', noise(11, 1500).map((error, i) => (i % 61 === 7 ? 30 : 0) + error)],
   ])('%s', (_, values) => {
     expect(detect(values).findings).toEqual([]);
-  });
-
-  test('noise has a finding in hardly any series, whatever its distribution', () => {
-    expect(many((seed) => noise(seed, 800))).toBeLessThanOrEqual(1);
-    expect(many((seed) => noise(seed, 800).map((value) => Math.exp(0.6 * value)))).toBeLessThanOrEqual(2);
-    const walk = (seed: number): Float64Array => {
-      let at = 0;
-      return noise(seed, 800).map((step) => (at += step));
-    };
-    expect(many(walk)).toBeLessThanOrEqual(4);
-    // Of Student's law with 4 degrees of freedom, whose tail is that of a power, a value now and then is 30 standard deviations off.
-    const student = (seed: number): Float64Array => {
-      const parts = [1, 2, 3, 4].map((k) => noise(1000 * k + seed, 800));
-      return noise(seed, 800).map(
-        (value, i) => value / Math.sqrt(parts.reduce((sum, part) => sum + part[i]! ** 2, 0) / 4),
-      );
-    };
-    expect(many(student)).toBeLessThanOrEqual(2);
   });
 
   test('what was usual at the place of the only other cycle that did not depart', () => {
@@ -376,8 +345,7 @@ describe('what is usual is no finding', () => {
     expect(all.filter(({ findings }) => findings.length > 0).length).toBeLessThanOrEqual(1);
   });
 
-  test('a battery that is charged at any level is read as its two paces, and departs where it leaves them', () => {
-    expect(many((seed) => battery(seed), 20)).toBeLessThanOrEqual(1);
+  test('a battery that is charged at any level departs where it leaves its two paces', () => {
     // Half the charge lost at once, a charge beyond the limit, and readings that stand still.
     for (const seed of [1, 2, 3]) {
       const values = battery(seed);
@@ -391,20 +359,6 @@ describe('what is usual is no finding', () => {
       ] as const)
         expect(overlapOfWorst(some, 900, end)).toBeGreaterThan(0.3);
     }
-  });
-
-  test('light that is even at night and on clear days is no measure of the light under clouds', () => {
-    const light = (seed: number): Float64Array => {
-      const draw = new Random(seed, 'light');
-      let clear = 1;
-      return Float64Array.from({ length: 48 * 40 }, (_, i) => {
-        if (i % 48 === 0) clear = [1, 1, 0.9, 0.8, 0.5, 0.3][draw.integer(0, 5)]!;
-        const height = Math.max(0, Math.sin((2 * Math.PI * ((i % 48) - 12)) / 48));
-        return Math.round(5000 * height * clear * (clear > 0.8 ? 1 : draw.between(0.6, 1.2)));
-      });
-    };
-    const all = Array.from({ length: 20 }, (_, seed) => detect(light(seed + 100), { calendar: [48, 336] }));
-    expect(all.filter(({ findings }) => findings.length > 0).length).toBeLessThanOrEqual(1);
   });
 
   test('jobs that come at distances that vary are no spikes where they may come', () => {
@@ -424,50 +378,9 @@ describe('what is usual is no finding', () => {
     }
   });
 
-  test('small counts of rare events have a finding in hardly any series', () => {
-    const counts = (seed: number): Float64Array => {
-      const draw = new Random(seed, 'rare');
-      return Float64Array.from({ length: 1500 }, () => {
-        let count = -1;
-        for (let product = 1; product > Math.exp(-0.2); count++) product *= draw.uniform();
-        return count;
-      });
-    };
-    const worst = Array.from({ length: 24 }, (_, seed) => detect(counts(seed)).findings[0]?.severity ?? 0);
-    expect(worst.filter((severity) => severity > 0).length).toBeLessThanOrEqual(2);
-    expect(Math.max(...worst)).toBeLessThan(LEVELS.high);
-  });
-
-  test('counts that are equal by chance at the pace of an hour stand still in no series, and a stuck counter does', () => {
-    const counts = (seed: number): Float64Array => {
-      const draw = new Random(seed, 'hours');
-      return Float64Array.from({ length: 3000 }, (_, i) => {
-        const rate = 0.4 + 5 * Math.exp(-0.5 * (((i % 288) - 156) / 48) ** 2);
-        let [count, product] = [0, draw.uniform()];
-        for (; product > Math.exp(-rate); count++) product *= draw.uniform();
-        return count;
-      });
-    };
-    expect(many(counts, 30)).toBeLessThanOrEqual(1);
-    const stuck = counts(1).map((value, i) => (i >= 1800 && i < 1824 ? 4 : value));
+  test('a counter that is stuck stands still, though counts are equal by chance at the pace of an hour', () => {
+    const stuck = hourlyCounts(1).map((value, i) => (i >= 1800 && i < 1824 ? 4 : value));
     expect(overlapOfWorst(stuck, 1800, 1824)).toBeGreaterThan(0.9);
-  });
-
-  test('a gauge that takes a step now and then keeps a value for any time', () => {
-    const gauge = (seed: number): Float64Array => {
-      const draw = new Random(seed, 'gauge');
-      let level = 5;
-      return Float64Array.from({ length: 2500 }, () => {
-        if (draw.uniform() < 0.03) level = Math.min(12, Math.max(3, level + (draw.uniform() < 0.5 ? 1 : -1)));
-        return level;
-      });
-    };
-    const stands = Array.from({ length: 30 }, (_, seed) =>
-      detect(gauge(seed + 100)).findings.filter(
-        ({ kind, evidence }) => kind === 'flat' || /keeps one/.test(evidence.for.join()),
-      ),
-    );
-    expect(stands.filter((some) => some.length > 0).length).toBeLessThanOrEqual(1);
   });
 
   test('what comes at many places at no distance in particular is not rare, however far it lies from the rest', () => {
@@ -607,15 +520,6 @@ describe('a drift of days', () => {
         expect(Math.abs(found[0]!.start - (600 - length))).toBeLessThan(24);
       }
   });
-
-  test('is none in random walks', () => {
-    for (let seed = 1; seed <= 60; seed++) {
-      let level = 0;
-      const walk = noise(seed, 600).map((step) => (level += step));
-      const kinds = detect(walk, { calendar: [48, 336] }).findings.map(({ kind }) => kind);
-      expect(kinds).not.toContain('trend');
-    }
-  });
 });
 
 describe('two rises of one level', () => {
@@ -745,7 +649,9 @@ describe('options', () => {
 
   test('filters only filter: what they leave is as it was without them', () => {
     const shifted = withStretch(values, 1300, 1500, (value) => value + 4);
-    const series = [shifted, withStretch(days(12), 700, 712, () => 0), onOff(3)];
+    const series = [shifted, withStretch(days(12), 700, 712, () => 0), onOff(3)].map((given) => ({
+      ...{ given, all: detect(given, { relativeFloor: 0 }).findings },
+    }));
     fc.assert(
       fc.property(
         fc.constantFrom(...series),
@@ -753,8 +659,7 @@ describe('options', () => {
         fc.double({ min: 0, max: 12, noNaN: true }),
         fc.constantFrom('above' as const, 'below' as const, 'both' as const),
         fc.double({ min: 2, max: 9, noNaN: true }),
-        (given, relativeFloor, absoluteFloor, direction, severity) => {
-          const all = detect(given, { relativeFloor: 0 }).findings;
+        ({ given, all }, relativeFloor, absoluteFloor, direction, severity) => {
           const some = detect(given, { relativeFloor, absoluteFloor, direction, severity }).findings;
           for (const { similar: _, ...finding } of some) {
             expect(all.map(({ similar: __, ...other }) => other)).toContainEqual(finding);
@@ -1117,64 +1022,7 @@ describe('what is plain to the eye', () => {
   });
 });
 
-/** A disk that fills up to 85 and is emptied, after about `fill` samples with noise; stays full in [start, end). */
-/** Level that falls for 150 to 300 samples, and is charged to the top about five times as fast. */
-function battery(seed: number): Float64Array {
-  const draw = new Random(seed, 'battery');
-  let [level, falling] = [90, draw.integer(150, 300)];
-  return Float64Array.from({ length: 2500 }, () => {
-    if (falling-- > 0) level = Math.max(5, level - Math.abs(draw.normal(0.25, 0.1)));
-    else if (level < 98) level = Math.min(100, level + draw.normal(1.2, 0.1));
-    else falling = draw.integer(150, 300);
-    return Math.round(10 * level) / 10;
-  });
-}
-
-function disk(seed: number, fill: number, stuck: readonly [number, number] = [0, 0]): Float64Array {
-  const draw = new Random(seed, 'disk');
-  let level = 20;
-  return Float64Array.from({ length: 2500 }, (_, i) => {
-    level += Math.abs(draw.normal(65 / fill, 32 / fill));
-    if (level > 85) level = i < stuck[1] && i >= stuck[0] ? 100 : draw.normal(20, 2);
-    return level;
-  });
-}
-
-/** Jobs of 15 to 25 samples at random times. */
-function jobs(seed: number): Float64Array {
-  const draw = new Random(seed, 'jobs');
-  const values = Float64Array.from({ length: 3000 }, () => draw.normal(10, 1));
-  for (let k = 0; k < 30; k++) {
-    const at = draw.integer(0, 2950);
-    for (let i = at; i < at + draw.integer(15, 25); i++) values[i] = draw.normal(45, 3);
-  }
-  return values;
-}
-
-/** A load that is on for about `on` samples and off for about `off`. */
-function switching(seed: number, on: number, off: number): Float64Array {
-  const draw = new Random(seed, 'switching');
-  let [state, left] = [0, 0];
-  return Float64Array.from({ length: 2500 }, () => {
-    if (left-- <= 0) {
-      state = 1 - state;
-      left = Math.round(draw.normal(state === 1 ? on : off, 0.15 * (state === 1 ? on : off)));
-    }
-    return state;
-  });
-}
-
 describe('series that switch at no fixed time', () => {
-  test.each([
-    ['disks that are emptied when they are full', (seed: number) => disk(seed, seed % 2 === 0 ? 600 : 150)],
-    ['jobs at random times', jobs],
-    ['loads that are on as long as off', (seed: number) => switching(seed, 60, 60)],
-    ['loads that are on for short', (seed: number) => switching(seed, 12, 35)],
-  ])('%s have a finding in at most one of 20 series', (_, series) => {
-    const alarmed = Array.from({ length: 20 }, (_, seed) => detect(series(seed)).findings.length > 0);
-    expect(alarmed.filter(Boolean).length).toBeLessThanOrEqual(1);
-  });
-
   test('a disk that is not emptied in time is found', () => {
     const [worst] = detect(disk(3, 150, [1200, 1500])).findings;
     expect(worst!.start).toBeGreaterThan(1150);
