@@ -7,7 +7,15 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasDistributed } from '../../src/engine/torch/distributed.ts';
 import { childrenOf, freePort, isAlive, ranks } from '../helpers/ranks.ts';
-import { bits, Child, lineCount, until, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
+import {
+  bits,
+  Child,
+  lineCount,
+  timeless,
+  until,
+  writeTinyPolicy,
+  writeTinyRecipe,
+} from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-world-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -31,6 +39,14 @@ const weights = (out: string): string => path(`${out}/rl/policy/model.safetensor
 describe.skipIf(!hasDistributed())('processes', () => {
   beforeAll(async () => {
     expect(await train('workers', '--quiet').ended).toMatchObject({ code: 0 });
+  }, 300_000);
+
+  test('train as as many Workers do, bit for bit', async () => {
+    expect(await train('processes', '--quiet', '--processes', '2').ended).toMatchObject({ code: 0 });
+    expect(bits(weights('processes')).equals(bits(weights('workers')))).toBe(true);
+    for (const log of ['sft/metrics.jsonl', 'rl/metrics.jsonl', 'rl/completions.jsonl']) {
+      expect(timeless(path(`processes/${log}`))).toEqual(timeless(path(`workers/${log}`)));
+    }
   }, 300_000);
 
   test('resume what Workers began, in another number', async () => {
