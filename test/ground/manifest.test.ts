@@ -16,7 +16,7 @@ import {
 import { createAdapter, loadAdapter, saveAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { readCard } from '../../src/tasks/card.ts';
-import { Child, edit, writeTinyPolicy } from '../helpers/tiny-run.ts';
+import { edit, timeseer, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-manifest-'));
 const saved = join(shared, 'saved');
@@ -150,7 +150,7 @@ describe('a saved policy that is damaged or changed', () => {
     ['train', () => ['train', '--policy', policy, '--out', join(policy, '../run'), '--quiet']],
   ])('%s says so and ends with an error', async (_name, command) => {
     zero(join(policy, 'model.safetensors'));
-    const { code, err, out } = await new Child(command()).ended;
+    const { code, err, out } = await timeseer(...command());
     expect(err).toContain(`error: ${join(policy, 'model.safetensors')}: differs from what was saved there`);
     expect({ code, out }).toEqual({ code: 3, out: '' });
   });
