@@ -6,7 +6,7 @@ import { ExampleSet } from '../../datasets/example-set.ts';
 import { checkTraces } from '../../datasets/materials.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
-import { done, prepareTaskSets, refused, SMALL, taskSets, through } from '../helpers/task-sets.ts';
+import { done, prepareClasses, refused, SMALL, taskSets, through } from '../helpers/task-sets.ts';
 import { bits, edit, listing } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-tasks-'));
@@ -15,7 +15,7 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 const { classes } = taskSets(root);
 const trained = join(root, 'run-classes');
 
-beforeAll(() => prepareTaskSets(root));
+beforeAll(() => prepareClasses(root));
 
 describe('a prepared data set goes through sft, train and eval', () => {
   test('of classes, with its split said beside the result', async () => {

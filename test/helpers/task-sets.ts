@@ -78,33 +78,21 @@ export const taskSets = (root: string): TaskSets => ({
   unnamed: join(root, 'unnamed'),
 });
 
-/** Prepares the sets of `taskSets`. */
-export async function prepareTaskSets(root: string): Promise<void> {
-  const { classes, variates, unnamed } = taskSets(root);
+const prepare = (...args: string[]): Promise<string> => done('data', 'prepare', ...args, '--json');
+
+/** Prepares the set of classes of `taskSets`, from a table that stays beside it. */
+export async function prepareClasses(root: string): Promise<void> {
   const file = join(root, 'classes.tsv');
   writeClasses(file);
-  writeUnnamed(join(root, 'files'));
-  await done('data', 'prepare', 'custom', '--from', file, '--out', classes, '--shares', '5,2,3', '--json');
-  await done(
-    'data',
-    'prepare',
-    'custom',
-    '--from',
-    join(root, 'files'),
-    '--out',
-    unnamed,
-    '--shares',
-    '5,0,3',
-    '--json',
-  );
-  await done(
-    'data',
-    'prepare',
-    'vta/multivariate',
-    '--out',
-    variates,
-    '--count',
-    'train=10,validation=2,test=4',
-    '--json',
-  );
+  await prepare('custom', '--from', file, '--out', taskSets(root).classes, '--shares', '5,2,3');
+}
+
+/** Prepares all sets of `taskSets`. */
+export async function prepareTaskSets(root: string): Promise<void> {
+  const { variates, unnamed } = taskSets(root);
+  await prepareClasses(root);
+  const files = join(root, 'files');
+  writeUnnamed(files);
+  await prepare('custom', '--from', files, '--out', unnamed, '--shares', '5,0,3');
+  await prepare('vta/multivariate', '--out', variates, '--count', 'train=10,validation=2,test=4');
 }
