@@ -1,7 +1,7 @@
 /** The service as a process of its own: what it logs, measures, survives, and how it ends. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { connect, type Socket } from 'node:net';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { CLI } from '../helpers/program.ts';
 import { until } from '../helpers/service.ts';
 
@@ -75,6 +75,31 @@ const chat = ({ url }: Running, changes: object): Promise<Response> =>
   });
 
 describe('timeseer serve', () => {
+  /** A service that ends while bodies have not come: it waits seconds for them, in which the other tests run. */
+  let ending: Promise<{ status: number; text: string; code: number | null; slow: string; log: string }>;
+  const kept: (() => void)[] = [];
+  beforeAll(async () => {
+    const service = await serve('--timeout', '20');
+    const idle = connect(service.port, '127.0.0.1');
+    sockets.push(idle.on('error', () => {}));
+    idle.write('GET /readyz HTTP/1.1\r\nHost: loc');
+    const slow = dripping(service);
+    const values = Array.from({ length: 60_000 }, (_, i) => Math.sin(i / 50) + (i % 7));
+    const taken = explain(service, `v\n${values.join('\n')}\n`);
+    await until(async () => (await (await fetch(`${service.url}/readyz`)).text()).includes('"explain":1'));
+    service.child.kill('SIGTERM');
+    for (const socket of sockets.splice(0)) kept.push(() => socket.destroy());
+    for (const child of running.splice(0)) kept.push(() => child.kill('SIGKILL'));
+    ending = taken.then(async (answer) => ({
+      ...{ status: answer.status, text: await answer.text(), code: await service.ended },
+      ...{ slow: slow.answer(), log: service.log().join('\n') },
+    }));
+    ending.catch(() => {}); // The test that awaits it fails.
+  });
+  afterAll(() => {
+    for (const end of kept) end();
+  });
+
   test('answers chat with the policy that ships', async () => {
     const service = await serve('--policy', 'small');
     const answer = await chat(service, { temperature: 0 });
@@ -138,20 +163,11 @@ describe('timeseer serve', () => {
   });
 
   test('ends within its timeout whatever has not come, and answers what it took on', async () => {
-    const service = await serve('--timeout', '20');
-    const idle = connect(service.port, '127.0.0.1');
-    sockets.push(idle.on('error', () => {}));
-    idle.write('GET /readyz HTTP/1.1\r\nHost: loc');
-    const slow = dripping(service);
-    const values = Array.from({ length: 60_000 }, (_, i) => Math.sin(i / 50) + (i % 7));
-    const taken = explain(service, `v\n${values.join('\n')}\n`);
-    await until(async () => (await (await fetch(`${service.url}/readyz`)).text()).includes('"explain":1'));
-    service.child.kill('SIGTERM');
-    const answer = await taken;
-    expect([answer.status, (await answer.text()).includes('timeseer.anomalies')]).toEqual([200, true]);
-    expect(await service.ended).toBe(130);
-    expect(slow.answer()).toMatch(/^HTTP\/1\.1 503 [\s\S]*"code":"closing"/);
-    expect(service.log().join('\n')).not.toMatch(/error/i);
+    const { status, text, code, slow, log } = await ending;
+    expect([status, text.includes('timeseer.anomalies')]).toEqual([200, true]);
+    expect(code).toBe(130);
+    expect(slow).toMatch(/^HTTP\/1\.1 503 [\s\S]*"code":"closing"/);
+    expect(log).not.toMatch(/error/i);
   });
 
   test('what takes longer than it may while the service ends is told so', async () => {
