@@ -1,4 +1,4 @@
-/** Package files: `npm ci` works on any machine and any npm; test/consumer.test.ts looks at what is packed. */
+/** Package files: `npm ci` works on any machine and any npm; test/consumer.soak.ts looks at what is packed. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
