@@ -29,7 +29,8 @@ const commands = [
 ].map((line) => Array.from(line.matchAll(/"([^"]*)"|\S+/g), ([word, quoted]) => quoted ?? word).slice(2));
 
 /** Commands that take long, and what is read of their results: `npm run soak` runs them too. */
-export const LONG = /^(?:quickstart|report|study) |evaluations\/(?:board|reliance)|\bdata\/vta|runs\/lora/;
+export const LONG =
+  /^(?:quickstart|report|study) |evaluations\/(?:board|reliance)|\bdata\/vta|runs\/(?:lora|grpo)|evaluations\/sampled/;
 
 /** Output of the command whose table the README shows: it is run as it stands. */
 export const BOARD = 'evaluations/board';
