@@ -13,7 +13,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { readState } from '../../src/train/checkpoint.ts';
 import { loggedName } from '../../src/train/glossary.ts';
 import { readEvents } from '../helpers/event-file.ts';
-import { bits, edit, timeseer } from '../helpers/tiny-run.ts';
+import { timeseer } from '../helpers/tiny-run.ts';
 import { lines, recipe, set, shared, whole } from '../helpers/validated.ts';
 import { differences } from '../kill/harness.ts';
 
@@ -22,19 +22,6 @@ let out = '';
 beforeEach(() => {
   out = join(mkdtempSync(join(shared, 'one-')), 'run');
 });
-
-/** The run before its reinforcement, with other settings of it. */
-function supervised(settings: object = {}): void {
-  cpSync(whole, out, { recursive: true, verbatimSymlinks: true });
-  rmSync(join(out, 'rl'), { recursive: true });
-  edit(join(out, 'recipe.json'), (text) => {
-    const header = JSON.parse(text);
-    return JSON.stringify({
-      ...header,
-      recipe: { ...header.recipe, rl: { ...header.recipe.rl, ...settings } },
-    });
-  });
-}
 
 describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
   test('leaves a line of metrics for every other step, and the best policy, which can be evaluated by itself', async () => {
@@ -76,41 +63,6 @@ describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
     for (const line of lines(whole)) {
       for (const key of Object.keys(line)) expect(loggedName('validation', key)).not.toBeNull();
     }
-  });
-
-  test('changes nothing of the training', async () => {
-    supervised({ evalEvery: 0, keep: { last: 1, best: 'reward' } });
-    expect((await timeseer('train', '--out', out, '--quiet')).code).toBe(0);
-    const file = 'rl/policy/model.safetensors';
-    expect(bits(join(out, file)).equals(bits(join(whole, file)))).toBe(true);
-    expect(existsSync(join(out, 'rl/validation.jsonl'))).toBe(false);
-  });
-
-  test('ends the stage early when nothing gets better, and the best policy is what it leaves', async () => {
-    supervised({
-      evalEvery: 1,
-      patience: 1,
-      output: 'best',
-      keep: { last: 1, best: 'unparsable' },
-      learningRate: 1e-9,
-    });
-    const { code, err } = await timeseer('train', '--out', out);
-    expect(code).toBe(0);
-    expect(err).toContain('rl: ended early after step 3 of 6: no better unparsable in 1 evaluations');
-    expect(lines(out).map(({ step }) => step)).toEqual([1, 2, 3]);
-    expect(readdirSync(join(out, 'rl/validation'))).toEqual(['step-1']);
-    const [left, best] = ['rl/policy', 'rl/validation/step-1'].map((name) =>
-      readFileSync(join(out, name, 'model.safetensors')),
-    );
-    expect(left!.equals(best!)).toBe(true);
-    expect(
-      bits(join(out, 'rl/checkpoint/model.safetensors')).equals(
-        bits(join(out, 'rl/policy/model.safetensors')),
-      ),
-    ).toBe(false);
-    const before = readFileSync(join(out, 'rl/stage.json'), 'utf8');
-    expect((await timeseer('train', '--out', out, '--resume')).code).toBe(0);
-    expect(readFileSync(join(out, 'rl/stage.json'), 'utf8')).toBe(before);
   });
 
   test('is refused where there is nothing to evaluate on, or no such metric', async () => {

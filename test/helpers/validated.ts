@@ -1,9 +1,9 @@
 /** A run of both stages of a tiny recipe that is evaluated every other step of reinforcement. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect } from 'vitest';
-import { timeseer, writeTinyPolicy, writeTinyRecipe } from './tiny-run.ts';
+import { edit, timeseer, writeTinyPolicy, writeTinyRecipe } from './tiny-run.ts';
 
 export const shared = mkdtempSync(join(tmpdir(), 'timeseer-validation-'));
 export const policy = join(shared, 'policy');
@@ -38,3 +38,16 @@ beforeAll(async () => {
   expect(await timeseer('train', '--out', whole, '--quiet')).toMatchObject({ code: 0, err: '' });
 });
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
+
+/** Copies the run before its reinforcement, with other settings of it. */
+export function supervised(out: string, settings: object): void {
+  cpSync(whole, out, { recursive: true, verbatimSymlinks: true });
+  rmSync(join(out, 'rl'), { recursive: true });
+  edit(join(out, 'recipe.json'), (text) => {
+    const header = JSON.parse(text);
+    return JSON.stringify({
+      ...header,
+      recipe: { ...header.recipe, rl: { ...header.recipe.rl, ...settings } },
+    });
+  });
+}
