@@ -1,7 +1,6 @@
 /** The page that explains CSV files in a browser: equal to `timeseer explain`, without a network, with one message for what is wrong. */
 import {
   cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -12,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AnomalyReport } from '../../src/explain/schema.ts';
@@ -22,8 +21,18 @@ import { decodePng } from '../../src/plot/png.ts';
 import { explainFile } from '../../src/run/detect.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
-import { BUSY, ended, START, saved } from '../helpers/page.ts';
-import { WebServer } from '../helpers/web-server.ts';
+import {
+  BUSY,
+  CSV,
+  drop,
+  ended,
+  IN_REPORT,
+  LOADED,
+  ServedPage,
+  START,
+  saved,
+  textOf,
+} from '../helpers/page.ts';
 
 const place = mkdtempSync(join(tmpdir(), 'timeseer-page-'));
 const site = join(place, 'site');
@@ -31,21 +40,6 @@ afterAll(() => rmSync(place, { recursive: true, force: true }));
 beforeAll(() => {
   writeSite(site);
 });
-
-/** Table of two columns with a wave, of which the second stands still for a while. */
-function table(): string {
-  const lines = ['time,load,queue'];
-  for (let i = 0; i < 700; i++) {
-    const time = new Date(Date.UTC(2025, 2, 3) + i * 3_600_000).toISOString();
-    const load = 100 + 30 * Math.sin((2 * Math.PI * i) / 24) + ((i * 7919) % 13) / 4;
-    const queue =
-      i >= 400 && i < 436 ? 21 : 20 + 5 * Math.cos((2 * Math.PI * i) / 24) + ((i * 104_729) % 7) / 9;
-    lines.push([time, (i === 333 ? 320 : load).toFixed(3), queue.toFixed(3)].join(','));
-  }
-  return `${lines.join('\n')}\n`;
-}
-
-const CSV = table();
 
 test('the site is two files of at most 15 MB and the licenses, without a reference to any host', () => {
   const sizes = ['index.html', 'policy.js', 'licenses.txt'].map((name) => statSync(join(site, name)).size);
@@ -118,21 +112,6 @@ if (browser === null)
 const open = (address: string, options?: SessionOptions): Promise<BrowserSession> =>
   BrowserSession.open(browser!, address, START, options);
 
-/** Text of an element. */
-const textOf = (session: BrowserSession, id: string): Promise<string> =>
-  session.evaluate(`document.getElementById('${id}').textContent`);
-
-/** Drops a file made of `parts`, a JavaScript expression. */
-const drop = (session: BrowserSession, name: string, parts: string): Promise<unknown> =>
-  session.evaluate(`(() => {
-    const data = new DataTransfer();
-    data.items.add(new File(${parts}, ${JSON.stringify(name)}));
-    dispatchEvent(new PointerEvent('pointerdown'));
-    document.getElementById('file').textContent = '';
-    document.getElementById('problem').hidden = true;
-    document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
-  })()`);
-
 /** Pictures that a page holds, as pixels. */
 const picturesOf = (page: string): readonly Uint8Array[] =>
   [...page.matchAll(/data:image\/png;base64,([^"]+)/g)].map(
@@ -188,25 +167,13 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
   });
 
   describe('from a server of static files, on a phone', () => {
-    const server = new WebServer();
-    /** Changes the text of policy.js on its way. */
-    let changed = (policy: string): string | Promise<string> => policy;
+    let page: ServedPage;
     let session: BrowserSession;
     beforeAll(async () => {
-      server.usual = async (response, { path }) => {
-        const name = join(site, basename(path));
-        const type = name.endsWith('.js') ? 'text/javascript' : 'text/html; charset=utf-8';
-        response.writeHead(existsSync(name) ? 200 : 404, { 'content-type': type });
-        const text = existsSync(name) ? readFileSync(name, 'utf8') : '';
-        response.end(name.endsWith('policy.js') ? await changed(text) : text);
-      };
-      await server.start();
-      session = await open(`${server.url}/index.html`, { width: 390, height: 844, dark: true });
+      page = await ServedPage.open(browser!, site);
+      ({ session } = page);
     });
-    afterAll(async () => {
-      await session?.close();
-      await server.stop();
-    });
+    afterAll(() => page?.close());
 
     test('nothing is wider than the screen, and the first key reaches the file chooser', async () => {
       expect(await session.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
@@ -264,8 +231,6 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
         return ${on}.dispatchEvent(event);
       })()`);
     const TEXT = `${JSON.stringify(CSV)}, 'text/plain'`;
-    const IN_REPORT = 'document.getElementById("report").contentDocument.body';
-    const LOADED = `${IN_REPORT}.querySelector('#findings') && ${IN_REPORT}.ownerDocument.readyState === 'complete'`;
 
     test.each([
       ['text pasted on the file chooser', 'paste', '#choose', TEXT, 'pasted.csv'],
@@ -364,21 +329,13 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(await session.evaluate('document.activeElement.id')).toBe('problem');
     });
 
-    /** Opens the page anew, with another policy.js. */
-    const reload = async (change: typeof changed): Promise<void> => {
-      changed = change;
-      await session.evaluate('globalThis.old = true');
-      await session.send('Page.reload', { ignoreCache: true });
-      await session.until(`!globalThis.old && ${START}`);
-    };
-
     test.each<[string, (policy: string) => string]>([
       ['of another build', (policy) => policy.replace(/"build":"\w+"/, '"build":"0123456789ab"')],
       ['with damaged base64', (policy) => policy.replace(/wasm":"/, '$&*')],
       ['with damaged gzip', (policy) => policy.replace(/wasm":"...../, 'wasm":"AAAAA')],
       ['with nothing', () => 'globalThis.timeseerPolicy={};'],
     ])('beside a policy.js %s the detector answers alone, and a note says what to do', async (_, change) => {
-      await reload(change);
+      await page.reload(change);
       await drop(session, 'load.csv', `[${JSON.stringify(CSV)}]`);
       await session.until(ended('load.csv'));
       expect(await textOf(session, 'note')).toBe(
@@ -388,7 +345,7 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
     });
 
     test('without WebAssembly the detector answers alone, and a note says so', async () => {
-      await reload((policy) => policy);
+      await page.reload((policy) => policy);
       await session.evaluate(`(() => {
         const Plain = Blob;
         globalThis.Blob = function (parts, options) {
@@ -405,42 +362,10 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
       expect(report.policy).toBeUndefined();
     });
 
-    test('while the policy is waited for, a report can be read, and be replaced or kept', {
-      timeout: 180_000,
-    }, async () => {
-      // A short table of one column: few windows are asked about.
-      const short = CSV.split('\n')
-        .slice(100, 401)
-        .map((row) => row.split(',').slice(0, 2).join());
-      const data = JSON.stringify(['time,load', ...short].join('\n'));
-      let send = (): void => {};
-      const held = new Promise<void>((resolve) => {
-        send = resolve;
-      });
-      await reload((policy) => held.then(() => policy));
-      await drop(session, 'load.csv', `[${data}]`);
-      await session.until(LOADED);
-      await session.click('#cancel');
-      expect(await textOf(session, 'status')).toBe(
-        'Cancelled: the answers of the policy were not waited for.',
-      );
-      await drop(session, 'again.csv', `[${data}]`);
-      // Not the report before, which stays in the frame until the file has been read and the frame is empty.
-      const drawn = `document.getElementById('file').textContent === 'again.csv' && !document.getElementById('json').disabled`;
-      await session.until(`${drawn} && ${LOADED}`);
-      await session.evaluate(`${IN_REPORT}.dispatchEvent(new Event('pointerdown', { bubbles: true }))`);
-      send();
-      await session.until('!document.getElementById("update").hidden', 120);
-      await session.click('#update');
-      expect(await textOf(session, 'status')).toBe('Done.');
-      expect(await session.evaluate('document.activeElement.id')).toBe('report');
-      expect((JSON.parse(await saved(session, 'json')) as AnomalyReport).policy).toBeDefined();
-    });
-
     test('nothing was asked of any host but its own server, and of that only its files', () => {
       const asked = session.requests.filter((address) => !/^(?:blob|data|about):/.test(address));
-      expect(asked.every((address) => address === `${server.url}/policy.js`)).toBe(true);
-      expect(new Set(server.calls.map(({ method, path }) => `${method} ${path}`))).toEqual(
+      expect(asked.every((address) => address === `${page.url}/policy.js`)).toBe(true);
+      expect(new Set(page.calls.map(({ method, path }) => `${method} ${path}`))).toEqual(
         new Set(['GET /index.html', 'GET /policy.js']),
       );
       expect(session.complaints).toEqual([]);
