@@ -11,7 +11,8 @@ const shared = mkdtempSync(join(tmpdir(), 'timeseer-quickstart-'));
 const recipe = join(shared, 'tiny.yaml');
 const out = join(shared, 'run');
 const BASE = ['quickstart', '--out', out];
-const SHORT = ['--recipe', recipe, '--set', 'sft.samples=40', '--set', 'rl.steps=2'];
+const SMALLER = ['sft.samples=40', 'rl.steps=2', 'eval.series=6', 'eval.transfer=4', 'eval.validation=6'];
+const SHORT = ['--recipe', recipe, ...SMALLER.flatMap((setting) => ['--set', setting])];
 
 let interrupted: Awaited<ReturnType<typeof timeseer>>;
 let finished: Awaited<ReturnType<typeof timeseer>>;
@@ -86,11 +87,11 @@ describe('timeseer quickstart', () => {
       ['rl', 2],
     ] as const) {
       const answers = run.answers(policy)!;
-      expect(answers.greedy).toHaveLength(12);
-      expect(answers.sampled).toHaveLength(12 * samples);
+      expect(answers.greedy).toHaveLength(6);
+      expect(answers.sampled).toHaveLength(6 * samples);
     }
     expect(run.transfer()).toMatchObject({ by: 'rl' });
-    expect(run.transfer()!.records).toHaveLength(8);
+    expect(run.transfer()!.records).toHaveLength(4);
     expect(run.baselines()).not.toBeNull();
     expect(run.environment).toMatchObject({ device: 'cpu', install_s: expect.any(Number) });
     expect(run.environment['peak_memory_mib']).toBeGreaterThan(50);
@@ -114,7 +115,7 @@ describe('timeseer quickstart', () => {
         expect(n).toBeGreaterThan(0);
       }
     }
-    expect(summary.classical!.metrics.point_f1?.n).toBe(12);
+    expect(summary.classical!.metrics.point_f1?.n).toBe(6);
   });
 
   test('the report is one page that loads nothing from elsewhere', () => {

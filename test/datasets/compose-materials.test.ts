@@ -293,7 +293,7 @@ describe('an interruption', () => {
   it('by Ctrl-C while figures are drawn leaves nothing, and exits with 130', async () => {
     const folder = freshPath();
     mkdirSync(folder);
-    const args = ['data', 'prepare', 'vta', '--count', '500', '--out', join(folder, 'set')];
+    const args = ['data', 'prepare', 'vta', '--count', '200', '--out', join(folder, 'set')];
     const child = spawn(process.execPath, [CLI, ...args], {
       stdio: ['ignore', 'ignore', 'ignore'],
     });
