@@ -16,7 +16,7 @@ const SERIES = Float64Array.from({ length: 400 }, (_, t) =>
 const FEW = { seconds: 20, memory: 1024, steps: 3e6 };
 const box = (blocks: readonly string[] = []): Sandbox => new Sandbox(SERIES, blocks, FEW);
 /** Limits for code that a single operation of outlasts the limit of steps. */
-const SHORT = { ...FEW, seconds: 1 };
+const SHORT = { ...FEW, seconds: 0.5 };
 
 /** Prints, or the problem. */
 const run = (code: string, sandbox = box()): string => {
