@@ -1,8 +1,12 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { ReportInput } from '../../eval/report.ts';
+import { type ReportInput, writeRunReport } from '../../eval/report.ts';
 import { runReportPage } from '../../eval/report-page.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { sampleReport } from '../helpers/report.ts';
+import { writeRun } from '../helpers/run-directory.ts';
 
 const HOSTILE = `</pre></script><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 
@@ -53,6 +57,22 @@ describe.skipIf(browser === null)('in a headless browser (skipped where there is
       expect(lines.length).toBeGreaterThanOrEqual(input.curves[i]!.curves.length);
     });
     expect(dom.match(/<article class="example">[\s\S]*?<svg role="img"[\s\S]*?<path/g)).toHaveLength(12);
+  });
+
+  test('the page that a run is given draws its curves without a complaint', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'report-page-'));
+    try {
+      writeRun(directory, { series: 20 });
+      await writeRunReport(directory);
+      const { dom, complaints } = look({
+        'report.html': readFileSync(join(directory, 'report.html'), 'utf8'),
+      });
+      expect(complaints).toEqual([]);
+      expect(dom).toContain('data-curves="drawn"');
+      expect(dom.match(/<article class="example">/g)).toHaveLength(12);
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
   });
 
   test('hostile text runs nothing', () => {

@@ -20,7 +20,6 @@ import { decodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
-import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { type PretendedRun, pretend, writeRun } from '../helpers/run-directory.ts';
 
 const GOLDEN_CONFIG = JSON.parse(
@@ -544,17 +543,5 @@ describe('a damaged run', () => {
     const copy = copyRun();
     copyFileSync(join(other, 'eval/sft.greedy.jsonl'), join(copy, 'eval/sft.greedy.jsonl'));
     await expect(assembleReport(copy)).rejects.toThrow(/sft\.greedy\.jsonl: the annotation of nano5\/test\//);
-  });
-});
-
-const browser = findBrowser();
-
-describe('in a browser', () => {
-  test.skipIf(browser === null)('the page of a run draws its curves without a complaint', () => {
-    const page = readFileSync(join(whole, 'report.html'), 'utf8');
-    const { dom, complaints } = loadPage(browser!, { 'report.html': page });
-    expect(complaints).toEqual([]);
-    expect(dom).toContain('data-curves="drawn"');
-    expect(dom.match(/<article class="example">/g)).toHaveLength(12);
   });
 });
