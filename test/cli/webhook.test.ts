@@ -1,52 +1,23 @@
 /** Webhooks of `detect --state` and `--follow`: each finding opens and closes once, whatever fails in between. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Alert } from '../../src/explain/schema.ts';
-import { Random } from '../../src/ground/random.ts';
 import { WEBHOOK_FORMATS, Webhook } from '../../src/run/webhook.ts';
 import { inside } from '../helpers/command-line.ts';
-import { CLI } from '../helpers/program.ts';
+import { followInto, levelRows as rows } from '../helpers/receiver.ts';
 import { until } from '../helpers/service.ts';
 import { type Answering, sends, WebServer } from '../helpers/web-server.ts';
 
 const server = new WebServer();
-/** Takes requests and never answers. */
-const silent = new WebServer();
 let directory = '';
 const place = (name: string): string => join(directory, name);
 
-/** Follows a stream in a process of its own, and keeps what it prints. */
-function follow(state: string, url: string) {
-  const child = spawn(
-    process.execPath,
-    [
-      ...[CLI, 'detect', '--follow', '--json', '--window', '300', '--every', '25'],
-      ...['--severity', '3', '--state', place(state), '--webhook', url],
-    ],
-    { stdio: 'pipe' },
-  );
-  const got = { out: '', err: '' };
-  child.stdout.on('data', (text) => {
-    got.out += text;
-  });
-  child.stderr.on('data', (text) => {
-    got.err += text;
-  });
-  const ended = new Promise<number | null>((resolve) => child.on('close', resolve));
-  return { child, got, ended };
-}
-/** A run whose receiver never answers: it waits for most of ten seconds, in which the other tests run. */
-let unanswered: ReturnType<typeof follow>;
-
 beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'webhook-'));
-  silent.usual = () => {};
-  await Promise.all([server.start(), silent.start()]);
-  unanswered = follow('silent.state', silent.url);
-  unanswered.child.stdin.end(`time,load\n${rows(600, 430, 460).join('')}`);
+  await server.start();
 });
 beforeEach(() => {
   server.calls.length = 0;
@@ -59,19 +30,9 @@ afterEach(() => {
   process.exitCode = undefined;
 });
 afterAll(async () => {
-  unanswered.child.kill('SIGKILL');
-  await Promise.all([server.stop(), silent.stop()]);
+  await server.stop();
   rmSync(directory, { recursive: true, force: true });
 });
-
-/** Rows every 15 minutes; 90 in samples [from, to), else noise around 50. */
-function rows(n: number, from: number, to: number): string[] {
-  const draw = new Random(5, 'follow');
-  return Array.from({ length: n }, (_, i) => {
-    const value = (i >= from && i < to ? 90 : 50) + draw.normal();
-    return `${new Date(Date.UTC(2025, 2, 1) + i * 900_000).toISOString().slice(0, 16)},${value.toFixed(2)}\n`;
-  });
-}
 
 interface Told {
   readonly id: string;
@@ -331,7 +292,7 @@ describe('a stream', () => {
     for (const child of children.splice(0)) child.kill('SIGKILL');
   });
   const start = (state: string) => {
-    const run = follow(state, server.url);
+    const run = followInto(place(state), server.url);
     children.push(run.child);
     return run;
   };
@@ -375,12 +336,6 @@ describe('a stream', () => {
     await second.ended;
     expect(events()).toEqual(['open', 'open', 'closed']);
     expect(told()[1]!.id).toBe(told()[0]!.id);
-  });
-
-  test('it ends although the receiver never answers, and says what waits', async () => {
-    expect(await unanswered.ended).toBe(0);
-    expect(silent.calls.length).toBeGreaterThan(0);
-    expect(unanswered.got.err).toMatch(/2 events wait in the state for the next run/);
   });
 });
 
