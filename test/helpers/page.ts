@@ -1,6 +1,8 @@
 /** The page of `timeseer page` in a browser: expressions and steps that drive it, and a server of its files. */
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import { expect } from 'vitest';
+import type { AnomalyReport } from '../../src/explain/schema.ts';
 import { BrowserSession } from './browser-session.ts';
 import { type Call, WebServer } from './web-server.ts';
 
@@ -113,4 +115,15 @@ export class ServedPage {
     await this.session.close();
     await this.#server.stop();
   }
+}
+
+/** Explains a table beside a policy.js that does not belong to the page, expects a note of it, and returns the report. */
+export async function besideWrongPolicy(page: ServedPage, change: PolicyChange): Promise<AnomalyReport> {
+  await page.reload(change);
+  await drop(page.session, 'load.csv', `[${JSON.stringify(CSV)}]`);
+  await page.session.until(ended('load.csv'));
+  expect(await textOf(page.session, 'note')).toBe(
+    'The policy was not asked: policy.js does not belong to this page; copy it again from where the page was written.',
+  );
+  return JSON.parse(await saved(page.session, 'json'));
 }
