@@ -100,28 +100,6 @@ describe('timeseer eval', () => {
     expect(readdirSync(out).sort()).toEqual([...['.mine.tmp', 'eval.json', 'metrics.json', 'records.jsonl']]);
   });
 
-  test('compares several temperatures, names the best, and answers at each as it would alone', async () => {
-    const several = ['--count', '5', '--temperature', '0,0.5,1', '--samples', '2', '--out', out];
-    const { code, err, out: text } = await timeseer(...BASE, '--split', 'validation', ...several);
-    expect({ code, err }).toEqual({ code: 0, err: '' });
-    expect(text).toMatch(/\ngreedy .*\ntemperature 0\.5 .*\ntemperature 1 .*\n/);
-    const { best, temperatures } = JSON.parse(readFileSync(join(out, 'metrics.json'), 'utf8'));
-    const rewards = temperatures.map((one: { metrics: { overall: { reward: { mean: number } } } }) => {
-      return one.metrics.overall.reward.mean;
-    });
-    expect(best).toBe([0, 0.5, 1][rewards.indexOf(Math.max(...rewards))]);
-    expect(text).toContain(
-      `best mean reward at temperature ${best}, chosen on the validation split; evaluate it with --split test --temperature ${best}\n`,
-    );
-    const kept = readFileSync(join(out, 'records.0.5.jsonl'), 'utf8');
-    expect(readRecords(join(out, 'records.0.jsonl'))).toHaveLength(5);
-    const alone = ['--count', '5', '--temperature', '0.5', '--samples', '2', '--force', '--out', out];
-    expect((await timeseer(...BASE, '--split', 'validation', ...alone)).code).toBe(0);
-    expect(readFileSync(join(out, 'records.jsonl'), 'utf8')).toBe(kept);
-    const flattering = await timeseer(...BASE, '--count', '2', '--temperature', '0,1');
-    expect(flattering.out).toContain('chosen on the test split, so its score is biased upward');
-  });
-
   test('reads answers as the run of the policy does, unless told otherwise', async () => {
     const run = join(out, 'run');
     mkdirSync(run, { recursive: true });
