@@ -8,7 +8,7 @@ import { defineConfig } from 'vitest/config';
 const ISOLATED = [
   'test/{kernels,readme}.test.ts',
   'test/answer/reference.test.ts',
-  'test/cli/{built-in-policy,cli,explain}.test.ts',
+  'test/cli/{built-in-policy,cli,explain,tfjs}.test.ts',
   'test/datasets/define.test.ts',
   'test/engine/{few,kernel,misuse,tracking}.test.ts',
   'test/ground/files.test.ts',

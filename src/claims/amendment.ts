@@ -26,7 +26,7 @@ export interface NamedClaim {
   readonly holds: boolean;
 }
 
-/** What a departure states: `key` with its numbers, `words` without them. */
+/** Contents of a stated departure: `key` with its numbers, `words` without them. */
 interface Departure {
   readonly key: string;
   readonly words: string;
