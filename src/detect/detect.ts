@@ -114,14 +114,16 @@ export interface AnalyseOptions {
 /** Smallest departure that is judged, as a share of the range of the values (1 % to 99 %). */
 const FLOOR = 0.02;
 
-/** @param values [N], N ≥ 2, finite */
-function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
+/**
+ * @param values [N], N ≥ 2, finite
+ * @param step step of counts or rounded values; a line that was taken from them hides it
+ */
+function analyse(values: Float64Array, options: AnalyseOptions, step: number): Analysed {
   const n = values.length;
   const { low, high, middle } = robustRange(values);
-  const range = high - low;
   const tracks: Track[] = [];
   const least = LEVELS.low;
-  const floor = Math.max(FLOOR * sizeOf(values), quantum(values, range)) || Number.MIN_VALUE;
+  const floor = Math.max(FLOOR * sizeOf(values), step) || Number.MIN_VALUE;
   const usualStep = median(stepSizes(values));
   const found = findSeason(values, options.calendar, options.clock, options.clocks);
   const periodic = found === null || comesByChance(values, found.period) ? null : found;
@@ -465,7 +467,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     const samples = count(n, { quantity: 'samples', start: 0, end: n });
     return unjudged(bridged, say`${samples} samples are too few to tell usual from unusual.`);
   }
-  const first = analyse(values, options);
+  const range = robustRange(values);
+  const step = quantum(values, range.high - range.low);
+  const first = analyse(values, options, step);
   // Remove lasting level shifts and drifts, then analyse again.
   const moved = first.candidates.filter(
     ({ lasting, drifts, severity }) => (lasting || drifts) && severity >= LEVELS.medium,
@@ -473,7 +477,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const period = Math.max(1, Math.round(first.season?.period ?? 1));
   const away = levelChange(values, moved, period);
   const level = moved.length === 0 ? values : difference(values, away);
-  const analysed = moved.length === 0 ? first : analyse(level, options);
+  const analysed = moved.length === 0 ? first : analyse(level, options, step);
   const { season, tracks, usualStep } = analysed;
   const candidates =
     moved.length === 0
