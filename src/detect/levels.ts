@@ -422,7 +422,14 @@ export function slowChange(
   if (Math.sqrt(left / (PARTS - 4)) > Math.max(MOST_LEFT * noise, MOST_OF_DRIFT * Math.abs(rise)))
     return null;
   const straight = fitted(medians, designOf(ones, time));
-  if (left > BENT * straight.left || Math.abs(rise) < FARTHEST * single) return null;
+  // A slow wave rises and flattens like a cubic.
+  const cubic = designOf(
+    ones,
+    time,
+    time.map((t) => t ** 2),
+    time.map((t) => t ** 3),
+  );
+  if (left > BENT * fitted(medians, cubic).left || Math.abs(rise) < FARTHEST * single) return null;
   const surprise = (straight.left - left) / (2 * noise ** 2) / Math.LN10;
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;

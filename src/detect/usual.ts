@@ -118,6 +118,7 @@ export function rareEvents(values: Float64Array): number[] | null {
   const common = quantileInPlace(values.slice(), n, 0.5);
   const events = runs(n, (i) => values[i] !== common);
   const samples = events.reduce((sum, [start, end]) => sum + end - start, 0);
+  if (events.length === 0) return null;
   const usual = median(Float64Array.from(events, ([start, end]) => end - start));
   return 2 * samples < n && usual < SHAPED ? events.map(([start]) => start) : null;
 }
@@ -125,7 +126,7 @@ export function rareEvents(values: Float64Array): number[] | null {
 /** Distance by which an event may miss its time, as a share of the period, and in samples at least and at most. */
 const [MISSED, LEAST_MISSED, MOST_MISSED] = [0.02, 1, 5];
 
-/** Returns true for rare events of which few come a period before or after another one: a season that was found in them is one of chance. */
+/** Returns true for rare events of which fewer than three fifths come a period before or after another one: their season is one of chance. */
 export function comesByChance(values: Float64Array, period: number): boolean {
   const events = rareEvents(values);
   if (events === null) return false;
