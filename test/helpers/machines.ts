@@ -62,12 +62,21 @@ function run(program: string, ...args: string[]): void {
 }
 const ip = (...args: string[]): void => run('ip', ...args);
 
-/** Returns why this system has no such machines; null where it has. */
+/** Returns why this system has no such machines, whose traffic can be limited and arrives; null where it has. */
 export function machinesProblem(): string | null {
+  let machines: Machines | null = null;
   try {
-    new Machines(1).remove();
-    return null;
+    machines = new Machines(2);
+    machines.slow(0, '8mbit');
+    machines.fast(0);
+    const [program, ...through] = machines.through(0) as [string, ...string[]];
+    const connect = [...through, 'bash', '-c', `echo > /dev/tcp/${machines.address(1)}/9`];
+    // Nobody listens there, which only a machine that is reached can say.
+    const { stderr } = spawnSync(program, connect, { encoding: 'utf8', timeout: 5000 });
+    return /refused/.test(stderr) ? null : 'the machines do not reach each other';
   } catch (error) {
     return (error as Error).message;
+  } finally {
+    machines?.remove();
   }
 }
