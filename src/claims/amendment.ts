@@ -57,6 +57,7 @@ function itemSpan(text: string, [start, end]: Span): Span | null {
   return from >= 0 && text.startsWith(SEPARATOR, from) ? [from, end] : null;
 }
 
+/** Returns a stated departure without its numbers. */
 const wordsOf = (text: string, { span }: Claim): string => text.slice(...span).replace(/\d+/g, '');
 
 /** Lists the marks of a scan in order, each from its first cell to the one behind its last; empty for a scan with an x or unpaired brackets. */
@@ -157,8 +158,8 @@ export class Amender {
       expected,
     );
     const owns = expected.map((_, mark) => stated[places.indexOf(mark)]);
-    const items = owns.map((own) => own && itemSpan(think, own.claim.span));
-    const amends = (mark: number): boolean => expected[mark]?.text != null && items[mark] !== null;
+    const spans = owns.map((own) => own && itemSpan(think, own.claim.span));
+    const amends = (mark: number): boolean => expected[mark]?.text != null && spans[mark] !== null;
     /** Keys of the statements as amended. */
     const keys = owns.map((own, mark) =>
       amends(mark) && own?.holds !== true ? expected[mark]!.key : own?.key,
@@ -169,14 +170,14 @@ export class Amender {
       const isOwn = key === undefined || key === expected[mark]?.key || !amends(mark);
       return !isOwn && times(keys) > Math.max(1, times(told.map((statement) => statement.key)));
     };
-    // A statement that takes the place of a copy may leave a copy elsewhere.
+    // A statement that takes the place of a copy may make another one a copy.
     for (let copy = keys.findIndex(isCopy); copy >= 0; copy = keys.findIndex(isCopy)) {
       keys[copy] = expected[copy]!.key;
     }
     let behind = span[1];
     return expected.flatMap((right, mark): Amendment[] => {
       const own = owns[mark];
-      const replaced = own === undefined ? ([behind, behind] as const) : items[mark]!;
+      const replaced = own === undefined ? ([behind, behind] as const) : spans[mark]!;
       behind = own?.claim.span[1] ?? behind;
       return right?.text == null || keys[mark] === own?.key
         ? []

@@ -126,8 +126,8 @@ function movedThink(
 const PAIR = /\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]/g;
 
 /**
- * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan. An interval stays behind the one before it and
- * before the next; its end stays behind its start.
+ * Finds the ends of answered intervals, with the numbers that lie in the same cell of a scan. An interval stays between its neighbours, and
+ * its end behind its start.
  */
 function openEnds(answered: string, from: number, length: number, cells: number): OpenNumber[] {
   const pairs = [...answered.matchAll(PAIR)];

@@ -116,7 +116,7 @@ const FLOOR = 0.02;
 
 /**
  * @param values [N], N ≥ 2, finite
- * @param step step of counts or rounded values; a line that was taken from them hides it
+ * @param step step of counts or rounded values; given, since a level or line that was subtracted hides it
  */
 function analyse(values: Float64Array, options: AnalyseOptions, step: number): Analysed {
   const n = values.length;
@@ -276,14 +276,14 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     ...{ floor, least, looks },
     day,
   });
-  // What is over within a cycle is another shape of it, and no level. Of a level that stays the candidate is the beginning alone.
+  // What is over within a cycle is another shape of it, and no level. The candidate of a level that stays is only its beginning.
   const cycleOf = season?.period ?? 0;
   candidates.push(
     ...levels(leaks.others, deseasonalised, middle).filter(
       (level) =>
         level.end - level.start >= Math.min(cycleOf, n / LEVELS_IN_SERIES) ||
         level.end === n ||
-        (level.lasting === true && parts(deseasonalised, level)),
+        (level.lasting === true && separates(deseasonalised, level)),
     ),
   );
   const missedBy = ({ track }: Candidate): Float64Array | undefined =>
@@ -311,12 +311,12 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     .sort((a, b) => b.severity - a.severity);
   accepted.push(...leaks.found);
   const slow = teeth === null ? slowChange(deseasonalised, { floor, least, looks }) : null;
-  const stays = accepted.filter(({ lasting }) => lasting === true);
+  const others = accepted.filter(({ lasting }) => lasting === true);
   // Steps that are found in the middle of a slow change are a part of it.
   const isPart = ({ start, drifts, severity }: Candidate): boolean =>
     slow !== null && drifts !== true && start >= slow.start && start < slow.end && severity < slow.severity;
-  if (slow !== null && stays.every(isPart)) {
-    for (const step of stays) accepted.splice(accepted.indexOf(step), 1);
+  if (slow !== null && others.every(isPart)) {
+    for (const other of others) accepted.splice(accepted.indexOf(other), 1);
     accepted.push(slow);
   }
   const grows = usualStep > 0 ? growth(tracks.at(-1)!.values, least, looks) : null;
@@ -338,13 +338,13 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
 }
 
 /** Least difference of all samples before and behind a level that stays, as a share of its step. */
-const STAYS = 0.5;
+const LEAST_STAY = 0.5;
 
-/** Returns true if the samples before the beginning of a level differ from those behind it as the samples next to it do. */
-function parts(values: Float64Array, { start, end, sign }: Candidate): boolean {
+/** Returns true if all samples before the beginning of a level differ from all behind it by at least half as much as those next to it. */
+function separates(values: Float64Array, { start, end, sign }: Candidate): boolean {
   const change = (from: number, to: number): number =>
     sign * (median(values.slice(start, to)) - median(values.slice(from, start)));
-  return start > 0 && change(0, values.length) > STAYS * change(Math.max(0, 2 * start - end), end);
+  return start > 0 && change(0, values.length) > LEAST_STAY * change(Math.max(0, 2 * start - end), end);
 }
 
 const isConstant = (values: Float64Array, start: number, end: number): boolean => {

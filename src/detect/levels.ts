@@ -260,10 +260,11 @@ function fitted(
   return { coefficients, left };
 }
 
-/** Lines of the parts that are fitted: straight, a parabola, and those that bend at a part. */
+/** Lines of the parts that are fitted: straight, a parabola, a cubic, and those that bend at a part. */
 interface Lines {
   readonly straight: Design;
   readonly parabola: Design;
+  readonly cubic: Design;
   readonly bent: readonly { readonly at: number; readonly design: Design }[];
 }
 let lines: Lines | undefined;
@@ -280,12 +281,15 @@ function linesOfParts(): Lines {
       bent.push({ at, design: designOf(ones, time, after) });
     }
   }
-  const parabola = designOf(
+  const square = time.map((t) => t * t);
+  const parabola = designOf(ones, time, square);
+  const cubic = designOf(
     ones,
     time,
-    time.map((t) => t * t),
+    square,
+    time.map((t) => t ** 3),
   );
-  lines = { straight: designOf(ones, time), parabola, bent };
+  lines = { straight: designOf(ones, time), parabola, cubic, bent };
   return lines;
 }
 
@@ -382,14 +386,14 @@ function drift(
   return { ...stretch, track: 'step', lasting: true, drifts: true };
 }
 
-/** Distance of the ends of a slow change that are tried first, in parts, and then around the best. */
+/** Distance between the ends of a slow change that are tried, in parts: first, and then around the best. */
 const [COARSE, FINE] = [2, 0.5] as const;
 /** Parts that a slow change takes: what is quicker is a step, what takes longer the course of the series. */
 const [SHORTEST_CHANGE, LONGEST_CHANGE] = [3, PARTS / 2] as const;
 
 /**
  * Finds the slow change of a series [N] without its season from one level to another that stays; null if there is none. Steps are looked for in
- * spans of a few samples, in which a slow change is as large at many places. The medians of 64 parts must lie on two levels and a line between
+ * short spans, where a slow change is equally large at many places. The medians of 64 parts must lie on two levels and a line between
  * them, no farther from it than neighbouring parts are from each other.
  */
 export function slowChange(
@@ -402,7 +406,8 @@ export function slowChange(
   const levelOf = (some: Float64Array): number => median(some.slice());
   const most = levelOf(medians.subarray(PARTS - FEWEST_PARTS)) - levelOf(medians.subarray(0, FEWEST_PARTS));
   if (Math.abs(most) < FARTHEST * single) return null;
-  const [ones, time] = linesOfParts().straight.columns as [Float64Array, Float64Array];
+  const { straight: line, cubic } = linesOfParts();
+  const [ones] = line.columns as [Float64Array];
   let best = { at: 0, to: 0, left: Infinity, coefficients: ones };
   const tries = (at: number, to: number): void => {
     if (at < FEWEST_PARTS || to > PARTS - FEWEST_PARTS || to - at < COARSE || to - at > LONGEST_CHANGE)
@@ -421,14 +426,8 @@ export function slowChange(
   if (to - at < SHORTEST_CHANGE) return null;
   if (Math.sqrt(left / (PARTS - 4)) > Math.max(MOST_LEFT * noise, MOST_OF_DRIFT * Math.abs(rise)))
     return null;
-  const straight = fitted(medians, designOf(ones, time));
+  const straight = fitted(medians, line);
   // A slow wave rises and flattens like a cubic.
-  const cubic = designOf(
-    ones,
-    time,
-    time.map((t) => t ** 2),
-    time.map((t) => t ** 3),
-  );
   if (left > BENT * fitted(medians, cubic).left || Math.abs(rise) < FARTHEST * single) return null;
   const surprise = (straight.left - left) / (2 * noise ** 2) / Math.LN10;
   const severity = tempered(surprise - Math.log10(PARTS * looks));

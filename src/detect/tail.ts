@@ -69,7 +69,7 @@ interface Quantile {
 /** Maxima this many times the next smaller one are outliers among the maxima, if they fill at most this share of the parts. */
 const GAP = 2;
 const MOST_OF_KIND = 0.5;
-/** Most places at which outliers of equal size among the maxima lie; neighbouring parts are one. */
+/** Maximum number of places at which equal outliers among the maxima may be anomalies; neighbouring parts are one place. */
 const MOST_PLACES = 10;
 
 /** Largest departure of each part of a series, by time and side; 0 in parts with an outlier. */
@@ -109,17 +109,17 @@ function maximaOf(values: Float64Array, centre: number, window: number, floor: n
 }
 
 /**
- * Returns the largest maximum that is no outlier: tails of any law are dense above the floor but for their last few values. Nights that
+ * Returns the largest maximum that is no outlier; Infinity if there are no outliers: tails of any law are dense above the floor but for their last few values. Nights that
  * are all alike leave no departures, beside which those of a cloudy day are no outliers.
  */
 function largestRegular(maxima: Float64Array, floor: number): number {
   const sorted = maxima.slice().sort();
   for (let k = Math.ceil((1 - MOST_OF_KIND) * PARTS); k < PARTS - PLACES; k++) {
-    const least = sorted[k - 1]!;
-    if (sorted[k]! <= GAP * Math.max(floor, least)) continue;
+    const regular = sorted[k - 1]!;
+    if (sorted[k]! <= GAP * Math.max(floor, regular)) continue;
     // Counted events all over the series, mostly of one size, are what it is made of.
     const isCount = sorted[k] === sorted[(k + PARTS) >> 1];
-    if (!isCount || runs(PARTS, (part) => maxima[part]! > least).length <= MOST_PLACES) return least;
+    if (!isCount || runs(PARTS, (part) => maxima[part]! > regular).length <= MOST_PLACES) return regular;
   }
   return Infinity;
 }

@@ -111,7 +111,7 @@ const SHAPED = 3;
 
 /**
  * Returns the first samples of the events of a mostly constant series [N] whose departures from its constant are too short for a shape, such as
- * counts that are nearly always 0; null for other series. Such events can be laid over each other whenever they come.
+ * counts that are nearly always 0; null for other series. Any such event is like any other, whenever it comes.
  */
 export function rareEvents(values: Float64Array): number[] | null {
   const n = values.length;
@@ -131,10 +131,16 @@ export function comesByChance(values: Float64Array, period: number): boolean {
   const events = rareEvents(values);
   if (events === null) return false;
   const off = Math.min(MOST_MISSED, Math.max(LEAST_MISSED, MISSED * period));
-  const inTime = events.filter((at) =>
-    events.some((other) => Math.abs(Math.abs(other - at) - period) <= off),
-  ).length;
-  return inTime < REGULAR * events.length;
+  const inTime = new Set<number>();
+  let next = 0;
+  for (const at of events) {
+    while (next < events.length && events[next]! < at + period - off) next++;
+    for (let k = next; k < events.length && events[k]! <= at + period + off; k++) {
+      inTime.add(at);
+      inTime.add(events[k]!);
+    }
+  }
+  return inTime.size < REGULAR * events.length;
 }
 
 /** Smallest leg of a sawtooth, as a share of the range; fewest legs each way; and least unevenness of the times without schedule. */

@@ -144,6 +144,19 @@ test('events that are counted, and rare, are hardly ever anomalies when they com
   expect(alarmed).toBeLessThanOrEqual(8);
 });
 
+test('events that are counted, and rare, are an anomaly where many come at once', () => {
+  for (let seed = 0; seed < 6; seed++) {
+    const draw = new Random(seed, 'burst');
+    const values = Float64Array.from({ length: 4000 }, (_, i) =>
+      draw.between(0, 1) < (i >= 2500 && i < 2600 ? 0.5 : 0.015) ? 1 : 0,
+    );
+    const [worst] = detect(values).findings;
+    expect([worst!.direction, worst!.severity > 3]).toEqual(['above', true]);
+    expect(Math.abs(worst!.start - 2500)).toBeLessThan(20);
+    expect(worst!.end).toBeGreaterThan(2580);
+  }
+});
+
 test('a job that runs for a sample every hour has its season', () => {
   const values = Float64Array.from({ length: 3000 }, (_, i) => (i % 60 === 7 ? 5 : 0));
   expect(detect(values).seasons).toEqual([60]);

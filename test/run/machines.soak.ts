@@ -40,9 +40,12 @@ describe.skipIf(problem !== null)(`two machines${problem === null ? '' : ` (${pr
   test('train the policy of two Workers, bit for bit, over a network of 8 Mbit/s that loses what is more', async () => {
     machines.slow(0, '8mbit');
     machines.slow(1, '8mbit');
-    for (const { code, err } of await ended(await start('slow'))) expect(code, err).toBe(0);
-    machines.fast(0);
-    machines.fast(1);
+    try {
+      for (const { code, err } of await ended(await start('slow'))) expect(code, err).toBe(0);
+    } finally {
+      machines.fast(0);
+      machines.fast(1);
+    }
     expect(weights('slow').equals(weights('workers'))).toBe(true);
   }, 300_000);
 
@@ -64,6 +67,7 @@ describe.skipIf(problem !== null)(`two machines${problem === null ? '' : ` (${pr
     await until(() => lineCount(path('loose/sft/metrics.jsonl')) >= 2);
     machines.cable(1, 'down');
     await new Promise((done) => setTimeout(done, 1000));
+    expect(children.map((child) => child.process.exitCode)).toEqual([null, null]);
     machines.cable(1, 'up');
     for (const { code, err } of await ended(children)) expect(code, err).toBe(0);
     expect(weights('loose').equals(weights('workers'))).toBe(true);
