@@ -583,8 +583,8 @@ function mediansOfOthers(values: Float64Array, unusual: Uint8Array, window: numb
 }
 
 /**
- * Computes the cumulative level change [N] due to lasting shifts (difference of the medians of whole cycles before and after) and drifts
- * (a line).
+ * Computes the cumulative level change [N] due to lasting shifts (difference of the medians of whole cycles before and after, with a line
+ * between them where the shift is slow) and drifts (a line).
  */
 function levelChange(values: Float64Array, moved: readonly Candidate[], period: number): Float64Array {
   const n = values.length;
@@ -596,7 +596,7 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
   // A cycle's median does not depend on where it begins.
   const wholeCycles = (samples: number): number => Math.max(1, Math.floor(samples / period)) * period;
   const sorted = moved.toSorted((a, b) => a.start - b.start);
-  for (const [k, { start, end, drifts }] of sorted.entries()) {
+  for (const [k, { start, end, drifts, slow }] of sorted.entries()) {
     const from = sorted[k - 1]?.start ?? 0;
     const to = drifts ? end : (sorted[k + 1]?.start ?? n);
     const before = medianOf(start - wholeCycles(start - from), start);
@@ -605,8 +605,10 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
       const slope = (medianOf(to - late, to) - before) / Math.max(1, to - late / 2 - start);
       for (let i = start; i < to; i++) away[i]! += slope * (i - start);
     } else {
-      const size = medianOf(start, start + wholeCycles(to - start)) - before;
-      for (let i = start; i < n; i++) away[i]! += size;
+      const settled = slow ? end : start;
+      const size = medianOf(settled, settled + wholeCycles(to - settled)) - before;
+      for (let i = start; i < n; i++)
+        away[i]! += i < settled ? (size * (i - start)) / (settled - start) : size;
     }
   }
   return away;

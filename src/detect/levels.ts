@@ -433,7 +433,16 @@ export function slowChange(
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;
   const [start, end] = [first + Math.round(at * size), first + Math.round(to * size)];
-  return { start, end, sign: rise > 0 ? 1 : -1, severity, peak: end - 1, track: 'step', lasting: true };
+  return {
+    start,
+    end,
+    sign: rise > 0 ? 1 : -1,
+    severity,
+    peak: end - 1,
+    track: 'step',
+    lasting: true,
+    slow: true,
+  };
 }
 
 /** Place and size of the largest change from a sample to the next, in [from, to); N for none. */

@@ -33,6 +33,8 @@ export interface Candidate extends Stretch {
   readonly track: TrackName;
   /** True for a step whose level has stayed for longer than an episode; the stretch is its beginning. */
   readonly lasting?: true;
+  /** True for a lasting step that takes as long as the stretch. */
+  readonly slow?: true;
   /** True for a lasting departure that still grows. */
   readonly drifts?: true;
   /** True for fluctuations that grow to the end. */

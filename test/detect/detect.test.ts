@@ -99,9 +99,10 @@ describe('a level that stays', () => {
       [69, 3000, 3400, -36],
     ] as const) {
       const change = (i: number): number => by * Math.min(1, Math.max(0, (i - from) / (to - from)));
-      const [worst, ...more] = detect(
+      const { findings, expected, low, high } = detect(
         noise(seed, 5000).map((error, i) => 50 + change(i) + 3 * error),
-      ).findings;
+      );
+      const [worst, ...more] = findings;
       expect(worst).toMatchObject({
         kind: 'level',
         lasting: true,
@@ -109,6 +110,11 @@ describe('a level that stays', () => {
         end: 5000,
       });
       expect([Math.abs(worst!.start - from) < 160, more.length]).toEqual([true, 0]);
+      // On its way it is expected on its way, in a band as narrow as before.
+      for (const i of [from - 500, Math.round((from + to) / 2), to + 500]) {
+        expect(Math.abs(expected[i]! - 50 - change(i))).toBeLessThan(4);
+        expect(high[i]! - low[i]!).toBeLessThan(24);
+      }
     }
     // A wave that the series is made of, and a random walk, change as slowly all the time.
     const wave = noise(70, 3000).map((error, i) => 40 * Math.sin(i / 500) + 3 * error);
