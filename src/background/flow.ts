@@ -32,7 +32,8 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { DataError } from '../ground/errors.ts';
 import { Random, standardNormal } from '../ground/random.ts';
 import { moments } from '../series/stats.ts';
-import { cosineSchedule, type Range, ShardedAdamW } from '../train/optimizer.ts';
+import type { Range } from '../train/gradient-exchange.ts';
+import { cosineSchedule, ShardedAdamW } from '../train/optimizer.ts';
 import { WorkerGroup } from '../train/worker-group.ts';
 import type { Background, LearnOptions, Model, Windows } from './background.ts';
 
@@ -348,7 +349,7 @@ export async function learnFlow(
       const batch = drawBatch(new Random(seed, 'flow/batch', step), { windows: scaled, periods }, piece);
       engine.scope(() => {
         const gradients = engine.grad(network.loss(batch).loss, leaves);
-        for (const [i, gradient] of gradients.entries()) optimizer.accumulate(i, gradient);
+        for (const [i, gradient] of gradients.entries()) optimizer.gradients.add(i, gradient);
       });
       const { skipped } = optimizer.step(1, cosineSchedule(step, steps, RATES));
       if (skipped)

@@ -15,12 +15,11 @@ const OPTIONS = {
   engine: TRAINING_ENGINE,
   device: DEVICE,
   processes: number(
-    'Processes of this machine that share the work and its memory, as train --processes; the plan is of one',
+    'Processes that share the work, as train --processes; the plan is of one. On the CPU they share the memory, with --device cuda each has a GPU',
     {
       default: 1,
     },
   ),
-  devices: number('Number of devices; only 1 for now', { default: 1 }),
   memory: text('Memory of the target device, e.g. 80GB; tfjs divides it by its Workers + 1', {
     defaultDescription: 'memory of this machine',
   }),
@@ -49,6 +48,10 @@ export const plan = command({
       'One of four processes, which share the memory of this machine',
     ],
     [
+      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe timemaster-3b --device cuda --memory 80GB --processes 4 --set memory.zero=2',
+      'One of four GPUs, each with a share of optimizer state and gradients',
+    ],
+    [
       '$0 plan --scale runs/quickstart --ranks 8,64 --link 3GB --latency 50',
       'Its step, efficiency and throughput on 8 and 64 ranks with such a network',
     ],
@@ -75,21 +78,14 @@ export const plan = command({
       import('../policy/model-config.ts'),
       import('../ground/errors.ts'),
     ]);
-    if (given.devices !== 1 || given.device.includes(',')) {
-      const asked = given.devices === 1 ? `--device ${given.device}` : `--devices ${given.devices}`;
-      throw new ConfigError(
-        `${asked}: training uses one device for now, and so does a plan. With data parallelism each device will hold the whole policy and a ` +
-          'share of the batch: plan one device with --device cuda, and divide sft.batch and rl.prompts by the number of devices with --set',
-      );
-    }
     if (!Number.isInteger(given.processes) || given.processes < 1)
       throw new ConfigError(`--processes ${given.processes}: expected a whole number from 1`);
-    if (given.processes > 1 && (given.device !== 'cpu' || given.engine === 'tfjs'))
-      throw new ConfigError(
-        `--processes ${given.processes}: processes train on the CPU with the torch engine`,
-      );
+    if (given.processes > 1 && given.engine === 'tfjs')
+      throw new ConfigError(`--processes ${given.processes}: processes train with the torch engine`);
     if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {
-      throw new ConfigError(`unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'`);
+      throw new ConfigError(
+        `unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'; for several GPUs --device cuda --processes N, one process on each`,
+      );
     }
     const recipe = loadRecipe(given.recipe, given.set);
     const name = given.policy ?? recipe.policy.init;

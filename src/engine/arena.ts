@@ -77,6 +77,16 @@ export class Arena<T extends OwnedTensor> {
     if (held.length > 0) this.#free(held);
   }
 
+  /** Runs `body` outside every scope: what it makes lives until it is disposed of. */
+  unscoped<R>(body: () => R): R {
+    const scopes = this.#scopes.splice(0);
+    try {
+      return body();
+    } finally {
+      this.#scopes.splice(0, this.#scopes.length, ...scopes);
+    }
+  }
+
   scope<R>(body: () => R): R {
     const created: T[] = [];
     this.#scopes.push(created);

@@ -183,6 +183,8 @@ export interface Engine {
   /** The single value of a one-element tensor. */
   item(tensor: Tensor): number;
   scope<T>(body: () => T): T;
+  /** Runs `body` outside every scope: what it makes lives until it is disposed of. */
+  unscoped<T>(body: () => T): T;
   dispose(...tensors: readonly Tensor[]): void;
   /** Number of live handles of this engine instance. */
   live(): number;

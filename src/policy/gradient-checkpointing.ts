@@ -20,8 +20,11 @@ interface Segment {
   readonly views?: readonly number[];
 }
 
-/** Takes the gradient of a leaf: perhaps several times for one leaf, to be added up. The gradient is freed afterwards. */
-type GradientSink = (leaf: Tensor, gradient: Tensor) => void;
+/**
+ * Takes the gradient of a leaf: perhaps several times for one leaf, to be added up, `last` true where no more can follow. The gradient is freed
+ * afterwards.
+ */
+type GradientSink = (leaf: Tensor, gradient: Tensor, last: boolean) => void;
 
 interface Recorded {
   readonly segment: Segment;
@@ -100,20 +103,23 @@ export class Tape {
       }
       // What was made on the tape is freed with the first of its readers, which is the last to be replayed.
       const readers = new Map<Tensor, number>();
-      for (const { segment } of this.recorded) {
-        for (const input of new Set(segment.inputs)) readers.set(input, (readers.get(input) ?? 0) + 1);
+      for (const { segment, leaves } of this.recorded) {
+        for (const input of new Set([...segment.inputs, ...leaves]))
+          readers.set(input, (readers.get(input) ?? 0) + 1);
       }
       for (let last = this.recorded.pop(); last !== undefined; last = this.recorded.pop()) {
-        const { segment, outputs } = last;
+        const { segment, outputs, leaves } = last;
         const reached = outputs.filter((output) => gradients.has(output));
         if (reached.length > 0) {
-          const upstream = engine.scope(() => this.#replay(last, gradients, sink));
+          const upstream = engine.scope(() =>
+            this.#replay(last, gradients, (leaf, gradient) => sink(leaf, gradient, readers.get(leaf) === 1)),
+          );
           const spent = reached.map((output) => gradients.get(output)!);
           for (const output of reached) gradients.delete(output);
           engine.dispose(...spent);
           for (const [input, gradient] of upstream) accumulate(input, gradient);
         }
-        for (const input of new Set(segment.inputs)) {
+        for (const input of new Set([...segment.inputs, ...leaves])) {
           const left = readers.get(input)! - 1;
           readers.set(input, left);
           if (left === 0 && this.#dependent.has(input)) engine.dispose(input);
@@ -127,7 +133,7 @@ export class Tape {
   #replay(
     { segment, outputs, leaves, tracked }: Recorded,
     gradients: ReadonlyMap<Tensor, Tensor>,
-    sink: GradientSink,
+    sink: (leaf: Tensor, gradient: Tensor) => void,
   ): [Tensor, Tensor][] {
     const engine = this.#engine;
     const inputs = segment.inputs.map((input, i) => (tracked[i]! ? engine.parameter(input) : input));

@@ -206,13 +206,20 @@ function part(engine: Engine, { file, offset, dtype }: StoredTensor, start: numb
 }
 
 /**
- * Copies a stored tensor into `flat` from element `at` on, converting dtypes slice by slice.
+ * Copies a stored tensor, or its `count` elements from `from` on, into `flat` from element `at` on, converting dtypes slice by slice.
  * @throws CheckpointError when it holds NaN or Infinity, or values beyond the range of `flat`
  */
-export function loadTensor(engine: Engine, stored: StoredTensor, flat: Tensor, at: number): void {
-  for (const { start, length } of slices(elements(stored.shape))) {
+export function loadTensor(
+  engine: Engine,
+  stored: StoredTensor,
+  flat: Tensor,
+  at: number,
+  from = 0,
+  count = elements(stored.shape),
+): void {
+  for (const { start, length } of slices(count)) {
     engine.scope(() => {
-      engine.write(flat, 0, at + start, part(engine, stored, start, length));
+      engine.write(flat, 0, at + start, part(engine, stored, from + start, length));
       if (!engine.allFinite(engine.narrow(flat, 0, at + start, length))) {
         throw new CheckpointError(
           `${stored.file}: tensor ${stored.name} holds NaN or Infinity (as ${flat.dtype}); use an earlier checkpoint`,

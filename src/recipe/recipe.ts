@@ -120,6 +120,12 @@ const memory = z
       .describe(
         "Gradient checkpointing: keep only each layer's input and recompute the layer in the backward pass. auto: where the memory plan requires it.",
       ),
+    zero: z
+      .union([z.literal(1), z.literal(2)])
+      .default(1)
+      .describe(
+        'Of several processes, stage of ZeRO: each holds a share of the optimizer state (1), and of the gradients too (2), which are then exchanged in every micro-batch. 2 saves memory with gradient checkpointing.',
+      ),
     check: z
       .boolean()
       .default(true)

@@ -117,7 +117,8 @@ function trainedPolicy({ device, base, from, recipe }: TrainingJob): Policy {
 /** Opens the learner of a stage, resumed from its checkpoint. Collective. */
 function learnerOf(job: TrainingJob): { learner: Learner; card: PolicyCard; start: StageStart } {
   const { stage, from, checkpoint, recipe, examples } = job;
-  const learner = new Learner(trainedPolicy(job), workers, recipe[stage], job.recompute);
+  const { zero } = recipe.memory;
+  const learner = new Learner(trainedPolicy(job), workers, recipe[stage], job.recompute, { zero });
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...trainingCard(from, recipe, openExamples(examples).facts), stage };
   if (state === null) return { learner, card, start: BEGINNING };

@@ -12,7 +12,7 @@ import { makeDirectory, readUtf8, syncPath, writeFileAtomic } from '../ground/fi
 import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../ground/manifest.ts';
 import { writeAdapter } from '../policy/lora.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
-import { loadTensor, tensorBytes } from '../policy/weights.ts';
+import { loadTensor } from '../policy/weights.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import type { Learner } from './learner.ts';
 
@@ -52,11 +52,8 @@ export type TrainingState = z.infer<typeof stateSchema>;
 
 /** The optimiser's state by parameter, as its file names it: `layers.0.o.first_moment`. */
 function optimizerEntries({ policy, optimizer }: Learner) {
-  return Object.entries(optimizer.buffers).flatMap(([buffer, values]) =>
-    policy.trainable.parameters.map(({ name, offset, size }) => ({
-      name: `${name}.${buffer}`,
-      ...{ values, offset, size },
-    })),
+  return Object.keys(optimizer.buffers).flatMap((buffer) =>
+    policy.trainable.parameters.map((range) => ({ name: `${range.name}.${buffer}`, buffer, range })),
   );
 }
 
@@ -93,7 +90,6 @@ export function saveCheckpoint(
   state: Omit<TrainingState, 'version' | 'updates'>,
   keep = 1,
 ): void {
-  const { engine } = learner.policy;
   const fill = (temporary: string): void => {
     // What is not trained is where the stage began with it.
     if (learner.policy.adapter === null) learner.policy.write(temporary);
@@ -101,9 +97,9 @@ export function saveCheckpoint(
     writeCard(temporary, card);
     writeSafetensors(
       join(temporary, OPTIMIZER_FILE),
-      optimizerEntries(learner).map(({ name, values, offset, size }) => ({
-        ...{ name, shape: [size], dtype: 'F32' as const },
-        bytes: () => tensorBytes(engine, values, offset, size),
+      optimizerEntries(learner).map(({ name, buffer, range }) => ({
+        ...{ name, shape: [range.size], dtype: 'F32' as const },
+        bytes: () => learner.optimizer.stateBytes(buffer, range),
       })),
     );
     const full: TrainingState = { version: VERSION, ...state, updates: learner.optimizer.steps };
@@ -196,7 +192,6 @@ export function fallBack(
 export function restoreOptimizer(directory: string, learner: Learner, state: TrainingState): void {
   const { policy, optimizer, workers } = learner;
   if (workers.rank === 0 || !workers.sharesMemory) {
-    optimizer.emptyState();
     const file = join(directory, OPTIMIZER_FILE);
     const tensors = openSafetensors(file);
     const entries = optimizerEntries(learner);
@@ -211,7 +206,10 @@ export function restoreOptimizer(directory: string, learner: Learner, state: Tra
         'resume with the same --device, or ',
       );
     }
-    for (const { name, size } of entries) {
+    for (const {
+      name,
+      range: { size },
+    } of entries) {
       const shape = tensors.get(name)?.shape ?? fail(`tensor ${name} is missing`);
       if (shape.join() !== `${size}`) {
         fail(`tensor ${name} has the shape [${shape.join(', ')}], the policy [${size}]`);
@@ -220,8 +218,11 @@ export function restoreOptimizer(directory: string, learner: Learner, state: Tra
     if (tensors.size > entries.length) {
       fail(`${tensors.size} tensors, the optimiser keeps ${entries.length}`);
     }
-    for (const { name, values, offset } of entries) {
-      loadTensor(policy.engine, tensors.get(name)!, values, offset);
+    for (const { name, buffer, range } of entries) {
+      for (const { at, start, length } of optimizer.piecesOf(range)) {
+        const values = optimizer.buffers[buffer]!;
+        loadTensor(policy.engine, tensors.get(name)!, values, at, start - range.offset, length);
+      }
     }
   }
   optimizer.restore(state.updates);

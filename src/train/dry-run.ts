@@ -61,6 +61,7 @@ export interface PlannedTraining {
     readonly tokens: number;
     readonly rows: number;
     readonly recompute: 'auto' | 'always' | 'never';
+    readonly zero: 1 | 2;
   };
   readonly sft: Omit<SftOptions, 'tokens'> & OptimizerOptions & { readonly workers: number };
   readonly rl: Omit<RlOptions, 'advantage' | 'tokens' | 'rows' | 'schedule'> &
@@ -421,9 +422,10 @@ export class WatchedLearner extends Learner {
     workers: WorkerGroup,
     options: OptimizerOptions,
     recompute: boolean,
+    zero: 1 | 2,
     ledger: Ledger,
   ) {
-    super(policy, workers, options, recompute);
+    super(policy, workers, options, recompute, { zero });
     this.#ledger = ledger;
     this.held = ledger.now;
   }
@@ -445,8 +447,8 @@ export class WatchedLearner extends Learner {
     super.backward(states, targets, options, loss, tape);
   }
 
-  override zeroGrad(): void {
-    super.zeroGrad();
+  override discard(): void {
+    super.discard();
     this.#ledger.phase('rollout' satisfies Phase);
   }
 
@@ -457,6 +459,7 @@ export class WatchedLearner extends Learner {
 
   override save(write: () => void): void {
     this.#ledger.phase('checkpoint' satisfies Phase);
+    this.optimizer.sendState(); // nothing is written
     super.save(write);
   }
 }
@@ -581,6 +584,7 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     new OneOfMany(workers, processes === undefined),
     stageOptions,
     recompute,
+    recipe.memory.zero,
     ledger,
   );
   engine.onBackward = () => ledger.phase('backward' satisfies Phase);
@@ -603,7 +607,7 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     master: master === undefined ? 0 : size(master),
     moments: sum(Object.values(moments).map(size)),
     prepared: ofHeap ? 2 * weights + referenceWeights : 0,
-    gradients: 4 * policy.trainable.flat.shape[0]!,
+    gradients: learner.optimizer.gradients.bytes,
   };
   const shared = held.weights + held.reference + held.adapter + held.master + held.moments;
   const together = (bytes: number): number =>

@@ -4,7 +4,7 @@ import { TimeseerError } from '../ground/errors.ts';
 import { Tape } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { headGradients, type TokenLoss } from './loss.ts';
-import { type OptimizerOptions, ShardedAdamW, type StepReport } from './optimizer.ts';
+import { type OptimizerOptions, ShardedAdamW, type ShardOptions, type StepReport } from './optimizer.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** Position at which a stage begins or resumes. */
@@ -36,14 +36,23 @@ export class Learner {
   readonly #recompute: boolean;
 
   /**
-   * `policy` uses storage shared by all ranks. `recompute`: gradient checkpointing, which keeps only the
+   * `policy` uses storage shared by all ranks of a process. `recompute`: gradient checkpointing, which keeps only the
    * input of each layer. Collective.
    */
-  constructor(policy: Policy, workers: WorkerGroup, options: OptimizerOptions, recompute = false) {
+  constructor(
+    policy: Policy,
+    workers: WorkerGroup,
+    options: OptimizerOptions,
+    recompute = false,
+    shards: ShardOptions = {},
+  ) {
     this.policy = policy;
     this.workers = workers;
     const { flat, parameters } = policy.trainable;
-    this.optimizer = new ShardedAdamW(policy.engine, workers, flat, parameters, options);
+    const ranges = parameters.map(({ name, offset, size, decay }) => {
+      return { offset, size, decay, late: /^(vision|merger|visual)\./.test(name) };
+    });
+    this.optimizer = new ShardedAdamW(policy.engine, workers, flat, ranges, options, shards);
     const head = policy.dims.tied ? 'embed' : 'head';
     this.#indices = new Map(policy.trainable.leaves.map((leaf, index) => [leaf, index]));
     this.#recompute = recompute;
@@ -60,27 +69,39 @@ export class Learner {
    * rest. `states` [K, D], recorded on `tape` if given, predict `targets` [K].
    */
   backward(states: Tensor, targets: Int32Array, options: LogProbOptions, loss: TokenLoss, tape?: Tape): void {
-    const { engine, weights, trainable } = this.policy;
+    const { engine, weights, trainable, dims } = this.policy;
+    const { gradients } = this.optimizer;
     const index = this.#headIndex;
-    const addToHead = index < 0 ? null : (part: Tensor) => this.optimizer.accumulate(index, part);
+    const addToHead = index < 0 ? null : (part: Tensor) => gradients.add(index, part);
     engine.scope(() => {
       const gradientOfStates = headGradients(engine, states, weights.head, targets, options, loss, addToHead); // [K, D]
       if (tape !== undefined) {
-        tape.backward([[states, gradientOfStates]], (leaf, gradient) => {
-          this.optimizer.accumulate(this.#indices.get(leaf)!, gradient);
+        if (index >= 0 && !dims.tied) gradients.finalise(index);
+        tape.backward([[states, gradientOfStates]], (leaf, gradient, last) => {
+          gradients.add(this.#indices.get(leaf)!, gradient, last);
         });
         return;
       }
       engine.grad(states, trainable.leaves, gradientOfStates).forEach((gradient, i) => {
-        this.optimizer.accumulate(i, gradient);
+        gradients.add(i, gradient);
         engine.dispose(gradient);
       });
     });
+    gradients.endRound();
   }
 
-  /** Drops this rank's gradients since the last update. */
-  zeroGrad(): void {
-    this.optimizer.zeroGrad();
+  /**
+   * Announces the micro-batches of the next update on this rank, each of so many passes through the decoder: its gradients then go to the other
+   * ranks while they are computed. Collective.
+   */
+  begin(microBatches: number, passes = 1): void {
+    this.optimizer.gradients.begin(microBatches, this.#recompute ? passes : 1);
+  }
+
+  /** Drops the gradients of all ranks since the last update. Collective. */
+  discard(): void {
+    this.optimizer.gradients.finish();
+    this.optimizer.gradients.drop();
   }
 
   /** Makes one update from the gradients of all ranks, divided by `denominator`. Collective. */
@@ -88,10 +109,8 @@ export class Learner {
     return this.optimizer.step(denominator, learningRate);
   }
 
-  /** Has rank 0 write a checkpoint, with the state of all ranks at hand. Collective. */
+  /** Has rank 0 write a checkpoint, to which the others send their state. Collective. */
   save(write: () => void): void {
-    this.optimizer.gatherState();
-    this.workers.onRankZero(write);
-    this.optimizer.dropState();
+    this.workers.onRankZero(write, () => this.optimizer.sendState());
   }
 }

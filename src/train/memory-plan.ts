@@ -115,11 +115,12 @@ export function recomputes(
 
 /** Returns the memory of the device, or of each Worker of tfjs, and the part of it that a plan uses, bytes; null where it is unknown. */
 function limitOf(
-  { subject: { heap }, memory: device, processes = 1 }: PlanInput,
+  { subject: { heap, device: place }, memory: device, processes = 1 }: PlanInput,
   workers: number,
 ): Pick<StagePlan, 'memory' | 'usable'> {
   if (heap === undefined && processes > 1) {
-    const memory = device === null ? null : device / processes;
+    // On GPUs each process has one.
+    const memory = device === null || place !== 'cpu' ? device : device / processes;
     return { memory, usable: memory === null ? null : Math.floor(USABLE * memory) };
   }
   // What Workers share has a copy beside theirs.
@@ -207,6 +208,7 @@ function candidates(
     if (at === 'rollout') fewer('memory.rows', memory.rows);
     if (PASSES.has(at) && !recompute) list.push(['memory.recompute', 'always']);
   }
+  if (workers > 1 && apart && memory.zero === 1) list.push(['memory.zero', 2]);
   if (workers > 1 && !apart) list.push([`${stage}.workers`, Math.ceil(workers / 2)]);
   if (dtype === 'float32' && (apart || !perWorker)) list.push(['policy.dtype', 'bfloat16']);
   const alone = rl.distillation.weight === 0 || rl.distillation.teacher === 'current';
@@ -307,7 +309,7 @@ const MEANING: Readonly<Record<Phase, string>> = {
   logits: 'logits of a chunk of tokens, their log-probabilities, entropies and gradients',
   backward: 'gradients; with gradient checkpointing also the recomputed layer',
   'optimizer step': 'chunks of the update, of other processes with their gradients',
-  checkpoint: 'moments of all processes, which the first one writes',
+  checkpoint: 'state of other processes, a bucket at a time, which the first one writes',
 };
 
 function heldLines(plan: StagePlan): [name: string, bytes: number, note: string][] {

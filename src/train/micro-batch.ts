@@ -189,6 +189,9 @@ export interface ResponseStates {
   readonly targets: Int32Array; // [K], one response after the other
 }
 
+/** Passes of a micro-batch through the decoder: prompts, and responses behind their caches. */
+export const PASSES = 2;
+
 /**
  * Computes the states of P prompts and B = P·G responses, G consecutive ones each. Run inside an engine
  * scope.

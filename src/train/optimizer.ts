@@ -1,14 +1,22 @@
 /**
  * AdamW over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its own
- * range in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
- * are taken in rank order. Ranks that share no memory hold moments and master copy of their own range alone (ZeRO 1), gather its
- * gradients, and send its parameters to the others.
+ * slices in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
+ * are taken in rank order. Ranks that share no memory hold moments and master copy of their own slices alone (ZeRO 1), gather their
+ * gradients (`GradientExchange`), and send their parameters to the others.
  * bfloat16 parameters are the rounding of a float32 master copy, which is updated: without one, updates below
  * half a unit in the last place (0.2 % of a weight) would be lost.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../ground/errors.ts';
-import { shardOf, type WorkerGroup } from './worker-group.ts';
+import { tensorBytes } from '../policy/weights.ts';
+import {
+  type ExchangeOptions,
+  GradientExchange,
+  type Range,
+  type Slice,
+  slicesOf,
+} from './gradient-exchange.ts';
+import type { WorkerGroup } from './worker-group.ts';
 
 /** Options of AdamW; keys of both training stages of a recipe. */
 export interface OptimizerOptions {
@@ -34,14 +42,6 @@ export type Buffers = Readonly<Record<string, Tensor>>;
 
 /** Elements whose squares are summed at once in such a chunk. */
 const ROW = 1 << 12;
-
-/** A range of the flat buffer that is one parameter. */
-export interface Range {
-  readonly offset: number;
-  readonly size: number;
-  /** True if weight decay applies. */
-  readonly decay: boolean;
-}
 
 /** Elements that one update handles at once: 128 MiB in float32. */
 export const CHUNK = 1 << 25;
@@ -82,35 +82,41 @@ export function chunksOf(
 }
 
 interface Chunk {
+  readonly slice: Slice;
   readonly start: number;
   readonly length: number;
+  /** First element in the held state. */
+  readonly at: number;
   readonly decay: Tensor | number;
 }
 
+export interface ShardOptions extends ExchangeOptions {
+  /** Maximum elements per operation. Default: `CHUNK`. */
+  readonly chunk?: number;
+}
+
 export class ShardedAdamW {
+  /** Gradients of this rank, which are added to it. */
+  readonly gradients: GradientExchange;
   readonly #engine: Engine;
   readonly #workers: WorkerGroup;
   readonly #options: OptimizerOptions;
-  readonly #ranges: readonly Range[];
   readonly #chunk: number;
-  readonly #chunks: readonly Chunk[]; // of this rank's range
+  /** Slices by rank, then by bucket. */
+  readonly #slices: readonly (readonly Slice[])[];
+  readonly #chunks: readonly Chunk[]; // of this rank's slices
   readonly #parameters: Tensor; // [T], shared by all ranks where they share memory
-  readonly #gradients: Tensor[]; // R × [T]; each rank's own, and after the reduction its range of rank 0's; alone where nothing is shared
-  readonly #own: Tensor; // [T], this rank's gradient
-  readonly #first: Tensor; // [H], shared: H = T, or the own range where nothing is shared
+  /** Gradients of all ranks, R × [T], where they share memory: rank 0's becomes the sum. */
+  readonly #shared: readonly Tensor[] | null;
+  readonly #first: Tensor; // [H], shared: H = T, or the own slices where nothing is shared
   readonly #second: Tensor; // [H]
   readonly #master: Tensor | null; // [H]
-  /** Place of the first element of these in the flat buffer. */
-  readonly #base: number;
-  /** State of all ranks on one, [T] each, while a checkpoint is written or read. */
-  #whole: Buffers | null = null;
-  /** 1 where `#own` holds this step's gradient of a parameter; 0 where its content is stale. */
-  readonly #filled: Uint8Array;
+  /** State of all ranks of one bucket [n], on rank 0 while a checkpoint is written. */
+  #gathered: Tensor | null = null;
   #step = 0;
 
   /**
-   * `parameters` [T], float32 or bfloat16, share storage on every rank; `ranges` cover them in order.
-   * `chunk`: maximum elements per operation. Collective.
+   * `parameters` [T], float32 or bfloat16, share storage on every rank that shares memory; `ranges` cover them in order. Collective.
    */
   constructor(
     engine: Engine,
@@ -118,7 +124,7 @@ export class ShardedAdamW {
     parameters: Tensor,
     ranges: readonly Range[],
     options: OptimizerOptions,
-    chunk: number = CHUNK,
+    { chunk = CHUNK, ...exchange }: ShardOptions = {},
   ) {
     const size = parameters.shape[0]!;
     let covered = 0;
@@ -130,86 +136,83 @@ export class ShardedAdamW {
     this.#workers = workers;
     this.#options = options;
     this.#parameters = parameters;
-    this.#ranges = ranges;
     this.#chunk = chunk;
-    this.#filled = new Uint8Array(ranges.length);
-    this.#own = engine.zeros([size]);
-    this.#gradients = this.#everyGradient();
+    this.gradients = new GradientExchange(engine, workers, ranges, exchange);
+    this.#slices = Array.from({ length: workers.size }, (_, rank) =>
+      slicesOf(this.gradients.buckets, rank, workers.size, workers.sharesMemory),
+    );
+    this.#shared = workers.sharesMemory ? this.#everyGradient(this.gradients.own!) : null;
     const shared = (make: () => Tensor): Tensor =>
       workers.share(
         engine,
         () => ({ flat: make() }),
         (ticket) => ({ flat: engine.attach(ticket) }),
       ).flat;
-    const [start, end] = workers.shard(size);
-    this.#base = workers.sharesMemory ? 0 : start;
-    const held = workers.sharesMemory ? size : end - start;
+    const { slices } = this.gradients;
+    const held = workers.sharesMemory ? size : this.gradients.held;
     this.#first = shared(() => engine.zeros([held]));
     this.#second = shared(() => engine.zeros([held]));
-    const exact = (): Tensor =>
-      engine.scope(() => engine.cast(engine.narrow(parameters, 0, this.#base, held), 'float32'));
+    const exact = (): Tensor => {
+      const master = engine.zeros([held]);
+      const pieces = workers.sharesMemory ? [{ start: 0, end: size, at: 0 }] : slices;
+      for (const { start, end, at } of pieces)
+        engine.scope(() => engine.write(master, 0, at, engine.narrow(parameters, 0, start, end - start)));
+      return master;
+    };
     this.#master = parameters.dtype === 'bfloat16' ? shared(exact) : null;
-    this.#chunks = chunksOf(ranges, start, end, chunk).map((span) => ({
-      start: span.start,
-      length: span.end - span.start,
-      decay: this.#decayOf(span),
-    }));
+    const ascending = [...slices].sort((a, b) => a.start - b.start);
+    this.#chunks = ascending.flatMap((slice) =>
+      chunksOf(ranges, slice.start, slice.end, chunk).map((span) => ({
+        slice,
+        start: span.start,
+        length: span.end - span.start,
+        at: slice.at + span.start - slice.start,
+        decay: this.#decayOf(span),
+      })),
+    );
   }
 
-  /** Attaches to the gradients of all ranks; where nothing is shared, to the own one. Collective. */
-  #everyGradient(): Tensor[] {
+  /** Attaches to the gradients of all ranks. Collective. */
+  #everyGradient(own: Tensor): Tensor[] {
     const engine = this.#engine;
-    if (!this.#workers.sharesMemory) return [this.#own];
-    const ticket = engine.share(this.#own);
+    const ticket = engine.share(own);
     const gradients = this.#workers.allGather([ticket]).map(([of]) => engine.attach(of!));
     this.#workers.barrier(); // every rank holds the storage
     engine.unshare(ticket);
     return gradients;
   }
 
-  /**
-   * Has every rank's range exchanged in pieces of at most one chunk: `begin` starts one, and what it returns ends it. Pieces of all ranks are
-   * under way at the same time. Collective.
-   */
-  #exchange(begin: (owner: number, start: number, length: number) => () => void): void {
-    const { size } = this.#workers;
-    const total = this.#parameters.shape[0]!;
-    for (let at = 0; at < Math.ceil(total / size); at += this.#chunk) {
-      this.#engine.scope(() => {
-        const endings: (() => void)[] = [];
-        for (let owner = 0; owner < size; owner++) {
-          const [from, to] = shardOf(total, owner, size);
-          const length = Math.min(this.#chunk, to - from - at);
-          if (length > 0) endings.push(begin(owner, from + at, length));
-        }
-        for (const end of endings) end();
-      });
+  /** Slices of a bucket in pieces: rows of at most one chunk together, with a piece of each rank. `at`: among the rank's `buffers`. */
+  *#rows(
+    bucket: number,
+  ): Generator<readonly { readonly start: number; readonly at: number; readonly length: number }[]> {
+    const slices = this.#slices.map((of) => of[bucket]!);
+    const most = Math.ceil(this.#chunk / slices.length);
+    const longest = Math.max(...slices.map(({ start, end }) => end - start));
+    for (let from = 0; from < longest; from += most) {
+      yield slices.map(({ start, end, at }) => ({
+        start: start + from,
+        at: at + from,
+        length: Math.max(0, Math.min(most, end - start - from)),
+      }));
     }
-  }
-
-  /** Sends every rank the others' gradients of its range, and adds them in rank order. Collective. */
-  #exchangeGradients(): void {
-    const engine = this.#engine;
-    const { rank, size } = this.#workers;
-    this.#exchange((owner, start, length) => {
-      const own = engine.narrow(this.#own, 0, start, length);
-      const parts = owner === rank ? Array.from({ length: size }, () => engine.zeros([length])) : []; // [R][n]
-      const arrived = this.#workers.gatherTensor(own, parts, owner);
-      return () => {
-        arrived();
-        parts.forEach((part, r) => {
-          if (r === 0) engine.write(this.#own, 0, start, part);
-          else engine.addInto(this.#own, 0, start, part);
-        });
-      };
-    });
   }
 
   /** Sends every rank the updated parameters of the others. Collective. */
   #exchangeParameters(): void {
-    this.#exchange((owner, start, length) =>
-      this.#workers.broadcastTensor(this.#engine.narrow(this.#parameters, 0, start, length), owner),
-    );
+    const engine = this.#engine;
+    for (const bucket of this.gradients.buckets.keys()) {
+      for (const row of this.#rows(bucket)) {
+        engine.scope(() => {
+          const endings = row.map(({ start, length }, owner) =>
+            length === 0
+              ? null
+              : this.#workers.broadcastTensor(engine.narrow(this.#parameters, 0, start, length), owner),
+          );
+          for (const end of endings) end?.();
+        });
+      }
+    }
   }
 
   /** Returns one factor if it is the same for the whole chunk, else one per element. */
@@ -232,36 +235,14 @@ export class ShardedAdamW {
     return this.#step;
   }
 
-  /** Adds this rank's gradient of parameter `index`, of any float dtype and its shape, to its buffer. */
-  accumulate(index: number, gradient: Tensor): void {
-    const engine = this.#engine;
-    const { offset } = this.#ranges[index]!;
-    engine.noGrad(() =>
-      engine.scope(() => {
-        const flat = engine.reshape(gradient, [-1]);
-        if (this.#filled[index] === 1) engine.addInto(this.#own, 0, offset, flat);
-        else engine.write(this.#own, 0, offset, flat);
-      }),
-    );
-    this.#filled[index] = 1;
-  }
-
-  /** Drops what was accumulated since the last update. */
-  zeroGrad(): void {
-    this.#filled.fill(0);
-  }
-
   /**
    * Sums gradients over ranks, divides by `count`, clips to the global norm and updates every shard. A
    * non-finite gradient skips the update on every rank. Collective.
    */
   step(count: number, learningRate: number): StepReport {
     const { clip } = this.#options;
-    this.#clearUnfilled();
+    this.gradients.finish();
     const { sharesMemory } = this.#workers;
-    if (sharesMemory)
-      this.#workers.barrier(); // every rank's gradient is complete
-    else this.#exchangeGradients();
     const [sum] = this.#workers.allReduce([this.#reduce()]);
     const gradNorm = Math.sqrt(sum!) / count;
     const skipped = !Number.isFinite(gradNorm);
@@ -272,35 +253,30 @@ export class ShardedAdamW {
       if (!sharesMemory) this.#exchangeParameters();
     }
     if (sharesMemory) this.#workers.barrier(); // all shards are updated, all gradients read
-    this.zeroGrad();
+    this.gradients.drop();
     return { gradNorm, skipped };
   }
 
-  /** Zeros where no gradient arrived in this step. */
-  #clearUnfilled(): void {
-    const engine = this.#engine;
-    this.#ranges.forEach(({ offset, size }, index) => {
-      if (this.#filled[index] === 1) return;
-      for (let at = 0; at < size; at += this.#chunk) {
-        engine.scope(() =>
-          engine.write(this.#own, 0, offset + at, engine.zeros([Math.min(this.#chunk, size - at)])),
-        );
-      }
-    });
-  }
-
-  /** Sums the ranks' gradients of the own range, in rank order, into rank 0's buffer; returns the sum's squared norm. */
+  /** Returns the squared norm of the sum over ranks of the own slices; where memory is shared adds it up in rank order, in rank 0's buffer. */
   #reduce(): number {
     const engine = this.#engine;
-    const [total, ...others] = this.#gradients as [Tensor, ...Tensor[]];
     return engine.scope(() => {
-      const norms = this.#chunks.flatMap(({ start, length }) => {
-        for (const part of others) engine.addInto(total, 0, start, engine.narrow(part, 0, start, length));
-        return this.#norms(engine.narrow(total, 0, start, length));
+      const norms = this.#chunks.flatMap((chunk) => {
+        const { start, length } = chunk;
+        const [total, ...others] = this.#shared ?? [];
+        for (const part of others) engine.addInto(total!, 0, start, engine.narrow(part, 0, start, length));
+        return this.#norms(this.#summed(chunk));
       });
       if (norms.length === 0) return 0;
       return engine.floats(engine.concat(norms, 0)).reduce((sum, norm) => sum + norm ** 2, 0);
     });
+  }
+
+  /** Gradient of a chunk after the sum over ranks, a view [n]. */
+  #summed({ slice, start, length }: Chunk): Tensor {
+    return this.#shared === null
+      ? this.gradients.summed(slice, start, length)
+      : this.#engine.narrow(this.#shared[0]!, 0, start, length);
   }
 
   /** Norms whose squares add up to that of [n], each [1]. A long float32 sum loses digits: it is taken row by row. */
@@ -314,18 +290,19 @@ export class ShardedAdamW {
     return [norm(rows), norm(engine.narrow(values, 0, whole, length - whole))];
   }
 
-  #update({ start, length, decay }: Chunk, scale: number, learningRate: number): void {
+  #update(chunk: Chunk, scale: number, learningRate: number): void {
     const engine = this.#engine;
     const { betas } = this.#options;
+    const { start, length, at, decay } = chunk;
     engine.noGrad(() =>
       engine.scope(() => {
-        const part = (flat: Tensor): Tensor => engine.narrow(flat, 0, start, length);
-        const held = (flat: Tensor): Tensor => engine.narrow(flat, 0, start - this.#base, length);
-        const exact = this.#master === null ? part(this.#parameters) : held(this.#master);
+        const held = (flat: Tensor): Tensor => engine.narrow(flat, 0, at, length);
+        const exact =
+          this.#master === null ? engine.narrow(this.#parameters, 0, start, length) : held(this.#master);
         engine.adamW(
           {
             parameters: exact,
-            gradients: part(this.#gradients[0]!),
+            gradients: this.#summed(chunk),
             firstMoment: held(this.#first),
             secondMoment: held(this.#second),
             decay,
@@ -337,12 +314,8 @@ export class ShardedAdamW {
     );
   }
 
-  /** State for a checkpoint, of all ranks: [T] each. Rank 0 reads and writes it between `gatherState` and `restore` or `dropState`. */
+  /** State by name: of all ranks where they share memory, [T] each; else of the own slices, [H]. */
   get buffers(): Buffers {
-    return this.#whole ?? this.#held;
-  }
-
-  get #held(): Buffers {
     return {
       first_moment: this.#first,
       second_moment: this.#second,
@@ -350,70 +323,87 @@ export class ShardedAdamW {
     };
   }
 
-  /** Gives rank 0 the state of all ranks, where nothing is shared. Collective. */
-  gatherState(): void {
-    const engine = this.#engine;
-    const { rank, size, sharesMemory } = this.#workers;
-    if (sharesMemory) return;
-    const total = this.#parameters.shape[0]!;
-    const longest = Math.ceil(total / size);
-    if (rank === 0) this.emptyState();
-    for (const [name, held] of Object.entries(this.#held)) {
-      for (let at = 0; at < longest; at += this.#chunk) {
-        engine.scope(() => {
-          const length = Math.min(this.#chunk, longest - at);
-          const piece = engine.zeros([length]); // ranges differ by one element: padded
-          const own = Math.max(0, Math.min(length, held.shape[0]! - at));
-          if (own > 0) engine.write(piece, 0, 0, engine.narrow(held, 0, at, own));
-          const parts = rank === 0 ? Array.from({ length: size }, () => engine.zeros([length])) : []; // [R][n]
-          this.#workers.gatherTensor(piece, parts, 0)();
-          parts.forEach((part, r) => {
-            const [start, end] = shardOf(total, r, size);
-            const filled = Math.min(length, end - start - at);
-            if (filled > 0)
-              engine.write(this.buffers[name]!, 0, start + at, engine.narrow(part, 0, 0, filled));
-          });
-        });
-      }
-    }
+  /** Pieces of a parameter's state that are among `buffers`: elements of the flat buffer from `start` on, and their place there. */
+  piecesOf({
+    offset,
+    size,
+  }: Pick<Range, 'offset' | 'size'>): { start: number; at: number; length: number }[] {
+    if (this.#workers.sharesMemory) return [{ start: offset, at: offset, length: size }];
+    return this.gradients.slices.flatMap((slice) => {
+      const start = Math.max(offset, slice.start);
+      const length = Math.min(offset + size, slice.end) - start;
+      return length > 0 ? [{ start, at: slice.at + start - slice.start, length }] : [];
+    });
   }
 
-  /** Makes room for the state of all ranks on this one, where nothing is shared. */
-  emptyState(): void {
+  /**
+   * Bytes of a parameter's state of all ranks, on rank 0. Where nothing is shared they are gathered: rank 0 reads all, in the order of `buffers`
+   * and of the parameters, while the others run `sendState`.
+   */
+  *stateBytes(name: string, { offset, size }: Pick<Range, 'offset' | 'size'>): Generator<Uint8Array> {
+    const whole = this.#workers.sharesMemory;
+    const bucket = this.gradients.buckets.findIndex(({ start, end }) => start <= offset && offset < end);
+    if (!whole && offset === this.gradients.buckets[bucket]!.start) this.#gatherState(name, bucket);
+    const [state, at] = whole
+      ? [this.buffers[name]!, offset]
+      : [this.#gathered!, offset - this.gradients.buckets[bucket]!.start];
+    yield* tensorBytes(this.#engine, state, at, size);
+    if (!whole && offset + size === this.gradients.buckets[bucket]!.end) this.#dropGathered();
+  }
+
+  /** Sends rank 0 the own state, as it reads it by `stateBytes`. */
+  sendState(): void {
     if (this.#workers.sharesMemory) return;
-    this.dropState();
-    const names = Object.keys(this.#held);
-    const make = (): Tensor => this.#engine.zeros([this.#parameters.shape[0]!]);
-    this.#whole = Object.fromEntries(names.map((name) => [name, make()]));
-  }
-
-  /** Frees what `gatherState` and `emptyState` made. */
-  dropState(): void {
-    if (this.#whole !== null) this.#engine.dispose(...Object.values(this.#whole));
-    this.#whole = null;
-  }
-
-  /** Continues after `steps` updates, the buffers filled by rank 0, or by each rank where nothing is shared. Collective. */
-  restore(steps: number): void {
-    const engine = this.#engine;
-    this.#step = steps;
-    for (const [name, whole] of Object.entries(this.#whole ?? {})) {
-      const held = this.#held[name]!;
-      engine.scope(() => engine.write(held, 0, 0, engine.narrow(whole, 0, this.#base, held.shape[0]!)));
+    const order = [...this.gradients.buckets.keys()].sort(
+      (a, b) => this.gradients.buckets[a]!.start - this.gradients.buckets[b]!.start,
+    );
+    for (const name of Object.keys(this.buffers)) {
+      for (const bucket of order) this.#gatherState(name, bucket);
     }
-    this.dropState();
+    this.#dropGathered();
+  }
+
+  /** Gives rank 0 the state of all ranks of a bucket. Collective. */
+  #gatherState(name: string, bucket: number): void {
+    const engine = this.#engine;
+    const { rank, size } = this.#workers;
+    const { start: first, end } = this.gradients.buckets[bucket]!;
+    this.#dropGathered();
+    if (rank === 0) this.#gathered = engine.unscoped(() => engine.zeros([end - first]));
+    for (const row of this.#rows(bucket)) {
+      engine.scope(() => {
+        const longest = Math.max(...row.map(({ length }) => length));
+        const piece = engine.zeros([longest]); // slices differ by one element: padded
+        const own = row[rank]!;
+        if (own.length > 0)
+          engine.write(piece, 0, 0, engine.narrow(this.buffers[name]!, 0, own.at, own.length));
+        const parts = rank === 0 ? Array.from({ length: size }, () => engine.zeros([longest])) : []; // [R][n]
+        this.#workers.gatherTensor(piece, parts, 0)();
+        parts.forEach((part, r) => {
+          const { start, length } = row[r]!;
+          if (length > 0) engine.write(this.#gathered!, 0, start - first, engine.narrow(part, 0, 0, length));
+        });
+      });
+    }
+  }
+
+  #dropGathered(): void {
+    if (this.#gathered !== null) this.#engine.dispose(this.#gathered);
+    this.#gathered = null;
+  }
+
+  /** Continues after `steps` updates, the buffers filled by rank 0, or where nothing is shared by each rank. Collective. */
+  restore(steps: number): void {
+    this.#step = steps;
     this.#workers.barrier();
   }
 
   /** Frees the buffers. */
   dispose(): void {
     const decays = this.#chunks.flatMap(({ decay }) => (typeof decay === 'number' ? [] : [decay]));
-    this.dropState();
-    this.#engine.dispose(
-      ...new Set([this.#own, ...this.#gradients]),
-      ...Object.values(this.#held),
-      ...decays,
-    );
+    this.#dropGathered();
+    this.gradients.dispose();
+    this.#engine.dispose(...(this.#shared ?? []), ...Object.values(this.buffers), ...decays);
   }
 }
 

@@ -56,13 +56,13 @@ export class ProcessRanks extends WorkerGroup {
     return made;
   }
 
-  /** Rank 0 works while the others wait, once the messages of all of them have reached its process. Collective. */
-  override onRankZero(work: () => void): void {
+  /** Rank 0 works once the messages of all ranks have reached its process; the others do `meanwhile`, and wait. Collective. */
+  override onRankZero(work: () => void, meanwhile: () => void = () => {}): void {
     const [posted] = this.allReduce([this.posted]);
     if (this.rank === 0) {
       this.awaitDelivered(posted);
       work();
-    }
+    } else meanwhile();
     this.barrier();
   }
 

@@ -51,7 +51,7 @@
  */
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
-import { concatenate, meanOrNull } from '../ground/numbers.ts';
+import { concatenate, meanOrNull, sum } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
 import type { Counterfactual, Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -91,6 +91,7 @@ import { type Completion, completionsOf, hasEqualRewards, type RlMetrics, StepMe
 import {
   groupLogProbs,
   groupMicroBatches,
+  PASSES,
   type ResponseStates,
   responseStates,
   type Scorer,
@@ -406,17 +407,20 @@ export async function rl(
     // 8. and 9. loss, gradient, update
     for (let epoch = 0; epoch < options.epochs; epoch++) {
       for (let mini = 0; mini < options.miniBatches; mini++) {
-        const miniBatch = training.filter(({ index }) => index % options.miniBatches === mini);
-        const count = { tokens: 0, responses: 0 };
-        for (const microBatch of groupMicroBatches(miniBatch, options.tokens)) {
-          count.tokens += accumulate(microBatch, meter, minEntropy);
-          for (const { responses } of microBatch) count.responses += responses.length;
-        }
-        const taught = lessons.filter(({ index }) => index % options.miniBatches === mini);
-        const sums = workers.allReduce([count.tokens, count.responses, taught.length]);
+        const ofMini = ({ index }: { readonly index: number }): boolean =>
+          index % options.miniBatches === mini;
+        const miniBatch = training.filter(ofMini);
+        const taught = lessons.filter(ofMini);
+        const trained = miniBatch.flatMap((group) => group.responses);
+        const length = sum(trained.map(({ ids }) => ids.length));
+        const sums = workers.allReduce([length, trained.length, taught.length]);
         const [tokens, responses, amended] = sums as [number, number, number];
         if (tokens + amended === 0) continue; // every group of every rank has zero variance
-        for (const microBatch of groupMicroBatches(taught, options.tokens)) teach(microBatch);
+        const microBatches = groupMicroBatches(miniBatch, options.tokens);
+        const lessonBatches = groupMicroBatches(taught, options.tokens);
+        learner.begin(microBatches.length + lessonBatches.length, PASSES);
+        for (const microBatch of microBatches) accumulate(microBatch, meter, minEntropy);
+        for (const microBatch of lessonBatches) teach(microBatch);
         const turns = task.episodes?.turns ?? 1;
         const most = (options.prompts / options.miniBatches) * options.group * turns * options.maxTokens;
         const denominator =
@@ -614,7 +618,7 @@ export async function rl(
    * Accumulates the loss gradient of a micro-batch; returns its number of tokens K. Tokens with an entropy below `minEntropy` get no
    * policy gradient.
    */
-  function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): number {
+  function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): void {
     const responses = microBatch.flatMap((group) => group.responses);
     const sampled = concatenate(responses.map(({ logProbs }) => logProbs)); // [K]
     // Null: use the detached log-probabilities of the training forward pass (on policy, ratio 1).
@@ -715,7 +719,6 @@ export async function rl(
       };
       learner.backward(states, targets, { temperature, mask, entropy: true }, lossOf, tape);
     });
-    return sampled.length;
   }
 
   /** Computes log-ratios [K] at the level of `rl.ratio`; null at token level, which the loss computes itself. */
@@ -764,9 +767,9 @@ export async function rl(
       ),
     );
     const [largest] = groupMicroBatches(groups, options.tokens);
-    if (largest === undefined) return;
-    accumulate(largest, new StepMeter(0, 0), -Infinity);
-    learner.zeroGrad();
+    learner.begin(largest === undefined ? 0 : 1, PASSES);
+    if (largest !== undefined) accumulate(largest, new StepMeter(0, 0), -Infinity);
+    learner.discard();
   }
 
   function save(step: number): void {

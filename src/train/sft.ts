@@ -82,7 +82,9 @@ export async function sft(
     const padding = new PaddingMeter();
     let loss = 0;
     let tokens = 0;
-    for (const microBatch of microBatches(batch, extentsOf, options.tokens)) {
+    const parts = microBatches(batch, extentsOf, options.tokens);
+    learner.begin(parts.length);
+    for (const microBatch of parts) {
       const sums = accumulate(microBatch, padding);
       loss += sums.loss;
       tokens += sums.tokens;
@@ -149,10 +151,11 @@ export async function sft(
   /** Runs the largest micro-batch and drops its gradient, so that an out-of-memory happens before any training. */
   function rehearse(batch: readonly Demonstration[]): void {
     const [longest] = [...batch].sort((a, b) => lengthOf(b) - lengthOf(a));
-    if (longest === undefined) return;
-    const copies = Array.from(batch, () => longest);
-    accumulate(microBatches(copies, extentsOf, options.tokens)[0]!);
-    learner.zeroGrad();
+    const copies = longest === undefined ? [] : Array.from(batch, () => longest);
+    const [largest] = microBatches(copies, extentsOf, options.tokens);
+    learner.begin(largest === undefined ? 0 : 1);
+    if (largest !== undefined) accumulate(largest);
+    learner.discard();
   }
 
   function save(step: number): void {

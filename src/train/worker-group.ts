@@ -153,10 +153,11 @@ export class WorkerGroup {
     return shared;
   }
 
-  /** Rank 0 works while the others wait. Collective. */
-  onRankZero(work: () => void): void {
+  /** Rank 0 works while the others do `meanwhile`, and wait. Collective. */
+  onRankZero(work: () => void, meanwhile: () => void = () => {}): void {
     this.barrier();
     if (this.rank === 0) work();
+    else meanwhile();
     this.barrier();
   }
 

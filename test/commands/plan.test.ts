@@ -117,12 +117,19 @@ describe('plan', () => {
     const [one, two] = [await plan(), await plan('--processes', '2')];
     expect(two).toMatchObject({ perWorker: true, place: 'process', workers: 2, memory: 4e9 });
     expect(two.held).toEqual({ ...one.held, moments: one.held.moments / 2 });
-    expect(two.phases.checkpoint - two.held.weights).toBeGreaterThan(one.held.moments);
+    expect(two.phases.checkpoint).toBeGreaterThan(two.phases['optimizer step']);
     const { out } = await inside('plan', ...given.filter((word) => word !== '--json'), '--processes', '2');
     expect(out).toMatch(/^rl: memory [\d.]+ [kM]B of 3\.68 GB usable in each process in /m);
     expect(out).toMatch(/^usable: 3\.68 GB in each process, 92 % of 8\.00 GB \/ 2; /m);
-    const refused = await inside('plan', '--recipe', tiny, '--processes', '2', '--device', 'cuda');
-    expect(refused.err).toMatch(/--processes 2: processes train on the CPU with the torch engine/);
+  });
+
+  test('with processes on GPUs is of one GPU, and ZeRO 2 holds a share of the gradients', async () => {
+    const given = ['--recipe', tiny, ...NO_SFT, ...SHORT, '--set', 'memory.recompute=always', '--json'];
+    const of = async (...more: string[]) => JSON.parse((await inside('plan', ...given, ...more)).out)[0];
+    const gpus = ['--device', 'cuda', '--memory', '8GB', '--processes', '2'];
+    const [one, two] = [await of(...gpus), await of(...gpus, '--set', 'memory.zero=2')];
+    expect(one).toMatchObject({ perWorker: true, workers: 2, memory: 8e9 });
+    expect(two.held).toEqual({ ...one.held, gradients: one.held.gradients / 2 });
   });
 
   describe('with the tfjs engine', () => {
@@ -160,6 +167,7 @@ describe('plan', () => {
 
     test.each([
       [['--device', 'cuda'], /--device cuda: is for the torch engine alone/],
+      [['--processes', '2'], /--processes 2: processes train with the torch engine/],
       [
         ['--set', 'policy.dtype=bfloat16'],
         /policy\.dtype: got bfloat16, but the tfjs engine computes in float32/,
@@ -186,8 +194,7 @@ describe('plan', () => {
   });
 
   test.each([
-    [['--devices', '4'], /--devices 4: training uses one device.* divide sft\.batch and rl\.prompts/],
-    [['--device', 'cuda:0,cuda:1'], /--device cuda:0,cuda:1: training uses one device/],
+    [['--device', 'cuda:0,cuda:1'], /unknown device 'cuda:0,cuda:1'.* --device cuda --processes N/],
     [['--memory', 'much'], /--memory much: expected an amount of memory, as in 80GB/],
     [['--device', 'tpu'], /unknown device 'tpu'/],
     [['--set', 'sft.samples=0', '--set', 'rl.steps=0'], /nothing is trained/],

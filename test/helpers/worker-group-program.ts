@@ -68,7 +68,7 @@ function train(workers: WorkerGroup, turns: number, poison: boolean): GroupRepor
       if (poison && workers.rank === 0) squared = engine.mul(squared, Number.NaN);
       const [gradient] = engine.grad(squared, [weight]); // [1, 5]
       ranges.forEach(({ offset, size }, i) => {
-        optimizer.accumulate(i, engine.narrow(gradient!, 1, offset, size));
+        optimizer.gradients.add(i, engine.narrow(gradient!, 1, offset, size));
       });
       return engine.item(squared);
     });

@@ -77,7 +77,7 @@ async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): P
   engine.onBackward = () => ledger.phase('backward');
   const own = recipe[stage];
   const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
-  const learner = new WatchedLearner(policy, WorkerGroup.single(), options, recompute, ledger);
+  const learner = new WatchedLearner(policy, WorkerGroup.single(), options, recompute, 1, ledger);
   const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
   ledger.phase(stage === 'sft' ? 'forward' : 'rollout');
   const task = variedTask();

@@ -58,6 +58,8 @@ interface Case {
   readonly distilled?: boolean;
   /** Processes, of which the first is measured. */
   readonly processes?: number;
+  /** Stage of ZeRO, of processes. */
+  readonly zero?: 2;
   /** Longer texts: attention then takes the tiled kernel where there is one. */
   readonly long?: boolean;
 }
@@ -84,14 +86,14 @@ const cases: readonly Case[] = [
   },
   { stage: 'sft', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true, processes: 3 },
   { stage: 'rl', dims: 'medium', dtype: 'float32', tune: 'all', recompute: false, processes: 2 },
+  { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true, processes: 3, zero: 2 },
 ];
 
 /** Rank 0 of processes of which the others send what it sends. */
 class FirstProcess extends OneOfMany {
   override gatherTensor(part?: Tensor, parts: readonly Tensor[] = []): () => void {
-    return () => {
-      for (const to of parts) engine.write(to, 0, 0, part!);
-    };
+    for (const to of parts) engine.write(to, 0, 0, part!);
+    return () => {};
   }
 }
 
@@ -111,7 +113,7 @@ const taskOf = ({ long }: Case): Task =>
       : { score: variedScore() },
   );
 
-function recipeOf({ stage, tune, tokens, distilled }: Case): Recipe {
+function recipeOf({ stage, tune, tokens, distilled, zero = 1 }: Case): Recipe {
   const base = defaultRecipe();
   const distillation = { ...base.rl.distillation, weight: distilled === true ? 1 : 0 };
   return {
@@ -126,7 +128,7 @@ function recipeOf({ stage, tune, tokens, distilled }: Case): Recipe {
         targets: ['q_proj', 'v_proj', 'down_proj', 'visual.qkv', 'visual.merger.0'],
       },
     },
-    memory: { ...base.memory, tokens: tokens ?? 4096 },
+    memory: { ...base.memory, tokens: tokens ?? 4096, zero },
     sft: { ...base.sft, samples: stage === 'sft' ? 16 : 0, batch: 8, workers: 1 },
     rl: {
       ...base.rl,
@@ -179,9 +181,15 @@ async function measured(one: Case): Promise<number> {
   const own = recipe[one.stage];
   const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
   const ranks = one.processes === undefined ? WorkerGroup.single() : new FirstProcess(one.processes, false);
-  const learner = new Learner(policy, ranks, options, one.recompute);
+  const learner = new Learner(policy, ranks, options, one.recompute, { zero: recipe.memory.zero });
   const { tokens } = recipe.memory;
-  const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
+  const save = (): void => {
+    const { optimizer } = learner;
+    for (const name of Object.keys(optimizer.buffers)) {
+      for (const range of policy.trainable.parameters) for (const _ of optimizer.stateBytes(name, range));
+    }
+  };
+  const silent = { onStep: () => {}, onCompletions: () => {}, save };
   let reference: Policy | null = null;
   if (one.stage === 'sft') await sft(learner, taskOf(one), { ...recipe.sft, tokens }, silent);
   else {

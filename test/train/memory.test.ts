@@ -4,10 +4,11 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { trainBpe } from '../../src/policy/tokenizer.ts';
+import type { Range } from '../../src/train/gradient-exchange.ts';
 import type { Learner } from '../../src/train/learner.ts';
 import { supervisedLoss } from '../../src/train/loss.ts';
 import { sequenceBatch } from '../../src/train/micro-batch.ts';
-import { CHUNK, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
+import { CHUNK, ShardedAdamW } from '../../src/train/optimizer.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { OPTIMIZER, TRACES, tinyDims, tinyLearner, tinyTask } from '../helpers/tiny-policy.ts';
@@ -33,10 +34,12 @@ test('an update takes a few chunks, however many parameters there are', () => {
         (_, i): Range => ({ offset: i * size, size, decay: true }),
       );
       const flat = engine.zeros([count * size], dtype);
-      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, OPTIMIZER, chunk);
+      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, OPTIMIZER, {
+        ...{ chunk, bucket: chunk },
+      });
       const gradient = engine.zeros([size]);
       return above(() => {
-        for (let i = 0; i < count - 1; i++) optimizer.accumulate(i, gradient);
+        for (let i = 0; i < count - 1; i++) optimizer.gradients.add(i, gradient);
         optimizer.step(1, 0.1);
       });
     });

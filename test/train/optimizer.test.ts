@@ -4,7 +4,8 @@ import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { EngineError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
-import { CHUNK, chunksOf, cosineSchedule, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
+import type { Range } from '../../src/train/gradient-exchange.ts';
+import { CHUNK, chunksOf, cosineSchedule, ShardedAdamW } from '../../src/train/optimizer.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -63,7 +64,7 @@ function run(
     const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, OPTIONS);
     for (const gradient of gradients) {
       ranges.forEach(({ offset, size }, i) => {
-        optimizer.accumulate(
+        optimizer.gradients.add(
           i,
           engine.tensor(Float32Array.from(gradient.slice(offset, offset + size)), [size]),
         );
@@ -97,7 +98,7 @@ describe('AdamW over a flat buffer', () => {
       });
       const step = (): number => optimizer.step(1, 1e-9).gradNorm;
       const add = (index: number, values: number[], dtype: 'float32' | 'bfloat16' = 'float32'): void =>
-        optimizer.accumulate(
+        optimizer.gradients.add(
           index,
           engine.cast(engine.tensor(Float32Array.from(values), [2, values.length / 2]), dtype),
         );
@@ -108,7 +109,7 @@ describe('AdamW over a flat buffer', () => {
       expect(step()).toBeCloseTo(7, 6);
       expect(step()).toBe(0);
       add(1, [1, 1, 1, 1]);
-      optimizer.zeroGrad();
+      optimizer.gradients.drop();
       expect(step()).toBe(0);
     });
   });
@@ -195,12 +196,12 @@ describe('in chunks', () => {
           const { seen, largest } = watched();
           const flat = engine.cast(engine.tensor(Float32Array.from(start), [size]), dtype);
           const options = { ...OPTIONS, weightDecay: 0 };
-          const optimizer = new ShardedAdamW(seen, WorkerGroup.single(), flat, ranges, options, chunk);
+          const optimizer = new ShardedAdamW(seen, WorkerGroup.single(), flat, ranges, options, { chunk });
           expect(largest()).toBe(size); // the buffers themselves
           for (const turn of [0, 1]) {
             ranges.slice(turn).forEach(({ size: n }, i) => {
               const gradient = engine.tensor(Float32Array.from(noise(n, `gradient ${turn} ${i}`)), [n]);
-              optimizer.accumulate(i + turn, gradient);
+              optimizer.gradients.add(i + turn, gradient);
             });
             optimizer.step(3, 0.01);
           }
@@ -253,9 +254,9 @@ describe('chunks', () => {
       const flat = engine.zeros([size]);
       const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, { ...OPTIONS, clip: 1 });
       const one = (n: number, value: number): Tensor => engine.tensor(new Float32Array(n).fill(value), [n]);
-      optimizer.accumulate(0, one(2, 30));
-      optimizer.accumulate(2, one(4, 40));
-      optimizer.accumulate(3, one(large, 0.01));
+      optimizer.gradients.add(0, one(2, 30));
+      optimizer.gradients.add(2, one(4, 40));
+      optimizer.gradients.add(3, one(large, 0.01));
       const want = Math.sqrt(2 * 900 + 4 * 1600 + large * 1e-4);
       const { gradNorm } = optimizer.step(1, 0.1);
       expect(gradNorm / want).toBeCloseTo(1, 5);

@@ -133,6 +133,10 @@ export class TfjsEngine implements Engine {
     return this.#ops.arena.scope(body);
   }
 
+  unscoped<T>(body: () => T): T {
+    return this.#ops.arena.unscoped(body);
+  }
+
   dispose(...tensors: readonly Tensor[]): void {
     this.#ops.arena.dispose(tensors.map((tensor) => this.#ops.of(tensor, 'dispose')));
   }

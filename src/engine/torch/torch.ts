@@ -113,6 +113,7 @@ export class TorchEngine implements Engine {
   }
 
   readonly scope: Engine['scope'] = (body) => this.#arena.scope(body);
+  readonly unscoped: Engine['unscoped'] = (body) => this.#arena.unscoped(body);
 
   dispose(...tensors: readonly Tensor[]): void {
     for (const tensor of tensors) this.#ops.handle(tensor, 'dispose');

@@ -1,0 +1,374 @@
+/**
+ * Gradients of one rank and, where ranks share no memory, their exchange. The flat buffer [T] is cut into buckets of whole parameters, and every
+ * bucket is divided evenly over the ranks, so that all of them send and receive at the same time. A rank receives its slice of a bucket from all
+ * ranks and adds these in rank order. Buckets are sent as soon as their gradients are final, while the backward pass goes on (Li et al. 2020,
+ * "PyTorch Distributed", section 3.2), on every rank in the same order: the reverse of that in the buffer, the vision tower last.
+ *
+ *   ZeRO 1: micro-batches are added up in a buffer [T]; buckets are sent in the last micro-batch.
+ *   ZeRO 2: buckets are sent in every pass and freed; the sum of the own slices [H] stays (Rajbhandari et al. 2020). A micro-batch has two passes
+ *   through the decoder where responses read the cache of their prompt, which is differentiated behind them.
+ */
+import type { Engine, Tensor } from '../engine/engine.ts';
+import { shardOf, type WorkerGroup } from './worker-group.ts';
+
+/** A range of the flat buffer that is one parameter. */
+export interface Range {
+  readonly offset: number;
+  readonly size: number;
+  /** True if weight decay applies. */
+  readonly decay: boolean;
+  /** True if its gradient comes after those of all others: parameters of the vision tower. */
+  readonly late?: boolean;
+}
+
+/** Elements start … end of the buffer, whole parameters. */
+export interface Bucket {
+  readonly start: number;
+  readonly end: number;
+  /** Parameters by their place among the ranges. */
+  readonly indices: readonly number[];
+}
+
+/** Elements start … end of the buffer, of which a rank has charge; the first is element `at` of what the rank holds. */
+export interface Slice {
+  readonly start: number;
+  readonly end: number;
+  readonly at: number;
+}
+
+/** Elements from which a bucket is full: 32 MiB in float32. */
+export const BUCKET = 1 << 23;
+/** Rows of pieces under way, each of at most one bucket's elements over all ranks. */
+const UNDER_WAY = 2;
+
+/** Cuts the buffer into buckets of at least `full` elements, in the order in which they are sent. */
+export function bucketsOf(ranges: readonly Range[], full: number = BUCKET): Bucket[] {
+  const out: { start: number; end: number; indices: number[]; late: boolean }[] = [];
+  for (let index = ranges.length - 1; index >= 0; index--) {
+    const { offset, size, late = false } = ranges[index]!;
+    const open = out.at(-1);
+    if (open !== undefined && open.late === late && open.end - open.start < full) {
+      open.start = offset;
+      open.indices.push(index);
+    } else {
+      out.push({ start: offset, end: offset + size, indices: [index], late });
+    }
+  }
+  return [...out.filter(({ late }) => !late), ...out.filter(({ late }) => late)];
+}
+
+/** Slices of a rank, one of each bucket; `whole`: the rank holds the buffer of all ranks. */
+export function slicesOf(buckets: readonly Bucket[], rank: number, size: number, whole: boolean): Slice[] {
+  let held = 0;
+  return buckets.map(({ start, end }) => {
+    const [from, to] = shardOf(end - start, rank, size);
+    const slice = { start: start + from, end: start + to, at: whole ? start + from : held };
+    held += to - from;
+    return slice;
+  });
+}
+
+interface Piece {
+  /** First element in the buffer. */
+  readonly start: number;
+  /** One of each rank, where the piece is this rank's. */
+  readonly parts: readonly Tensor[];
+  readonly arrived: () => void;
+}
+
+interface Sending {
+  readonly bucket: number;
+  readonly pieces: readonly Piece[];
+  /** True where the bucket's sum of the step begins. */
+  readonly first: boolean;
+  /** Freed afterwards. */
+  readonly spent: Tensor | null;
+}
+
+export interface ExchangeOptions {
+  /** Stage of ZeRO. Default: 1. */
+  readonly zero?: 1 | 2 | undefined;
+  /** Elements from which a bucket is full. Default: `BUCKET`. */
+  readonly bucket?: number | undefined;
+}
+
+export class GradientExchange {
+  readonly buckets: readonly Bucket[];
+  /** Slices of this rank, by bucket. */
+  readonly slices: readonly Slice[];
+  /** Elements of the slices: H. */
+  readonly held: number;
+  readonly #engine: Engine;
+  readonly #workers: WorkerGroup;
+  readonly #ranges: readonly Range[];
+  /** Elements that one operation handles at most. */
+  readonly #most: number;
+  readonly #bucketOf: Int32Array;
+  /** This rank's gradient [T], and after the exchange the sum over ranks in its slices; null for ZeRO 2. */
+  readonly own: Tensor | null;
+  /** Sum over ranks of the slices, [H]; null for ZeRO 1. */
+  readonly #sum: Tensor | null;
+  /** Gradients of the buckets of this micro-batch, each [n], for ZeRO 2. */
+  readonly #staged = new Map<number, Tensor>();
+  /** 1 where the gradient of a parameter has begun; 0 where the content of its place is stale. */
+  readonly #filled: Uint8Array;
+  /** 1 where the gradient of a parameter is final in this pass. */
+  readonly #final: Uint8Array;
+  /** 1 where a bucket was sent in this step. */
+  readonly #begun: Uint8Array;
+  /** Buckets before the late ones, which are sent in every pass. */
+  readonly #early: number;
+  /** Micro-batches of the step: of this rank, for ZeRO 2 of the rank with most; null where they were not announced. */
+  #rounds: number | null = null;
+  #round = 0;
+  /** Passes of a micro-batch through the decoder; of ZeRO 1, which waits for the last, 1. */
+  #passes = 1;
+  #pass = 0;
+  /** First bucket that was not sent in this pass. */
+  #next = 0;
+  readonly #sendings: Sending[] = [];
+
+  /** `ranges` cover the buffer in order. ZeRO 2 is for ranks that share no memory; others read each other's gradients in place. */
+  constructor(
+    engine: Engine,
+    workers: WorkerGroup,
+    ranges: readonly Range[],
+    { zero = 1, bucket = BUCKET }: ExchangeOptions = {},
+  ) {
+    this.#engine = engine;
+    this.#workers = workers;
+    this.#ranges = ranges;
+    this.#most = bucket;
+    this.buckets = bucketsOf(ranges, bucket);
+    this.slices = slicesOf(this.buckets, workers.rank, workers.size, workers.sharesMemory);
+    this.held = this.slices.reduce((sum, { start, end }) => sum + end - start, 0);
+    this.#bucketOf = new Int32Array(ranges.length);
+    this.buckets.forEach(({ indices }, at) => {
+      for (const index of indices) this.#bucketOf[index] = at;
+    });
+    const total = ranges.reduce((sum, { size }) => sum + size, 0);
+    const sharded = zero === 2 && !workers.sharesMemory && workers.size > 1;
+    this.own = sharded ? null : engine.zeros([total]);
+    this.#sum = sharded ? engine.zeros([this.held]) : null;
+    this.#filled = new Uint8Array(ranges.length);
+    this.#final = new Uint8Array(ranges.length);
+    this.#begun = new Uint8Array(this.buckets.length);
+    this.#early = this.buckets.filter(({ indices: [index] }) => ranges[index!]!.late !== true).length;
+  }
+
+  /** Bytes held throughout. */
+  get bytes(): number {
+    return 4 * (this.own ?? this.#sum!).shape[0]!;
+  }
+
+  /** The sum over ranks of a slice's gradient from element `start` of the buffer on, as a view [n]. */
+  summed({ start, at }: Slice, from: number, length: number): Tensor {
+    const engine = this.#engine;
+    return this.#sum === null
+      ? engine.narrow(this.own!, 0, from, length)
+      : engine.narrow(this.#sum, 0, at + from - start, length);
+  }
+
+  /**
+   * Announces the micro-batches of the next step on this rank and the passes of each, so that the exchange begins before `finish`. Collective for
+   * ZeRO 2, which needs it.
+   */
+  begin(rounds: number, passes = 1): void {
+    if (this.#workers.sharesMemory) return;
+    this.#rounds = rounds;
+    if (this.#sum === null) return;
+    this.#rounds = Math.max(...this.#workers.allGather([rounds]).map(([count]) => count!));
+    this.#passes = passes;
+  }
+
+  /**
+   * Adds this rank's gradient of a parameter, of any float dtype and its shape. `last`: it is that of one pass through the parameter, true for the
+   * last of the micro-batch; undefined: a part of one.
+   */
+  add(index: number, gradient: Tensor, last?: boolean): void {
+    const engine = this.#engine;
+    const { offset, late = false } = this.#ranges[index]!;
+    const early = this.#pass < this.#passes - 1;
+    if (this.#sends && early && !late && this.#final[index] === 1) this.#endPass(); // it is the next pass
+    const [into, at] = this.own === null ? this.#stagedAt(index) : [this.own, offset];
+    engine.noGrad(() =>
+      engine.scope(() => {
+        const flat = engine.reshape(gradient, [-1]);
+        if (this.#filled[index] === 1) engine.addInto(into, 0, at, flat);
+        else engine.write(into, 0, at, flat);
+      }),
+    );
+    this.#filled[index] = 1;
+    if (last !== undefined && (last || (this.#pass < this.#passes - 1 && !late))) this.finalise(index);
+  }
+
+  #stagedAt(index: number): [bucket: Tensor, at: number] {
+    const at = this.#bucketOf[index]!;
+    const { start, end } = this.buckets[at]!;
+    let bucket = this.#staged.get(at);
+    if (bucket === undefined) {
+      bucket = this.#engine.unscoped(() => this.#engine.zeros([end - start]));
+      this.#staged.set(at, bucket);
+    }
+    return [bucket, this.#ranges[index]!.offset - start];
+  }
+
+  /** Ends the gradient of a parameter in this pass. */
+  finalise(index: number): void {
+    this.#final[index] = 1;
+    if (this.#sends) this.#sendFinal();
+  }
+
+  /** True in a pass whose gradients are sent. */
+  get #sends(): boolean {
+    const { size, sharesMemory } = this.#workers;
+    if (size === 1 || sharesMemory || this.#rounds === null) return false;
+    return this.#sum !== null || this.#round === this.#rounds - 1;
+  }
+
+  #sendFinal(): void {
+    for (;;) {
+      if (this.#next === (this.#pass < this.#passes - 1 ? this.#early : this.buckets.length)) return;
+      if (!this.buckets[this.#next]!.indices.every((index) => this.#final[index] === 1)) return;
+      this.#send(this.#next++);
+    }
+  }
+
+  /** Ends a micro-batch: what no gradient came for has none. */
+  endRound(): void {
+    while (this.#sends && this.#pass < this.#passes - 1) this.#endPass();
+    this.#endPass();
+    this.#pass = 0;
+    this.#round++;
+  }
+
+  #endPass(): void {
+    this.#final.fill(1);
+    if (this.#sends) {
+      this.#sendFinal();
+      if (this.#sum !== null) {
+        for (const { indices } of this.buckets.slice(0, this.#next))
+          for (const index of indices) this.#filled[index] = 0;
+        this.#next = 0;
+      }
+    }
+    this.#final.fill(0);
+    this.#pass++;
+  }
+
+  /** Starts the exchange of a bucket. */
+  #send(index: number): void {
+    const engine = this.#engine;
+    const { rank, size } = this.#workers;
+    const { start, end, indices } = this.buckets[index]!;
+    if (this.own !== null) this.#clear(this.own, indices);
+    const staged =
+      this.own === null
+        ? (this.#staged.get(index) ?? engine.unscoped(() => engine.zeros([end - start])))
+        : null;
+    this.#staged.delete(index);
+    const longest = Math.ceil((end - start) / size);
+    const row = Math.ceil(this.#most / size);
+    for (let at = 0; at < longest; at += row) {
+      const pieces: Piece[] = [];
+      engine.scope(() => {
+        for (let owner = 0; owner < size; owner++) {
+          const [from, to] = shardOf(end - start, owner, size);
+          const length = Math.min(row, to - from - at);
+          if (length <= 0) continue;
+          const first = start + from + at;
+          const part = engine.narrow(this.own ?? staged!, 0, staged === null ? first : from + at, length);
+          const parts =
+            owner === rank
+              ? engine.unscoped(() => Array.from({ length: size }, () => engine.zeros([length]))) // [R][n]
+              : [];
+          pieces.push({ start: first, parts, arrived: this.#workers.gatherTensor(part, parts, owner) });
+        }
+      });
+      const last = at + row >= longest;
+      this.#sendings.push({
+        bucket: index,
+        pieces,
+        first: this.#begun[index] === 0,
+        spent: last ? staged : null,
+      });
+      while (this.#sendings.length > UNDER_WAY) this.#receive();
+    }
+    this.#begun[index] = 1;
+  }
+
+  /** Waits for the oldest row that is under way, and adds it up. */
+  #receive(): void {
+    const engine = this.#engine;
+    const { bucket, pieces, first, spent } = this.#sendings.shift()!;
+    for (const { start, parts, arrived } of pieces) {
+      arrived();
+      const [into, at] =
+        this.#sum === null
+          ? [this.own!, start]
+          : [this.#sum, this.slices[bucket]!.at + start - this.slices[bucket]!.start];
+      parts.forEach((part, r) => {
+        if (r === 0 && (this.#sum === null || first)) engine.write(into, 0, at, part);
+        else engine.addInto(into, 0, at, part);
+      });
+      engine.dispose(...parts);
+    }
+    if (spent !== null) engine.dispose(spent);
+  }
+
+  /** Zeros the places of parameters without a gradient in this step. */
+  #clear(own: Tensor, indices: Iterable<number>): void {
+    const engine = this.#engine;
+    for (const index of indices) {
+      if (this.#filled[index] === 1) continue;
+      const { offset, size } = this.#ranges[index]!;
+      for (let at = 0; at < size; at += this.#most) {
+        engine.scope(() =>
+          engine.write(own, 0, offset + at, engine.zeros([Math.min(this.#most, size - at)])),
+        );
+      }
+    }
+  }
+
+  /** Ends the step's gradients: then `summed` is that of all ranks, or where memory is shared `own` this rank's. Collective. */
+  finish(): void {
+    const { size, sharesMemory } = this.#workers;
+    if (sharesMemory || size === 1) {
+      if (this.own !== null) this.#clear(this.own, this.#ranges.keys());
+      if (sharesMemory) this.#workers.barrier(); // every rank's gradient is complete
+      return;
+    }
+    if (this.#sum === null) {
+      this.#rounds = this.#round + 1; // what is not sent yet is sent now
+      if (this.#next < this.buckets.length) this.endRound();
+    } else {
+      if (this.#rounds === null) throw new Error('ZeRO 2: the micro-batches of a step were not announced');
+      while (this.#round < this.#rounds) this.endRound(); // others have more micro-batches
+    }
+    while (this.#sendings.length > 0) this.#receive();
+  }
+
+  /** Drops the gradients of a step. */
+  drop(): void {
+    this.#engine.dispose(...this.#staged.values());
+    this.#staged.clear();
+    this.#filled.fill(0);
+    this.#final.fill(0);
+    this.#begun.fill(0);
+    this.#rounds = null;
+    this.#round = 0;
+    this.#pass = 0;
+    this.#next = 0;
+  }
+
+  dispose(): void {
+    this.drop();
+    for (const { pieces, spent } of this.#sendings.splice(0)) {
+      this.#engine.dispose(...pieces.flatMap(({ parts }) => parts), ...(spent === null ? [] : [spent]));
+    }
+    this.#engine.dispose(
+      ...(this.own === null ? [] : [this.own]),
+      ...(this.#sum === null ? [] : [this.#sum]),
+    );
+  }
+}

@@ -1,0 +1,244 @@
+/** Gradients between ranks that share no memory: simulated groups, whose ranks run one after the other. */
+import fc from 'fast-check';
+import { afterAll, expect, test } from 'vitest';
+import type { Tensor } from '../../src/engine/engine.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import {
+  bucketsOf,
+  type ExchangeOptions,
+  GradientExchange,
+  type Range,
+  slicesOf,
+} from '../../src/train/gradient-exchange.ts';
+import { WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
+
+const engine = openTorch({ threads: 1 });
+const born = engine.live();
+afterAll(() => expect(engine.live()).toBe(born));
+
+interface Gather {
+  readonly root: number;
+  readonly part: readonly number[];
+}
+
+/** One rank of a group that shares no memory. It keeps what it sends, and receives what the others have sent where these have run before it. */
+class LoneRank extends WorkerGroup {
+  override readonly sharesMemory = false;
+  readonly sent: Gather[] = [];
+  /** Operations that were begun and not waited for. */
+  open = 0;
+  readonly #others: readonly (readonly Gather[])[] | null;
+  readonly #rounds: number;
+
+  /** `others`: sent by each rank; null: what arrives is of no interest. */
+  constructor(rank: number, size: number, others: readonly (readonly Gather[])[] | null, rounds: number) {
+    super(workerGroupMemory(size), rank, size);
+    this.#others = others;
+    this.#rounds = rounds;
+  }
+
+  override allGather(values: readonly number[]): Float64Array[] {
+    return [Float64Array.from(values), Float64Array.of(this.#rounds)];
+  }
+
+  override gatherTensor(part: Tensor, parts: readonly Tensor[], root: number): () => void {
+    const at = this.sent.length;
+    const values = [...engine.floats(part)];
+    this.sent.push({ root, part: values });
+    this.open++;
+    return () => {
+      this.open--;
+      if (this.#others === null) return;
+      parts.forEach((into, r) => {
+        const values = r === this.rank ? this.sent[at]!.part : this.#others![r]![at]!.part;
+        engine.write(into, 0, 0, engine.tensor(Float32Array.from(values), [values.length]));
+      });
+    };
+  }
+}
+
+/** A micro-batch: gradients by parameter, in the order in which they come. */
+type Round = readonly {
+  readonly index: number;
+  readonly value: number;
+  readonly last: boolean | undefined;
+}[];
+
+interface Job {
+  readonly ranges: readonly Range[];
+  readonly options: ExchangeOptions;
+  /** By rank. */
+  readonly rounds: readonly (readonly Round[])[];
+  readonly announced: boolean;
+  readonly passes: number;
+  readonly steps: number;
+}
+
+/** Sums of the slices of one rank in the last step, [T] with NaN elsewhere. */
+function run({ ranges, options, rounds, announced, passes, steps }: Job, workers: LoneRank): number[] {
+  const total = ranges.reduce((sum, { size }) => sum + size, 0);
+  const out = new Array<number>(total).fill(Number.NaN);
+  engine.scope(() => {
+    const exchange = new GradientExchange(engine, workers, ranges, options);
+    for (let step = 0; step < steps; step++) {
+      const own = rounds[workers.rank]!;
+      if (announced) exchange.begin(own.length, passes);
+      for (const round of own) {
+        engine.scope(() => {
+          for (const { index, value, last } of round) {
+            const { size } = ranges[index]!;
+            const values = Float32Array.from({ length: size }, (_, i) => value * (i + 1));
+            exchange.add(index, engine.tensor(values, [size]), last);
+          }
+        });
+        exchange.endRound();
+      }
+      exchange.finish();
+      if (step === steps - 1) {
+        for (const slice of exchange.slices) {
+          const { start, end } = slice;
+          if (end > start)
+            out.splice(start, end - start, ...engine.floats(exchange.summed(slice, start, end - start)));
+        }
+      }
+      exchange.drop();
+    }
+    expect(workers.open).toBe(0);
+    exchange.dispose();
+  });
+  return out;
+}
+
+const ROUND = (parameters: number): fc.Arbitrary<Round> =>
+  fc
+    .array(
+      fc.record({
+        index: fc.nat(parameters - 1),
+        value: fc.integer({ min: -50, max: 50 }),
+        part: fc.boolean(),
+      }),
+      { maxLength: 8 },
+    )
+    .map((list) =>
+      list.map(({ part, ...item }, at) => ({
+        ...item,
+        last: part ? undefined : !list.slice(at + 1).some(({ index }) => index === item.index),
+      })),
+    );
+
+const JOB: fc.Arbitrary<Job> = fc.integer({ min: 1, max: 7 }).chain((parameters) =>
+  fc.record({
+    ranges: fc
+      .array(fc.record({ size: fc.integer({ min: 1, max: 9 }), late: fc.boolean() }), {
+        ...{ minLength: parameters, maxLength: parameters },
+      })
+      .map((list) => {
+        let offset = 0;
+        return list.map((range) => {
+          offset += range.size;
+          return { ...range, offset: offset - range.size, decay: false };
+        });
+      }),
+    options: fc.record({ zero: fc.constantFrom(1, 2), bucket: fc.integer({ min: 1, max: 12 }) }),
+    rounds: fc.array(fc.array(ROUND(parameters), { maxLength: 3 }), { minLength: 2, maxLength: 4 }),
+    announced: fc.boolean(),
+    passes: fc.integer({ min: 1, max: 3 }),
+    steps: fc.integer({ min: 1, max: 2 }),
+  }),
+);
+
+test('every rank sends the same pieces in the same order, and its slices are the sum over ranks and micro-batches', () => {
+  fc.assert(
+    fc.property(JOB, (given) => {
+      const job = { ...given, announced: given.announced || given.options.zero === 2 };
+      const size = job.rounds.length;
+      const longest = Math.max(...job.rounds.map((rounds) => rounds.length));
+      // What a rank sends does not depend on what it receives.
+      const sent = job.rounds.map((_, rank) => {
+        const workers = new LoneRank(rank, size, null, longest);
+        run(job, workers);
+        return workers.sent;
+      });
+      for (const of of sent) {
+        expect(of.map(({ root, part }) => [root, part.length])).toEqual(
+          sent[0]!.map(({ root, part }) => [root, part.length]),
+        );
+      }
+      const total = job.ranges.reduce((sum, range) => sum + range.size, 0);
+      const wanted = new Array<number>(total).fill(0);
+      for (const { index, value } of job.rounds.flat(2)) {
+        const { offset, size: length } = job.ranges[index]!;
+        for (let i = 0; i < length; i++) wanted[offset + i]! += value * (i + 1);
+      }
+      const owners = new Array<number>(total).fill(0);
+      job.rounds.forEach((_, rank) => {
+        run(job, new LoneRank(rank, size, sent, longest)).forEach((value, i) => {
+          if (Number.isNaN(value)) return;
+          owners[i]!++;
+          expect(value).toBe(wanted[i]);
+        });
+      });
+      expect(owners).toEqual(new Array<number>(total).fill(1));
+    }),
+  );
+});
+
+test('a bucket is sent as soon as its gradients are final in the last micro-batch, or in each with ZeRO 2', () => {
+  const ranges = [0, 1, 2, 3].map((i) => ({ offset: 2 * i, size: 2, decay: false, late: i === 3 }));
+  const sentAfter = (zero: 1 | 2): number[] =>
+    engine.scope(() => {
+      const workers = new LoneRank(1, 2, null, 2);
+      const exchange = new GradientExchange(engine, workers, ranges, { zero, bucket: 2 });
+      const counts: number[] = [];
+      exchange.begin(2);
+      for (let round = 0; round < 2; round++) {
+        for (const index of [2, 1, 3, 0]) {
+          exchange.add(index, engine.zeros([2]));
+          exchange.finalise(index);
+          counts.push(workers.sent.length / 2);
+        }
+        exchange.endRound();
+      }
+      workers.sent.length = 0;
+      exchange.dispose();
+      return counts;
+    });
+  expect(sentAfter(1)).toEqual([0, 0, 0, 0, 1, 2, 2, 4]); // parameter 3 comes early and is sent last
+  expect(sentAfter(2)).toEqual([1, 2, 2, 4, 5, 6, 6, 8]);
+});
+
+test('buckets hold whole parameters, the last first and late ones last, and ranks have even slices of each', () => {
+  const sizes = [7, 3, 3, 2, 4];
+  let offset = 0;
+  const ranges = sizes.map((size, i) => {
+    offset += size;
+    return { offset: offset - size, size, decay: false, late: i === 4 };
+  });
+  const buckets = bucketsOf(ranges, 5);
+  expect(buckets.map(({ start, end, indices }) => [start, end, indices])).toEqual([
+    [10, 15, [3, 2]],
+    [0, 10, [1, 0]],
+    [15, 19, [4]],
+  ]);
+  const slices = [0, 1, 2].map((rank) => slicesOf(buckets, rank, 3, false));
+  expect(slices[1]).toEqual([
+    { start: 11, end: 13, at: 0 },
+    { start: 3, end: 6, at: 2 },
+    { start: 16, end: 17, at: 5 },
+  ]);
+});
+
+test('ZeRO 2 refuses a step whose micro-batches were not announced', () => {
+  engine.scope(() => {
+    const exchange = new GradientExchange(
+      engine,
+      new LoneRank(0, 2, null, 1),
+      [{ offset: 0, size: 2, decay: true }],
+      {
+        zero: 2,
+      },
+    );
+    expect(() => exchange.finish()).toThrow(/not announced/);
+    exchange.dispose();
+  });
+});
