@@ -127,6 +127,7 @@ export class GradientExchange {
   /** First bucket that was not sent in this pass. */
   #next = 0;
   readonly #sendings: Sending[] = [];
+  #finished = false;
 
   /** `ranges` cover the buffer in order. ZeRO 2 is for ranks that share no memory; others read each other's gradients in place. */
   constructor(
@@ -332,6 +333,8 @@ export class GradientExchange {
 
   /** Ends the step's gradients: then `summed` is that of all ranks, or where memory is shared `own` this rank's. Collective. */
   finish(): void {
+    if (this.#finished) return;
+    this.#finished = true;
     const { size, sharesMemory } = this.#workers;
     if (sharesMemory || size === 1) {
       if (this.own !== null) this.#clear(this.own, this.#ranges.keys());
@@ -359,6 +362,7 @@ export class GradientExchange {
     this.#round = 0;
     this.#pass = 0;
     this.#next = 0;
+    this.#finished = false;
   }
 
   dispose(): void {

@@ -91,16 +91,18 @@ export class Learner {
   }
 
   /**
-   * Announces the micro-batches of the next update on this rank, each of so many passes through the decoder: its gradients then go to the other
-   * ranks while they are computed. Collective.
+   * Runs the micro-batches of an update on this rank, each with one call of `backward` and so many passes through the decoder. Their gradients go
+   * to the other ranks while they are computed. Collective.
    */
-  begin(microBatches: number, passes = 1): void {
-    this.optimizer.gradients.begin(microBatches, this.#recompute ? passes : 1);
+  accumulate(microBatches: readonly (() => void)[], passes = 1): void {
+    const { gradients } = this.optimizer;
+    gradients.begin(microBatches.length, this.#recompute ? passes : 1);
+    for (const run of microBatches) run();
+    gradients.finish();
   }
 
-  /** Drops the gradients of all ranks since the last update. Collective. */
+  /** Drops the gradients since the last update. */
   discard(): void {
-    this.optimizer.gradients.finish();
     this.optimizer.gradients.drop();
   }
 

@@ -418,9 +418,13 @@ export async function rl(
         if (tokens + amended === 0) continue; // every group of every rank has zero variance
         const microBatches = groupMicroBatches(miniBatch, options.tokens);
         const lessonBatches = groupMicroBatches(taught, options.tokens);
-        learner.begin(microBatches.length + lessonBatches.length, PASSES);
-        for (const microBatch of microBatches) accumulate(microBatch, meter, minEntropy);
-        for (const microBatch of lessonBatches) teach(microBatch);
+        learner.accumulate(
+          [
+            ...microBatches.map((microBatch) => () => accumulate(microBatch, meter, minEntropy)),
+            ...lessonBatches.map((microBatch) => () => teach(microBatch)),
+          ],
+          PASSES,
+        );
         const turns = task.episodes?.turns ?? 1;
         const most = (options.prompts / options.miniBatches) * options.group * turns * options.maxTokens;
         const denominator =
@@ -767,8 +771,8 @@ export async function rl(
       ),
     );
     const [largest] = groupMicroBatches(groups, options.tokens);
-    learner.begin(largest === undefined ? 0 : 1, PASSES);
-    if (largest !== undefined) accumulate(largest, new StepMeter(0, 0), -Infinity);
+    const run = (): void => accumulate(largest!, new StepMeter(0, 0), -Infinity);
+    learner.accumulate(largest === undefined ? [] : [run], PASSES);
     learner.discard();
   }
 

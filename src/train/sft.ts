@@ -83,12 +83,13 @@ export async function sft(
     let loss = 0;
     let tokens = 0;
     const parts = microBatches(batch, extentsOf, options.tokens);
-    learner.begin(parts.length);
-    for (const microBatch of parts) {
-      const sums = accumulate(microBatch, padding);
-      loss += sums.loss;
-      tokens += sums.tokens;
-    }
+    learner.accumulate(
+      parts.map((microBatch) => () => {
+        const sums = accumulate(microBatch, padding);
+        loss += sums.loss;
+        tokens += sums.tokens;
+      }),
+    );
     const differentiated = performance.now();
     // 6. reduce, clip, update
     const sums = workers.allReduce([loss, tokens, padding.tokens, padding.places]);
@@ -153,8 +154,7 @@ export async function sft(
     const [longest] = [...batch].sort((a, b) => lengthOf(b) - lengthOf(a));
     const copies = longest === undefined ? [] : Array.from(batch, () => longest);
     const [largest] = microBatches(copies, extentsOf, options.tokens);
-    learner.begin(largest === undefined ? 0 : 1);
-    if (largest !== undefined) accumulate(largest);
+    learner.accumulate(largest === undefined ? [] : [() => void accumulate(largest)]);
     learner.discard();
   }
 

@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasDistributed } from '../../src/engine/torch/distributed.ts';
+import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { childrenOf, freePort, isAlive, ranks } from '../helpers/ranks.ts';
+import { readTensor } from '../helpers/safetensors.ts';
 import {
   bits,
   Child,
@@ -47,6 +49,34 @@ describe.skipIf(!hasDistributed())('processes', () => {
     for (const log of ['sft/metrics.jsonl', 'rl/metrics.jsonl', 'rl/completions.jsonl']) {
       expect(timeless(path(`processes/${log}`))).toEqual(timeless(path(`workers/${log}`)));
     }
+  }, 300_000);
+
+  test('train alike where layers are computed again: gradients are sent meanwhile, and with ZeRO 2 each rank keeps its share', async () => {
+    const again = ['memory.recompute=always', 'memory.tokens=100'].flatMap((key) => ['--set', key]);
+    const three = [...again, '--processes', '3'];
+    const zero = [...three, '--set', 'memory.zero=2'];
+    const workers = [...again, '--set', 'sft.workers=3', '--set', 'rl.workers=3'];
+    expect(await train('again', '--quiet', ...workers).ended).toMatchObject({ code: 0 });
+    expect(await train('sent', '--quiet', ...three).ended).toMatchObject({ code: 0 });
+    expect(bits(weights('sent')).equals(bits(weights('again')))).toBe(true);
+    expect(await train('zero', '--quiet', ...zero).ended).toMatchObject({ code: 0 });
+    // Every micro-batch is added up over ranks, instead of every rank over micro-batches.
+    const values = (out: string): number[] => {
+      const stored = openSafetensors(path(`${out}/sft/policy/model.safetensors`));
+      return [...stored.values()].flatMap((tensor) => [...readTensor(tensor)]);
+    };
+    const [sent, sharded] = [values('sent'), values('zero')];
+    const differences = sharded.map((value, i) => Math.abs(value - sent[i]!));
+    expect(Math.max(...differences)).toBeLessThan(1e-4);
+    expect(Math.max(...differences)).toBeGreaterThan(0);
+
+    const killed = train('zero-killed', ...zero);
+    await until(() => lineCount(path('zero-killed/rl/metrics.jsonl')) >= 2);
+    process.kill(childrenOf(killed.process.pid!)[0]!, 'SIGKILL');
+    expect(await killed.ended).toMatchObject({ code: 3 });
+    const resumed = await train('zero-killed', '--quiet', '--resume', ...zero).ended;
+    expect(resumed, resumed.err).toMatchObject({ code: 0 });
+    expect(bits(weights('zero-killed')).equals(bits(weights('zero')))).toBe(true);
   }, 300_000);
 
   test('resume what Workers began, in another number', async () => {

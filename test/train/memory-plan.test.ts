@@ -113,7 +113,7 @@ const taskOf = ({ long }: Case): Task =>
       : { score: variedScore() },
   );
 
-function recipeOf({ stage, tune, tokens, distilled, zero = 1 }: Case): Recipe {
+function recipeOf({ stage, tune, tokens, distilled, zero }: Case): Recipe {
   const base = defaultRecipe();
   const distillation = { ...base.rl.distillation, weight: distilled === true ? 1 : 0 };
   return {
@@ -128,7 +128,7 @@ function recipeOf({ stage, tune, tokens, distilled, zero = 1 }: Case): Recipe {
         targets: ['q_proj', 'v_proj', 'down_proj', 'visual.qkv', 'visual.merger.0'],
       },
     },
-    memory: { ...base.memory, tokens: tokens ?? 4096, zero },
+    memory: { ...base.memory, tokens: tokens ?? 4096, zero: zero ?? 1 },
     sft: { ...base.sft, samples: stage === 'sft' ? 16 : 0, batch: 8, workers: 1 },
     rl: {
       ...base.rl,
