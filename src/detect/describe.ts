@@ -161,6 +161,7 @@ function kindOf(
   const { start, end, track, sign } = joined;
   if (joined.lasting || joined.drifts)
     return { kind: joined.drifts ? 'trend' : 'level', direction: sign > 0 ? 'above' : 'below' };
+  if (joined.rhythm !== undefined) return { kind: 'frequency', direction: null };
   const length = end - start;
   const band = base.high[joined.peak]! - base.low[joined.peak]!;
   const outside = facts.mean > base.high[joined.peak]! || facts.mean < base.low[joined.peak]!;
@@ -318,6 +319,7 @@ const EVIDENCE_WORDS: Readonly<Record<Candidate['track'], string>> = {
   still: 'keeps one value or level for longer than anywhere else',
   limit: 'reaches one value repeatedly and never goes beyond it',
   size: 'deviates from the expected values, above and below, for longer than elsewhere',
+  rhythm: 'at other times than the rhythm of the rest',
 };
 
 /** Describes one finding; `similar` is filled in later. */
@@ -361,13 +363,13 @@ function describe(
     before: described.season === null ? null : precedents(values, finding, described.season, others),
     says: stateFinding(finding, {
       ...{ meanExpected: facts.expected, step: facts.step, usualStep: facts.usualStep },
-      ...{ atLeast: facts.atLeast, atLargest: facts.atLargest, pace },
+      ...{ atLeast: facts.atLeast, atLargest: facts.atLargest, pace, rhythm: joined.rhythm },
       period: described.season?.period ?? null,
       late: joined.drifts ? meanOfEnd(values, start, end, described.season?.period ?? 1) : null,
     }),
     evidence: {
       for: tracks.map((track) => EVIDENCE_WORDS[track]),
-      against: inside ? ['no single value leaves the usual band'] : [],
+      against: inside && joined.rhythm === undefined ? ['no single value leaves the usual band'] : [],
     },
     similar: [],
   };

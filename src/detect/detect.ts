@@ -30,6 +30,7 @@ import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Filter, type Finding, INSIDE, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
 import { cutoffs, drifts, growth, levelStillness, levels, slowChange, steps, stillness } from './levels.ts';
+import { breaksOf, findRhythm } from './rhythm.ts';
 import {
   type Candidate,
   LOGARITHMIC,
@@ -488,10 +489,15 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
           ...moved,
         ].sort((a, b) => b.severity - a.severity);
   const day = dayOf(options);
-  const all = join(candidates, n, season?.period ?? null).map((event) =>
+  const departing = join(candidates, n, season?.period ?? null).map((event) =>
     !event.drifts && day !== null && isWeekend(event, n, options.weekends ?? [], day)
       ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
       : event,
+  );
+  const strong = departing.filter((event) => event.severity >= LEVELS.medium);
+  const broken = breaksOf(findRhythm(given), strong);
+  const all = [...departing, ...broken.map((candidate) => ({ ...candidate, members: [candidate] }))].sort(
+    (a, b) => b.severity - a.severity,
   );
   const unusual = new Uint8Array(n);
   for (const event of all) {
@@ -561,7 +567,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   );
   const { findings, leftOut } = filterFindings(told, sizeOf(values) * unit, options);
   return {
-    score: scores(tracks, candidates, n),
+    score: scores(tracks, [...candidates, ...broken], n),
     ...base,
     findings,
     leftOut,
@@ -684,7 +690,7 @@ const MOSTLY_OUTSIDE = 0.6;
 
 /** Trims a finding to its samples outside the band. */
 function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
-  if (event.drifts || event.track === 'still') return event;
+  if (event.drifts || event.track === 'still' || event.track === 'rhythm') return event;
   let [start, end, outside] = [event.end, event.start, 0];
   for (let i = event.start; i < event.end; i++) {
     if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;

@@ -13,7 +13,17 @@ export interface Stretch {
   readonly peak: number;
 }
 
-type TrackName = 'level' | 'local' | 'season' | 'analogue' | 'step' | 'movement' | 'size' | 'still' | 'limit';
+type TrackName =
+  | 'level'
+  | 'local'
+  | 'season'
+  | 'analogue'
+  | 'step'
+  | 'movement'
+  | 'size'
+  | 'still'
+  | 'limit'
+  | 'rhythm';
 
 export interface Track {
   readonly name: TrackName;
@@ -39,6 +49,12 @@ export interface Candidate extends Stretch {
   readonly drifts?: true;
   /** True for fluctuations that grow to the end. */
   readonly grows?: true;
+  /** Rhythm that breaks here: its events, their usual distance in samples, and what is wrong with them. */
+  readonly rhythm?: {
+    readonly of: 'peak' | 'drop';
+    readonly every: number;
+    readonly what: 'missing' | 'additional' | 'faster';
+  };
 }
 
 interface ScanOptions {

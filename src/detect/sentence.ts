@@ -3,13 +3,14 @@
  * `explain/verify.ts` can recompute it without parsing the sentence.
  */
 import type { Finding } from './finding.ts';
+import type { Candidate } from './scan.ts';
 
 /** Quantities over samples [start, end) of one column, or of the report that a sentence is about. */
 export const QUANTITIES = [
   // of the values
   ...(['value', 'least', 'mean', 'largest', 'mean step', 'mean step elsewhere', 'samples at'] as const),
   // of the detector: what was expected, and its seasons in samples
-  ...(['expected', 'mean expected', 'low', 'high', 'band', 'pace', 'period'] as const),
+  ...(['expected', 'mean expected', 'low', 'high', 'band', 'pace', 'period', 'rhythm'] as const),
   // of earlier cycles of the season
   ...(['least before', 'largest before', 'cycles before'] as const),
   // of the extent
@@ -115,6 +116,8 @@ interface Measured {
   readonly usualStep: number;
   /** Samples after which the pattern repeats in the stretch, and elsewhere. */
   readonly pace: number | undefined;
+  /** Rhythm of events that breaks in the stretch. */
+  readonly rhythm: Candidate['rhythm'];
   readonly period: number | null;
   /** End of a drift: its mean, over so many samples. */
   readonly late: { readonly mean: number; readonly samples: number } | null;
@@ -238,6 +241,7 @@ function clausesOf(finding: Described, measured: Measured): Finding['says'] {
       return { fact, context: [say`expected ${beyond} to ${value(expected.value, expectedThere)}`] };
     }
     case 'frequency': {
+      if (measured.rhythm !== undefined) return rhythmClauses(measured.rhythm, place);
       const samples = (number: number, quantity: Quantity): Part =>
         figure(number, stepFor([number]), place(quantity));
       const fact = say`repeated every ${samples(measured.pace!, 'pace')} samples instead of every ${samples(measured.period!, 'period')}`;
@@ -248,6 +252,24 @@ function clausesOf(finding: Described, measured: Measured): Finding['says'] {
       const context = differ(observed.peak, expected.value) ? [far, ...range] : range;
       return { fact: say`had an unusual shape`, context };
     }
+  }
+}
+
+/** Clauses about a rhythm that breaks. */
+function rhythmClauses(
+  { of, every, what }: NonNullable<Candidate['rhythm']>,
+  place: (quantity: Quantity) => Place,
+): Finding['says'] {
+  const usual = figure(every, stepFor([every]), place('rhythm'));
+  const event = of === 'peak' ? say`peak` : say`drop`;
+  const context = [say`one comes every ${usual} samples`];
+  switch (what) {
+    case 'missing':
+      return { fact: say`has no ${event} where one is due`, context };
+    case 'additional':
+      return { fact: say`has a ${event} where none is due`, context };
+    case 'faster':
+      return { fact: say`has its ${event}s sooner than usual`, context };
   }
 }
 

@@ -3,6 +3,7 @@
  * the code that builds reports, so that bugs of that code show up here.
  */
 import { type Finding, KIND_WORDS, LEVELS } from '../detect/finding.ts';
+import { findRhythm } from '../detect/rhythm.ts';
 import type { Place, Quantity, Stated } from '../detect/sentence.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
 import type { AnomalyReport, Instant, ReportFinding, ReportIncident } from './schema.ts';
@@ -112,6 +113,7 @@ const MEASURES: Partial<Record<Quantity, Measure>> = {
     return (widths[Math.floor(middle)]! + widths[Math.ceil(middle)]!) / 2;
   },
   period: (_, { seasons }) => seasons[0] ?? null,
+  rhythm: (values) => findRhythm(values)?.every ?? null,
   samples: (_, __, { start, end }) => end - start,
 };
 

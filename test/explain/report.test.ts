@@ -217,7 +217,15 @@ describe('the sentence of a finding', () => {
     expected: { value: 0.8858, low: 0.8, high: 0.9 },
   };
   const measured = {
-    ...{ meanExpected: 0.9, step: 0.1, usualStep: 0.2, pace: undefined, period: null, late: null },
+    ...{
+      meanExpected: 0.9,
+      step: 0.1,
+      usualStep: 0.2,
+      pace: undefined,
+      rhythm: undefined,
+      period: null,
+      late: null,
+    },
     ...{ atLeast: 1, atLargest: 8 },
   };
   test.each([

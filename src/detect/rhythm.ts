@@ -1,0 +1,243 @@
+/**
+ * Rhythm of events: short peaks of jobs that run at equal intervals, or the drops of a sawtooth; and where it breaks. A season predicts values
+ * at a phase, and needs every cycle to be as long as the others; here only the times of the events count, whatever their heights and though they
+ * come a little early or late.
+ */
+import { runs } from '../series/intervals.ts';
+import { bridge } from '../series/missing.ts';
+import { median } from '../series/stats.ts';
+import { centredMedians } from './departures.ts';
+import type { Candidate } from './scan.ts';
+
+type What = 'missing' | 'additional' | 'faster';
+
+export interface Break {
+  /** Half-open, in samples. */
+  readonly start: number;
+  readonly end: number;
+  readonly what: What;
+  readonly severity: number;
+}
+
+export interface Rhythm {
+  /** Usual distance of two events, in samples, and how far it may be off. */
+  readonly every: number;
+  readonly off: number;
+  readonly of: 'peak' | 'drop';
+  readonly breaks: readonly Break[];
+}
+
+interface Events {
+  /** Half-open stretches, in order. */
+  readonly stretches: readonly (readonly [start: number, end: number])[];
+  /** Size by which a sample is part of an event [N], and the least of an event. */
+  readonly size: Float64Array;
+  readonly least: number;
+}
+
+/** Samples of the running median from which peaks stand out. */
+const AROUND = 33;
+/** Height of an event over the usual noise or step, and as a share of the usual event. */
+const [OVER_NOISE, OF_USUAL] = [8, 0.35];
+/** Largest share of the samples that events take. */
+const MOST_SAMPLES = 0.4;
+/** Share of the least size below which a sample is no event, and of the due times of which this must be known. */
+const [WEAK, MOSTLY] = [0.5, 0.7];
+/** Share of the peaks that begin and end within two samples. */
+const SHARP = 0.8;
+/** Longest drop, in samples. */
+const LONGEST_DROP = 4;
+/** Fewest events and usual distances of a rhythm, and the least share of the time that is of usual distances. */
+const [FEWEST, FEWEST_USUAL, REGULAR] = [6, 4, 0.6];
+/** Latest first event, in usual distances. */
+const LATEST = 2.5;
+/** Tolerance of a distance: samples at least, usual scatters, and share of the usual distance at most. */
+const [LEAST_OFF, SCATTERS, MOST_OFF] = [1.5, 3, 0.2];
+/** Distance from which an event is missing, and up to which one is additional, as shares of the usual. */
+const [LONG, SHORT] = [1.5, 0.7];
+/** Most breaks of a rhythm: a number, or a share of its events. */
+const [MOST_BREAKS, BREAKS_SHARE] = [3, 0.06];
+/** Least size of an additional event, as a share of the usual one. */
+const LIKE = 0.45;
+/** Largest share of the series in which events are missing: more is usual. */
+const MOST_MISSING = 0.4;
+/** Fewest short distances in a row that are a faster rhythm. */
+const FASTER = 3;
+const MOST_SEVERE = 6;
+
+/** Threshold over which values are events: many times the usual size, and not much lower than the usual event. */
+function threshold(sizes: Float64Array, usual: number): number {
+  const large = sizes.filter((size) => size > OVER_NOISE * usual && size > 0);
+  return large.length < FEWEST
+    ? Number.POSITIVE_INFINITY
+    : Math.max(OVER_NOISE * usual, OF_USUAL * median(large));
+}
+
+/** Short peaks of [N] above what is around them. */
+function peaksOf(values: Float64Array): Events | null {
+  const n = values.length;
+  const around = centredMedians(values, Math.min(AROUND, n - 1 + (n % 2)));
+  const height = values.map((value, i) => value - around[i]!);
+  const least = threshold(height, median(height.map(Math.abs)));
+  const events: [number, number][] = [];
+  for (const [start, end] of runs(n, (i) => height[i]! > least)) {
+    const last = events.at(-1);
+    if (last !== undefined && start - last[1] <= 1) last[1] = end;
+    else events.push([start, end]);
+  }
+  const samples = events.reduce((sum, [start, end]) => sum + end - start, 0);
+  // A peak comes at once and goes back to where it came from; the tip of a tooth does not.
+  const at = (i: number): number => Math.min(n - 1, Math.max(0, i));
+  const low = (i: number): boolean => height[at(i)]! < WEAK * least;
+  const sharp = events.filter(
+    ([start, end]) =>
+      (low(start - 1) || low(start - 2)) &&
+      (low(end) || low(end + 1)) &&
+      Math.abs(values[at(start - 2)]! - values[at(end + 1)]!) < WEAK * median(height.slice(start, end)),
+  );
+  return samples > MOST_SAMPLES * n || sharp.length < SHARP * events.length
+    ? null
+    : { stretches: events, size: height, least };
+}
+
+/** Sudden drops of [N] that rise again slowly: the first samples after them. */
+function dropsOf(values: Float64Array): Events | null {
+  const n = values.length;
+  const steps = Float64Array.from({ length: n - 1 }, (_, i) => values[i + 1]! - values[i]!);
+  const usual = median(steps.map(Math.abs));
+  const size = values.map((value, i) => (i === 0 ? 0 : values[i - 1]! - value));
+  const least = threshold(size, usual);
+  if (!Number.isFinite(least)) return null;
+  // The drop of two or three samples is one.
+  const falls = runs(n - 1, (i) => steps[i]! < 0).filter(
+    ([start, end]) => values[start]! - values[end]! > least,
+  );
+  const rises = steps.filter((step) => step > least).length;
+  if (rises > MOST_BREAKS || falls.some(([start, end]) => end - start > LONGEST_DROP)) return null;
+  return { stretches: falls.map(([start, end]) => [start + 1, end + 1]), size, least };
+}
+
+/** Median over time instead of over distances: a faster rhythm of a few cycles has many. */
+function atHalfTime(gaps: Float64Array): number {
+  const sorted = gaps.slice().sort();
+  let left = sorted.reduce((sum, gap) => sum + gap, 0) / 2;
+  return sorted.find((gap) => (left -= gap) <= 0)!;
+}
+
+/** Rhythm of events in a series of `n` samples, and its breaks; null where they have none. */
+function rhythmOf({ stretches, size, least }: Events, given: Float64Array, of: Rhythm['of']): Rhythm | null {
+  const n = given.length;
+  if (stretches.length < FEWEST) return null;
+  const starts = stretches.map(([start]) => start);
+  const gaps = Float64Array.from(starts.slice(1), (start, k) => start - starts[k]!);
+  const every = atHalfTime(gaps);
+  const scatter = 1.48 * median(gaps.map((gap) => Math.abs(gap - every)));
+  const off = Math.max(LEAST_OFF, Math.min(MOST_OFF * every, SCATTERS * scatter));
+  const kept = gaps.filter((gap) => Math.abs(gap - every) <= off);
+  const usual = kept.length;
+  const time = (some: Float64Array): number => some.reduce((sum, gap) => sum + gap, 0);
+  if (every < 4 || starts[0]! > LATEST * every || usual < FEWEST_USUAL || time(kept) < REGULAR * time(gaps))
+    return null;
+  const length = Math.round(median(Float64Array.from(stretches, ([start, end]) => end - start)));
+  const [long, short] = [Math.max(LONG * every, every + 2 * off), Math.min(SHORT * every, every - 2 * off)];
+  const severity = (excess: number, peers: number): number =>
+    Math.min(MOST_SEVERE, 1 + Math.log10(usual) + Math.log2(1 + excess / (2 * off))) / (1 + peers);
+  const sizeOf = ([start, end]: readonly [number, number]): number => Math.max(...size.subarray(start, end));
+  const usualSize = median(Float64Array.from(stretches, sizeOf));
+  const breaks: Break[] = [];
+  const open = n - starts.at(-1)!;
+  const alike = (gap: number): number =>
+    gaps.filter((other) => other > 2 * long && Math.abs(other - gap) <= off + 0.2 * gap).length;
+  for (const [k, gap] of [...gaps, open].entries()) {
+    const next = starts[k + 1];
+    if (gap <= long) continue;
+    const cycles = next === undefined ? Math.floor(gap / every) : Math.round(gap / every);
+    const pace = next === undefined ? every : gap / cycles;
+    const due = Array.from(
+      { length: cycles - (next === undefined ? 0 : 1) },
+      (_, j) => starts[k]! + (j + 1) * pace,
+    );
+    // None came, not even a small one, and none may lie among missing samples.
+    const absent = due.filter((at) => {
+      for (let i = Math.floor(at - off); i < Math.min(n, at + length + off); i++)
+        if (Number.isNaN(given[i]!) || size[i]! >= WEAK * least) return false;
+      return true;
+    });
+    if (absent.length === 0 || absent.length < MOSTLY * due.length) continue;
+    const start = Math.round(absent[0]!);
+    // Of a sawtooth all that goes on is too much; a job has a time and a length.
+    const end = next === undefined ? n : of === 'drop' ? next : Math.round(absent.at(-1)!) + length;
+    const peers = next === undefined ? 0 : Math.max(0, alike(gap) - 1);
+    breaks.push({ start, end: Math.min(n, end), what: 'missing', severity: severity(gap - every, peers) });
+  }
+  for (let k = 0; k < gaps.length; k++) {
+    let last = k;
+    while (last < gaps.length && gaps[last]! < short) last++;
+    const count = last - k;
+    if (count === 0) continue;
+    const span = starts[last]! - starts[k]!;
+    const excess = count * every - span;
+    if (count >= FASTER)
+      breaks.push({ start: starts[k]!, end: starts[last]!, what: 'faster', severity: severity(excess, 0) });
+    else {
+      // One too many: without it the distance is usual.
+      const extra = [k + 1, k].find((event) => {
+        const [before, after] = [starts[event - 1], starts[event + 1]];
+        return before !== undefined && after !== undefined && Math.abs(after - before - every) <= 2 * off;
+      });
+      if (extra !== undefined && sizeOf(stretches[extra]!) >= LIKE * usualSize) {
+        const [start, end] = stretches[extra]!;
+        const aside = Math.min(start - starts[extra - 1]!, starts[extra + 1]! - start);
+        breaks.push({ start, end, what: 'additional', severity: severity(aside, 0) });
+      }
+    }
+    k = last;
+  }
+  const missing = breaks.reduce(
+    (sum, { start, end, what }) => sum + (what === 'missing' ? end - start : 0),
+    0,
+  );
+  const many = breaks.length > Math.max(MOST_BREAKS, BREAKS_SHARE * stretches.length);
+  return many || missing > MOST_MISSING * n ? null : { every, off, of, breaks };
+}
+
+/** Finds the rhythm of peaks or of drops, up or down, of [N] values, NaN where missing; null without one. */
+export function findRhythm(given: Float64Array): Rhythm | null {
+  const { values } = bridge(given);
+  const negated = values.map((value) => -value);
+  for (const [of, eventsOf] of [
+    ['peak', peaksOf],
+    ['drop', dropsOf],
+  ] as const) {
+    for (const some of [values, negated]) {
+      const events = eventsOf(some);
+      const rhythm = events === null ? null : rhythmOf(events, given, of);
+      if (rhythm !== null) return rhythm;
+    }
+  }
+  return null;
+}
+
+/** Share of a break that other candidates cover where they tell it. */
+const TOLD = 0.3;
+
+/** Breaks of a rhythm as candidates, but for those that `others` tell. */
+export function breaksOf(
+  rhythm: Rhythm | null,
+  others: readonly Pick<Candidate, 'start' | 'end'>[],
+): Candidate[] {
+  if (rhythm === null) return [];
+  const { every, off, of } = rhythm;
+  const margin = Math.ceil(off);
+  return rhythm.breaks
+    .filter(({ start, end }) => {
+      const shared = others.map(
+        (other) => Math.min(end + margin, other.end) - Math.max(start - margin, other.start),
+      );
+      return shared.reduce((sum, samples) => sum + Math.max(0, samples), 0) < TOLD * (end - start);
+    })
+    .map(({ start, end, severity, what }) => ({
+      ...{ start, end, severity, track: 'rhythm', sign: what === 'missing' ? -1 : 1, peak: start },
+      rhythm: { what, every, of },
+    }));
+}
