@@ -86,6 +86,9 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
   return Math.min(Math.floor(reach), Math.max(least, Math.ceil(1.5 * (1 + 2 / offsets.length) * usual)));
 }
 
+/** Share of an expected edge that must be absent within the jitter for the edge to be missing. */
+const MISSING = 0.6;
+
 /** Departures from an expectation [N] of a period, 0 for none, whose edges may come up to `jitter` samples early or late. */
 export function departures(
   values: Float64Array,
@@ -98,6 +101,12 @@ export function departures(
   return values.map((value, i) => {
     const [least, largest] = rangeAround(expected, i, jitter, period);
     if (largest - least <= EDGE * usual) return value - expected[i]!;
+    // A short peak that is expected and comes nowhere near is missing, though idle values are expected beside it.
+    const [low, high] = rangeAround(values, i, jitter, 0);
+    const nearest = Math.min(high, Math.max(low, expected[i]!));
+    const inside = i >= jitter && i + jitter < values.length;
+    if (inside && Math.abs(nearest - expected[i]!) > MISSING * (largest - least))
+      return nearest - expected[i]!;
     return value - Math.min(largest, Math.max(least, value));
   });
 }

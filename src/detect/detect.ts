@@ -30,7 +30,7 @@ import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Filter, type Finding, INSIDE, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
 import { cutoffs, drifts, growth, levelStillness, levels, slowChange, steps, stillness } from './levels.ts';
-import { breaksOf, findRhythm } from './rhythm.ts';
+import { breaksOf, findRhythm, isOnBeat } from './rhythm.ts';
 import {
   type Candidate,
   LOGARITHMIC,
@@ -293,7 +293,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
       : analogue?.values;
   const teeth = sawtooth(values, options.calendar);
   const accepted = candidates
-    .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates))
+    .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates, n))
     .filter(
       (candidate) =>
         teeth === null ||
@@ -489,13 +489,18 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
           ...moved,
         ].sort((a, b) => b.severity - a.severity);
   const day = dayOf(options);
-  const departing = join(candidates, n, season?.period ?? null).map((event) =>
+  const rhythm = findRhythm(given);
+  const departing = join(
+    candidates.filter((candidate) => !isOnBeat(rhythm, candidate)),
+    n,
+    season?.period ?? null,
+  ).map((event) =>
     !event.drifts && day !== null && isWeekend(event, n, options.weekends ?? [], day)
       ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
       : event,
   );
   const strong = departing.filter((event) => event.severity >= LEVELS.medium);
-  const broken = breaksOf(findRhythm(given), strong);
+  const broken = breaksOf(rhythm, strong);
   const all = [...departing, ...broken.map((candidate) => ({ ...candidate, members: [candidate] }))].sort(
     (a, b) => b.severity - a.severity,
   );

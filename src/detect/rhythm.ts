@@ -24,6 +24,9 @@ export interface Rhythm {
   readonly every: number;
   readonly off: number;
   readonly of: 'peak' | 'drop';
+  readonly sign: 1 | -1;
+  /** Events that are no larger than usual. */
+  readonly ordinary: readonly (readonly [start: number, end: number])[];
   readonly breaks: readonly Break[];
 }
 
@@ -59,10 +62,12 @@ const [LONG, SHORT] = [1.5, 0.7];
 const [MOST_BREAKS, BREAKS_SHARE] = [3, 0.06];
 /** Least size of an additional event, as a share of the usual one. */
 const LIKE = 0.45;
+/** Largest size of an ordinary event, as a share of the usual one. */
+const LARGEST = 1.5;
 /** Largest share of the series in which events are missing: more is usual. */
 const MOST_MISSING = 0.4;
 /** Fewest short distances in a row that are a faster rhythm. */
-const FASTER = 3;
+const FASTER = 4;
 const MOST_SEVERE = 6;
 
 /** Threshold over which values are events: many times the usual size, and not much lower than the usual event. */
@@ -125,7 +130,12 @@ function atHalfTime(gaps: Float64Array): number {
 }
 
 /** Rhythm of events in a series of `n` samples, and its breaks; null where they have none. */
-function rhythmOf({ stretches, size, least }: Events, given: Float64Array, of: Rhythm['of']): Rhythm | null {
+function rhythmOf(
+  { stretches, size, least }: Events,
+  given: Float64Array,
+  of: Rhythm['of'],
+  sign: 1 | -1,
+): Rhythm | null {
   const n = given.length;
   if (stretches.length < FEWEST) return null;
   const starts = stretches.map(([start]) => start);
@@ -198,7 +208,16 @@ function rhythmOf({ stretches, size, least }: Events, given: Float64Array, of: R
     0,
   );
   const many = breaks.length > Math.max(MOST_BREAKS, BREAKS_SHARE * stretches.length);
-  return many || missing > MOST_MISSING * n ? null : { every, off, of, breaks };
+  return many || missing > MOST_MISSING * n
+    ? null
+    : {
+        every,
+        off,
+        of,
+        sign,
+        ordinary: stretches.filter((one) => sizeOf(one) <= LARGEST * usualSize),
+        breaks,
+      };
 }
 
 /** Finds the rhythm of peaks or of drops, up or down, of [N] values, NaN where missing; null without one. */
@@ -209,13 +228,23 @@ export function findRhythm(given: Float64Array): Rhythm | null {
     ['peak', peaksOf],
     ['drop', dropsOf],
   ] as const) {
-    for (const some of [values, negated]) {
-      const events = eventsOf(some);
-      const rhythm = events === null ? null : rhythmOf(events, given, of);
+    for (const sign of [1, -1] as const) {
+      const events = eventsOf(sign > 0 ? values : negated);
+      const rhythm = events === null ? null : rhythmOf(events, given, of, sign);
       if (rhythm !== null) return rhythm;
     }
   }
   return null;
+}
+
+/** Returns true if a departure is one of a rhythm's peaks, which comes when it is due. */
+export function isOnBeat(
+  rhythm: Rhythm | null,
+  { start, end, sign }: Pick<Candidate, 'start' | 'end' | 'sign'>,
+): boolean {
+  if (rhythm === null || rhythm.of !== 'peak' || sign !== rhythm.sign) return false;
+  const inBreak = rhythm.breaks.some((other) => other.start < end && start < other.end);
+  return !inBreak && rhythm.ordinary.some(([from, to]) => from <= start + 1 && end - 1 <= to);
 }
 
 /** Share of a break that other candidates cover where they tell it. */

@@ -401,6 +401,22 @@ function clockThatPredicts(
   return chosen;
 }
 
+/** Fewest cycles of the shorter season in the longer one, and largest distance of their ratio from a whole number. */
+const [FEWEST_INSIDE, NEAR_WHOLE] = [3, 0.02];
+
+/** Period in samples by which the means over the cycles of a season repeat, a whole number of these; null where they do not. */
+function seasonOfLevel(values: Float64Array, period: number, calendar: readonly number[]): number | null {
+  if (!Number.isInteger(period)) return null;
+  const means = pooled(values, period);
+  const longer = findSeason(
+    means,
+    calendar.map((samples) => samples / period).filter((cycles) => cycles >= FEWEST_INSIDE),
+  );
+  if (longer === null || longer.period < FEWEST_INSIDE) return null;
+  const whole = Math.round(longer.period);
+  return Math.abs(longer.period - whole) <= NEAR_WHOLE ? whole * period : null;
+}
+
 /** Newest part of a week, and share of its samples that lie on one side of those a week and more earlier, if a level has begun. */
 const [NEWEST_PART, ONE_SIDE] = [1.5 / 7, 0.95];
 
@@ -524,6 +540,16 @@ export function findSeason(
       [best.period, period],
     );
     if (before?.period === period) best = longest;
+  }
+  // A level that follows hourly jobs explains the course of the day, and an unusual day too: what its own means repeat by is the season.
+  const around = periods !== null || best === null ? null : seasonOfLevel(clipped, best.period, calendar);
+  if (best !== null && around !== null && n / around >= FEWEST_CYCLES) {
+    const expected = seasonExpectation(clipped, around, clockOf(around), {
+      level: seasonLevel(clipped, around),
+      stride,
+    });
+    const few = difference(expected.length === n ? clipped : some, expected);
+    best = { ...best, period: around, clock: clockOf(around), few, rests: few };
   }
   if (best !== null) {
     // A clock that is changed lets the best period differ from the day by a little.

@@ -65,12 +65,14 @@ export function likeEdges(
       break;
     }
   }
-  return timing && predicted >= PREDICTED * alike ? 0 : alike / 2;
+  return season !== null && predicted >= PREDICTED * alike ? 0 : alike / 2;
 }
 
 /** Fewest stretches at equal distances, and the share of the distances that must be equal. */
 const FEWEST_REGULAR = 6;
 const REGULAR = 0.6;
+/** Least part of a series of `n` samples over which they come: in less they are one incident. */
+const WIDE = 0.25;
 /** Tolerance of a distance, as a share of the usual one; and most usual distances between two stretches. */
 const OFF = 0.1;
 const SKIPPED = 3;
@@ -81,7 +83,7 @@ const AS_SEVERE = 0.6;
  * Returns true if a stretch is one of many at equal distances, like a job that runs every day. A distance between random places has a chance
  * of about 1 in 7 to be this near a small multiple of the usual one; three fifths of five or more are below 1 %, of ten below 0.1 %.
  */
-export function regular(candidate: Candidate, candidates: readonly Candidate[]): boolean {
+export function regular(candidate: Candidate, candidates: readonly Candidate[], n: number): boolean {
   const alike = candidates
     .filter(
       (other) =>
@@ -93,7 +95,7 @@ export function regular(candidate: Candidate, candidates: readonly Candidate[]):
     .map(({ peak }) => peak)
     .sort((a, b) => a - b)
     .filter((peak, i, peaks) => i === 0 || peak > peaks[i - 1]! + 1);
-  if (alike.length < FEWEST_REGULAR) return false;
+  if (alike.length < FEWEST_REGULAR || alike.at(-1)! - alike[0]! < WIDE * n) return false;
   const gaps = Float64Array.from({ length: alike.length - 1 }, (_, i) => alike[i + 1]! - alike[i]!);
   const usual = quantileInPlace(gaps.slice(), gaps.length, 0.5);
   const equal = (gap: number | undefined): boolean => {
