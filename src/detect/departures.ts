@@ -87,7 +87,7 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
 }
 
 /** Share of an expected edge that must be absent within the jitter for the edge to be missing. */
-const MISSING = 0.6;
+const MISSING = 0.8;
 
 /** Departures from an expectation [N] of a period, 0 for none, whose edges may come up to `jitter` samples early or late. */
 export function departures(
@@ -104,8 +104,11 @@ export function departures(
     // A short peak that is expected and comes nowhere near is missing, though idle values are expected beside it.
     const [low, high] = rangeAround(values, i, jitter, 0);
     const nearest = Math.min(high, Math.max(low, expected[i]!));
-    const inside = i >= jitter && i + jitter < values.length;
-    if (inside && Math.abs(nearest - expected[i]!) > MISSING * (largest - least))
+    const apart = 2 * jitter + 1;
+    const short = [i - apart, i + apart].every(
+      (at) => Math.abs(expected[i]! - (expected[at] ?? expected[i]!)) > MISSING * (largest - least),
+    );
+    if (short && Math.abs(nearest - expected[i]!) > MISSING * (largest - least))
       return nearest - expected[i]!;
     return value - Math.min(largest, Math.max(least, value));
   });

@@ -500,7 +500,13 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
       : event,
   );
   const strong = departing.filter((event) => event.severity >= LEVELS.medium);
-  const broken = breaksOf(rhythm, strong);
+  // What comes once a day is not missing, or late, on the only weekend.
+  const rests = ({ start, end }: Candidate): boolean =>
+    2 * rhythm!.every >= day! &&
+    (options.weekends ?? []).some(
+      ([from, to]) => 2 * (Math.min(end, to) - Math.max(start, from)) >= end - start,
+    );
+  const broken = breaksOf(rhythm, strong).filter((candidate) => !rests(candidate));
   const all = [...departing, ...broken.map((candidate) => ({ ...candidate, members: [candidate] }))].sort(
     (a, b) => b.severity - a.severity,
   );

@@ -25,7 +25,7 @@ export interface Rhythm {
   readonly off: number;
   readonly of: 'peak' | 'drop';
   readonly sign: 1 | -1;
-  /** Events that are no larger than usual. */
+  /** Events that come in time and are no larger than usual. */
   readonly ordinary: readonly (readonly [start: number, end: number])[];
   readonly breaks: readonly Break[];
 }
@@ -102,7 +102,14 @@ function peaksOf(values: Float64Array): Events | null {
   );
   return samples > MOST_SAMPLES * n || sharp.length < SHARP * events.length
     ? null
-    : { stretches: events, size: height, least };
+    : {
+        stretches: events,
+        // A peak that lasts is the median itself: it is above what is around it farther away.
+        size: values.map(
+          (value, i) => value - Math.min(around[at(i - AROUND)]!, around[i]!, around[at(i + AROUND)]!),
+        ),
+        least,
+      };
 }
 
 /** Sudden drops of [N] that rise again slowly: the first samples after them. */
@@ -143,7 +150,8 @@ function rhythmOf(
   const every = atHalfTime(gaps);
   const scatter = 1.48 * median(gaps.map((gap) => Math.abs(gap - every)));
   const off = Math.max(LEAST_OFF, Math.min(MOST_OFF * every, SCATTERS * scatter));
-  const kept = gaps.filter((gap) => Math.abs(gap - every) <= off);
+  const isUsual = (gap = 0): boolean => Math.abs(gap - every) <= off;
+  const kept = gaps.filter((gap) => isUsual(gap));
   const usual = kept.length;
   const time = (some: Float64Array): number => some.reduce((sum, gap) => sum + gap, 0);
   if (every < 4 || starts[0]! > LATEST * every || usual < FEWEST_USUAL || time(kept) < REGULAR * time(gaps))
@@ -215,7 +223,9 @@ function rhythmOf(
         off,
         of,
         sign,
-        ordinary: stretches.filter((one) => sizeOf(one) <= LARGEST * usualSize),
+        ordinary: stretches.filter(
+          (one, k) => sizeOf(one) <= LARGEST * usualSize && (isUsual(gaps[k - 1]) || isUsual(gaps[k])),
+        ),
         breaks,
       };
 }

@@ -403,9 +403,15 @@ function clockThatPredicts(
 
 /** Fewest cycles of the shorter season in the longer one, and largest distance of their ratio from a whole number. */
 const [FEWEST_INSIDE, NEAR_WHOLE] = [3, 0.02];
+/** Least course of the means, in departures from the shorter season. */
+const COURSE = 3;
 
 /** Period in samples by which the means over the cycles of a season repeat, a whole number of these; null where they do not. */
-function seasonOfLevel(values: Float64Array, period: number, calendar: readonly number[]): number | null {
+function seasonOfLevel(
+  values: Float64Array,
+  { period, few }: { readonly period: number; readonly few: Float64Array },
+  calendar: readonly number[],
+): number | null {
   if (!Number.isInteger(period)) return null;
   const means = pooled(values, period);
   const longer = findSeason(
@@ -413,6 +419,8 @@ function seasonOfLevel(values: Float64Array, period: number, calendar: readonly 
     calendar.map((samples) => samples / period).filter((cycles) => cycles >= FEWEST_INSIDE),
   );
   if (longer === null || longer.period < FEWEST_INSIDE) return null;
+  const course = difference(longer.expected, longer.level);
+  if (!(quantileOfAbs(course, 1, MOST) > COURSE * medianOfAbs(few, 1))) return null;
   const whole = Math.round(longer.period);
   return Math.abs(longer.period - whole) <= NEAR_WHOLE ? whole * period : null;
 }
@@ -542,7 +550,7 @@ export function findSeason(
     if (before?.period === period) best = longest;
   }
   // A level that follows hourly jobs explains the course of the day, and an unusual day too: what its own means repeat by is the season.
-  const around = periods !== null || best === null ? null : seasonOfLevel(clipped, best.period, calendar);
+  const around = periods !== null || best === null ? null : seasonOfLevel(clipped, best, calendar);
   if (best !== null && around !== null && n / around >= FEWEST_CYCLES) {
     const expected = seasonExpectation(clipped, around, clockOf(around), {
       level: seasonLevel(clipped, around),

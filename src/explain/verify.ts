@@ -126,7 +126,7 @@ const CLAIM_WORDS: ReadonlySet<string> = new Set([
 ]);
 /** Quantities that always refer to the whole extent of a finding. */
 const WHOLE: ReadonlySet<Quantity> = new Set<Quantity>([
-  ...(['column', 'state', 'cycles before', 'least before', 'largest before'] as const),
+  ...(['column', 'state', 'rhythm', 'cycles before', 'least before', 'largest before'] as const),
 ]);
 /** Further quantities that a sentence may state (besides those of `MEASURES`), by its subject. */
 const OF_FINDINGS: ReadonlySet<string> = new Set([...WHOLE, 'time', 'pace', 'samples at']);
