@@ -32,8 +32,7 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { DataError } from '../ground/errors.ts';
 import { Random, standardNormal } from '../ground/random.ts';
 import { moments } from '../series/stats.ts';
-import type { Range } from '../train/gradient-exchange.ts';
-import { cosineSchedule, ShardedAdamW } from '../train/optimizer.ts';
+import { cosineSchedule, type Range, ShardedAdamW } from '../train/optimizer.ts';
 import { WorkerGroup } from '../train/worker-group.ts';
 import type { Background, LearnOptions, Model, Windows } from './background.ts';
 

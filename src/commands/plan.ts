@@ -48,8 +48,8 @@ export const plan = command({
       'One of four processes, which share the memory of this machine',
     ],
     [
-      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe timemaster-3b --device cuda --memory 80GB --processes 4 --set memory.zero=2',
-      'One of four GPUs, each with a share of optimizer state and gradients',
+      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --set policy.tune=all --device cuda --memory 40GB --processes 4 --set memory.zero=2',
+      'All weights on four GPUs, each with a share of the optimizer state and the gradients',
     ],
     [
       '$0 plan --scale runs/quickstart --ranks 8,64 --link 3GB --latency 50',

@@ -89,12 +89,16 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
 /** Share of an expected edge that must be absent within the jitter for the edge to be missing. */
 const MISSING = 0.8;
 
-/** Departures from an expectation [N] of a period, 0 for none, whose edges may come up to `jitter` samples early or late. */
+/**
+ * Departures from an expectation [N] of a period, 0 for none, whose edges may come up to `jitter` samples early or late. `nested`: of a season
+ * with shorter cycles inside, each of which may be missing.
+ */
 export function departures(
   values: Float64Array,
   expected: Float64Array,
   jitter: number,
   period: number,
+  nested = false,
 ): Float64Array {
   const sizes = sampleOf(difference(values, expected)).sample.map(Math.abs);
   const usual = quantileInPlace(sizes, sizes.length, 0.7);
@@ -108,7 +112,7 @@ export function departures(
     const short = [i - apart, i + apart].every(
       (at) => Math.abs(expected[i]! - (expected[at] ?? expected[i]!)) > MISSING * (largest - least),
     );
-    if (short && Math.abs(nearest - expected[i]!) > MISSING * (largest - least))
+    if (nested && short && Math.abs(nearest - expected[i]!) > MISSING * (largest - least))
       return nearest - expected[i]!;
     return value - Math.min(largest, Math.max(least, value));
   });

@@ -319,7 +319,7 @@ const EVIDENCE_WORDS: Readonly<Record<Candidate['track'], string>> = {
   still: 'keeps one value or level for longer than anywhere else',
   limit: 'reaches one value repeatedly and never goes beyond it',
   size: 'deviates from the expected values, above and below, for longer than elsewhere',
-  rhythm: 'at other times than the rhythm of the rest',
+  rhythm: 'breaks the rhythm of the rest',
 };
 
 /** Describes one finding; `similar` is filled in later. */

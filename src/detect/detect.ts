@@ -135,7 +135,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const season = usual === null || day === null ? usual : atRest(values, usual, weekends, day);
   // Edges that keep time but for rounding are where they belong at the ends as well.
   const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
-  const residual = season === null ? null : departures(values, season.expected, jitter, cycle);
+  const residual = season === null ? null : departures(values, season.expected, jitter, cycle, season.nested);
   const atAll =
     season === null || residual === null
       ? null
@@ -500,12 +500,13 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
       : event,
   );
   const strong = departing.filter((event) => event.severity >= LEVELS.medium);
-  // What comes once a day is not missing, or late, on the only weekend.
+  // What comes once a day is not missing, or late, on the only weekend; nor is what pauses for all of it and comes again.
   const rests = ({ start, end }: Candidate): boolean =>
-    2 * rhythm!.every >= day! &&
-    (options.weekends ?? []).some(
-      ([from, to]) => 2 * (Math.min(end, to) - Math.max(start, from)) >= end - start,
-    );
+    (options.weekends ?? []).some(([from, to]) => {
+      const shared = Math.min(end, to) - Math.max(start, from);
+      const whole = start <= from + 1.5 * rhythm!.every && end >= to - 1.5 * rhythm!.every && to < n;
+      return 2 * shared >= end - start && (whole || 2 * rhythm!.every >= day!);
+    });
   const broken = breaksOf(rhythm, strong).filter((candidate) => !rests(candidate));
   const all = [...departing, ...broken.map((candidate) => ({ ...candidate, members: [candidate] }))].sort(
     (a, b) => b.severity - a.severity,

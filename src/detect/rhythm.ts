@@ -36,6 +36,10 @@ interface Events {
   /** Size by which a sample is part of an event [N], and the least of an event. */
   readonly size: Float64Array;
   readonly least: number;
+  /** Values before a sawtooth drops; null for peaks. */
+  readonly top: number | null;
+  /** Values in which it drops or peaks upwards. */
+  readonly values: Float64Array;
 }
 
 /** Samples of the running median from which peaks stand out. */
@@ -64,6 +68,10 @@ const [MOST_BREAKS, BREAKS_SHARE] = [3, 0.06];
 const LIKE = 0.45;
 /** Largest size of an ordinary event, as a share of the usual one. */
 const LARGEST = 1.5;
+/** Most pauses; ratio of two that are alike; and distances from which one is a pause, not a single event that is missing. */
+const [MOST_LONG, ALIKE, PAUSE] = [10, 0.75, 2.5];
+/** Largest distance of a tooth that is due from the usual top, as a share of the usual drop. */
+const UNGROWN = 0.25;
 /** Largest share of the series in which events are missing: more is usual. */
 const MOST_MISSING = 0.4;
 /** Fewest short distances in a row that are a faster rhythm. */
@@ -109,6 +117,8 @@ function peaksOf(values: Float64Array): Events | null {
           (value, i) => value - Math.min(around[at(i - AROUND)]!, around[i]!, around[at(i + AROUND)]!),
         ),
         least,
+        top: null,
+        values,
       };
 }
 
@@ -126,19 +136,28 @@ function dropsOf(values: Float64Array): Events | null {
   );
   const rises = steps.filter((step) => step > least).length;
   if (rises > MOST_BREAKS || falls.some(([start, end]) => end - start > LONGEST_DROP)) return null;
-  return { stretches: falls.map(([start, end]) => [start + 1, end + 1]), size, least };
+  return {
+    stretches: falls.map(([start, end]) => [start + 1, end + 1]),
+    size,
+    least,
+    top: median(Float64Array.from(falls, ([start]) => values[start]!)),
+    values,
+  };
 }
 
 /** Median over time instead of over distances: a faster rhythm of a few cycles has many. */
 function atHalfTime(gaps: Float64Array): number {
   const sorted = gaps.slice().sort();
   let left = sorted.reduce((sum, gap) => sum + gap, 0) / 2;
-  return sorted.find((gap) => (left -= gap) <= 0)!;
+  return sorted.find((gap) => {
+    left -= gap;
+    return left <= 0;
+  })!;
 }
 
 /** Rhythm of events in a series of `n` samples, and its breaks; null where they have none. */
 function rhythmOf(
-  { stretches, size, least }: Events,
+  { stretches, size, least, top, values }: Events,
   given: Float64Array,
   of: Rhythm['of'],
   sign: 1 | -1,
@@ -164,8 +183,15 @@ function rhythmOf(
   const usualSize = median(Float64Array.from(stretches, sizeOf));
   const breaks: Break[] = [];
   const open = n - starts.at(-1)!;
-  const alike = (gap: number): number =>
-    gaps.filter((other) => other > 2 * long && Math.abs(other - gap) <= off + 0.2 * gap).length;
+  const longGaps = gaps.filter((gap) => gap > long);
+  if (longGaps.length > MOST_LONG) return null; // events that are left out at random
+  // Pauses as long as others are usual: nights and weekends. Single events that are left out may be two or three.
+  const peersOf = (gap: number, last: boolean): number =>
+    longGaps.filter((other) =>
+      last ? other >= ALIKE * gap : Math.min(gap, other) >= ALIKE * Math.max(gap, other),
+    ).length - (last ? 0 : 1);
+  const usualOf = (gap: number, last: boolean): number =>
+    peersOf(gap, last) * (gap < PAUSE * every ? 0.5 : 3);
   for (const [k, gap] of [...gaps, open].entries()) {
     const next = starts[k + 1];
     if (gap <= long) continue;
@@ -185,7 +211,9 @@ function rhythmOf(
     const start = Math.round(absent[0]!);
     // Of a sawtooth all that goes on is too much; a job has a time and a length.
     const end = next === undefined ? n : of === 'drop' ? next : Math.round(absent.at(-1)!) + length;
-    const peers = next === undefined ? 0 : Math.max(0, alike(gap) - 1);
+    // A tooth that has not grown as far as others is not due, whatever the time.
+    if (top !== null && values[Math.min(n - 1, start)]! < top - UNGROWN * usualSize) continue;
+    const peers = usualOf(gap, next === undefined);
     breaks.push({ start, end: Math.min(n, end), what: 'missing', severity: severity(gap - every, peers) });
   }
   for (let k = 0; k < gaps.length; k++) {
@@ -257,10 +285,10 @@ export function isOnBeat(
   return !inBreak && rhythm.ordinary.some(([from, to]) => from <= start + 1 && end - 1 <= to);
 }
 
-/** Share of a break that other candidates cover where they tell it. */
-const TOLD = 0.3;
+/** Share of a break that other candidates cover where they already report it. */
+const REPORTED = 0.3;
 
-/** Breaks of a rhythm as candidates, but for those that `others` tell. */
+/** Breaks of a rhythm as candidates, but for those that `others` report. */
 export function breaksOf(
   rhythm: Rhythm | null,
   others: readonly Pick<Candidate, 'start' | 'end'>[],
@@ -273,7 +301,7 @@ export function breaksOf(
       const shared = others.map(
         (other) => Math.min(end + margin, other.end) - Math.max(start - margin, other.start),
       );
-      return shared.reduce((sum, samples) => sum + Math.max(0, samples), 0) < TOLD * (end - start);
+      return shared.reduce((sum, samples) => sum + Math.max(0, samples), 0) < REPORTED * (end - start);
     })
     .map(({ start, end, severity, what }) => ({
       ...{ start, end, severity, track: 'rhythm', sign: what === 'missing' ? -1 : 1, peak: start },

@@ -43,6 +43,8 @@ export interface Season {
   readonly level: Float64Array;
   /** Clock that it follows [N]; null unless that clock is changed. */
   readonly clock: Int32Array | null;
+  /** True where it has shorter cycles inside, such as hourly jobs in a day. */
+  readonly nested?: boolean;
 }
 
 function quantileOfAbs(values: Float64Array, stride: number, share: number): number {
@@ -557,7 +559,7 @@ export function findSeason(
       stride,
     });
     const few = difference(expected.length === n ? clipped : some, expected);
-    best = { ...best, period: around, clock: clockOf(around), few, rests: few };
+    best = { ...best, period: around, clock: clockOf(around), few, rests: few, nested: true };
   }
   if (best !== null) {
     // A clock that is changed lets the best period differ from the day by a little.
@@ -581,7 +583,7 @@ export function findSeason(
   const { period, rest, spacing } = best;
   const level = seasonLevel(values, period, spacing);
   const expected = seasonExpectation(values, period, best.clock, { spacing, nearest: true, level });
-  return { period, rest, clock: best.clock, level, expected };
+  return { period, rest, clock: best.clock, level, expected, nested: best.nested === true };
 }
 
 /** Computes a − b [N]. */

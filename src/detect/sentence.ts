@@ -269,7 +269,7 @@ function rhythmClauses(
     case 'additional':
       return { fact: say`has a ${event} where none is due`, context };
     case 'faster':
-      return { fact: say`has its ${event}s sooner than usual`, context };
+      return { fact: say`has ${event}s at shorter distances than usual`, context };
   }
 }
 

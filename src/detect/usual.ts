@@ -65,7 +65,7 @@ export function likeEdges(
       break;
     }
   }
-  return season !== null && predicted >= PREDICTED * alike ? 0 : alike / 2;
+  return (timing || track === 'season') && season !== null && predicted >= PREDICTED * alike ? 0 : alike / 2;
 }
 
 /** Fewest stretches at equal distances, and the share of the distances that must be equal. */

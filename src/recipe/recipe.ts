@@ -124,7 +124,7 @@ const memory = z
       .union([z.literal(1), z.literal(2)])
       .default(1)
       .describe(
-        'Of several processes, stage of ZeRO: each holds a share of the optimizer state (1), and of the gradients too (2), which are then exchanged in every micro-batch. 2 saves memory with gradient checkpointing.',
+        'Stage of ZeRO with several processes: each holds a share of the optimizer state (1), and of the gradients too (2), which are then exchanged in every micro-batch. 2 saves memory with gradient checkpointing.',
       ),
     check: z
       .boolean()

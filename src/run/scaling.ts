@@ -7,8 +7,8 @@
  *   gradients, parameters   each update: 2 · 4 B · T · (R − 1) / R over the link; latency · (R − 1) for the gather and ⌈log2 R⌉ for the broadcast
  *   small collectives       latency · (R − 1) each, in rings
  *
- * n: responses of a rank in a step, T: trained parameters. Lengths are those of the run's table of completions. Nothing overlaps with the
- * backward pass, as in `ShardedAdamW`; compute of the ranks is taken to be as measured.
+ * n: responses of a rank in a step, T: trained parameters. Lengths are those of the run's table of completions. Nothing is taken to overlap
+ * with the backward pass; compute of the ranks is taken to be as measured.
  */
 import { join } from 'node:path';
 import { z } from 'zod';

@@ -6,7 +6,7 @@
  *
  *   ZeRO 1: micro-batches are added up in a buffer [T]; buckets are sent in the last micro-batch.
  *   ZeRO 2: buckets are sent in every pass and freed; the sum of the own slices [H] stays (Rajbhandari et al. 2020). A micro-batch has two passes
- *   through the decoder where responses read the cache of their prompt, which is differentiated behind them.
+ *   through the decoder in reinforcement: responses, then the prompts whose cache they read.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { shardOf, type WorkerGroup } from './worker-group.ts';
@@ -29,7 +29,7 @@ export interface Bucket {
   readonly indices: readonly number[];
 }
 
-/** Elements start … end of the buffer, of which a rank has charge; the first is element `at` of what the rank holds. */
+/** Elements start … end of the buffer that a rank updates; the first is element `at` of its state. */
 export interface Slice {
   readonly start: number;
   readonly end: number;
@@ -114,6 +114,8 @@ export class GradientExchange {
   readonly #filled: Uint8Array;
   /** 1 where the gradient of a parameter is final in this pass. */
   readonly #final: Uint8Array;
+  /** 1 where the gradient of a parameter is final in this micro-batch, in later passes too. */
+  readonly #settled: Uint8Array;
   /** 1 where a bucket was sent in this step. */
   readonly #begun: Uint8Array;
   /** Buckets before the late ones, which are sent in every pass. */
@@ -153,6 +155,7 @@ export class GradientExchange {
     this.#sum = sharded ? engine.zeros([this.held]) : null;
     this.#filled = new Uint8Array(ranges.length);
     this.#final = new Uint8Array(ranges.length);
+    this.#settled = new Uint8Array(ranges.length);
     this.#begun = new Uint8Array(this.buckets.length);
     this.#early = this.buckets.filter(({ indices: [index] }) => ranges[index!]!.late !== true).length;
   }
@@ -171,20 +174,20 @@ export class GradientExchange {
   }
 
   /**
-   * Announces the micro-batches of the next step on this rank and the passes of each, so that the exchange begins before `finish`. Collective for
-   * ZeRO 2, which needs it.
+   * Announces the micro-batches of the next step on this rank and the passes of each, so that the exchange begins before `finish`. ZeRO 2
+   * requires it, and then it is collective.
    */
   begin(rounds: number, passes = 1): void {
     if (this.#workers.sharesMemory) return;
     this.#rounds = rounds;
     if (this.#sum === null) return;
-    this.#rounds = Math.max(...this.#workers.allGather([rounds]).map(([count]) => count!));
+    this.#rounds = Math.max(1, ...this.#workers.allGather([rounds]).map(([count]) => count!));
     this.#passes = passes;
   }
 
   /**
-   * Adds this rank's gradient of a parameter, of any float dtype and its shape. `last`: it is that of one pass through the parameter, true for the
-   * last of the micro-batch; undefined: a part of one.
+   * Adds this rank's gradient of a parameter, of any float dtype and its shape. `last`: undefined for a part of a pass's gradient; else the pass is
+   * complete, and true says that it was the last of the micro-batch.
    */
   add(index: number, gradient: Tensor, last?: boolean): void {
     const engine = this.#engine;
@@ -200,7 +203,8 @@ export class GradientExchange {
       }),
     );
     this.#filled[index] = 1;
-    if (last !== undefined && (last || (this.#pass < this.#passes - 1 && !late))) this.finalise(index);
+    if (last === true) this.finalise(index);
+    else if (last === false && this.#pass < this.#passes - 1 && !late) this.#finalInPass(index);
   }
 
   #stagedAt(index: number): [bucket: Tensor, at: number] {
@@ -214,8 +218,13 @@ export class GradientExchange {
     return [bucket, this.#ranges[index]!.offset - start];
   }
 
-  /** Ends the gradient of a parameter in this pass. */
+  /** Ends the gradient of a parameter in this micro-batch. */
   finalise(index: number): void {
+    this.#settled[index] = 1;
+    this.#finalInPass(index);
+  }
+
+  #finalInPass(index: number): void {
     this.#final[index] = 1;
     if (this.#sends) this.#sendFinal();
   }
@@ -239,6 +248,8 @@ export class GradientExchange {
   endRound(): void {
     while (this.#sends && this.#pass < this.#passes - 1) this.#endPass();
     this.#endPass();
+    this.#settled.fill(0);
+    this.#final.fill(0);
     this.#pass = 0;
     this.#round++;
   }
@@ -253,7 +264,7 @@ export class GradientExchange {
         this.#next = 0;
       }
     }
-    this.#final.fill(0);
+    this.#final.set(this.#settled);
     this.#pass++;
   }
 
@@ -353,10 +364,15 @@ export class GradientExchange {
 
   /** Drops the gradients of a step. */
   drop(): void {
+    // Of a step that failed; the others fail too.
+    for (const { pieces, spent } of this.#sendings.splice(0)) {
+      this.#engine.dispose(...pieces.flatMap(({ parts }) => parts), ...(spent === null ? [] : [spent]));
+    }
     this.#engine.dispose(...this.#staged.values());
     this.#staged.clear();
     this.#filled.fill(0);
     this.#final.fill(0);
+    this.#settled.fill(0);
     this.#begun.fill(0);
     this.#rounds = null;
     this.#round = 0;
@@ -367,9 +383,6 @@ export class GradientExchange {
 
   dispose(): void {
     this.drop();
-    for (const { pieces, spent } of this.#sendings.splice(0)) {
-      this.#engine.dispose(...pieces.flatMap(({ parts }) => parts), ...(spent === null ? [] : [spent]));
-    }
     this.#engine.dispose(
       ...(this.own === null ? [] : [this.own]),
       ...(this.#sum === null ? [] : [this.#sum]),

@@ -36,7 +36,7 @@ export class Learner {
   readonly #recompute: boolean;
 
   /**
-   * `policy` uses storage shared by all ranks of a process. `recompute`: gradient checkpointing, which keeps only the
+   * `policy` uses storage shared by all ranks that share memory. `recompute`: gradient checkpointing, which keeps only the
    * input of each layer. Collective.
    */
   constructor(
@@ -92,7 +92,7 @@ export class Learner {
 
   /**
    * Runs the micro-batches of an update on this rank, each with one call of `backward` and so many passes through the decoder. Their gradients go
-   * to the other ranks while they are computed. Collective.
+   * to the other ranks while they are computed where layers are computed again, else behind each. Collective.
    */
   accumulate(microBatches: readonly (() => void)[], passes = 1): void {
     const { gradients } = this.optimizer;
@@ -111,7 +111,7 @@ export class Learner {
     return this.optimizer.step(denominator, learningRate);
   }
 
-  /** Has rank 0 write a checkpoint, to which the others send their state. Collective. */
+  /** Has rank 0 write a checkpoint, to which the others send their state: `write` reads all of it once, in order. Collective. */
   save(write: () => void): void {
     this.workers.onRankZero(write, () => this.optimizer.sendState());
   }

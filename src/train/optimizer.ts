@@ -1,7 +1,7 @@
 /**
  * AdamW over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its own
  * slices in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
- * are taken in rank order. Ranks that share no memory hold moments and master copy of their own slices alone (ZeRO 1), gather their
+ * are taken in rank order. Ranks that share no memory hold moments and master copy of their own slices alone (ZeRO 1; the gradients' sum too: ZeRO 2), gather their
  * gradients (`GradientExchange`), and send their parameters to the others.
  * bfloat16 parameters are the rounding of a float32 master copy, which is updated: without one, updates below
  * half a unit in the last place (0.2 % of a weight) would be lost.
@@ -17,6 +17,8 @@ import {
   slicesOf,
 } from './gradient-exchange.ts';
 import type { WorkerGroup } from './worker-group.ts';
+
+export type { Range } from './gradient-exchange.ts';
 
 /** Options of AdamW; keys of both training stages of a recipe. */
 export interface OptimizerOptions {

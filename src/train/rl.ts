@@ -619,7 +619,7 @@ export async function rl(
   }
 
   /**
-   * Accumulates the loss gradient of a micro-batch; returns its number of tokens K. Tokens with an entropy below `minEntropy` get no
+   * Accumulates the loss gradient of a micro-batch. Tokens with an entropy below `minEntropy` get no
    * policy gradient.
    */
   function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): void {

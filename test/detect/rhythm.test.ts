@@ -117,6 +117,30 @@ describe('a sawtooth', () => {
   });
 });
 
+describe('events that pause or are left out as usual', () => {
+  const random = new Random(12, 'pauses');
+  const peaks = (n: number, at: (i: number) => boolean): Float64Array =>
+    Float64Array.from({ length: n }, (_, i) => (at(i) ? 60 : 5) + random.normal());
+
+  test.each([
+    ['four jobs on each working day', peaks(21 * 288, (i) => Math.floor(i / 288) % 7 < 5 && i % 72 === 30)],
+    ['one job on each working day', peaks(21 * 24, (i) => Math.floor(i / 24) % 7 < 5 && i % 24 === 9)],
+    ['jobs of which one in 25 does not run', peaks(20_000, (i) => i % 20 === 3 && random.uniform() > 0.04)],
+  ])('%s are no findings', (_, values) => {
+    expect(found(values).filter(({ kind }) => kind === 'frequency')).toEqual([]);
+  });
+
+  test('a log that grows slowly on weekends is not due, whatever the time', () => {
+    let size = 0;
+    const values = Float64Array.from({ length: 504 }, (_, i) => {
+      size += Math.floor(i / 24) % 7 < 5 ? 10 + 3 * random.uniform() : 1;
+      if (size > 200) size = 0;
+      return size;
+    });
+    expect(found(values).filter(({ kind }) => kind === 'frequency')).toEqual([]);
+  });
+});
+
 test('peaks at random times have no rhythm', () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 10_000 }), (seed) => {
