@@ -66,6 +66,8 @@ const [LONG, SHORT] = [1.5, 0.7];
 const [MOST_BREAKS, BREAKS_SHARE] = [3, 0.06];
 /** Least size of an additional event, as a share of the usual one. */
 const LIKE = 0.45;
+/** Least distance of an additional event from its neighbours, in tolerances. */
+const CLEAR = 3;
 /** Largest size of an ordinary event, as a share of the usual one. */
 const LARGEST = 1.5;
 /** Most pauses; ratio of two that are alike; and distances from which one is a pause, not a single event that is missing. */
@@ -234,7 +236,9 @@ function rhythmOf(
       if (extra !== undefined && sizeOf(stretches[extra]!) >= LIKE * usualSize) {
         const [start, end] = stretches[extra]!;
         const aside = Math.min(start - starts[extra - 1]!, starts[extra + 1]! - start);
-        breaks.push({ start, end, what: 'additional', severity: severity(aside, 0) });
+        // Beside a rhythm that varies much an event more may be one that came early.
+        if (aside >= CLEAR * off)
+          breaks.push({ start, end, what: 'additional', severity: severity(aside, 0) });
       }
     }
     k = last;

@@ -65,7 +65,8 @@ export function likeEdges(
       break;
     }
   }
-  return (timing || track === 'season') && season !== null && predicted >= PREDICTED * alike ? 0 : alike / 2;
+  const keepsTime = timing || (track === 'season' && season?.nested === true);
+  return keepsTime && predicted >= PREDICTED * alike ? 0 : alike / 2;
 }
 
 /** Fewest stretches at equal distances, and the share of the distances that must be equal. */
