@@ -504,7 +504,8 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   const rests = ({ start, end }: Candidate): boolean =>
     (options.weekends ?? []).some(([from, to]) => {
       const shared = Math.min(end, to) - Math.max(start, from);
-      const whole = start <= from + 1.5 * rhythm!.every && end >= to - 1.5 * rhythm!.every && to < n;
+      const near = NEAR_WEEKEND * rhythm!.every;
+      const whole = start <= from + near && end >= to - near && to < n;
       return 2 * shared >= end - start && (whole || 2 * rhythm!.every >= day!);
     });
   const broken = breaksOf(rhythm, strong).filter((candidate) => !rests(candidate));
@@ -632,6 +633,8 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
   return away;
 }
 
+/** Distance of a pause from the ends of a weekend, in usual distances of the rhythm. */
+const NEAR_WEEKEND = 1.5;
 /** Severity of what cannot be told from a usual weekend: below all that is reported by default. */
 const UNKNOWN = 1.9;
 /** Samples of a day, if known. */

@@ -9,13 +9,11 @@ import { median } from '../series/stats.ts';
 import { centredMedians } from './departures.ts';
 import type { Candidate } from './scan.ts';
 
-type What = 'missing' | 'additional' | 'faster';
-
 export interface Break {
   /** Half-open, in samples. */
   readonly start: number;
   readonly end: number;
-  readonly what: What;
+  readonly what: NonNullable<Candidate['rhythm']>['what'];
   readonly severity: number;
 }
 
@@ -42,13 +40,13 @@ interface Events {
   readonly values: Float64Array;
 }
 
-/** Samples of the running median from which peaks stand out. */
+/** Samples of the running median from which peaks stand out: twice as many as the longest job that is one. */
 const AROUND = 33;
 /** Height of an event over the usual noise or step, and as a share of the usual event. */
 const [OVER_NOISE, OF_USUAL] = [8, 0.35];
 /** Largest share of the samples that events take. */
 const MOST_SAMPLES = 0.4;
-/** Share of the least size below which a sample is no event, and of the due times of which this must be known. */
+/** Share of the least size below which a sample is no event, and least share of the due times without one, for events to be missing. */
 const [WEAK, MOSTLY] = [0.5, 0.7];
 /** Share of the peaks that begin and end within two samples. */
 const SHARP = 0.8;
@@ -56,6 +54,8 @@ const SHARP = 0.8;
 const LONGEST_DROP = 4;
 /** Fewest events and usual distances of a rhythm, and the least share of the time that is of usual distances. */
 const [FEWEST, FEWEST_USUAL, REGULAR] = [6, 4, 0.6];
+/** Shortest usual distance, in samples: of a shorter one the tolerance is no share. */
+const SHORTEST = 4;
 /** Latest first event, in usual distances. */
 const LATEST = 2.5;
 /** Tolerance of a distance: samples at least, usual scatters, and share of the usual distance at most. */
@@ -70,14 +70,19 @@ const LIKE = 0.45;
 const CLEAR = 3;
 /** Largest size of an ordinary event, as a share of the usual one. */
 const LARGEST = 1.5;
-/** Most pauses; ratio of two that are alike; and distances from which one is a pause, not a single event that is missing. */
-const [MOST_LONG, ALIKE, PAUSE] = [10, 0.75, 2.5];
+/** Most distances in which events are missing: more are left out at random. */
+const MOST_PAUSES = 10;
+/** Least ratio of two pauses that are alike; and usual distances from which one is a pause, not a single event that is missing. */
+const [ALIKE, PAUSE] = [0.75, 2.5];
+/** Weights of a peer of a single event and of a pause in the severity, which is divided by one more than their sum. */
+const [OF_SINGLE, OF_PAUSE] = [0.5, 3];
 /** Largest distance of a tooth that is due from the usual top, as a share of the usual drop. */
 const UNGROWN = 0.25;
 /** Largest share of the series in which events are missing: more is usual. */
 const MOST_MISSING = 0.4;
 /** Fewest short distances in a row that are a faster rhythm. */
 const FASTER = 4;
+/** Highest severity: a break is rare by its time alone, whatever its size. */
 const MOST_SEVERE = 6;
 
 /** Threshold over which values are events: many times the usual size, and not much lower than the usual event. */
@@ -157,109 +162,123 @@ function atHalfTime(gaps: Float64Array): number {
   })!;
 }
 
-/** Rhythm of events in a series of `n` samples, and its breaks; null where they have none. */
-function rhythmOf(
-  { stretches, size, least, top, values }: Events,
-  given: Float64Array,
-  of: Rhythm['of'],
-  sign: 1 | -1,
-): Rhythm | null {
-  const n = given.length;
+/** Times of events, and what is usual of them. */
+interface Beat {
+  readonly starts: readonly number[];
+  /** Distances between neighbouring events, and the usual one with its tolerance, in samples. */
+  readonly gaps: Float64Array;
+  readonly every: number;
+  readonly off: number;
+  /** Number of usual distances. */
+  readonly usual: number;
+}
+
+/** Usual distance of events; null where they come without a rhythm. */
+function beatOf({ stretches }: Events): Beat | null {
   if (stretches.length < FEWEST) return null;
   const starts = stretches.map(([start]) => start);
   const gaps = Float64Array.from(starts.slice(1), (start, k) => start - starts[k]!);
   const every = atHalfTime(gaps);
-  const scatter = 1.48 * median(gaps.map((gap) => Math.abs(gap - every)));
+  const scatter = 1.48 * median(gaps.map((gap) => Math.abs(gap - every))); // standard deviation of a normal distribution
   const off = Math.max(LEAST_OFF, Math.min(MOST_OFF * every, SCATTERS * scatter));
-  const isUsual = (gap = 0): boolean => Math.abs(gap - every) <= off;
-  const kept = gaps.filter((gap) => isUsual(gap));
-  const usual = kept.length;
+  const kept = gaps.filter((gap) => Math.abs(gap - every) <= off);
   const time = (some: Float64Array): number => some.reduce((sum, gap) => sum + gap, 0);
-  if (every < 4 || starts[0]! > LATEST * every || usual < FEWEST_USUAL || time(kept) < REGULAR * time(gaps))
-    return null;
+  const steady = kept.length >= FEWEST_USUAL && time(kept) >= REGULAR * time(gaps);
+  return every >= SHORTEST && starts[0]! <= LATEST * every && steady
+    ? { starts, gaps, every, off, usual: kept.length }
+    : null;
+}
+
+/** Severity of a time that is `excess` samples off; `peers`: similar ones, weighted. */
+const severityOf = ({ usual, off }: Beat, excess: number, peers = 0): number =>
+  Math.min(MOST_SEVERE, 1 + Math.log10(usual) + Math.log2(1 + excess / (2 * off))) / (1 + peers);
+
+/** Size of an event. */
+const sizeOf = ({ size }: Events, [start, end]: readonly [number, number]): number =>
+  Math.max(...size.subarray(start, end));
+
+/** Distances in which events are missing; null where so many are left out that this is usual. */
+function missingEvents(events: Events, beat: Beat, given: Float64Array, usualSize: number): Break[] | null {
+  const { stretches, size, least, top, values } = events;
+  const { starts, gaps, every, off } = beat;
+  const n = given.length;
   const length = Math.round(median(Float64Array.from(stretches, ([start, end]) => end - start)));
-  const [long, short] = [Math.max(LONG * every, every + 2 * off), Math.min(SHORT * every, every - 2 * off)];
-  const severity = (excess: number, peers: number): number =>
-    Math.min(MOST_SEVERE, 1 + Math.log10(usual) + Math.log2(1 + excess / (2 * off))) / (1 + peers);
-  const sizeOf = ([start, end]: readonly [number, number]): number => Math.max(...size.subarray(start, end));
-  const usualSize = median(Float64Array.from(stretches, sizeOf));
-  const breaks: Break[] = [];
-  const open = n - starts.at(-1)!;
-  const longGaps = gaps.filter((gap) => gap > long);
-  if (longGaps.length > MOST_LONG) return null; // events that are left out at random
+  const long = Math.max(LONG * every, every + 2 * off);
+  const pauses = gaps.filter((gap) => gap > long);
+  if (pauses.length > MOST_PAUSES) return null;
   // Pauses as long as others are usual: nights and weekends. Single events that are left out may be two or three.
-  const peersOf = (gap: number, last: boolean): number =>
-    longGaps.filter((other) =>
+  const peersOf = (gap: number, last: boolean): number => {
+    const alike = pauses.filter((other) =>
       last ? other >= ALIKE * gap : Math.min(gap, other) >= ALIKE * Math.max(gap, other),
-    ).length - (last ? 0 : 1);
-  const usualOf = (gap: number, last: boolean): number =>
-    peersOf(gap, last) * (gap < PAUSE * every ? 0.5 : 3);
-  for (const [k, gap] of [...gaps, open].entries()) {
-    const next = starts[k + 1];
-    if (gap <= long) continue;
-    const cycles = next === undefined ? Math.floor(gap / every) : Math.round(gap / every);
-    const pace = next === undefined ? every : gap / cycles;
-    const due = Array.from(
-      { length: cycles - (next === undefined ? 0 : 1) },
-      (_, j) => starts[k]! + (j + 1) * pace,
     );
+    return (alike.length - (last ? 0 : 1)) * (gap < PAUSE * every ? OF_SINGLE : OF_PAUSE);
+  };
+  return [...gaps, n - starts.at(-1)!].flatMap((gap, k): Break[] => {
+    if (gap <= long) return [];
+    const next = starts[k + 1];
+    const last = next === undefined;
+    const cycles = last ? Math.floor(gap / every) : Math.round(gap / every);
+    const pace = last ? every : gap / cycles;
+    const due = Array.from({ length: cycles - (last ? 0 : 1) }, (_, j) => starts[k]! + (j + 1) * pace);
     // None came, not even a small one, and none may lie among missing samples.
     const absent = due.filter((at) => {
       for (let i = Math.floor(at - off); i < Math.min(n, at + length + off); i++)
         if (Number.isNaN(given[i]!) || size[i]! >= WEAK * least) return false;
       return true;
     });
-    if (absent.length === 0 || absent.length < MOSTLY * due.length) continue;
+    if (absent.length === 0 || absent.length < MOSTLY * due.length) return [];
     const start = Math.round(absent[0]!);
-    // Of a sawtooth all that goes on is too much; a job has a time and a length.
-    const end = next === undefined ? n : of === 'drop' ? next : Math.round(absent.at(-1)!) + length;
     // A tooth that has not grown as far as others is not due, whatever the time.
-    if (top !== null && values[Math.min(n - 1, start)]! < top - UNGROWN * usualSize) continue;
-    const peers = usualOf(gap, next === undefined);
-    breaks.push({ start, end: Math.min(n, end), what: 'missing', severity: severity(gap - every, peers) });
-  }
-  for (let k = 0; k < gaps.length; k++) {
-    let last = k;
-    while (last < gaps.length && gaps[last]! < short) last++;
-    const count = last - k;
-    if (count === 0) continue;
-    const span = starts[last]! - starts[k]!;
-    const excess = count * every - span;
-    if (count >= FASTER)
-      breaks.push({ start: starts[k]!, end: starts[last]!, what: 'faster', severity: severity(excess, 0) });
-    else {
-      // One too many: without it the distance is usual.
-      const extra = [k + 1, k].find((event) => {
-        const [before, after] = [starts[event - 1], starts[event + 1]];
-        return before !== undefined && after !== undefined && Math.abs(after - before - every) <= 2 * off;
-      });
-      if (extra !== undefined && sizeOf(stretches[extra]!) >= LIKE * usualSize) {
-        const [start, end] = stretches[extra]!;
-        const aside = Math.min(start - starts[extra - 1]!, starts[extra + 1]! - start);
-        // Beside a rhythm that varies much an event more may be one that came early.
-        if (aside >= CLEAR * off)
-          breaks.push({ start, end, what: 'additional', severity: severity(aside, 0) });
-      }
+    if (top !== null && values[Math.min(n - 1, start)]! < top - UNGROWN * usualSize) return [];
+    // A tooth is too long until its drop comes; a job is missing at its own time and for its own length.
+    const end = last ? n : top !== null ? next : Math.round(absent.at(-1)!) + length;
+    const severity = severityOf(beat, gap - every, peersOf(gap, last));
+    return [{ start, end: Math.min(n, end), what: 'missing', severity }];
+  });
+}
+
+/** Events that come too soon: one too many, or several in a row. */
+function earlyEvents(events: Events, beat: Beat, usualSize: number): Break[] {
+  const { stretches } = events;
+  const { starts, gaps, every, off } = beat;
+  const short = Math.min(SHORT * every, every - 2 * off);
+  return runs(gaps.length, (k) => gaps[k]! < short).flatMap(([first, last]): Break[] => {
+    const count = last - first;
+    if (count >= FASTER) {
+      const [start, end] = [starts[first]!, starts[last]!];
+      return [{ start, end, what: 'faster', severity: severityOf(beat, count * every - (end - start)) }];
     }
-    k = last;
-  }
-  const missing = breaks.reduce(
-    (sum, { start, end, what }) => sum + (what === 'missing' ? end - start : 0),
-    0,
-  );
+    // One too many: without it the distance is usual.
+    const extra = [first + 1, first].find((event) => {
+      const [before, after] = [starts[event - 1], starts[event + 1]];
+      return before !== undefined && after !== undefined && Math.abs(after - before - every) <= 2 * off;
+    });
+    if (extra === undefined || sizeOf(events, stretches[extra]!) < LIKE * usualSize) return [];
+    const [start, end] = stretches[extra]!;
+    const aside = Math.min(start - starts[extra - 1]!, starts[extra + 1]! - start);
+    // Where distances vary much, it may be one that came early.
+    return aside < CLEAR * off ? [] : [{ start, end, what: 'additional', severity: severityOf(beat, aside) }];
+  });
+}
+
+/** Rhythm of events in a series [N], NaN where missing, and its breaks; null where they have none. */
+function rhythmOf(events: Events, given: Float64Array, of: Rhythm['of'], sign: 1 | -1): Rhythm | null {
+  const { stretches } = events;
+  const beat = beatOf(events);
+  if (beat === null) return null;
+  const { gaps, every, off } = beat;
+  const usualSize = median(Float64Array.from(stretches, (event) => sizeOf(events, event)));
+  const missing = missingEvents(events, beat, given, usualSize);
+  if (missing === null) return null;
+  const breaks = [...missing, ...earlyEvents(events, beat, usualSize)];
+  const without = missing.reduce((sum, { start, end }) => sum + end - start, 0);
   const many = breaks.length > Math.max(MOST_BREAKS, BREAKS_SHARE * stretches.length);
-  return many || missing > MOST_MISSING * n
-    ? null
-    : {
-        every,
-        off,
-        of,
-        sign,
-        ordinary: stretches.filter(
-          (one, k) => sizeOf(one) <= LARGEST * usualSize && (isUsual(gaps[k - 1]) || isUsual(gaps[k])),
-        ),
-        breaks,
-      };
+  if (many || without > MOST_MISSING * given.length) return null;
+  const inTime = (gap = 0): boolean => Math.abs(gap - every) <= off;
+  const ordinary = stretches.filter(
+    (event, k) => sizeOf(events, event) <= LARGEST * usualSize && (inTime(gaps[k - 1]) || inTime(gaps[k])),
+  );
+  return { every, off, of, sign, ordinary, breaks };
 }
 
 /** Finds the rhythm of peaks or of drops, up or down, of [N] values, NaN where missing; null without one. */
