@@ -41,13 +41,14 @@ export const BUCKET = 1 << 23;
 /** Rows of pieces under way, each of at most one bucket's elements over all ranks. */
 const UNDER_WAY = 2;
 
-/** Cuts the buffer into buckets of at least `full` elements, in the order in which they are sent. */
+/** Cuts the buffer into buckets of at least `full` elements, in the order in which they are sent; a smaller buffer is one bucket. */
 export function bucketsOf(ranges: readonly Range[], full: number = BUCKET): Bucket[] {
+  const total = ranges.reduce((sum, { size }) => sum + size, 0);
   const out: { start: number; end: number; indices: number[]; late: boolean }[] = [];
   for (let index = ranges.length - 1; index >= 0; index--) {
     const { offset, size, late = false } = ranges[index]!;
     const open = out.at(-1);
-    if (open !== undefined && open.late === late && open.end - open.start < full) {
+    if (open !== undefined && (total < full || (open.late === late && open.end - open.start < full))) {
       open.start = offset;
       open.indices.push(index);
     } else {

@@ -220,6 +220,7 @@ test('buckets hold whole parameters, the last first and late ones last, and rank
     [0, 10, [1, 0]],
     [15, 19, [4]],
   ]);
+  expect(bucketsOf(ranges, 20)).toEqual([expect.objectContaining({ start: 0, end: 19 })]);
   const slices = [0, 1, 2].map((rank) => slicesOf(buckets, rank, 3, false));
   expect(slices[1]).toEqual([
     { start: 11, end: 13, at: 0 },
