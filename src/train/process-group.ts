@@ -3,12 +3,13 @@ import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { ProcessGroup } from '../engine/torch/distributed.ts';
-import { cudaDevices, openTorch, type TorchEngine } from '../engine/torch/torch.ts';
+import { devicesLike, openTorch, type TorchEngine } from '../engine/torch/torch.ts';
 import { type Meeting, WorkerGroup } from './worker-group.ts';
 
 /** Device of a rank: `cuda` is the GPU of its local rank, which ranks share where there are fewer GPUs than ranks. */
 export function deviceOfRank(device: string, { localRank }: Meeting): string {
-  return device === 'cuda' ? `cuda:${localRank % Math.max(1, cudaDevices())}` : device;
+  const fixed = device === 'cpu' || device.includes(':');
+  return fixed ? device : `${device}:${localRank % Math.max(1, devicesLike(device))}`;
 }
 
 /** Number that tells a GPU from those of other ranks; the same for two where a cluster numbers the GPU of each rank 0. */
@@ -28,7 +29,7 @@ export class ProcessRanks extends WorkerGroup {
     super(memory, rank, size);
     this.#engine = openTorch();
     this.#group = ProcessGroup.open({ ...meeting, rank, size });
-    if (device === 'cpu') return;
+    if (!device.startsWith('cuda')) return;
     // NCCL takes a GPU for each rank; where ranks share one, Gloo moves all tensors.
     const gpus = this.allGather([identityOf(device)]).map(([gpu]) => gpu!);
     if (new Set(gpus).size === size) this.#group.useNccl();

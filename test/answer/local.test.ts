@@ -14,6 +14,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
 import { exportPolicy } from '../../src/run/export.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
@@ -124,7 +125,7 @@ test('an export is computed by onnxruntime, also where the environment names an 
 
 describe('a response that was begun', () => {
   test('is continued as it went on by itself, the openings of a question sharing its cache', async () => {
-    const engine = openTorch({ threads: 1 });
+    const engine = openTorch({ device: DEVICE, threads: 1 });
     const taught = tinyPolicy(engine);
     await teach(tinyLearner(taught), { samples: 120, learningRate: 5e-3 });
     const local = torchPolicy(taught);

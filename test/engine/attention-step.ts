@@ -231,14 +231,14 @@ export function attentionStepContract(get: () => Engine, { exact }: Traits): voi
     });
   });
 
-  it('attention that sees nothing is not a number (on a GPU: or 0), whatever its neighbours see', () => {
+  it('attention that sees nothing is not a number (not on the processor: or 0), whatever its neighbours see', () => {
     const engine = get();
     engine.scope(() => {
       const [query, key] = [engine.zeros([1, 1, 2, 4]), engine.zeros([1, 1, 3, 4])];
       for (const seen of [0, 1]) {
         const mask = Float32Array.from({ length: 6 }, (_, i) => (i >= 3 && seen === 1 ? 0 : -Infinity));
         const out = engine.attention({ query, key, value: key, mask: engine.tensor(mask, [1, 1, 2, 3]) });
-        const zero = engine.info.device.startsWith('cuda');
+        const zero = engine.info.device !== 'cpu';
         for (const value of [...engine.floats(out)].slice(0, 4)) {
           expect(Number.isNaN(value) || (zero && value === 0), String(value)).toBe(true);
         }

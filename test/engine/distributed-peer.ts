@@ -1,7 +1,8 @@
 /** One process of a distributed job: runs the scene it is started with, and prints lines of JSON. */
 import type { DType, Tensor } from '../../src/engine/engine.ts';
 import { ProcessGroup, Store } from '../../src/engine/torch/distributed.ts';
-import { cudaDevices, openTorch } from '../../src/engine/torch/torch.ts';
+import { devicesLike, openTorch } from '../../src/engine/torch/torch.ts';
+import { DEVICE } from '../helpers/device.ts';
 
 export interface PeerData {
   readonly scene: keyof typeof SCENES;
@@ -18,12 +19,12 @@ const say = (line: unknown): void => {
 const data = JSON.parse(process.argv.at(-1)!) as PeerData;
 const { port, rank, size, timeoutMs } = data;
 const host = '127.0.0.1';
-const device = process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu';
-const engine = openTorch({ device, threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const open = (prefix: string): ProcessGroup => {
   const group = ProcessGroup.open({ host, port, prefix, rank, size, timeoutMs });
   // NCCL refuses ranks that share a GPU: with fewer GPUs than ranks Gloo is tested on their tensors.
-  if (device !== 'cpu' && size <= cudaDevices() && !group.useNccl()) throw new Error('no NCCL');
+  if (DEVICE.startsWith('cuda') && size <= devicesLike(DEVICE) && !group.useNccl())
+    throw new Error('no NCCL');
   return group;
 };
 const second = Math.min(1, size - 1);

@@ -10,11 +10,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { hasDistributed, ProcessGroup, Store } from '../../src/engine/torch/distributed.ts';
 import { EngineError } from '../../src/ground/errors.ts';
 import { workerUrl } from '../../src/ground/paths.ts';
+import { DEVICE } from '../helpers/device.ts';
 import type { PeerData } from './distributed-peer.ts';
 
 const HOST = '127.0.0.1';
 /** NaN cast to bfloat16, which a GPU does in its own way. */
-const NAN_BITS = (process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu') === 'cpu' ? 0x7fc0 : 0x7fff;
+const NAN_BITS = !DEVICE.startsWith('cuda') ? 0x7fc0 : 0x7fff;
 const PROGRAM = fileURLToPath(new URL('./distributed-peer.ts', import.meta.url));
 
 /** Lines of the scene 'operations', by dtype and by name. */

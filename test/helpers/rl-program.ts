@@ -11,6 +11,7 @@ import {
   WorkerGroup,
   type WorkerMessage,
 } from '../../src/train/worker-group.ts';
+import { DEVICE } from './device.ts';
 import { mixedScore, OPTIMIZER, teach, tinyLearner, tinyPolicy, tinyTask } from './tiny-policy.ts';
 
 export interface RlJob {
@@ -26,7 +27,7 @@ const { memory, rank, size, job } = workerData as WorkerContext<RlJob>;
 const workers = new WorkerGroup(memory, rank, size);
 const post = (message: WorkerMessage<number, RlReport>): void => parentPort!.postMessage(message);
 try {
-  const engine = openTorch({ threads: 1 });
+  const engine = openTorch({ device: DEVICE, threads: 1 });
   const taught = tinyPolicy(engine);
   if (rank === 0) await teach(tinyLearner(taught), { samples: 60, learningRate: 5e-3 });
   const ticket = workers.broadcast([rank === 0 ? engine.share(taught.flat) : 0])[0]!;

@@ -13,6 +13,7 @@ import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { trainBpe } from '../../src/policy/tokenizer.ts';
 import { trainingTask } from '../../src/run/policy-task.ts';
 import { type PolicyCard, writeCard } from '../../src/tasks/card.ts';
+import { DEVICE } from './device.ts';
 import { CLI } from './program.ts';
 import { readTensor } from './safetensors.ts';
 import { tinyDims } from './tiny-policy.ts';
@@ -37,7 +38,7 @@ export function writeTinyPolicy(directory: string): void {
   const task = trainingTask(CARD, { name: 'nano5', split: 'train', seed: 42, length: LENGTH });
   const texts: string[] = [];
   for (let i = 0; i < 40; i++) texts.push(task.instruction(task.example(i)), task.trace(task.example(i)));
-  const policy = Policy.create(openTorch({ threads: 1 }), {
+  const policy = Policy.create(openTorch({ device: DEVICE, threads: 1 }), {
     tokenizer: trainBpe(texts),
     seed: 11,
     dims: tinyDims,

@@ -7,6 +7,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { Picture } from '../../src/ground/types.ts';
 import type { Message } from '../../src/policy/chat.ts';
 import { readTokenizer, Tokenizer } from '../../src/policy/tokenizer.ts';
+import { DEVICE } from '../helpers/device.ts';
 
 export const GOLDEN = fileURLToPath(new URL('../golden/qwen', import.meta.url));
 
@@ -51,7 +52,7 @@ export function picture(width: number, height: number): Picture {
 }
 
 /** On the processor, or on the GPU that is asked for. */
-export const engine = openTorch({ device: process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu', threads: 1 });
+export const engine = openTorch({ device: DEVICE, threads: 1 });
 
 /** The engines that compute what transformers computes. */
 export const ENGINES: readonly Engine[] = [engine, await openTfjs()];

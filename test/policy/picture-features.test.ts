@@ -6,10 +6,11 @@ import { Policy } from '../../src/policy/policy.ts';
 import { trainBpe } from '../../src/policy/tokenizer.ts';
 import { encodeImages, pictureFeatures } from '../../src/policy/vision.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { corpus } from './corpus.ts';
 
 describe('features of pictures', () => {
-  const engine = openTorch({ threads: 1 });
+  const engine = openTorch({ device: DEVICE, threads: 1 });
   const policy = Policy.create(engine, { tokenizer: trainBpe(corpus(200)), seed: 3 });
   afterAll(() => policy.dispose());
   const shape = figure('nano');

@@ -6,11 +6,12 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { addTokens } from '../../src/run/added-tokens.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { tinyPolicy } from '../helpers/tiny-policy.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-added-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 
 describe.each([true, false])('a policy whose head is its embedding: %s', (tied) => {
   const directory = join(root, String(tied));

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasDistributed } from '../../src/engine/torch/distributed.ts';
 import { placeOf } from '../../src/run/world.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { freePort, ranks } from '../helpers/ranks.ts';
 import { bits, Child, timeless, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
@@ -17,8 +18,6 @@ beforeAll(() => {
   writeTinyRecipe(recipe, policy, 2);
 });
 
-/** On a machine with one GPU its ranks share it. */
-const DEVICE = process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu';
 test('the environment of torchrun gives the place, and one that contradicts itself is refused by name', () => {
   const env = {
     RANK: '2',
@@ -64,7 +63,7 @@ describe.skipIf(!hasDistributed())('processes', () => {
     );
   }, 300_000);
 
-  test.skipIf(DEVICE === 'cpu')(
+  test.runIf(DEVICE.startsWith('cuda'))(
     'each take the GPU of their local rank, so one GPU for all is refused',
     async () => {
       const args = ['train', '--recipe', recipe, '--out', path('one-gpu'), '--processes', '2'];

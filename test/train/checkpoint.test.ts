@@ -26,11 +26,12 @@ import {
   restoreOptimizer,
   saveCheckpoint,
 } from '../../src/train/checkpoint.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { identical } from '../helpers/full-sequence.ts';
 import { moments, ORIGIN, teach, tinyLearner, tinyPolicy } from '../helpers/tiny-policy.ts';
 import { editListed } from '../helpers/tiny-run.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const learner = tinyLearner(tinyPolicy(engine));
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-checkpoint-'));
 const saved = join(shared, 'saved');

@@ -16,6 +16,7 @@ import type { RlMetrics } from '../../src/train/metrics.ts';
 import { groupLogProbs } from '../../src/train/micro-batch.ts';
 import { rl } from '../../src/train/rl.ts';
 import { PromptEncoder, type StatedClaims, type Task } from '../../src/train/task.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const claim = (fact: string, holds: boolean, span: readonly [number, number] = [0, 1]) => ({
@@ -68,7 +69,7 @@ describe('advantages of claims', () => {
 });
 
 describe('token credit', () => {
-  const policy = tinyPolicy(openTorch());
+  const policy = tinyPolicy(openTorch({ device: DEVICE }));
   const text = '<think>dark</think><answer>[[1, 2]]</answer>';
   const ids = policy.encodeResponse(text);
 
@@ -89,7 +90,7 @@ describe('token credit', () => {
 });
 
 describe('corrections', () => {
-  const policy = tinyPolicy(openTorch());
+  const policy = tinyPolicy(openTorch({ device: DEVICE }));
   const text = '<think>dark</think><answer>[[1, 2]]</answer>';
   const at = (part: string): readonly [number, number] => [
     text.indexOf(part),
@@ -171,7 +172,7 @@ describe('corrections', () => {
 });
 
 describe('a lesson with open numbers', () => {
-  const { tokenizer } = tinyPolicy(openTorch());
+  const { tokenizer } = tinyPolicy(openTorch({ device: DEVICE }));
   /** Digits that are right at each token of a number, as text. */
   const open = (number: string, within: readonly [number, number]): string[] => {
     const text = `<answer>[[${number}, `;
@@ -200,7 +201,7 @@ describe('a lesson with open numbers', () => {
 });
 
 describe('reinforcement by truth', () => {
-  const engine = openTorch();
+  const engine = openTorch({ device: DEVICE });
   /** The claim is where it is dark, wherever the response says so. */
   const claims = (response: string, { channels }: Example): StatedClaims => {
     const stated = [...response.matchAll(/left|middle|right/g)].slice(0, 1);

@@ -13,9 +13,10 @@ import type { RlMetrics } from '../../src/train/metrics.ts';
 import { responseStates } from '../../src/train/micro-batch.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { PromptEncoder, type Task } from '../../src/train/task.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 
 interface Case {
   readonly value: number[];

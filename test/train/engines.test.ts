@@ -9,10 +9,11 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import { rl } from '../../src/train/rl.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { RL, SEED } from '../helpers/tiny-rl.ts';
 
-const engines: readonly Engine[] = [openTorch({ threads: 1 }), await openTfjs()];
+const engines: readonly Engine[] = [openTorch({ device: DEVICE, threads: 1 }), await openTfjs()];
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-engines-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 

@@ -21,6 +21,7 @@ import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
 import { episodeRecords, type RolloutGroup, rollout, stepsOf } from '../../src/train/rollout.ts';
 import { PromptEncoder, type Task } from '../../src/train/task.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { ORIGIN, teach, tinyDims, tinyLearner } from '../helpers/tiny-policy.ts';
 
 const LENGTH = 2000;
@@ -37,7 +38,7 @@ const recipe = recipeOf(
 const card = nanoCard(recipe, openExamples(address).facts);
 const scripted = trainingTask(card, address, 'sft');
 const task = trainingTask(card, address, 'rl');
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 
 /** Responses in equal numbers: the scripted ones are too long for a policy of these sizes and this little training. */
 const RESPONSES = [
@@ -118,7 +119,8 @@ describe('episodes', () => {
     }
   });
 
-  test('do not depend on the batch that they are played in', async () => {
+  // Elsewhere products of other numbers of rows round otherwise, and a sample may flip.
+  test.runIf(DEVICE === 'cpu')('do not depend on the batch that they are played in', async () => {
     expect(textsOf((await play([1]))[0]!)).toEqual(textsOf(groups[1]!));
     expect((await play([0, 1, 2], { rows: 3 })).map(textsOf)).toEqual(groups.map(textsOf));
   });

@@ -11,8 +11,9 @@ import {
   slicesOf,
 } from '../../src/train/gradient-exchange.ts';
 import { WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
+import { DEVICE } from '../helpers/device.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const born = engine.live();
 afterAll(() => expect(engine.live()).toBe(born));
 

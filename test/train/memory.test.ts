@@ -11,9 +11,10 @@ import { sequenceBatch } from '../../src/train/micro-batch.ts';
 import { CHUNK, ShardedAdamW } from '../../src/train/optimizer.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { OPTIMIZER, TRACES, tinyDims, tinyLearner, tinyTask } from '../helpers/tiny-policy.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 
 /** Bytes above those that are in use before and after. */
 function above(body: () => void): number {
@@ -49,7 +50,8 @@ test('an update takes a few chunks, however many parameters there are', () => {
     expect(Math.abs(take(20, chunk, dtype) - take(5, chunk, dtype))).toBeLessThan(1024);
   }
   // One pass needs no copy of anything: all that is made are zeros for the one parameter without a gradient.
-  expect(take(20, CHUNK, 'float32')).toBeLessThan(4 * 110_000);
+  // Without an operator of one pass there are copies.
+  if (DEVICE === 'cpu') expect(take(20, CHUNK, 'float32')).toBeLessThan(4 * 110_000);
 });
 
 test('a step that computes layers again takes the gradient of a layer, not of the policy', async () => {

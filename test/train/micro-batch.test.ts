@@ -18,11 +18,12 @@ import {
 } from '../../src/train/micro-batch.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { flatGradient, fullLogProbs, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import { mixedScore, moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { RL as TINY } from '../helpers/tiny-rl.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const policy = tinyPolicy(engine, 5, { tied: false });
 const { pad, end } = policy.dims.special;
 const task = tinyTask();

@@ -7,8 +7,9 @@ import { Random } from '../../src/ground/random.ts';
 import type { Range } from '../../src/train/gradient-exchange.ts';
 import { CHUNK, chunksOf, cosineSchedule, ShardedAdamW } from '../../src/train/optimizer.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
+import { DEVICE } from '../helpers/device.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const born = engine.live();
 afterAll(() => expect(engine.live()).toBe(born));
 

@@ -16,8 +16,9 @@ import {
   type RatioLevel,
   sequenceLogRatio,
 } from '../../src/train/loss.ts';
+import { DEVICE } from '../helpers/device.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 
 /** Tokens of a step: [N] each. */
 interface Tokens {

@@ -5,10 +5,11 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { identical } from '../helpers/full-sequence.ts';
 import { mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 
 /** The engine under another device's name, and the sizes of the hidden states whose gradients were asked for. */
 function accelerator(): { readonly engine: Engine; readonly lengths: number[] } {

@@ -21,6 +21,7 @@ import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
+import { DEVICE } from '../helpers/device.ts';
 import {
   flatGradient,
   fullLogProbs,
@@ -42,7 +43,7 @@ import {
 } from '../helpers/tiny-policy.ts';
 import { RL, SEED, type TinyRl, tinyRl } from '../helpers/tiny-rl.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-rl-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 

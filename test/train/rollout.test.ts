@@ -4,10 +4,11 @@ import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { type RolloutGroup, rollout } from '../../src/train/rollout.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { fullStates, relativeDistance } from '../helpers/full-sequence.ts';
 import { chance, mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const policy = tinyPolicy(engine);
 const task = tinyTask();
 const encoder = new PromptEncoder(policy);

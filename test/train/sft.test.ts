@@ -16,6 +16,7 @@ import { cosineSchedule } from '../../src/train/optimizer.ts';
 import { sft, sftSteps } from '../../src/train/sft.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { flatGradient, identical, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   moments,
@@ -29,7 +30,7 @@ import {
   tinyTask,
 } from '../helpers/tiny-policy.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const task = tinyTask();
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-sft-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));

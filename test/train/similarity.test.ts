@@ -16,10 +16,11 @@ import {
 } from '../../src/train/similarity.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { type HiddenStates, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { fullStates } from '../helpers/full-sequence.ts';
 import { TRACES, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const policy = tinyPolicy(engine);
 await teach(tinyLearner(policy), { samples: 60, learningRate: 5e-3 });
 const task = tinyTask();

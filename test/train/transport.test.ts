@@ -8,6 +8,7 @@ import { Random } from '../../src/ground/random.ts';
 import { drGrpo, timerpo } from '../../src/train/advantage.ts';
 import { tokenCostAdvantages } from '../../src/train/similarity.ts';
 import { type HiddenStates, marginals, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
+import { DEVICE } from '../helpers/device.ts';
 
 interface Golden {
   groups: {
@@ -34,7 +35,7 @@ interface Golden {
 }
 
 const golden: Golden = JSON.parse(readFileSync(new URL('../golden/timerpo.json', import.meta.url), 'utf8'));
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 
 /** Rows of different lengths as one padded tensor; padding is garbage on purpose. */
 function padded(rows: readonly number[][][]): HiddenStates {

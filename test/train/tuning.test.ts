@@ -11,6 +11,7 @@ import type { Learner } from '../../src/train/learner.ts';
 import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
+import { DEVICE } from '../helpers/device.ts';
 import { identical, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   mixedScore,
@@ -24,7 +25,7 @@ import {
 } from '../helpers/tiny-policy.ts';
 import { RL as TINY } from '../helpers/tiny-rl.ts';
 
-const engine = openTorch({ threads: 1 });
+const engine = openTorch({ device: DEVICE, threads: 1 });
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-tuning-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 

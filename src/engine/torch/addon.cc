@@ -14,6 +14,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
@@ -245,6 +246,17 @@ Napi::Value threads(const Napi::CallbackInfo& info) {
   });
 }
 
+// Number of devices of the backend `test` (test/engine/device), where it was loaded; it needs libtorch 2.9.
+int testDevices() {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+  constexpr auto type = c10::DeviceType::PrivateUse1;
+  if (c10::get_privateuse1_backend() != "test" || !c10::impl::hasDeviceGuardImpl(type)) return 0;
+  return c10::impl::getDeviceGuardImpl(type)->deviceCount();
+#else
+  return 0;
+#endif
+}
+
 Napi::Value describe(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance&) -> Napi::Value {
     Napi::Object result = Napi::Object::New(env);
@@ -252,6 +264,7 @@ Napi::Value describe(const Napi::CallbackInfo& info) {
     result.Set("config", at::show_config());
     result.Set("parallel", at::get_parallel_info());
     result.Set("cudaDevices", static_cast<double>(torch::cuda::is_available() ? torch::cuda::device_count() : 0));
+    result.Set("testDevices", static_cast<double>(testDevices()));
     return result;
   });
 }

@@ -53,9 +53,9 @@ struct Bytes {
   int64_t peak;
 };
 
-// Sets the peak of a CUDA device's memory to what is in use, and reads both from the caching allocator: false before the
-// first, and where this build cannot ask it.
-void trackCudaMemory(const c10::Device& device);
-bool cudaMemory(const c10::Device& device, Bytes* into);
+// Sets the peak of the memory of a device that is not the CPU to what is in use, and reads both from its allocator: false
+// before the first, and where this build cannot ask it.
+void trackDeviceMemory(const c10::Device& device);
+bool deviceMemory(const c10::Device& device, Bytes* into);
 
 }  // namespace timeseer

@@ -5,6 +5,13 @@
 #include <torch/cuda.h>
 #include <torch/version.h>
 
+#include <atomic>
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+#include <c10/core/CachingDeviceAllocator.h>
+#define TIMESEER_DEVICE_ALLOCATOR 1  // which devices of other backends have
+#endif
+
 #ifdef TIMESEER_CUDA
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/StreamGuard.h>
@@ -14,7 +21,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <atomic>
 #include <mutex>
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 2)
 #define TIMESEER_GRAPHS 1
@@ -24,11 +30,12 @@
 namespace timeseer {
 namespace {
 
+// Whether memory is counted on a device that is not the CPU.
+std::atomic<bool> tracking{false};
+
 c10::Device deviceOf(const Napi::Value& name) { return c10::Device(name.As<Napi::String>().Utf8Value()); }
 
 #ifdef TIMESEER_CUDA
-std::atomic<bool> tracking{false};
-
 // 'cuda' without a number is the current device.
 c10::DeviceIndex indexOf(const c10::Device& device) {
   return static_cast<c10::DeviceIndex>(device.has_index() ? device.index() : c10::cuda::current_device());
@@ -92,26 +99,38 @@ c10::cuda::CUDAStream captureStream(c10::DeviceIndex device) {
 
 }  // namespace
 
-void trackCudaMemory(const c10::Device& device) {
-#ifdef TIMESEER_CUDA
+void trackDeviceMemory(const c10::Device& device) {
   at::empty({1}, at::TensorOptions().device(device));  // the allocator knows no device before its first use
-  c10::cuda::CUDACachingAllocator::resetPeakStats(indexOf(device));
+#ifdef TIMESEER_CUDA
+  if (device.is_cuda()) {
+    c10::cuda::CUDACachingAllocator::resetPeakStats(indexOf(device));
+    tracking = true;
+    return;
+  }
+#endif
+#ifdef TIMESEER_DEVICE_ALLOCATOR
+  if (device.is_cuda()) return;
+  c10::getDeviceAllocator(device.type())->resetPeakStats(std::max<c10::DeviceIndex>(0, device.index()));
   tracking = true;
-#else
-  (void)device;
 #endif
 }
 
-bool cudaMemory(const c10::Device& device, Bytes* into) {
-#ifdef TIMESEER_CUDA
+bool deviceMemory(const c10::Device& device, Bytes* into) {
   if (!tracking.load()) return false;
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(indexOf(device));
-  *into = {stats.allocated_bytes[0].current, stats.allocated_bytes[0].peak};  // 0: over all pools
-  return true;
-#else
-  (void)device, (void)into;
-  return false;
+  const auto read = [&](const auto& stats) {
+    *into = {stats.allocated_bytes[0].current, stats.allocated_bytes[0].peak};  // 0: over all pools
+    return true;
+  };
+#ifdef TIMESEER_CUDA
+  if (device.is_cuda()) return read(c10::cuda::CUDACachingAllocator::getDeviceStats(indexOf(device)));
 #endif
+#ifdef TIMESEER_DEVICE_ALLOCATOR
+  if (!device.is_cuda()) {
+    return read(c10::getDeviceAllocator(device.type())->getDeviceStats(std::max<c10::DeviceIndex>(0, device.index())));
+  }
+#endif
+  (void)read;
+  return false;
 }
 
 // describeDevice(device) → {name, memoryTotal in bytes}; '' and 0 where CUDA cannot be asked.

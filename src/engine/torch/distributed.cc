@@ -260,9 +260,12 @@ struct Closing {
   }
 };
 
+using Staged = std::vector<std::pair<at::Tensor, at::Tensor>>;  // copies in host memory, and what they are copied back to
+
 struct Pending {
   int64_t group;
   c10::intrusive_ptr<c10d::Work> work;  // null: nothing to move
+  Staged staged;
 };
 
 }  // namespace
@@ -529,6 +532,14 @@ c10::intrusive_ptr<c10d::Work> begin(Backend& backend, const Group& group, const
   return backend.gather(outputs, own, rooted<c10d::GatherOptions>(group, root));
 }
 
+// The tensor, or a copy in host memory where it is on a device that neither Gloo nor NCCL knows; it is copied back when the
+// work is done.
+at::Tensor onKnown(const at::Tensor& tensor, Staged& staged) {
+  if (tensor.device().is_cpu() || tensor.is_cuda()) return tensor;
+  staged.emplace_back(tensor.cpu(), tensor);
+  return staged.back().first;
+}
+
 // groupStart(group, operation, handle, root, into) → work id; the tensors live as long as the work.
 Napi::Value groupStart(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
@@ -552,9 +563,11 @@ Napi::Value groupStart(const Napi::CallbackInfo& info) {
       part = bytesOf(part);
     }
     c10::intrusive_ptr<c10d::Work> work;
+    Staged staged;
     if (tensor.numel() > 0) {
-      std::vector<at::Tensor> own = {sum ? summable(tensor) : bytesOf(tensor)};
+      std::vector<at::Tensor> own = {onKnown(sum ? summable(tensor) : bytesOf(tensor), staged)};
       std::vector<std::vector<at::Tensor>> outputs;
+      for (at::Tensor& part : into) part = onKnown(part, staged);
       if (receives) outputs.push_back(std::move(into));
 #ifdef TIMESEER_NCCL
       if (tensor.is_cuda() && group.nccl) work = begin(*group.nccl, group, operation, root, own, outputs);
@@ -562,7 +575,7 @@ Napi::Value groupStart(const Napi::CallbackInfo& info) {
 #endif
         work = begin(*group.gloo, group, operation, root, own, outputs);
     }
-    all.works.emplace(all.next, Pending{toInteger(info[0], "group"), std::move(work)});
+    all.works.emplace(all.next, Pending{toInteger(info[0], "group"), std::move(work), std::move(staged)});
     return Napi::Number::New(env, static_cast<double>(all.next++));
   });
 }
@@ -590,6 +603,7 @@ Napi::Value groupWait(const Napi::CallbackInfo& info) {
       const auto work = std::move(pending.work);  // let go of before the group closes
       work->wait();
     });
+    for (const auto& [copy, original] : pending.staged) original.copy_(copy);
     return env.Undefined();
   });
 }

@@ -124,7 +124,7 @@ Napi::Value trackMemory(const Napi::CallbackInfo& info) {
     if (device.is_cpu()) {
       count();
     } else {
-      trackCudaMemory(device);
+      trackDeviceMemory(device);
     }
     return env.Undefined();
   });
@@ -135,7 +135,7 @@ Napi::Value memoryUse(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance&) -> Napi::Value {
     const c10::Device device(info[0].As<Napi::String>().Utf8Value());
     Bytes bytes{inUse.load(), mostInUse.load()};
-    if (device.is_cpu() ? !counting.load() : !cudaMemory(device, &bytes)) return env.Null();
+    if (device.is_cpu() ? !counting.load() : !deviceMemory(device, &bytes)) return env.Null();
     Napi::Array result = Napi::Array::New(env, 2);
     result.Set(0u, static_cast<double>(bytes.now));
     result.Set(1u, static_cast<double>(bytes.peak));

@@ -77,7 +77,7 @@ export interface Native {
   attach(ticket: number): number;
   unshare(ticket: number): void;
   threads(count: number): number;
-  describe(): { version: string; config: string; parallel: string; cudaDevices: number };
+  describe(): { version: string; config: string; parallel: string; cudaDevices: number; testDevices: number };
   /** OpenBLAS's name for the kernels it chose and the file of the matrix library; '' where they are not known. */
   blasKernel(): { kernel: string; file: string };
   /** uint8 [bytes], a part of the file. */
@@ -155,23 +155,31 @@ function loadedBlas(native: Native, device: string): string {
   return name === undefined ? 'unknown' : `${[name, version].filter(Boolean).join(' ')} inside libtorch`;
 }
 
-/** Throws EngineError unless `device` is 'cpu', 'cuda' or 'cuda:N'. */
+/** Throws EngineError unless `device` is 'cpu', 'cuda' or 'cuda:N'; or 'test' or 'test:N', the device of the suites (test/engine/device). */
 export function checkDeviceName(device: string): void {
-  if (!/^(cpu|cuda(:\d+)?)$/.test(device)) {
+  if (!/^(cpu|(cuda|test)(:\d+)?)$/.test(device)) {
     throw new EngineError(`unknown device '${device}': use 'cpu', 'cuda' or 'cuda:N'`);
   }
+}
+
+/** Number of devices that this libtorch sees of a kind: 'cuda' or 'test', or of the kind of 'cuda:1'. */
+export function deviceCount(native: Native, device: string): number {
+  const { cudaDevices, testDevices } = native.describe();
+  return device.startsWith('test') ? testDevices : cudaDevices;
 }
 
 /** Throws EngineError when this libtorch does not see the device. */
 export function checkDevice(native: Native, device: string): void {
   if (device === 'cpu') return;
-  const { cudaDevices, version } = native.describe();
-  if (Number(device.split(':')[1] ?? 0) >= cudaDevices) {
-    throw new EngineError(
-      `device '${device}' asked for, but this libtorch (${version}) sees ${cudaDevices || 'no'} CUDA devices; ` +
-        'use --device cpu, or set LIBTORCH to a CUDA build and run `npm run setup`',
-    );
-  }
+  const count = deviceCount(native, device);
+  if (Number(device.split(':')[1] ?? 0) < count) return;
+  const { version } = native.describe();
+  throw new EngineError(
+    device.startsWith('test')
+      ? `device '${device}' asked for, which is for the suites alone: it is loaded by \`npm run test:device\``
+      : `device '${device}' asked for, but this libtorch (${version}) sees ${count || 'no'} CUDA devices; ` +
+          'use --device cpu, or set LIBTORCH to a CUDA build and run `npm run setup`',
+  );
 }
 
 /** Returns the `info` of an engine with `threads` intra-op threads on this device. */

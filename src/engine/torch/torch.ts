@@ -12,7 +12,14 @@ import type {
   SampleOptions,
   Tensor,
 } from '../engine.ts';
-import { checkDevice, checkDeviceName, describeEngine, loadNative, type Native } from './native.ts';
+import {
+  checkDevice,
+  checkDeviceName,
+  describeEngine,
+  deviceCount,
+  loadNative,
+  type Native,
+} from './native.ts';
 import * as network from './network.ts';
 import { Operators, TorchArena, type TorchTensor } from './operators.ts';
 
@@ -32,9 +39,9 @@ export function openTorch(options: TorchOptions = {}): TorchEngine {
   return new TorchEngine(native, device, native.threads(options.threads ?? 0));
 }
 
-/** Number of GPUs that this libtorch sees. */
-export function cudaDevices(): number {
-  return loadNative().describe().cudaDevices;
+/** Number of devices that this libtorch sees of the kind of `device`: 'cuda'. */
+export function devicesLike(device: string): number {
+  return deviceCount(loadNative(), device);
 }
 
 export class TorchEngine implements Engine {
