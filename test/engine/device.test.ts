@@ -28,6 +28,16 @@ describe.runIf(DEVICE === 'test')('the device `test`', () => {
     const there = first!.attach(second!.share(b));
     expect(() => first!.add(a, there)).toThrow(/same device.*test:0 and test:1/);
   });
+  test('grows a result that is too small, on its own device', () => {
+    const engine = openTorch({ device: 'test:1', threads: 1 });
+    engine.trackMemory();
+    const before = engine.memory()!.now;
+    const x = engine.tensor(Float32Array.from([1, 2, 3]), [3]);
+    const parts = engine.concat([x, x, x], 0);
+    expect([...engine.floats(parts)]).toEqual([1, 2, 3, 1, 2, 3, 1, 2, 3]);
+    expect(engine.memory()!.now - before).toBe(4 * 12);
+    engine.dispose(x, parts);
+  });
   test('counts the memory of each device', () => {
     const engine = openTorch({ device: 'test:1', threads: 1 });
     engine.trackMemory();

@@ -1,6 +1,7 @@
 // A device that is not the processor, for tests: libtorch's PrivateUse1 under the name `test`, with two devices whose memory
 // the host cannot touch. Each tensor has pages of its own, closed but while a kernel of this file works on them, so that a
-// pointer that was read on the host is a segmentation fault, as it would be wrong data or a fault on a GPU. Operators without
+// pointer that was read on the host is a segmentation fault, as it would be wrong data or a fault on a GPU (not
+// while another thread works on the same storage; a system call that reads it fails with EFAULT instead). Operators without
 // a kernel here run on copies on the processor. Everything is done when a call returns: what a stream must wait for is not
 // tested. It is a Node addon that every thread loads; libtorch 2.9 or later.
 #include <napi.h>
@@ -48,8 +49,8 @@ struct Pages {
   DeviceIndex device;
 };
 
-std::mutex mutex;
-std::map<char*, Pages> allocated;  // by their first address
+std::mutex& mutex = *new std::mutex();  // never destroyed, as the pages
+std::map<char*, Pages>& allocated = *new std::map<char*, Pages>();  // by their first address
 int64_t inUse[kDevices], mostInUse[kDevices];
 
 size_t whole(size_t bytes) {
@@ -210,6 +211,10 @@ Tensor strided(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef
 }
 
 const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional<c10::MemoryFormat> format) {
+  const c10::DeviceGuard guard(self.device());
+  size_t bytes = static_cast<size_t>(self.storage_offset()) * self.itemsize();
+  bytes += static_cast<size_t>(c10::multiply_integers(C10_AS_INTARRAYREF_SLOW(size))) * self.itemsize();
+  if (bytes > self.storage().nbytes()) at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(self.storage(), bytes);
   return at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), format);
 }
 
@@ -249,7 +254,7 @@ Tensor& setPart(Tensor& self, at::Storage source, int64_t offset, c10::IntArrayR
 }
 
 void onCopies(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
-  // A GPU refuses tensors of several devices; numbers of the processor are let through, as there.
+  // A GPU refuses tensors of several devices; single numbers of the processor are let through, as element-wise operators do.
   std::optional<Device> device;
   const auto compare = [&](const Tensor& tensor) {
     if (!tensor.defined() || (tensor.device().is_cpu() && tensor.dim() == 0)) return;
@@ -258,13 +263,15 @@ void onCopies(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   };
   const size_t count = operation.schema().arguments().size();
   const auto& name = operation.schema().name();
-  if (name.rfind("aten::index", 0) != 0 && name.rfind("aten::_index", 0) != 0) {  // whose indices may be on the processor
+  const bool takesIndices = name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_" ||
+                            name == "aten::_index_put_impl_" || name == "aten::_unsafe_index";
+  if (!takesIndices) {  // which may be on the processor
     for (const auto& value : torch::jit::last(*stack, count)) {
       if (value.isTensor()) compare(value.toTensor());
       if (value.isTensorList()) for (const Tensor& tensor : value.toTensorVector()) compare(tensor);
     }
   }
-  at::native::cpu_fallback(operation, stack);
+  at::native::cpu_fallback(operation, stack, /*error_on_views=*/true);  // a copy would not be a view
 }
 
 Allocator* allocator = new Allocator();  // never destroyed: tensors may outlive static destruction
