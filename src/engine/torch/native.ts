@@ -162,7 +162,7 @@ export function checkDeviceName(device: string): void {
   }
 }
 
-/** Number of devices that this libtorch sees of a kind: 'cuda' or 'test', or of the kind of 'cuda:1'. */
+/** Number of devices of the kind of `device` that this libtorch sees: of GPUs for 'cuda' and 'cuda:1'. */
 export function deviceCount(native: Native, device: string): number {
   const { cudaDevices, testDevices } = native.describe();
   return device.startsWith('test') ? testDevices : cudaDevices;
@@ -176,7 +176,7 @@ export function checkDevice(native: Native, device: string): void {
   const { version } = native.describe();
   throw new EngineError(
     device.startsWith('test')
-      ? `device '${device}' asked for, which is for the suites alone: it is loaded by \`npm run test:device\``
+      ? `device '${device}' asked for, which is for the suites alone: \`npm run test:device\` loads ${count || 'two'} of its kind`
       : `device '${device}' asked for, but this libtorch (${version}) sees ${count || 'no'} CUDA devices; ` +
           'use --device cpu, or set LIBTORCH to a CUDA build and run `npm run setup`',
   );

@@ -39,7 +39,7 @@ export function openTorch(options: TorchOptions = {}): TorchEngine {
   return new TorchEngine(native, device, native.threads(options.threads ?? 0));
 }
 
-/** Number of devices that this libtorch sees of the kind of `device`: 'cuda'. */
+/** Number of devices of the kind of `device` that this libtorch sees: of GPUs for 'cuda' and 'cuda:1'. */
 export function devicesLike(device: string): number {
   return deviceCount(loadNative(), device);
 }

@@ -11,6 +11,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/as_strided_cpu_dispatch.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
@@ -313,7 +314,23 @@ Napi::Value readOnHost(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), read());
 }
 
+// grow(device) → [device of the storage, values] of a tensor of three numbers that grew past its pages, while another device
+// was the current one.
+Napi::Value grow(const Napi::CallbackInfo& info) {
+  const auto device = static_cast<DeviceIndex>(info[0].As<Napi::Number>().Int32Value());
+  const Tensor tensor = at::arange(3, at::TensorOptions().dtype(at::kFloat).device(Device(kType, device)));
+  current = static_cast<DeviceIndex>(1 - device);
+  tensor.resize_({5000});
+  current = 0;
+  const Tensor host = tensor.cpu();
+  Napi::Array result = Napi::Array::New(info.Env());
+  result.Set(0u, static_cast<double>(tensor.storage().device().index()));
+  for (uint32_t i = 0; i < 3; i++) result.Set(i + 1, static_cast<double>(host.data_ptr<float>()[i]));
+  return result;
+}
+
 Napi::Object start(Napi::Env env, Napi::Object exports) {
+  exports.Set("grow", Napi::Function::New(env, grow));
   exports.Set("readOnHost", Napi::Function::New(env, readOnHost));
   return exports;
 }
