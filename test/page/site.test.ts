@@ -186,7 +186,11 @@ describe.skipIf(browser === null)('in a browser (skipped where there is none)', 
     test('names of files and columns are text, and the work can be cancelled and begun anew', async () => {
       const name = '<img src=x onerror=document.title=1>.csv';
       const hostile = JSON.stringify(CSV.replace('queue', '<b>queue</b>'));
-      await drop(session, name, `[${hostile}]`);
+      // Long enough that it is not done before the click.
+      const long = ['queue', ...Array.from({ length: 50_000 }, (_, i) => Math.sin(i / 9) + (i % 7) / 5)].join(
+        '\n',
+      );
+      await drop(session, name, `[${JSON.stringify(long)}]`);
       await session.until(BUSY);
       await session.click('#cancel');
       await session.until(ended(name));
