@@ -48,8 +48,8 @@ export const plan = command({
       'One of four processes, which share the memory of this machine',
     ],
     [
-      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --set policy.tune=all --device cuda --memory 40GB --processes 4 --set memory.zero=2',
-      'All weights on four GPUs, each with a share of the optimizer state and the gradients',
+      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --set policy.tune=all --set rl.kl=0 --set memory.rows=32 --device cuda --memory 24GB --processes 4 --set memory.zero=3',
+      'All weights on four GPUs, each with a share of the optimizer state, the gradients and, in updates, the weights',
     ],
     [
       '$0 plan --scale runs/quickstart --ranks 8,64 --link 3GB --latency 50',

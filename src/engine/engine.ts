@@ -206,6 +206,11 @@ export interface Engine {
   attach(ticket: number): Tensor;
   /** Withdraws a ticket; tensors already attached keep the storage alive. */
   unshare(ticket: number): void;
+  /**
+   * Lets a tensor, a leaf too, refer to the storage of `source`, of its shape and dtype, or with null to a single NaN in all places. A storage is
+   * freed with the last tensor over it. Absent where an engine cannot.
+   */
+  rebind?(tensor: Tensor, source: Tensor | null): void;
 
   // ---- autograd --------------------------------------------------------------------------------------
   /** A leaf over the same storage whose gradient `grad` can return. */

@@ -26,6 +26,11 @@ interface Segment {
  */
 type GradientSink = (leaf: Tensor, gradient: Tensor, last: boolean) => void;
 
+/** Brings the weights of a segment into memory before it runs, forward and backward, where they are not there throughout. */
+export interface Residency {
+  enter(parameters: readonly Tensor[]): void;
+}
+
 interface Recorded {
   readonly segment: Segment;
   readonly outputs: readonly Tensor[];
@@ -42,20 +47,23 @@ interface Recorded {
 export class Tape {
   readonly #engine: Engine;
   readonly #leaves: ReadonlySet<Tensor>;
+  readonly #residency: Residency | null;
   /** Results that depend on a leaf. */
   readonly #dependent = new Set<Tensor>();
   /** Segments run so far, in order. Scopes look here for tensors that must outlive them. */
   readonly recorded: Recorded[] = [];
 
   /** `leaves`: the tensors whose gradients are wanted, `policy.trainable.leaves`. */
-  constructor(engine: Engine, leaves: readonly Tensor[]) {
+  constructor(engine: Engine, leaves: readonly Tensor[], residency: Residency | null = null) {
     this.#engine = engine;
     this.#leaves = new Set(leaves);
+    this.#residency = residency;
   }
 
   /** Runs a segment without recording; keeps it when a leaf or a result of a kept one goes into it. */
   run(segment: Segment): readonly Tensor[] {
     const engine = this.#engine;
+    this.#residency?.enter(segment.parameters ?? []);
     const outputs = engine.noGrad(() =>
       engine.scope(() => {
         const results = [...segment.body(segment.inputs)];
@@ -136,6 +144,7 @@ export class Tape {
     sink: (leaf: Tensor, gradient: Tensor) => void,
   ): [Tensor, Tensor][] {
     const engine = this.#engine;
+    this.#residency?.enter(segment.parameters ?? []);
     const inputs = segment.inputs.map((input, i) => (tracked[i]! ? engine.parameter(input) : input));
     const sources = segment.inputs.filter((_, i) => tracked[i]);
     const computed = engine.scope(() => {

@@ -121,10 +121,10 @@ const memory = z
         "Gradient checkpointing: keep only each layer's input and recompute the layer in the backward pass. auto: where the memory plan requires it.",
       ),
     zero: z
-      .union([z.literal(1), z.literal(2)])
+      .union([z.literal(1), z.literal(2), z.literal(3)])
       .default(1)
       .describe(
-        'Stage of ZeRO with several processes: each holds a share of the optimizer state (1), and of the gradients too (2), which are then exchanged in every micro-batch. 2 saves memory with gradient checkpointing.',
+        'Stage of ZeRO with several processes: each holds a share of the optimizer state (1), and of the gradients too (2), which are then exchanged in every micro-batch, and during updates of the weights of the layers too (3), which are then gathered one by one. 2 and 3 save memory with gradient checkpointing; an adapter has no 3.',
       ),
     check: z
       .boolean()

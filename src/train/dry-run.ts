@@ -61,7 +61,7 @@ export interface PlannedTraining {
     readonly tokens: number;
     readonly rows: number;
     readonly recompute: 'auto' | 'always' | 'never';
-    readonly zero: 1 | 2;
+    readonly zero: 1 | 2 | 3;
   };
   readonly sft: Omit<SftOptions, 'tokens'> & OptimizerOptions & { readonly workers: number };
   readonly rl: Omit<RlOptions, 'advantage' | 'tokens' | 'rows' | 'schedule'> &
@@ -416,13 +416,15 @@ export class WatchedLearner extends Learner {
   readonly held: number;
   /** Largest that was kept for a backward pass, bytes. */
   activations = 0;
+  /** Bytes before the forward pass of the micro-batch. */
+  #before = 0;
 
   constructor(
     policy: Policy,
     workers: WorkerGroup,
     options: OptimizerOptions,
     recompute: boolean,
-    zero: 1 | 2,
+    zero: 1 | 2 | 3,
     ledger: Ledger,
   ) {
     super(policy, workers, options, recompute, { zero });
@@ -432,7 +434,13 @@ export class WatchedLearner extends Learner {
 
   override tape(): Tape | undefined {
     this.#ledger.phase('forward' satisfies Phase);
+    this.#before = this.#ledger.now;
     return super.tape();
+  }
+
+  override accumulate(microBatches: readonly (() => void)[], passes?: number): void {
+    this.#ledger.phase('forward' satisfies Phase); // what is held for gradients alone is there from now on
+    super.accumulate(microBatches, passes);
   }
 
   override backward(
@@ -442,7 +450,7 @@ export class WatchedLearner extends Learner {
     loss: TokenLoss,
     tape?: Tape,
   ): void {
-    this.activations = Math.max(this.activations, this.#ledger.now - this.held);
+    this.activations = Math.max(this.activations, this.#ledger.now - this.#before);
     this.#ledger.phase('logits' satisfies Phase); // until the gradient goes on from the states
     super.backward(states, targets, options, loss, tape);
   }

@@ -7,6 +7,7 @@
  *   ZeRO 1: micro-batches are added up in a buffer [T]; buckets are sent in the last micro-batch.
  *   ZeRO 2: buckets are sent in every pass and freed; the sum of the own slices [H] stays (Rajbhandari et al. 2020). A micro-batch has two passes
  *   through the decoder in reinforcement: responses, then the prompts whose cache they read.
+ *   ZeRO 3: as 2; parameter-shards.ts shares out the parameters too.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { shardOf, type WorkerGroup } from './worker-group.ts';
@@ -88,7 +89,7 @@ interface Sending {
 
 export interface ExchangeOptions {
   /** Stage of ZeRO. Default: 1. */
-  readonly zero?: 1 | 2 | undefined;
+  readonly zero?: 1 | 2 | 3 | undefined;
   /** Elements from which a bucket is full. Default: `BUCKET`. */
   readonly bucket?: number | undefined;
 }
@@ -105,11 +106,11 @@ export class GradientExchange {
   /** Elements that one operation handles at most. */
   readonly #most: number;
   readonly #bucketOf: Int32Array;
-  /** This rank's gradient [T], and after the exchange the sum over ranks in its slices; null for ZeRO 2. */
+  /** This rank's gradient [T], and after the exchange the sum over ranks in its slices; null for ZeRO 2 and 3. */
   readonly own: Tensor | null;
-  /** Sum over ranks of the slices, [H]; null for ZeRO 1. */
-  readonly #sum: Tensor | null;
-  /** Gradients of the buckets of this micro-batch, each [n], for ZeRO 2. */
+  /** Sum over ranks of the slices, [H], from the first that arrives to `drop`; null for ZeRO 1. */
+  #sum: Tensor | null = null;
+  /** Gradients of the buckets of this micro-batch, each [n], for ZeRO 2 and 3. */
   readonly #staged = new Map<number, Tensor>();
   /** 1 where the gradient of a parameter has begun; 0 where the content of its place is stale. */
   readonly #filled: Uint8Array;
@@ -151,9 +152,8 @@ export class GradientExchange {
       for (const index of indices) this.#bucketOf[index] = at;
     });
     const total = ranges.reduce((sum, { size }) => sum + size, 0);
-    const sharded = zero === 2 && !workers.sharesMemory && workers.size > 1;
+    const sharded = zero > 1 && !workers.sharesMemory && workers.size > 1;
     this.own = sharded ? null : engine.zeros([total]);
-    this.#sum = sharded ? engine.zeros([this.held]) : null;
     this.#filled = new Uint8Array(ranges.length);
     this.#final = new Uint8Array(ranges.length);
     this.#settled = new Uint8Array(ranges.length);
@@ -161,29 +161,32 @@ export class GradientExchange {
     this.#early = this.buckets.filter(({ indices: [index] }) => ranges[index!]!.late !== true).length;
   }
 
-  /** Bytes held throughout. */
+  /** Bytes held throughout: of ZeRO 2 and 3 none, because the sum is there in an update alone. */
   get bytes(): number {
-    return 4 * (this.own ?? this.#sum!).shape[0]!;
+    return 4 * (this.own?.shape[0] ?? 0);
   }
 
   /** The sum over ranks of a slice's gradient from element `start` of the buffer on, as a view [n]. */
   summed({ start, at }: Slice, from: number, length: number): Tensor {
     const engine = this.#engine;
-    return this.#sum === null
-      ? engine.narrow(this.own!, 0, from, length)
-      : engine.narrow(this.#sum, 0, at + from - start, length);
+    return this.own === null
+      ? engine.narrow(this.#sum!, 0, at + from - start, length)
+      : engine.narrow(this.own, 0, from, length);
   }
 
   /**
    * Announces the micro-batches of the next step on this rank and the passes of each, so that the exchange begins before `finish`. ZeRO 2
-   * requires it, and then it is collective.
+   * and 3 require it, and then it is collective. @returns the micro-batches that this rank takes part in
    */
-  begin(rounds: number, passes = 1): void {
-    if (this.#workers.sharesMemory) return;
-    this.#rounds = rounds;
-    if (this.#sum === null) return;
+  begin(rounds: number, passes = 1): number {
+    const { sharesMemory } = this.#workers;
+    if (sharesMemory || this.own !== null) {
+      if (!sharesMemory) this.#rounds = rounds;
+      return rounds;
+    }
     this.#rounds = Math.max(1, ...this.#workers.allGather([rounds]).map(([count]) => count!));
     this.#passes = passes;
+    return this.#rounds;
   }
 
   /**
@@ -194,7 +197,7 @@ export class GradientExchange {
     const engine = this.#engine;
     const { offset, late = false } = this.#ranges[index]!;
     const early = this.#pass < this.#passes - 1;
-    if (this.#sends && early && !late && this.#final[index] === 1) this.#endPass(); // it is the next pass
+    if (this.#sends && early && !late && this.#final[index] === 1) this.endPass(); // it is the next pass
     const [into, at] = this.own === null ? this.#stagedAt(index) : [this.own, offset];
     engine.noGrad(() =>
       engine.scope(() => {
@@ -225,6 +228,14 @@ export class GradientExchange {
     this.#finalInPass(index);
   }
 
+  /** Says that parameters get no further gradient from this pass, for a rank without a micro-batch of its own. */
+  pass(indices: Iterable<number>): void {
+    for (const index of indices) {
+      if (this.#pass === this.#passes - 1) this.finalise(index);
+      else this.#finalInPass(index);
+    }
+  }
+
   #finalInPass(index: number): void {
     this.#final[index] = 1;
     if (this.#sends) this.#sendFinal();
@@ -234,7 +245,7 @@ export class GradientExchange {
   get #sends(): boolean {
     const { size, sharesMemory } = this.#workers;
     if (size === 1 || sharesMemory || this.#rounds === null) return false;
-    return this.#sum !== null || this.#round === this.#rounds - 1;
+    return this.own === null || this.#round === this.#rounds - 1;
   }
 
   #sendFinal(): void {
@@ -247,19 +258,20 @@ export class GradientExchange {
 
   /** Ends a micro-batch: what no gradient came for has none. */
   endRound(): void {
-    while (this.#sends && this.#pass < this.#passes - 1) this.#endPass();
-    this.#endPass();
+    while (this.#sends && this.#pass < this.#passes - 1) this.endPass();
+    this.endPass();
     this.#settled.fill(0);
     this.#final.fill(0);
     this.#pass = 0;
     this.#round++;
   }
 
-  #endPass(): void {
+  /** Ends a pass of the micro-batch. */
+  endPass(): void {
     this.#final.fill(1);
     if (this.#sends) {
       this.#sendFinal();
-      if (this.#sum !== null) {
+      if (this.own === null) {
         for (const { indices } of this.buckets.slice(0, this.#next))
           for (const index of indices) this.#filled[index] = 0;
         this.#next = 0;
@@ -316,12 +328,14 @@ export class GradientExchange {
     const { bucket, pieces, first, spent } = this.#sendings.shift()!;
     for (const { start, parts, arrived } of pieces) {
       arrived();
+      if (parts.length === 0) continue; // a piece of another rank
+      if (this.own === null) this.#sum ??= engine.unscoped(() => engine.zeros([this.held]));
       const [into, at] =
-        this.#sum === null
-          ? [this.own!, start]
-          : [this.#sum, this.slices[bucket]!.at + start - this.slices[bucket]!.start];
+        this.own !== null
+          ? [this.own, start]
+          : [this.#sum!, this.slices[bucket]!.at + start - this.slices[bucket]!.start];
       parts.forEach((part, r) => {
-        if (r === 0 && (this.#sum === null || first)) engine.write(into, 0, at, part);
+        if (r === 0 && (this.own !== null || first)) engine.write(into, 0, at, part);
         else engine.addInto(into, 0, at, part);
       });
       engine.dispose(...parts);
@@ -353,11 +367,12 @@ export class GradientExchange {
       if (sharesMemory) this.#workers.barrier(); // every rank's gradient is complete
       return;
     }
-    if (this.#sum === null) {
+    if (this.own !== null) {
       this.#rounds = this.#round + 1; // what is not sent yet is sent now
       if (this.#next < this.buckets.length) this.endRound();
     } else {
-      if (this.#rounds === null) throw new Error('ZeRO 2: the micro-batches of a step were not announced');
+      if (this.#rounds === null)
+        throw new Error('ZeRO 2 and 3: the micro-batches of a step were not announced');
       while (this.#round < this.#rounds) this.endRound(); // others have more micro-batches
     }
     while (this.#sendings.length > 0) this.#receive();
@@ -369,8 +384,9 @@ export class GradientExchange {
     for (const { pieces, spent } of this.#sendings.splice(0)) {
       this.#engine.dispose(...pieces.flatMap(({ parts }) => parts), ...(spent === null ? [] : [spent]));
     }
-    this.#engine.dispose(...this.#staged.values());
+    this.#engine.dispose(...this.#staged.values(), ...(this.#sum === null ? [] : [this.#sum]));
     this.#staged.clear();
+    this.#sum = null;
     this.#filled.fill(0);
     this.#final.fill(0);
     this.#settled.fill(0);
@@ -384,9 +400,6 @@ export class GradientExchange {
 
   dispose(): void {
     this.drop();
-    this.#engine.dispose(
-      ...(this.own === null ? [] : [this.own]),
-      ...(this.#sum === null ? [] : [this.#sum]),
-    );
+    if (this.own !== null) this.#engine.dispose(this.own);
   }
 }

@@ -5,6 +5,7 @@ import { Tape } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { headGradients, type TokenLoss } from './loss.ts';
 import { type OptimizerOptions, ShardedAdamW, type ShardOptions, type StepReport } from './optimizer.ts';
+import { ParameterShards } from './parameter-shards.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** Position at which a stage begins or resumes. */
@@ -34,6 +35,8 @@ export class Learner {
   readonly #headIndex: number;
   readonly #indices: ReadonlyMap<Tensor, number>;
   readonly #recompute: boolean;
+  /** Parameters in shares while gradients are computed; null without ZeRO 3. */
+  readonly #shards: ParameterShards | null;
 
   /**
    * `policy` uses storage shared by all ranks that share memory. `recompute`: gradient checkpointing, which keeps only the
@@ -56,12 +59,17 @@ export class Learner {
     const head = policy.dims.tied ? 'embed' : 'head';
     this.#indices = new Map(policy.trainable.leaves.map((leaf, index) => [leaf, index]));
     this.#recompute = recompute;
+    const apart = !workers.sharesMemory && workers.size > 1 && policy.adapter === null;
+    this.#shards =
+      shards.zero === 3 && recompute && apart ? new ParameterShards(policy, workers, this.optimizer) : null;
     this.#headIndex = parameters.findIndex(({ name }) => name === head);
   }
 
   /** Returns the tape for the forward pass of one micro-batch; undefined without gradient checkpointing. */
   tape(): Tape | undefined {
-    return this.#recompute ? new Tape(this.policy.engine, this.policy.trainable.leaves) : undefined;
+    return this.#recompute
+      ? new Tape(this.policy.engine, this.policy.trainable.leaves, this.#shards)
+      : undefined;
   }
 
   /**
@@ -96,19 +104,25 @@ export class Learner {
    */
   accumulate(microBatches: readonly (() => void)[], passes = 1): void {
     const { gradients } = this.optimizer;
-    gradients.begin(microBatches.length, this.#recompute ? passes : 1);
+    const rounds = gradients.begin(microBatches.length, this.#recompute ? passes : 1);
+    this.#shards?.release(rounds, passes);
     for (const run of microBatches) run();
+    if (this.#shards !== null)
+      for (let i = microBatches.length; i < rounds; i++) this.#shards.accompany(passes);
     gradients.finish();
   }
 
-  /** Drops the gradients since the last update. */
+  /** Drops the gradients since the last update. Collective. */
   discard(): void {
     this.optimizer.gradients.drop();
+    this.#shards?.restore();
   }
 
   /** Makes one update from the gradients of all ranks, divided by `denominator`. Collective. */
   update(denominator: number, learningRate: number): StepReport {
-    return this.optimizer.step(denominator, learningRate);
+    const report = this.optimizer.step(denominator, learningRate, this.#shards?.released ?? null);
+    this.#shards?.restore();
+    return report;
   }
 
   /** Has rank 0 write a checkpoint, to which the others send their state: `write` reads all of it once, in order. Collective. */

@@ -208,7 +208,8 @@ function candidates(
     if (at === 'rollout') fewer('memory.rows', memory.rows);
     if (PASSES.has(at) && !recompute) list.push(['memory.recompute', 'always']);
   }
-  if (workers > 1 && apart && recompute && memory.zero === 1) list.push(['memory.zero', 2]);
+  const stages = policy.tune === 'adapter' ? 2 : 3;
+  if (workers > 1 && apart && recompute && memory.zero < stages) list.push(['memory.zero', memory.zero + 1]);
   if (workers > 1 && !apart) list.push([`${stage}.workers`, Math.ceil(workers / 2)]);
   if (dtype === 'float32' && (apart || !perWorker)) list.push(['policy.dtype', 'bfloat16']);
   const alone = rl.distillation.weight === 0 || rl.distillation.teacher === 'current';

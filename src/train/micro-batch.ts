@@ -150,8 +150,7 @@ export function promptBatch(prompts: readonly EncodedPrompt[], pad: number): For
 
 /** Responses [B, T] of P prompts that are already encoded, B/P consecutive ones to each, without their last token. */
 interface ResponseBatch {
-  /** Null when every response is a single token: nothing to feed. */
-  readonly input: ForwardInput | null;
+  readonly input: ForwardInput;
   /**
    * Index of the state that predicts each target, over last states of prompts [P], then response states
    * [B·T]: [K].
@@ -166,7 +165,8 @@ export function responseBatch(
   pad: number,
 ): ResponseBatch {
   const group = responses.length / prompts.length;
-  const length = responses.reduce((most, response) => Math.max(most, response.length), 0) - 1;
+  // At least one, so that every micro-batch has as many passes through the decoder.
+  const length = Math.max(1, ...responses.map((response) => response.length - 1));
   const select: number[] = [];
   const sequences: Sequence[] = responses.map((response, b) => {
     const p = Math.floor(b / group);
@@ -177,7 +177,7 @@ export function responseBatch(
     return responseSequence(prompts[p]!, response.length > 1 ? withoutLast(response) : response);
   });
   return {
-    input: length < 1 ? null : collate(sequences, pad),
+    input: collate(sequences, pad),
     select: Int32Array.from(select),
     targets: flat(responses),
   };
@@ -210,15 +210,14 @@ export function responseStates(
     const asked = promptBatch(prompts, pad);
     const { input, select, targets } = responseBatch(prompts, responses, pad);
     padding?.add(asked);
-    if (input !== null) padding?.add(input);
-    const before = forward(policy, traced({ ...asked, useCache: input !== null })); // [P, D]
-    const behind = input === null ? [] : [{ ...input, prefix: before.cache, useCache: false }];
-    const after = behind.map((rest) => forward(policy, traced(rest)).hidden); // [B·T, D]
+    padding?.add(input);
+    const before = forward(policy, traced({ ...asked, useCache: true })); // [P, D]
+    const after = forward(policy, traced({ ...input, prefix: before.cache, useCache: false })); // [B·T, D]
     const index = engine.tensor(select, [select.length]);
     const [states] = runSegment(tape, {
-      inputs: [before.hidden, ...after],
+      inputs: [before.hidden, after.hidden],
       constants: index,
-      body: (parts) => [engine.indexSelect(parts.length === 1 ? parts[0]! : engine.concat(parts, 0), index)],
+      body: (parts) => [engine.indexSelect(engine.concat(parts, 0), index)],
     });
     return { states: states!, targets }; // [K, D]
   });

@@ -1,8 +1,8 @@
 /**
  * AdamW over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its own
  * slices in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
- * are taken in rank order. Ranks that share no memory hold moments and master copy of their own slices alone (ZeRO 1; the gradients' sum too: ZeRO 2), gather their
- * gradients (`GradientExchange`), and send their parameters to the others.
+ * are taken in rank order. Ranks that share no memory hold moments and master copy of their own slices alone (ZeRO 1; the gradients' sum too:
+ * ZeRO 2; the parameters too: ZeRO 3), gather their gradients (`GradientExchange`), and send their parameters to the others.
  * bfloat16 parameters are the rounding of a float32 master copy, which is updated: without one, updates below
  * half a unit in the last place (0.2 % of a weight) would be lost.
  */
@@ -239,9 +239,14 @@ export class ShardedAdamW {
 
   /**
    * Sums gradients over ranks, divides by `count`, clips to the global norm and updates every shard. A
-   * non-finite gradient skips the update on every rank. Collective.
+   * non-finite gradient skips the update on every rank. `released`, for ZeRO 3: the buffer of all
+   * parameters is not there, and the own slices [H] are updated instead; null where the master copy stands for them. Collective.
    */
-  step(count: number, learningRate: number): StepReport {
+  step(
+    count: number,
+    learningRate: number,
+    released: { readonly own: Tensor | null } | null = null,
+  ): StepReport {
     const { clip } = this.#options;
     this.gradients.finish();
     const { sharesMemory } = this.#workers;
@@ -251,8 +256,8 @@ export class ShardedAdamW {
     if (!skipped) {
       const scale = (clip > 0 ? Math.min(1, clip / (gradNorm + 1e-6)) : 1) / count;
       this.#step++;
-      for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate);
-      if (!sharesMemory) this.#exchangeParameters();
+      for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate, released);
+      if (!sharesMemory && released === null) this.#exchangeParameters();
     }
     if (sharesMemory) this.#workers.barrier(); // all shards are updated, all gradients read
     this.gradients.drop();
@@ -292,15 +297,20 @@ export class ShardedAdamW {
     return [norm(rows), norm(engine.narrow(values, 0, whole, length - whole))];
   }
 
-  #update(chunk: Chunk, scale: number, learningRate: number): void {
+  #update(
+    chunk: Chunk,
+    scale: number,
+    learningRate: number,
+    released: { readonly own: Tensor | null } | null,
+  ): void {
     const engine = this.#engine;
     const { betas } = this.#options;
     const { start, length, at, decay } = chunk;
     engine.noGrad(() =>
       engine.scope(() => {
         const held = (flat: Tensor): Tensor => engine.narrow(flat, 0, at, length);
-        const exact =
-          this.#master === null ? engine.narrow(this.#parameters, 0, start, length) : held(this.#master);
+        const slices = this.#master ?? released?.own ?? null;
+        const exact = slices === null ? engine.narrow(this.#parameters, 0, start, length) : held(slices);
         engine.adamW(
           {
             parameters: exact,
@@ -311,7 +321,7 @@ export class ShardedAdamW {
           },
           { learningRate, beta1: betas[0], beta2: betas[1], epsilon: EPSILON, step: this.#step, scale },
         );
-        if (this.#master !== null) engine.write(this.#parameters, 0, start, exact); // rounds to nearest
+        if (this.#master !== null && released === null) engine.write(this.#parameters, 0, start, exact); // rounds to nearest
       }),
     );
   }

@@ -123,13 +123,19 @@ describe('plan', () => {
     expect(out).toMatch(/^usable: 3\.68 GB in each process, 92 % of 8\.00 GB \/ 2; /m);
   });
 
-  test('with processes on GPUs is of one GPU, and ZeRO 2 holds a share of the gradients', async () => {
+  test('with processes on GPUs is of one GPU, and ZeRO 2 and 3 hold no gradients outside updates', async () => {
     const given = ['--recipe', tiny, ...NO_SFT, ...SHORT, '--set', 'memory.recompute=always', '--json'];
     const of = async (...more: string[]) => JSON.parse((await inside('plan', ...given, ...more)).out)[0];
     const gpus = ['--device', 'cuda', '--memory', '8GB', '--processes', '2'];
-    const [one, two] = [await of(...gpus), await of(...gpus, '--set', 'memory.zero=2')];
+    const [one, two, three] = [
+      await of(...gpus),
+      await of(...gpus, '--set', 'memory.zero=2'),
+      await of(...gpus, '--set', 'memory.zero=3'),
+    ];
     expect(one).toMatchObject({ perWorker: true, workers: 2, memory: 8e9 });
-    expect(two.held).toEqual({ ...one.held, gradients: one.held.gradients / 2 });
+    expect(two.held).toEqual({ ...one.held, gradients: 0 });
+    expect(three.held).toEqual(two.held);
+    expect(two.peak).toBeLessThan(one.peak);
   });
 
   describe('with the tfjs engine', () => {

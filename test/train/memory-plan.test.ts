@@ -59,7 +59,7 @@ interface Case {
   /** Processes, of which the first is measured. */
   readonly processes?: number;
   /** Stage of ZeRO, of processes. */
-  readonly zero?: 2;
+  readonly zero?: 2 | 3;
   /** Longer texts: attention then takes the tiled kernel where there is one. */
   readonly long?: boolean;
 }
@@ -87,6 +87,8 @@ const cases: readonly Case[] = [
   { stage: 'sft', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true, processes: 3 },
   { stage: 'rl', dims: 'medium', dtype: 'float32', tune: 'all', recompute: false, processes: 2 },
   { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true, processes: 3, zero: 2 },
+  { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'decoder', recompute: true, processes: 3, zero: 3 },
+  { stage: 'sft', dims: 'medium', dtype: 'float32', tune: 'all', recompute: true, processes: 2, zero: 3 },
 ];
 
 /** Rank 0 of processes of which the others send what it sends. */
@@ -226,6 +228,29 @@ test.each(named)('is what the engine then counts: %s', async (_, one) => {
   const peak = await measured(one);
   expect(Math.abs(plan.peak / peak - 1)).toBeLessThan(0.03);
   expect(plan.phases.get(plan.at)).toBe(plan.peak);
+});
+
+test('shares of the weights lower the peak of the backward pass of many layers', async () => {
+  const dims: typeof tinyDims = (vocabulary, special) => ({ ...tinyDims(vocabulary, special), layers: 60 });
+  const deep = Policy.create(engine, { tokenizer, seed: 7, dims, tuning: 'none' });
+  const { parts } = deep;
+  deep.dispose();
+  const one = { stage: 'sft', dims: 'tiny', dtype: 'bfloat16', tune: 'all', recompute: true } as const;
+  const plans = await Promise.all(
+    ([2, 3] as const).map((zero) =>
+      dryRun({
+        subject: { ...subjectOf(one), parts },
+        stage: 'sft',
+        recipe: recipeOf({ ...one, zero }),
+        task: taskOf(one),
+        recompute: true,
+        processes: 4,
+      }),
+    ),
+  );
+  const [whole, shared] = plans.map(({ phases }) => phases.get('backward')!);
+  const { weights } = plans[0]!.held;
+  expect(whole! - shared!).toBeGreaterThan(0.5 * weights);
 });
 
 type Plan = ReturnType<typeof planStage>;

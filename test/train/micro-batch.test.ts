@@ -164,8 +164,8 @@ test('every token of grouped responses is predicted by the prompt or by the toke
   const { input, select, targets } = responseBatch(prompts, responses, pad);
   expect([...targets]).toEqual(responses.flatMap((one) => [...one]));
   const owner = responses.flatMap((one, b) => [...one].map(() => b));
-  expect(input!.batch).toBe(6);
-  expect(input!.length).toBe(3);
+  expect(input.batch).toBe(6);
+  expect(input.length).toBe(3);
   let t = 0;
   select.forEach((place, k) => {
     const b = owner[k]!;
@@ -173,24 +173,24 @@ test('every token of grouped responses is predicted by the prompt or by the toke
     if (t === 0) expect(place).toBe(b < 3 ? 0 : 1);
     else {
       const row = place - prompts.length;
-      expect(Math.floor(row / input!.length)).toBe(b);
-      expect(input!.tokens[row]).toBe(responses[b]![t - 1]);
+      expect(Math.floor(row / input.length)).toBe(b);
+      expect(input.tokens[row]).toBe(responses[b]![t - 1]);
     }
   });
 });
 
 test('response positions go on from the prompt of their own group', () => {
   const { input } = responseBatch(prompts, [ids(40), ids(41, 42), ids(50), ids(51)], pad);
-  const { length, positions } = input!;
+  const { length, positions } = input;
   [0, 0, 1, 1].forEach((p, b) => {
     expect(positions[b * length]).toBe(prompts[p]!.next);
     expect(positions[b * length + 1]).toBe(prompts[p]!.next + 1);
   });
 });
 
-test('responses of the end token alone need no forward pass of their own', () => {
+test('responses of the end token alone are predicted by their prompts, and fed all the same', () => {
   const { input, select, targets } = responseBatch(prompts, [ids(), ids(), ids(), ids()], pad);
-  expect(input).toBeNull();
+  expect([...input.tokens]).toEqual([end, end, end, end]);
   expect([...select]).toEqual([0, 0, 1, 1]);
   expect([...targets]).toEqual([end, end, end, end]);
 });

@@ -162,6 +162,22 @@ export class TorchEngine implements Engine {
   readonly unshare: Engine['unshare'] = (ticket) =>
     this.#ops.attempt('unshare', [ticket], () => this.#ops.native.unshare(ticket));
 
+  rebind(tensor: Tensor, source: Tensor | null): void {
+    this.#inScope(() => {
+      const nothing = (): Tensor =>
+        this.#ops.one(
+          'expand',
+          this.cast(this.tensor(Float32Array.of(Number.NaN), []), tensor.dtype),
+          tensor.shape,
+        );
+      const from = source ?? nothing();
+      checkRange('rebind', tensor, from);
+      if (from.dtype !== tensor.dtype)
+        throw new EngineError(`rebind: expected ${tensor.dtype}, got ${from.dtype}`);
+      this.#ops.inPlace('set_data', tensor, from);
+    });
+  }
+
   // ---- autograd --------------------------------------------------------------------------------------
 
   parameter(tensor: Tensor): Tensor {

@@ -16,6 +16,7 @@ import { findLibtorch } from '../../../src/engine/torch/find.ts';
 const SUITES = [
   'test/engine/torch.test.ts',
   'test/engine/device.test.ts',
+  'test/engine/rebind.test.ts',
   'test/engine/distributed.test.ts',
   'test/policy',
   'test/train',

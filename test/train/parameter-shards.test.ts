@@ -1,0 +1,186 @@
+/** ZeRO 3 on simulated ranks, which run one after the other: the layers that they gather, what they compute, and what they hold. */
+import { createHash } from 'node:crypto';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Engine, Tensor } from '../../src/engine/engine.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import type { EncodedPrompt } from '../../src/policy/batch.ts';
+import { Learner } from '../../src/train/learner.ts';
+import { PASSES, responseStates } from '../../src/train/micro-batch.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
+import { WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
+import { DEVICE } from '../helpers/device.ts';
+import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+
+const engine = openTorch({ device: DEVICE, threads: 1 });
+const born = engine.live();
+afterAll(() => expect(engine.live()).toBe(born));
+
+interface Operation {
+  readonly kind: 'broadcast' | 'gather';
+  readonly root: number;
+  readonly values: readonly number[];
+}
+
+/** One rank of three. It keeps what it sends, and receives what the others have sent where these have run before it. */
+class LoneRank extends WorkerGroup {
+  override readonly sharesMemory = false;
+  readonly log: Operation[] = [];
+  /** Operations that were begun and not waited for. */
+  open = 0;
+  readonly #others: readonly LoneRank[] | null;
+  readonly #most: number;
+
+  /** `most`: micro-batches of the rank with most. */
+  constructor(rank: number, others: readonly LoneRank[] | null, most: number) {
+    super(workerGroupMemory(3), rank, 3);
+    this.#others = others;
+    this.#most = most;
+  }
+
+  override barrier(): void {}
+
+  override share<T extends { readonly flat: Tensor }>(_engine: Engine, make: () => T): T {
+    return make();
+  }
+
+  override allGather(values: readonly number[]): Float64Array[] {
+    return [Float64Array.from(values), Float64Array.of(this.#most), Float64Array.of(0)];
+  }
+
+  #begin(kind: Operation['kind'], root: number, part: Tensor, end: (at: number) => void): () => void {
+    const at = this.log.push({ kind, root, values: [...engine.floats(part)] }) - 1;
+    this.open++;
+    return () => {
+      this.open--;
+      end(at);
+    };
+  }
+
+  #receive(into: Tensor, rank: number, at: number): void {
+    if (this.#others === null) return;
+    const { values } = rank === this.rank ? this.log[at]! : this.#others![rank]!.log[at]!;
+    engine.write(into, 0, 0, engine.tensor(Float32Array.from(values), [values.length]));
+  }
+
+  override broadcastTensor(tensor: Tensor, root: number): () => void {
+    const into = engine.unscoped(() => engine.detach(tensor));
+    return this.#begin('broadcast', root, tensor, (at) => {
+      engine.scope(() => this.#receive(into, root, at));
+      engine.dispose(into);
+    });
+  }
+
+  override gatherTensor(part: Tensor, parts: readonly Tensor[], root: number): () => void {
+    return this.#begin('gather', root, part, (at) =>
+      engine.scope(() => parts.forEach((into, r) => this.#receive(into, r, at))),
+    );
+  }
+}
+
+const asked = tinyPolicy(engine);
+const encoder = new PromptEncoder(asked);
+const task = tinyTask();
+const prompts = await Promise.all(
+  [0, 1, 2].map(async (i): Promise<EncodedPrompt> => {
+    const series = task.example(i);
+    return encoder.encode(await task.picture(series), task.instruction(series));
+  }),
+);
+asked.dispose();
+/** Micro-batches of each rank, by the length of the response: the first rank has most, the last none. */
+const ROUNDS = [[5, 3], [4], []] as const;
+const BUCKET = 700;
+
+interface Run {
+  readonly ranks: readonly LoneRank[];
+  /** Weights of each rank behind the update, [P]. */
+  readonly weights: readonly Float32Array[];
+}
+
+interface Variant {
+  readonly tuning: 'all' | 'decoder';
+  readonly dtype: 'float32' | 'bfloat16';
+  readonly tied: boolean;
+}
+
+/** Runs an update on every rank, each of which receives what the ranks of a run before have sent. */
+function run({ tuning, dtype, tied }: Variant, zero: 2 | 3, before: Run | null): Run {
+  const done = ROUNDS.map((lengths, rank) => {
+    const workers = new LoneRank(rank, before?.ranks ?? null, ROUNDS[0].length);
+    const policy = tinyPolicy(engine, 3, { tuning, dtype, tied });
+    const options = { betas: [0.9, 0.99] as const, epsilon: 1e-8, weightDecay: 0.1, clip: 1 };
+    const learner = new Learner(policy, workers, options, true, { zero, bucket: BUCKET });
+    const microBatches = lengths.map((length, i) => () => {
+      engine.scope(() => {
+        const tape = learner.tape();
+        const response = Int32Array.from({ length }, (_, t) => 20 + 7 * t + rank + i);
+        const { states, targets } = responseStates(policy, [prompts[rank]!], [response], tape);
+        learner.backward(states, targets, {}, (logProb) => engine.sum(logProb), tape);
+      });
+    });
+    learner.accumulate(microBatches, PASSES);
+    learner.update(12, 1e-2);
+    expect(workers.open).toBe(0);
+    const weights = engine.floats(policy.flat);
+    policy.parameters.forEach((parameter, i) => {
+      const { offset, size } = policy.layout.parameters[i]!;
+      expect(digest(engine.floats(parameter))).toBe(digest(weights.subarray(offset, offset + size)));
+    });
+    learner.optimizer.dispose();
+    policy.dispose();
+    return { workers, weights };
+  });
+  return { ranks: done.map(({ workers }) => workers), weights: done.map(({ weights }) => weights) };
+}
+
+/** Digest of the bits of numbers: a difference of long arrays takes minutes to print. */
+const digest = (values: Iterable<number>): string =>
+  createHash('sha256')
+    .update(new Uint8Array(Float32Array.from(values).buffer))
+    .digest('hex')
+    .slice(0, 8);
+const gathers = ({ ranks }: Run): string[][] =>
+  ranks.map(({ log }) =>
+    log.filter(({ kind }) => kind === 'gather').map(({ root, values }) => `${root} ${digest(values)}`),
+  );
+const order = ({ log }: LoneRank): string[] =>
+  log.map(({ kind, root, values }) => `${kind} ${values.length} to or from ${root}`);
+
+describe.each<Variant>([
+  { tuning: 'all', dtype: 'float32', tied: true },
+  { tuning: 'decoder', dtype: 'bfloat16', tied: false },
+])('with weights of $dtype, tuning $tuning', (variant) => {
+  // Gradients that a rank sends are right once it has received the layers of others, its weights once it has received their gradients.
+  const repeated = (zero: 2 | 3, times: number): Run =>
+    run(variant, zero, times > 1 ? repeated(zero, times - 1) : null);
+  const [whole, shared] = [repeated(2, 3), repeated(3, 4)];
+
+  test('every rank gathers the same layers and sends the same gradients in the same order, one without micro-batches too', () => {
+    const [first, ...others] = shared.ranks.map(order);
+    for (const other of others) expect(other).toEqual(first);
+    expect(first!.filter((line) => line.startsWith('broadcast')).length).toBeGreaterThan(0);
+  });
+
+  test('the gradients are those of whole weights, to the bit', () => {
+    expect(gathers(shared)).toEqual(gathers(whole));
+  });
+
+  test('the weights behind the update are those of whole weights, on every rank', () => {
+    expect(shared.weights.map(digest)).toEqual(whole.weights.map(digest));
+  });
+});
+
+test('a layer out of turn is refused by name', () => {
+  const policy = tinyPolicy(engine);
+  const options = { betas: [0.9, 0.99] as const, epsilon: 1e-8, weightDecay: 0, clip: 1 };
+  const learner = new Learner(policy, new LoneRank(0, null, 1), options, true, { zero: 3 });
+  const forward = (): void => {
+    engine.scope(() => void responseStates(policy, [prompts[0]!], [Int32Array.of(30, 31)], learner.tape()));
+  };
+  expect(() => learner.accumulate([forward], 1)).toThrow(
+    'ZeRO 3: layer 0 runs where the ranks gather layer 1; use memory.zero=2',
+  );
+  learner.discard();
+  learner.optimizer.dispose();
+  policy.dispose();
+});
