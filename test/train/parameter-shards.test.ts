@@ -1,81 +1,18 @@
 /** ZeRO 3 on simulated ranks, which run one after the other: the layers that they gather, what they compute, and what they hold. */
 import { createHash } from 'node:crypto';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { PASSES, responseStates } from '../../src/train/micro-batch.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
-import { WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import { DEVICE } from '../helpers/device.ts';
+import { LoneRank, type Operation } from '../helpers/lone-rank.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ device: DEVICE, threads: 1 });
 const born = engine.live();
 afterAll(() => expect(engine.live()).toBe(born));
-
-interface Operation {
-  readonly kind: 'broadcast' | 'gather';
-  readonly root: number;
-  readonly values: readonly number[];
-}
-
-/** One rank of three. It keeps what it sends, and receives what the others have sent where these have run before it. */
-class LoneRank extends WorkerGroup {
-  override readonly sharesMemory = false;
-  readonly log: Operation[] = [];
-  /** Operations that were begun and not waited for. */
-  open = 0;
-  readonly #others: readonly LoneRank[] | null;
-  readonly #most: number;
-
-  /** `most`: micro-batches of the rank with most. */
-  constructor(rank: number, others: readonly LoneRank[] | null, most: number) {
-    super(workerGroupMemory(3), rank, 3);
-    this.#others = others;
-    this.#most = most;
-  }
-
-  override barrier(): void {}
-
-  override share<T extends { readonly flat: Tensor }>(_engine: Engine, make: () => T): T {
-    return make();
-  }
-
-  override allGather(values: readonly number[]): Float64Array[] {
-    return [Float64Array.from(values), Float64Array.of(this.#most), Float64Array.of(0)];
-  }
-
-  #begin(kind: Operation['kind'], root: number, part: Tensor, end: (at: number) => void): () => void {
-    const at = this.log.push({ kind, root, values: [...engine.floats(part)] }) - 1;
-    this.open++;
-    return () => {
-      this.open--;
-      end(at);
-    };
-  }
-
-  #receive(into: Tensor, rank: number, at: number): void {
-    if (this.#others === null) return;
-    const { values } = rank === this.rank ? this.log[at]! : this.#others![rank]!.log[at]!;
-    engine.write(into, 0, 0, engine.tensor(Float32Array.from(values), [values.length]));
-  }
-
-  override broadcastTensor(tensor: Tensor, root: number): () => void {
-    const into = engine.unscoped(() => engine.detach(tensor));
-    return this.#begin('broadcast', root, tensor, (at) => {
-      engine.scope(() => this.#receive(into, root, at));
-      engine.dispose(into);
-    });
-  }
-
-  override gatherTensor(part: Tensor, parts: readonly Tensor[], root: number): () => void {
-    return this.#begin('gather', root, part, (at) =>
-      engine.scope(() => parts.forEach((into, r) => this.#receive(into, r, at))),
-    );
-  }
-}
 
 const asked = tinyPolicy(engine);
 const encoder = new PromptEncoder(asked);
@@ -92,7 +29,8 @@ const ROUNDS = [[5, 3], [4], []] as const;
 const BUCKET = 700;
 
 interface Run {
-  readonly ranks: readonly LoneRank[];
+  /** Operations of each rank. */
+  readonly logs: readonly (readonly Operation[])[];
   /** Weights of each rank behind the update, [P]. */
   readonly weights: readonly Float32Array[];
 }
@@ -106,7 +44,7 @@ interface Variant {
 /** Runs an update on every rank, each of which receives what the ranks of a run before have sent. */
 function run({ tuning, dtype, tied }: Variant, zero: 2 | 3, before: Run | null): Run {
   const done = ROUNDS.map((lengths, rank) => {
-    const workers = new LoneRank(rank, before?.ranks ?? null, ROUNDS[0].length);
+    const workers = new LoneRank(engine, rank, 3, before?.logs ?? null, ROUNDS[0].length);
     const policy = tinyPolicy(engine, 3, { tuning, dtype, tied });
     const options = { betas: [0.9, 0.99] as const, epsilon: 1e-8, weightDecay: 0.1, clip: 1 };
     const learner = new Learner(policy, workers, options, true, { zero, bucket: BUCKET });
@@ -130,7 +68,7 @@ function run({ tuning, dtype, tied }: Variant, zero: 2 | 3, before: Run | null):
     policy.dispose();
     return { workers, weights };
   });
-  return { ranks: done.map(({ workers }) => workers), weights: done.map(({ weights }) => weights) };
+  return { logs: done.map(({ workers }) => workers.log), weights: done.map(({ weights }) => weights) };
 }
 
 /** Digest of the bits of numbers: a difference of long arrays takes minutes to print. */
@@ -139,11 +77,11 @@ const digest = (values: Iterable<number>): string =>
     .update(new Uint8Array(Float32Array.from(values).buffer))
     .digest('hex')
     .slice(0, 8);
-const gathers = ({ ranks }: Run): string[][] =>
-  ranks.map(({ log }) =>
+const gathers = ({ logs }: Run): string[][] =>
+  logs.map((log) =>
     log.filter(({ kind }) => kind === 'gather').map(({ root, values }) => `${root} ${digest(values)}`),
   );
-const order = ({ log }: LoneRank): string[] =>
+const order = (log: readonly Operation[]): string[] =>
   log.map(({ kind, root, values }) => `${kind} ${values.length} to or from ${root}`);
 
 describe.each<Variant>([
@@ -156,7 +94,7 @@ describe.each<Variant>([
   const [whole, shared] = [repeated(2, 3), repeated(3, 4)];
 
   test('every rank gathers the same layers and sends the same gradients in the same order, one without micro-batches too', () => {
-    const [first, ...others] = shared.ranks.map(order);
+    const [first, ...others] = shared.logs.map(order);
     for (const other of others) expect(other).toEqual(first);
     expect(first!.filter((line) => line.startsWith('broadcast')).length).toBeGreaterThan(0);
   });
@@ -173,7 +111,7 @@ describe.each<Variant>([
 test('a layer out of turn is refused by name', () => {
   const policy = tinyPolicy(engine);
   const options = { betas: [0.9, 0.99] as const, epsilon: 1e-8, weightDecay: 0, clip: 1 };
-  const learner = new Learner(policy, new LoneRank(0, null, 1), options, true, { zero: 3 });
+  const learner = new Learner(policy, new LoneRank(engine, 0, 3, null, 1), options, true, { zero: 3 });
   const forward = (): void => {
     engine.scope(() => void responseStates(policy, [prompts[0]!], [Int32Array.of(30, 31)], learner.tape()));
   };
