@@ -698,13 +698,14 @@ function channelAt({ mentions, channel }: Around, at: number): number | null {
 /** Finds intervals and indices that no other claim has taken. */
 function placesOf(sentence: Sentence, taken: ReadonlySet<PrintedNumber>): Place[] {
   const places: Place[] = [];
+  if (sentence.tokens.every(({ number }) => number === null || taken.has(number))) return places;
   const used = new Set(taken);
   const denied = (at: number): boolean => {
     const [from] = clauseOf(sentence, at);
     return DENIED.test(`${sentence.text.slice(from, at)} `);
   };
-  for (const match of sentence.text.matchAll(INTERVAL)) {
-    const groups = (match as RegExpExecArray).indices!.groups!;
+  for (const match of matchesOf(INTERVAL, sentence.text)) {
+    const groups = match.indices!.groups!;
     const bracketed = groups.b !== undefined;
     const [first, second, more] = numbersIn(sentence, groups.a ?? groups.b ?? groups.c ?? groups.d!);
     if (first === undefined || second === undefined || more !== undefined) continue;
@@ -716,8 +717,8 @@ function placesOf(sentence: Sentence, taken: ReadonlySet<PrintedNumber>): Place[
     const end = match.index + match[0].length;
     places.push({ interval, numbers: [first, second], at: match.index, end, denied: denied(match.index) });
   }
-  for (const match of sentence.text.matchAll(POINT)) {
-    const [number] = rangeOf(sentence, (match as RegExpExecArray).indices!.groups!.v);
+  for (const match of matchesOf(POINT, sentence.text)) {
+    const [number] = rangeOf(sentence, match.indices!.groups!.v);
     if (number === undefined || used.has(number) || !isIndex(number)) continue;
     const listed = / (?:,|and) N$/.test(match[0]) || /^ (?:,|and) /.test(match[0]);
     if (listed && places.every(({ numbers }) => numbers.length === 2)) continue;

@@ -558,7 +558,7 @@ const LONGEST_STILL = 0.9;
 
 /**
  * Finds runs of one value in [N] that are too long for the share p of samples equal to the one before (a run of length L has probability
- * pᴸ⁻¹), and longer than the other runs: in a series that stands still every night, one more night does not count.
+ * pᴸ⁻¹), and longer than the other runs: in a series that stands still every night, one more night does not count. `least` > 0.
  */
 export function stillness(values: Float64Array, least: number, longestPart = LONGEST_STILL): Stretch[] {
   const n = values.length;
@@ -567,15 +567,19 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
     ([start, end]) => [start, end + 1] as const,
   );
   const equal = all.reduce((sum, [start, end]) => sum + end - start - 1, 0);
-  const longest = all.map(([start, end]) => end - start).sort((a, b) => b - a);
+  const [first, second] = all.map(([start, end]) => end - start).sort((a, b) => b - a);
+  const lengths = new Map<number, number[]>(all.map(([start]) => [values[start]!, []]));
+  for (const [start, end] of all) lengths.get(values[start]!)!.push(end - start);
+  const most = new Map(Array.from(lengths, ([value, of]) => [value, of.reduce((a, b) => Math.max(a, b))]));
   const times = new Map<number, number>(all.map(([start]) => [values[start]!, 0]));
   for (const value of values) if (times.has(value)) times.set(value, times.get(value)! + 1);
   return all.flatMap(([start, end]): Stretch[] => {
     const length = end - start;
-    if (length < SHORTEST || length > longestPart * n) return [];
-    const alike = all.flatMap(([from, to]) =>
-      from !== start && values[from] === values[start] ? [to - from] : [],
-    );
+    // Of a value the longest run alone can be longer than the others.
+    if (length < Math.max(SHORTEST, most.get(values[start]!)!) || length > longestPart * n) return [];
+    const same = lengths.get(values[start]!)!;
+    const alike = same.filter((other) => other < length);
+    if (alike.length < same.length - 1) return [];
     // One more equal pair than counted, so that p is never 0.
     const overall = (equal - (length - 1) + 1) / (n - length + 2);
     const elsewhere = times.get(values[start]!)! - length;
@@ -585,8 +589,8 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
         : Math.max(overall, (alike.reduce((sum, other) => sum + other - 1, 0) + 1) / (elsewhere + 2));
     const chance = -Math.log10(n) - (length - 1) * Math.log10(p);
     const longer = (others: readonly number[]): number =>
-      Math.min(1, Math.max(0, (length / Math.max(1, ...others) - 1) / (LONGER - 1)));
-    const others = longest.filter((_, i) => i !== longest.indexOf(length)).slice(0, 1);
+      Math.min(1, Math.max(0, (length / others.reduce((a, b) => Math.max(a, b), 1) - 1) / (LONGER - 1)));
+    const others = [first === length ? (second ?? 1) : first!];
     const severity = Math.max(
       tempered(Math.max(0, chance)) * longer(others),
       tempered(Math.max(0, rarityOfRun(length, alike))) * longer(alike),
