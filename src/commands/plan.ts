@@ -48,7 +48,7 @@ export const plan = command({
       'One of four processes, which share the memory of this machine',
     ],
     [
-      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --set policy.tune=all --set rl.kl=0 --set memory.rows=32 --device cuda --memory 24GB --processes 4 --set memory.zero=3',
+      '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --set policy.tune=all --set rl.kl=0 --set memory.rows=32 --set memory.tokens=2048 --device cuda --memory 24GB --processes 4 --set memory.zero=3',
       'All weights on four GPUs, each with a share of the optimizer state, the gradients and, in updates, the weights',
     ],
     [

@@ -207,8 +207,8 @@ export interface Engine {
   /** Withdraws a ticket; tensors already attached keep the storage alive. */
   unshare(ticket: number): void;
   /**
-   * Lets a tensor, a leaf too, refer to the storage of `source`, of its shape and dtype, or with null to a single NaN in all places. A storage is
-   * freed with the last tensor over it. Absent where an engine cannot.
+   * Lets a tensor, a leaf too, refer to the storage of `source`, of its shape and dtype, or with null to none: until it is given another, what
+   * reads it throws. A storage is freed with the last tensor over it. Absent where an engine cannot.
    */
   rebind?(tensor: Tensor, source: Tensor | null): void;
 

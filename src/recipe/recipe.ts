@@ -124,7 +124,7 @@ const memory = z
       .union([z.literal(1), z.literal(2), z.literal(3)])
       .default(1)
       .describe(
-        'Stage of ZeRO with several processes: each holds a share of the optimizer state (1), and of the gradients too (2), which are then exchanged in every micro-batch, and during updates of the weights of the layers too (3), which are then gathered one by one. 2 and 3 save memory with gradient checkpointing; an adapter has no 3.',
+        "Stage of ZeRO with several processes: each holds a share of the optimizer state (1), also of the gradients (2), which are then exchanged in every micro-batch, and also of the layers' weights while an update is computed (3): a layer is gathered when it runs. 2 and 3 are for gradient checkpointing: without it, or with an adapter, 3 is 2. A reference policy stays whole.",
       ),
     check: z
       .boolean()
@@ -924,6 +924,11 @@ export const recipeSchema = z
         problem(path, 'null with adapters of the vision tower, which servers do not take');
       if (recipe.inspect.turns > 0) problem(path, 'null with inspect');
     }
+    if (recipe.memory.zero === 3 && distillation.weight > 0 && distillation.teacher === 'current')
+      problem(
+        ['memory', 'zero'],
+        '2 with rl.distillation.teacher: current, which reads all weights in an update',
+      );
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
       context.addIssue({
         code: 'custom',

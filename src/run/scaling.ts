@@ -5,6 +5,7 @@
  *   rollout                 × E[longest of R·n responses] / E[longest of n]: a rank decodes until its last response ends
  *   transport to update     × E[most tokens of a rank among R] / E[tokens of a rank]
  *   gradients, parameters   each update: 2 · 4 B · T · (R − 1) / R over the link; latency · (R − 1) for the gather and ⌈log2 R⌉ for the broadcast
+ *                           (of ZeRO 1; 2 sends gradients in each micro-batch, 3 layers too)
  *   small collectives       latency · (R − 1) each, in rings
  *
  * n: responses of a rank in a step, T: trained parameters. Lengths are those of the run's table of completions. Nothing is taken to overlap

@@ -37,6 +37,7 @@ export type Phase =
   | 'logits'
   | 'backward'
   | 'optimizer step'
+  | 'weights'
   | 'checkpoint';
 
 /** Policy to train, and its device. */
@@ -104,6 +105,9 @@ export interface Held {
   readonly gradients: number;
 }
 
+/** Phases in which weights may be in shares. */
+export const UPDATE: ReadonlySet<Phase> = new Set<Phase>(['forward', 'logits', 'backward', 'optimizer step']);
+
 export interface StageMeasure {
   readonly stage: TrainingStage;
   readonly recompute: boolean;
@@ -113,6 +117,8 @@ export interface StageMeasure {
   /** Where such workers are: processes, of which the first is planned, or Workers of tfjs. */
   readonly place: 'process' | 'Worker';
   readonly held: Held;
+  /** Bytes of the weights that are in shares in the phases of an update: ZeRO 3. */
+  readonly shared: number;
   /** Largest of each phase, bytes: what is held included, of all workers together unless `perWorker`. */
   readonly phases: ReadonlyMap<Phase, number>;
   /** Bytes by origin at the peak of each phase, for one worker. */
@@ -439,8 +445,13 @@ export class WatchedLearner extends Learner {
   }
 
   override accumulate(microBatches: readonly (() => void)[], passes?: number): void {
-    this.#ledger.phase('forward' satisfies Phase); // what is held for gradients alone is there from now on
+    if (this.shared > 0) this.#ledger.phase('weights' satisfies Phase); // they are shared out
     super.accumulate(microBatches, passes);
+  }
+
+  protected override restore(): void {
+    if (this.shared > 0) this.#ledger.phase('weights' satisfies Phase); // and collected
+    super.restore();
   }
 
   override backward(
@@ -622,10 +633,12 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     perWorker
       ? bytes + held.prepared + (ofHeap ? (workers - 1) * held.gradients : 0)
       : shared + workers * Math.max(0, bytes - shared);
+  const inShares = learner.shared * (policy.dtype === 'bfloat16' ? 2 : 4);
   const phases = new Map<Phase, number>();
   const kinds = new Map<Phase, Readonly<Record<string, number>>>();
   for (const [name, mark] of ledger.peaks()) {
-    if (name === BEGIN || (name !== 'load' && mark.bytes <= learner.held)) continue;
+    const least = learner.held - (UPDATE.has(name as Phase) ? inShares : 0);
+    if (name === BEGIN || (name !== 'load' && mark.bytes <= least)) continue;
     phases.set(name as Phase, name === 'load' ? mark.bytes : together(mark.bytes));
     kinds.set(name as Phase, mark.kinds);
   }
@@ -635,5 +648,18 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   reference?.dispose();
   policy.dispose();
   const place = ofHeap ? 'Worker' : 'process';
-  return { stage, recompute, workers, perWorker, place, held, phases, kinds, activations, peak, at };
+  return {
+    stage,
+    recompute,
+    workers,
+    perWorker,
+    place,
+    held,
+    shared: inShares,
+    phases,
+    kinds,
+    activations,
+    peak,
+    at,
+  };
 }

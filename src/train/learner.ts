@@ -115,13 +115,23 @@ export class Learner {
   /** Drops the gradients since the last update. Collective. */
   discard(): void {
     this.optimizer.gradients.drop();
+    this.restore();
+  }
+
+  /** Elements of the weights that are in shares during an update. */
+  get shared(): number {
+    return this.#shards?.elements ?? 0;
+  }
+
+  /** Collects the weights that were in shares. Collective. */
+  protected restore(): void {
     this.#shards?.restore();
   }
 
   /** Makes one update from the gradients of all ranks, divided by `denominator`. Collective. */
   update(denominator: number, learningRate: number): StepReport {
     const report = this.optimizer.step(denominator, learningRate, this.#shards?.released ?? null);
-    this.#shards?.restore();
+    this.restore();
     return report;
   }
 

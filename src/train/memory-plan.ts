@@ -13,6 +13,7 @@ import {
   type PlannedTraining,
   type StageMeasure,
   type TrainingStage,
+  UPDATE,
 } from './dry-run.ts';
 import type { Task } from './task.ts';
 
@@ -185,7 +186,7 @@ const buffers = ({ workers, perWorker, place }: StageMeasure): number =>
   perWorker && place === 'process' ? 1 : workers;
 
 /**
- * Changes that may lower the peak, cheapest in speed first: smaller micro-batches, fewer rows, recomputation,
+ * Changes that may lower the peak, cheapest in speed first: more in shares, smaller micro-batches, fewer rows, recomputation,
  * fewer workers; then those that change what is learnt. If the bytes held throughout do not fit, only changes
  * that reduce them.
  */
@@ -203,13 +204,14 @@ function candidates(
     for (let less = Math.floor(value / 2); less >= 1 && less > value / 128; less = Math.floor(less / 4))
       list.push([key, less]);
   };
+  const stages = policy.tune === 'adapter' ? 2 : 3;
+  if (workers > 1 && apart && recompute)
+    for (let stage = memory.zero + 1; stage <= stages; stage++) list.push(['memory.zero', stage]);
   if (heldBytes(measure) <= usable) {
     if (PASSES.has(at)) fewer('memory.tokens', memory.tokens);
     if (at === 'rollout') fewer('memory.rows', memory.rows);
     if (PASSES.has(at) && !recompute) list.push(['memory.recompute', 'always']);
   }
-  const stages = policy.tune === 'adapter' ? 2 : 3;
-  if (workers > 1 && apart && recompute && memory.zero < stages) list.push(['memory.zero', memory.zero + 1]);
   if (workers > 1 && !apart) list.push([`${stage}.workers`, Math.ceil(workers / 2)]);
   if (dtype === 'float32' && (apart || !perWorker)) list.push(['policy.dtype', 'bfloat16']);
   const alone = rl.distillation.weight === 0 || rl.distillation.teacher === 'current';
@@ -310,6 +312,7 @@ const MEANING: Readonly<Record<Phase, string>> = {
   logits: 'logits of a chunk of tokens, their log-probabilities, entropies and gradients',
   backward: 'gradients; with gradient checkpointing also the recomputed layer',
   'optimizer step': 'chunks of the update, of other processes with their gradients',
+  weights: 'weights of layers on their way into shares and back',
   checkpoint: 'state of other processes, a bucket at a time, which the first one writes',
 };
 
@@ -317,7 +320,11 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
   const { held } = plan;
   const count = buffers(plan);
   const lines: [string, number, string][] = [
-    ['weights', held.weights, ''],
+    [
+      'weights',
+      held.weights,
+      plan.shared > 0 ? `of which ${bytesText(plan.shared)} are in shares during an update` : '',
+    ],
     ['adapter', held.adapter, 'float32'],
     ['reference policy', held.reference, 'rl.kl > 0, or the initial teacher of rl.distillation'],
     ['master copy', held.master, 'float32, of bfloat16 weights'],
@@ -349,13 +356,24 @@ const settings = (changes: RecipeChanges): string =>
     .join(' ');
 
 /** Advice for a stage that does not fit; '' where it fits. */
-export function remedyLine({ fits, remedy, search, stage, perWorker, place }: StagePlan): string {
+export function remedyLine({
+  fits,
+  remedy,
+  search,
+  stage,
+  perWorker,
+  place,
+  memory,
+  total,
+}: StagePlan): string {
   if (fits !== false) return '';
   const bytes = remedy === null ? '' : `${bytesText(remedy.peak)} of ${usableText(remedy.usable)}`;
   if (remedy?.fits) return `${settings(remedy.changes)} makes it fit: ${bytes}`;
   const none = search?.complete === false ? 'no change that was tried makes' : 'nothing in the recipe makes';
+  const apart = memory === total ? 'more --processes, each with a device' : 'fewer --processes';
+  const other = perWorker ? (place === 'process' ? apart : '--engine torch') : 'a larger device';
   const closest = remedy === null ? '' : `: ${settings(remedy.changes)} still takes ${bytes};`;
-  return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or ${perWorker ? (place === 'process' ? 'fewer --processes' : '--engine torch') : 'a larger device'}`;
+  return `${none} ${stage} fit${closest === '' ? ':' : closest} take a smaller policy or ${other}`;
 }
 
 /** Changes that were tried, with the peak of each. */
@@ -374,8 +392,9 @@ function searchLines({ search, perWorker }: StagePlan): string[] {
 function usableLine({ total, memory, usable, workers, perWorker, place }: StagePlan): string[] {
   if (memory === null || usable === null) return [];
   if (perWorker && place === 'process') {
+    const share = memory === total ? '' : ` / ${workers}`; // on GPUs each process has one
     return [
-      `usable: ${bytesText(usable)} in each process, ${100 * USABLE} % of ${bytesText(total!)} / ${workers}; the rest is for the system and this process`,
+      `usable: ${bytesText(usable)} in each process, ${100 * USABLE} % of ${bytesText(total!)}${share}; the rest is for the system and this process`,
     ];
   }
   if (!perWorker) {
@@ -407,7 +426,8 @@ export function planLines(plan: StagePlan): string[] {
   heading(`added by each phase${workers > 1 ? whose : ''}`);
   for (const [name, bytes] of phases) {
     if (name === 'load') continue;
-    rows.push([`  ${name}`, bytesText(Math.max(0, bytes - held)), MEANING[name]]);
+    const there = held - (UPDATE.has(name) ? plan.shared : 0);
+    rows.push([`  ${name}`, bytesText(Math.max(0, bytes - there)), MEANING[name]]);
   }
   const [kept, again] = plan.recompute ? [otherwise, plan] : [plan, otherwise];
   heading('activations kept for the backward pass, per worker');

@@ -85,6 +85,11 @@ export class ParameterShards implements Residency {
     this.#layers = layers;
   }
 
+  /** Elements of the layers, which are in shares during an update. */
+  get elements(): number {
+    return this.#layers.reduce((sum, { start, end }) => sum + end - start, 0);
+  }
+
   /** For the optimiser; null where all weights are there. */
   get released(): { readonly own: Tensor | null } | null {
     return this.#released;
@@ -215,7 +220,7 @@ export class ParameterShards implements Residency {
     gradients.endRound();
   }
 
-  /** Gives every rank all weights again, those that the optimiser updated. Collective. */
+  /** Gives every rank all weights again, as the optimiser left them. Collective. */
   restore(): void {
     if (this.#released === null) return;
     const released = this.#released;
@@ -224,21 +229,25 @@ export class ParameterShards implements Residency {
     const engine = this.#engine;
     for (const wait of coming?.arrived ?? []) wait();
     this.#released = null;
-    for (const tensor of this.#layerOf.keys()) this.#rebind(tensor, null);
-    engine.dispose(...buffers);
+    const [trained] = trainable.flat.shape as [number];
+    // Only what is frozen is read below: the rest goes before the buffer of all is there.
+    const isFrozen = (i: number): boolean => layout.parameters[i]!.offset >= trained;
+    parameters.forEach((parameter, i) => {
+      if (!isFrozen(i)) this.#rebind(parameter, null);
+    });
+    engine.dispose(...buffers, ...Array.from(whole).flatMap(([i, copy]) => (isFrozen(i) ? [] : [copy])));
     engine.scope(() => {
-      const [trained] = trainable.flat.shape as [number];
       const all = engine.zeros(flat.shape, flat.dtype); // [P]
       layout.parameters.forEach(({ offset, size, shape }, i) => {
-        const copy = whole.get(i);
         const view = engine.narrow(all, 0, offset, size);
-        if (copy !== undefined && offset >= trained) engine.write(view, 0, 0, copy); // frozen
+        if (isFrozen(i)) engine.write(view, 0, 0, whole.get(i)!);
         this.#rebind(parameters[i]!, engine.reshape(view, shape));
       });
       for (const wait of this.#collect(released, { start: 0, end: trained }, all)) wait();
       this.#rebind(trainable.flat, engine.narrow(all, 0, 0, trained));
       this.#rebind(flat, all);
     });
-    engine.dispose(...whole.values(), ...(own === null ? [] : [own]));
+    const frozen = Array.from(whole).flatMap(([i, copy]) => (isFrozen(i) ? [copy] : []));
+    engine.dispose(...frozen, ...(own === null ? [] : [own]));
   }
 }

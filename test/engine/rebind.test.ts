@@ -21,7 +21,7 @@ test('a leaf has the values and the gradient of the storage that it was given', 
   });
 });
 
-test('a tensor without storage reads as NaN, and its memory is free', () => {
+test('a tensor without storage keeps its shape and cannot be read, and its memory is free', () => {
   engine.scope(() => {
     const size = 1 << 20;
     engine.trackMemory();
@@ -32,8 +32,16 @@ test('a tensor without storage reads as NaN, and its memory is free', () => {
     expect(engine.memory()!.now - before).toBeGreaterThan(size); // a view still has it
     engine.rebind(part, null);
     expect(engine.memory()!.now - before).toBeLessThan(size / 100);
-    expect([...engine.floats(part)]).toEqual([Number.NaN, Number.NaN, Number.NaN, Number.NaN]);
-    expect(flat.shape).toEqual([size]);
+    expect([flat.shape, part.shape]).toEqual([[size], [4]]);
+    expect(() => engine.floats(part)).toThrow(EngineError);
+    const weight = engine.parameter(engine.zeros([3, 2]));
+    engine.rebind(weight, null);
+    const x = engine.zeros([5, 2]);
+    expect(() => engine.linear(x, weight)).toThrow(EngineError);
+    expect(() => engine.indexSelect(weight, engine.tensor(Int32Array.of(1), [1]))).toThrow(EngineError);
+    const norm = engine.zeros([2]);
+    engine.rebind(norm, null);
+    expect(() => engine.rmsNorm(x, norm, 1e-6)).toThrow(EngineError);
   });
 });
 
@@ -42,7 +50,7 @@ test('another shape or dtype is refused, and the tensor stays what it was', () =
     const tensor = engine.tensor(Float32Array.of(1, 2), [2]);
     expect(() => engine.rebind(tensor, engine.zeros([3]))).toThrow(EngineError);
     expect(() => engine.rebind(tensor, engine.zeros([2], 'bfloat16'))).toThrow(
-      'rebind: expected float32, got bfloat16',
+      'rebind: expected float32 [2], got bfloat16 [2]',
     );
     expect([...engine.floats(tensor)]).toEqual([1, 2]);
   });

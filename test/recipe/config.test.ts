@@ -200,6 +200,10 @@ describe('loadRecipe', () => {
     ['rl:\n  betas: [0.9, 2]\n', 'r.yaml:2: rl.betas.1: got 2, expected a number < 1'],
     ["figure: ''\n", 'r.yaml:1: figure: got "", expected a non-empty string'],
     ['rl:\n  miniBatches: 3\n', 'r.yaml:2: rl.miniBatches: got 3, expected a divisor of rl.prompts = 16'],
+    [
+      'memory:\n  zero: 3\nrl:\n  distillation: { weight: 1, teacher: current }\n',
+      'r.yaml:2: memory.zero: got 3, expected 2 with rl.distillation.teacher: current, which reads all weights in an update',
+    ],
     ['- 1\n', 'r.yaml: got [1], expected keys and values'],
   ])('%j is refused with key, line, got and expected', (text, message) => {
     expect(complaint(text)).toBe(message);

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { PASSES, responseStates } from '../../src/train/micro-batch.ts';
@@ -106,6 +107,20 @@ describe.each<Variant>([
   test('the weights behind the update are those of whole weights, on every rank', () => {
     expect(shared.weights.map(digest)).toEqual(whole.weights.map(digest));
   });
+});
+
+test('a forward pass over weights in shares that does not gather them fails', () => {
+  const policy = tinyPolicy(engine);
+  const options = { betas: [0.9, 0.99] as const, epsilon: 1e-8, weightDecay: 0, clip: 1 };
+  const learner = new Learner(policy, new LoneRank(engine, 0, 3, null, 1), options, true, { zero: 3 });
+  const stray = (): void => {
+    engine.scope(() => void responseStates(policy, [prompts[0]!], [Int32Array.of(30, 31)]));
+  };
+  expect(() => learner.accumulate([stray], PASSES)).toThrow(EngineError);
+  learner.discard();
+  stray();
+  learner.optimizer.dispose();
+  policy.dispose();
 });
 
 test('a layer out of turn is refused by name', () => {

@@ -1,7 +1,7 @@
 /** The torch engine: the contract over libtorch, through the addon's generic operator call. */
 import { EngineError } from '../../ground/errors.ts';
 import { checkSynchronous } from '../arena.ts';
-import { checkRange, fileProblem, partSize, shapeText } from '../checks.ts';
+import { checkRange, fileProblem, partSize, sameShape, shapeText } from '../checks.ts';
 import type {
   DType,
   Engine,
@@ -163,18 +163,14 @@ export class TorchEngine implements Engine {
     this.#ops.attempt('unshare', [ticket], () => this.#ops.native.unshare(ticket));
 
   rebind(tensor: Tensor, source: Tensor | null): void {
+    const { dtype, shape } = tensor; // which it keeps while it has no storage
     this.#inScope(() => {
-      const nothing = (): Tensor =>
-        this.#ops.one(
-          'expand',
-          this.cast(this.tensor(Float32Array.of(Number.NaN), []), tensor.dtype),
-          tensor.shape,
+      if (source !== null && !(sameShape(tensor, source) && source.dtype === dtype)) {
+        throw new EngineError(
+          `rebind: expected ${dtype} [${shape.join(', ')}], got ${source.dtype} ${shapeText(source)}`,
         );
-      const from = source ?? nothing();
-      checkRange('rebind', tensor, from);
-      if (from.dtype !== tensor.dtype)
-        throw new EngineError(`rebind: expected ${tensor.dtype}, got ${from.dtype}`);
-      this.#ops.inPlace('set_data', tensor, from);
+      }
+      this.#ops.inPlace('set_data', tensor, source ?? this.zeros([0], dtype));
     });
   }
 
