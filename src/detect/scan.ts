@@ -1,4 +1,5 @@
 /** Scan of a track of departures for improbable stretches: means over windows of many lengths, each compared with its own tail. */
+import { mean } from '../ground/numbers.ts';
 import { cumulative } from '../series/stats.ts';
 import { centreOf, fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
 
@@ -164,6 +165,8 @@ function takenIn(taken: Uint8Array, start: number, end: number): number {
   return count;
 }
 
+/** Window length from which means get crowds of their own: slow departures are hidden in noisy single samples. */
+const SLOW = 8;
 /** Window lengths for crowds of departures, as shares of the series. */
 const CROWDS = [1 / 40, 1 / 24, 1 / 16, 1 / 12, 1 / 8] as const;
 const MOST_CROWDS = 3;
@@ -172,15 +175,26 @@ const CROWDED = 5;
 /** Factor for a crowd at an end of the series, in a track whose expectation is a constant. */
 const CROWDED_AT_END = 15;
 const FEWEST_CROWDED = 8;
+/** Least share of the mean of a calm stretch that it keeps without its first and last samples. */
+const CALM = 0.8;
 
 /**
  * Finds stretches whose departures are on average at least five times as large as anywhere else in a track [N]: a long anomaly must not
  * count as usual. At most three, by time; heavy tails and random walks hardly ever have one.
  */
-function crowds(track: Float64Array, constant = false): [start: number, end: number][] {
+function crowds(
+  track: Float64Array,
+  { constant = false, logarithmic = false }: Partial<ScanOptions> = {},
+): [start: number, end: number][] {
   const n = track.length;
   const centre = centreOf(track);
   const sums = cumulative(track.map((value) => Math.abs(value - centre)));
+  const below = (start: number, end: number): number => centre - mean(track.subarray(start, end));
+  // Its last samples may be smaller than others for the end alone: the rest of a calm stretch is calm without them.
+  const isCalm = (start: number, end: number): boolean => {
+    const [from, to] = [Math.max(0, start), Math.min(n, end)];
+    return below(from + SLOW, to - SLOW) > Math.max(0, CALM * below(from, to));
+  };
   let chosen: [number, number][] = [];
   let strongest = CROWDED;
   for (const share of CROWDS) {
@@ -215,14 +229,17 @@ function crowds(track: Float64Array, constant = false): [start: number, end: num
   return (
     chosen
       .map(([start, end]): [number, number] => [start - ((end - start) >> 1), end + ((end - start) >> 1)])
-      // At the ends the expectation rests on one side alone, which makes departures larger.
-      .filter(([start, end]) => (constant && strongest >= CROWDED_AT_END) || (start > 0 && end < n))
+      // At the ends the expectation rests on one side alone, which makes departures larger, but none of them calm.
+      .filter(
+        ([start, end]) =>
+          (constant && strongest >= CROWDED_AT_END) ||
+          (start > 0 && end < n) ||
+          (logarithmic && isCalm(start, end)),
+      )
       .sort((a, b) => a[0] - b[0])
   );
 }
 
-/** Window length from which means get crowds of their own: slow departures are hidden in noisy single samples. */
-const SLOW = 8;
 /** Longest series whose windows are all scanned. */
 const EVERY = 20_000;
 
@@ -264,13 +281,34 @@ const EDGES = 4;
 /** Distance from which edges are different ones, as a share of the series. */
 const APART = 0.1;
 
-/** Returns the improbable stretches of a track [N], disjoint, most severe first. */
-export function scan(
-  track: Float64Array,
-  { floor, windows, least, looks, logarithmic, edges, constant }: ScanOptions,
+/** Joins stretches of one direction in a crowd that fill most of what lies between the first and the last of them. */
+function piecedTogether(
+  stretches: readonly Stretch[],
+  crowded: readonly (readonly [number, number])[],
 ): Stretch[] {
+  let out = [...stretches];
+  for (const [from, to] of crowded) {
+    for (const sign of [1, -1] as const) {
+      const pieces = out.filter((one) => one.sign === sign && one.start >= from && one.end <= to);
+      const start = Math.min(...pieces.map((one) => one.start));
+      const end = Math.max(...pieces.map((one) => one.end));
+      const filled = pieces.reduce((sum, one) => sum + one.end - one.start, 0);
+      if (pieces.length < 2 || 2 * filled < end - start) continue;
+      const strongest = pieces.reduce((a, b) => (b.severity > a.severity ? b : a));
+      out = [...out.filter((one) => !pieces.includes(one)), { ...strongest, start, end }];
+    }
+  }
+  return out;
+}
+
+/**
+ * Returns the improbable stretches of a track [N], disjoint, most severe first. `isAlone`: of logarithms, a crowd is left out of what is usual;
+ * another stretch like it elsewhere makes it usual after all.
+ */
+export function scan(track: Float64Array, options: ScanOptions, isAlone = true): Stretch[] {
+  const { floor, windows, least, looks, logarithmic, edges, constant } = options;
   const n = track.length;
-  const special = logarithmic === true ? [] : constant === true ? crowds(track, constant) : null;
+  const special = logarithmic === true ? [] : constant === true ? crowds(track, options) : null;
   const { crowded, tail: single } =
     special === null
       ? usualOf(track, floor)
@@ -280,8 +318,10 @@ export function scan(
     Math.min(single.centre + single.bandAbove, Math.max(single.centre - single.bandBelow, value)),
   );
   const sigma = deviation(outsideOf(rest, crowded, 1));
-  const stretches: Stretch[] = [];
+  const found: Stretch[] = [];
   const taken = new Uint8Array(n);
+  /** Crowds of means of logarithms: there short windows find one long stretch in pieces. */
+  const whole: (readonly [number, number])[] = [];
   let sums = cumulative(rest);
   let changed = false;
   for (const w of windows) {
@@ -290,12 +330,11 @@ export function scan(
     changed = false;
     const stride = strideOf(w, n);
     const means = w === 1 ? track : meansOf(sums, w, stride);
-    const excluded = [
-      ...crowded,
-      ...(w < SLOW || logarithmic === true
-        ? []
-        : crowds(means, constant).map(([start, end]) => [start * stride, end * stride + w] as const)),
-    ];
+    const all = w < SLOW ? [] : crowds(means, options);
+    // Several stretches of other noise are usual, as weekends are.
+    const slow = logarithmic === true && !(isAlone && all.length === 1) ? [] : all;
+    const excluded = [...crowded, ...slow.map(([start, end]) => [start * stride, end * stride + w] as const)];
+    if (logarithmic === true) whole.push(...excluded);
     const tail =
       w === 1 ? single : fitTail(outsideOf(means, excluded, w, stride), floor, w, { tail: single, sigma });
     const chance = Math.log10((n / w) * looks);
@@ -307,6 +346,9 @@ export function scan(
       .sort((a, b) => b.severity - a.severity);
     for (const { start, mean, severity } of places) {
       if (2 * takenIn(taken, start, start + w) >= w) continue;
+      const within = whole.filter(([a, b]) => a <= start && start + w <= b).map(([a, b]) => b - a);
+      // A weak piece of a crowd waits for a window that holds more of it.
+      if (severity < SETTLED && within.some((length) => 4 * w < length)) continue;
       const sign = mean > 0 ? 1 : -1;
       const band = sign > 0 ? single.bandAbove : single.bandBelow;
       const departure = (i: number): number => sign * (track[i]! - single.centre);
@@ -318,7 +360,7 @@ export function scan(
           : Math.abs(mean) > CORE * band
             ? Math.max(0.5 * Math.abs(mean), CORE * band)
             : 0.5 * Math.abs(mean);
-      const reach = Math.max(4, w);
+      const reach = Math.max(4, w, ...within);
       let [from, to] = [start, start + w];
       // Samples that depart on their own make one stretch, however long.
       if (w === 1) {
@@ -339,7 +381,7 @@ export function scan(
       changed ||= severity >= SETTLED;
       const touching = free
         ? undefined
-        : stretches.find(({ start: a, end: b, sign: s }) => a <= part.end && part.start <= b && s === sign);
+        : found.find(({ start: a, end: b, sign: s }) => a <= part.end && part.start <= b && s === sign);
       if (touching !== undefined) {
         Object.assign(touching, {
           start: Math.min(touching.start, part.start),
@@ -350,9 +392,14 @@ export function scan(
       }
       if (peak < part.start || peak >= part.end) peak = part.start;
       peak = furthestIn(track, single.centre, sign, part.start, part.end, peak);
-      stretches.push({ ...part, sign, severity, peak });
+      found.push({ ...part, sign, severity, peak });
     }
   }
+  const inside = (one: Stretch): boolean => whole.some(([a, b]) => one.start < b && one.end > a);
+  const others = found.filter((one) => one.severity >= SETTLED && !inside(one));
+  if (others.some(({ sign }) => found.some((one) => one.sign === sign && inside(one))))
+    return scan(track, options, false);
+  const stretches = piecedTogether(found, whole);
   return stretches
     .map((stretch) => {
       const { peak, sign, start, end } = stretch;

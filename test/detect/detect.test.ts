@@ -826,6 +826,31 @@ describe('what is plain to the eye', () => {
     expect(detect(always).findings).toEqual([]);
   });
 
+  test.each([
+    ['in the middle', 4000, 2000, 2400],
+    ['an eighth of the recording', 2000, 800, 1050],
+    ['to the end', 2000, 1700, 2000],
+    ['at the beginning', 2000, 0, 300],
+  ])(
+    'noise of a tenth, or of six times its size, for long is one change of variance: %s',
+    (_, n, from, to) => {
+      for (const seed of [1, 2, 3]) {
+        for (const factor of [0.1, 6]) {
+          if (factor > 1 && (from === 0 || to === n)) continue;
+          const values = noise(seed, n).map(
+            (error, i) => 3 * Math.sin(i / 15) + error * (i >= from && i < to ? factor : 1),
+          );
+          const { findings } = detect(values);
+          expect(findings[0]).toMatchObject({ kind: 'variance', direction: factor > 1 ? 'above' : 'below' });
+          expect(findings.length).toBeLessThanOrEqual(2);
+          const [{ start, end }] = findings as [(typeof findings)[0]];
+          const common = Math.min(end, to) - Math.max(start, from);
+          expect(common / (Math.max(end, to) - Math.min(start, from))).toBeGreaterThan(0.4);
+        }
+      }
+    },
+  );
+
   test('a second incident, which goes on, is not hidden by the first one, nor taken for a season', () => {
     const values = withStretch(
       withStretch(noise(5, 450), 83, 107, (value) => value + 40),
