@@ -67,7 +67,9 @@ export class LoneRank extends WorkerGroup {
 
   override gatherTensor(part: Tensor, parts: readonly Tensor[], root: number): () => void {
     return this.#begin('gather', root, part, (at) =>
-      this.#engine.scope(() => parts.forEach((into, r) => this.#receive(into, r, at))),
+      this.#engine.scope(() => {
+        for (const [r, into] of parts.entries()) this.#receive(into, r, at);
+      }),
     );
   }
 }
