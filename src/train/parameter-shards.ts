@@ -33,7 +33,7 @@ interface Gathered {
   readonly arrived: readonly (() => void)[];
 }
 
-/** What is there instead of the flat buffer. */
+/** State between `release` and `restore`: stands for the flat buffer. */
 interface Released {
   /** Own slices [H], of float32 weights; null where the optimiser's master copy stands for them. */
   readonly own: Tensor | null;
@@ -56,7 +56,7 @@ export class ParameterShards implements Residency {
   readonly #gradients: GradientExchange;
   /** Float32 copy of the own slices, [H]; null of float32 weights. */
   readonly #master: Tensor | null;
-  /** Where each layer stands in the buffer. */
+  /** Spans of the layers in the buffer. */
   readonly #layers: readonly Span[];
   readonly #layerOf: ReadonlyMap<Tensor, number>;
   readonly #rebind: (tensor: Tensor, source: Tensor | null) => void;
