@@ -100,8 +100,8 @@ export class ParameterShards implements Residency {
     const { flat, trainable, layout, parameters } = this.#policy;
     const engine = this.#engine;
     engine.unscoped(() => {
-      const piece = ({ start, end }: Span): Tensor => engine.narrow(flat, 0, start, end - start);
-      const own = this.#master === null ? engine.zeros([this.#gradients.held]) : null;
+      const piece = ({ start, end }: Span): Tensor => engine.narrow(flat, 0, start, end - start); // [n]
+      const own = this.#master === null ? engine.zeros([this.#gradients.held]) : null; // [H]
       for (const slice of own === null ? [] : this.#gradients.slices) {
         if (slice.end > slice.start) engine.scope(() => engine.write(own!, 0, slice.at, piece(slice)));
       }
@@ -111,7 +111,7 @@ export class ParameterShards implements Residency {
           this.#rebind(parameters[i]!, null);
           return;
         }
-        const copy = engine.zeros([size], flat.dtype);
+        const copy = engine.zeros([size], flat.dtype); // [n]
         engine.scope(() => {
           engine.write(copy, 0, 0, piece({ start, end: start + size }));
           this.#rebind(parameters[i]!, engine.reshape(copy, shape));
@@ -119,7 +119,7 @@ export class ParameterShards implements Residency {
         whole.set(i, copy);
       });
       const longest = Math.max(...this.#layers.map(({ start, end }) => end - start));
-      const buffer = (): Tensor => engine.zeros([longest], flat.dtype);
+      const buffer = (): Tensor => engine.zeros([longest], flat.dtype); // [longest layer]
       this.#rebind(trainable.flat, null);
       this.#rebind(flat, null);
       const forward = Array.from({ length: passes }, () => [...this.#layers.keys()]).flat();
@@ -179,7 +179,7 @@ export class ParameterShards implements Residency {
     const engine = this.#engine;
     const { rank, size } = this.#workers;
     const { buckets } = this.#gradients;
-    const slices = this.#master ?? own!;
+    const slices = this.#master ?? own!; // [H]
     const ends: (() => void)[] = [];
     engine.scope(() => {
       for (let owner = 0; owner < size; owner++) {
@@ -187,7 +187,7 @@ export class ParameterShards implements Residency {
           const start = Math.max(span.start, slice.start);
           const length = Math.min(span.end, slice.end) - start;
           if (length <= 0) continue;
-          const piece = engine.narrow(into, 0, start - span.start, length);
+          const piece = engine.narrow(into, 0, start - span.start, length); // [length]
           if (owner === rank)
             engine.write(piece, 0, 0, engine.narrow(slices, 0, slice.at + start - slice.start, length)); // rounds
           ends.push(this.#workers.broadcastTensor(piece, owner));
@@ -239,7 +239,7 @@ export class ParameterShards implements Residency {
     engine.scope(() => {
       const all = engine.zeros(flat.shape, flat.dtype); // [P]
       layout.parameters.forEach(({ offset, size, shape }, i) => {
-        const view = engine.narrow(all, 0, offset, size);
+        const view = engine.narrow(all, 0, offset, size); // [n]
         if (isFrozen(i)) engine.write(view, 0, 0, whole.get(i)!);
         this.#rebind(parameters[i]!, engine.reshape(view, shape));
       });
