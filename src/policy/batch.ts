@@ -7,6 +7,8 @@ export interface Sequence {
   readonly ids: Int32Array; // [T]
   readonly positions: Int32Array; // [3 · T], row after row
   readonly images: readonly ProcessedImage[];
+  /** Place of the token that each continues, before it; −1: none. Default: the one before. */
+  readonly parents?: Int32Array; // [T]
 }
 
 /** A prompt: the sequence, and the position at which a response starts. */
@@ -24,6 +26,8 @@ export interface Batch {
   readonly positions: Int32Array; // [3 · B · T]
   readonly lengths: Int32Array; // [B]
   readonly images: readonly ProcessedImage[];
+  /** Place in its row of the token that each continues; −1: none, as of padding. Default: the one before. */
+  readonly parents?: Int32Array | undefined; // [B · T]
 }
 
 /** The response alone, to be run behind its prompt's cache. */
@@ -87,5 +91,10 @@ export function collate(sequences: readonly Sequence[], pad: number): Batch {
       for (let t = n; t < length; t++) positions[at + t] = positions[at + t - 1]! + 1;
     }
   }
-  return { tokens, batch, length, positions, lengths, images: sequences.flatMap(({ images }) => images) };
+  const images = sequences.flatMap((sequence) => sequence.images);
+  const branched = sequences.some(({ parents }) => parents !== undefined);
+  const parents = branched ? new Int32Array(batch * length).fill(-1) : undefined;
+  for (const [b, { ids, parents: own }] of branched ? sequences.entries() : [])
+    parents!.set(own ?? ids.map((_, t) => t - 1), b * length);
+  return { tokens, batch, length, positions, lengths, images, parents };
 }

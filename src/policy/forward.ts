@@ -50,6 +50,18 @@ function causalMask(engine: Engine, length: number): Tensor {
   return engine.tensor(mask, [1, 1, length, length]);
 }
 
+/** [B, 1, T, T]: a position sees itself and those that it continues; padding sees the first alone, so that attention to it costs little. */
+function branchMask(engine: Engine, parents: Int32Array, { length, lengths }: ForwardInput): Tensor {
+  const mask = new Float32Array(parents.length * length).fill(HIDE);
+  parents.forEach((parent, i) => {
+    const t = i % length;
+    const from = (i - t + parent) * length;
+    if (parent >= 0) mask.copyWithin(i * length, from, from + parent + 1);
+    mask[i * length + (t < lengths[(i - t) / length]! ? t : 0)] = 0;
+  });
+  return engine.tensor(mask, [lengths.length, 1, length, length]);
+}
+
 /** [P, 1, 1, S]: hides the keys behind each prompt's length; undefined when none is shorter. */
 export function paddingMask(engine: Engine, lengths: Int32Array, length: number): Tensor | undefined {
   if (lengths.every((n) => n === length)) return undefined;
@@ -143,7 +155,9 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
     );
   }
   return taped(engine, tape, () => {
-    const mask = length > 1 ? causalMask(engine, length) : undefined;
+    const { parents } = input;
+    const causal = length > 1 ? causalMask(engine, length) : undefined;
+    const mask = parents === undefined ? causal : branchMask(engine, parents, input);
     const places = packed(input);
     const packing: Packing | undefined = places && {
       take: engine.tensor(places.take, [places.take.length]),

@@ -6,8 +6,8 @@
  * there the picture contradicts the answer, so only a policy that reads its own reasoning can give it.
  */
 import type { OpenNumber } from '../ground/types.ts';
-import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { Lesson } from './micro-batch.ts';
 import { tokenEnds, tokensWithin } from './similarity.ts';
 import type { StatedClaim } from './task.ts';
 
@@ -72,15 +72,6 @@ export interface Draft {
   readonly text: string;
   readonly ranges: readonly (readonly [start: number, end: number])[];
   readonly open?: readonly OpenNumber[];
-}
-
-/** A draft up to the last token that it teaches. */
-interface Lesson {
-  readonly ids: Int32Array; // [T]
-  /** Weight of each token: 0 where its text is not taught. */
-  readonly weights: Float32Array; // [T]
-  /** Ids that are as right as the token's own, by its index: any of them is taught. */
-  readonly choices: ReadonlyMap<number, readonly number[]>;
 }
 
 /** Range of `right` without the prefix and suffix that it shares with `wrong`; at least one character. */
@@ -160,47 +151,34 @@ function digitsBehind(prefix: string, [least, most]: OpenNumber['within']): stri
   return [...found];
 }
 
-/** Lessons behind one prompt. */
-export interface TaughtGroup {
-  /** Number of its prompt in the step, over all ranks. */
-  readonly index: number;
-  readonly prompt: EncodedPrompt;
-  readonly responses: readonly Lesson[];
-}
-
 /** Responses to one prompt that could be taught. */
-interface TaughtDrafts extends Omit<TaughtGroup, 'responses'> {
+interface TaughtDrafts {
   readonly corrections: readonly Draft[];
   readonly counterfactual: Draft | null;
 }
 
-/** Maximum number of corrected responses of a group; each needs its own forward and backward pass. */
+/** Maximum number of corrected responses of a group. */
 const MOST_CORRECTED = 2;
 
 /**
- * Picks up to MOST_CORRECTED corrections per group at even spacing, with weights that keep the group's total (times count / picked), and its
- * counterfactual. Smaller groups are padded with a zero-weight copy, so that batch shapes match; groups without drafts are left out.
+ * Picks the lessons of a group: up to MOST_CORRECTED corrections at even spacing, with weights that keep the group's total (times count /
+ * picked), and its counterfactual.
  * @param of weights of each correction and of each counterfactual
  */
 export function pickLessons(
   tokenizer: Tokenizer,
-  groups: readonly TaughtDrafts[],
+  { corrections, counterfactual }: TaughtDrafts,
   of: { readonly corrections: number; readonly counterfactuals: number },
-): TaughtGroup[] {
-  const picked = groups.flatMap(({ corrections, counterfactual, ...group }) => {
-    const count = corrections.length;
-    const taken = Math.min(MOST_CORRECTED, count);
-    const responses = Array.from({ length: taken }, (_, k) =>
-      lesson(tokenizer, corrections[Math.floor((k * count) / taken)]!, (of.corrections * count) / taken),
-    );
-    if (counterfactual !== null) responses.push(lesson(tokenizer, counterfactual, of.counterfactuals));
-    const taught = responses.filter(({ ids }) => ids.length > 0);
-    return taught.length === 0 ? [] : [{ ...group, responses: taught }];
-  });
-  const most = Math.max(0, ...picked.map(({ responses }) => responses.length));
-  return picked.map(({ responses, ...group }) => {
-    const last = responses.at(-1)!;
-    const padding = { ...last, weights: new Float32Array(last.ids.length) };
-    return { ...group, responses: [...responses, ...Array(most - responses.length).fill(padding)] };
-  });
+): Lesson[] {
+  const count = corrections.length;
+  const taken = Math.min(MOST_CORRECTED, count);
+  const lessons = Array.from({ length: taken }, (_, k) =>
+    lesson(tokenizer, corrections[Math.floor((k * count) / taken)]!, (of.corrections * count) / taken),
+  );
+  if (counterfactual !== null) lessons.push(lesson(tokenizer, counterfactual, of.counterfactuals));
+  return lessons.filter(({ ids }) => ids.length > 0);
 }
+
+/** Number of lessons of a group, at most. */
+export const mostLessons = (of: { readonly corrections: number; readonly counterfactuals: number }): number =>
+  (of.corrections > 0 ? MOST_CORRECTED : 0) + (of.counterfactuals > 0 ? 1 : 0);

@@ -15,6 +15,7 @@ import { type Adapter, type AdapterOptions, adapterLayout } from '../policy/lora
 import type { Dims } from '../policy/model-config.ts';
 import { Policy, type PolicyOptions, type PolicyParts, Prompting } from '../policy/policy.ts';
 import { type AdvantageDefinition, type AdvantageName, readsTraces } from './advantage.ts';
+import { mostLessons } from './claim-credit.ts';
 import { Learner } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
 import { groupMicroBatches, microBatches, type Scorer, splitGroup } from './micro-batch.ts';
@@ -303,6 +304,8 @@ interface GroupSizes {
   readonly behind: boolean;
   /** True if a teacher sees the traces. */
   readonly distilled: boolean;
+  /** Lessons of a group, at most. */
+  readonly taught: number;
 }
 
 /** Prompts that are in the policy at the same time, at most: of those, more would say the same. */
@@ -311,7 +314,7 @@ function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): number {
 }
 
 export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupSizes): PlannedGroups {
-  const { group, maxTokens, rows, tokens, grounded, behind, distilled } = sizes;
+  const { group, maxTokens, rows, tokens, grounded, behind, distilled, taught } = sizes;
   const sorted = [...examples].sort(
     (a, b) =>
       b.prompt.ids.length - a.prompt.ids.length ||
@@ -324,15 +327,23 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
     ...{ logProbs: new Float32Array(0), hidden: new Float32Array(0) },
   }));
   const advantage = responses.map(() => 0);
+  const lessons = Array.from({ length: taught }, () => ({
+    ids,
+    weights: new Float32Array(maxTokens),
+    choices: new Map(),
+  }));
   const parts = sorted.flatMap(({ prompt, trace }, place) =>
     splitGroup(
-      { prompt, responses, advantage, place, told: distilled ? prompt.ids.length + trace.length : 0 },
+      {
+        ...{ prompt, responses, advantage, lessons, place },
+        told: distilled ? prompt.ids.length + trace.length : 0,
+      },
       tokens,
     ),
   );
   const telling = undominated(groupMicroBatches(parts, tokens), (microBatch) => [
     microBatch.length,
-    sum(microBatch.map((part) => part.responses.length)),
+    sum(microBatch.map((part) => part.responses.length + part.lessons.length)),
     largest(microBatch.map(({ prompt }) => prompt.ids.length)),
     sum(microBatch.map(({ prompt }) => prompt.ids.length)),
     sum(microBatch.map(({ prompt }) => patchesOf(prompt))),
@@ -521,6 +532,15 @@ async function runSft({ learner, reader, recipe, ledger, workers }: DryRun): Pro
   }
 }
 
+/** Claims of responses that all can be corrected, and marks that can be moved, behind all of their text. */
+const TEACHABLE: Pick<Task, 'claims' | 'counterfactual'> = {
+  claims: (text) => {
+    const lacks = { fact: '', span: [text.length, text.length], holds: false, correction: '.' } as const;
+    return { claims: [], amendments: [lacks], f1: null };
+  },
+  counterfactual: (text) => ({ text, answer: [0, text.length], open: [] }),
+};
+
 /** Runs one step; later ones are alike. */
 async function runRl(
   { learner, reader, recipe, ledger, workers }: DryRun,
@@ -532,7 +552,11 @@ async function runRl(
   const grounded = readsTraces({ ...rlOptions, advantage });
   const { context, gatesEvery } = rlOptions.timerpo;
   const behind = grounded && (context === 'prompt' || gatesEvery > 0);
-  const sizes = { ...rlOptions, ...memory, grounded, behind, distilled: rlOptions.distillation.weight > 0 };
+  const taught = grounded && rlOptions.timerpo.similarity === 'truth' ? mostLessons(rlOptions.timerpo) : 0;
+  const sizes = {
+    ...{ ...rlOptions, ...memory, grounded, behind, taught },
+    distilled: rlOptions.distillation.weight > 0,
+  };
   const share = Math.ceil(rlOptions.prompts / workers);
   const many = promptsAtOnce(sizes);
   // Mini-batches of few prompts are smaller than micro-batches: which prompts fall into which then counts.
@@ -547,6 +571,7 @@ async function runRl(
   const scored: Task = {
     ...task,
     weights: { turn: 1 },
+    ...(taught === 0 ? {} : TEACHABLE),
     score: (_, example) => {
       ledger.phase('transport' satisfies Phase); // all responses are there
       turn = (turn + 3) % 7; // no two of a group alike: such a group is not left out of the update
@@ -587,8 +612,11 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
       ? { adapter: (dims: Dims) => emptyAdapter(engine, dims, recipe.policy.adapter) }
       : { tuning: tune };
   const policy = new EmptyPolicy(engine, subject, reader.prompting, options);
-  const usable = policy.forbidden.findIndex((penalty, id) => penalty === 0 && id !== policy.dims.special.end);
-  engine.integer = Math.max(0, usable); // whatever is sampled, it ends nothing
+  // Whatever is sampled, it ends nothing, and no two responses of a group begin alike.
+  const usable = [...policy.forbidden.keys()].filter(
+    (id) => policy.forbidden[id] === 0 && id !== policy.dims.special.end,
+  );
+  engine.integers = usable.length === 0 ? [0] : usable;
   const { kl, distillation } = recipe.rl;
   const referred = kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
   const separate = stage === 'rl' && referred && policy.adapter === null;

@@ -65,15 +65,30 @@ export function logProbOfAny(
 
 /**
  * Computes the loss [] of tokens start … end from log-probabilities [k] and entropies [k]. `vocabulary`: log
- * π over the vocabulary [k, V], with gradient.
+ * π over the vocabulary [k, V] at tokens from … to of those (default: all), with gradient.
  */
 export type TokenLoss = (
   logProb: Tensor,
   entropy: Tensor | null,
   start: number,
   end: number,
-  vocabulary: () => Tensor,
+  vocabulary: (from?: number, to?: number) => Tensor,
 ) => Tensor;
+
+/** Joins the loss of the first `count` tokens and that of the others, which counts from the first of them. */
+export function joinedLoss(engine: Engine, count: number, first: TokenLoss, others: TokenLoss): TokenLoss {
+  return (logProb, entropy, start, end, vocabulary) => {
+    const middle = Math.min(end, Math.max(start, count));
+    const part = (loss: TokenLoss, from: number, to: number, origin: number): Tensor => {
+      const ofPart = (values: Tensor): Tensor => engine.narrow(values, 0, from - start, to - from);
+      const allowed = entropy === null ? null : ofPart(entropy);
+      return loss(ofPart(logProb), allowed, from - origin, to - origin, () => vocabulary(from, to));
+    };
+    if (middle === end) return first(logProb, entropy, start, end, vocabulary);
+    const ofOthers = part(others, middle, end, count);
+    return middle === start ? ofOthers : engine.add(part(first, start, middle, 0), ofOthers);
+  };
+}
 
 /**
  * Computes the gradient of Σ loss over all K tokens with respect to the hidden states [K, D]. `headGradient` receives the gradient of the head
@@ -101,7 +116,10 @@ export function headGradients(
         const ids = engine.tensor(targets.subarray(start, end), [end - start]);
         const { logProb, entropy } = engine.logProbs(leaf, weight, ids, options);
         const inputs = headGradient === null ? [leaf] : [leaf, weight];
-        const vocabulary = (): Tensor => vocabularyLogProbs(engine, leaf, weight, options);
+        const vocabulary = (from = start, to = end): Tensor => {
+          const wanted = to - from === end - start ? leaf : engine.narrow(leaf, 0, from - start, to - from);
+          return vocabularyLogProbs(engine, wanted, weight, options);
+        };
         const [forStates, forHead] = engine.grad(loss(logProb, entropy, start, end, vocabulary), inputs);
         if (forHead !== undefined) headGradient?.(forHead);
         return forStates!;
@@ -457,10 +475,13 @@ export function policyLoss(engine: Engine, input: PolicyLossInput, options: Poli
         : klTerms(engine, options.klEstimator, logProb, input.referenceLogProb);
     const divergence = engine.sum(weighted(klEach, weight)); // []
     const bonus = engine.sum(weighted(weighted(input.entropy, active), weight)); // []
-    const loss = engine.sub(
-      engine.sub(engine.mul(divergence, options.kl), objective),
-      engine.mul(bonus, options.entropy),
-    ); // []
+    // Parts of weight 0 are not differentiated.
+    const divergent =
+      options.kl === 0
+        ? engine.mul(objective, -1)
+        : engine.sub(engine.mul(divergence, options.kl), objective); // []
+    const loss =
+      options.entropy === 0 ? divergent : engine.sub(divergent, engine.mul(bonus, options.entropy)); // []
     const before = engine.floats(plain);
     const after = engine.floats(bounded);
     return {

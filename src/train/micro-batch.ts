@@ -5,10 +5,11 @@
  */
 import type { Tensor } from '../engine/engine.ts';
 import { sum } from '../ground/numbers.ts';
-import { collate, type EncodedPrompt, joined, responseSequence, type Sequence } from '../policy/batch.ts';
+import { collate, type EncodedPrompt, joined } from '../policy/batch.ts';
 import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { runSegment, type Tape, taped } from '../policy/gradient-checkpointing.ts';
+import { branchedRows } from './branches.ts';
 import { chunkTokens } from './loss.ts';
 
 /** Tokens of one micro-batch, padding included, where a recipe does not say. */
@@ -51,21 +52,33 @@ export function microBatches<T>(
 interface Group {
   readonly prompt: EncodedPrompt;
   readonly responses: readonly { readonly ids: Int32Array }[];
+  readonly lessons?: readonly { readonly ids: Int32Array }[];
 }
 
-const longestOf = ({ responses }: Group): number =>
-  responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+const countOf = ({ responses, lessons = [] }: Group): number => responses.length + lessons.length;
+const longestOf = ({ responses, lessons = [] }: Group): number =>
+  [...responses, ...lessons].reduce((most, { ids }) => Math.max(most, ids.length), 0);
 
-/** Micro-batches of groups: those of one micro-batch have equally many responses. */
+/** Divides groups into micro-batches. */
 export function groupMicroBatches<T extends Group>(groups: readonly T[], budget?: number): T[][] {
-  const counts = [...new Set(groups.map(({ responses }) => responses.length))].sort((a, b) => b - a);
-  return counts.flatMap((count) =>
-    microBatches(
-      groups.filter(({ responses }) => responses.length === count),
-      (group) => [group.prompt.ids.length, longestOf(group) * count],
-      budget,
-    ),
+  return microBatches(
+    groups,
+    (group) => [group.prompt.ids.length, longestOf(group) * countOf(group)],
+    budget,
   );
+}
+
+/** Returns the place of the list that holds each element, list after list: [Σ length]. */
+export const owners = (lists: readonly (readonly unknown[])[]): number[] =>
+  lists.flatMap((list, p) => list.map(() => p));
+
+/** Text that is taught behind a prompt, up to the last token that it teaches. */
+export interface Lesson {
+  readonly ids: Int32Array; // [T]
+  /** Weight of each token: 0 where its text is not taught. */
+  readonly weights: Float32Array; // [T]
+  /** Ids that are as right as the token's own, by its index: any of them is taught. */
+  readonly choices: ReadonlyMap<number, readonly number[]>;
 }
 
 /** Responses to one prompt, with what the loss needs of them. */
@@ -78,6 +91,8 @@ export interface TrainingGroup {
   readonly responses: readonly Sampled[]; // [G], or fewer of a group too long for one forward pass
   /** Advantage of each response [G]: a number for all of its tokens, or one per token [T]. */
   readonly advantage: readonly (number | Float32Array)[];
+  /** Texts that are taught behind the prompt. */
+  readonly lessons: readonly Lesson[];
   /** Log-probabilities of the reference, and of the policy before the step's updates; null where they are not needed. */
   readonly referenceLogProbs: Float32Array | null;
   readonly oldLogProbs: Float32Array | null;
@@ -86,20 +101,25 @@ export interface TrainingGroup {
 }
 
 /** A group whose responses exceed the token budget, as several of the same prompt; losses are sums over responses. */
-export function splitGroup<T extends Pick<TrainingGroup, 'prompt' | 'responses' | 'advantage'>>(
+export function splitGroup<T extends Pick<TrainingGroup, 'prompt' | 'responses' | 'advantage' | 'lessons'>>(
   group: T,
   budget: number = MICRO_BATCH_TOKENS,
 ): T[] {
-  const { prompt, responses, advantage } = group;
+  const { prompt, responses, advantage, lessons } = group;
   const fit = Math.max(1, Math.floor((budget - prompt.ids.length) / Math.max(1, longestOf(group))));
-  const parts = Math.ceil(responses.length / fit);
-  if (parts === 1) return [group];
-  const size = Math.ceil(responses.length / parts);
-  return Array.from({ length: Math.ceil(responses.length / size) }, (_, part) => ({
-    ...group,
-    responses: responses.slice(part * size, (part + 1) * size),
-    advantage: advantage.slice(part * size, (part + 1) * size),
-  }));
+  const parts = Math.ceil(countOf(group) / fit);
+  if (parts <= 1) return [group];
+  const size = Math.ceil(countOf(group) / parts);
+  return Array.from({ length: Math.ceil(countOf(group) / size) }, (_, part) => {
+    const [from, to] = [part * size, (part + 1) * size];
+    const behind = (at: number): number => Math.max(0, at - responses.length);
+    return {
+      ...group,
+      responses: responses.slice(from, to),
+      advantage: advantage.slice(from, to),
+      lessons: lessons.slice(behind(from), behind(to)),
+    };
+  });
 }
 
 /** Places of a batch and the tokens that stand in them: what is left is padding. */
@@ -148,39 +168,55 @@ export function promptBatch(prompts: readonly EncodedPrompt[], pad: number): For
   return { ...batch, rows: batch.lengths.map((length, p) => p * batch.length + length - 1) };
 }
 
-/** Responses [B, T] of P prompts that are already encoded, B/P consecutive ones to each, without their last token. */
+/** Responses of P prompts that are already encoded, without their last tokens, in R rows of each prompt: [P·R, T]. */
 interface ResponseBatch {
   readonly input: ForwardInput;
   /**
-   * Index of the state that predicts each target, over last states of prompts [P], then response states
-   * [B·T]: [K].
+   * Index of the state that predicts each target, over last states of prompts [P], then states of the rows
+   * [P·R·T]: [K].
    */
   readonly select: Int32Array;
   readonly targets: Int32Array; // [K], one response after the other
 }
 
+/** Prompts of B responses, equally many consecutive ones of each of P prompts: [B]. */
+const evenly = (prompts: number, responses: number): number[] =>
+  Array.from({ length: responses }, (_, b) => Math.floor((b * prompts) / responses));
+
+/**
+ * @param of prompt of each response [B]; default: equally many of each, one prompt after the other
+ * @param branching true if responses that begin alike share a row, `branchedRows`
+ */
 export function responseBatch(
   prompts: readonly EncodedPrompt[],
   responses: readonly Int32Array[],
   pad: number,
+  of: readonly number[] = evenly(prompts.length, responses.length),
+  branching = true,
 ): ResponseBatch {
-  const group = responses.length / prompts.length;
-  // At least one, so that every micro-batch has as many passes through the decoder.
-  const length = Math.max(1, ...responses.map((response) => response.length - 1));
-  const select: number[] = [];
-  const sequences: Sequence[] = responses.map((response, b) => {
-    const p = Math.floor(b / group);
-    for (let t = 0; t < response.length; t++) {
-      select.push(t === 0 ? p : prompts.length + b * length + t - 1);
-    }
-    // A response of the end token alone still fills its row, so that rows and groups stay in step.
-    return responseSequence(prompts[p]!, response.length > 1 ? withoutLast(response) : response);
+  const texts = responses.map(withoutLast);
+  const ofPrompts = prompts.map((_, p) => texts.filter((_, b) => of[b] === p));
+  const branched = ofPrompts.map((own) => branchedRows(own, branching));
+  const count = branched.reduce((most, { rows }) => Math.max(most, rows.length), 1); // R
+  // A row without a token still has one, so that rows and prompts stay in step and every micro-batch has as many passes.
+  const filler = { ids: Int32Array.of(pad), images: [] };
+  const sequences = prompts.flatMap((prompt, p) =>
+    Array.from({ length: count }, (_, r) => {
+      const row = branched[p]!.rows[r];
+      return row === undefined || row.length === 0
+        ? { ...filler, positions: new Int32Array(3).fill(prompt.next) }
+        : row.sequence(prompt);
+    }),
+  );
+  const input = collate(sequences, pad);
+  const next = prompts.map(() => 0);
+  const select = responses.flatMap((response, b) => {
+    const p = of[b]!;
+    const { row, places } = branched[p]!.placed[next[p]!++]!;
+    const first = prompts.length + (p * count + row) * input.length;
+    return Array.from(response, (_, t) => (t === 0 ? p : first + places[t - 1]!));
   });
-  return {
-    input: collate(sequences, pad),
-    select: Int32Array.from(select),
-    targets: flat(responses),
-  };
+  return { input, select: Int32Array.from(select), targets: flat(responses) };
 }
 
 export interface ResponseStates {
@@ -193,8 +229,8 @@ export interface ResponseStates {
 export const PASSES = 2;
 
 /**
- * Computes the states of P prompts and B = P·G responses, G consecutive ones each. Run inside an engine
- * scope.
+ * Computes the states of P prompts and B responses, `of` which prompts is as in `responseBatch`. Run inside an engine scope. On a CPU
+ * responses share rows; on a GPU, where a mask of its own for each row is not measured, each has its own.
  */
 export function responseStates(
   policy: Network,
@@ -202,17 +238,24 @@ export function responseStates(
   responses: readonly Int32Array[],
   tape?: Tape,
   padding?: PaddingMeter,
+  of?: readonly number[],
 ): ResponseStates {
   const { engine } = policy;
   const { pad } = policy.dims.special;
   const traced = (input: ForwardInput): ForwardInput => (tape === undefined ? input : { ...input, tape });
   return taped(engine, tape, () => {
     const asked = promptBatch(prompts, pad);
-    const { input, select, targets } = responseBatch(prompts, responses, pad);
+    const { input, select, targets } = responseBatch(
+      prompts,
+      responses,
+      pad,
+      of,
+      engine.info.device !== 'cuda',
+    );
     padding?.add(asked);
     padding?.add(input);
     const before = forward(policy, traced({ ...asked, useCache: true })); // [P, D]
-    const after = forward(policy, traced({ ...input, prefix: before.cache, useCache: false })); // [B·T, D]
+    const after = forward(policy, traced({ ...input, prefix: before.cache, useCache: false })); // [P·R·T, D]
     const index = engine.tensor(select, [select.length]);
     const [states] = runSegment(tape, {
       inputs: [before.hidden, after.hidden],
@@ -264,10 +307,14 @@ export function responseLogProbs(
   responses: readonly Int32Array[],
   temperature: number,
   wanted?: 'logProb' | 'entropy',
+  of?: readonly number[],
 ): Float32Array {
   const { engine } = policy;
   return engine.noGrad(() =>
-    engine.scope(() => tokenValues(policy, responseStates(policy, prompts, responses), temperature, wanted)),
+    engine.scope(() => {
+      const states = responseStates(policy, prompts, responses, undefined, undefined, of);
+      return tokenValues(policy, states, temperature, wanted);
+    }),
   );
 }
 
@@ -279,10 +326,12 @@ export function groupLogProbs(
   wanted?: 'logProb' | 'entropy',
 ): Float32Array[] {
   const values = new Map<Group, Float32Array>();
-  for (const microBatch of groupMicroBatches(groups, options.tokens)) {
+  const answered = groups.filter(({ responses }) => responses.length > 0);
+  for (const microBatch of groupMicroBatches(answered, options.tokens)) {
     const prompts = microBatch.map(({ prompt }) => prompt);
     const responses = microBatch.flatMap((group) => group.responses.map(({ ids }) => ids));
-    const all = responseLogProbs(policy, prompts, responses, options.temperature, wanted);
+    const of = owners(microBatch.map(({ responses }) => responses));
+    const all = responseLogProbs(policy, prompts, responses, options.temperature, wanted, of);
     let at = 0;
     for (const group of microBatch) {
       const count = sum(group.responses.map(({ ids }) => ids.length));
@@ -290,5 +339,5 @@ export function groupLogProbs(
       at += count;
     }
   }
-  return groups.map((group) => values.get(group)!);
+  return groups.map((group) => values.get(group) ?? new Float32Array(0));
 }

@@ -9,7 +9,7 @@ import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
-import { groupMicroBatches, responseStates } from './micro-batch.ts';
+import { groupMicroBatches, owners, responseStates } from './micro-batch.ts';
 
 /** Prompt that a server is asked to answer. */
 export interface RemotePrompt {
@@ -101,8 +101,11 @@ function hiddenStates(
   for (const microBatch of groupMicroBatches(groups, tokens)) {
     const prompts = microBatch.map(({ prompt }) => prompt);
     const ids = microBatch.flatMap(({ responses }) => responses.map((response) => response.ids));
+    const of = owners(microBatch.map(({ responses }) => responses));
     const states = engine.noGrad(() =>
-      engine.scope(() => engine.floats(responseStates(policy, prompts, ids).states)),
+      engine.scope(() =>
+        engine.floats(responseStates(policy, prompts, ids, undefined, undefined, of).states),
+      ),
     ); // [Σ (T + 1) · D]: that at place k predicts token k
     let at = 0;
     for (const { p, responses } of microBatch) {

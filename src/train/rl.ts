@@ -67,8 +67,8 @@ import {
   choicesOf,
   claimAdvantages,
   corrected,
+  mostLessons,
   pickLessons,
-  type TaughtGroup,
   tokenCredit,
 } from './claim-credit.ts';
 import { type DistillationOptions, divergenceTo, type Teacher } from './distillation.ts';
@@ -78,6 +78,7 @@ import {
   AGGREGATIONS,
   type Aggregation,
   entropyThreshold,
+  joinedLoss,
   klSum,
   logProbOfAny,
   type PolicyLossOptions,
@@ -91,6 +92,8 @@ import { type Completion, completionsOf, hasEqualRewards, type RlMetrics, StepMe
 import {
   groupLogProbs,
   groupMicroBatches,
+  type Lesson,
+  owners,
   PASSES,
   type ResponseStates,
   responseStates,
@@ -248,6 +251,7 @@ export async function rl(
   const encoder = new PromptEncoder(policy);
   const usesTraces = readsTraces(options);
   const gradesClaims = usesTraces && options.timerpo.similarity === 'truth';
+  const mostTaught = gradesClaims ? mostLessons(options.timerpo) : 0;
   if (gradesClaims && task.claims === undefined) {
     throw new ConfigError(
       `rl.timerpo.similarity: truth needs claims in the reasoning, and ${task.name} has none; set rl.timerpo.similarity=ot`,
@@ -373,20 +377,28 @@ export async function rl(
       const stepsFrom = task.episodes?.stepsFrom?.(groups[p]!.example) ?? null;
       if (episodes !== undefined && stepsFrom !== null) meter.distances(episodes, stepsFrom);
     });
+    const lessons = lessonsOf(groups, step, indices, meter); // [P][·]
     const kept = groups.flatMap((group, p) => {
       const advantage = perToken(group, advantages[p]!, compared?.tokenCosts?.slice(p * options.group));
       const hasNoGradient = isZeroVariance(advantages[p]!) && advantage.every((value) => value === 0);
-      if (hasNoGradient && teacher === null) return [];
-      const teacherPrompt = teacherPrompts[p] ?? null;
       const { steps } = advantages[p]!;
+      const taught = lessons[p]!;
       // Of an episode every step is a sample; without several turns the group is one piece.
-      return stepsOf(group).flatMap(({ prompt, responses, at }) => {
-        const ofSteps = at.map(([g, t]) => (steps === undefined ? advantage[g]! : steps[g]![t]!));
-        const piece = { index: from + p, prompt, teacherPrompt, responses, advantage: ofSteps };
-        return splitGroup(piece, options.tokens);
-      });
+      const samples = hasNoGradient && teacher === null ? [] : stepsOf(group);
+      const pieces: Pick<TrainingGroup, 'prompt' | 'responses' | 'advantage' | 'lessons'>[] = samples.map(
+        ({ prompt, responses, at }) => ({
+          ...{ prompt, responses },
+          advantage: at.map(([g, t]) => (steps === undefined ? advantage[g]! : steps[g]![t]!)),
+          lessons: prompt === group.prompt ? taught : [],
+        }),
+      );
+      if (taught.length > 0 && pieces.every((piece) => piece.prompt !== group.prompt))
+        pieces.push({ prompt: group.prompt, responses: [], advantage: [], lessons: taught });
+      const teacherPrompt = teacherPrompts[p] ?? null;
+      return pieces.flatMap((piece) =>
+        splitGroup({ index: from + p, teacherPrompt, ...piece }, options.tokens),
+      );
     });
-    const lessons = lessonsOf(groups, from, step, indices, meter);
     // 7. reference and old log-probabilities, [T] per response
     const referenceLogProbs = lossReference === null ? null : groupLogProbs(lossReference, kept, options);
     const oldLogProbs = recomputesOld && updates > 1 ? groupLogProbs(policy, kept, options) : null;
@@ -410,19 +422,15 @@ export async function rl(
         const ofMini = ({ index }: { readonly index: number }): boolean =>
           index % options.miniBatches === mini;
         const miniBatch = training.filter(ofMini);
-        const taught = lessons.filter(ofMini);
         const trained = miniBatch.flatMap((group) => group.responses);
         const length = sum(trained.map(({ ids }) => ids.length));
-        const sums = workers.allReduce([length, trained.length, taught.length]);
+        const taught = sum(miniBatch.map((group) => group.lessons.length));
+        const sums = workers.allReduce([length, trained.length, taught]);
         const [tokens, responses, amended] = sums as [number, number, number];
         if (tokens + amended === 0) continue; // every group of every rank has zero variance
         const microBatches = groupMicroBatches(miniBatch, options.tokens);
-        const lessonBatches = groupMicroBatches(taught, options.tokens);
         learner.accumulate(
-          [
-            ...microBatches.map((microBatch) => () => accumulate(microBatch, meter, minEntropy)),
-            ...lessonBatches.map((microBatch) => () => teach(microBatch)),
-          ],
+          microBatches.map((microBatch) => () => accumulate(microBatch, meter, minEntropy)),
           PASSES,
         );
         const turns = task.episodes?.turns ?? 1;
@@ -490,15 +498,14 @@ export async function rl(
    */
   function lessonsOf(
     groups: readonly RolloutGroup[],
-    from: number,
     step: number,
     indices: readonly number[],
     meter: StepMeter,
-  ): TaughtGroup[] {
+  ): Lesson[][] {
     const { timerpo, steps } = options;
-    if (!gradesClaims || (timerpo.corrections === 0 && timerpo.counterfactuals === 0)) return [];
+    if (mostTaught === 0) return groups.map(() => []);
     const sampled = groups.flatMap(({ responses }) => responses);
-    const drafts = groups.map(({ prompt, example, responses }, p) => {
+    const drafts = groups.map(({ example, responses }, p) => {
       const corrections = responses.flatMap((response) => {
         if (timerpo.corrections === 0) return [];
         const { claims, amendments = [] } = claimsOf(response, example);
@@ -512,7 +519,7 @@ export async function rl(
         if (drawn !== null && drawn.open.length >= (moved?.open.length ?? 0)) moved = drawn;
       }
       const counterfactual = moved === null ? null : { ...moved, ranges: [moved.answer] };
-      return { index: from + p, prompt, corrections, counterfactual };
+      return { corrections, counterfactual };
     });
     meter.lessons(drafts);
     const left = 1 - step / steps;
@@ -520,32 +527,19 @@ export async function rl(
       corrections: timerpo.corrections * left,
       counterfactuals: timerpo.counterfactuals * left,
     };
-    return pickLessons(policy.tokenizer, drafts, weights);
+    return drafts.map((ofGroup) => pickLessons(policy.tokenizer, ofGroup, weights));
   }
 
-  /** Accumulates the gradient of −Σ w log π over the taught tokens, behind the text before them. */
-  function teach(microBatch: readonly TaughtGroup[]): void {
-    const { temperature } = options;
-    const responses = microBatch.flatMap((group) => group.responses); // [B]
-    const weights = concatenate(responses.map((response) => response.weights)); // [K]
-    engine.scope(() => {
-      const tape = learner.tape();
-      const { states, targets } = responseStates(
-        policy,
-        microBatch.map(({ prompt }) => prompt),
-        responses.map(({ ids }) => ids),
-        tape,
-      ); // [K, D]
-      const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
-      const choices = choicesOf(responses); // [K][C]
-      const lossOf: TokenLoss = (logProb, _, first, last, vocabulary) => {
-        const ofTokens = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
-        const right =
-          choices === null ? logProb : logProbOfAny(engine, vocabulary(), choices.slice(first, last)); // [k]
-        return engine.mul(engine.sum(engine.mul(right, ofTokens)), -1); // []
-      };
-      learner.backward(states, targets, { temperature, mask, entropy: false }, lossOf, tape);
-    });
+  /** Returns −Σ w log π over taught tokens, behind the text before them, as a loss from the first of them on. */
+  function lessonLoss(lessons: readonly Lesson[]): TokenLoss {
+    const weights = concatenate(lessons.map((lesson) => lesson.weights)); // [K]
+    const choices = choicesOf(lessons); // [K][C]
+    return (logProb, _, first, last, vocabulary) => {
+      const ofTokens = engine.tensor(weights.subarray(first, last), [last - first]); // [k]
+      const right =
+        choices === null ? logProb : logProbOfAny(engine, vocabulary(), choices.slice(first, last)); // [k]
+      return engine.mul(engine.sum(engine.mul(right, ofTokens)), -1); // []
+    };
   }
 
   /** Encodes the prompt of each example: [P]. */
@@ -595,7 +589,7 @@ export async function rl(
   function klPenalties(groups: readonly RolloutGroup[], scorer: Scorer, meter: StepMeter): number[][] {
     const pieces = groups.flatMap(({ prompt, responses }, index) =>
       splitGroup(
-        { index, prompt, teacherPrompt: null, responses, advantage: responses.map(() => 0) },
+        { index, prompt, teacherPrompt: null, responses, advantage: responses.map(() => 0), lessons: [] },
         options.tokens,
       ),
     );
@@ -619,11 +613,12 @@ export async function rl(
   }
 
   /**
-   * Accumulates the loss gradient of a micro-batch. Tokens with an entropy below `minEntropy` get no
-   * policy gradient.
+   * Accumulates the gradient of a micro-batch: of the policy loss over the tokens of responses, then of that of lessons. Tokens with an entropy
+   * below `minEntropy` get no policy gradient.
    */
   function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): void {
     const responses = microBatch.flatMap((group) => group.responses);
+    const lessons = microBatch.flatMap((group) => group.lessons);
     const sampled = concatenate(responses.map(({ logProbs }) => logProbs)); // [K]
     // Null: use the detached log-probabilities of the training forward pass (on policy, ratio 1).
     const recomputed =
@@ -645,10 +640,14 @@ export async function rl(
       const { states, targets } = responseStates(
         policy,
         microBatch.map(({ prompt }) => prompt),
-        responses.map(({ ids }) => ids),
+        [...responses, ...lessons].map(({ ids }) => ids),
         tape,
         meter.padding,
-      ); // [K, D]
+        [
+          ...owners(microBatch.map((group) => group.responses)),
+          ...owners(microBatch.map((group) => group.lessons)),
+        ],
+      ); // [K + L, D]
       const perResponse = microBatch.flatMap((group) => group.advantage); // [B]
       const advantage = concatenate(
         perResponse.map((value, b) =>
@@ -656,7 +655,8 @@ export async function rl(
         ),
       ); // [K]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
-      const logRatio = old === null ? null : levelLogRatio(old, { states, targets }, lengths); // [K]
+      const own = { states: engine.narrow(states, 0, 0, sampled.length), targets };
+      const logRatio = old === null ? null : levelLogRatio(old, own, lengths); // [K]
       const { temperature } = options;
       const lossOf: TokenLoss = (logProb, entropy, first, last, vocabulary) => {
         const chunk = (values: Float32Array | null) =>
@@ -721,7 +721,8 @@ export async function rl(
         meter.loss(engine.item(result.loss) + engine.item(weighted(value)), result, last - first);
         return engine.add(result.loss, weighted(cost));
       };
-      learner.backward(states, targets, { temperature, mask, entropy: true }, lossOf, tape);
+      const both = joinedLoss(engine, sampled.length, lossOf, lessonLoss(lessons));
+      learner.backward(states, targets, { temperature, mask, entropy: true }, both, tape);
     });
   }
 
@@ -745,8 +746,11 @@ export async function rl(
   function teacherStates(scorer: Scorer, microBatch: readonly TrainingGroup[]): Teacher {
     const prompts = microBatch.map(({ teacherPrompt }) => teacherPrompt!);
     const ids = microBatch.flatMap((group) => group.responses.map((response) => response.ids));
+    const of = owners(microBatch.map((group) => group.responses));
     return engine.scope(() => {
-      const { states, targets } = engine.noGrad(() => responseStates(scorer, prompts, ids)); // [K, D]
+      const { states, targets } = engine.noGrad(() =>
+        responseStates(scorer, prompts, ids, undefined, undefined, of),
+      ); // [K, D]
       return { states, targets, head: scorer.weights.head };
     });
   }
@@ -766,6 +770,11 @@ export async function rl(
           ...{ referenceLogProbs: zeros, oldLogProbs: zeros, entropies: zeros },
           responses: Array.from({ length: options.group }, () => longest),
           advantage: new Array<number>(options.group).fill(1),
+          lessons: Array.from({ length: mostTaught }, () => ({
+            ids,
+            weights: zeros.subarray(0, ids.length),
+            choices: new Map(),
+          })),
         },
         options.tokens,
       ),

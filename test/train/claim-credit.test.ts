@@ -12,12 +12,14 @@ import {
   pickLessons,
   tokenCredit,
 } from '../../src/train/claim-credit.ts';
+import type { Learner } from '../../src/train/learner.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import { groupLogProbs } from '../../src/train/micro-batch.ts';
-import { rl } from '../../src/train/rl.ts';
+import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { PromptEncoder, type StatedClaims, type Task } from '../../src/train/task.ts';
 import { DEVICE } from '../helpers/device.ts';
-import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+import { relativeDistance } from '../helpers/full-sequence.ts';
+import { moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const claim = (fact: string, holds: boolean, span: readonly [number, number] = [0, 1]) => ({
   fact,
@@ -135,39 +137,28 @@ describe('corrections', () => {
     expect(shown([wrong('[1, 2]', '[0, 2]'), wrong('2', '0')])![0]).toBe('<think>dark</think><answer>[[0');
   });
 
-  test('picked of a group stand for all of it, and groups of fewer fit the same batch', () => {
+  test('picked of a group stand for all of it', () => {
     const { tokenizer } = policy;
     const of = (id: number) => ({ text: `<answer>${id}`, ranges: [[8, 9]] as const });
-    const prompt = { ids: Int32Array.of(1), positions: new Int32Array(3), images: [], next: 1 };
-    const picked = pickLessons(
-      tokenizer,
-      [
-        { index: 0, prompt, corrections: [1, 2, 3, 4, 5, 6].map(of), counterfactual: null },
-        { index: 1, prompt, corrections: [], counterfactual: null },
-        { index: 2, prompt, corrections: [of(7)], counterfactual: of(8) },
-        { index: 3, prompt, corrections: [], counterfactual: of(9) },
-      ],
-      { corrections: 0.5, counterfactuals: 2 },
-    );
-    const taught = picked.map(({ responses }) =>
-      responses.map(({ ids, weights }) => [tokenizer.decode(ids).at(-1), weights.at(-1)]),
-    );
-    expect(taught).toEqual([
-      [
-        ['1', 1.5],
-        ['4', 1.5],
-      ],
-      [
-        ['7', 0.5],
-        ['8', 2],
-      ],
-      [
-        ['9', 2],
-        ['9', 0],
-      ],
+    const taught = (corrections: readonly number[], counterfactual: number | null) =>
+      pickLessons(
+        tokenizer,
+        {
+          corrections: corrections.map(of),
+          counterfactual: counterfactual === null ? null : of(counterfactual),
+        },
+        { corrections: 0.5, counterfactuals: 2 },
+      ).map(({ ids, weights }) => [tokenizer.decode(ids).at(-1), weights.at(-1)]);
+    expect(taught([1, 2, 3, 4, 5, 6], null)).toEqual([
+      ['1', 1.5],
+      ['4', 1.5],
     ]);
-    expect(picked.map(({ index }) => index)).toEqual([0, 2, 3]);
-    expect(pickLessons(tokenizer, [], { corrections: 1, counterfactuals: 1 })).toEqual([]);
+    expect(taught([], null)).toEqual([]);
+    expect(taught([7], 8)).toEqual([
+      ['7', 0.5],
+      ['8', 2],
+    ]);
+    expect(taught([], 9)).toEqual([['9', 2]]);
   });
 });
 
@@ -218,15 +209,17 @@ describe('reinforcement by truth', () => {
   const task = tinyTask({ claims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
 
   let lines: RlMetrics[] = [];
+  let learner: Learner;
 
   /** Trains by claims alone, and returns by how much the log-probability of each text rises. */
   async function gainsOf(
     texts: readonly string[],
     watched: Task,
     weights: { corrections?: number; counterfactuals?: number },
+    changes: Partial<RlOptions> = {},
   ): Promise<number[]> {
     const policy = tinyPolicy(engine);
-    const learner = tinyLearner(policy);
+    learner = tinyLearner(policy);
     await teach(learner);
     const encoder = new PromptEncoder(policy);
     const example = task.example(0);
@@ -243,7 +236,7 @@ describe('reinforcement by truth', () => {
     const sizes = { steps: 6, prompts: 3, group: 8, maxTokens: 30 };
     const rate = { learningRate: 3e-3, warmup: 0, minLearningRate: 1 };
     const timerpo = { ...usual.timerpo, similarity: 'truth', credit: 'claim', ...weights } as const;
-    const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo } as const;
+    const options = { ...usual, ...sizes, ...rate, advantage: 'timerpo', timerpo, ...changes } as const;
     lines = [];
     await rl(learner, null, watched, options, 4, {
       onStep: (line) => lines.push(line),
@@ -285,6 +278,28 @@ describe('reinforcement by truth', () => {
       else expect(gain).toBeGreaterThan(5);
     },
   );
+
+  test('has the gradient of the whole when a group and its lessons are divided into micro-batches', async () => {
+    const before = '<think>white</think><answer>';
+    const watched: Task = {
+      ...task,
+      claims: (response) => ({ ...claims(response, task.example(0)), f1: response.length % 3 }),
+      counterfactual: () => ({
+        text: `${before}[[0, 2]]</answer>`,
+        answer: [before.length, before.length + 8],
+        open: [],
+      }),
+    };
+    const weights = { corrections: 0.3, counterfactuals: 2 };
+    const momentsOf = async (tokens: number): Promise<Float32Array> => {
+      await gainsOf([], watched, weights, { steps: 1, tokens });
+      expect(lines[0]!.lessons!.corrections).toBeGreaterThan(0);
+      return moments(learner).first;
+    };
+    const [whole, parts, single] = [await momentsOf(1e6), await momentsOf(150), await momentsOf(1)];
+    expect(relativeDistance(parts, whole)).toBeLessThan(2e-6);
+    expect(relativeDistance(single, whole)).toBeLessThan(2e-6);
+  });
 
   test('by counterfactuals teaches the one that marks most of the responses drawn, of any prompt', async () => {
     const before = '<think>white</think><answer>';

@@ -71,8 +71,8 @@ async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): P
   const { ledger } = engine;
   const flat = (layout: Layout) => engine.zeros([layout.size], subject.dtype);
   const policy = new Policy(engine, subject.parts, flat, { tuning: 'all' });
-  engine.integer = policy.forbidden.findIndex(
-    (penalty, id) => penalty === 0 && id !== policy.dims.special.end,
+  engine.integers = [...policy.forbidden.keys()].filter(
+    (id) => policy.forbidden[id] === 0 && id !== policy.dims.special.end,
   );
   engine.onBackward = () => ledger.phase('backward');
   const own = recipe[stage];
@@ -137,6 +137,7 @@ describe('examples of a plan', () => {
     grounded: false,
     behind: false,
     distilled: false,
+    taught: 0,
   };
 
   test('are read once, and prompts that differ in pixels alone are one', async () => {

@@ -2,7 +2,14 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/ground/random.ts';
-import { chunkTokens, headGradients, logProbOfAny, supervisedLoss } from '../../src/train/loss.ts';
+import {
+  chunkTokens,
+  headGradients,
+  joinedLoss,
+  logProbOfAny,
+  supervisedLoss,
+  type TokenLoss,
+} from '../../src/train/loss.ts';
 import { DEVICE } from '../helpers/device.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 
@@ -99,6 +106,28 @@ describe('head gradients', () => {
       expect(spans[0]).toEqual([0, size]);
       expect(spans.at(-1)![1]).toBe(TOKENS);
     });
+  });
+
+  test.each([0, 1, 3, TOKENS])('of a loss that changes after %i tokens are those of both parts', (count) => {
+    const scaled =
+      (factor: number, seen: number[]): TokenLoss =>
+      (logProb, entropy, start, end, vocabulary) => {
+        for (let k = start; k < end; k++) seen.push(k);
+        expect(vocabulary().shape).toEqual([end - start, VOCABULARY]);
+        return engine.mul(engine.sum(engine.add(logProb, entropy!)), factor);
+      };
+    for (const size of [2, TOKENS + 1]) {
+      engine.scope(() => {
+        const seen: [number[], number[]] = [[], []];
+        const both = joinedLoss(engine, count, scaled(2, seen[0]), scaled(-3, seen[1]));
+        const got = headGradients(engine, hidden, head, targets, options, both, null, size);
+        const alone = headGradients(engine, hidden, head, targets, options, scaled(1, []), null);
+        const want = engine.floats(alone).map((value, i) => value * (Math.floor(i / WIDTH) < count ? 2 : -3));
+        expect(relativeDistance(engine.floats(got), want)).toBeLessThan(1e-5);
+        expect(seen[0]).toEqual(Array.from({ length: count }, (_, k) => k));
+        expect(seen[1]).toEqual(Array.from({ length: TOKENS - count }, (_, k) => k));
+      });
+    }
   });
 
   test('start from states that carry a history of their own, without reaching into it', () => {

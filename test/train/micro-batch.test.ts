@@ -4,6 +4,7 @@ import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/ground/random.ts';
 import { type EncodedPrompt, joined } from '../../src/policy/batch.ts';
+import { Tape } from '../../src/policy/gradient-checkpointing.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import {
@@ -117,10 +118,13 @@ describe('micro-batches of groups', () => {
     expect(groupMicroBatches(groups, 1e6)).toEqual([groups]);
   });
 
-  test('never mix groups of unlike size', () => {
-    const [first, ...rest] = groups;
-    const smaller = { ...first!, responses: first!.responses.slice(0, 1) };
-    expect(groupMicroBatches([smaller, ...rest], 1e6)).toEqual([rest, [smaller]]);
+  test('count lessons as responses', () => {
+    const lesson = { ids: response(40), weights: new Float32Array(40), choices: new Map() };
+    const taught = { ...groups[2]!, lessons: [lesson] };
+    const least = 2 * (taught.prompt.ids.length + 3 * 40);
+    const other = { ...groups[0]!, prompt: taught.prompt, lessons: [] };
+    expect(groupMicroBatches([other, taught], least)).toHaveLength(1);
+    expect(groupMicroBatches([other, taught], least - 1)).toEqual([[taught], [other]]);
   });
 
   test('range from one group each to all together', () => {
@@ -179,6 +183,19 @@ test('every token of grouped responses is predicted by the prompt or by the toke
   });
 });
 
+test('responses that begin alike are fed once, and prompts may have unlike numbers of them', () => {
+  const responses = [ids(50, 51, 52), ids(40, 41, 42), ids(40, 41, 43), ids(40, 41, 42)];
+  const { input, select, targets } = responseBatch(prompts, responses, pad, [1, 0, 0, 0]);
+  expect([input.batch, input.length]).toEqual([2, 4]);
+  expect([...input.tokens]).toEqual([40, 41, 42, 43, 50, 51, 52, pad]);
+  expect([...input.lengths]).toEqual([4, 3]);
+  expect([...input.parents!]).toEqual([-1, 0, 1, 1, -1, 0, 1, -1]);
+  expect([...targets]).toEqual(responses.flatMap((one) => [...one]));
+  expect([...select]).toEqual([1, 6, 7, 8, 0, 2, 3, 4, 0, 2, 3, 5, 0, 2, 3, 4]);
+  const apart = responseBatch(prompts, responses, pad, [1, 0, 0, 0], false).input;
+  expect([apart.batch, apart.parents]).toEqual([4, undefined]);
+});
+
 test('response positions go on from the prompt of their own group', () => {
   const { input } = responseBatch(prompts, [ids(40), ids(41, 42), ids(50), ids(51)], pad);
   const { length, positions } = input;
@@ -190,7 +207,7 @@ test('response positions go on from the prompt of their own group', () => {
 
 test('responses of the end token alone are predicted by their prompts, and fed all the same', () => {
   const { input, select, targets } = responseBatch(prompts, [ids(), ids(), ids(), ids()], pad);
-  expect([...input.tokens]).toEqual([end, end, end, end]);
+  expect([...input.tokens]).toEqual([pad, pad]);
   expect([...select]).toEqual([0, 0, 1, 1]);
   expect([...targets]).toEqual([end, end, end, end]);
 });
@@ -204,7 +221,18 @@ const CASES = [
   { name: 'one response per prompt', prompts: [encoded[2]!, encoded[1]!, encoded[0]!], lengths: [4, 1, 2] },
   { name: 'one token each', prompts: [encoded[0]!, encoded[1]!], lengths: [1, 1, 1, 1] },
   { name: 'one group', prompts: [encoded[1]!], lengths: [3, 7] },
-].map((one) => ({ ...one, responses: one.lengths.map(response) }));
+].map((one) => ({
+  ...one,
+  responses: one.lengths.map(response),
+  of: one.lengths.map((_, b) => Math.floor((b * one.prompts.length) / one.lengths.length)),
+}));
+CASES.push({
+  name: 'branches of two prompts, none of a third',
+  prompts: [encoded[0]!, encoded[2]!, encoded[1]!],
+  lengths: [],
+  responses: [ids(5, 6, 7), ids(9), ids(5, 6, 8, 9), ids(5, 6, 7), ids(5, 6), ids(9, 5, 6, 7), ids(5, 3)],
+  of: [2, 0, 2, 2, 2, 0, 0],
+});
 
 /** Σ wₖ · log πₖ with unlike weights, so that an exchanged token changes value and gradient. */
 function weighted(logProb: Tensor, first: number): Tensor {
@@ -220,13 +248,13 @@ describe('with shared prompts', () => {
   });
   afterAll(() => expect(engine.live()).toBe(born));
 
-  describe.each(CASES)('$name', ({ prompts, responses }) => {
-    const group = responses.length / prompts.length;
-    const promptOf = (b: number): EncodedPrompt => prompts[Math.floor(b / group)]!;
+  describe.each(CASES)('$name', ({ prompts, responses, of }) => {
+    const promptOf = (b: number): EncodedPrompt => prompts[of[b]!]!;
+    const statesOf = (tape?: Tape) => responseStates(policy, prompts, responses, tape, undefined, of);
 
     test('shared prompts give the states of full sequences', () => {
       engine.scope(() => {
-        const { states, targets } = responseStates(policy, prompts, responses);
+        const { states, targets } = statesOf();
         const want = responses.map((ids, b) => predictingStates(policy, promptOf(b), ids));
         expect(relativeDistance(engine.floats(states), engine.floats(engine.concat(want, 0)))).toBeLessThan(
           1e-5,
@@ -237,7 +265,7 @@ describe('with shared prompts', () => {
 
     test('the gradient through shared prompts is that of full sequences', () => {
       engine.scope(() => {
-        const { states, targets } = responseStates(policy, prompts, responses);
+        const { states, targets } = statesOf();
         const { logProb } = engine.logProbs(
           states,
           policy.weights.head,
@@ -260,9 +288,34 @@ describe('with shared prompts', () => {
       });
     });
 
+    test('the gradient is the same when layers are computed again', () => {
+      engine.scope(() => {
+        const leaves = policy.parameters;
+        const { states } = statesOf();
+        const given = engine.tensor(
+          Float32Array.from({ length: states.shape[0]! * states.shape[1]! }, (_, i) => Math.sin(i)),
+          states.shape,
+        );
+        const want = engine.grad(states, leaves, given);
+        const tape = new Tape(engine, leaves);
+        const got = leaves.map(({ shape }) => engine.zeros(shape));
+        tape.backward([[statesOf(tape).states, given]], (leaf, part) =>
+          engine.addInto(got[leaves.indexOf(leaf)]!, 0, 0, part),
+        );
+        const flatOf = (parts: readonly Tensor[]): Float32Array =>
+          engine.floats(
+            engine.concat(
+              parts.map((part) => engine.reshape(part, [-1])),
+              0,
+            ),
+          );
+        expect(relativeDistance(flatOf(got), flatOf(want))).toBeLessThan(1e-5);
+      });
+    });
+
     test('log-probabilities without gradient are those of full sequences, tempered and masked', () => {
       for (const temperature of [1, 0.6]) {
-        const got = responseLogProbs(policy, prompts, responses, temperature);
+        const got = responseLogProbs(policy, prompts, responses, temperature, 'logProb', of);
         engine.scope(() => {
           const want = responses.map((ids, b) => fullLogProbs(policy, promptOf(b), ids, temperature).logProb);
           expect(relativeDistance(got, engine.floats(engine.concat(want, 0)))).toBeLessThan(1e-5);
