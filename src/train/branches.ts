@@ -14,6 +14,9 @@ const MOST_IDS = 2 ** 21;
  */
 const PAIRS_PER_TOKEN = 5000;
 
+/** Tokens of a row in a batch with branches, at most: the mask of each row has as many numbers for each token. */
+export const MOST_BRANCHED = 1024;
+
 /** Row of tokens, each with the place of the one that it continues. */
 export class BranchedRow {
   readonly #ids: number[] = [];
@@ -91,8 +94,9 @@ export function branchedRows(
       if (shared > most) [best, most] = [r, shared];
     }
     const added = ids.length - most;
-    const saved = branching ? most * PAIRS_PER_TOKEN : 0;
-    if (best < 0 || added * rows[best]!.length > saved) best = rows.push(new BranchedRow()) - 1;
+    const length = rows[best]?.length ?? 0;
+    const saved = branching && length + added <= MOST_BRANCHED ? most * PAIRS_PER_TOKEN : 0;
+    if (best < 0 || added * length > saved) best = rows.push(new BranchedRow()) - 1;
     return { row: best, places: rows[best]!.add(ids) };
   });
   return { rows, placed };

@@ -9,7 +9,7 @@ import { collate, type EncodedPrompt, joined } from '../policy/batch.ts';
 import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { runSegment, type Tape, taped } from '../policy/gradient-checkpointing.ts';
-import { branchedRows } from './branches.ts';
+import { branchedRows, MOST_BRANCHED } from './branches.ts';
 import { chunkTokens } from './loss.ts';
 
 /** Tokens of one micro-batch, padding included, where a recipe does not say. */
@@ -196,7 +196,8 @@ export function responseBatch(
 ): ResponseBatch {
   const texts = responses.map(withoutLast);
   const ofPrompts = prompts.map((_, p) => texts.filter((_, b) => of[b] === p));
-  const branched = ofPrompts.map((own) => branchedRows(own, branching));
+  const mayBranch = branching && texts.every(({ length }) => length <= MOST_BRANCHED);
+  const branched = ofPrompts.map((own) => branchedRows(own, mayBranch));
   const count = branched.reduce((most, { rows }) => Math.max(most, rows.length), 1); // R
   // A row without a token still has one, so that rows and prompts stay in step and every micro-batch has as many passes.
   const filler = { ids: Int32Array.of(pad), images: [] };

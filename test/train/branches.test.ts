@@ -67,6 +67,14 @@ test('texts that share nothing, or too little of a long row, stand apart', () =>
   expect(placed.map(({ row }) => row)).toEqual([0, 1, 1]);
 });
 
+test('a row with branches is not longer than 1024 tokens, a text alone may be', () => {
+  const ending = (length: number, last: number): Int32Array =>
+    Int32Array.from({ length }, (_, t) => (t < length - 1 ? 3 : last));
+  const count = (length: number): number =>
+    branchedRows([ending(length, 5), ending(length, 6), ending(length, 5)], true).rows.length;
+  expect([1023, 1024, 3000].map(count)).toEqual([1, 2, 2]);
+});
+
 test('without branches a row is a chain', () => {
   const { rows, placed } = branchedRows([ids(1, 2), ids(1, 3), ids(1), ids(1, 2)], false);
   expect(rows.map(({ length }) => length)).toEqual([2, 2]);

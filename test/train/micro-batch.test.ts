@@ -194,6 +194,8 @@ test('responses that begin alike are fed once, and prompts may have unlike numbe
   expect([...select]).toEqual([1, 6, 7, 8, 0, 2, 3, 4, 0, 2, 3, 5, 0, 2, 3, 4]);
   const apart = responseBatch(prompts, responses, pad, [1, 0, 0, 0], false).input;
   expect([apart.batch, apart.parents]).toEqual([4, undefined]);
+  const beside = responseBatch(prompts, [response(1026), ...responses.slice(1)], pad, [1, 0, 0, 0]).input;
+  expect(beside.parents).toBeUndefined();
 });
 
 test('response positions go on from the prompt of their own group', () => {
