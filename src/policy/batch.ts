@@ -7,7 +7,7 @@ export interface Sequence {
   readonly ids: Int32Array; // [T]
   readonly positions: Int32Array; // [3 · T], row after row
   readonly images: readonly ProcessedImage[];
-  /** Place of the token that each continues, before it; −1: none. Default: the one before. */
+  /** Index of the token that each token continues, an earlier one; −1: none. Default: the one before. */
   readonly parents?: Int32Array; // [T]
 }
 
@@ -26,7 +26,7 @@ export interface Batch {
   readonly positions: Int32Array; // [3 · B · T]
   readonly lengths: Int32Array; // [B]
   readonly images: readonly ProcessedImage[];
-  /** Place in its row of the token that each continues; −1: none, as of padding. Default: the one before. */
+  /** Index, in the row, of the token that each token continues; −1: none (also for padding). Default: the one before. */
   readonly parents?: Int32Array | undefined; // [B · T]
 }
 

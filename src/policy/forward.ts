@@ -18,6 +18,8 @@ export interface Network {
   readonly engine: Engine;
   readonly dims: Dims;
   readonly weights: Weights;
+  /** True if texts behind one prompt may share rows in training. Default: on a CPU. */
+  readonly branching?: boolean;
 }
 
 export interface ForwardInput extends Batch {

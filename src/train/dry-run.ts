@@ -309,7 +309,12 @@ interface GroupSizes {
 }
 
 /** Prompts that are in the policy at the same time, at most: of those, more would say the same. */
-function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): number {
+function promptsAtOnce({
+  group,
+  maxTokens,
+  rows,
+  tokens,
+}: Pick<GroupSizes, 'group' | 'maxTokens' | 'rows' | 'tokens'>): number {
   return Math.max(EXAMPLES, Math.floor(rows / group), Math.ceil(tokens / (group * maxTokens)));
 }
 
@@ -373,6 +378,8 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
 
 /** A policy without elements, whose texts are encoded once for all. */
 class EmptyPolicy extends Policy {
+  /** False, because responses may have nothing in common. */
+  readonly branching = false;
   readonly #prompting: RememberingPrompting;
 
   constructor(
@@ -532,7 +539,13 @@ async function runSft({ learner, reader, recipe, ledger, workers }: DryRun): Pro
   }
 }
 
-/** Claims of responses that all can be corrected, and marks that can be moved, behind all of their text. */
+/** Responses without a claim. */
+const UNTEACHABLE: Pick<Task, 'claims' | 'counterfactual'> = {
+  claims: () => ({ claims: [], f1: null }),
+  counterfactual: () => null,
+};
+
+/** Responses that can all be corrected at their ends, and moved as a whole. */
 const TEACHABLE: Pick<Task, 'claims' | 'counterfactual'> = {
   claims: (text) => {
     const lacks = { fact: '', span: [text.length, text.length], holds: false, correction: '.' } as const;
@@ -552,46 +565,48 @@ async function runRl(
   const grounded = readsTraces({ ...rlOptions, advantage });
   const { context, gatesEvery } = rlOptions.timerpo;
   const behind = grounded && (context === 'prompt' || gatesEvery > 0);
-  const taught = grounded && rlOptions.timerpo.similarity === 'truth' ? mostLessons(rlOptions.timerpo) : 0;
-  const sizes = {
-    ...{ ...rlOptions, ...memory, grounded, behind, taught },
-    distilled: rlOptions.distillation.weight > 0,
-  };
+  const sizes = { ...rlOptions, ...memory, grounded, behind, distilled: rlOptions.distillation.weight > 0 };
   const share = Math.ceil(rlOptions.prompts / workers);
   const many = promptsAtOnce(sizes);
   // Mini-batches of few prompts are smaller than micro-batches: which prompts fall into which then counts.
   const divided = rlOptions.miniBatches > 1 && share <= many;
   const read = await reader.first(Math.min(share, many));
-  const { examples, trained } = divided
-    ? { examples: read, trained: read.length }
-    : plannedGroups(read, sizes);
-  const task = reader.taskOf(examples);
-  const telling = new Set(examples.slice(0, trained).map(({ example }) => example));
-  let turn = 0;
-  const scored: Task = {
-    ...task,
-    weights: { turn: 1 },
-    ...(taught === 0 ? {} : TEACHABLE),
-    score: (_, example) => {
-      ledger.phase('transport' satisfies Phase); // all responses are there
-      turn = (turn + 3) % 7; // no two of a group alike: such a group is not left out of the update
-      const total = telling.has(example) ? turn / 7 : 0;
-      return { total, parts: { turn: total } };
-    },
-  };
-  const options = {
-    ...rlOptions,
-    advantage,
-    steps: 1,
-    prompts: examples.length * workers,
-    miniBatches: divided ? rlOptions.miniBatches : 1,
-    epochs: rlOptions.epochs * rlOptions.miniBatches > 1 ? 2 : 1,
-    tokens: memory.tokens,
-    rows: memory.rows,
-    resample: 0, // a replacement needs no more than what it replaces
-    schedule: { abridged: true },
-  };
-  await rl(learner, reference, scored, options, seed, SILENT);
+  const most = grounded && rlOptions.timerpo.similarity === 'truth' ? mostLessons(rlOptions.timerpo) : 0;
+  // Without lessons a micro-batch has more groups.
+  for (const taught of most === 0 ? [0] : [0, most]) await runStep(taught);
+
+  async function runStep(taught: number): Promise<void> {
+    const { examples, trained } = divided
+      ? { examples: read, trained: read.length }
+      : plannedGroups(read, { ...sizes, taught });
+    const task = reader.taskOf(examples);
+    const telling = new Set(examples.slice(0, trained).map(({ example }) => example));
+    let turn = 0;
+    const scored: Task = {
+      ...task,
+      weights: { turn: 1 },
+      ...(most === 0 ? {} : taught === 0 ? UNTEACHABLE : TEACHABLE),
+      score: (_, example) => {
+        ledger.phase('transport' satisfies Phase); // all responses are there
+        turn = (turn + 3) % 7; // no two of a group alike: such a group is not left out of the update
+        const total = telling.has(example) ? turn / 7 : 0;
+        return { total, parts: { turn: total } };
+      },
+    };
+    const options = {
+      ...rlOptions,
+      advantage,
+      steps: 1,
+      prompts: examples.length * workers,
+      miniBatches: divided ? rlOptions.miniBatches : 1,
+      epochs: rlOptions.epochs * rlOptions.miniBatches > 1 ? 2 : 1,
+      tokens: memory.tokens,
+      rows: memory.rows,
+      resample: 0, // a replacement needs no more than what it replaces
+      schedule: { abridged: true },
+    };
+    await rl(learner, reference, scored, options, seed, SILENT);
+  }
 }
 
 /** The ledger's first phase, which is none of a step's. */
@@ -612,11 +627,13 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
       ? { adapter: (dims: Dims) => emptyAdapter(engine, dims, recipe.policy.adapter) }
       : { tuning: tune };
   const policy = new EmptyPolicy(engine, subject, reader.prompting, options);
-  // Whatever is sampled, it ends nothing, and no two responses of a group begin alike.
-  const usable = [...policy.forbidden.keys()].filter(
-    (id) => policy.forbidden[id] === 0 && id !== policy.dims.special.end,
-  );
-  engine.integers = usable.length === 0 ? [0] : usable;
+  // Sampled tokens end nothing, and the text of each is that token again, so that lessons are as long as responses.
+  const usable = policy.forbidden.findIndex((penalty, id) => {
+    if (penalty !== 0 || id === policy.dims.special.end) return false;
+    const [again, ...more] = policy.tokenizer.encode(policy.tokenizer.decode([id, id]));
+    return again === id && more.length === 1;
+  });
+  engine.integer = usable >= 0 ? usable : policy.forbidden.indexOf(0);
   const { kl, distillation } = recipe.rl;
   const referred = kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
   const separate = stage === 'rl' && referred && policy.adapter === null;

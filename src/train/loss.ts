@@ -65,7 +65,7 @@ export function logProbOfAny(
 
 /**
  * Computes the loss [] of tokens start … end from log-probabilities [k] and entropies [k]. `vocabulary`: log
- * π over the vocabulary [k, V] at tokens from … to of those (default: all), with gradient.
+ * π over the vocabulary [k, V], with gradient, at the chunk's tokens or a range of them.
  */
 export type TokenLoss = (
   logProb: Tensor,
@@ -75,14 +75,14 @@ export type TokenLoss = (
   vocabulary: (from?: number, to?: number) => Tensor,
 ) => Tensor;
 
-/** Joins the loss of the first `count` tokens and that of the others, which counts from the first of them. */
+/** Joins two losses: one of the first `count` tokens, and one of the others, for which token `count` has index 0. */
 export function joinedLoss(engine: Engine, count: number, first: TokenLoss, others: TokenLoss): TokenLoss {
   return (logProb, entropy, start, end, vocabulary) => {
     const middle = Math.min(end, Math.max(start, count));
     const part = (loss: TokenLoss, from: number, to: number, origin: number): Tensor => {
       const ofPart = (values: Tensor): Tensor => engine.narrow(values, 0, from - start, to - from);
-      const allowed = entropy === null ? null : ofPart(entropy);
-      return loss(ofPart(logProb), allowed, from - origin, to - origin, () => vocabulary(from, to));
+      const entropies = entropy === null ? null : ofPart(entropy);
+      return loss(ofPart(logProb), entropies, from - origin, to - origin, () => vocabulary(from, to));
     };
     if (middle === end) return first(logProb, entropy, start, end, vocabulary);
     const ofOthers = part(others, middle, end, count);

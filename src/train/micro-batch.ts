@@ -9,7 +9,7 @@ import { collate, type EncodedPrompt, joined } from '../policy/batch.ts';
 import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { runSegment, type Tape, taped } from '../policy/gradient-checkpointing.ts';
-import { branchedRows, MOST_BRANCHED } from './branches.ts';
+import { branchedRows } from './branches.ts';
 import { chunkTokens } from './loss.ts';
 
 /** Tokens of one micro-batch, padding included, where a recipe does not say. */
@@ -20,24 +20,25 @@ const longest = (a: readonly number[], b: readonly number[]): readonly number[] 
 
 /**
  * Divides items into micro-batches of at most `budget` tokens, or of one item. `extents`: lengths of an
- * item's parts; each part is padded to the longest of its micro-batch, so n items take n · Σ longest. A
- * single micro-batch keeps the order; otherwise items of similar length stand together, longest first, so
- * that an out-of-memory happens at once.
+ * item's parts; each part is padded to the longest of its micro-batch, so n items take n · Σ longest, or n times what
+ * `placesOf` gives for the longest parts. A single micro-batch keeps the order; otherwise items of similar length stand
+ * together, longest first, so that an out-of-memory happens at once.
  */
 export function microBatches<T>(
   items: readonly T[],
   extents: (item: T) => readonly number[],
   budget: number = MICRO_BATCH_TOKENS,
+  placesOf: (parts: readonly number[]) => number = sum,
 ): T[][] {
   const sized = items.map((item) => ({ item, parts: extents(item) }));
   const whole = sized.reduce<readonly number[]>((most, { parts }) => longest(most, parts), []);
-  if (items.length > 0 && items.length * sum(whole) <= budget) return [[...items]];
+  if (items.length > 0 && items.length * placesOf(whole) <= budget) return [[...items]];
   const out: T[][] = [];
   let most: readonly number[] = [];
-  for (const { item, parts } of sized.sort((a, b) => sum(b.parts) - sum(a.parts))) {
+  for (const { item, parts } of sized.sort((a, b) => placesOf(b.parts) - placesOf(a.parts))) {
     const last = out.at(-1);
     const grown = longest(most, parts);
-    if (last !== undefined && (last.length + 1) * sum(grown) <= budget) {
+    if (last !== undefined && (last.length + 1) * placesOf(grown) <= budget) {
       last.push(item);
       most = grown;
     } else {
@@ -59,12 +60,13 @@ const countOf = ({ responses, lessons = [] }: Group): number => responses.length
 const longestOf = ({ responses, lessons = [] }: Group): number =>
   [...responses, ...lessons].reduce((most, { ids }) => Math.max(most, ids.length), 0);
 
-/** Divides groups into micro-batches. */
+/** Divides groups into micro-batches, in which each has as many rows as the largest, all as long as the longest. */
 export function groupMicroBatches<T extends Group>(groups: readonly T[], budget?: number): T[][] {
   return microBatches(
     groups,
-    (group) => [group.prompt.ids.length, longestOf(group) * countOf(group)],
+    (group) => [group.prompt.ids.length, countOf(group), longestOf(group)],
     budget,
+    ([prompt, count, longest]) => prompt! + count! * longest!,
   );
 }
 
@@ -88,7 +90,7 @@ export interface TrainingGroup {
   readonly prompt: EncodedPrompt;
   /** The prompt of the teacher of self-distillation; null without one. */
   readonly teacherPrompt: EncodedPrompt | null;
-  readonly responses: readonly Sampled[]; // [G], or fewer of a group too long for one forward pass
+  readonly responses: readonly Sampled[]; // [G], or fewer, also none: of a group too long for one forward pass, or with lessons alone
   /** Advantage of each response [G]: a number for all of its tokens, or one per token [T]. */
   readonly advantage: readonly (number | Float32Array)[];
   /** Texts that are taught behind the prompt. */
@@ -100,7 +102,7 @@ export interface TrainingGroup {
   readonly entropies?: Float32Array | null;
 }
 
-/** A group whose responses exceed the token budget, as several of the same prompt; losses are sums over responses. */
+/** Divides a group whose responses and lessons exceed the token budget into several of the same prompt; losses are sums over both. */
 export function splitGroup<T extends Pick<TrainingGroup, 'prompt' | 'responses' | 'advantage' | 'lessons'>>(
   group: T,
   budget: number = MICRO_BATCH_TOKENS,
@@ -183,9 +185,26 @@ interface ResponseBatch {
 const evenly = (prompts: number, responses: number): number[] =>
   Array.from({ length: responses }, (_, b) => Math.floor((b * prompts) / responses));
 
+type Branched = ReturnType<typeof branchedRows>;
+
+/** Returns the rows that each prompt has: R. */
+const mostRows = (all: readonly Branched[]): number =>
+  all.reduce((most, { rows }) => Math.max(most, rows.length), 1);
+
+/** Numbers in the mask of rows with branches, at most: 16 MiB in float32. */
+const MOST_MASK = 1 << 22;
+
+/** Returns true if rows with branches take at most the places of rows without, and their mask is small. */
+function areSmaller(branched: readonly Branched[], apart: readonly Branched[]): boolean {
+  const length = (all: readonly Branched[]): number =>
+    all.reduce((most, { rows }) => rows.reduce((longest, row) => Math.max(longest, row.length), most), 0);
+  const places = (all: readonly Branched[]): number => all.length * mostRows(all) * length(all);
+  return places(branched) <= places(apart) && places(branched) * length(branched) <= MOST_MASK;
+}
+
 /**
  * @param of prompt of each response [B]; default: equally many of each, one prompt after the other
- * @param branching true if responses that begin alike share a row, `branchedRows`
+ * @param branching true if responses that begin alike may share a row, `branchedRows`
  */
 export function responseBatch(
   prompts: readonly EncodedPrompt[],
@@ -196,9 +215,10 @@ export function responseBatch(
 ): ResponseBatch {
   const texts = responses.map(withoutLast);
   const ofPrompts = prompts.map((_, p) => texts.filter((_, b) => of[b] === p));
-  const mayBranch = branching && texts.every(({ length }) => length <= MOST_BRANCHED);
-  const branched = ofPrompts.map((own) => branchedRows(own, mayBranch));
-  const count = branched.reduce((most, { rows }) => Math.max(most, rows.length), 1); // R
+  const apart = ofPrompts.map((own) => branchedRows(own, false));
+  const together = branching ? ofPrompts.map((own) => branchedRows(own, true)) : apart;
+  const branched = areSmaller(together, apart) ? together : apart;
+  const count = mostRows(branched); // R
   // A row without a token still has one, so that rows and prompts stay in step and every micro-batch has as many passes.
   const filler = { ids: Int32Array.of(pad), images: [] };
   const sequences = prompts.flatMap((prompt, p) =>
@@ -230,8 +250,9 @@ export interface ResponseStates {
 export const PASSES = 2;
 
 /**
- * Computes the states of P prompts and B responses, `of` which prompts is as in `responseBatch`. Run inside an engine scope. On a CPU
- * responses share rows; on a GPU, where a mask of its own for each row is not measured, each has its own.
+ * Computes the states of P prompts and B responses. Run inside an engine scope. On a CPU responses may share rows; on a GPU, where
+ * masks for single rows are not measured, each has its own.
+ * @param of prompt of each response, as in `responseBatch`
  */
 export function responseStates(
   policy: Network,
@@ -241,18 +262,12 @@ export function responseStates(
   padding?: PaddingMeter,
   of?: readonly number[],
 ): ResponseStates {
-  const { engine } = policy;
+  const { engine, branching = engine.info.device === 'cpu' } = policy;
   const { pad } = policy.dims.special;
   const traced = (input: ForwardInput): ForwardInput => (tape === undefined ? input : { ...input, tape });
   return taped(engine, tape, () => {
     const asked = promptBatch(prompts, pad);
-    const { input, select, targets } = responseBatch(
-      prompts,
-      responses,
-      pad,
-      of,
-      engine.info.device !== 'cuda',
-    );
+    const { input, select, targets } = responseBatch(prompts, responses, pad, of, branching);
     padding?.add(asked);
     padding?.add(input);
     const before = forward(policy, traced({ ...asked, useCache: true })); // [P, D]
@@ -327,14 +342,16 @@ export function groupLogProbs(
   wanted?: 'logProb' | 'entropy',
 ): Float32Array[] {
   const values = new Map<Group, Float32Array>();
-  const answered = groups.filter(({ responses }) => responses.length > 0);
+  const answered = groups.flatMap((group) =>
+    group.responses.length > 0 ? [{ ...group, lessons: [], group }] : [],
+  );
   for (const microBatch of groupMicroBatches(answered, options.tokens)) {
     const prompts = microBatch.map(({ prompt }) => prompt);
     const responses = microBatch.flatMap((group) => group.responses.map(({ ids }) => ids));
     const of = owners(microBatch.map(({ responses }) => responses));
     const all = responseLogProbs(policy, prompts, responses, options.temperature, wanted, of);
     let at = 0;
-    for (const group of microBatch) {
+    for (const { group } of microBatch) {
       const count = sum(group.responses.map(({ ids }) => ids.length));
       values.set(group, all.slice(at, at + count));
       at += count;

@@ -348,7 +348,7 @@ export async function rl(
     meter.lap('transport');
     const teacherPrompts = await teacherPromptsOf(groups.map(({ example }) => example));
     meter.lap('data');
-    // 6. advantages [P][G]; groups of advantage 0 are skipped
+    // 6. advantages [P][G]; groups of advantage 0 without lessons are skipped
     const penalties =
       options.klIn === 'reward' && klReference !== null ? klPenalties(groups, klReference, meter) : null;
     const records = groups.map(({ example, responses, scores, standing, episodes }, p) => {
@@ -530,7 +530,7 @@ export async function rl(
     return drafts.map((ofGroup) => pickLessons(policy.tokenizer, ofGroup, weights));
   }
 
-  /** Returns −Σ w log π over taught tokens, behind the text before them, as a loss from the first of them on. */
+  /** Makes the loss −Σ w log π of lessons: their tokens have indices from 0 on. */
   function lessonLoss(lessons: readonly Lesson[]): TokenLoss {
     const weights = concatenate(lessons.map((lesson) => lesson.weights)); // [K]
     const choices = choicesOf(lessons); // [K][C]
@@ -613,8 +613,8 @@ export async function rl(
   }
 
   /**
-   * Accumulates the gradient of a micro-batch: of the policy loss over the tokens of responses, then of that of lessons. Tokens with an entropy
-   * below `minEntropy` get no policy gradient.
+   * Accumulates the gradient of a micro-batch: of the policy loss of its responses and the loss of its lessons. Tokens with an entropy below
+   * `minEntropy` get no policy gradient.
    */
   function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, minEntropy: number): void {
     const responses = microBatch.flatMap((group) => group.responses);
@@ -655,7 +655,8 @@ export async function rl(
         ),
       ); // [K]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
-      const own = { states: engine.narrow(states, 0, 0, sampled.length), targets };
+      const count = sampled.length;
+      const own = { states: engine.narrow(states, 0, 0, count), targets: targets.subarray(0, count) };
       const logRatio = old === null ? null : levelLogRatio(old, own, lengths); // [K]
       const { temperature } = options;
       const lossOf: TokenLoss = (logProb, entropy, first, last, vocabulary) => {
@@ -721,7 +722,7 @@ export async function rl(
         meter.loss(engine.item(result.loss) + engine.item(weighted(value)), result, last - first);
         return engine.add(result.loss, weighted(cost));
       };
-      const both = joinedLoss(engine, sampled.length, lossOf, lessonLoss(lessons));
+      const both = joinedLoss(engine, count, lossOf, lessonLoss(lessons));
       learner.backward(states, targets, { temperature, mask, entropy: true }, both, tape);
     });
   }

@@ -277,7 +277,7 @@ async function taken(
 ): Promise<{ peak: number; kinds: object; sampled: readonly Sampled[]; steps: number }> {
   const engine = new MetaEngine(one.device);
   const policy = tinyPolicy(engine, 3, { tuning: 'none' });
-  engine.integers = [65];
+  engine.integer = 65;
   const task = tinyTask();
   const encoder = new PromptEncoder(policy);
   const prompts = [];

@@ -75,8 +75,8 @@ test('a row with branches is not longer than 1024 tokens, a text alone may be', 
   expect([1023, 1024, 3000].map(count)).toEqual([1, 2, 2]);
 });
 
-test('without branches a row is a chain', () => {
+test('without branches every text has a row', () => {
   const { rows, placed } = branchedRows([ids(1, 2), ids(1, 3), ids(1), ids(1, 2)], false);
-  expect(rows.map(({ length }) => length)).toEqual([2, 2]);
-  expect(placed.map(({ row }) => row)).toEqual([0, 1, 0, 0]);
+  expect(rows.map(({ length }) => length)).toEqual([2, 2, 1, 2]);
+  expect(placed.map(({ row }) => row)).toEqual([0, 1, 2, 3]);
 });

@@ -70,9 +70,10 @@ async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): P
   const engine = new MetaEngine(subject.device);
   const { ledger } = engine;
   const flat = (layout: Layout) => engine.zeros([layout.size], subject.dtype);
-  const policy = new Policy(engine, subject.parts, flat, { tuning: 'all' });
-  engine.integers = [...policy.forbidden.keys()].filter(
-    (id) => policy.forbidden[id] === 0 && id !== policy.dims.special.end,
+  const usual = new Policy(engine, subject.parts, flat, { tuning: 'all' });
+  const policy = Object.assign(usual, { branching: false }); // all responses are alike here
+  engine.integer = policy.forbidden.findIndex(
+    (penalty, id) => penalty === 0 && id !== policy.dims.special.end,
   );
   engine.onBackward = () => ledger.phase('backward');
   const own = recipe[stage];

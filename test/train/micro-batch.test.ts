@@ -10,6 +10,7 @@ import type { RlMetrics } from '../../src/train/metrics.ts';
 import {
   groupMicroBatches,
   microBatches,
+  owners,
   PaddingMeter,
   promptBatch,
   responseBatch,
@@ -118,13 +119,37 @@ describe('micro-batches of groups', () => {
     expect(groupMicroBatches(groups, 1e6)).toEqual([groups]);
   });
 
-  test('count lessons as responses', () => {
-    const lesson = { ids: response(40), weights: new Float32Array(40), choices: new Map() };
-    const taught = { ...groups[2]!, lessons: [lesson] };
-    const least = 2 * (taught.prompt.ids.length + 3 * 40);
-    const other = { ...groups[0]!, prompt: taught.prompt, lessons: [] };
-    expect(groupMicroBatches([other, taught], least)).toHaveLength(1);
-    expect(groupMicroBatches([other, taught], least - 1)).toEqual([[taught], [other]]);
+  test('give each group rows for the most responses and lessons, all as long as the longest', () => {
+    const text = (length: number) => ({
+      ids: response(length),
+      weights: new Float32Array(0),
+      choices: new Map(),
+    });
+    const lengths = fc.array(fc.integer({ min: 1, max: 40 }), { maxLength: 6 });
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(lengths, lengths), { minLength: 1, maxLength: 8 }),
+        fc.integer({ min: 1, max: 2000 }),
+        (list, budget) => {
+          const all = list.map(([responses, lessons], i) => ({
+            prompt: encoded[i % 3]!,
+            responses: responses.map(text),
+            lessons: lessons.map(text),
+          }));
+          const got = groupMicroBatches(all, budget);
+          expect(new Set(got.flat())).toEqual(new Set(all));
+          for (const one of got.filter(({ length }) => length > 1)) {
+            const texts = one.map(({ responses, lessons }) =>
+              [...responses, ...lessons].map(({ ids }) => ids),
+            );
+            const prompts = one.map(({ prompt }) => prompt);
+            const { input } = responseBatch(prompts, texts.flat(), pad, owners(texts));
+            const asked = promptBatch(prompts, pad);
+            expect(input.batch * input.length + asked.batch * asked.length).toBeLessThanOrEqual(budget);
+          }
+        },
+      ),
+    );
   });
 
   test('range from one group each to all together', () => {
@@ -193,9 +218,18 @@ test('responses that begin alike are fed once, and prompts may have unlike numbe
   expect([...targets]).toEqual(responses.flatMap((one) => [...one]));
   expect([...select]).toEqual([1, 6, 7, 8, 0, 2, 3, 4, 0, 2, 3, 5, 0, 2, 3, 4]);
   const apart = responseBatch(prompts, responses, pad, [1, 0, 0, 0], false).input;
-  expect([apart.batch, apart.parents]).toEqual([4, undefined]);
+  expect([apart.batch, apart.parents]).toEqual([6, undefined]);
   const beside = responseBatch(prompts, [response(1026), ...responses.slice(1)], pad, [1, 0, 0, 0]).input;
-  expect(beside.parents).toBeUndefined();
+  expect([beside.batch, beside.length]).toEqual([2, 1025]);
+  const many = Array.from({ length: 8 }, () => response(500));
+  const unlike = responseBatch(prompts, [...responses, ...many], pad, [
+    0,
+    0,
+    0,
+    0,
+    ...many.map(() => 1),
+  ]).input;
+  expect(unlike.batch * unlike.length).toBeLessThanOrEqual(2 * 8 * 499);
 });
 
 test('response positions go on from the prompt of their own group', () => {

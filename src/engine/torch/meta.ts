@@ -81,8 +81,8 @@ const REPLACED: Readonly<Record<string, string>> = {
 
 /** Engine calls that behave differently on a meta device. */
 interface Answers {
-  /** Integers that are read back, in turns. */
-  integers: readonly number[];
+  /** Value of every integer that is read back. */
+  integer: number;
   onBackward: () => void;
 }
 
@@ -120,8 +120,7 @@ function metaNative(native: Native, ledger: Ledger, host: boolean, answers: Answ
       return native.fromHost(data, dtype, shape, 'meta');
     },
     toHost: (handle, into) => {
-      if (native.dtype(handle) !== 'int64') return;
-      for (let i = 0; i < into.length; i++) into[i] = answers.integers[i % answers.integers.length]!;
+      if (native.dtype(handle) === 'int64') into.fill(answers.integer);
     },
     readFile: (_file, _offset, bytes) => {
       ledger.use(given);
@@ -156,15 +155,15 @@ export class MetaEngine extends TorchEngine {
   constructor(device: 'cpu' | 'cuda') {
     const native = loadNative();
     const ledger = new Ledger(native, device);
-    const answers: Answers = { integers: [0], onBackward: () => {} };
+    const answers: Answers = { integer: 0, onBackward: () => {} };
     super(metaNative(native, ledger, device === 'cpu', answers), device, 1);
     this.ledger = ledger;
     this.#answers = answers;
   }
 
-  /** Sets the integers that tensors of them hold from now on, in turns, such as sampled tokens. */
-  set integers(values: readonly number[]) {
-    this.#answers.integers = values;
+  /** Sets the value of every integer that is read back from now on, such as a sampled token. */
+  set integer(value: number) {
+    this.#answers.integer = value;
   }
 
   /** Calls back before every backward pass that is given the gradients of its outputs. */
