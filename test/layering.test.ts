@@ -83,6 +83,7 @@ const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[]
       'src/train/advantage.ts',
       'src/train/step-advantage.ts',
       'src/train/loss.ts',
+      'src/train/muon.ts',
       'src/train/distillation.ts',
     ],
   },

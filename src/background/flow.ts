@@ -32,7 +32,7 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { DataError } from '../ground/errors.ts';
 import { Random, standardNormal } from '../ground/random.ts';
 import { moments } from '../series/stats.ts';
-import { cosineSchedule, type Range, ShardedAdamW } from '../train/optimizer.ts';
+import { cosineSchedule, type Range, ShardedOptimizer } from '../train/optimizer.ts';
 import { WorkerGroup } from '../train/worker-group.ts';
 import type { Background, LearnOptions, Model, Windows } from './background.ts';
 
@@ -342,7 +342,7 @@ export async function learnFlow(
     normals(new Random(seed, `flow/${name}`), size).map((value) => value * spread),
   );
   const { flat, ranges, leaves } = network;
-  const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, ADAM);
+  const optimizer = new ShardedOptimizer(engine, WorkerGroup.single(), flat, ranges, ADAM);
   try {
     for (let step = 0; step < steps; step++) {
       const batch = drawBatch(new Random(seed, 'flow/batch', step), { windows: scaled, periods }, piece);

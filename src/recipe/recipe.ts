@@ -12,6 +12,7 @@ import { ADAPTER_TARGETS, DECODER_TARGETS } from '../policy/lora-targets.ts';
 import { ADVANTAGES, REWARD_ADVANTAGES, readsTraces } from '../train/advantage.ts';
 import { DIVERGENCES } from '../train/distillation.ts';
 import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../train/loss.ts';
+import { OPTIMIZERS } from '../train/muon.ts';
 
 /** Upper limit of counts of samples, steps and the like: more than a year of training. */
 const MOST = 1e9;
@@ -35,7 +36,13 @@ const choice = <Table extends Readonly<Record<string, Choice>>>(
 const betas = z
   .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
   .readonly()
-  .describe("Decay rates of Adam's first and second moment, each in [0, 1).");
+  .describe("Decay rates of AdamW's first and second moment, each in [0, 1).");
+
+const optimizer = choice(
+  OPTIMIZERS,
+  'adamw',
+  'Optimiser; updates of both are equally large at a learning rate',
+);
 
 /** Maximum length of a generated series: longer ones would fill the memory before training begins. */
 const LONGEST_SERIES = 1_000_000;
@@ -207,16 +214,14 @@ const sft = z
         'Random changes of three series in four before they are drawn, anew in each epoch, of data sets whose answers stay true. Traces describe the changed series; thoughts of the data stay as they are.',
       ),
     batch: count(1, 65_536).default(16).describe('Examples per update, over all workers.'),
-    learningRate: positive.max(1).default(1.4e-3).describe('Peak learning rate of AdamW.'),
+    optimizer,
+    learningRate: positive.max(1).default(1.4e-3).describe('Peak learning rate.'),
     warmup: count(0).default(50).describe('Steps of linear warm-up.'),
     minLearningRate: ratio
       .default(0.05)
       .describe('Final learning rate of the cosine, as a share of the peak.'),
     betas: betas.default([0.9, 0.95]),
-    weightDecay: nonNegative
-      .max(1)
-      .default(0.05)
-      .describe('Decoupled weight decay (AdamW), on matrices only.'),
+    weightDecay: nonNegative.max(1).default(0.05).describe('Decoupled weight decay, on matrices only.'),
     clip: scale.default(1).describe('Gradient clipping: maximum global norm.'),
     workers: count(1, 256).default(2).describe('Data-parallel threads of this process.'),
     checkpointEvery: count(1).default(500).describe('Steps between checkpoints.'),
@@ -544,7 +549,8 @@ const rl = z
       .describe(
         'Maximum rounds of replacing groups of equal rewards by further prompts (dynamic sampling, DAPO).',
       ),
-    learningRate: positive.max(1).default(2e-4).describe('Peak learning rate of AdamW.'),
+    optimizer,
+    learningRate: positive.max(1).default(2e-4).describe('Peak learning rate.'),
     warmup: count(0).default(3).describe('Steps of linear warm-up.'),
     minLearningRate: ratio
       .default(0.1)
@@ -598,7 +604,7 @@ const rl = z
       .describe('Share of tokens, by highest entropy, with policy gradient and entropy bonus.'),
     clip: scale.default(1).describe('Gradient clipping: maximum global norm.'),
     betas: betas.default([0.9, 0.95]),
-    weightDecay: nonNegative.max(1).default(0).describe('Decoupled weight decay (AdamW), on matrices only.'),
+    weightDecay: nonNegative.max(1).default(0).describe('Decoupled weight decay, on matrices only.'),
     checkpointEvery: count(1).default(10).describe('Steps between checkpoints.'),
     ...validation,
     guards: guards.prefault({}),

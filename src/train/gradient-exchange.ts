@@ -1,6 +1,7 @@
 /**
  * Gradients of one rank and, where ranks share no memory, their exchange. The flat buffer [T] is cut into buckets of whole parameters, and every
- * bucket is divided evenly over the ranks, so that all of them send and receive at the same time. A rank receives its slice of a bucket from all
+ * bucket is divided evenly over the ranks (but for matrices, which Muon updates as a whole), so that all of them send and receive at the same
+ * time. A rank receives its slice of a bucket from all
  * ranks and adds these in rank order. Buckets are sent as soon as their gradients are final, while the backward pass goes on (Li et al. 2020,
  * "PyTorch Distributed", section 3.2), on every rank in the same order: the reverse of that in the buffer, the vision tower last.
  *
@@ -20,6 +21,15 @@ export interface Range {
   readonly decay: boolean;
   /** True if its gradient comes after those of all others: parameters of the vision tower. */
   readonly late?: boolean;
+  /** Matrices of which it consists, where each is updated as a whole: by Muon. */
+  readonly matrices?: readonly Matrix[] | undefined;
+}
+
+/** Matrix in the flat buffer, row by row. */
+export interface Matrix {
+  readonly offset: number;
+  readonly rows: number;
+  readonly columns: number;
 }
 
 /** Elements start … end of the buffer, whole parameters. */
@@ -28,6 +38,8 @@ export interface Bucket {
   readonly end: number;
   /** Parameters by their place among the ranges. */
   readonly indices: readonly number[];
+  /** Those of its parameters. */
+  readonly matrices: readonly Matrix[];
 }
 
 /** Elements start … end of the buffer that a rank updates; the first is element `at` of its state. */
@@ -56,16 +68,35 @@ export function bucketsOf(ranges: readonly Range[], full: number = BUCKET): Buck
       out.push({ start: offset, end: offset + size, indices: [index], late });
     }
   }
-  return [...out.filter(({ late }) => !late), ...out.filter(({ late }) => late)];
+  return [...out.filter(({ late }) => !late), ...out.filter(({ late }) => late)].map((bucket) => ({
+    ...bucket,
+    matrices: bucket.indices.flatMap((index) => ranges[index]!.matrices ?? []),
+  }));
+}
+
+/** Elements of a bucket that a rank updates: an even share, less or more where it would cut a matrix. */
+function shareOf(
+  { start, end, matrices }: Bucket,
+  rank: number,
+  size: number,
+): readonly [from: number, to: number] {
+  const uncut = (at: number): number => {
+    const cut = matrices.find(({ offset, rows, columns }) => offset < at && at < offset + rows * columns);
+    if (cut === undefined) return at;
+    const behind = cut.offset + cut.rows * cut.columns;
+    return at - cut.offset < behind - at ? cut.offset : behind;
+  };
+  const [from, to] = shardOf(end - start, rank, size);
+  return [uncut(start + from), uncut(start + to)];
 }
 
 /** Slices of a rank, one of each bucket; `whole`: the rank holds the buffer of all ranks. */
 export function slicesOf(buckets: readonly Bucket[], rank: number, size: number, whole: boolean): Slice[] {
   let held = 0;
-  return buckets.map(({ start, end }) => {
-    const [from, to] = shardOf(end - start, rank, size);
-    const slice = { start: start + from, end: start + to, at: whole ? start + from : held };
-    held += to - from;
+  return buckets.map((bucket) => {
+    const [start, end] = shareOf(bucket, rank, size);
+    const slice = { start, end, at: whole ? start : held };
+    held += end - start;
     return slice;
   });
 }
@@ -285,24 +316,25 @@ export class GradientExchange {
   #send(index: number): void {
     const engine = this.#engine;
     const { rank, size } = this.#workers;
-    const { start, end, indices } = this.buckets[index]!;
+    const bucket = this.buckets[index]!;
+    const { start, end, indices } = bucket;
     if (this.own !== null) this.#clear(this.own, indices);
     const staged =
       this.own === null
         ? (this.#staged.get(index) ?? engine.unscoped(() => engine.zeros([end - start])))
         : null;
     this.#staged.delete(index);
-    const longest = Math.ceil((end - start) / size);
+    const shares = Array.from({ length: size }, (_, owner) => shareOf(bucket, owner, size));
+    const longest = Math.max(...shares.map(([from, to]) => to - from));
     const row = Math.ceil(this.#most / size);
     for (let at = 0; at < longest; at += row) {
       const pieces: Piece[] = [];
       engine.scope(() => {
-        for (let owner = 0; owner < size; owner++) {
-          const [from, to] = shardOf(end - start, owner, size);
+        for (const [owner, [from, to]] of shares.entries()) {
           const length = Math.min(row, to - from - at);
           if (length <= 0) continue;
-          const first = start + from + at;
-          const part = engine.narrow(this.own ?? staged!, 0, staged === null ? first : from + at, length);
+          const first = from + at;
+          const part = engine.narrow(this.own ?? staged!, 0, staged === null ? first : first - start, length);
           const parts =
             owner === rank
               ? engine.unscoped(() => Array.from({ length: size }, () => engine.zeros([length]))) // [R][n]

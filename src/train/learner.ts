@@ -4,7 +4,8 @@ import { TimeseerError } from '../ground/errors.ts';
 import { Tape } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { headGradients, type TokenLoss } from './loss.ts';
-import { type OptimizerOptions, ShardedAdamW, type ShardOptions, type StepReport } from './optimizer.ts';
+import { matricesOf } from './muon.ts';
+import { type OptimizerOptions, ShardedOptimizer, type ShardOptions, type StepReport } from './optimizer.ts';
 import { ParameterShards } from './parameter-shards.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
@@ -30,7 +31,7 @@ export function checkSkipped(stage: 'sft' | 'rl', skippedInARow: number, limit: 
 export class Learner {
   readonly policy: Policy;
   readonly workers: WorkerGroup;
-  readonly optimizer: ShardedAdamW;
+  readonly optimizer: ShardedOptimizer;
   /** Index of the head among the trained parameters; −1 where it is not trained. */
   readonly #headIndex: number;
   readonly #indices: ReadonlyMap<Tensor, number>;
@@ -52,10 +53,11 @@ export class Learner {
     this.policy = policy;
     this.workers = workers;
     const { flat, parameters } = policy.trainable;
-    const ranges = parameters.map(({ name, offset, size, decay }) => {
-      return { offset, size, decay, late: /^(vision|merger|visual)\./.test(name) };
+    const ranges = parameters.map(({ name, offset, size, decay, parts }) => {
+      const matrices = options.optimizer === 'muon' ? matricesOf({ name, parts }) : undefined;
+      return { offset, size, decay, late: /^(vision|merger|visual)\./.test(name), matrices };
     });
-    this.optimizer = new ShardedAdamW(policy.engine, workers, flat, ranges, options, shards);
+    this.optimizer = new ShardedOptimizer(policy.engine, workers, flat, ranges, options, shards);
     const head = policy.dims.tied ? 'embed' : 'head';
     this.#indices = new Map(policy.trainable.leaves.map((leaf, index) => [leaf, index]));
     this.#recompute = recompute;

@@ -1,6 +1,6 @@
 /**
- * AdamW over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its own
- * slices in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
+ * AdamW, and for matrices that a range names Muon, over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its
+ * own slices in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
  * are taken in rank order. Ranks that share no memory hold moments and master copy of their own slices alone (ZeRO 1; the gradients' sum too:
  * ZeRO 2; the parameters too: ZeRO 3), gather their gradients (`GradientExchange`), and send their parameters to the others.
  * bfloat16 parameters are the rounding of a float32 master copy, which is updated: without one, updates below
@@ -16,13 +16,16 @@ import {
   type Slice,
   slicesOf,
 } from './gradient-exchange.ts';
+import { MOMENTUM, type OPTIMIZERS, orthogonalised, rateOf } from './muon.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 export type { Range } from './gradient-exchange.ts';
 
-/** Options of AdamW; keys of both training stages of a recipe. */
+/** Options of the optimiser; keys of both training stages of a recipe. */
 export interface OptimizerOptions {
-  /** Decay rates of the first and second moment, each in [0, 1). */
+  /** Default: adamw. */
+  readonly optimizer?: keyof typeof OPTIMIZERS;
+  /** AdamW: decay rates of the first and second moment, each in [0, 1). */
   readonly betas: readonly [number, number];
   /** Decoupled weight decay, on matrices only. */
   readonly weightDecay: number;
@@ -72,7 +75,8 @@ export function chunksOf(
     for (let at = Math.max(start, range.offset); at < last; at += largest) {
       const stop = Math.min(last, at + largest);
       const before = out.at(-1);
-      if (before !== undefined && !alone && !before.alone && stop - before.start <= largest) {
+      const joins = before?.end === at && !alone && !before.alone;
+      if (joins && stop - before.start <= largest) {
         before.end = stop;
         before.ranges.push(range);
       } else {
@@ -89,7 +93,19 @@ interface Chunk {
   readonly length: number;
   /** First element in the held state. */
   readonly at: number;
+}
+
+/** Elements that AdamW updates at once. */
+interface Update extends Chunk {
   readonly decay: Tensor | number;
+}
+
+/** Matrices of one shape that Muon updates at once. */
+interface Batch {
+  readonly rows: number;
+  readonly columns: number;
+  readonly decay: number;
+  readonly chunks: readonly Chunk[];
 }
 
 export interface ShardOptions extends ExchangeOptions {
@@ -97,7 +113,7 @@ export interface ShardOptions extends ExchangeOptions {
   readonly chunk?: number;
 }
 
-export class ShardedAdamW {
+export class ShardedOptimizer {
   /** Gradients of this rank, which are added to it. */
   readonly gradients: GradientExchange;
   readonly #engine: Engine;
@@ -107,6 +123,8 @@ export class ShardedAdamW {
   /** Slices by rank, then by bucket. */
   readonly #slices: readonly (readonly Slice[])[];
   readonly #chunks: readonly Chunk[]; // of this rank's slices
+  readonly #updates: readonly Update[];
+  readonly #batches: readonly Batch[];
   readonly #parameters: Tensor; // [T], shared by all ranks where they share memory
   /** Gradients of all ranks, R × [T], where they share memory: rank 0's becomes the sum. */
   readonly #shared: readonly Tensor[] | null;
@@ -163,15 +181,38 @@ export class ShardedAdamW {
     };
     this.#master = parameters.dtype === 'bfloat16' ? shared(exact) : null;
     const ascending = [...slices].sort((a, b) => a.start - b.start);
-    this.#chunks = ascending.flatMap((slice) =>
-      chunksOf(ranges, slice.start, slice.end, chunk).map((span) => ({
-        slice,
-        start: span.start,
-        length: span.end - span.start,
-        at: slice.at + span.start - slice.start,
-        decay: this.#decayOf(span),
-      })),
-    );
+    const chunkOf = (slice: Slice, start: number, length: number): Chunk => {
+      return { slice, start, length, at: slice.at + start - slice.start };
+    };
+    const pieces = (of: readonly Range[]) =>
+      ascending.flatMap((slice) =>
+        chunksOf(of, slice.start, slice.end, chunk).map((span) => ({
+          ...chunkOf(slice, span.start, span.end - span.start),
+          span,
+        })),
+      );
+    this.#chunks = pieces(ranges);
+    const rest = ranges.filter(({ matrices }) => matrices === undefined);
+    this.#updates = pieces(rest).map(({ span, ...piece }) => ({ ...piece, decay: this.#decayOf(span) }));
+    const batches = new Map<string, Batch & { readonly chunks: Chunk[] }>();
+    for (const slice of ascending) {
+      for (const { matrices = [], decay: decays } of ranges) {
+        const decay = decays ? options.weightDecay : 0;
+        for (const { offset, rows, columns } of matrices) {
+          if (offset < slice.start || offset >= slice.end) continue;
+          const key = `${rows} ${columns} ${decay}`;
+          const batch = batches.get(key) ?? { rows, columns, decay, chunks: [] };
+          batches.set(key, batch);
+          batch.chunks.push(chunkOf(slice, offset, rows * columns));
+        }
+      }
+    }
+    this.#batches = [...batches.values()].flatMap((batch) => {
+      const most = Math.max(1, Math.floor(LARGE / (batch.rows * batch.columns)));
+      return Array.from({ length: Math.ceil(batch.chunks.length / most) }, (_, i) => {
+        return { ...batch, chunks: batch.chunks.slice(i * most, (i + 1) * most) };
+      });
+    });
   }
 
   /** Attaches to the gradients of all ranks. Collective. */
@@ -256,7 +297,8 @@ export class ShardedAdamW {
     if (!skipped) {
       const scale = (clip > 0 ? Math.min(1, clip / (gradNorm + 1e-6)) : 1) / count;
       this.#step++;
-      for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate, released);
+      for (const chunk of this.#updates) this.#update(chunk, scale, learningRate, released);
+      for (const batch of this.#batches) this.#updateMatrices(batch, scale, learningRate, released);
       if (!sharesMemory && released === null) this.#exchangeParameters();
     }
     if (sharesMemory) this.#workers.barrier(); // all shards are updated, all gradients read
@@ -297,8 +339,46 @@ export class ShardedAdamW {
     return [norm(rows), norm(engine.narrow(values, 0, whole, length - whole))];
   }
 
+  /** Own weights of a chunk in the precision in which they are updated: master copy, share of ZeRO 3, or parameters [n]. */
+  #exact({ start, length, at }: Chunk, released: { readonly own: Tensor | null } | null): Tensor {
+    const slices = this.#master ?? released?.own ?? null;
+    return slices === null
+      ? this.#engine.narrow(this.#parameters, 0, start, length)
+      : this.#engine.narrow(slices, 0, at, length);
+  }
+
+  #updateMatrices(
+    { rows, columns, decay, chunks }: Batch,
+    scale: number,
+    learningRate: number,
+    released: { readonly own: Tensor | null } | null,
+  ): void {
+    const engine = this.#engine;
+    const size = rows * columns;
+    engine.noGrad(() =>
+      engine.scope(() => {
+        const ahead = chunks.map((chunk) => {
+          const gradient = engine.mul(this.#summed(chunk), scale * (1 - MOMENTUM)); // [n]
+          const momentum = engine.narrow(this.#first, 0, chunk.at, size);
+          engine.write(momentum, 0, 0, engine.add(engine.mul(momentum, MOMENTUM), gradient));
+          return engine.reshape(engine.add(engine.mul(momentum, MOMENTUM), gradient), [1, rows, columns]); // Nesterov
+        });
+        const updates = engine.cast(engine.concat(ahead, 0), this.#parameters.dtype);
+        const direction = engine.cast(orthogonalised(engine, updates), 'float32'); // [K, R, C]
+        const step = engine.mul(direction, -learningRate * rateOf({ rows, columns }));
+        chunks.forEach((chunk, k) => {
+          const exact = this.#exact(chunk, released);
+          const change = engine.reshape(engine.narrow(step, 0, k, 1), [size]);
+          engine.write(exact, 0, 0, engine.add(engine.mul(exact, 1 - learningRate * decay), change));
+          if (this.#master !== null && released === null)
+            engine.write(this.#parameters, 0, chunk.start, exact);
+        });
+      }),
+    );
+  }
+
   #update(
-    chunk: Chunk,
+    chunk: Update,
     scale: number,
     learningRate: number,
     released: { readonly own: Tensor | null } | null,
@@ -309,8 +389,7 @@ export class ShardedAdamW {
     engine.noGrad(() =>
       engine.scope(() => {
         const held = (flat: Tensor): Tensor => engine.narrow(flat, 0, at, length);
-        const slices = this.#master ?? released?.own ?? null;
-        const exact = slices === null ? engine.narrow(this.#parameters, 0, start, length) : held(slices);
+        const exact = this.#exact(chunk, released);
         engine.adamW(
           {
             parameters: exact,
@@ -412,7 +491,7 @@ export class ShardedAdamW {
 
   /** Frees the buffers. */
   dispose(): void {
-    const decays = this.#chunks.flatMap(({ decay }) => (typeof decay === 'number' ? [] : [decay]));
+    const decays = this.#updates.flatMap(({ decay }) => (typeof decay === 'number' ? [] : [decay]));
     this.#dropGathered();
     this.gradients.dispose();
     this.#engine.dispose(...(this.#shared ?? []), ...Object.values(this.buffers), ...decays);

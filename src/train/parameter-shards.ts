@@ -11,7 +11,7 @@ import { EngineError } from '../ground/errors.ts';
 import type { Residency } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type GradientExchange, slicesOf } from './gradient-exchange.ts';
-import type { ShardedAdamW } from './optimizer.ts';
+import type { ShardedOptimizer } from './optimizer.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** Elements start … end of the flat buffer. */
@@ -63,7 +63,7 @@ export class ParameterShards implements Residency {
   #released: Released | null = null;
 
   /** `optimizer` divides the policy's parameters among ranks that share no memory. @throws EngineError for an engine that cannot */
-  constructor(policy: Policy, workers: WorkerGroup, { gradients, buffers }: ShardedAdamW) {
+  constructor(policy: Policy, workers: WorkerGroup, { gradients, buffers }: ShardedOptimizer) {
     const { engine, layout, parameters } = policy;
     if (engine.rebind === undefined)
       throw new EngineError(`ZeRO 3: not with engine ${engine.info.name}; use --engine torch`);

@@ -11,6 +11,7 @@ import { recipeKeys } from '../../src/recipe/recipe.ts';
 import { ADVANTAGES } from '../../src/train/advantage.ts';
 import { DIVERGENCES } from '../../src/train/distillation.ts';
 import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../../src/train/loss.ts';
+import { OPTIMIZERS } from '../../src/train/muon.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 
@@ -18,6 +19,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 export const CHOICES: Readonly<Record<string, Readonly<Record<string, Choice>>>> = {
   'rl.advantage': ADVANTAGES,
   'rl.distillation.divergence': DIVERGENCES,
+  'rl.optimizer': OPTIMIZERS,
   'rl.loss': LOSSES,
   'rl.ratio': RATIOS,
   'rl.aggregation': AGGREGATIONS,

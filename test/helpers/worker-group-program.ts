@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
-import { ShardedAdamW } from '../../src/train/optimizer.ts';
+import { ShardedOptimizer } from '../../src/train/optimizer.ts';
 import {
   failureOf,
   type WorkerContext,
@@ -43,7 +43,7 @@ function train(workers: WorkerGroup, turns: number, poison: boolean): GroupRepor
     { offset: 0, size: 3, decay: true },
     { offset: 3, size: WIDTH - 3, decay: false },
   ];
-  const optimizer = new ShardedAdamW(engine, workers, flat, ranges, {
+  const optimizer = new ShardedOptimizer(engine, workers, flat, ranges, {
     betas: [0.9, 0.95],
     weightDecay: 0.001,
     clip: 5,

@@ -32,10 +32,11 @@ describe('recipes that come along', () => {
     expect(loadRecipe(name).seed).toBe(42);
   });
 
-  test('the quickstart writes out every key, with its default but for requirements, traces, the choice of a detector, small groups and how claims count', () => {
+  test('the quickstart writes out every key, with its default but for requirements, traces, the choice of a detector, small groups, Muon and how claims count', () => {
     const { requirements, data, ...rest } = loadRecipe('quickstart', [
       'rl.steps=360',
       'rl.group=8',
+      'rl.optimizer=adamw',
       'rl.learningRate=2e-4',
       'rl.timerpo.similarity=ot',
       'rl.timerpo.credit=response',

@@ -188,6 +188,48 @@ test('buckets hold whole parameters, the last first and late ones last, and rank
   ]);
 });
 
+test('slices of ranks meet, and no rank gets a part of a matrix', () => {
+  const shape = fc.tuple(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 6 }), fc.boolean());
+  fc.assert(
+    fc.property(
+      fc.array(fc.array(shape, { minLength: 1, maxLength: 3 }), { minLength: 1, maxLength: 12 }),
+      fc.integer({ min: 1, max: 5 }),
+      fc.integer({ min: 1, max: 60 }),
+      (parameters, size, full) => {
+        let offset = 0;
+        const ranges = parameters.map((shapes) => {
+          const start = offset;
+          const matrices = shapes.map(([rows, columns]) => {
+            offset += rows * columns;
+            return { offset: offset - rows * columns, rows, columns };
+          });
+          const isWhole = shapes[0]![2];
+          return {
+            offset: start,
+            size: offset - start,
+            decay: true,
+            matrices: isWhole ? matrices : undefined,
+          };
+        });
+        const buckets = bucketsOf(ranges, full);
+        const slices = Array.from({ length: size }, (_, rank) => slicesOf(buckets, rank, size, false));
+        buckets.forEach(({ start, end }, b) => {
+          let at = start;
+          for (const of of slices) {
+            expect(of[b]!.start).toBe(at);
+            at = of[b]!.end;
+            const cut = ranges
+              .flatMap(({ matrices = [] }) => matrices)
+              .filter((matrix) => matrix.offset < at && at < matrix.offset + matrix.rows * matrix.columns);
+            expect(cut).toEqual([]);
+          }
+          expect(at).toBe(end);
+        });
+      },
+    ),
+  );
+});
+
 test('ZeRO 2 refuses a step whose micro-batches were not announced', () => {
   engine.scope(() => {
     const exchange = new GradientExchange(

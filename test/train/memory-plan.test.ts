@@ -62,6 +62,7 @@ interface Case {
   readonly zero?: 2 | 3;
   /** Longer texts: attention then takes the tiled kernel where there is one. */
   readonly long?: boolean;
+  readonly optimizer?: 'adamw' | 'muon';
 }
 
 const cases: readonly Case[] = [
@@ -89,6 +90,11 @@ const cases: readonly Case[] = [
   { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true, processes: 3, zero: 2 },
   { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'decoder', recompute: true, processes: 3, zero: 3 },
   { stage: 'sft', dims: 'medium', dtype: 'float32', tune: 'all', recompute: true, processes: 2, zero: 3 },
+  { stage: 'sft', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true, optimizer: 'muon' },
+  {
+    ...{ stage: 'rl', dims: 'medium', dtype: 'float32', tune: 'all', recompute: true, processes: 3, zero: 3 },
+    optimizer: 'muon',
+  },
 ];
 
 /** Rank 0 of processes of which the others send what it sends. */
@@ -115,7 +121,7 @@ const taskOf = ({ long }: Case): Task =>
       : { score: variedScore() },
   );
 
-function recipeOf({ stage, tune, tokens, distilled, zero }: Case): Recipe {
+function recipeOf({ stage, tune, tokens, distilled, zero, optimizer = 'adamw' }: Case): Recipe {
   const base = defaultRecipe();
   const distillation = { ...base.rl.distillation, weight: distilled === true ? 1 : 0 };
   return {
@@ -131,10 +137,11 @@ function recipeOf({ stage, tune, tokens, distilled, zero }: Case): Recipe {
       },
     },
     memory: { ...base.memory, tokens: tokens ?? 4096, zero: zero ?? 1 },
-    sft: { ...base.sft, samples: stage === 'sft' ? 16 : 0, batch: 8, workers: 1 },
+    sft: { ...base.sft, optimizer, samples: stage === 'sft' ? 16 : 0, batch: 8, workers: 1 },
     rl: {
       ...base.rl,
       distillation,
+      optimizer,
       steps: stage === 'rl' ? 1 : 0,
       prompts: 3,
       group: 3,
@@ -181,7 +188,8 @@ async function measured(one: Case): Promise<number> {
   const adapter = (dims: Dims) => createAdapter(engine, dims, recipe.policy.adapter, 1);
   const policy = create(one, one.tune === 'adapter' ? { adapter } : { tuning: one.tune });
   const own = recipe[one.stage];
-  const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
+  const { betas, weightDecay, clip, optimizer } = own;
+  const options = { betas, weightDecay, clip, optimizer };
   const ranks = one.processes === undefined ? WorkerGroup.single() : new FirstProcess(one.processes, false);
   const learner = new Learner(policy, ranks, options, one.recompute, { zero: recipe.memory.zero });
   const { tokens } = recipe.memory;

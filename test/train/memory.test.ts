@@ -8,7 +8,7 @@ import type { Range } from '../../src/train/gradient-exchange.ts';
 import type { Learner } from '../../src/train/learner.ts';
 import { supervisedLoss } from '../../src/train/loss.ts';
 import { sequenceBatch } from '../../src/train/micro-batch.ts';
-import { CHUNK, ShardedAdamW } from '../../src/train/optimizer.ts';
+import { CHUNK, ShardedOptimizer } from '../../src/train/optimizer.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { DEVICE } from '../helpers/device.ts';
@@ -35,7 +35,7 @@ test('an update takes a few chunks, however many parameters there are', () => {
         (_, i): Range => ({ offset: i * size, size, decay: true }),
       );
       const flat = engine.zeros([count * size], dtype);
-      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, OPTIMIZER, {
+      const optimizer = new ShardedOptimizer(engine, WorkerGroup.single(), flat, ranges, OPTIMIZER, {
         ...{ chunk, bucket: chunk },
       });
       const gradient = engine.zeros([size]);

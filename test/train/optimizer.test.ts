@@ -1,11 +1,13 @@
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { EngineError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
-import type { Range } from '../../src/train/gradient-exchange.ts';
-import { CHUNK, chunksOf, cosineSchedule, ShardedAdamW } from '../../src/train/optimizer.ts';
+import type { Matrix, Range } from '../../src/train/gradient-exchange.ts';
+import { matricesOf, orthogonalised } from '../../src/train/muon.ts';
+import { CHUNK, chunksOf, cosineSchedule, ShardedOptimizer } from '../../src/train/optimizer.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { DEVICE } from '../helpers/device.ts';
 
@@ -62,7 +64,7 @@ function run(
 ): { readonly weights: Float32Array; readonly master: Float32Array | null } {
   return engine.scope(() => {
     const flat = engine.cast(engine.tensor(Float32Array.from(start), [start.length]), dtype);
-    const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, OPTIONS);
+    const optimizer = new ShardedOptimizer(engine, WorkerGroup.single(), flat, ranges, OPTIONS);
     for (const gradient of gradients) {
       ranges.forEach(({ offset, size }, i) => {
         optimizer.gradients.add(
@@ -93,7 +95,7 @@ describe('AdamW over a flat buffer', () => {
   test('sums what arrives for a parameter within a step, of any float dtype, and takes the rest for zero', () => {
     engine.scope(() => {
       const flat = engine.zeros([9]);
-      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, {
+      const optimizer = new ShardedOptimizer(engine, WorkerGroup.single(), flat, ranges, {
         ...OPTIONS,
         weightDecay: 0,
       });
@@ -119,7 +121,7 @@ describe('AdamW over a flat buffer', () => {
     engine.scope(() => {
       const flat = engine.zeros([9]);
       const make = (list: readonly Range[]) => () =>
-        new ShardedAdamW(engine, WorkerGroup.single(), flat, list, OPTIONS);
+        new ShardedOptimizer(engine, WorkerGroup.single(), flat, list, OPTIONS);
       expect(make(ranges.slice(1))).toThrow(EngineError);
       expect(make(ranges.slice(0, 2))).toThrow(/do not cover 9 parameters/);
     });
@@ -197,7 +199,9 @@ describe('in chunks', () => {
           const { seen, largest } = watched();
           const flat = engine.cast(engine.tensor(Float32Array.from(start), [size]), dtype);
           const options = { ...OPTIONS, weightDecay: 0 };
-          const optimizer = new ShardedAdamW(seen, WorkerGroup.single(), flat, ranges, options, { chunk });
+          const optimizer = new ShardedOptimizer(seen, WorkerGroup.single(), flat, ranges, options, {
+            chunk,
+          });
           expect(largest()).toBe(size); // the buffers themselves
           for (const turn of [0, 1]) {
             ranges.slice(turn).forEach(({ size: n }, i) => {
@@ -253,7 +257,10 @@ describe('chunks', () => {
       const size = ranges.at(-1)!.offset + large;
       expect(chunksOf(ranges, 0, size)).toHaveLength(4);
       const flat = engine.zeros([size]);
-      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, { ...OPTIONS, clip: 1 });
+      const optimizer = new ShardedOptimizer(engine, WorkerGroup.single(), flat, ranges, {
+        ...OPTIONS,
+        clip: 1,
+      });
       const one = (n: number, value: number): Tensor => engine.tensor(new Float32Array(n).fill(value), [n]);
       optimizer.gradients.add(0, one(2, 30));
       optimizer.gradients.add(2, one(4, 40));
@@ -281,4 +288,142 @@ test('the schedule warms up, peaks, and ends at its floor', () => {
   expect(cosineSchedule(14, 24, options)).toBeCloseTo(2 * 0.55);
   expect(cosineSchedule(24, 24, options)).toBeCloseTo(0.2);
   expect(cosineSchedule(99, 24, options)).toBeCloseTo(0.2);
+});
+
+describe('Muon', () => {
+  interface Golden {
+    readonly options: { readonly learningRate: number; readonly weightDecay: number };
+    readonly start: readonly (readonly number[][])[];
+    readonly gradients: readonly (readonly (readonly number[][])[])[];
+    readonly exact: readonly (readonly (readonly number[][])[])[];
+  }
+  const golden = JSON.parse(
+    readFileSync(new URL('../golden/engine/muon.json', import.meta.url), 'utf8'),
+  ) as Golden;
+
+  /** Ranges with a vector, all golden matrices but the last as one parameter, a vector, and the last. */
+  function ranges(): Range[] {
+    let offset = 2;
+    const matrices = golden.start.map((rows): Matrix => {
+      const matrix = { offset, rows: rows.length, columns: rows[0]!.length };
+      offset += matrix.rows * matrix.columns;
+      if (rows === golden.start.at(-2)) offset += 3;
+      return matrix;
+    });
+    const last = matrices.at(-1)!;
+    const range = (at: number, end: number, held?: Matrix[]): Range => {
+      return { offset: at, size: end - at, decay: held !== undefined, ...(held && { matrices: held }) };
+    };
+    return [
+      range(0, 2),
+      range(2, last.offset - 3, matrices.slice(0, -1)),
+      range(last.offset - 3, last.offset),
+      range(last.offset, offset, [last]),
+    ];
+  }
+
+  const flatOf = (matrices: readonly (readonly number[][])[], vectors: readonly number[]): number[] => [
+    ...vectors.slice(0, 2),
+    ...matrices.slice(0, -1).flat(2),
+    ...vectors.slice(2),
+    ...matrices.at(-1)!.flat(),
+  ];
+
+  test.each([
+    ['float32', 2e-6],
+    ['bfloat16', 2e-3],
+  ] as const)('of %s weights is that of PyTorch for matrices, and AdamW for the rest', (dtype, tolerance) => {
+    engine.scope(() => {
+      const list = ranges();
+      const vectors = noise(5, 'vectors');
+      const start = flatOf(golden.start, vectors);
+      const flat = engine.cast(engine.tensor(Float32Array.from(start), [start.length]), dtype);
+      const rounded = engine.floats(flat);
+      const { learningRate, weightDecay } = golden.options;
+      const options = { betas: [0.9, 0.95], weightDecay, clip: 0 } as const;
+      const optimizer = new ShardedOptimizer(engine, WorkerGroup.single(), flat, list, options);
+      const ofVectors = golden.gradients.map((_, t) => noise(5, `gradient ${t}`));
+      golden.gradients.forEach((matrices, t) => {
+        const gradient = flatOf(matrices, ofVectors[t]!);
+        list.forEach(({ offset, size }, i) => {
+          const part = Float32Array.from(gradient.slice(offset, offset + size), (value) => 4 * value);
+          optimizer.gradients.add(i, engine.tensor(part, [size]));
+        });
+        optimizer.step(4, learningRate);
+        const want = flatOf(golden.exact[t]!, vectors);
+        const weights = engine.floats(optimizer.buffers['master'] ?? flat);
+        const off = list
+          .flatMap(({ matrices: held = [] }) => held)
+          .flatMap(({ offset, rows, columns }) =>
+            Array.from({ length: rows * columns }, (_, k) => {
+              // A start that bfloat16 rounds differs throughout.
+              const from =
+                (rounded[offset + k]! - start[offset + k]!) * (1 - learningRate * weightDecay) ** (t + 1);
+              return Math.abs(weights[offset + k]! - want[offset + k]! - from);
+            }),
+          );
+        expect(Math.max(...off)).toBeLessThan(tolerance);
+      });
+      const rest = list.filter(({ decay }) => !decay);
+      const plain = expected(
+        [0, 1, ...[2, 3, 4]].map((i) => rounded[i < 2 ? i : rest[1]!.offset + i - 2]!),
+        ofVectors,
+        [{ offset: 0, size: 5, decay: false }],
+        learningRate,
+      );
+      const weights = engine.floats(optimizer.buffers['master'] ?? flat);
+      plain.forEach((value, i) => {
+        expect(weights[i < 2 ? i : rest[1]!.offset + i - 2]).toBeCloseTo(value, 5);
+      });
+    });
+  });
+
+  test('gives every direction of a matrix nearly the same length, whatever its scale, and 0 for 0', () => {
+    engine.scope(() => {
+      const shapes = [
+        [3, 8],
+        [9, 4],
+      ] as const;
+      for (const [rows, columns] of shapes) {
+        for (const scale of [1e-4, 1, 1e12]) {
+          const values = noise(rows * columns, 'matrix').map((value) => value * scale);
+          const from = engine.tensor(Float32Array.from(values), [1, rows, columns]);
+          const flat = engine.reshape(orthogonalised(engine, from), [rows, columns]);
+          const turned = engine.permute(flat, [1, 0]);
+          const gram = engine.floats(
+            rows < columns ? engine.matmul(flat, turned) : engine.matmul(turned, flat),
+          );
+          const width = Math.min(rows, columns);
+          gram.forEach((value, i) => {
+            const isDiagonal = i % (width + 1) === 0;
+            expect(Math.abs(value - (isDiagonal ? 0.9 : 0))).toBeLessThan(0.45);
+          });
+        }
+      }
+      const zero = engine.floats(orthogonalised(engine, engine.zeros([2, 3, 2])));
+      expect([...zero]).toEqual(new Array<number>(12).fill(0));
+    });
+  });
+
+  test('names the projections of the layers one by one, and neither embedding, head nor vectors', () => {
+    const part = (name: string, offset: number, shape: number[]) => ({ name, offset, shape });
+    const qkv = [
+      part('x.self_attn.q_proj.weight', 10, [4, 3]),
+      part('x.self_attn.k_proj.weight', 22, [2, 3]),
+    ];
+    expect(matricesOf({ name: 'layers.0.qkv', parts: qkv })).toEqual([
+      { offset: 10, rows: 4, columns: 3 },
+      { offset: 22, rows: 2, columns: 3 },
+    ]);
+    const vision = [part('visual.blocks.0.attn.qkv.weight', 5, [6, 2])];
+    expect(matricesOf({ name: 'vision.0.qkv', parts: vision })).toEqual([
+      { offset: 5, rows: 2, columns: 2 },
+      { offset: 9, rows: 2, columns: 2 },
+      { offset: 13, rows: 2, columns: 2 },
+    ]);
+    for (const name of ['embed', 'head'])
+      expect(matricesOf({ name, parts: [part('w', 0, [7, 3])] })).toBeUndefined();
+    expect(matricesOf({ name: 'norm', parts: [part('w', 0, [7])] })).toBeUndefined();
+    expect(matricesOf({ name: 'vision.patch', parts: [part('w', 0, [4, 3, 2, 2, 2])] })).toBeUndefined();
+  });
 });

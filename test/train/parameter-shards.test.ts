@@ -6,7 +6,9 @@ import { EngineError } from '../../src/ground/errors.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { PASSES, responseStates } from '../../src/train/micro-batch.ts';
+import type { OPTIMIZERS } from '../../src/train/muon.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { DEVICE } from '../helpers/device.ts';
 import { LoneRank, type Operation } from '../helpers/lone-rank.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
@@ -28,6 +30,7 @@ asked.dispose();
 /** Micro-batches of each rank, by the length of the response: the first rank has most, the last none. */
 const ROUNDS = [[5, 3], [4], []] as const;
 const BUCKET = 700;
+const OPTIONS = { betas: [0.9, 0.99], weightDecay: 0.1, clip: 1 } as const;
 
 interface Run {
   /** Operations of each rank. */
@@ -40,23 +43,27 @@ interface Variant {
   readonly tuning: 'all' | 'decoder';
   readonly dtype: 'float32' | 'bfloat16';
   readonly tied: boolean;
+  readonly optimizer: keyof typeof OPTIMIZERS;
 }
 
+/** Makes the micro-batches of a rank. */
+const microBatchesOf = (learner: Learner, rank: number): (() => void)[] =>
+  ROUNDS[rank]!.map((length, i) => () => {
+    engine.scope(() => {
+      const tape = learner.tape();
+      const response = Int32Array.from({ length }, (_, t) => 20 + 7 * t + rank + i);
+      const { states, targets } = responseStates(learner.policy, [prompts[rank]!], [response], tape);
+      learner.backward(states, targets, {}, (logProb) => engine.sum(logProb), tape);
+    });
+  });
+
 /** Runs an update on every rank, each of which receives what the ranks of a run before have sent. */
-function run({ tuning, dtype, tied }: Variant, zero: 2 | 3, before: Run | null): Run {
-  const done = ROUNDS.map((lengths, rank) => {
+function run({ tuning, dtype, tied, optimizer }: Variant, zero: 2 | 3, before: Run | null): Run {
+  const done = ROUNDS.map((_, rank) => {
     const workers = new LoneRank(engine, rank, 3, before?.logs ?? null, ROUNDS[0].length);
     const policy = tinyPolicy(engine, 3, { tuning, dtype, tied });
-    const options = { betas: [0.9, 0.99] as const, epsilon: 1e-8, weightDecay: 0.1, clip: 1 };
-    const learner = new Learner(policy, workers, options, true, { zero, bucket: BUCKET });
-    const microBatches = lengths.map((length, i) => () => {
-      engine.scope(() => {
-        const tape = learner.tape();
-        const response = Int32Array.from({ length }, (_, t) => 20 + 7 * t + rank + i);
-        const { states, targets } = responseStates(policy, [prompts[rank]!], [response], tape);
-        learner.backward(states, targets, {}, (logProb) => engine.sum(logProb), tape);
-      });
-    });
+    const learner = new Learner(policy, workers, { ...OPTIONS, optimizer }, true, { zero, bucket: BUCKET });
+    const microBatches = microBatchesOf(learner, rank);
     learner.accumulate(microBatches, PASSES);
     learner.update(12, 1e-2);
     expect(workers.open).toBe(0);
@@ -86,9 +93,11 @@ const order = (log: readonly Operation[]): string[] =>
   log.map(({ kind, root, values }) => `${kind} ${values.length} to or from ${root}`);
 
 describe.each<Variant>([
-  { tuning: 'all', dtype: 'float32', tied: true },
-  { tuning: 'decoder', dtype: 'bfloat16', tied: false },
-])('with weights of $dtype, tuning $tuning', (variant) => {
+  { tuning: 'all', dtype: 'float32', tied: true, optimizer: 'adamw' },
+  { tuning: 'decoder', dtype: 'bfloat16', tied: false, optimizer: 'adamw' },
+  { tuning: 'all', dtype: 'float32', tied: false, optimizer: 'muon' },
+  { tuning: 'decoder', dtype: 'bfloat16', tied: true, optimizer: 'muon' },
+])('with weights of $dtype, tuning $tuning by $optimizer', (variant) => {
   // Gradients that a rank sends are right once it has received the layers of others, its weights once it has received their gradients.
   const repeated = (zero: 2 | 3, times: number): Run =>
     run(variant, zero, times > 1 ? repeated(zero, times - 1) : null);
@@ -106,6 +115,27 @@ describe.each<Variant>([
 
   test('the weights behind the update are those of whole weights, on every rank', () => {
     expect(shared.weights.map(digest)).toEqual(whole.weights.map(digest));
+  });
+
+  test('the weights behind the update are those of one rank with all micro-batches, but for rounding', () => {
+    const { tuning, dtype, tied, optimizer } = variant;
+    const policy = tinyPolicy(engine, 3, { tuning, dtype, tied });
+    const before = engine.floats(policy.flat);
+    const learner = new Learner(policy, WorkerGroup.single(), { ...OPTIONS, optimizer }, true);
+    learner.accumulate(
+      ROUNDS.flatMap((_, rank) => microBatchesOf(learner, rank)),
+      PASSES,
+    );
+    learner.update(12, 1e-2);
+    const alone = engine.floats(policy.flat);
+    const change = (weights: Float32Array): number[] => [...weights].map((value, i) => value - before[i]!);
+    const [want, got] = [change(alone), change(shared.weights[1]!)];
+    const squares = (values: readonly number[]): number => values.reduce((sum, value) => sum + value ** 2, 0);
+    const off = squares(got.map((value, i) => value - want[i]!)) / squares(want);
+    expect(squares(want)).toBeGreaterThan(0.01);
+    expect(Math.sqrt(off)).toBeLessThan(dtype === 'float32' ? 5e-3 : 0.1);
+    learner.optimizer.dispose();
+    policy.dispose();
   });
 });
 
