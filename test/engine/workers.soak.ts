@@ -1,5 +1,8 @@
 /** Several engines at once, one per Worker of a process. */
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
@@ -62,6 +65,22 @@ describe('two Workers over shared storage', () => {
     expect(loadNative().live()).toBe(0);
   });
 });
+
+it('two Workers train in bfloat16 through thousands of shapes', () => {
+  const out = mkdtempSync(join(tmpdir(), 'timeseer-bfloat16-'));
+  const cli = fileURLToPath(new URL('../../src/cli.ts', import.meta.url));
+  const sets = ['policy.dtype=bfloat16', 'sft.samples=8000'].flatMap((set) => ['--set', set]);
+  const run = spawnSync(
+    process.execPath,
+    ['--import', 'tsx', cli, 'sft', '--recipe', 'quickstart', '--out', out, '--quiet', ...sets],
+    { encoding: 'utf8', timeout: 280_000 },
+  );
+  rmSync(out, { recursive: true });
+  expect({ status: run.status, signal: run.signal, error: run.stderr }).toMatchObject({
+    status: 0,
+    signal: null,
+  });
+}, 300_000);
 
 describe('a process ends well', () => {
   it.each([
