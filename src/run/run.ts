@@ -240,6 +240,13 @@ export class Run extends RunDirectory {
     const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : loadRecipe(options.recipe, set);
     checkDType(recipe);
     const keys = checkChanges(path, run.recipe, recipe, allow);
+    for (const stage of ['sft', 'rl'] as const) {
+      if (!keys.includes(`${stage}.optimizer`) || run.cost(stage) === null) continue;
+      throw new ConfigError(
+        `${path}: ${stage}.optimizer cannot change within the stage, because its checkpoints hold the moments of ${run.recipe[stage].optimizer}; ` +
+          'choose a new --out',
+      );
+    }
     const { name } = recipe.data;
     const otherData =
       isAllowed(DATA_KEY, allow) || keys.includes('data.name') ? changedData(path, name) : null;

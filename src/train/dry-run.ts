@@ -405,7 +405,7 @@ function emptyAdapter(engine: MetaEngine, dims: Dims, options: AdapterOptions): 
   return { options, flat: engine.zeros([adapterLayout(dims, options).size]) };
 }
 
-/** The rank with the largest share of a group that is not there, and rank 0 of it. */
+/** Rank 0 of a group that is not there. Its share is the largest by AdamW; by Muon others may hold a matrix more. */
 export class OneOfMany extends WorkerGroup {
   override readonly sharesMemory: boolean;
 

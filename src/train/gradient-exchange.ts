@@ -1,9 +1,9 @@
 /**
  * Gradients of one rank and, where ranks share no memory, their exchange. The flat buffer [T] is cut into buckets of whole parameters, and every
- * bucket is divided evenly over the ranks (but for matrices, which Muon updates as a whole), so that all of them send and receive at the same
- * time. A rank receives its slice of a bucket from all
- * ranks and adds these in rank order. Buckets are sent as soon as their gradients are final, while the backward pass goes on (Li et al. 2020,
- * "PyTorch Distributed", section 3.2), on every rank in the same order: the reverse of that in the buffer, the vision tower last.
+ * bucket is divided over the ranks: evenly, so that all of them send and receive at the same time, but for matrices that Muon updates, which stay
+ * whole. A rank receives its slice of a bucket from all ranks and adds these in rank order. Buckets are sent as soon as their gradients are final,
+ * while the backward pass goes on (Li et al. 2020, "PyTorch Distributed", section 3.2), on every rank in the same order: the reverse of that in
+ * the buffer, the vision tower last.
  *
  *   ZeRO 1: micro-batches are added up in a buffer [T]; buckets are sent in the last micro-batch.
  *   ZeRO 2: buckets are sent in every pass and freed; the sum of the own slices [H] stays (Rajbhandari et al. 2020). A micro-batch has two passes
@@ -38,7 +38,7 @@ export interface Bucket {
   readonly end: number;
   /** Parameters by their place among the ranges. */
   readonly indices: readonly number[];
-  /** Those of its parameters. */
+  /** Matrices of its parameters. */
   readonly matrices: readonly Matrix[];
 }
 
@@ -74,27 +74,45 @@ export function bucketsOf(ranges: readonly Range[], full: number = BUCKET): Buck
   }));
 }
 
-/** Elements of a bucket that a rank updates: an even share, less or more where it would cut a matrix. */
-function shareOf(
-  { start, end, matrices }: Bucket,
-  rank: number,
-  size: number,
-): readonly [from: number, to: number] {
-  const uncut = (at: number): number => {
-    const cut = matrices.find(({ offset, rows, columns }) => offset < at && at < offset + rows * columns);
-    if (cut === undefined) return at;
-    const behind = cut.offset + cut.rows * cut.columns;
-    return at - cut.offset < behind - at ? cut.offset : behind;
-  };
-  const [from, to] = shardOf(end - start, rank, size);
-  return [uncut(start + from), uncut(start + to)];
+/** Elements from … to of the buffer. */
+type Share = readonly [from: number, to: number];
+
+/**
+ * Divides every bucket among ranks, [rank][bucket]: evenly, but for ends inside a matrix, which move to its nearer end. Then shares are unlike,
+ * and ranks with less so far get the larger ones.
+ */
+function sharesOf(buckets: readonly Bucket[], size: number): readonly (readonly Share[])[] {
+  const shares = Array.from({ length: size }, (): Share[] => []);
+  const held = shares.map(() => 0);
+  for (const { start, end, matrices } of buckets) {
+    const uncut = (at: number): number => {
+      const cut = matrices.find(({ offset, rows, columns }) => offset < at && at < offset + rows * columns);
+      if (cut === undefined) return at;
+      const behind = cut.offset + cut.rows * cut.columns;
+      return at - cut.offset < behind - at ? cut.offset : behind;
+    };
+    const pieces = shares.map((_, place): Share => {
+      const [from, to] = shardOf(end - start, place, size);
+      return [uncut(start + from), uncut(start + to)];
+    });
+    const ranks = [...held.keys()];
+    if (matrices.length > 0) {
+      pieces.sort((a, b) => b[1] - b[0] - (a[1] - a[0]));
+      ranks.sort((a, b) => held[a]! - held[b]!);
+    }
+    for (const [place, rank] of ranks.entries()) {
+      const [from, to] = pieces[place]!;
+      shares[rank]!.push([from, to]);
+      held[rank]! += to - from;
+    }
+  }
+  return shares;
 }
 
 /** Slices of a rank, one of each bucket; `whole`: the rank holds the buffer of all ranks. */
 export function slicesOf(buckets: readonly Bucket[], rank: number, size: number, whole: boolean): Slice[] {
   let held = 0;
-  return buckets.map((bucket) => {
-    const [start, end] = shareOf(bucket, rank, size);
+  return sharesOf(buckets, size)[rank]!.map(([start, end]) => {
     const slice = { start, end, at: whole ? start : held };
     held += end - start;
     return slice;
@@ -129,6 +147,7 @@ export class GradientExchange {
   readonly buckets: readonly Bucket[];
   /** Slices of this rank, by bucket. */
   readonly slices: readonly Slice[];
+  readonly #shares: readonly (readonly Share[])[];
   /** Elements of the slices: H. */
   readonly held: number;
   readonly #engine: Engine;
@@ -176,6 +195,7 @@ export class GradientExchange {
     this.#ranges = ranges;
     this.#most = bucket;
     this.buckets = bucketsOf(ranges, bucket);
+    this.#shares = sharesOf(this.buckets, workers.size);
     this.slices = slicesOf(this.buckets, workers.rank, workers.size, workers.sharesMemory);
     this.held = this.slices.reduce((sum, { start, end }) => sum + end - start, 0);
     this.#bucketOf = new Int32Array(ranges.length);
@@ -316,15 +336,14 @@ export class GradientExchange {
   #send(index: number): void {
     const engine = this.#engine;
     const { rank, size } = this.#workers;
-    const bucket = this.buckets[index]!;
-    const { start, end, indices } = bucket;
+    const { start, end, indices } = this.buckets[index]!;
     if (this.own !== null) this.#clear(this.own, indices);
     const staged =
       this.own === null
         ? (this.#staged.get(index) ?? engine.unscoped(() => engine.zeros([end - start])))
         : null;
     this.#staged.delete(index);
-    const shares = Array.from({ length: size }, (_, owner) => shareOf(bucket, owner, size));
+    const shares = this.#shares.map((of) => of[index]!);
     const longest = Math.max(...shares.map(([from, to]) => to - from));
     const row = Math.ceil(this.#most / size);
     for (let at = 0; at < longest; at += row) {

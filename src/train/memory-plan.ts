@@ -328,7 +328,7 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
     ['adapter', held.adapter, 'float32'],
     ['reference policy', held.reference, 'rl.kl > 0, or the initial teacher of rl.distillation'],
     ['master copy', held.master, 'float32, of bfloat16 weights'],
-    ['moments', held.moments, 'AdamW, float32'],
+    ['moments', held.moments, 'of the optimiser, float32'],
     ['prepared weights', held.prepared, 'for products of tfjs, forward and backward'],
     [
       'gradients',

@@ -14,7 +14,7 @@ export const OPTIMIZERS = {
   adamw: { label: 'AdamW', summary: 'all parameters', paper: 'Loshchilov & Hutter 2019, arXiv 1711.05101' },
   muon: {
     label: 'Muon',
-    summary: 'matrices of the layers, the rest by AdamW; learns more in a step, which takes longer',
+    summary: 'matrices of the layers, the rest by AdamW; allows larger rates, and a step takes longer',
     paper: 'Jordan et al. 2024; size of updates: Liu et al. 2025, arXiv 2502.16982',
   },
 } as const satisfies Readonly<Record<string, Choice>>;
@@ -39,7 +39,7 @@ export function matricesOf({ name, parts }: Pick<Parameter, 'name' | 'parts'>): 
   if (name === 'embed' || name === 'head' || parts.some(({ shape }) => shape.length !== 2)) return undefined;
   return parts.flatMap(({ name: of, offset, shape }) => {
     const [rows, columns] = shape as [number, number];
-    if (!of.endsWith('.attn.qkv.weight')) return [{ offset, rows, columns }];
+    if (!/\.attn\.qkv\.(weight|lora_B\b)/.test(of)) return [{ offset, rows, columns }];
     const third = rows / 3; // the vision tower's query, key and value
     return [0, 1, 2].map((i) => ({ offset: offset + i * third * columns, rows: third, columns }));
   });

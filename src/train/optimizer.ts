@@ -1,6 +1,6 @@
 /**
  * AdamW, and for matrices that a range names Muon, over a flat parameter buffer [T], sharded over ranks: each rank reduces, clips and updates its
- * own slices in chunks, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
+ * own slices in chunks, or matrix by matrix, so that nothing but the buffers (gradient, two moments, master copy) grows with T. Sums
  * are taken in rank order. Ranks that share no memory hold moments and master copy of their own slices alone (ZeRO 1; the gradients' sum too:
  * ZeRO 2; the parameters too: ZeRO 3), gather their gradients (`GradientExchange`), and send their parameters to the others.
  * bfloat16 parameters are the rounding of a float32 master copy, which is updated: without one, updates below
@@ -464,7 +464,7 @@ export class ShardedOptimizer {
     for (const row of this.#rows(bucket)) {
       engine.scope(() => {
         const longest = Math.max(...row.map(({ length }) => length));
-        const piece = engine.zeros([longest]); // slices differ by one element: padded
+        const piece = engine.zeros([longest]); // shorter slices are padded
         const own = row[rank]!;
         if (own.length > 0)
           engine.write(piece, 0, 0, engine.narrow(this.buffers[name]!, 0, own.at, own.length));

@@ -5,7 +5,7 @@
  *   1. sample prompts                           6. advantages; skip zero-variance groups
  *   2. G rollouts per prompt                    7. reference and old log-probabilities
  *   3. rewards; resample equal-reward groups    8. policy loss + KL − entropy, backward
- *   4. hidden states of the expert traces       9. reduce over ranks, clip, AdamW
+ *   4. hidden states of the expert traces       9. reduce over ranks, clip, update
  *   5. similarity by optimal transport         10. guards, log, checkpoint
  *
  * Departures from the papers and their releases:

@@ -4,7 +4,7 @@
  *
  *   1. take the next examples of the task        4. forward, −Σ log π(trace | picture, instruction)
  *   2. draw their pictures, write their traces   5. backward
- *   3. collate prompts and responses             6. reduce over ranks, clip, AdamW
+ *   3. collate prompts and responses             6. reduce over ranks, clip, update
  *
  * Generated examples are fresh and seen once; a data set is traversed in epochs. The stage ends after `samples` examples.
  */

@@ -101,7 +101,7 @@ describe('--allow-change', { timeout: 120_000 }, () => {
     expect(await timeseer(...RESUME)).toMatchObject({ code: 0, err: '' });
   });
 
-  test('is refused for a policy, an unknown key, and a run that is not resumed', async () => {
+  test('is refused for a policy, the optimiser of a stage under way, an unknown key, and a run that is not resumed', async () => {
     const error = async (...args: string[]) => (await timeseer('train', '--out', out, ...args)).err;
     expect(await error('--resume', ...set('policy.tune=decoder'), ...allow('policy.tune'))).toMatch(
       /--allow-change policy\.tune: a run cannot change its policy/,
@@ -110,5 +110,8 @@ describe('--allow-change', { timeout: 120_000 }, () => {
       /--allow-change rl\.learningrate: unknown key rl\.learningrate; did you mean rl\.learningRate\?/,
     );
     expect(await error(...allow('rl'))).toMatch(/add --resume/);
+    expect(await error('--resume', ...set('rl.optimizer=muon'), ...allow('rl.optimizer'))).toMatch(
+      /rl\.optimizer cannot change within the stage, because its checkpoints hold the moments of adamw; choose a new --out/,
+    );
   });
 });
