@@ -38,11 +38,7 @@ const betas = z
   .readonly()
   .describe("Decay rates of AdamW's first and second moment, each in [0, 1).");
 
-const optimizer = choice(
-  OPTIMIZERS,
-  'adamw',
-  'Optimiser; updates of both are equally large at a learning rate',
-);
+const optimizer = choice(OPTIMIZERS, 'adamw', 'Optimiser');
 
 /** Maximum length of a generated series: longer ones would fill the memory before training begins. */
 const LONGEST_SERIES = 1_000_000;

@@ -1,8 +1,8 @@
 /**
  * Muon (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"): the momentum of a matrix is replaced by the nearest
- * semi-orthogonal one, so that all directions of an update are equally long. The size of an update is that of AdamW, √(mean of squares) = 0.2
- * (Liu et al. 2025, arXiv 2502.16982, equation 4), so that one learning rate and weight decay serve both. As torch.optim.Muon with
- * adjust_lr_fn: match_rms_adamw, but in the parameters' dtype, where that rounds to bfloat16.
+ * semi-orthogonal one, so that all directions of an update are equally long. The update of a matrix of full rank has a root mean square of 0.2
+ * learning rates, about that of AdamW (Liu et al. 2025, arXiv 2502.16982, equation 4). As torch.optim.Muon with adjust_lr_fn:
+ * match_rms_adamw, but in the parameters' dtype, where that rounds to bfloat16.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import type { Choice } from '../ground/choice.ts';
@@ -19,7 +19,7 @@ export const OPTIMIZERS = {
   },
 } as const satisfies Readonly<Record<string, Choice>>;
 
-/** Decay of the momentum, after Nesterov. */
+/** Decay of Nesterov's momentum. */
 export const MOMENTUM = 0.95;
 /** Coefficients of x, x³ and x⁵: the slope at 0 is as steep as can be, and singular values end between 0.68 and 1.13. */
 const [FIRST, THIRD, FIFTH] = [3.4445, -4.775, 2.0315] as const;
@@ -27,7 +27,7 @@ const ITERATIONS = 5;
 /** Smallest norm that is divided by. */
 const EPSILON = 1e-7;
 
-/** Factor of the learning rate for a matrix, so that its update is as large as AdamW's. */
+/** Factor of the learning rate for a matrix, so that its update is about as large as AdamW's. */
 export const rateOf = ({ rows, columns }: Pick<Matrix, 'rows' | 'columns'>): number =>
   0.2 * Math.sqrt(Math.max(rows, columns));
 

@@ -23,7 +23,7 @@ export type { Range } from './gradient-exchange.ts';
 
 /** Options of the optimiser; keys of both training stages of a recipe. */
 export interface OptimizerOptions {
-  /** Default: adamw. */
+  /** Decides whether the learner's ranges name matrices, which Muon updates. Default: adamw. */
   readonly optimizer?: keyof typeof OPTIMIZERS;
   /** AdamW: decay rates of the first and second moment, each in [0, 1). */
   readonly betas: readonly [number, number];
@@ -123,7 +123,9 @@ export class ShardedOptimizer {
   /** Slices by rank, then by bucket. */
   readonly #slices: readonly (readonly Slice[])[];
   readonly #chunks: readonly Chunk[]; // of this rank's slices
+  /** Elements of them that AdamW updates. */
   readonly #updates: readonly Update[];
+  /** Matrices of them that Muon updates. */
   readonly #batches: readonly Batch[];
   readonly #parameters: Tensor; // [T], shared by all ranks where they share memory
   /** Gradients of all ranks, R × [T], where they share memory: rank 0's becomes the sum. */
@@ -363,12 +365,12 @@ export class ShardedOptimizer {
           engine.write(momentum, 0, 0, engine.add(engine.mul(momentum, MOMENTUM), gradient));
           return engine.reshape(engine.add(engine.mul(momentum, MOMENTUM), gradient), [1, rows, columns]); // Nesterov
         });
-        const updates = engine.cast(engine.concat(ahead, 0), this.#parameters.dtype);
+        const updates = engine.cast(engine.concat(ahead, 0), this.#parameters.dtype); // [K, R, C]
         const direction = engine.cast(orthogonalised(engine, updates), 'float32'); // [K, R, C]
-        const step = engine.mul(direction, -learningRate * rateOf({ rows, columns }));
+        const step = engine.mul(direction, -learningRate * rateOf({ rows, columns })); // [K, R, C]
         chunks.forEach((chunk, k) => {
           const exact = this.#exact(chunk, released);
-          const change = engine.reshape(engine.narrow(step, 0, k, 1), [size]);
+          const change = engine.reshape(engine.narrow(step, 0, k, 1), [size]); // [n]
           engine.write(exact, 0, 0, engine.add(engine.mul(exact, 1 - learningRate * decay), change));
           if (this.#master !== null && released === null)
             engine.write(this.#parameters, 0, chunk.start, exact);
