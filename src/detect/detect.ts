@@ -44,7 +44,15 @@ import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
 import { atEdge, comesByChance, explainer, likeEdges, PEAK, PEERS, regular, sawtooth } from './usual.ts';
-import { atRest, isWeekend, spreadAtRest } from './weekend.ts';
+import {
+  atRest,
+  departsAtRest,
+  isAtRest,
+  isWeekend,
+  seasonOfWork,
+  spreadAtRest,
+  uncertaintyOfDays,
+} from './weekend.ts';
 
 /** Robust range of the values: 1 % to 99 %. */
 function robustRange(values: Float64Array): { low: number; high: number; middle: number } {
@@ -74,6 +82,8 @@ const MAX_REST = 0.5;
 /** Tracks in which a stretch of a sawtooth departs like others. */
 const OF_TEETH: ReadonlySet<Candidate['track']> = new Set(['still', 'limit', 'movement']);
 
+/** Tracks that compare days. */
+const OF_DAYS = new Set(['season', 'analogue', 'size']);
 /** Tracks in which a weekend departs if it is the only one. */
 const UNSEEN: ReadonlySet<Candidate['track']> = new Set(['analogue', 'size', 'movement', 'still']);
 
@@ -108,7 +118,7 @@ export interface AnalyseOptions {
   readonly clock?: Int32Array;
   /** Clocks that the season may follow instead, of which the one that predicts best is taken. */
   readonly clocks?: readonly Int32Array[];
-  /** Weekends [start, end) in samples, where fewer than two weeks are known; absent otherwise. */
+  /** Weekends [start, end) in samples, where fewer than three weeks are known; absent otherwise. */
   readonly weekends?: readonly Interval[];
 }
 
@@ -126,12 +136,15 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const least = LEVELS.low;
   const floor = Math.max(FLOOR * sizeOf(values), step) || Number.MIN_VALUE;
   const usualStep = median(stepSizes(values));
-  const found = findSeason(values, options.calendar, options.clock, options.clocks);
+  const day = dayOf(options);
+  const found =
+    findSeason(values, options.calendar, options.clock, options.clocks) ??
+    (day === null ? null : seasonOfWork(values, options.weekends ?? [], day));
   const periodic = found === null || comesByChance(values, found.period) ? null : found;
   const late = periodic === null ? 1 : jitterOf(values, periodic.period, usualStep);
   const [usual, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
-  const { weekends = [] } = options;
-  const day = dayOf(options);
+  const { weekends: known = [] } = options;
+  const weekends = usual === null || departsAtRest(values, usual, known) ? known : [];
   const season = usual === null || day === null ? usual : atRest(values, usual, weekends, day);
   // Edges that keep time but for rounding are where they belong at the ends as well.
   const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
@@ -211,6 +224,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     });
   }
   const looks = tracks.length;
+  const uncertain = day === null ? 1 : uncertaintyOfDays(n, weekends, day);
   const candidates = tracks.flatMap((track): Candidate[] =>
     scan(track.values, {
       ...{ floor: track.floor, windows: track.windows, least, looks },
@@ -220,7 +234,12 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     })
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
       .filter(({ start, end }) => track.name !== 'size' || end - start >= SHORTEST_SIZE)
-      .map((candidate) => ({ ...candidate, track: track.name })),
+      .map((candidate) => {
+        const part = day === null ? 0 : Math.min(1, (8 * (candidate.end - candidate.start)) / day);
+        const severity = candidate.severity / (OF_DAYS.has(track.name) ? uncertain ** ((1 + part) / 2) : 1);
+        return { ...candidate, track: track.name, severity };
+      })
+      .filter(({ severity }) => severity >= least),
   );
   candidates.push(
     ...[...stillness(values, least), ...levelStillness(values, low, high, least)].map((candidate) => ({
@@ -249,7 +268,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const sees = ({ track, start, end }: Candidate): boolean =>
     !UNSEEN.has(track) ||
     (track === 'still' && isConstant(values, start, end)) ||
-    !weekends.some(([from, to]) => 2 * (Math.min(end, to) - Math.max(start, from)) >= end - start);
+    !isAtRest(start, end, weekends);
   const vetoed = (candidate: Candidate): boolean => {
     if (bySeason === null) return false;
     if (candidate.track === 'level' || candidate.track === 'local' || !sees(candidate))

@@ -375,6 +375,10 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
 
 /** Least share of what a clock changes in the departures by which they become smaller; an anomaly is not changed. */
 const CLOCK_GAIN = 0.3;
+/** Least distance of that share from the one of the clock turned the other way, in [0, 2]. */
+const CLOCK_CONTRAST = 1;
+/** Largest departure, in median ones, of a sample that is explained. Days that neither clock explains, as those of a weekend, do not count. */
+const EXPLAINED = 4;
 const NEAR_DAY = 0.01;
 /** Distance of a lag from a period of the calendar, as a share, at which it is tried after it. */
 const NEAR_CALENDAR = 0.03;
@@ -386,19 +390,27 @@ function clockThatPredicts(
   clocks: readonly Int32Array[],
 ) {
   const reach = Math.round(season.period);
+  const usual = EXPLAINED * medianOfAbs(season.rests, 1);
   let [chosen, least]: [Int32Array | null, number] = [null, CLOCK_GAIN];
   for (const clock of clocks) {
     const isNear = (i: number): boolean =>
       clock[Math.max(0, i - reach)] !== clock[Math.min(values.length - 1, i + reach)];
     const only = Uint8Array.from(clock, (_, i) => Number(isNear(i)));
-    const expected = seasonExpectation(values, season.period, clock, { only });
-    let [gain, change] = [0, 0];
-    for (let i = 0; i < values.length; i++) {
-      const gained = only[i]! * (Math.abs(season.rests[i]!) - Math.abs(values[i]! - expected[i]!));
-      gain += gained;
-      change += Math.abs(gained);
-    }
-    if (gain > least * change) [chosen, least] = [clock, gain / change];
+    const gainOf = (tried: Int32Array): number => {
+      const expected = seasonExpectation(values, season.period, tried, { only });
+      let [gain, change] = [0, 0];
+      for (let i = 0; i < values.length; i++) {
+        const [before, after] = [Math.abs(season.rests[i]!), Math.abs(values[i]! - expected[i]!)];
+        if (only[i] === 0 || Math.min(before, after) > usual) continue;
+        const gained = before - after;
+        gain += gained;
+        change += Math.abs(gained);
+      }
+      return change === 0 ? 0 : gain / change;
+    };
+    const gain = gainOf(clock);
+    if (gain > least && gain - gainOf(clock.map((ahead) => -ahead)) > CLOCK_CONTRAST)
+      [chosen, least] = [clock, gain];
   }
   return chosen;
 }
@@ -452,6 +464,7 @@ function isLevel(values: Float64Array, period: number): boolean {
  * that predicts better.
  *
  * @param periods candidates instead of these, of which a longer one must be clearly better
+ * @param fewest least number of whole cycles
  */
 export function findSeason(
   values: Float64Array,
@@ -459,6 +472,7 @@ export function findSeason(
   clock: Int32Array | null = null,
   clocks: readonly Int32Array[] = [],
   periods: readonly number[] | null = null,
+  fewest = FEWEST_CYCLES,
 ): Season | null {
   const n = values.length;
   if (n < 4 * FEWEST_CYCLES) return null;
@@ -500,7 +514,7 @@ export function findSeason(
       Number(Number.isInteger(b)) - Number(Number.isInteger(a)),
   );
   for (const period of sorted) {
-    if (n / period < FEWEST_CYCLES || (n / period < CYCLES_OF_DAYS && isDays(period))) continue;
+    if (n / period < fewest || (n / period < CYCLES_OF_DAYS && isDays(period))) continue;
     // A level that follows the values explains them without a season: the gain over it counts.
     const level = cycleMeans(clipped, period);
     const around = difference(clipped, level);

@@ -1,14 +1,19 @@
-/** Weekends of a series of which fewer than two weeks are known: working days do not predict them, and no other weekend does. */
+/** Weekends of a series of which fewer than three weeks are known: working days do not predict them, and hardly another weekend does. */
 import type { Interval } from '../ground/types.ts';
 import { cumulative, median } from '../series/stats.ts';
 import { usualSize } from './departures.ts';
 import type { Joined } from './join.ts';
-import { type Season, seasonExpectation, seasonLevel } from './season.ts';
+import { findSeason, type Season, seasonExpectation, seasonLevel } from './season.ts';
 
 /** Shortest stretch of rest that is fitted, and reach of the comparison of two predictions, as shares of a day. */
 const [SHORTEST, REACH] = [1 / 4, 1 / 16];
 /** Shares of a day: by which a change may miss the beginning or the end of a weekend, and which it lasts at least. */
 const [NEAR, HALF] = [1 / 8, 1 / 2];
+/** Times of a day, as shares of it, between which working hours begin and end. */
+const [BEGINS, ENDS] = [
+  [5 / 24, 11 / 24],
+  [15 / 24, 21 / 24],
+] as const;
 /** Days of another stretch of the same kind that show what is usual. */
 const KNOWN = 1;
 
@@ -47,6 +52,35 @@ function runningMeans(values: Float64Array): (first: number, last: number) => nu
     const [from, to] = [Math.max(0, first), Math.min(values.length, last + 1)];
     return (sums[to]! - sums[from]!) / (counts[to]! - counts[from]!);
   };
+}
+
+/** Fewest whole working days that show a daily season. */
+const FEWEST_DAYS = 2;
+
+/** Finds the daily season that working days show once weekends are left out; null if there is none, or no weekend. */
+export function seasonOfWork(
+  values: Float64Array,
+  weekends: readonly Interval[],
+  day: number,
+): Season | null {
+  const work = values.filter((_, i) => !weekends.some(([start, end]) => i >= start && i < end));
+  const found = work.length === values.length ? null : findSeason(work, [], null, [], [day], FEWEST_DAYS);
+  if (found === null) return null;
+  const level = seasonLevel(values, day);
+  return { ...found, level, expected: seasonExpectation(values, day, null, { level, nearest: true }) };
+}
+
+/** Least departure of weekends from working days, in the usual one of these, at which they are no working days. */
+const DEPARTS = 2;
+
+/** Returns true if working days do not predict weekends. */
+export function departsAtRest(values: Float64Array, season: Season, weekends: readonly Interval[]): boolean {
+  const skip = Uint8Array.from(values, (_, i) => Number(weekends.some(([from, to]) => i >= from && i < to)));
+  const { period, clock, level } = season;
+  const expected = seasonExpectation(values, period, clock, { level, nearest: true, skip });
+  const departures = (rest: number): Float64Array =>
+    values.map((value, i) => value - expected[i]!).filter((_, i) => skip[i] === rest);
+  return usualSize(departures(1)) > DEPARTS * usualSize(departures(0));
 }
 
 /**
@@ -88,6 +122,16 @@ export function atRest(
     // The height of an earlier weekend is usual.
     const isKnown = weekends.some(([from, to]) => to <= start && to - from >= KNOWN * day);
     const predictions = isKnown ? [near] : [fitted(working, own), near];
+    // Saturdays may be half as busy, and Sundays not at all.
+    const midnight = start > 0 ? Math.round(day) : ((own.length - 1) % Math.round(day)) + 1;
+    if (!isKnown && Math.min(midnight, own.length - midnight) >= SHORTEST * day) {
+      predictions.push(
+        Float64Array.of(
+          ...fitted(working.subarray(0, midnight), own.subarray(0, midnight)),
+          ...fitted(working.subarray(midnight), own.subarray(midnight)),
+        ),
+      );
+    }
     const days = Math.ceil(values.length / day);
     for (let away = -days; away <= days; away++) {
       const shift = Math.round(away * day);
@@ -114,6 +158,21 @@ export function atRest(
   return { ...season, level, expected };
 }
 
+/** 97.5 % quantile of Student's law over that of the normal law, by degrees of freedom from 1 on. */
+const STUDENT = [6.5, 2.2, 1.62, 1.42, 1.31, 1.25];
+
+/** Samples of [N] outside weekends. */
+const workOf = (n: number, weekends: readonly Interval[]): number =>
+  weekends.reduce((left, [start, end]) => left - (end - start), n);
+
+/** Returns true if at least half of a stretch lies in weekends. */
+export const isAtRest = (start: number, end: number, weekends: readonly Interval[]): boolean =>
+  weekends.some(([from, to]) => 2 * (Math.min(end, to) - Math.max(start, from)) >= end - start);
+
+/** Factor of the spread where few working days show how much days differ: 1 without weekends. */
+export const uncertaintyOfDays = (n: number, weekends: readonly Interval[], day: number): number =>
+  (weekends.length > 0 && STUDENT[Math.max(0, Math.floor(workOf(n, weekends) / day) - 2)]) || 1;
+
 /** Spread of the departures [N] in each weekend relative to that of all others, at least 1 [N]. */
 export function spreadAtRest(departures: Float64Array, weekends: readonly Interval[]): Float64Array {
   const spread = new Float64Array(departures.length).fill(1);
@@ -127,7 +186,8 @@ export function spreadAtRest(departures: Float64Array, weekends: readonly Interv
 
 /**
  * Returns true if a change of half a day or more in [N] begins or ends with a weekend and may be usual there: it lies in a weekend, or fills half of
- * the days between two, and no other weekend, or no other working day, shows what is usual.
+ * the days between two, and no other weekend, or no other working day, shows what is usual. So may a change from a morning to the evening on the only
+ * working day.
  */
 export function isWeekend(
   { start, end, lasting }: Joined,
@@ -137,6 +197,19 @@ export function isWeekend(
 ): boolean {
   const reach = NEAR * day;
   const edges = weekends.flat().filter((edge) => edge > 0 && edge < n);
+  const isTime = (at: number, [from, to]: Interval): boolean => {
+    const time = (((at - edges[0]!) / day) % 1) + 1;
+    return time % 1 >= from && time % 1 <= to;
+  };
+  const isOnlyWork =
+    edges.length > 0 && workOf(n, weekends) < FEWEST_DAYS * day && !isAtRest(start, end, weekends);
+  if (
+    isOnlyWork &&
+    (start === 0 || isTime(start, BEGINS)) &&
+    (end === n || isTime(end, ENDS)) &&
+    end - start < day
+  )
+    return true;
   const near = (at: number): boolean => edges.some((edge) => Math.abs(at - edge) <= reach);
   if (end - start < HALF * day || !(near(start) || near(end))) return false;
   const last = lasting ? n : end;

@@ -117,7 +117,7 @@ export function clocksOf({
   return clock === undefined ? {} : { clock };
 }
 
-/** Weekends [start, end) in samples; none where two weeks are recorded, or days are not known. */
+/** Weekends [start, end) in samples; none where three weeks are recorded, so that weeks repeat, or days are not known. */
 export function weekendsOf({
   step,
   time,
@@ -125,7 +125,7 @@ export function weekendsOf({
   origin,
 }: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Interval[] {
   if (time === null || step === null || origin !== 'calendar' || time.length < 2) return [];
-  if (24 * HOUR < 3 * step || time.at(-1)! + step - time[0]! >= 14 * 24 * HOUR) return [];
+  if (24 * HOUR < 3 * step || time.at(-1)! + step - time[0]! >= 21 * 24 * HOUR) return [];
   return runs(time.length, (i) => new Date(wallTime(time[i]!, clockZone)).getUTCDay() % 6 === 0);
 }
 

@@ -1,8 +1,8 @@
-/** Traffic of ten to twelve days: one weekend is known as a whole, so nothing else shows what is usual there. */
+/** Traffic of ten to twelve days, in which one weekend is known as a whole, and office hours of three to sixteen. */
 import { expect, test } from 'vitest';
-import { detect } from '../../src/detect/detect.ts';
+import { type DetectOptions, detect } from '../../src/detect/detect.ts';
 import { Random } from '../../src/ground/random.ts';
-import { weekendsOf } from '../../src/run/detect.ts';
+import { clocksOf, weekendsOf } from '../../src/run/detect.ts';
 
 const HOUR = 3_600_000;
 const MONDAY = Date.UTC(2025, 5, 2);
@@ -86,5 +86,57 @@ test.each([
     const found = [1, 2, 3].map((seed) => detect(...raised(days, samples, seed)).findings);
     for (const findings of found)
       expect(findings.filter(({ ongoing }) => ongoing)).toMatchObject([{ direction: 'above' }]);
+  }
+});
+
+/** Office hours from 8:30 to 17:30, `perHour` samples each, from midnight of a date on; weekends reach shares of them. */
+function office(
+  date: string,
+  days: number,
+  { seed = 1, perHour = 4, saturday = 0.05, sunday = 0.05 } = {},
+): { values: Float64Array; options: DetectOptions } {
+  const random = new Random(seed, 'office');
+  const first = Date.parse(date);
+  const time = Float64Array.from({ length: days * 24 * perHour }, (_, i) => first + (i / perHour) * HOUR);
+  let noise = 0;
+  const values = Float64Array.from(time, (ms) => {
+    const hour = (ms / HOUR) % 24;
+    const share = [sunday, 1, 1, 1, 1, 1, saturday][new Date(ms).getUTCDay()]!;
+    noise = 0.5 * noise + 2 * random.normal();
+    return 20 + (60 * share) / (1 + Math.exp(4 * (8.5 - hour))) / (1 + Math.exp(4 * (hour - 17.5))) + noise;
+  });
+  const recording = { step: HOUR / perHour, time, clockZone: null, origin: 'calendar' } as const;
+  const calendar = [1, 24, 168].map((hours) => hours * perHour);
+  return { values, options: { calendar, weekends: weekendsOf(recording), ...clocksOf(recording) } };
+}
+
+test.each([
+  ['Wednesday to Sunday', '2024-09-04', 5, {}],
+  ['Thursday to Monday', '2024-03-14', 5, {}],
+  ['Friday to Sunday: one working day', '2024-04-26', 3, {}],
+  ['a Saturday half as busy, and an idle Sunday, in front of a week', '2024-08-10', 8, { saturday: 0.4 }],
+  ['two weekends of which the first begins on a Sunday', '2024-07-07', 16, { perHour: 4 }],
+  ['a day on which America changes its clock, and the office does not', '2024-03-02', 12, {}],
+])('office hours are usual: %s', (_, date, days, shape) => {
+  for (const seed of [1, 2, 3, 4, 5]) {
+    const { values, options } = office(date, days, { seed, ...shape });
+    const strong = detect(values, options).findings.filter(({ severity }) => severity >= 3);
+    expect([seed, strong]).toEqual([seed, []]);
+  }
+});
+
+test.each([
+  ['Wednesday to Sunday', '2024-09-04', 5, 49],
+  ['Saturday to next Friday', '2024-06-01', 7, 107],
+  ['sixteen days', '2024-07-07', 16, 180],
+])('an outage of two hours in office hours is found: %s', (_, date, days, hour) => {
+  for (const seed of [1, 2, 3, 4, 5]) {
+    const { values, options } = office(date, days, { seed });
+    values.fill(5, 4 * (hour + 9), 4 * (hour + 11));
+    const { findings } = detect(values, options);
+    const [start, end] = [4 * (hour + 9), 4 * (hour + 11)];
+    expect(findings.filter((found) => found.start < end && found.end > start)).toMatchObject([
+      { direction: 'below' },
+    ]);
   }
 });
