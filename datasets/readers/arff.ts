@@ -8,7 +8,7 @@ import { Column, checkChannelCount, type RawRecord, rawRecord, stem } from './re
 import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
 
 const COMMA = 44;
-const PERCENT = 37;
+const COMMENTS = new Set([37]); // %
 const BRACE = 123;
 const AT = 64;
 const BACKSLASH = 92;
@@ -39,16 +39,7 @@ function readHeader(scanner: Scanner): Header {
   let relational = -1;
   let inside = false;
   for (;;) {
-    const code = scanner.peek();
-    if (code === END) throw new DataError('no @data line', { file: scanner.path });
-    if (code === LINE) {
-      scanner.skip();
-      continue;
-    }
-    if (code === PERCENT) {
-      scanner.skipLine();
-      continue;
-    }
+    if (!scanner.atLine(COMMENTS)) throw new DataError('no @data line', { file: scanner.path });
     scanner.next(LINES);
     const text = scanner.text();
     if (/^@data\b/i.test(text)) break;
@@ -159,20 +150,9 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
   const { width, label: labelAt, relational } = readHeader(scanner);
   const name = stem(scanner.path);
   const values = new Column();
-  for (let index = 0; ; ) {
+  let index = 0;
+  while (scanner.atLine(COMMENTS)) {
     const code = scanner.peek();
-    if (code === END) {
-      if (index === 0) throw new DataError('no series after @data', { file: scanner.path });
-      return;
-    }
-    if (code === LINE) {
-      scanner.skip();
-      continue;
-    }
-    if (code === PERCENT) {
-      scanner.skipLine();
-      continue;
-    }
     if (code === BRACE || code === AT) {
       scanner.next(LINES);
       throw scanner.fail(
@@ -198,4 +178,5 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     if (!relational) channels = [values.take()];
     yield rawRecord(scanner.path, `${name}/${index++}`, channels, { label });
   }
+  if (index === 0) throw new DataError('no series after @data', { file: scanner.path });
 }

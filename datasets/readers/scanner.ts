@@ -21,6 +21,8 @@ export const END = -1;
 /** Return value of `next` at the end of a line, whatever its line ending. */
 export const LINE = LF;
 
+const NONE: ReadonlySet<number> = new Set();
+
 const CHUNK = 1 << 16;
 /** Maximum bytes of a field: a longer one is a file of another kind. */
 const LONGEST = 1 << 20;
@@ -123,14 +125,14 @@ export class Scanner {
     return code === CR ? LINE : code;
   }
 
-  /** Skips blank lines. @returns false at the end of the file */
-  atLine(): boolean {
-    let code = this.peek();
-    while (code === LINE) {
-      this.skip();
-      code = this.peek();
+  /** Skips blank lines, and lines that begin with a byte of `comments`. @returns false at the end of the file */
+  atLine(comments: ReadonlySet<number> = NONE): boolean {
+    for (;;) {
+      const code = this.peek();
+      if (code === LINE) this.skip();
+      else if (comments.has(code)) this.skipLine();
+      else return code !== END;
     }
-    return code !== END;
   }
 
   /** Skips the byte that `peek` returned. */

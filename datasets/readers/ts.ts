@@ -72,20 +72,12 @@ const COMMENTS = new Set([35, 37]); // # and %
  */
 function readHeader(scanner: Scanner): boolean | null {
   let labelled: boolean | null = null;
-  for (;;) {
-    const code = scanner.peek();
-    if (code === END) break;
-    if (code === LINE) scanner.skip();
-    else if (COMMENTS.has(code)) scanner.skipLine();
-    else if (code !== AT) break;
-    else {
-      scanner.next(LINES);
-      const [, key = '', value = ''] = /^@\s*([^\s]*)\s*(.*)$/s.exec(scanner.text()) ?? [];
-      const name = key.toLowerCase();
-      if (name === 'data') break;
-      if (name === 'classlabel' || name === 'targetlabel')
-        labelled = !/^false(?:[\s,]|$)/i.test(value.trim());
-    }
+  while (scanner.atLine(COMMENTS) && scanner.peek() === AT) {
+    scanner.next(LINES);
+    const [, key = '', value = ''] = /^@\s*([^\s]*)\s*(.*)$/s.exec(scanner.text()) ?? [];
+    const name = key.toLowerCase();
+    if (name === 'data') break;
+    if (name === 'classlabel' || name === 'targetlabel') labelled = !/^false(?:[\s,]|$)/i.test(value.trim());
   }
   return labelled;
 }
@@ -196,20 +188,9 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
   const instants = new Column();
   let width = 0;
   let withLabel = false;
-  for (let index = 0; ; ) {
+  let index = 0;
+  while (scanner.atLine(COMMENTS)) {
     const code = scanner.peek();
-    if (code === END) {
-      if (index === 0) throw new DataError('no series; expected lines of values after @data', { file: path });
-      return;
-    }
-    if (code === LINE) {
-      scanner.skip();
-      continue;
-    }
-    if (COMMENTS.has(code)) {
-      scanner.skipLine();
-      continue;
-    }
     if (code === AT) {
       scanner.next(LINES);
       throw scanner.fail('a header line among the data');
@@ -239,4 +220,5 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
       yield rawRecord(path, id, joined.channels, { label, times: joined.times });
     }
   }
+  if (index === 0) throw new DataError('no series; expected lines of values after @data', { file: path });
 }

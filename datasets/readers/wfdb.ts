@@ -4,7 +4,7 @@ import { DataError } from '../../src/ground/errors.ts';
 import { fileInside } from '../../src/ground/files.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { type RawRecord, rawRecord } from './record.ts';
-import { END, LINE, LINES, type Scanner, scanning } from './scanner.ts';
+import { LINES, type Scanner, scanning } from './scanner.ts';
 
 interface WfdbSignal {
   /** Name of the signal file, beside the header. */
@@ -84,13 +84,7 @@ export function readWfdbHeader(path: string): WfdbHeader {
 function* parse(scanner: Scanner): Generator<WfdbHeader> {
   const signals: WfdbSignal[] = [];
   let record: RegExpExecArray | null = null;
-  for (;;) {
-    const code = scanner.peek();
-    if (code === END) break;
-    if (code === LINE) {
-      scanner.skip();
-      continue;
-    }
+  while (scanner.atLine()) {
     scanner.next(LINES);
     const text = scanner.text();
     if (text.startsWith('#')) continue;
