@@ -4,11 +4,10 @@ import { type ClassProfile, learnClasses, readProfile } from '../src/expcot/clas
 import { ConfigError, DataError, reasonOf } from '../src/ground/errors.ts';
 import { readUtf8 } from '../src/ground/files.ts';
 import type { Example, Gold } from '../src/ground/types.ts';
-import { mergeIntervals } from '../src/series/intervals.ts';
+import { mergeIntervals, runs } from '../src/series/intervals.ts';
 import type { Drawable, FigureChoice } from '../src/tasks/drawing.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
-import { runsOf } from './benchmarks/source-files.ts';
 import { VALUE_CHANNEL } from './example.ts';
 import { isExampleSet } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
@@ -93,7 +92,7 @@ function seriesOf({ id, channels, channelNames, times, label, anomalies, path }:
     anomalies === null
       ? null
       : anomalies instanceof Uint8Array
-        ? runsOf(anomalies)
+        ? runs(length, (i) => anomalies[i] !== 0)
         : mergeIntervals(anomalies);
   const gold: Gold | null =
     label !== null

@@ -2,6 +2,7 @@
 import { basename, relative } from 'node:path';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/ground/types.ts';
+import { runs, within } from '../../src/series/intervals.ts';
 import { VALUE_CHANNEL } from '../example.ts';
 import { readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';
@@ -13,11 +14,9 @@ import {
   evenWindows,
   filesBelow,
   folderOf,
-  inside,
   labelReader,
   need,
   refuseWindow,
-  runsOf,
 } from './source-files.ts';
 
 interface ArchiveBenchmark
@@ -136,7 +135,7 @@ function intervalsOf(record: RawRecord): Interval[] {
   if (anomalies === null) {
     throw new DataError('no labels; expected a label for every point', { file: path });
   }
-  return anomalies instanceof Uint8Array ? runsOf(anomalies) : [...anomalies];
+  return anomalies instanceof Uint8Array ? runs(anomalies.length, (i) => anomalies[i] !== 0) : [...anomalies];
 }
 
 const ascending = (times: Float64Array): boolean => times.every((t, i) => i === 0 || t >= times[i - 1]!);
@@ -182,7 +181,7 @@ export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptio
       blank++;
       continue;
     }
-    const marked = inside(intervals, span);
+    const marked = within(intervals, span);
     yield {
       id: window === null ? id : `${id}/${index}`,
       task,

@@ -169,24 +169,3 @@ export function* windowExamples(
     yield { split: null, example: { id, task, channels, names: [channel], times: null, gold, recording } };
   }
 }
-
-/** Returns the parts of intervals inside a window, counted from its start. */
-export function inside(intervals: readonly Interval[], [from, to]: Interval): Interval[] {
-  return intervals.flatMap(([start, end]): Interval[] => {
-    const first = Math.max(start, from);
-    const last = Math.min(end, to);
-    return first < last ? [[first - from, last - from]] : [];
-  });
-}
-
-/** Half-open intervals of the ones. */
-export function runsOf(labels: Uint8Array): Interval[] {
-  const runs: Interval[] = [];
-  for (let at = 0; at < labels.length; at++) {
-    if (labels[at] === 0) continue;
-    const start = at;
-    while (at < labels.length && labels[at] !== 0) at++;
-    runs.push([start, at]);
-  }
-  return runs;
-}

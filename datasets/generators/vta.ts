@@ -20,6 +20,7 @@ import { ConfigError } from '../../src/ground/errors.ts';
 import { extent } from '../../src/ground/numbers.ts';
 import { Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Gold, Interval } from '../../src/ground/types.ts';
+import { mergeIntervals } from '../../src/series/intervals.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
 
@@ -86,16 +87,8 @@ function drawPositions(random: Random, count: number, length: number): Int32Arra
   return random.permutation(length).subarray(0, count).sort();
 }
 
-function runsOf(positions: ArrayLike<number>): Interval[] {
-  const runs: [number, number][] = [];
-  for (let i = 0; i < positions.length; i++) {
-    const at = positions[i]!;
-    const last = runs.at(-1);
-    if (last !== undefined && last[1] === at) last[1] = at + 1;
-    else runs.push([at, at + 1]);
-  }
-  return runs;
-}
+const pointIntervals = (positions: ArrayLike<number>): Interval[] =>
+  mergeIntervals(Array.from(positions, (at): Interval => [at, at + 1]));
 
 /** Segments of 2·radius points, evenly drawn over all arrangements that leave a point between two. */
 function drawSegments(random: Random, length: number): Interval[] {
@@ -129,7 +122,7 @@ function changePoints(
     const positions = drawPositions(random, Math.max(1, Math.round(P.ratio * base.length)), base.length);
     const [lo, hi] = extent(base);
     for (const i of positions) values[i] = place(base[i]! * factor * localDeviation(base, i), lo, hi, random);
-    return runsOf(positions);
+    return pointIntervals(positions);
   };
 }
 
@@ -244,7 +237,7 @@ export function vtaIrregular(
   const all = (whole.gold as AnomalyGold).intervals;
   const isPoint = type === 'global' || type === 'contextual';
   const intervals = isPoint
-    ? runsOf(all.flatMap(([a, b]) => range(a, b)).filter((t) => !Number.isNaN(values[t])))
+    ? pointIntervals(all.flatMap(([a, b]) => range(a, b)).filter((t) => !Number.isNaN(values[t])))
     : seenIntervals(values, all);
   const task = `${whole.task}/missing-${missing}`;
   const label = intervals.length === 0 ? 'normal' : KINDS[type].class;

@@ -3,7 +3,7 @@
  * at a phase, and needs every cycle to be as long as the others; here only the times of the events count, whatever their heights and though they
  * come a little early or late.
  */
-import { runs } from '../series/intervals.ts';
+import { mergeIntervals, runs } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { median } from '../series/stats.ts';
 import { centredMedians } from './departures.ts';
@@ -99,12 +99,10 @@ function peaksOf(values: Float64Array): Events | null {
   const around = centredMedians(values, Math.min(AROUND, n - 1 + (n % 2)));
   const height = values.map((value, i) => value - around[i]!);
   const least = threshold(height, median(height.map(Math.abs)));
-  const events: [number, number][] = [];
-  for (const [start, end] of runs(n, (i) => height[i]! > least)) {
-    const last = events.at(-1);
-    if (last !== undefined && start - last[1] <= 1) last[1] = end;
-    else events.push([start, end]);
-  }
+  const events = mergeIntervals(
+    runs(n, (i) => height[i]! > least),
+    1,
+  );
   const samples = events.reduce((sum, [start, end]) => sum + end - start, 0);
   // A peak comes at once and goes back to where it came from; the tip of a tooth does not.
   const at = (i: number): number => Math.min(n - 1, Math.max(0, i));

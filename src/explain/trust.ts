@@ -19,7 +19,7 @@
 
 import { meanOrNull, sum } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
-import { coverage, overlap } from '../series/intervals.ts';
+import { coverage, overlap, within } from '../series/intervals.ts';
 import type { PolicyReference } from '../tasks/reference.ts';
 import { FEWEST_WINDOWS, tooDoubtful } from './policy-words.ts';
 import type { Doubt, PolicyAnswer, PolicySignal } from './schema.ts';
@@ -61,11 +61,6 @@ export function pairwiseAgreement(answers: readonly (readonly Interval[] | null)
   return pairs === 0 ? 1 : total / pairs;
 }
 
-const clipped = (intervals: readonly Interval[], [start, end]: Interval): Interval[] =>
-  intervals.flatMap(([from, to]): Interval[] =>
-    from < end && to > start ? [[Math.max(from, start), Math.min(to, end)]] : [],
-  );
-
 /** Agreement of each window with its two neighbours, where they overlap and either marks something; and of all windows together. */
 export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'end' | 'intervals'>[]): {
   readonly each: (number | null)[];
@@ -78,7 +73,7 @@ export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'e
     // The last window of a scale is followed by the first one of the next.
     if (a.intervals === null || b.intervals === null || b.start >= a.end || b.start < a.start) continue;
     const both: Interval = [b.start, a.end];
-    const [left, right] = [clipped(a.intervals, both), clipped(b.intervals, both)];
+    const [left, right] = [within(a.intervals, both), within(b.intervals, both)];
     const common = overlap(left, right);
     const marked = coverage(left) + coverage(right) - common;
     for (const k of [i, i + 1]) {

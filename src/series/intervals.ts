@@ -70,6 +70,15 @@ export function clipAndMerge(intervals: readonly Interval[], length: number): In
   return mergeIntervals(inside);
 }
 
+/** Parts of the intervals inside a window, counted from its start. */
+export function within(intervals: readonly Interval[], [from, to]: Interval): Interval[] {
+  return intervals.flatMap(([start, end]): Interval[] => {
+    const first = Math.max(start, from);
+    const last = Math.min(end, to);
+    return first < last ? [[first - from, last - from]] : [];
+  });
+}
+
 /** Intervals for a reader; null: unreadable. */
 export function intervalText(intervals: readonly Interval[] | null): string {
   if (intervals === null) return 'unreadable';
