@@ -1,9 +1,10 @@
 /** `manifest.json` of a prepared data set: what it holds, where it came from, how it was split, how it is drawn. */
 import { existsSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { z } from 'zod';
-import { DataError, reasonOf } from '../src/ground/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
 import { fileInside, readUtf8 } from '../src/ground/files.ts';
+import { readJson } from '../src/ground/json-files.ts';
 import { issueText } from '../src/ground/json-record.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { KIND_NAMES } from '../src/tasks/kinds.ts';
@@ -160,31 +161,13 @@ export function isExampleSet(directory: string): boolean {
   }
 }
 
-function readJson(file: string): unknown {
-  let content: string;
-  try {
-    content = readUtf8(fileInside(dirname(file), basename(file)));
-  } catch (cause) {
-    const reason = reasonOf(cause);
-    throw new DataError(`cannot be read (${reason}); make a data set with timeseer data prepare`, {
-      file,
-      cause,
-    });
-  }
-  try {
-    return JSON.parse(content);
-  } catch (cause) {
-    throw new DataError(`not JSON: ${(cause as Error).message}`, { file, cause });
-  }
-}
-
 /**
  * Reads and checks the manifest of a prepared data set.
  * @throws DataError when it is missing, not JSON, of another format or version, or a field is wrong
  */
 export function readExampleManifest(directory: string): ExampleManifest {
-  const file = join(directory, EXAMPLES_MANIFEST);
-  const content = readJson(file);
+  const file = fileInside(directory, EXAMPLES_MANIFEST);
+  const content = readJson(file, z.unknown(), 'make a data set with timeseer data prepare');
   const header = z.looseObject({ format: z.unknown(), version: z.unknown() }).safeParse(content);
   if (header.success && header.data.format === FORMER_FORMAT) {
     const { generator, split, seed, count: series, length } = header.data;

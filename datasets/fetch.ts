@@ -3,9 +3,10 @@ import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'n
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { downloadUrl, type Retries, type UrlDownload } from '../src/ground/download.ts';
-import { ConfigError, DataError, EndpointError } from '../src/ground/errors.ts';
+import { ConfigError, EndpointError } from '../src/ground/errors.ts';
 import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/ground/files.ts';
 import { withInterrupt } from '../src/ground/interrupt.ts';
+import { readJson } from '../src/ground/json-files.ts';
 import { cacheRoot } from '../src/ground/paths.ts';
 import { Progress } from '../src/ground/progress.ts';
 import { say } from '../src/ground/terminal.ts';
@@ -81,14 +82,7 @@ const record = z.record(z.string(), z.string().regex(/^[0-9a-f]{64}$/));
 /** SHA-256 of earlier downloads by address. @throws DataError for a file that holds something else */
 function readRecord(file: string): Record<string, string> {
   if (!existsSync(file)) return {};
-  try {
-    return record.parse(JSON.parse(readFileSync(file, 'utf8')));
-  } catch (cause) {
-    throw new DataError('is no record of downloads; remove it, and run the same command again', {
-      file,
-      cause,
-    });
-  }
+  return readJson(file, record, 'remove this record of downloads, and run the same command again');
 }
 
 /** Parses lines of sha256sum into hashes by path; other lines are ignored. */

@@ -20,10 +20,10 @@ import {
 import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { writeFileAtomic } from '../src/ground/files.ts';
+import { jsonLines, readJson, readJsonLines } from '../src/ground/json-files.ts';
 import { mean } from '../src/ground/numbers.ts';
 import type { EvalRecord, Example, Gold } from '../src/ground/types.ts';
 import { mapAhead } from '../src/ground/worker-pool.ts';
-import { jsonLines, readJson, readJsonLines } from './json-files.ts';
 import { evalRecordShape } from './records.ts';
 
 const choiceShape = z.strictObject({

@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { ExampleAddress } from '../datasets/source.ts';
 import { ConfigError, DataError } from '../src/ground/errors.ts';
+import { readJson } from '../src/ground/json-files.ts';
 import { mean } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Gold, Json } from '../src/ground/types.ts';
 import {
@@ -20,7 +21,6 @@ import {
 } from '../src/measures/bootstrap.ts';
 import { recipeLeaves } from '../src/recipe/config.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
-import { readJson } from './json-files.ts';
 import { type AnsweredSeries, answeredSeries, kindOf, metricOf, overallOf, pairedGains } from './metrics.ts';
 import { type PredictionFiles, readPredictions } from './predictions.ts';
 import { readRecords, sameGold } from './records.ts';

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { ConfigError } from '../src/ground/errors.ts';
 import { tidyUp, writeFileAtomic } from '../src/ground/files.ts';
+import { readJson } from '../src/ground/json-files.ts';
 import type { Json } from '../src/ground/types.ts';
-import { readJson } from './json-files.ts';
 
 const EVAL_FILE = 'eval.json';
 const ADVICE = 'choose another directory with --out, or start over with --force';

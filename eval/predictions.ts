@@ -9,6 +9,7 @@
  * Other fields are passed over; records of `timeseer eval` are both. Intervals are half-open and count from 0.
  */
 import { DataError } from '../src/ground/errors.ts';
+import { readJsonValues } from '../src/ground/json-files.ts';
 import { type Place, show } from '../src/ground/json-record.ts';
 import {
   ANOMALY_CLASSES,
@@ -24,7 +25,6 @@ import { clipAndMerge } from '../src/series/intervals.ts';
 import { checkIntervals, intervalsOf } from '../src/tasks/anomaly.ts';
 import { goldParts, labelOf, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
 import { nameClass, type Reading, readLabel } from '../src/tasks/response.ts';
-import { readJsonValues } from './json-files.ts';
 
 export interface PredictionFiles {
   readonly gold: string;

@@ -6,8 +6,8 @@ import { closeSync, existsSync, fsyncSync, openSync, rmSync, writeSync } from 'n
 import { dirname } from 'node:path';
 import { DataError } from '../src/ground/errors.ts';
 import { makeDirectory, notWritten, writeFileAtomic } from '../src/ground/files.ts';
+import { checked, readJsonValues } from '../src/ground/json-files.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
-import { checked, readJsonValues } from './json-files.ts';
 import { evalRecordShape } from './records.ts';
 
 /** Milliseconds between two syncs to the disk. */
@@ -50,7 +50,7 @@ export class RecordLog {
   }
 
   #read(file: string, numberOf: (id: string) => number | undefined): void {
-    for (const { value, text, line } of readJsonValues(file, { advice: ADVICE, tornEnd: true })) {
+    for (const { value, text, line } of readJsonValues(file, { advice: ADVICE, onTornEnd() {} })) {
       const record = checked(value, evalRecordShape, file, ADVICE, line);
       const number = numberOf(record.seriesId);
       const { sample = 0 } = record;

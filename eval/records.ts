@@ -3,10 +3,10 @@
 import { z } from 'zod';
 import { DataError } from '../src/ground/errors.ts';
 import { writeFileAtomic } from '../src/ground/files.ts';
+import { jsonLines, readJsonLines } from '../src/ground/json-files.ts';
 import type { EvalRecord, Example, Gold, Interval } from '../src/ground/types.ts';
 import type { Asked } from '../src/tasks/kind.ts';
 import { goldParts, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
-import { jsonLines, readJsonLines } from './json-files.ts';
 
 const ADVICE = 'evaluate the policy again';
 

@@ -15,12 +15,12 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { DataError } from '../src/ground/errors.ts';
+import { readJson, readJsonLines } from '../src/ground/json-files.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
 import { layoutOf } from '../src/policy/layout.ts';
 import { type Dims, parseDims } from '../src/policy/model-config.ts';
 import { type Recipe, recipeSchema } from '../src/recipe/recipe.ts';
 import { type BaselineFiles, type Baselines, readBaselines } from './baselines.ts';
-import { readJson, readJsonLines } from './json-files.ts';
 import { readRecords } from './records.ts';
 
 /** Policies of a run, in the order in which they come about. */
@@ -115,7 +115,7 @@ export type ValidationLine = z.infer<typeof validationShape>;
 /** Reads the lines of a log; none where the stage was not run. A torn last line of a killed process is dropped. */
 function readLines<Shape extends z.ZodType>(file: string, shape: Shape): z.infer<Shape>[] {
   if (!existsSync(file)) return [];
-  return readJsonLines(file, shape, { advice: 'remove it to report without curves', tornEnd: true });
+  return readJsonLines(file, shape, { advice: 'remove it to report without curves', onTornEnd() {} });
 }
 
 /** Answers of one policy to the held-out series. */

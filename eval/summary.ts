@@ -2,12 +2,12 @@
 
 import { z } from 'zod';
 import { writeFileAtomic } from '../src/ground/files.ts';
+import { checked, readJson } from '../src/ground/json-files.ts';
 import { columns } from '../src/ground/terminal.ts';
 import type { Estimate } from '../src/ground/types.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Baselines } from './baselines.ts';
-import { checked, readJson } from './json-files.ts';
 import type { Metrics } from './metrics.ts';
 import type { ReportInput } from './report.ts';
 import { requirementsOf } from './results.ts';

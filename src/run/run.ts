@@ -18,7 +18,6 @@ import {
   validationExamples,
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
-import { readJson } from '../../eval/json-files.ts';
 import { type PolicyName, type RecipeChange, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { askedEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
@@ -27,6 +26,7 @@ import { setup } from '../engine/torch/setup.ts';
 import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
 import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
+import { readJson } from '../ground/json-files.ts';
 import { claimDirectory } from '../ground/lock.ts';
 import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { hashesIn } from '../ground/manifest.ts';

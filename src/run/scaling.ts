@@ -13,9 +13,9 @@
  */
 import { join } from 'node:path';
 import { z } from 'zod';
-import { readJsonLines } from '../../eval/json-files.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { readJsonLines } from '../ground/json-files.ts';
 import { mean, sum } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
 import { columns } from '../ground/terminal.ts';

@@ -11,7 +11,6 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, openExamples, validationExamples } from '../../datasets/source.ts';
-import { readJson } from '../../eval/json-files.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { interventionsOn, openingsOf, reliedOn } from '../../eval/reliance.ts';
 import { POLICIES, type PolicyName } from '../../eval/run-directory.ts';
@@ -34,6 +33,7 @@ import { findPolicy } from '../answer/reference.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
+import { readJson } from '../ground/json-files.ts';
 import { claimDirectory } from '../ground/lock.ts';
 import { mean, sum } from '../ground/numbers.ts';
 import { timerText } from '../ground/progress.ts';

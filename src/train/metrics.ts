@@ -1,7 +1,8 @@
 /** Metrics of a step: gathered on every rank, reduced once, and appended to a log of JSON lines. */
 import { existsSync } from 'node:fs';
 import { DataError, TimeseerError } from '../ground/errors.ts';
-import { appendText, readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { appendText, writeFileAtomic } from '../ground/files.ts';
+import { readJsonValues } from '../ground/json-files.ts';
 import { mean } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import type { Score } from '../ground/types.ts';
@@ -600,33 +601,17 @@ function isLogLine(value: unknown): value is LogLine {
   return typeof value === 'object' && value !== null && 'step' in value && Number.isInteger(value.step);
 }
 
-/** Parses the whole lines of a log; `torn`: the last line is incomplete, because the process was killed. */
-function parseLog(file: string): { readonly lines: LogLine[]; readonly torn: boolean } {
-  if (!existsSync(file)) return { lines: [], torn: false };
-  const lines = readUtf8(file).split('\n');
-  const out: LogLine[] = [];
-  let torn = false;
-  lines.forEach((line, i) => {
-    if (line.trim() === '') return;
-    let value: unknown;
-    try {
-      value = JSON.parse(line);
-    } catch (cause) {
-      torn = i === lines.length - 1;
-      if (torn) return;
-      throw new DataError(`not a JSON line; ${ADVICE}`, { file, line: i + 1, cause });
-    }
-    if (!isLogLine(value)) throw new DataError(`a line without a step; ${ADVICE}`, { file, line: i + 1 });
-    out.push(value);
-  });
-  return { lines: out, torn };
-}
-
 /**
  * Reads whole lines and drops an incomplete last line of a killed process.
  * @throws DataError naming file and line when another line is not JSON or has no step
  */
-export const readLog = (file: string): LogLine[] => parseLog(file).lines;
+export function readLog(file: string, onTornEnd = (): void => {}): LogLine[] {
+  if (!existsSync(file)) return [];
+  return Array.from(readJsonValues(file, { advice: ADVICE, onTornEnd }), ({ value, line }) => {
+    if (isLogLine(value)) return value;
+    throw new DataError(`a line without a step; ${ADVICE}`, { file, line });
+  });
+}
 
 /** Checks that every step up to a checkpoint has a line. @throws DataError naming the steps that are missing */
 export function checkSteps(file: string, lines: readonly LogLine[], last: number): void {
@@ -649,9 +634,8 @@ export class RunLog {
   /** Opens a log that keeps lines up to step `keep` (those of a checkpoint that a run resumes from). */
   constructor(file: string, keep = 0) {
     this.file = file;
-    const { lines, torn } = keep > 0 ? parseLog(file) : { lines: [], torn: false };
-    this.kept = lines.filter((line) => line.step <= keep);
-    if (torn) say(`${file}: the last line was cut off; it is dropped`);
+    const onTornEnd = (): void => say(`${file}: the last line was cut off; it is dropped`);
+    this.kept = keep > 0 ? readLog(file, onTornEnd).filter((line) => line.step <= keep) : [];
     writeFileAtomic(file, this.kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }
 

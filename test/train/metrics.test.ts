@@ -82,7 +82,7 @@ describe('RunLog', () => {
   });
 
   test.each([
-    ['{"step":1}\n{"st\n{"step":3}\n', /metrics\.jsonl:2: not a JSON line.*--force/],
+    ['{"step":1}\n{"st\n{"step":3}\n', /metrics\.jsonl:2:5: not a JSON line.*--force/],
     ['{"step":1}\n{"loss":3}\n', /metrics\.jsonl:2: a line without a step.*--force/],
     ['{"step":1.5}\n', /metrics\.jsonl:1: a line without a step/],
     ['null\n', /metrics\.jsonl:1: a line without a step/],

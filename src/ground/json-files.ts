@@ -2,9 +2,9 @@
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 import type { z } from 'zod';
-import { DataError, reasonOf } from '../src/ground/errors.ts';
-import { openRegular, readUtf8 } from '../src/ground/files.ts';
-import { syntaxColumn } from '../src/ground/json-record.ts';
+import { DataError, reasonOf } from './errors.ts';
+import { openRegular, readUtf8 } from './files.ts';
+import { syntaxColumn } from './json-record.ts';
 
 const CHUNK = 1 << 20;
 /** Longest line that is read, in bytes: a whole recording with its scores is a few megabytes. */
@@ -62,8 +62,8 @@ export function readJson<Shape extends z.ZodType>(
 interface JsonLinesOptions {
   /** Remedy at the end of every error. */
   readonly advice: string;
-  /** Drops a torn last line, which a process leaves that is killed while it appends. */
-  readonly tornEnd?: boolean;
+  /** Called when a torn last line, left by a killed process, is dropped; without it such a line is an error. */
+  readonly onTornEnd?: () => void;
 }
 
 interface JsonLine {
@@ -77,10 +77,7 @@ interface JsonLine {
  * Reads the values of a file of JSON lines, one line at a time; blank lines are passed over.
  * @throws DataError naming file and line for a line that is not JSON or longer than 64 MiB, and for a file that cannot be read
  */
-export function* readJsonValues(
-  file: string,
-  { advice, tornEnd = false }: JsonLinesOptions,
-): Generator<JsonLine> {
+export function* readJsonValues(file: string, { advice, onTornEnd }: JsonLinesOptions): Generator<JsonLine> {
   let handle: number;
   try {
     handle = PIPE.test(file) && statSync(file).isFIFO() ? openSync(file, 'r') : openRegular(file).handle;
@@ -92,7 +89,10 @@ export function* readJsonValues(
     try {
       return [{ value: JSON.parse(text), text, line }];
     } catch (cause) {
-      if (last && tornEnd) return [];
+      if (last && onTornEnd !== undefined) {
+        onTornEnd();
+        return [];
+      }
       const column = text.length <= SEARCHED ? { column: syntaxColumn(text) } : {};
       throw new DataError(`not a JSON line; ${advice}`, { file, line, ...column, cause });
     }
