@@ -10,7 +10,7 @@ import {
 import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { type Chunk, type Leaf, readChunk, type Stored } from './parquet-pages.ts';
-import { pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
 interface ParquetColumn {
   readonly name: string;
@@ -255,16 +255,6 @@ function* rowRecords(
   }
 }
 
-function joined(parts: readonly Float64Array[]): Float64Array {
-  const all = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let end = 0;
-  for (const part of parts) {
-    all.set(part, end);
-    end += part.length;
-  }
-  return all;
-}
-
 function pointRecord(
   source: ByteSource,
   groups: FileMetaData['row_groups'],
@@ -275,12 +265,14 @@ function pointRecord(
     throw new DataError(`the label "${label.name}" of points is text; expected 0 or 1`, { file: path });
   }
   const columns = [...channels, ...[label, time].filter((column) => column !== null)];
-  const parts = new Map(columns.map((column) => [column, [] as Float64Array[]]));
+  const values = new Map(columns.map((column) => [column, new Column()]));
   for (const group of groups) {
     const chunks = readGroup(source, group, columns);
-    for (const column of columns) parts.get(column)!.push(numbers(chunks.get(column)!, column, path).slice());
+    for (const column of columns) {
+      for (const value of numbers(chunks.get(column)!, column, path)) values.get(column)!.push(value);
+    }
   }
-  const whole = (column: ParquetColumn): Float64Array => joined(parts.get(column)!);
+  const whole = (column: ParquetColumn): Float64Array => values.get(column)!.take();
   const times = time === null ? null : whole(time);
   const absent = times?.findIndex((value) => Number.isNaN(value)) ?? -1;
   if (absent >= 0) throw new DataError(`column "${time!.name}": no time in row ${absent}`, { file: path });

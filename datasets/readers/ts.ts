@@ -27,24 +27,11 @@ function unionOfTimes(
 ): { channels: Float64Array[]; times: Float64Array } {
   const first = times[0]!;
   if (times.every((instants) => sameTimes(instants, first))) return { channels: [...channels], times: first };
-  const length = times.reduce((sum, instants) => sum + instants.length, 0);
-  const all = new Float64Array(length);
-  let end = 0;
-  for (const instants of times) {
-    all.set(instants, end);
-    end += instants.length;
-  }
-  all.sort();
-  let unique = 0;
-  for (const time of all) if (unique === 0 || time !== all[unique - 1]) all[unique++] = time;
-  const union = all.slice(0, unique);
-  const index = new Map<number, number>();
-  union.forEach((time, i) => {
-    index.set(time, i);
-  });
+  const union = Float64Array.from(new Set(times.flatMap((instants) => [...instants]))).sort();
+  const index = new Map(Array.from(union, (time, i) => [time, i] as const));
   const joined = channels.map((channel, c) => {
-    const out = new Float64Array(unique).fill(Number.NaN);
-    const seen = new Uint8Array(unique);
+    const out = new Float64Array(union.length).fill(Number.NaN);
+    const seen = new Uint8Array(union.length);
     times[c]!.forEach((time, i) => {
       const place = index.get(time)!;
       if (seen[place] === 1) throw new DataError(`channel ${c + 1} has two values at time ${time}`, at);
