@@ -379,11 +379,26 @@ export async function writeExamples(
 /** ID at the beginning of a line, as `exampleLine` writes it. */
 const LEADING_ID = /^\{"id":("(?:[^"\\]|\\.)*"),/;
 
-/** A line's example, or its problem. */
-export interface CheckedLine {
+/** A line's value, or its problem. */
+export interface CheckedLine<T> {
   readonly line: number;
-  readonly example: Example | null;
+  readonly value: T | null;
   readonly problem: DataError | null;
+}
+
+/** Parses all lines of a file, wrong ones included. @throws DataError for the file itself */
+export function* checkLines<T>(file: LineFile, parse: (line: Line) => T): Generator<CheckedLine<T>> {
+  for (const line of file.read()) {
+    let value: T | null = null;
+    let problem: DataError | null = null;
+    try {
+      value = parse(line);
+    } catch (error) {
+      if (!(error instanceof DataError)) throw error;
+      problem = error;
+    }
+    yield { line: line.number, value, problem };
+  }
 }
 
 /** A prepared data set, opened for reading. */
@@ -443,18 +458,8 @@ export class ExampleSet {
   }
 
   /** All lines of a split, each with its example or its problem. @throws DataError for the file itself */
-  *check(split: Split): Generator<CheckedLine> {
-    for (const line of this.#file(split).read()) {
-      let example: Example | null = null;
-      let problem: DataError | null = null;
-      try {
-        example = this.#parse(split, line);
-      } catch (error) {
-        if (!(error instanceof DataError)) throw error;
-        problem = error;
-      }
-      yield { line: line.number, example, problem };
-    }
+  *check(split: Split): Generator<CheckedLine<Example>> {
+    yield* checkLines(this.#file(split), (line) => this.#parse(split, line));
   }
 
   /** Example number `index` of a split (0-based). @throws RangeError outside; DataError as `read` */
@@ -474,13 +479,6 @@ export class ExampleSet {
 
   /** IDs of a split, without parsing values; null where a line cannot be read. @throws DataError for the file itself */
   *ids(split: Split): Generator<string | null> {
-    for (const line of this.#file(split).read()) {
-      try {
-        yield this.#id(split, line);
-      } catch (error) {
-        if (!(error instanceof DataError)) throw error;
-        yield null;
-      }
-    }
+    for (const { value } of checkLines(this.#file(split), (line) => this.#id(split, line))) yield value;
   }
 }

@@ -25,8 +25,14 @@ import {
   materialFile,
   type SplitMaterials,
 } from './example-manifest.ts';
-import type { ExampleSet } from './example-set.ts';
-import { type Line, LineFile, LineWriter } from './example-set.ts';
+import {
+  type CheckedLine,
+  checkLines,
+  type ExampleSet,
+  type Line,
+  LineFile,
+  LineWriter,
+} from './example-set.ts';
 import type { Split } from './split.ts';
 
 export interface Material {
@@ -121,13 +127,6 @@ export class MaterialWriter {
   }
 }
 
-/** A line's materials, or their problem. */
-export interface CheckedMaterial {
-  readonly line: number;
-  readonly material: Material | null;
-  readonly problem: DataError | null;
-}
-
 /** The materials of a prepared data set, opened for reading. */
 export class Materials {
   readonly facts: MaterialFacts;
@@ -192,26 +191,16 @@ export class Materials {
    * split that is not there, and as `LineFile.read`
    */
   *read(split: Split): Generator<Material> {
-    for (const { material, problem } of this.check(split)) {
-      if (material === null) throw problem;
-      yield material;
+    for (const { value, problem } of this.check(split)) {
+      if (value === null) throw problem;
+      yield value;
     }
   }
 
   /** All lines of a split, each with its materials or their problem. @throws DataError for the file itself */
-  *check(split: Split): Generator<CheckedMaterial> {
+  *check(split: Split): Generator<CheckedLine<Material>> {
     const ids = this.#set.ids(split);
-    for (const line of this.#file(split).read()) {
-      let material: Material | null = null;
-      let problem: DataError | null = null;
-      try {
-        material = this.#parse(split, line, ids.next().value ?? null);
-      } catch (error) {
-        if (!(error instanceof DataError)) throw error;
-        problem = error;
-      }
-      yield { line: line.number, material, problem };
-    }
+    yield* checkLines(this.#file(split), (line) => this.#parse(split, line, ids.next().value ?? null));
   }
 }
 

@@ -32,8 +32,8 @@ import {
   materialFile,
   splitFile,
 } from './example-manifest.ts';
-import { ExampleSet } from './example-set.ts';
-import { type CheckedMaterial, type Material, Materials } from './materials.ts';
+import { type CheckedLine, ExampleSet } from './example-set.ts';
+import { type Material, Materials } from './materials.ts';
 import type { Split } from './split.ts';
 
 interface MaterialProblem {
@@ -55,7 +55,7 @@ class MaterialCheck {
   readonly #materials: Materials;
   readonly #sameWords: boolean;
   readonly #report: (problem: MaterialProblem) => void;
-  #rows: Iterator<CheckedMaterial> | undefined;
+  #rows: Iterator<CheckedLine<Material>> | undefined;
   #hash = createHash('sha256');
   /** True while every figure could be read, so that their common hash is meaningful. */
   #allRead = true;
@@ -131,7 +131,7 @@ class MaterialCheck {
     this.#rows = this.#materials.check(split)[Symbol.iterator]();
   }
 
-  #next(split: Split): CheckedMaterial | null {
+  #next(split: Split): CheckedLine<Material> | null {
     try {
       const result = this.#rows?.next();
       return result === undefined || result.done === true ? null : result.value;
@@ -150,7 +150,7 @@ class MaterialCheck {
   row(split: Split, example: Example | null): Buffer | null {
     const checked = this.#next(split);
     if (checked === null) return null;
-    const { line, material, problem } = checked;
+    const { line, value: material, problem } = checked;
     if (material === null) {
       this.#report({ split, line, id: null, problem: problem?.message ?? 'cannot be read' });
       this.#unnamed(split, line);
@@ -387,7 +387,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
       const file = splitFile(split);
       beside?.open(split);
       try {
-        for (const { line, example, problem } of set.check(split)) {
+        for (const { line, value: example, problem } of set.check(split)) {
           rows++;
           const wrong =
             example === null ? null : (neighbours.problem(split, example) ?? gradeProblem(example));

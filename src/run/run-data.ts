@@ -9,7 +9,7 @@ import {
   splitFile,
   splitsOf,
 } from '../../datasets/example-manifest.ts';
-import { type CheckedLine, ExampleSet } from '../../datasets/example-set.ts';
+import { ExampleSet } from '../../datasets/example-set.ts';
 import { checkTraces, storedClasses } from '../../datasets/materials.ts';
 import { type DataFacts, hasSplits, isGenerator } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
@@ -241,16 +241,14 @@ export function checkData(options: DataCheck): void {
   const { name, splits, card } = options;
   if (isGenerator(name)) return;
   const check = new ExampleCheck(options);
-  const go = (lines: Iterable<CheckedLine>, file: string): void => {
-    for (const { line, example, problem } of lines) {
-      if (example === null) throw problem;
-      check.add(example, { file: join(name, file), line });
-    }
-  };
   const set = new ExampleSet(name);
   checkBeside(set, card);
   for (const split of hasSplits(name) ? splits : set.splits) {
-    if (set.count(split) > 0) go(set.check(split), splitFile(split));
+    if (set.count(split) === 0) continue;
+    for (const { line, value, problem } of set.check(split)) {
+      if (value === null) throw problem;
+      check.add(value, { file: join(name, splitFile(split)), line });
+    }
   }
   check.finish();
 }

@@ -207,7 +207,7 @@ describe('damaged materials', () => {
     writeFileSync(join(path, 'manifest.json'), JSON.stringify(manifest));
     const checked = [...opened(path).check('train')];
     expect(checked).toHaveLength(400);
-    for (const [index, { line, material: own, problem }] of checked.entries()) {
+    for (const [index, { line, value: own, problem }] of checked.entries()) {
       expect(line).toBe(index + 1);
       if (own === null) expect(problem).toBeInstanceOf(DataError);
       else expect([own.id, own.image]).toEqual([`i${index}`, figureFile('train', index)]);
