@@ -1,5 +1,5 @@
 /** Batched sampling by onnxruntime: the same rows, limits and random streams as src/policy/generate.ts, the draws in JavaScript. */
-import { EngineError } from '../ground/errors.ts';
+import { drawToken } from '../ground/draw.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Group } from '../policy/decoding-batch.ts';
 import {
@@ -9,7 +9,7 @@ import {
   type Row,
   type Sampled,
 } from '../policy/generate.ts';
-import { type SamplingOptions, samplingMask } from '../policy/sampler.ts';
+import { samplingMask } from '../policy/sampler.ts';
 import { OnnxPolicy } from './policy.ts';
 
 /** Rows that are decoded together. */
@@ -18,70 +18,6 @@ const ROWS = 64;
 const MOST_LOGITS = 2 ** 26;
 /** Complete rows leave the batch when they are at least this share of it. */
 const WORTH_LEAVING = 0.1;
-
-/** A token and the natural logarithm of its probability. */
-export interface Draw {
-  readonly id: number;
-  readonly logProb: number;
-}
-
-/**
- * Draws a token from masked logits [V]. Temperature 0 takes the most probable (the first of equal ones) and
- * reports its probability at temperature 1; otherwise the first token whose cumulative probability, after
- * top-k and top-p, exceeds `draw` of the total. Ties of the last token that top-k keeps stay.
- * @param draw in [0, 1)
- */
-export function drawToken(
-  logits: Float64Array,
-  draw: number,
-  { temperature = 1, topP = 1, topK }: Pick<SamplingOptions, 'temperature' | 'topP' | 'topK'>,
-): Draw {
-  const heat = temperature === 0 ? 1 : temperature;
-  let best = 0;
-  for (let v = 1; v < logits.length; v++) if (logits[v]! > logits[best]!) best = v;
-  const most = logits[best]!;
-  const mass = temperature === 0 ? null : new Float64Array(logits.length);
-  let all = 0;
-  for (let v = 0; v < logits.length; v++) {
-    const share = Math.exp((logits[v]! - most) / heat);
-    if (mass !== null) mass[v] = share;
-    all += share;
-  }
-  if (!Number.isFinite(all)) {
-    throw new EngineError(
-      'generate: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
-    );
-  }
-  const drawn = (id: number): Draw => ({ id, logProb: (logits[id]! - most) / heat - Math.log(all) });
-  if (mass === null) return drawn(best);
-  if (topK !== undefined && topK < mass.length) {
-    const least = Float64Array.from(mass).sort()[mass.length - topK]!;
-    for (let v = 0; v < mass.length; v++) if (mass[v]! < least) mass[v] = 0;
-  }
-  let total = 0;
-  for (let v = 0; v < mass.length; v++) total += mass[v]!;
-  if (topP < 1) {
-    const order = Array.from(mass, (_, v) => v).sort((a, b) => mass[b]! - mass[a]!);
-    const limit = topP * total;
-    let before = 0;
-    total = 0;
-    for (const v of order) {
-      const share = mass[v]!;
-      if (before < limit) total += share;
-      else mass[v] = 0;
-      before += share;
-    }
-  }
-  let cumulative = 0;
-  let last = best;
-  for (let v = 0; v < mass.length; v++) {
-    if (mass[v] === 0) continue;
-    cumulative += mass[v]!;
-    if (cumulative > draw * total) return drawn(v);
-    last = v;
-  }
-  return drawn(last);
-}
 
 /** Logits of a row as they are drawn from, into `scores`: those of tokens that it has seen penalised, and what must not be said hidden. */
 function writeScores(

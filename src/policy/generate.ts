@@ -118,6 +118,11 @@ export class Row {
 
   /** Appends a token. */
   take(id: number, logProb: number): void {
+    if (Number.isNaN(logProb)) {
+      throw new EngineError(
+        'generate: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
+      );
+    }
     const { stops, maxTokens } = this.limits;
     this.ids.push(id);
     this.logProbs.push(logProb);
@@ -179,11 +184,6 @@ function distribute(
   rows: readonly (Row | null)[],
   width: number,
 ): void {
-  if (logProbs.some(Number.isNaN)) {
-    throw new EngineError(
-      'generate: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
-    );
-  }
   for (let k = 0; k < steps; k++) {
     for (const [b, row] of rows.entries()) {
       if (row === null || row.complete) continue;

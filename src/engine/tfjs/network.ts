@@ -1,4 +1,6 @@
 /** Layers, losses, sampling and updates of the tfjs engine, in float32: products by TensorFlow.js, the rest by kernels. */
+
+import { drawToken } from '../../ground/draw.ts';
 import {
   checkAdamW,
   checkLogProbs,
@@ -229,24 +231,6 @@ export function logProbs(
   });
 }
 
-/** Probabilities outside of top-k, then of the nucleus, set to 0. Ties of the last kept token stay. */
-function keep(p: Float64Array, topP: number, topK: number | undefined): void {
-  const sorted = (): Float64Array => p.slice().sort().reverse();
-  if (topK !== undefined && topK < p.length) {
-    const least = sorted()[topK - 1]!;
-    for (let i = 0; i < p.length; i++) if (p[i]! < least) p[i] = 0;
-  }
-  if (topP === 1) return;
-  const order = Int32Array.from(p.keys()).sort((a, b) => p[b]! - p[a]! || a - b);
-  const limit = topP * p.reduce((sum, value) => sum + value, 0);
-  let before = 0;
-  for (const token of order) {
-    const mass = p[token]!;
-    if (!(before < limit)) p[token] = 0;
-    before += mass;
-  }
-}
-
 export function sample(
   ops: Operations,
   logits: Tensor,
@@ -280,28 +264,12 @@ export function sample(
         Int32Array,
         Float32Array,
       ];
-      const divisor = temperature === 0 ? 1 : temperature;
       for (let r = 0; r < rows; r++) {
-        const row = Float64Array.from(
-          { length: vocabulary },
-          (_, i) => (z[r * vocabulary + i]! + (added?.[i] ?? 0)) / divisor,
-        );
-        const most = row.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-        const level = most + Math.log(row.reduce((sum, value) => sum + Math.exp(value - most), 0));
-        let token = Math.max(0, row.indexOf(most));
-        if (temperature > 0) {
-          const p = row.map((value) => Math.exp(value - level));
-          keep(p, topP, topK);
-          const goal = Math.min(Math.max(u[r]!, 0), 1 - 2 ** -32) * p.reduce((sum, value) => sum + value, 0);
-          let below = 0;
-          const drawn = p.findIndex((value) => {
-            below += value;
-            return below > goal;
-          });
-          token = drawn < 0 ? vocabulary - 1 : drawn;
-        }
-        tokens[r] = token;
-        out[r] = row[token]! - level;
+        const row = Float64Array.from(z.subarray(r * vocabulary, (r + 1) * vocabulary));
+        if (added !== null) for (let v = 0; v < vocabulary; v++) row[v]! += added[v]!;
+        const { id, logProb } = drawToken(row, u[r]!, options);
+        tokens[r] = id;
+        out[r] = logProb;
       }
     }
     return { ids: ops.adopt(ids), logProbs: ops.adopt(logProbs) };
