@@ -8,7 +8,7 @@ import { openRenderSource, type RenderSource } from '../../datasets/open-series.
 import { DEFAULT_SEED, SPLITS } from '../../datasets/split.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
-import { Progress } from '../ground/progress.ts';
+import { withProgress } from '../ground/progress.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { Picture } from '../ground/types.ts';
 import { figure, isBare } from '../plot/figure.ts';
@@ -164,19 +164,16 @@ export async function runRender(args: RenderArguments): Promise<void> {
   function* jobs(): Generator<Job> {
     for (const series of source.series) yield { series, drawing: drawingOf(series, choice) };
   }
-  const progress = new Progress({ label: 'render', total: source.count, unit: 'pictures' });
-  try {
+  await withProgress({ label: 'render', total: source.count, unit: 'pictures' }, async (update) => {
     for await (const { series, drawing, picture } of pictures(jobs(), workers)) {
       const shown = (truth ? markTruth(drawing, picture, series) : null) ?? picture;
       const file = isPicture(out) ? out : join(out, nameOf(series.id));
       writeFileAtomic(file, encodePng(shown));
       files.push(file);
       sizes.set(`${shown.width} ${shown.height}`, [shown.width, shown.height]);
-      progress.update(files.length);
+      update(files.length);
     }
-  } finally {
-    progress.stop();
-  }
+  });
   const seconds = Number(((performance.now() - started) / 1000).toFixed(3));
   const drawn = { files, sizes: [...sizes.values()] };
   printSummary(drawn, args, choice.preset, seconds);

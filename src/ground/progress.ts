@@ -173,6 +173,43 @@ export class Progress {
   }
 }
 
+/** Does work with its progress, which ends with it. */
+export async function withProgress<T>(
+  options: ProgressOptions,
+  work: (update: Progress['update']) => Promise<T>,
+): Promise<T> {
+  const progress = new Progress(options);
+  try {
+    return await work((done, values) => progress.update(done, values));
+  } finally {
+    progress.stop();
+  }
+}
+
+/** Progress of work in phases, one line each; the next label begins the next phase. */
+export class Phases {
+  readonly #options: Pick<ProgressOptions, 'unit' | 'silent'>;
+  #label: string | undefined;
+  #progress: Progress | undefined;
+
+  constructor(options: Pick<ProgressOptions, 'unit' | 'silent'>) {
+    this.#options = options;
+  }
+
+  update(label: string, done: number, total: number | null): void {
+    if (this.#label !== label) {
+      this.stop();
+      this.#label = label;
+      this.#progress = new Progress({ ...this.#options, label, total });
+    }
+    this.#progress?.update(done);
+  }
+
+  stop(): void {
+    this.#progress?.stop();
+  }
+}
+
 interface ReadingNoteOptions {
   /** Name of the data that are read: 'har'. */
   readonly label: string;

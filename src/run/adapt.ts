@@ -37,7 +37,7 @@ import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
-import { Progress } from '../ground/progress.ts';
+import { type ProgressOptions, withProgress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
 import { loadRecipe } from '../recipe/config.ts';
 import { adaptCard, adaptPage } from './adapt-page.ts';
@@ -163,18 +163,11 @@ function checkRecipe({ recipe, set: given }: AdaptRequest, set: readonly string[
 }
 
 /** Runs a step with its progress; Ctrl-C leaves nothing of it behind. */
-async function step(
-  label: string,
-  { total, unit, silent }: { readonly total: number; readonly unit: string; readonly silent: boolean },
+const step = (
+  options: ProgressOptions,
   work: (update: (done: number) => void, signal: AbortSignal) => Promise<unknown>,
-): Promise<void> {
-  const progress = new Progress({ label, total, unit, silent });
-  try {
-    await withInterrupt((signal) => work((done) => progress.update(done), signal));
-  } finally {
-    progress.stop();
-  }
-}
+): Promise<unknown> =>
+  withProgress(options, (update) => withInterrupt((signal) => work((done) => update(done), signal)));
 
 /** Learns the backgrounds of all sources, unless they are there. */
 async function learnAll(
@@ -184,7 +177,7 @@ async function learnAll(
   engine: OpenEngine,
 ): Promise<void> {
   if (existsSync(directory)) return;
-  await step('learn', { total: 100, unit: '%', silent }, async (update, signal) => {
+  await step({ label: 'learn', total: 100, unit: '%', silent }, async (update, signal) => {
     const learned: Background[] = [];
     for (const [i, { name, training: windows, periods }] of sources.entries()) {
       const onStep = async (done: number, total: number): Promise<void> => {
@@ -210,9 +203,8 @@ async function prepareAll(
   const tenth = Math.max(20, Math.round(series / 10));
   const counts = { train: series, validation: tenth, test: tenth };
   const selection = await selectExamples(wildOver(backgrounds), { directory: null, counts });
-  await step('prepare', { total: selection.total, unit: 'series', silent }, (onProgress, signal) =>
-    writeSelection(selection, directory, { signal, onProgress }),
-  );
+  const options = { label: 'prepare', total: selection.total, unit: 'series', silent };
+  await step(options, (onProgress, signal) => writeSelection(selection, directory, { signal, onProgress }));
 }
 
 /**

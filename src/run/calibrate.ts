@@ -26,7 +26,7 @@ import {
 import { askAll } from '../explain/policy-answers.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
-import { Progress } from '../ground/progress.ts';
+import { withProgress } from '../ground/progress.ts';
 import { Random } from '../ground/random.ts';
 import { say } from '../ground/terminal.ts';
 import type { Interval } from '../ground/types.ts';
@@ -271,17 +271,15 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
     }
     const alone = recordings.length > 0;
     const known = [...(alone ? [] : generated(task, length, request)), ...recorded(length, request)];
-    const progress = new Progress({ label: 'calibrate', total: known.length, unit: 'series', silent });
     const asked: (Known & { readonly accounts: ReturnType<typeof accountsOf> })[] = [];
-    try {
+    const options = { label: 'calibrate', total: known.length, unit: 'series', silent };
+    await withProgress(options, async (update) => {
       for (const series of known) {
         const windows = await askAll(bridge(series.values).values, null, reader);
         asked.push({ ...series, accounts: accountsOf(windows, series.values) });
-        progress.update(asked.length);
+        update(asked.length);
       }
-    } finally {
-      progress.stop();
-    }
+    });
     // The policy's own confidence is fitted to what it was trained for; other recordings say what it is worth beside the detector.
     const trained = asked.filter(({ source }) => alone || source === task);
     const examples = trained.flatMap(({ source, truth, accounts }, series) =>

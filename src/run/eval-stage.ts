@@ -1,7 +1,7 @@
 /** Evaluation by a group of Workers: each opens the policy and answers its share of the examples. */
 import { openExamples } from '../../datasets/source.ts';
 import { byExample, type ResponseRequest } from '../../eval/harness.ts';
-import { Progress } from '../ground/progress.ts';
+import { withProgress } from '../ground/progress.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { type EvalJob, type EvalMode, type Likelihood, runStage } from './stage.ts';
 import { ranksOf } from './world.ts';
@@ -33,14 +33,16 @@ export async function answerExamples({
     const each = temperature === 0 ? 1 : samples;
     return { samples: each, records: new Array<EvalRecord>(each * count), done: 0 };
   });
-  const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
-  const { results, stopped } = await runStage({ ...job, stage: 'eval' }, workers, (note) => {
-    if (note.kind !== 'record') return;
-    const mode = modes[note.mode]!;
-    mode.records[note.number * mode.samples + (note.record.sample ?? 0)] = note.record;
-    mode.done++;
-    progress.update(modes.reduce((sum, { done, samples }) => sum + Math.floor(done / samples), 0));
-  }).finally(() => progress.stop());
+  const options = { label, total: count * modes.length, unit: 'examples', silent };
+  const { results, stopped } = await withProgress(options, (update) =>
+    runStage({ ...job, stage: 'eval' }, workers, (note) => {
+      if (note.kind !== 'record') return;
+      const mode = modes[note.mode]!;
+      mode.records[note.number * mode.samples + (note.record.sample ?? 0)] = note.record;
+      mode.done++;
+      update(modes.reduce((sum, { done, samples }) => sum + Math.floor(done / samples), 0));
+    }),
+  );
   // A request to stop that came after the last token holds for the work after the answers.
   if (stopped !== null) throw stopped;
   return modes.map(({ samples, records }, m) => ({

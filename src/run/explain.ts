@@ -9,7 +9,7 @@ import { policyReader, type Reader } from '../explain/reader.ts';
 import type { PolicyOpinion, ReportSource } from '../explain/report.ts';
 import { MOST_WINDOWS } from '../explain/windows.ts';
 import { ConfigError, EndpointError, EngineError } from '../ground/errors.ts';
-import { Progress } from '../ground/progress.ts';
+import { Phases, withProgress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
 import { type Inspection, viewOfKey } from '../inspect/environment.ts';
 import type { PlayedEpisode } from '../inspect/episode.ts';
@@ -177,16 +177,13 @@ async function openInspector(request: PolicyRequest): ReturnType<typeof openAske
       };
     };
     const ask = async ({ columns }: ReportSource): Promise<AskedColumns> => {
-      const progress = new Progress({ label: 'policy', total: columns.length, unit: 'columns' });
       const answers: ColumnAnswers[] = [];
-      try {
+      await withProgress({ label: 'policy', total: columns.length, unit: 'columns' }, async (update) => {
         for (const column of columns) {
           answers.push(await inspectColumn(column, play(column.name)));
-          progress.update(answers.length);
+          update(answers.length);
         }
-      } finally {
-        progress.stop();
-      }
+      });
       const name = shippedPolicy(reference) === null ? policy.name : reference;
       const record = {
         figure: card.figure,
@@ -214,18 +211,13 @@ const NO_REFERENCE =
 /** Asks the policy about every column, with progress on standard error. */
 async function ask(source: ReportSource, reader: Reader, request: PolicyRequest): Promise<AskedColumns> {
   const several = source.columns.length > 1;
-  let progress: { readonly column: string; readonly bar: Progress } | undefined;
+  const phases = new Phases({ unit: 'windows' });
   try {
-    return await askColumns(source, reader, request, (column, done, total) => {
-      if (progress?.column !== column) {
-        progress?.bar.stop();
-        const label = several ? `policy, ${column}` : 'policy';
-        progress = { column, bar: new Progress({ label, total, unit: 'windows' }) };
-      }
-      progress.bar.update(done);
-    });
+    return await askColumns(source, reader, request, (column, done, total) =>
+      phases.update(several ? `policy, ${column}` : 'policy', done, total),
+    );
   } finally {
-    progress?.bar.stop();
+    phases.stop();
   }
 }
 

@@ -8,7 +8,7 @@ import { checkTarget, selectExamples, writeSelection } from '../../../datasets/p
 import { DEFAULT_SEED, SPLITS, type Split } from '../../../datasets/split.ts';
 import { ConfigError, suggestion } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
-import { Progress } from '../../ground/progress.ts';
+import { withProgress } from '../../ground/progress.ts';
 import { print, printJson } from '../../ground/terminal.ts';
 import { choice, command, flag, type Given, number, required } from '../options.ts';
 
@@ -52,20 +52,16 @@ async function runGenerate(args: GenerateArguments): Promise<void> {
     ...{ directory: null, counts: { [split]: count }, splits: [split], seed, length, offset },
   });
   const started = performance.now();
-  const progress = new Progress({ label: name, total: count, unit: 'series', silent: json });
-  try {
-    const manifest = await withInterrupt(
-      (signal) =>
-        writeSelection(selection, out, { signal, onProgress: (written) => progress.update(written) }),
+  const options = { label: name, total: count, unit: 'series', silent: json };
+  const manifest = await withProgress(options, (update) =>
+    withInterrupt(
+      (signal) => writeSelection(selection, out, { signal, onProgress: (written) => update(written) }),
       'stopping: nothing half-written is left; press Ctrl-C again to quit at once',
-    );
-    progress.stop();
-    const seconds = (performance.now() - started) / 1000;
-    if (json) printJson({ out, seconds: Number(seconds.toFixed(3)), ...manifest });
-    else print(summary(out, manifest, seed ?? DEFAULT_SEED[split], seconds));
-  } finally {
-    progress.stop();
-  }
+    ),
+  );
+  const seconds = (performance.now() - started) / 1000;
+  if (json) printJson({ out, seconds: Number(seconds.toFixed(3)), ...manifest });
+  else print(summary(out, manifest, seed ?? DEFAULT_SEED[split], seconds));
 }
 
 const width = Math.max(...GENERATED.map(({ name }) => name.length));

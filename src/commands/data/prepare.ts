@@ -23,7 +23,7 @@ import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
 import { ConfigError } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
-import { Progress, ReadingNote } from '../../ground/progress.ts';
+import { Phases, ReadingNote } from '../../ground/progress.ts';
 import { parseShard, type Shard } from '../../ground/shard.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
 import { ANOMALY_CLASSES } from '../../ground/types.ts';
@@ -176,31 +176,6 @@ function partsText(parts: PartFiles | null): string[] {
   ];
 }
 
-/** Progress lines, one per phase. */
-class Phases {
-  readonly #silent: boolean;
-  #label = '';
-  #bar: Progress | undefined;
-
-  constructor(silent: boolean) {
-    this.#silent = silent;
-  }
-
-  update(label: string, done: number, total: number | null): void {
-    if (this.#label !== label) {
-      this.stop();
-      this.#label = label;
-      this.#bar = new Progress({ label, total, unit: 'examples', silent: this.#silent });
-    }
-    this.#bar?.update(done);
-  }
-
-  stop(): void {
-    this.#bar?.stop();
-    this.#bar = undefined;
-  }
-}
-
 /** Label of the last phase. */
 function materialLabel(figures: boolean, traces: boolean): string {
   if (!figures) return traces ? 'prompts and traces' : 'prompts';
@@ -256,7 +231,7 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
   const options = selectOptions(args, spec);
   const started = performance.now();
   const { figures, traces } = args;
-  const phases = new Phases(args.json);
+  const phases = new Phases({ unit: 'examples', silent: args.json });
   try {
     const directory = await place();
     // Until something is written Ctrl-C simply ends the process, however long a file keeps its reader busy.

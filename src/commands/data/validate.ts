@@ -9,7 +9,7 @@ import {
   setStats,
 } from '../../../datasets/statistics.ts';
 import { COMPARED, type Verdict, validateSet } from '../../../datasets/validate-set.ts';
-import { formatValue, Progress } from '../../ground/progress.ts';
+import { formatValue, withProgress } from '../../ground/progress.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
 import { command, flag, type Given } from '../options.ts';
 
@@ -36,21 +36,18 @@ export async function runValidate(args: ValidateArguments): Promise<void> {
   const started = performance.now();
   const set = new ExampleSet(args.directory);
   const total = set.splits.reduce((sum, split) => sum + set.count(split), 0);
-  const bar = new Progress({ label: 'validate', total, unit: 'rows', silent: args.json });
-  try {
-    const verdict = await validateSet(args.directory, {
+  const options = { label: 'validate', total, unit: 'rows', silent: args.json };
+  const verdict = await withProgress(options, (update) =>
+    validateSet(args.directory, {
       render: args.render,
       all: args.all,
-      onProgress: (rows, broken) => bar.update(rows, broken === 0 ? {} : { broken }),
-    });
-    bar.stop();
-    const seconds = (performance.now() - started) / 1000;
-    if (args.json) printJson({ ...verdict, seconds });
-    else print(text(verdict, seconds));
-    if (verdict.broken.length > 0) process.exitCode = 1;
-  } finally {
-    bar.stop();
-  }
+      onProgress: (rows, broken) => update(rows, broken === 0 ? {} : { broken }),
+    }),
+  );
+  const seconds = (performance.now() - started) / 1000;
+  if (args.json) printJson({ ...verdict, seconds });
+  else print(text(verdict, seconds));
+  if (verdict.broken.length > 0) process.exitCode = 1;
 }
 
 const DIRECTORY = { directory: 'Prepared data set' };
