@@ -4,7 +4,7 @@ import { checkKeys, show } from '../src/ground/json-record.ts';
 import { memory } from '../src/ground/machine.ts';
 import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
 import type { Gold } from '../src/ground/types.ts';
-import { thrownText } from '../src/ground/user-code.ts';
+import { checkName, readExport, thrownText } from '../src/ground/user-code.ts';
 import { addressText, type ModuleAddress, moduleTexts } from '../src/ground/user-module.ts';
 import { isFigureName } from '../src/plot/presets.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
@@ -81,7 +81,6 @@ export interface TaskDefinition<K extends Gold['kind'] = Gold['kind']> {
   ) => Iterable<TaskExample<K>> | AsyncIterable<TaskExample<K>> | Promise<Iterable<TaskExample<K>>>;
 }
 
-const NAME = /^[A-Za-z][\w-]{0,63}$/u;
 const TITLE = /^[^\n\r]{1,100}$/u;
 const MOST_EXAMPLES = 1_000_000;
 const TIME_LIMIT = 300;
@@ -112,11 +111,7 @@ const isHint = (text: unknown): boolean => typeof text === 'string' && !RESERVED
 export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>): TaskDefinition<K> {
   const given = (definition ?? {}) as TaskDefinition;
   const { name, kind, title, examples, classes, hints = {}, rate, figure, advice, timeLimit } = given;
-  if (typeof name !== 'string' || !NAME.test(name)) {
-    throw new ConfigError(
-      `defineTask: name: got ${show(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
-    );
-  }
+  checkName('defineTask', name);
   const fail = (message: string): never => {
     throw new ConfigError(`defineTask ${name}: ${message}`);
   };
@@ -155,15 +150,6 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
   }
   if (figure !== undefined && !isFigureName(figure)) fail(`figure: there is no preset ${show(figure)}`);
   return definition;
-}
-
-/** Validates a module's export as a task. @throws ConfigError naming the file */
-function taskOf(value: unknown, file: string): TaskDefinition {
-  try {
-    return defineTask(value as TaskDefinition);
-  } catch (cause) {
-    throw new ConfigError(`${file}: exports no task: ${(cause as Error).message}`, { cause });
-  }
 }
 
 /** A definition without its function; it can be sent between threads. */
@@ -285,7 +271,7 @@ export const adapter: ModuleAdapter<TaskFacts, TaskRequest, null, readonly Loade
   wanted: 'a task made with defineTask',
   open([module]) {
     const { value, file } = module!;
-    const task = taskOf(value, file);
+    const task = readExport(file, 'task', () => defineTask(value as TaskDefinition));
     const { examples: _, ...info } = task;
     return {
       info,

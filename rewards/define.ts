@@ -4,7 +4,7 @@ import { ConfigError, RewardError, RewardTimeoutError } from '../src/ground/erro
 import { checkKeys, show } from '../src/ground/json-record.ts';
 import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
-import { thrownText } from '../src/ground/user-code.ts';
+import { checkName, NAME, readExport, thrownText } from '../src/ground/user-code.ts';
 import type { ModuleAddress } from '../src/ground/user-module.ts';
 
 /** One response to score. */
@@ -63,7 +63,6 @@ const GRACE = 1;
 const STALL_GRACE = 0.1;
 /** Maximum number of concurrent calls. */
 const CONCURRENCY = 64;
-const NAME = /^[A-Za-z][\w-]{0,63}$/u;
 
 /**
  * Declares a reward, for `reward:` of a recipe and `--reward FILE`. Write it as the default export of a module:
@@ -79,11 +78,7 @@ const NAME = /^[A-Za-z][\w-]{0,63}$/u;
  */
 export function defineReward<G extends Gold = Gold>(definition: RewardDefinition<G>): RewardDefinition<G> {
   const { name, timeLimit, score, scoreBatch } = (definition ?? {}) as RewardDefinition<G>;
-  if (typeof name !== 'string' || !NAME.test(name)) {
-    throw new ConfigError(
-      `defineReward: name: got ${show(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
-    );
-  }
+  checkName('defineReward', name);
   if ((typeof score === 'function') === (typeof scoreBatch === 'function')) {
     throw new ConfigError(`defineReward ${name}: expected one function, either score or scoreBatch`);
   }
@@ -107,11 +102,7 @@ export function rewardOf(value: unknown, file: string): RewardDefinition {
       score: value as (request: RewardRequest) => RewardOutcome,
     });
   }
-  try {
-    return defineReward(value as RewardDefinition);
-  } catch (cause) {
-    throw new ConfigError(`${file}: exports no reward: ${(cause as Error).message}`, { cause });
-  }
+  return readExport(file, 'reward', () => defineReward(value as RewardDefinition));
 }
 
 const ADVICE = 'return one finite number, { total, parts, notes }, or null where it does not apply';

@@ -3,6 +3,7 @@ import { ConfigError } from '../ground/errors.ts';
 import { checkKeys } from '../ground/json-record.ts';
 import { type ModuleAdapter, ModuleHost } from '../ground/module-host.ts';
 import type { Example, Gold, Interval, Json, Picture, TokenUsage } from '../ground/types.ts';
+import { readExport } from '../ground/user-code.ts';
 import { type ModuleAddress, moduleHash } from '../ground/user-module.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Shot } from '../train/task.ts';
@@ -137,15 +138,11 @@ export function defineDetector(definition: DetectorDefinition): DetectorDefiniti
 /** Returns the policy or detector that a module exports. @throws ConfigError naming the file */
 export function answererOf(value: unknown, file: string): PolicyDefinition | DetectorDefinition {
   const given = (value ?? {}) as Partial<PolicyDefinition & DetectorDefinition>;
-  try {
-    return typeof given.detect === 'function'
+  return readExport(file, 'policy and no detector', () =>
+    typeof given.detect === 'function'
       ? defineDetector(given as DetectorDefinition)
-      : definePolicy(given as PolicyDefinition);
-  } catch (cause) {
-    throw new ConfigError(`${file}: exports no policy and no detector: ${(cause as Error).message}`, {
-      cause,
-    });
-  }
+      : definePolicy(given as PolicyDefinition),
+  );
 }
 
 type Hint = Omit<Parameters<DetectorDefinition['detect']>[1], 'signal'>;

@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import * as nodeModule from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { ConfigError, reasonOf, suggestion, TimeseerError } from './errors.ts';
+import { show } from './json-record.ts';
 import { addressText, type ModuleAddress, moduleTexts } from './user-module.ts';
 
 /** Files behind `timeseer` and its other entry in a user's module. */
@@ -157,6 +158,26 @@ export async function loadModule({ file, name }: ModuleAddress, wanted: string):
     name === 'default'
       ? `${file}: no default export; write export default for ${wanted}${names.length === 0 ? '' : `, or name one of its exports, ${addressText({ file, name: names[0]! })}`}`
       : `${file}: exports no ${name}; ${known}.${suggestion(name, names)}`,
+  );
+}
+
+/** Reads a module's export by the function that defines it. @throws ConfigError naming the file */
+export function readExport<T>(file: string, noun: string, define: () => T): T {
+  try {
+    return define();
+  } catch (cause) {
+    throw new ConfigError(`${file}: exports no ${noun}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** Name of a user's definition, one word. */
+export const NAME = /^[A-Za-z][\w-]{0,63}$/u;
+
+/** Checks the name of a user's definition. @throws ConfigError */
+export function checkName(definer: string, name: unknown): asserts name is string {
+  if (typeof name === 'string' && NAME.test(name)) return;
+  throw new ConfigError(
+    `${definer}: name: got ${show(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
   );
 }
 

@@ -3,7 +3,7 @@ import { ConfigError } from '../ground/errors.ts';
 import { checkKeys, show } from '../ground/json-record.ts';
 import { type ModuleAdapter, ModuleHost } from '../ground/module-host.ts';
 import type { Interval } from '../ground/types.ts';
-import { thrownText } from '../ground/user-code.ts';
+import { readExport, thrownText } from '../ground/user-code.ts';
 import type { ModuleAddress } from '../ground/user-module.ts';
 import type { Tool, Toolbox } from './tools.ts';
 
@@ -113,13 +113,9 @@ export const adapter: ModuleAdapter<
 > = {
   wanted: 'a tool made with defineTool',
   open(modules) {
-    const tools = modules.map(({ value, file }) => {
-      try {
-        return defineTool(value as ToolDefinition);
-      } catch (cause) {
-        throw new ConfigError(`${file}: exports no tool: ${(cause as Error).message}`, { cause });
-      }
-    });
+    const tools = modules.map(({ value, file }) =>
+      readExport(file, 'tool', () => defineTool(value as ToolDefinition)),
+    );
     return {
       info: tools.map(({ name, summary, usage = name, timeLimit = TIME_LIMIT }) => ({
         ...{ name, summary, usage, timeLimit },

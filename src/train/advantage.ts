@@ -8,7 +8,7 @@ import { checkKeys } from '../ground/json-record.ts';
 import type { ModuleAdapter } from '../ground/module-host.ts';
 import { mean } from '../ground/numbers.ts';
 import { hash32 } from '../ground/random.ts';
-import { thrownText } from '../ground/user-code.ts';
+import { checkName, readExport, thrownText } from '../ground/user-code.ts';
 import type { ModuleAddress } from '../ground/user-module.ts';
 import {
   type Episode,
@@ -494,7 +494,6 @@ export interface AdvantageDefinition {
   readonly file?: string;
 }
 
-const NAME = /^[A-Za-z][\w-]{0,63}$/u;
 const KEYS = ['name', 'similarity', 'advantages', 'file'];
 
 /**
@@ -512,11 +511,7 @@ const KEYS = ['name', 'similarity', 'advantages', 'file'];
  */
 export function defineAdvantage(definition: AdvantageDefinition): AdvantageDefinition {
   const { name, advantages, similarity } = (definition ?? {}) as Partial<AdvantageDefinition>;
-  if (typeof name !== 'string' || !NAME.test(name)) {
-    throw new ConfigError(
-      `defineAdvantage: name: got ${JSON.stringify(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
-    );
-  }
+  checkName('defineAdvantage', name);
   checkKeys(`defineAdvantage ${name}`, definition, KEYS);
   if (typeof advantages !== 'function') {
     throw new ConfigError(`defineAdvantage ${name}: advantages: expected a function from groups to numbers`);
@@ -529,11 +524,8 @@ export function defineAdvantage(definition: AdvantageDefinition): AdvantageDefin
 
 /** Returns the estimator that a module exports. @throws ConfigError naming the file */
 export function advantageOf(value: unknown, file: string): AdvantageDefinition {
-  try {
-    return { ...defineAdvantage(value as AdvantageDefinition), file };
-  } catch (cause) {
-    throw new ConfigError(`${file}: exports no advantage estimator: ${(cause as Error).message}`, { cause });
-  }
+  const define = (): AdvantageDefinition => defineAdvantage(value as AdvantageDefinition);
+  return { ...readExport(file, 'advantage estimator', define), file };
 }
 
 export const adapter: ModuleAdapter<Pick<AdvantageDefinition, 'name'>, never, never> = {
