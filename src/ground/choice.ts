@@ -20,11 +20,3 @@ export const choiceHelp = (table: Readonly<Record<string, Choice>>): string =>
   Object.entries(table)
     .map(([name, { summary }]) => `${name}: ${summary}`)
     .join('; ');
-
-/** The choices as a Markdown table. */
-export function choiceTable(table: Readonly<Record<string, Choice>>): string {
-  const rows = Object.entries(table).map(
-    ([name, { label, summary, paper = '' }]) => `| \`${name}\` | ${label} | ${summary} | ${paper} |`,
-  );
-  return ['| name | label | meaning | paper |', '|---|---|---|---|', ...rows].join('\n');
-}

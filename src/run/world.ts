@@ -509,11 +509,6 @@ export class World {
 
 let world: Promise<World> | null = null;
 
-/** Returns the processes that this one computes with; null alone. */
-export function currentWorld(): Promise<World> | null {
-  return world;
-}
-
 /** Number of processes to be started when they are first needed. */
 let wanted = 1;
 

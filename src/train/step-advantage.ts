@@ -15,7 +15,7 @@
  *  | similar states are equal in GiGPO's groups and GraphGPO's graph only, not in HGPO's and GraphGPO's groups | equal wherever states are compared |
  *  | statistics over all agents | over the steps of the same role (Dr. MAS, arXiv 2602.08847) |
  */
-import { type Choice, choiceNames } from '../ground/choice.ts';
+import type { Choice } from '../ground/choice.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { mean, sum } from '../ground/numbers.ts';
 
@@ -351,7 +351,6 @@ export const STEP_ADVANTAGES = {
 >;
 
 export type StepAdvantageName = keyof typeof STEP_ADVANTAGES;
-export const STEP_ADVANTAGE_NAMES = choiceNames(STEP_ADVANTAGES);
 
 /** Fills in the defaults. @throws ConfigError naming the option */
 function settingsOf(defaults: Defaults, options: StepAdvantageOptions): Settings {

@@ -7,10 +7,11 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { hasDistributed, ProcessGroup, Store } from '../../src/engine/torch/distributed.ts';
+import { ProcessGroup, Store } from '../../src/engine/torch/distributed.ts';
 import { EngineError } from '../../src/ground/errors.ts';
 import { workerUrl } from '../../src/ground/paths.ts';
 import { DEVICE } from '../helpers/device.ts';
+import { hasDistributed } from '../helpers/ranks.ts';
 import type { PeerData } from './distributed-peer.ts';
 
 const HOST = '127.0.0.1';

@@ -5,7 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { REWARDS } from '../../rewards/registry.ts';
-import { type Choice, choiceTable } from '../../src/ground/choice.ts';
+import type { Choice } from '../../src/ground/choice.ts';
 import { FIGURE_NAMES, FIGURES } from '../../src/plot/presets.ts';
 import { recipeKeys } from '../../src/recipe/recipe.ts';
 import { ADVANTAGES } from '../../src/train/advantage.ts';
@@ -25,6 +25,14 @@ export const CHOICES: Readonly<Record<string, Readonly<Record<string, Choice>>>>
   'rl.aggregation': AGGREGATIONS,
   'rl.klEstimator': KL_ESTIMATORS,
 };
+
+/** The choices as a Markdown table. */
+export function choiceTable(table: Readonly<Record<string, Choice>>): string {
+  const rows = Object.entries(table).map(
+    ([name, { label, summary, paper = '' }]) => `| \`${name}\` | ${label} | ${summary} | ${paper} |`,
+  );
+  return ['| name | label | meaning | paper |', '|---|---|---|---|', ...rows].join('\n');
+}
 
 const cell = (text: string): string => text.replaceAll('|', '\\|');
 const GENERATED = '<!-- Written by `npm run docs`. -->';

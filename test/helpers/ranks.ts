@@ -2,8 +2,12 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { loadNative } from '../../src/engine/torch/native.ts';
 import type { Machines } from './machines.ts';
 import { Child } from './tiny-run.ts';
+
+/** Returns true if this libtorch has c10d with Gloo. */
+export const hasDistributed = (): boolean => loadNative().distributed !== null;
 
 /** A port that was free a moment ago. */
 export async function freePort(): Promise<number> {

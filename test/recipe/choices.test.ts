@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { choiceHelp, choiceTable } from '../../src/ground/choice.ts';
+import { choiceHelp } from '../../src/ground/choice.ts';
 import { FIGURE_NAMES, FIGURES } from '../../src/plot/presets.ts';
 import { ADVANTAGES, type AdvantageEstimator, advantagesOf } from '../../src/train/advantage.ts';
 import { RATIOS } from '../../src/train/loss.ts';
-import { documents, CHOICES as TABLES } from '../helpers/documents.ts';
+import { choiceTable, documents, CHOICES as TABLES } from '../helpers/documents.ts';
 
 test.each(Object.entries(TABLES))('%s: schema, range and help come from its table', async (key, table) => {
   const { recipeKeys } = await import('../../src/recipe/recipe.ts');

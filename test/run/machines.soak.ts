@@ -3,9 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasDistributed } from '../../src/engine/torch/distributed.ts';
 import { Machines, machinesProblem } from '../helpers/machines.ts';
-import { freePort, ranks } from '../helpers/ranks.ts';
+import { freePort, hasDistributed, ranks } from '../helpers/ranks.ts';
 import { bits, Child, lineCount, until, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-machines-'));

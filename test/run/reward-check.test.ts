@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { REWARDS } from '../../rewards/registry.ts';
-import { choiceTable } from '../../src/ground/choice.ts';
 import { checkReward } from '../../src/run/reward-check.ts';
 import { inside } from '../helpers/command-line.ts';
+import { choiceTable } from '../helpers/documents.ts';
 import { timeseer } from '../helpers/tiny-run.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-reward-check-'));

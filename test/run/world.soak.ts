@@ -5,9 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasDistributed } from '../../src/engine/torch/distributed.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
-import { childrenOf, freePort, isAlive, ranks } from '../helpers/ranks.ts';
+import { childrenOf, freePort, hasDistributed, isAlive, ranks } from '../helpers/ranks.ts';
 import { readTensor } from '../helpers/safetensors.ts';
 import {
   bits,

@@ -3,10 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasDistributed } from '../../src/engine/torch/distributed.ts';
 import { placeOf } from '../../src/run/world.ts';
 import { DEVICE } from '../helpers/device.ts';
-import { freePort, ranks } from '../helpers/ranks.ts';
+import { freePort, hasDistributed, ranks } from '../helpers/ranks.ts';
 import { bits, Child, timeless, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-world-'));

@@ -1,16 +1,19 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { choiceNames } from '../../src/ground/choice.ts';
 import {
   type Episode,
   type EpisodeStep,
   estimatedDistances,
   estimateSteps,
-  STEP_ADVANTAGE_NAMES,
+  STEP_ADVANTAGES,
   type StepAdvantageName,
   type StepAdvantageOptions,
   textSimilarity,
 } from '../../src/train/step-advantage.ts';
+
+const STEP_ADVANTAGE_NAMES = choiceNames(STEP_ADVANTAGES);
 
 const golden = (name: string) =>
   JSON.parse(readFileSync(new URL(`../golden/${name}.json`, import.meta.url), 'utf8'));

@@ -12,11 +12,6 @@ const TIMEOUT_MS = 30 * 60 * 1000;
 /** Time for the addon to report its own time-out before a server counts as stopped. */
 const GRACE_MS = 250;
 
-/** Returns true if this libtorch has c10d with Gloo. */
-export function hasDistributed(): boolean {
-  return loadNative().distributed !== null;
-}
-
 function requireDistributed(): NativeDistributed {
   const { distributed, describe } = loadNative();
   if (distributed !== null) return distributed;
