@@ -330,7 +330,7 @@ describe('bad input: one clear line', () => {
     [
       'sft/metrics.jsonl',
       (text: string) => text.replace('{"step":2,', '{"step":'),
-      /metrics\.jsonl:2: not a JSON line/,
+      /metrics\.jsonl:2:18: not a JSON line/,
     ],
   ])('a damaged %s', async (name, damage, message) => {
     copyWhole();
