@@ -1,7 +1,7 @@
 /** Departures from the expected values, their usual size, and the band that holds 99 % of the samples. */
 import { engineFree } from '../ground/numbers.ts';
 import { runningMedians } from '../series/robust.ts';
-import { quantileInPlace } from '../series/stats.ts';
+import { median, quantileInPlace } from '../series/stats.ts';
 import { difference, type Season } from './season.ts';
 import { fitTail, sampleOf } from './tail.ts';
 
@@ -300,4 +300,29 @@ export function expectation(
       Math.min(value + (centre + bandAbove) * (scale?.[i] ?? 1), Math.max(largest, value)),
     ),
   };
+}
+
+/** Distance of the middle two neighbours, in the usual one, from which an edge lies between them. */
+const PARTED = 4;
+
+/**
+ * Returns the departures [N] of samples from the middle two of the two neighbours on either side: from their mean, and at an edge from the
+ * nearer one, so that an edge is none. A single odd sample shows even where the values are steep. The first and last two samples have 0.
+ */
+export function fromNeighbours(values: Float64Array): Float64Array {
+  const n = values.length;
+  const [low, high] = [new Float64Array(n), new Float64Array(n)];
+  for (let i = 2; i < n - 2; i++) {
+    const [a, b, c, d] = [values[i - 2]!, values[i - 1]!, values[i + 1]!, values[i + 2]!];
+    const [one, other] = [Math.max(Math.min(a, b), Math.min(c, d)), Math.min(Math.max(a, b), Math.max(c, d))];
+    low[i] = Math.min(one, other);
+    high[i] = Math.max(one, other);
+  }
+  const widest = PARTED * median(high.map((value, i) => value - low[i]!));
+  return values.map((value, i) => {
+    const [from, to] = [low[i]!, high[i]!];
+    if (i < 2 || i >= n - 2) return 0;
+    if (to - from <= widest) return value - (from + to) / 2;
+    return value > to ? value - to : Math.min(0, value - from);
+  });
 }

@@ -17,6 +17,7 @@ import {
   type Expectation,
   expectation,
   FOLLOWS,
+  fromNeighbours,
   jitterOf,
   meanStep,
   movement,
@@ -29,7 +30,17 @@ import {
 import { atPeak, describeAll, stepsIn } from './describe.ts';
 import { type Detection, type Filter, type Finding, INSIDE, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
-import { cutoffs, drifts, growth, levelStillness, levels, slowChange, steps, stillness } from './levels.ts';
+import {
+  betweenJumps,
+  cutoffs,
+  drifts,
+  growth,
+  levelStillness,
+  levels,
+  slowChange,
+  steps,
+  stillness,
+} from './levels.ts';
 import { breaksOf, findRhythm, isOnBeat } from './rhythm.ts';
 import {
   type Candidate,
@@ -82,6 +93,8 @@ const MAX_REST = 0.5;
 /** Tracks in which a stretch of a sawtooth departs like others. */
 const OF_TEETH: ReadonlySet<Candidate['track']> = new Set(['still', 'limit', 'movement']);
 
+/** Lengths of what departs from its neighbours. */
+const ODD = [1, 2] as const;
 /** Tracks that compare days. */
 const OF_DAYS = new Set(['season', 'analogue', 'size']);
 /** Tracks in which a weekend departs if it is the only one. */
@@ -224,6 +237,9 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     });
   }
   const looks = tracks.length;
+  const odd = fromNeighbours(values);
+  if (usualSize(odd) <= FOLLOWING * usualFromLevel)
+    tracks.push({ name: 'local', values: odd, floor, windows: ODD });
   const uncertain = day === null ? 1 : uncertaintyOfDays(n, weekends, day);
   const candidates = tracks.flatMap((track): Candidate[] =>
     scan(track.values, {
@@ -248,6 +264,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     })),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
+  candidates.push(...betweenJumps(values, { floor, least, looks }));
   const before = [...candidates];
   for (const event of outstanding(tracks[0]!.values, floor)) {
     if (

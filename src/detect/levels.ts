@@ -1,7 +1,7 @@
 /** Candidates beside the tracks: lasting steps of the level and the episodes between them, drifts, standstills and cutoffs. */
 import { runs } from '../series/intervals.ts';
 import { cumulative, cycleMeans, median, moments } from '../series/stats.ts';
-import { type Candidate, deviation, type Stretch } from './scan.ts';
+import { type Candidate, deviation, type Stretch, scan } from './scan.ts';
 import { fitTail, reachOf, surprise, tempered } from './tail.ts';
 
 interface Step {
@@ -651,5 +651,31 @@ export function cutoffs(values: Float64Array, least: number): Stretch[] {
     const p = (repeated - (times - 1) + 1) / (n - times + 2);
     const severity = tempered(Math.max(0, -Math.log10(n) - (times - 1) * Math.log10(p)));
     return !passed || severity < least ? [] : [{ start, end, sign: below ? -1 : 1, severity, peak: start }];
+  });
+}
+
+/** Shortest episode between two jumps in samples, and the longest as a share of the series. */
+const [SHORTEST_BETWEEN, LONGEST_BETWEEN] = [3, 1 / 4];
+/** Least ratio of two jumps there and back, and of the smaller to any other jump: levels between several are what the series is made of. */
+const [THERE_AND_BACK, LONE] = [0.6, 2];
+
+/** Finds episodes of [N] between a jump and the next one back, each larger than jumps usually are: plain however slowly the level wanders. */
+export function betweenJumps(
+  values: Float64Array,
+  { floor, least, looks }: Omit<StepOptions, 'shortest'>,
+): Candidate[] {
+  const n = values.length;
+  const jumps = values.map((value, i) => (i === 0 ? 0 : value - values[i - 1]!));
+  const found = scan(jumps, { floor, least, looks, windows: [1] }).sort((a, b) => a.start - b.start);
+  return found.slice(1).flatMap((back, k): Candidate[] => {
+    const there = found[k]!;
+    const [start, end] = [there.peak, back.peak];
+    const [up, down] = [Math.abs(jumps[start]!), Math.abs(jumps[end]!)];
+    if (there.sign === back.sign || Math.min(up, down) < THERE_AND_BACK * Math.max(up, down)) return [];
+    if (end - start < SHORTEST_BETWEEN || end - start > LONGEST_BETWEEN * n) return [];
+    const isAt = (i: number): boolean => Math.min(Math.abs(i - start), Math.abs(i - end)) <= 1;
+    if (jumps.some((jump, i) => LONE * Math.abs(jump) > Math.min(up, down) && !isAt(i))) return [];
+    const severity = Math.min(there.severity, back.severity);
+    return [{ start, end, sign: there.sign, severity, peak: start, track: 'level' }];
   });
 }

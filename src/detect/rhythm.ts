@@ -68,7 +68,7 @@ const [MOST_BREAKS, BREAKS_SHARE] = [3, 0.06];
 const LIKE = 0.45;
 /** Least distance of an additional event from its neighbours, in tolerances. */
 const CLEAR = 3;
-/** Largest size of an ordinary event, as a share of the usual one. */
+/** Largest size of an ordinary event, and length, unless it has but one sample more, as a share of the usual one. */
 const LARGEST = 1.5;
 /** Most distances in which events are missing: more are left out at random. */
 const MOST_PAUSES = 10;
@@ -273,8 +273,12 @@ function rhythmOf(events: Events, given: Float64Array, of: Rhythm['of'], sign: 1
   const many = breaks.length > Math.max(MOST_BREAKS, BREAKS_SHARE * stretches.length);
   if (many || without > MOST_MISSING * given.length) return null;
   const inTime = (gap = 0): boolean => Math.abs(gap - every) <= off;
+  const usualLength = median(Float64Array.from(stretches, ([start, end]) => end - start));
   const ordinary = stretches.filter(
-    (event, k) => sizeOf(events, event) <= LARGEST * usualSize && (inTime(gaps[k - 1]) || inTime(gaps[k])),
+    (event, k) =>
+      sizeOf(events, event) <= LARGEST * usualSize &&
+      event[1] - event[0] <= Math.max(usualLength + 1, LARGEST * usualLength) &&
+      (inTime(gaps[k - 1]) || inTime(gaps[k])),
   );
   return { every, off, of, sign, ordinary, breaks };
 }

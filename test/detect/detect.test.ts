@@ -1103,3 +1103,68 @@ describe('series that switch at no fixed time', () => {
     }
   });
 });
+
+/** Hourly load of a year's part: a daily course, calmer weekends, and a level that wanders. */
+function load(seed: number, days = 120): Float64Array {
+  const random = new Random(seed, 'load');
+  let level = 0;
+  return Float64Array.from({ length: 24 * days }, (_, i) => {
+    level = 0.98 * level + 12 * random.normal();
+    const hour = i % 24;
+    const course =
+      250 * Math.sin((2 * Math.PI * (hour - 9)) / 24) + 120 * Math.sin((4 * Math.PI * (hour - 3)) / 24);
+    return 900 + course - (Math.floor(i / 24) % 7 >= 5 ? 180 : 0) + level + 15 * random.normal();
+  });
+}
+
+test('a single odd hour is found, also where the course of the day is steep', () => {
+  for (const seed of [1, 2, 3, 4]) {
+    const values = load(seed);
+    expect(detect(values, { calendar: [24, 168] }).findings.filter(({ kind }) => kind === 'spike')).toEqual(
+      [],
+    );
+    const at = 24 * 80 + 5 + 3 * seed;
+    values[at]! += 450;
+    const { findings } = detect(values, { calendar: [24, 168] });
+    expect([seed, findings.filter(({ start, end }) => start <= at && at < end)]).toMatchObject([
+      seed,
+      [{ kind: 'spike' }],
+    ]);
+  }
+});
+
+/** Rounded readings whose level wanders. */
+function wandering(seed: number): Float64Array {
+  const random = new Random(seed, 'wandering');
+  let level = 0;
+  return Float64Array.from({ length: 2700 }, (_, i) => {
+    level = 0.995 * level + 0.15 * random.normal();
+    return Math.round(10 * (21 + 2 * Math.sin((2 * Math.PI * i) / 288) + level)) / 10;
+  });
+}
+
+test('an episode between two jumps is found on a level that wanders', () => {
+  for (const seed of [1, 2, 3, 4]) {
+    const values = wandering(seed).map((value, i) => (i >= 2000 && i < 2140 ? value + 8 : value));
+    const { findings } = detect(values, { calendar: [12, 288] });
+    const found = findings.filter(({ start, end }) => start <= 2005 && end >= 2135);
+    expect([seed, found]).toMatchObject([seed, [{ direction: 'above' }]]);
+  }
+});
+
+test('two working days as low as weekends are found in daily values', () => {
+  for (const seed of [1, 2, 3, 4]) {
+    const random = new Random(seed, 'working days');
+    const share = [1, 1.05, 1.02, 1, 0.95, 0.5, 0.5];
+    const at = 7 * 58 + 1; // a Tuesday
+    const values = Float64Array.from({ length: 511 }, (_, i) => {
+      const usual = 12_000 * share[i % 7]! * (1 + 0.1 * Math.sin(i / 58)) * (1 + 0.04 * random.normal());
+      return i === at || i === at + 1 ? 0.4 * usual : usual;
+    });
+    const { findings } = detect(values, { calendar: [7] });
+    expect([seed, findings.filter(({ start, end }) => start <= at && end > at)]).toMatchObject([
+      seed,
+      [{ direction: 'below' }],
+    ]);
+  }
+});
