@@ -92,7 +92,7 @@ function seriesOf({ id, channels, channelNames, times, label, anomalies, path }:
     anomalies === null
       ? null
       : anomalies instanceof Uint8Array
-        ? runs(length, (i) => anomalies[i] !== 0)
+        ? runs(anomalies.length, (i) => anomalies[i] !== 0)
         : mergeIntervals(anomalies);
   const gold: Gold | null =
     label !== null

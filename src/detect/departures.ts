@@ -302,12 +302,13 @@ export function expectation(
   };
 }
 
-/** Distance of the middle two neighbours, in the usual one, from which an edge lies between them. */
+/** Distance of the middle two neighbours, as a multiple of the median one, above which an edge lies between them. */
 const PARTED = 4;
 
 /**
- * Returns the departures [N] of samples from the middle two of the two neighbours on either side: from their mean, and at an edge from the
- * nearer one, so that an edge is none. A single odd sample shows even where the values are steep. The first and last two samples have 0.
+ * Returns how far samples [N] depart from their neighbours. Of the two before and the two after, in order of size, the middle two count: their
+ * mean, or the nearer one where an edge lies between them. So a single odd sample shows on a steep course too, and an edge does not. The first
+ * and last two samples have 0.
  */
 export function fromNeighbours(values: Float64Array): Float64Array {
   const n = values.length;

@@ -157,7 +157,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const late = periodic === null ? 1 : jitterOf(values, periodic.period, usualStep);
   const [usual, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
   const { weekends: known = [] } = options;
-  const weekends = usual === null || departsAtRest(values, usual, known) ? known : [];
+  const weekends = usual === null || day === null || departsAtRest(values, usual, known, day) ? known : [];
   const season = usual === null || day === null ? usual : atRest(values, usual, weekends, day);
   // Edges that keep time but for rounding are where they belong at the ends as well.
   const cycle = season === null || jitter < 2 ? 0 : Math.round(season.period);
@@ -236,11 +236,12 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
       windows: windowLengths(n, 8),
     });
   }
-  const looks = tracks.length;
   const odd = fromNeighbours(values);
   if (usualSize(odd) <= FOLLOWING * usualFromLevel)
     tracks.push({ name: 'local', values: odd, floor, windows: ODD });
-  const uncertain = day === null ? 1 : uncertaintyOfDays(n, weekends, day);
+  const looks = tracks.length;
+  const uncertain =
+    day === null || season === null || season.period < day / 2 ? 1 : uncertaintyOfDays(n, weekends, day);
   const candidates = tracks.flatMap((track): Candidate[] =>
     scan(track.values, {
       ...{ floor: track.floor, windows: track.windows, least, looks },
@@ -264,7 +265,6 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     })),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
-  candidates.push(...betweenJumps(values, { floor, least, looks }));
   const before = [...candidates];
   for (const event of outstanding(tracks[0]!.values, floor)) {
     if (
@@ -277,6 +277,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   // Only the seasonal shape is subtracted: with a level that follows each cycle, longer shifts would vanish too.
   const deseasonalised =
     season === null ? values : difference(values, difference(season.expected, season.level));
+  candidates.push(...betweenJumps(deseasonalised, { floor, least, looks }));
   const seasonal = tracks.find(({ name }) => name === 'season');
   const analogue = tracks.find(({ name }) => name === 'analogue');
   const bySeason = seasonal === undefined ? null : explainer(seasonal.values);
@@ -356,7 +357,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     for (const other of others) accepted.splice(accepted.indexOf(other), 1);
     accepted.push(slow);
   }
-  const grows = usualStep > 0 ? growth(tracks.at(-1)!.values, least, looks) : null;
+  const moves = tracks.find(({ name }) => name === 'movement');
+  const grows = moves === undefined ? null : growth(moves.values, least, looks);
   // Other noise behind a step, and the step itself, are no growth.
   const stepped = (start: number): boolean =>
     accepted.some(

@@ -656,10 +656,10 @@ export function cutoffs(values: Float64Array, least: number): Stretch[] {
 
 /** Shortest episode between two jumps in samples, and the longest as a share of the series. */
 const [SHORTEST_BETWEEN, LONGEST_BETWEEN] = [3, 1 / 4];
-/** Least ratio of two jumps there and back, and of the smaller to any other jump: levels between several are what the series is made of. */
+/** Least ratio of the jumps there and back to each other, and of the smaller to any other jump: a series may consist of levels between jumps. */
 const [THERE_AND_BACK, LONE] = [0.6, 2];
 
-/** Finds episodes of [N] between a jump and the next one back, each larger than jumps usually are: plain however slowly the level wanders. */
+/** Finds episodes of [N] between a jump and the next one back, each far larger than any other, however far the level wanders meanwhile. */
 export function betweenJumps(
   values: Float64Array,
   { floor, least, looks }: Omit<StepOptions, 'shortest'>,

@@ -68,7 +68,7 @@ const [MOST_BREAKS, BREAKS_SHARE] = [3, 0.06];
 const LIKE = 0.45;
 /** Least distance of an additional event from its neighbours, in tolerances. */
 const CLEAR = 3;
-/** Largest size of an ordinary event, and length, unless it has but one sample more, as a share of the usual one. */
+/** Largest size and length of an ordinary event, as multiples of the usual ones; one sample more is always ordinary. */
 const LARGEST = 1.5;
 /** Most distances in which events are missing: more are left out at random. */
 const MOST_PAUSES = 10;

@@ -375,10 +375,12 @@ function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: n
 
 /** Least share of what a clock changes in the departures by which they become smaller; an anomaly is not changed. */
 const CLOCK_GAIN = 0.3;
-/** Least distance of that share from the one of the clock turned the other way, in [0, 2]. */
+/** Least difference of that share between the clock and the same clock turned the other way; at most 2. */
 const CLOCK_CONTRAST = 1;
-/** Largest departure, in median ones, of a sample that is explained. Days that neither clock explains, as those of a weekend, do not count. */
+/** Largest departure of a sample that counts, as a multiple of the median one: on days that neither clock explains any change is by chance. */
 const EXPLAINED = 4;
+/** Cycles on either side of a change that count in a series of fewer than three weeks: it falls on a Sunday, of which no other is known. */
+const [VOTING, CYCLES_OF_WEEKS] = [4, 21];
 const NEAR_DAY = 0.01;
 /** Distance of a lag from a period of the calendar, as a share, at which it is tried after it. */
 const NEAR_CALENDAR = 0.03;
@@ -389,7 +391,7 @@ function clockThatPredicts(
   season: Pick<Fit & Season, 'period' | 'rests'>,
   clocks: readonly Int32Array[],
 ) {
-  const reach = Math.round(season.period);
+  const reach = (values.length / season.period < CYCLES_OF_WEEKS ? VOTING : 1) * Math.round(season.period);
   const usual = EXPLAINED * medianOfAbs(season.rests, 1);
   let [chosen, least]: [Int32Array | null, number] = [null, CLOCK_GAIN];
   for (const clock of clocks) {

@@ -1,4 +1,4 @@
-/** Weekends of a series of which fewer than three weeks are known: working days do not predict them, and hardly another weekend does. */
+/** Weekends of a series of which fewer than three weeks are known: working days do not predict them, and few other weekends do. */
 import type { Interval } from '../ground/types.ts';
 import { cumulative, median } from '../series/stats.ts';
 import { usualSize } from './departures.ts';
@@ -9,13 +9,15 @@ import { findSeason, type Season, seasonExpectation, seasonLevel } from './seaso
 const [SHORTEST, REACH] = [1 / 4, 1 / 16];
 /** Shares of a day: by which a change may miss the beginning or the end of a weekend, and which it lasts at least. */
 const [NEAR, HALF] = [1 / 8, 1 / 2];
+/** Share of a day that working hours take at least, and by which a change may miss the edge of a weekend that it touches. */
+const [BUSY, TOUCHING] = [1 / 12, 1 / 24];
 /** Times of a day, as shares of it, between which working hours begin and end. */
 const [BEGINS, ENDS] = [
   [5 / 24, 11 / 24],
   [15 / 24, 21 / 24],
 ] as const;
-/** Days of another stretch of the same kind that show what is usual. */
-const KNOWN = 1;
+/** Days of another stretch of the same kind that show what is usual; and of a week. */
+const [KNOWN, DAYS] = [1, 7];
 
 /** Rounds of a fit of least absolute deviations, and its smallest deviation as a share of the median one. */
 const [ROUNDS, SMALLEST] = [12, 0.01];
@@ -70,17 +72,39 @@ export function seasonOfWork(
   return { ...found, level, expected: seasonExpectation(values, day, null, { level, nearest: true }) };
 }
 
-/** Least departure of weekends from working days, in the usual one of these, at which they are no working days. */
+/** Departure of a day of rest, as a multiple of that of working days, from which these do not predict it. */
 const DEPARTS = 2;
 
-/** Returns true if working days do not predict weekends. */
-export function departsAtRest(values: Float64Array, season: Season, weekends: readonly Interval[]): boolean {
+/** Splits a weekend at its midnight; in one piece where that is not known. */
+function daysOf([start, end]: Interval, n: number, day: number): Interval[] {
+  const midnight = Math.round(start > 0 ? start + day : end < n ? end - day : start);
+  return midnight > start && midnight < end
+    ? [
+        [start, midnight],
+        [midnight, end],
+      ]
+    : [[start, end]];
+}
+
+/** Returns true if working days do not predict a Saturday or a Sunday. */
+export function departsAtRest(
+  values: Float64Array,
+  season: Season,
+  weekends: readonly Interval[],
+  day: number,
+): boolean {
   const skip = Uint8Array.from(values, (_, i) => Number(weekends.some(([from, to]) => i >= from && i < to)));
   const { period, clock, level } = season;
   const expected = seasonExpectation(values, period, clock, { level, nearest: true, skip });
-  const departures = (rest: number): Float64Array =>
-    values.map((value, i) => value - expected[i]!).filter((_, i) => skip[i] === rest);
-  return usualSize(departures(1)) > DEPARTS * usualSize(departures(0));
+  const departures = values.map((value, i) => value - expected[i]!);
+  const atWork = departures.filter((_, i) => skip[i] === 0);
+  const usual = atWork.length === 0 ? Number.POSITIVE_INFINITY : usualSize(atWork);
+  return weekends
+    .flatMap((weekend) => daysOf(weekend, values.length, day))
+    .some(
+      ([start, end]) =>
+        end - start >= SHORTEST * day && usualSize(departures.slice(start, end)) > DEPARTS * usual,
+    );
 }
 
 /**
@@ -120,17 +144,15 @@ export function atRest(
         : Number.NaN,
     );
     // The height of an earlier weekend is usual.
-    const isKnown = weekends.some(([from, to]) => to <= start && to - from >= KNOWN * day);
+    const isKnown = rest[Math.round(start + day / 2 - DAYS * day)] === 1;
     const predictions = isKnown ? [near] : [fitted(working, own), near];
     // Saturdays may be half as busy, and Sundays not at all.
-    const midnight = start > 0 ? Math.round(day) : ((own.length - 1) % Math.round(day)) + 1;
-    if (!isKnown && Math.min(midnight, own.length - midnight) >= SHORTEST * day) {
-      predictions.push(
-        Float64Array.of(
-          ...fitted(working.subarray(0, midnight), own.subarray(0, midnight)),
-          ...fitted(working.subarray(midnight), own.subarray(midnight)),
-        ),
-      );
+    const parts = daysOf([start, end], values.length, day);
+    if (!isKnown && parts.length > 1 && parts.every(([from, to]) => to - from >= SHORTEST * day)) {
+      const daily = new Float64Array(own.length);
+      for (const [from, to] of parts)
+        daily.set(fitted(usual.subarray(from, to), values.subarray(from, to)), from - start);
+      predictions.push(daily);
     }
     const days = Math.ceil(values.length / day);
     for (let away = -days; away <= days; away++) {
@@ -185,12 +207,12 @@ export function spreadAtRest(departures: Float64Array, weekends: readonly Interv
 }
 
 /**
- * Returns true if a change of half a day or more in [N] begins or ends with a weekend and may be usual there: it lies in a weekend, or fills half of
- * the days between two, and no other weekend, or no other working day, shows what is usual. So may a change from a morning to the evening on the only
- * working day.
+ * Returns true if a change in [N] may be usual for a weekend. Of half a day or more, it begins or ends with one: it lies in a weekend, or fills
+ * half of the days between two, and no other weekend, or no other working day, shows what is usual. Shorter, it lies next to a weekend, as
+ * if rest began earlier. Where fewer than two working days are known, a rise from a morning to the evening may be working hours.
  */
 export function isWeekend(
-  { start, end, lasting }: Joined,
+  { start, end, lasting, sign }: Joined,
   n: number,
   weekends: readonly Interval[],
   day: number,
@@ -203,13 +225,17 @@ export function isWeekend(
   };
   const isOnlyWork =
     edges.length > 0 && workOf(n, weekends) < FEWEST_DAYS * day && !isAtRest(start, end, weekends);
-  if (
-    isOnlyWork &&
-    (start === 0 || isTime(start, BEGINS)) &&
-    (end === n || isTime(end, ENDS)) &&
-    end - start < day
-  )
+  const isBusy = sign > 0 && end - start >= BUSY * day && end - start < day;
+  if (isOnlyWork && isBusy && (start === 0 || isTime(start, BEGINS)) && (end === n || isTime(end, ENDS)))
     return true;
+  // Rest may begin before midnight, and end after it.
+  const touches = (at: number, edge: number): boolean =>
+    edge > 0 && edge < n && Math.abs(at - edge) <= TOUCHING * day;
+  const isNext = weekends.some(
+    ([from, to]) =>
+      (touches(end, from) && start >= from - reach) || (touches(start, to) && end <= to + reach),
+  );
+  if (isNext && !lasting && end - start >= TOUCHING * day) return true;
   const near = (at: number): boolean => edges.some((edge) => Math.abs(at - edge) <= reach);
   if (end - start < HALF * day || !(near(start) || near(end))) return false;
   const last = lasting ? n : end;

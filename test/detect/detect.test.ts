@@ -1168,3 +1168,15 @@ test('two working days as low as weekends are found in daily values', () => {
     ]);
   }
 });
+
+test('fluctuations that grow are found on a course of the day', () => {
+  for (const seed of [1, 2, 3, 4]) {
+    const random = new Random(seed, 'grows');
+    const values = Float64Array.from({ length: 288 * 14 }, (_, i) => {
+      const noise = i < 288 * 10 ? 1 : 1 + (3 * (i - 288 * 10)) / (288 * 4);
+      return 100 + 20 * Math.sin((2 * Math.PI * i) / 288) + noise * random.normal();
+    });
+    const { findings } = detect(values, { calendar: [12, 288, 2016] });
+    expect([seed, findings[0]]).toMatchObject([seed, { kind: 'variance', ongoing: true }]);
+  }
+});

@@ -1,4 +1,4 @@
-/** Traffic of ten to twelve days, in which one weekend is known as a whole, and office hours of three to sixteen. */
+/** Traffic of ten to twelve days, in which one weekend is known as a whole, and office hours over three to twenty days. */
 import { expect, test } from 'vitest';
 import { type DetectOptions, detect } from '../../src/detect/detect.ts';
 import { Random } from '../../src/ground/random.ts';
@@ -115,7 +115,8 @@ test.each([
   ['Thursday to Monday', '2024-03-14', 5, {}],
   ['Friday to Sunday: one working day', '2024-04-26', 3, {}],
   ['a Saturday half as busy, and an idle Sunday, in front of a week', '2024-08-10', 8, { saturday: 0.4 }],
-  ['two weekends of which the first begins on a Sunday', '2024-07-07', 16, { perHour: 4 }],
+  ['a shop that is idle on Sundays alone', '2024-08-12', 12, { saturday: 1 }],
+  ['two weekends of which the first begins on a Sunday', '2024-07-07', 16, {}],
   ['a day on which America changes its clock, and the office does not', '2024-03-02', 12, {}],
 ])('office hours are usual: %s', (_, date, days, shape) => {
   for (const seed of [1, 2, 3, 4, 5]) {
@@ -138,5 +139,38 @@ test.each([
     expect(findings.filter((found) => found.start < end && found.end > start)).toMatchObject([
       { direction: 'below' },
     ]);
+  }
+});
+
+test('an outage on the only working day is found, whatever the hour', () => {
+  for (const seed of [1, 2, 3, 4, 5]) {
+    const random = new Random(seed, 'server');
+    const time = Float64Array.from({ length: 700 }, (_, i) => Date.parse('2024-06-01') + (i * HOUR) / 12);
+    const values = Float64Array.from(time, (_, i) => (i >= 12 * 58 - 16 ? 0 : 100 + 4 * random.normal()));
+    const weekends = weekendsOf({ step: HOUR / 12, time, clockZone: null, origin: 'calendar' });
+    const { findings } = detect(values, { calendar: [12, 288, 2016], weekends });
+    expect([seed, findings]).toMatchObject([seed, [{ direction: 'below', ongoing: true }]]);
+  }
+});
+
+test('a clock that office hours follow is found in less than three weeks', () => {
+  const first = Date.parse('2025-03-17');
+  for (const seed of [1, 2, 3, 4, 5]) {
+    const random = new Random(seed, 'clock');
+    const time = Float64Array.from({ length: 20 * 96 }, (_, i) => first + (i * HOUR) / 4);
+    const values = Float64Array.from(time, (ms) => {
+      const wall = new Date(ms + (ms < Date.UTC(2025, 2, 30, 1) ? 1 : 2) * HOUR);
+      const hour = wall.getUTCHours() + wall.getUTCMinutes() / 60;
+      const open = wall.getUTCDay() % 6 === 0 ? 0.05 : 1;
+      return (
+        20 +
+        (60 * open) / (1 + Math.exp(4 * (8.5 - hour))) / (1 + Math.exp(4 * (hour - 17.5))) +
+        2 * random.normal()
+      );
+    });
+    const recording = { step: HOUR / 4, time, clockZone: null, origin: 'calendar' } as const;
+    const options = { calendar: [4, 96, 672], weekends: weekendsOf(recording), ...clocksOf(recording) };
+    const strong = detect(values, options).findings.filter(({ severity }) => severity >= 3);
+    expect([seed, strong]).toEqual([seed, []]);
   }
 });
