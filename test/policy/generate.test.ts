@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
+import { Random } from '../../src/ground/random.ts';
 import { collate, joined } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
-import { generate } from '../../src/policy/generate.ts';
+import { generate, Row } from '../../src/policy/generate.ts';
 import { biased, policy, prompts } from './generate-policy.ts';
 import { distance, engine, golden } from './golden.ts';
 
@@ -115,4 +116,11 @@ describe('generate', () => {
     await expect(running).rejects.toThrow('enough');
     expect(engine.live()).toBe(born);
   });
+});
+
+it('refuses a token of logits that hold NaN', () => {
+  const row = new Row(0, 0, new Random(1, 'row'), { stops: new Set(), maxTokens: 3, hidden: false });
+  row.take(4, -0.5);
+  expect(() => row.take(5, Number.NaN)).toThrow('generate: the logits hold NaN: the weights have diverged');
+  expect(row.ids).toEqual([4]);
 });
