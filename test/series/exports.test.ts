@@ -11,6 +11,7 @@ function run(program: string): unknown {
   const printed = execFileSync(process.execPath, ['--input-type=module', '-e', program], {
     cwd: ROOT,
     encoding: 'utf8',
+    timeout: 100_000, // a program that never ends would hold the suite
   });
   return JSON.parse(printed);
 }
