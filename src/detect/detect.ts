@@ -252,6 +252,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
       .filter(({ start, end }) => track.name !== 'size' || end - start >= SHORTEST_SIZE)
       .map((candidate) => {
+        // Hours differ from day to day together; a single sample has others to be compared with.
         const part = day === null ? 0 : Math.min(1, (8 * (candidate.end - candidate.start)) / day);
         const severity = candidate.severity / (OF_DAYS.has(track.name) ? uncertain ** ((1 + part) / 2) : 1);
         return { ...candidate, track: track.name, severity };

@@ -191,7 +191,7 @@ const workOf = (n: number, weekends: readonly Interval[]): number =>
 export const isAtRest = (start: number, end: number, weekends: readonly Interval[]): boolean =>
   weekends.some(([from, to]) => 2 * (Math.min(end, to) - Math.max(start, from)) >= end - start);
 
-/** Factor of the spread where few working days show how much days differ: 1 without weekends. */
+/** Divisor of severities where few working days show how much days differ; 1 without weekends. */
 export const uncertaintyOfDays = (n: number, weekends: readonly Interval[], day: number): number =>
   (weekends.length > 0 && STUDENT[Math.max(0, Math.floor(workOf(n, weekends) / day) - 2)]) || 1;
 
