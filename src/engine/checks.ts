@@ -125,6 +125,13 @@ export function checkRmsNorm(x: Tensor, weight: Tensor): void {
   }
 }
 
+export function checkAddNorm(x: Tensor, y: Tensor, weight: Tensor): void {
+  if (x.shape.join() !== y.shape.join()) {
+    throw new EngineError(`addNorm: x ${shapeText(x)} and y ${shapeText(y)} must have one shape`);
+  }
+  checkRmsNorm(x, weight);
+}
+
 export function checkRotary(x: Tensor, cos: Tensor, sin: Tensor): void {
   const [batch, length, , width] = x.shape as [number, number, number, number]; // [B, T, H, D]
   const fits = (angle: Tensor): boolean =>

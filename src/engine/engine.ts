@@ -268,6 +268,8 @@ export interface Engine {
   linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor;
   /** x / √(mean(x²) + ε) · weight over the last axis; statistics in float32. */
   rmsNorm(x: Tensor, weight: Tensor, epsilon: number): Tensor;
+  /** Sum of x and y, of one shape, and its rmsNorm: a residual stream with what is added to it. */
+  addNorm(x: Tensor, y: Tensor, weight: Tensor, epsilon: number): { sum: Tensor; normed: Tensor };
   /** Rotates halves: x·cos + rotateHalf(x)·sin; x [B, T, H, D], cos and sin [B or 1, T, D]. */
   rotary(x: Tensor, cos: Tensor, sin: Tensor): Tensor;
   /** softmax(q·kᵀ/√D + mask)·v → [B, Hq, T, D] */

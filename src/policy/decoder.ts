@@ -91,23 +91,30 @@ function mix(
   return { mixed: engine.reshape(out, [batch * length, heads * headDim]), cache: { key, value } };
 }
 
+/** Residual stream [·, D], and what is still to be added to it: the norm that follows computes the sum with it. */
+interface Stream {
+  readonly x: Tensor;
+  readonly more?: Tensor | undefined;
+}
+
+/** The stream with all added, and its norm. */
+function normalised(engine: Engine, { x, more }: Stream, weight: Tensor, epsilon: number) {
+  if (more === undefined) return { sum: x, normed: engine.rmsNorm(x, weight, epsilon) };
+  return engine.addNorm(x, more, weight, epsilon);
+}
+
 function layer(
   engine: Engine,
   dims: Dims,
   weights: DecoderLayer,
   input: DecoderInput,
-  x: Tensor,
+  given: Stream,
   before: LayerCache | undefined,
   index: number,
-): { x: Tensor; cache: LayerCache } {
+): { stream: { x: Tensor; more: Tensor }; cache: LayerCache } {
   const { packing } = input;
-  const projected = project(
-    engine,
-    engine.rmsNorm(x, weights.norm1, dims.epsilon),
-    weights.qkv,
-    weights.adapter?.qkv,
-    weights.qkvBias,
-  ); // [B·T or N, (Hq + 2·Hkv)·d]
+  const { sum: x, normed: first } = normalised(engine, given, weights.norm1, dims.epsilon); // [B·T or N, D]
+  const projected = project(engine, first, weights.qkv, weights.adapter?.qkv, weights.qkvBias); // [B·T or N, (Hq + 2·Hkv)·d]
   const { mixed, cache } = mix(engine, dims, projected, input, before, index);
   let flat = mixed; // [B·T, Hq·d]
   let stream = x;
@@ -120,13 +127,10 @@ function layer(
     flat = engine.indexSelect(flat, packing.take); // [N, Hq·d]
   }
   const { adapter } = weights;
-  const attended = engine.add(stream, project(engine, flat, weights.o, adapter?.o));
-  const normed = engine.rmsNorm(attended, weights.norm2, dims.epsilon);
+  const more = project(engine, flat, weights.o, adapter?.o); // [·, D]
+  const { sum, normed } = engine.addNorm(stream, more, weights.norm2, dims.epsilon);
   const inner = engine.swiglu(project(engine, normed, weights.gateUp, adapter?.gateUp)); // [·, F]
-  return {
-    x: engine.add(attended, project(engine, inner, weights.down, adapter?.down)),
-    cache,
-  };
+  return { stream: { x: sum, more: project(engine, inner, weights.down, adapter?.down) }, cache };
 }
 
 /** Runs all layers and the final norm. @throws EngineError when the prefix is not of this decoder */
@@ -141,8 +145,10 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
     const tables = inType(engine, input, input.x.dtype);
     const layers: LayerCache[] = [];
     let x = input.x; // [B·T, D]
+    let more: Tensor | undefined; // waits for the next norm; a tape keeps one tensor between layers
     for (const [i, parameters] of weights.layers.entries()) {
       const before = tables.prefix?.layers[i];
+      let added: Tensor | undefined;
       const [next, key, value] = runSegment(tape, {
         inputs: before === undefined ? [x] : [x, before.key, before.value],
         parameters: tape === undefined ? [] : moduleTensors(parameters),
@@ -150,18 +156,31 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
         views: input.useCache === false ? [] : [1, 2],
         body: ([stream, k, v]) => {
           const cached = k === undefined || v === undefined ? undefined : { key: k, value: v };
-          const done = engine.scope(() => layer(engine, dims, parameters, tables, stream!, cached, i));
+          const done = engine.scope(() => {
+            const { stream: out, cache } = layer(
+              engine,
+              dims,
+              parameters,
+              tables,
+              { x: stream!, more },
+              cached,
+              i,
+            );
+            return tape === undefined ? { ...out, cache } : { x: engine.add(out.x, out.more), cache };
+          });
+          added = 'more' in done ? done.more : undefined;
           return input.useCache === false ? [done.x] : [done.x, done.cache.key, done.cache.value];
         },
       });
-      if (tape === undefined && x !== input.x) engine.dispose(x); // a gradient keeps what it needs of it
+      if (tape === undefined && x !== input.x) engine.dispose(x, more!); // a gradient keeps what it needs of them
       x = next!;
+      more = added;
       if (key !== undefined && value !== undefined) layers.push({ key, value });
     }
     const [hidden] = runSegment(tape, {
       inputs: [x],
       parameters: [weights.norm],
-      body: ([stream]) => [engine.rmsNorm(stream!, weights.norm, dims.epsilon)],
+      body: ([stream]) => [normalised(engine, { x: stream!, more }, weights.norm, dims.epsilon).normed],
     });
     return { hidden: hidden!, layers };
   });

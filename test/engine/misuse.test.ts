@@ -34,6 +34,7 @@ describe.each(ENGINES)('%s', (_, opened, other) => {
       'write target': (x) => engine.write(x, 0, 0, floats([1, 3])),
       'write source': (x) => engine.write(floats([2, 3]), 0, 0, x),
       rmsNorm: (x) => engine.rmsNorm(x, floats([3]), 1e-6),
+      addNorm: (x) => engine.addNorm(floats([2, 3]), x, floats([3]), 1e-6),
       rotary: (x) => engine.rotary(x, floats([1, 2, 2]), floats([1, 2, 2])),
       attention: (x) => engine.attention({ query: floats([1, 1, 2, 3]), key: x, value: x }),
       swiglu: (x) => engine.swiglu(x),

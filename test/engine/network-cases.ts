@@ -19,6 +19,8 @@ const both = (f: (v: number) => number, batch: number): Nd =>
 const vocabulary = ref.of([7], [0, 0.5, -1e9, 0, -1.25, -1e9, 0]);
 const targets = [6, 0, 3, 1];
 
+const plus = (a: Nd, b: Nd): Nd => ref.binary(a, b, (p, q) => p + q);
+
 const network: Case[] = [
   {
     name: 'linear with a bias',
@@ -205,7 +207,6 @@ const chained: Case = {
     return e.add(logProb, e.mul(entropy!, 0.3)); // [6]
   },
   reference: ([table, weight, qkv, out, gateUp, down], [mask, cos, sin]) => {
-    const plus = (a: Nd, b: Nd): Nd => ref.binary(a, b, (p, q) => p + q);
     const tokens = ref.indexSelect(table!, [1, 4, 4, 0, 6, 1]);
     const projected = ref.linear(ref.rmsNorm(tokens, weight!, 1e-6), qkv!);
     const heads = (start: number, count: number, turn: boolean): Nd => {
@@ -229,4 +230,17 @@ const chained: Case = {
   },
 };
 
-export const NETWORK_CASES: readonly Case[] = [...network, chained];
+const residual: Case = {
+  name: 'addNorm',
+  inputs: [x(3, 2, 24), x(3, 2, 24), x(24)],
+  run: (e, [a, b, w]) => {
+    const { sum, normed } = e.addNorm(a!, b!, w!, 0.02);
+    return e.concat([sum, normed], 2);
+  },
+  reference: ([a, b, w]) => {
+    const sum = plus(a!, b!);
+    return ref.concat([sum, ref.rmsNorm(sum, w!, 0.02)], 2);
+  },
+};
+
+export const NETWORK_CASES: readonly Case[] = [...network, chained, residual];

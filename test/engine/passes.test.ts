@@ -18,8 +18,11 @@ function kernels(name: string): string {
     .replace('extern __shared__ float shared[];', 'float* shared = ::shared;');
 }
 
+/** Files of cases, by the source whose kernels they run. */
+const CASES = { kRows: 'row-cases.h', kStep: 'step-cases.h', kDraw: 'draw-cases.h' } as const;
+
 interface Program {
-  readonly body: 'kRows' | 'kStep';
+  readonly body: keyof typeof CASES;
   readonly type: 'float' | 'Bf16';
   readonly constants: string;
   readonly calls: readonly string[];
@@ -28,9 +31,20 @@ interface Program {
 /** stepCase(name, prompts, group, heads, before, used, columns, chunk, masked, counted, ownAngles) */
 const STEPS = [
   'stepCase("one block, no prefix", 3, 1, 2, 0, 20, 24, 64, false, false, false)',
+  'stepCase("several rounds of each warp", 2, 1, 2, 9, 130, 140, 160, true, false, false)',
   'stepCase("several blocks and a shared prefix", 2, 3, 2, 37, 50, 61, 32, true, false, true)',
   'stepCase("a column that the device knows, blocks behind it", 2, 2, 3, 5, 40, 130, 32, true, true, true)',
   'stepCase("the first column of all", 1, 2, 2, 0, 0, 70, 32, false, true, false)',
+];
+
+/** drawCase(name, width, temperature, masked, a logit that is not a number) */
+const DRAWS = [
+  'drawCase("greedy", 3 * THREADS * N + 5 * N, 0, true)',
+  'drawCase("greedy of less than a tile, without a mask", 2 * N, 0, false)',
+  'drawCase("draws", 4 * THREADS * N, 1, false)',
+  'drawCase("draws at a temperature under a mask", 2 * THREADS * N + N, .7, true)',
+  'drawCase("greedy with NaN", THREADS * N + N, 0, true, NAN)',
+  'drawCase("draws with NaN", THREADS * N + N, 1, true, NAN)',
 ];
 
 const PROGRAMS: readonly Program[] = [
@@ -39,16 +53,19 @@ const PROGRAMS: readonly Program[] = [
   { body: 'kRows', type: 'Bf16', constants: 'constexpr int N = 1;', calls: ['rowCases()'] },
   { body: 'kStep', type: 'float', constants: 'constexpr int E = 1, R = 3;', calls: STEPS },
   { body: 'kStep', type: 'Bf16', constants: 'constexpr int E = 4, R = 8;', calls: STEPS.slice(1) },
-  { body: 'kStep', type: 'float', constants: 'constexpr int E = 2, R = 7;', calls: STEPS.slice(2) },
-  { body: 'kStep', type: 'float', constants: 'constexpr int E = 8, R = 1;', calls: STEPS.slice(2, 3) },
+  { body: 'kStep', type: 'float', constants: 'constexpr int E = 2, R = 7;', calls: STEPS.slice(3) },
+  { body: 'kStep', type: 'float', constants: 'constexpr int E = 8, R = 1;', calls: STEPS.slice(3, 4) },
+  { body: 'kStep', type: 'Bf16', constants: 'constexpr int E = 8, R = 6;', calls: STEPS.slice(1, 2) },
+  { body: 'kDraw', type: 'float', constants: 'constexpr int N = 4, WARPS = 8;', calls: DRAWS },
+  { body: 'kDraw', type: 'Bf16', constants: 'constexpr int N = 8, WARPS = 4;', calls: DRAWS },
+  { body: 'kDraw', type: 'Bf16', constants: 'constexpr int N = 1, WARPS = 2;', calls: DRAWS },
 ];
 
 /** One program that runs all cases and prints a line of JSON for each. */
 function harness(): string {
   const common = kernels('kCommon');
   const split = common.indexOf('template <int N> struct alignas');
-  const parts = PROGRAMS.map(({ body, type, constants }, i) => {
-    const cases = body === 'kRows' ? 'row-cases.h' : 'step-cases.h';
+  const parts = PROGRAMS.map(({ body, type, constants, calls }, i) => {
     return [
       `namespace program${i} {`,
       common.slice(0, split),
@@ -57,10 +74,11 @@ function harness(): string {
       `#define NAME "${type}, ${constants.slice('constexpr int '.length, -1)}:"`,
       // A product of bfloat16 rounds once to 2⁻⁹ of its size.
       `#define ALLOWED ${type === 'float' ? '5e-6' : '4e-3'}`,
-      `#include "${here}${cases}"\n#undef NAME\n#undef ALLOWED\n}`,
+      `#include "${here}${CASES[body]}"`,
+      `static void all() {\n${calls.map((call) => `  ${call};\n`).join('')}}\n#undef NAME\n#undef ALLOWED\n}`,
     ].join('\n');
   });
-  const calls = PROGRAMS.flatMap(({ calls }, i) => calls.map((call) => `  program${i}::${call};`));
+  const calls = PROGRAMS.map((_, i) => `  program${i}::all();`);
   return `#include "${here}fibers.h"\n${parts.join('\n')}\nint main() {\n${calls.join('\n')}\n}\n`;
 }
 
@@ -76,7 +94,7 @@ describe.skipIf(compiler === null)('the kernels for CUDA, run on the processor',
     execFileSync(command!, [...flags, '-std=c++17', '-O1', '-w', file, '-o', program], { stdio: 'pipe' });
     const lines = execFileSync(program, { encoding: 'utf8' }).trim().split('\n');
     const seen = lines.map((line) => JSON.parse(line) as { name: string; worst: number; allowed: number });
-    expect(seen).toHaveLength(3 * 4 + 2 * (4 + 3 + 2 + 1));
+    expect(seen).toHaveLength(3 * (4 + 6) + 2 * (5 + 4 + 2 + 1 + 1) + 3 * 2 * DRAWS.length);
     for (const { name, worst, allowed } of seen) expect(worst, name).toBeLessThan(allowed);
   });
 });

@@ -81,6 +81,11 @@ describe.each(ENGINES)('%s', (_, opened) => {
         /^rmsNorm: x \[2,3\] needs a weight \[3\], got \[2\]/,
       ],
       [
+        'addNorm of two shapes',
+        () => engine.addNorm(floats([2, 3]), floats([3, 2]), floats([3]), 1e-6),
+        /^addNorm: x \[2,3\] and y \[3,2\] must have one shape/,
+      ],
+      [
         'rotary of an odd width',
         () => engine.rotary(floats([1, 2, 1, 3]), floats([1, 2, 3]), floats([1, 2, 3])),
         /^rotary: x \[1,2,1,3\]/,

@@ -17,7 +17,7 @@ import type { RlMetrics } from '../../src/train/metrics.ts';
 import { groupLogProbs } from '../../src/train/micro-batch.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { PromptEncoder, type StatedClaims, type Task } from '../../src/train/task.ts';
-import { DEVICE } from '../helpers/device.ts';
+import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 import { mixedScore, moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
@@ -280,7 +280,7 @@ describe('reinforcement by truth', () => {
     },
   );
 
-  test.each(['token', 'sequence'] as const)(
+  test.runIf(REPEATS).each(['token', 'sequence'] as const)(
     'has the gradient of the whole when groups and lessons are divided into micro-batches: ratio of the %s',
     async (ratio) => {
       const before = '<think>white</think><answer>';

@@ -21,7 +21,7 @@ import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
 import { episodeRecords, type RolloutGroup, rollout, stepsOf } from '../../src/train/rollout.ts';
 import { PromptEncoder, type Task } from '../../src/train/task.ts';
-import { DEVICE } from '../helpers/device.ts';
+import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { ORIGIN, teach, tinyDims, tinyLearner } from '../helpers/tiny-policy.ts';
 
 const LENGTH = 2000;
@@ -345,7 +345,7 @@ describe('reinforcement of episodes', () => {
     );
   });
 
-  test('killed in the middle of a step and resumed it is the unbroken run, bit for bit', async () => {
+  test.runIf(REPEATS)('killed in the middle of a step and resumed it is the unbroken run, bit for bit', async () => {
     const options = { ...base, advantage: 'gigpo' as AdvantageName, checkpointEvery: 2 };
     const whole = await run(options);
     const directory = mkdtempSync(join(tmpdir(), 'timeseer-episodes-'));

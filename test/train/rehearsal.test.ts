@@ -5,7 +5,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
-import { DEVICE } from '../helpers/device.ts';
+import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { identical } from '../helpers/full-sequence.ts';
 import { mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
@@ -29,7 +29,7 @@ function accelerator(): { readonly engine: Engine; readonly lengths: number[] } 
 const timeless = ({ ms: _, ...rest }: SftMetrics) => rest;
 
 describe('a rehearsal', () => {
-  test('of a supervised stage takes the longest example as often as a micro-batch holds', async () => {
+  test.runIf(REPEATS)('of a supervised stage takes the longest example as often as a micro-batch holds', async () => {
     const device = accelerator();
     const [plain, rehearsed] = [tinyLearner(tinyPolicy(engine)), tinyLearner(tinyPolicy(device.engine))];
     const options = { samples: 9, tokens: 160 };

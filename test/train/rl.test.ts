@@ -21,7 +21,7 @@ import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
-import { DEVICE } from '../helpers/device.ts';
+import { DEVICE, REPEATS } from '../helpers/device.ts';
 import {
   flatGradient,
   fullLogProbs,
@@ -209,7 +209,7 @@ describe('one step', () => {
     expect(relativeDistance(given(done), alone.gradient)).toBeGreaterThan(0.01);
   });
 
-  test('measures what the similarity says that rewards do not, the gold response every few steps, to no effect', async () => {
+  test.runIf(REPEATS)('measures what the similarity says that rewards do not, the gold response every few steps, to no effect', async () => {
     const groups = await groupsOf(task);
     const timerpo = { ...RL.timerpo, gatesEvery: 2 };
     const [gated, plain] = [
@@ -287,7 +287,7 @@ describe('one step', () => {
     },
   );
 
-  test('with α 0 TimerPO is Dr. GRPO', async () => {
+  test.runIf(REPEATS)('with α 0 TimerPO is Dr. GRPO', async () => {
     const [a, b] = [
       await run({ timerpo: { ...RL.timerpo, alpha: 0 } }, task),
       await run({ advantage: 'dr_grpo' }, task),
@@ -647,7 +647,7 @@ export default defineReward({
     expect(none.lines[0]).toMatchObject({ unrewarded: all, zeroVariance: 1, gradNorm: null });
   });
 
-  test('stopped and resumed from its checkpoint it is the uninterrupted run, bit for bit', async () => {
+  test.runIf(REPEATS)('stopped and resumed from its checkpoint it is the uninterrupted run, bit for bit', async () => {
     const options = { ...RL, steps: 5, checkpointEvery: 2, miniBatches: 2, resample: 1 };
     const task = tinyTask({ score: mixedScore([1]) });
     const timeless = ({ ms: _, ...rest }: RlMetrics) => rest;

@@ -16,7 +16,7 @@ import { cosineSchedule } from '../../src/train/optimizer.ts';
 import { sft, sftSteps } from '../../src/train/sft.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
-import { DEVICE } from '../helpers/device.ts';
+import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { flatGradient, identical, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   moments,
@@ -119,7 +119,7 @@ describe('the supervised stage', () => {
     expect(saved).toEqual([2, 4, 6]);
   });
 
-  test('stopped and resumed from its checkpoint it is the uninterrupted run, bit for bit', async () => {
+  test.runIf(REPEATS)('stopped and resumed from its checkpoint it is the uninterrupted run, bit for bit', async () => {
     const options = { ...SFT, samples: 33, checkpointEvery: 4 };
     const whole = tinyLearner(tinyPolicy(engine));
     const want: SftMetrics[] = [];

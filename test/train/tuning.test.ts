@@ -11,7 +11,7 @@ import type { Learner } from '../../src/train/learner.ts';
 import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
-import { DEVICE } from '../helpers/device.ts';
+import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { identical, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   mixedScore,
@@ -73,7 +73,7 @@ describe('a policy in bfloat16', () => {
     expect(rounded.at(-1)!.skipped).toBe(0);
   });
 
-  test('stopped and resumed is the uninterrupted one, bit for bit, master copy included', async () => {
+  test.runIf(REPEATS)('stopped and resumed is the uninterrupted one, bit for bit, master copy included', async () => {
     const whole = tinyLearner(tinyPolicy(engine, 3, { dtype: 'bfloat16' }));
     const want = await teach(whole, { samples: 24 });
     const checkpoint = join(directory, 'rounded');

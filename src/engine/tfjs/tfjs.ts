@@ -2,7 +2,7 @@
 import { cpus, totalmem } from 'node:os';
 import { EngineError } from '../../ground/errors.ts';
 import { checkSynchronous } from '../arena.ts';
-import { fileProblem, partOfFile, shapeText } from '../checks.ts';
+import { checkAddNorm, fileProblem, partOfFile, shapeText } from '../checks.ts';
 import {
   type DType,
   ELEMENT_BYTES,
@@ -286,6 +286,11 @@ export class TfjsEngine implements Engine {
   readonly linear: Engine['linear'] = (x, weight, bias) => network.linear(this.#ops, x, weight, bias);
   readonly rmsNorm: Engine['rmsNorm'] = (x, weight, epsilon) =>
     network.rmsNorm(this.#ops, x, weight, epsilon);
+  readonly addNorm: Engine['addNorm'] = (x, y, weight, epsilon) => {
+    checkAddNorm(x, y, weight);
+    const sum = this.add(x, y);
+    return { sum, normed: this.rmsNorm(sum, weight, epsilon) };
+  };
   readonly rotary: Engine['rotary'] = (x, cos, sin) => network.rotary(this.#ops, x, cos, sin);
   readonly attention: Engine['attention'] = (input) => attention(this.#ops, input);
   readonly attentionStep: Engine['attentionStep'] = (input) => attentionStep(this.#ops, input);

@@ -1,5 +1,5 @@
 // Operators that ATen of 1.13 has only as chains of elementwise passes. On the CPU each is one pass over memory forward and
-// one backward, in float32, float64 and bfloat16 (which computes in float32). On CUDA passes.cc has SwiGLU and rotary. Other
+// one backward, in float32, float64 and bfloat16 (which computes in float32). On CUDA passes.cc has SwiGLU, rotary, sums with their norm and draws. Other
 // devices and types take the chain, or what later versions of ATen fuse. They are operators like any other: registered with
 // the dispatcher under `timeseer::`, with autograd, called by name. What a small policy computes stays on the calling thread,
 // because on the CPU the parallelism is over Workers; larger inputs are split over the threads that it may use.
@@ -176,6 +176,20 @@ Tensor rmsNorm(const Tensor& x, const Tensor& weight, double epsilon) {
   const Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
   const Tensor inverse = (wide * wide).mean(-1, /*keepdim=*/true).add(epsilon).rsqrt();
   return (wide * inverse * weight.to(wide.scalar_type())).to(x.scalar_type());
+}
+
+// sum = x + y and its norm. On a device with passes, without a gradient, in one.
+std::tuple<Tensor, Tensor> addRmsNorm(const Tensor& x, const Tensor& y, const Tensor& weight, double epsilon) {
+  TORCH_CHECK(x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type(), "add_rms_norm: want x and y of one shape and type");
+  const bool graded = at::GradMode::is_enabled() && (x.requires_grad() || y.requires_grad() || weight.requires_grad());
+  const bool whole = x.dim() >= 1 && weight.dim() == 1 && weight.size(0) == x.size(-1) && weight.scalar_type() == x.scalar_type() &&
+                     x.is_contiguous() && y.is_contiguous() && weight.is_contiguous();
+  if (!graded && whole && x.is_cuda() && y.is_cuda() && weight.is_cuda() && hasPasses(x)) {
+    const Tensor sum = at::empty_like(x), normed = at::empty_like(x);
+    if (passAddNorm(x, y, weight, epsilon, sum, normed)) return std::make_tuple(sum, normed);
+  }
+  const Tensor sum = x + y;
+  return std::make_tuple(sum, rmsNorm(sum, weight, epsilon));
 }
 
 // σ(x), 0 below −88.
@@ -503,11 +517,27 @@ Tensor tokenLogProb(const Tensor& logits, const Tensor& targets, const c10::opti
   return TokenLogProb::apply(logits, targets, mask, temperature);
 }
 
+// Returns true if `drawTokens` takes these logits on a device, greedy draws included.
+bool takesDraw(const Tensor& logits) { return !onHost(logits) && hasDraw(logits); }
+
 // Draws from softmax((logits + mask) / temperature) by its inverse cumulative distribution in double precision: the first
 // token whose cumulative mass exceeds draw · total. logits [B, V], uniforms [B] → ids [B], log-probabilities [B]. NaN
 // logits give the last token and a log-probability of NaN.
 std::tuple<Tensor, Tensor> drawTokens(const Tensor& logits, const c10::optional<Tensor>& mask, double temperature,
                                       const Tensor& uniforms) {
+  if (takesDraw(logits)) {
+    TORCH_CHECK(uniforms.dim() == 1 && uniforms.size(0) == logits.size(0) && uniforms.scalar_type() == at::kFloat &&
+                    uniforms.device() == logits.device() &&
+                    (!mask.has_value() || (mask->scalar_type() == at::kFloat && mask->dim() == 1 &&
+                                           mask->size(0) == logits.size(1) && mask->device() == logits.device())),
+                "draw_tokens: want uniforms [B] and a mask [V] in float32 beside logits [B, V]");
+    const auto floats = logits.options().dtype(at::kFloat);
+    const Tensor ids = at::empty({logits.size(0)}, floats.dtype(at::kLong)), logProbs = at::empty({logits.size(0)}, floats);
+    if (!logits.is_meta()) {
+      passDraw(logits, mask.has_value() ? mask->contiguous() : Tensor(), temperature, uniforms.contiguous(), ids, logProbs);
+    }
+    return std::make_tuple(ids, logProbs);
+  }
   TORCH_CHECK(onHost(logits) && logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.size(1) > 0 &&
                   onHost(uniforms) && uniforms.scalar_type() == at::kFloat && uniforms.dim() == 1 &&
                   uniforms.size(0) == logits.size(0) &&
@@ -539,6 +569,7 @@ std::tuple<Tensor, Tensor> drawTokens(const Tensor& logits, const c10::optional<
 
 TORCH_LIBRARY(timeseer, library) {
   library.def("rms_norm(Tensor x, Tensor weight, float epsilon) -> Tensor", rmsNorm);
+  library.def("add_rms_norm(Tensor x, Tensor y, Tensor weight, float epsilon) -> (Tensor, Tensor)", addRmsNorm);
   library.def("swiglu(Tensor gate_up) -> Tensor", swiglu);
   library.def("rotary(Tensor x, Tensor cos, Tensor sin) -> Tensor", rotary);
   library.def(
@@ -546,6 +577,7 @@ TORCH_LIBRARY(timeseer, library) {
       "float decay, float scale, float rate, float beta1, float beta2, float epsilon, int step) -> bool",
       adamW);
   library.def("token_log_prob(Tensor logits, Tensor targets, Tensor? mask, float temperature) -> Tensor", tokenLogProb);
+  library.def("takes_draw(Tensor logits) -> bool", takesDraw);
   library.def("draw_tokens(Tensor logits, Tensor? mask, float temperature, Tensor uniforms) -> (Tensor, Tensor)", drawTokens);
 }
 

@@ -1,6 +1,7 @@
 /** The neural-network operations of the contract, composed of the fewest operators: ATen's, and those of fused.cc and sinkhorn.cc. */
 import {
   checkAdamW,
+  checkAddNorm,
   checkAttention,
   checkAttentionStep,
   checkLogProbs,
@@ -28,6 +29,19 @@ export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: numb
   ops.check('rmsNorm', [x, weight]);
   checkRmsNorm(x, weight);
   return ops.one('timeseer::rms_norm', x, weight, epsilon); // [..., D]
+}
+
+export function addNorm(
+  ops: Operators,
+  x: Tensor,
+  y: Tensor,
+  weight: Tensor,
+  epsilon: number,
+): { sum: Tensor; normed: Tensor } {
+  ops.check('addNorm', [x, y, weight]);
+  checkAddNorm(x, y, weight);
+  const [sum, normed] = ops.many('timeseer::add_rms_norm', x, y, weight, epsilon);
+  return { sum: sum!, normed: normed! }; // [..., D] each
 }
 
 export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Tensor {
@@ -99,8 +113,9 @@ export function sample(
   ops.check('sample', [logits, uniforms], [mask]);
   checkSample(logits, options);
   const vocabulary = logits.shape[1]!;
-  const plain = temperature > 0 && topP === 1 && (topK === undefined || topK >= vocabulary);
-  if (plain && logits.dtype === 'float32' && inOnePass(ops, [logits, uniforms], [mask])) {
+  const whole = temperature === 0 || (topP === 1 && (topK === undefined || topK >= vocabulary));
+  const onHost = temperature > 0 && logits.dtype === 'float32' && inOnePass(ops, [logits, uniforms], [mask]);
+  if (whole && (onHost || (ops.device !== 'cpu' && ops.flag('timeseer::takes_draw', logits)))) {
     const [ids, logProbs] = ops.many('timeseer::draw_tokens', logits, mask ?? null, temperature, uniforms);
     return { ids: ids!, logProbs: logProbs! };
   }

@@ -103,6 +103,44 @@ extern "C" __global__ void glu_backward(const T* gradient, const T* gateUp, T* o
   store<N>(toUp, out + at + width);
 }
 
+// A block adds a row of y to one of x, rounds the sum, and normalises it; a thread holds at most HELD parts of N.
+constexpr int HELD = 4;
+extern "C" __global__ void add_norm(const T* x, const T* y, const T* w, T* sum, T* normed, int width, float epsilon) {
+  extern __shared__ float shared[];  // a number for each warp
+  const size_t row = (size_t)blockIdx.x * width;
+  float held[HELD][N], squares = 0;
+#pragma unroll
+  for (int p = 0; p < HELD; p++) {
+    const int d = (p * blockDim.x + threadIdx.x) * N;
+    if (d >= width) continue;
+    float more[N];
+    load<N>(x + row + d, held[p]);
+    load<N>(y + row + d, more);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      held[p][i] = wide(Narrow<T>::of(held[p][i] + more[i]));
+      squares += held[p][i] * held[p][i];
+    }
+    store<N>(held[p], sum + row + d);
+  }
+  for (int bit = 16; bit > 0; bit /= 2) squares += __shfl_xor_sync(0xffffffff, squares, bit);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = squares;
+  __syncthreads();
+  float total = 0;
+  for (int warp = 0; warp < blockDim.x / 32; warp++) total += shared[warp];
+  const float inverse = 1 / sqrtf(total / width + epsilon);
+#pragma unroll
+  for (int p = 0; p < HELD; p++) {
+    const int d = (p * blockDim.x + threadIdx.x) * N;
+    if (d >= width) continue;
+    float factors[N], out[N];
+    load<N>(w + d, factors);
+#pragma unroll
+    for (int i = 0; i < N; i++) out[i] = held[p][i] * inverse * factors[i];
+    store<N>(out, normed + row + d);
+  }
+}
+
 // A thread turns N pairs: x [rows, heads, D], rows `stride` apart; cos and sin [angles, D].
 extern "C" __global__ void rotary(const T* x, long long stride, const float* cos, const float* sin, T* y, int angles,
                                   int heads, int width, int transposed) {
@@ -127,31 +165,40 @@ extern "C" __global__ void rotary(const T* x, long long stride, const float* cos
 )";
 
 // A decoding step. A block takes a row, a key head and `chunk` of its keys, for the R query heads that read them; of the
-// D = 32·E channels each lane takes E. `merge` combines the partial results of a row's blocks, in the order of the keys.
+// D = 32·E channels each lane takes E. A warp reads keys and values together and keeps the largest score, the mass and the sums
+// of what it has seen (online softmax, Milakov and Gimelshein 2018). `merge` combines the partial results of a row's blocks, in
+// the order of the keys.
 constexpr const char* kStep = R"(
 constexpr int D = 32 * E, WARPS = 8, AHEAD = 4;
 constexpr int RP = R <= 1 ? 1 : R <= 2 ? 2 : R <= 4 ? 4 : R <= 8 ? 8 : 16;  // a power of two
+constexpr int HEADS = 1024 / D < R ? 1024 / D : R;  // whose sums the shared memory holds at a time
 
 struct Rows { const T* data; long long batch, head, row; };  // strides; the last axis is contiguous
 struct Hidden { const T* data; long long batch, column; };
+struct alignas(16) Four { float of[AHEAD]; };
 
 __device__ inline float turned(const T* x, const T* cos, const T* sin, int d) {
   const float other = d < D / 2 ? -wide(x[d + D / 2]) : wide(x[d - D / 2]);
   return wide(Narrow<T>::of(wide(x[d]) * wide(cos[d]) + other * wide(sin[d])));
 }
+__device__ inline float larger(float a, float b) { return b > a || b != b ? b : a; }  // NaN is the largest
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
+extern "C" __global__ void __launch_bounds__(32 * WARPS, E * R <= 32 ? 2 : 1)
 step(const T* qkv, long long stride, const T* cos, const T* sin, int angle, Rows keys, Rows values, const long long* at,
      int used, Hidden mask, Rows prefixKeys, Rows prefixValues, Hidden prefixMask, int group, int before, int heads,
      int columns, float scale, int chunk, int splits, float* partial, T* out) {
   extern __shared__ float shared[];
-  float* query = shared;                // [R, D]
-  float* scores = query + R * D;        // [R, chunk]
-  float* sums = scores + R * chunk;     // [WARPS, D]
-  float* most = sums + WARPS * D;       // [R]
-  float* mass = most + R;               // [R]
   const int b = blockIdx.x / heads, h = blockIdx.x % heads, p = b / group;
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  // While keys are read:
+  float* query = shared;                             // [R, D]
+  float* weights = query + R * D + warp * R * 8;     // [R, 8] of a warp: AHEAD weights, and the factor of earlier sums
+  // Behind them, in the same place:
+  float* tops = shared;                              // [WARPS, R]
+  float* masses = tops + WARPS * R;                  // [WARPS, R]
+  float* factors = masses + WARPS * R;               // [WARPS, R]
+  float* whole = factors + WARPS * R;                // [2, R] largest score and mass of the block
+  float* sums = whole + 2 * R;                       // [WARPS, HEADS, D]
   const int column = at == nullptr ? used : (int)*at;
   if (column < 0 || column >= columns) __trap();
   const int total = before + column + 1, first = blockIdx.y * chunk, last = min(first + chunk, total);
@@ -189,16 +236,27 @@ step(const T* qkv, long long stride, const T* cos, const T* sin, int angle, Rows
     return entry == nullptr ? 0.0f : wide(*entry);
   };
 
-  float q[R][E];
+  float q[R][E], mixed[R][E];
 #pragma unroll
   for (int r = 0; r < R; r++) {
 #pragma unroll
-    for (int e = 0; e < E; e++) q[r][e] = query[r * D + lane * E + e];
+    for (int e = 0; e < E; e++) q[r][e] = query[r * D + lane * E + e], mixed[r][e] = 0;
   }
+  // Of the head whose scores end in this lane:
+  float most = -kInfinity, mass = 0;
+  int own = 0, lanes = 16;
+#pragma unroll
+  for (int n = RP / 2; n > 0; n /= 2, lanes /= 2) own += lane & lanes ? n : 0;
+  const bool writes = (lane & (2 * lanes - 1)) == 0 && own < R;
   for (int from = first + warp * AHEAD; from < last; from += WARPS * AHEAD) {
-    float k[AHEAD][E];
+    float k[AHEAD][E], v[AHEAD][E], score[AHEAD];
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) load<E>(rowOf(keys, prefixKeys, min(from + a, last - 1)), k[a]);
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++) load<E>(rowOf(values, prefixValues, min(from + a, last - 1)), v[a]);
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++) score[a] = from + a < last ? hidden(from + a) : -kInfinity;
+    float largest = most;
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
       float dot[RP];
@@ -209,7 +267,7 @@ step(const T* qkv, long long stride, const T* cos, const T* sin, int angle, Rows
         for (int e = 0; e < E; e++) dot[r] += r < R ? q[r < R ? r : 0][e] * k[a][e] : 0;
       }
       // Halves the heads with the lanes, so that R sums over a warp take few more exchanges than one.
-      int head = 0, bit = 16;
+      int bit = 16;
 #pragma unroll
       for (int n = RP / 2; n > 0; n /= 2, bit /= 2) {
         const bool upper = lane & bit;
@@ -218,76 +276,84 @@ step(const T* qkv, long long stride, const T* cos, const T* sin, int angle, Rows
           const float sent = upper ? dot[i] : dot[i + n], kept = upper ? dot[i + n] : dot[i];
           dot[i] = kept + __shfl_xor_sync(0xffffffff, sent, bit);
         }
-        head += upper ? n : 0;
       }
-      const int rest = 2 * bit - 1;  // lanes that share a head
       for (; bit > 0; bit /= 2) dot[0] += __shfl_xor_sync(0xffffffff, dot[0], bit);
-      if (from + a < last && (lane & rest) == 0 && head < R) {
-        scores[head * chunk + from + a - first] = dot[0] + hidden(from + a);
-      }
+      score[a] += dot[0];
+      if (from + a < last) largest = larger(largest, score[a]);
     }
-  }
-  __syncthreads();
-  for (int r = warp; r < R; r += WARPS) {
-    float* row = scores + r * chunk;
-    float largest = -kInfinity, sum = 0;
-    for (int i = lane; i < last - first; i += 32) largest = row[i] > largest || row[i] != row[i] ? row[i] : largest;
-    for (int bit = 16; bit > 0; bit /= 2) {
-      const float other = __shfl_xor_sync(0xffffffff, largest, bit);
-      largest = other > largest || other != other ? other : largest;
-    }
-    for (int i = lane; i < last - first; i += 32) {
-      row[i] = largest == -kInfinity ? 0 : expf(row[i] - largest);
-      sum += row[i];
-    }
-    for (int bit = 16; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffff, sum, bit);
-    if (lane == 0) {
-      most[r] = largest;
-      mass[r] = sum;
-    }
-  }
-  __syncthreads();
-  float mixed[R][E] = {};
-  for (int from = first + warp * AHEAD; from < last; from += WARPS * AHEAD) {
-    float v[AHEAD][E];
-#pragma unroll
-    for (int a = 0; a < AHEAD; a++) load<E>(rowOf(values, prefixValues, min(from + a, last - 1)), v[a]);
+    const float kept = largest == -kInfinity ? 1 : expf(most - largest);
+    mass *= kept;
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
+      const float weight = largest == -kInfinity || from + a >= last ? 0 : expf(score[a] - largest);
+      mass += weight;
+      if (writes) weights[own * 8 + a] = weight;
+    }
+    if (writes) weights[own * 8 + AHEAD] = kept;
+    most = largest;
+    __syncwarp();
 #pragma unroll
-      for (int r = 0; r < R; r++) {
-        const float weight = from + a < last ? scores[r * chunk + from + a - first] : 0;
+    for (int r = 0; r < R; r++) {
+      const Four weight = *(const Four*)(weights + r * 8);
+      const float factor = weights[r * 8 + AHEAD];
 #pragma unroll
-        for (int e = 0; e < E; e++) mixed[r][e] += weight * v[a][e];
+      for (int e = 0; e < E; e++) {
+        float sum = mixed[r][e] * factor;
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) sum += weight.of[a] * v[a][e];
+        mixed[r][e] = sum;
       }
     }
+    __syncwarp();
   }
+  __syncthreads();
+  if (writes) {
+    tops[warp * R + own] = most;
+    masses[warp * R + own] = mass;
+  }
+  __syncthreads();
+  if (thread < R) {
+    float largest = -kInfinity, sum = 0;
+    for (int w = 0; w < WARPS; w++) largest = larger(largest, tops[w * R + thread]);
+    for (int w = 0; w < WARPS; w++) {
+      const float top = tops[w * R + thread], factor = top == -kInfinity ? 0 : expf(top - largest);
+      factors[w * R + thread] = factor;
+      sum += factor * masses[w * R + thread];
+    }
+    whole[thread] = largest;
+    whole[R + thread] = sum;
+  }
+  const size_t heads0 = (size_t)(b * heads + h) * R;
 #pragma unroll
-  for (int r = 0; r < R; r++) {
+  for (int from = 0; from < R; from += HEADS) {
 #pragma unroll
-    for (int e = 0; e < E; e++) sums[warp * D + lane * E + e] = mixed[r][e];
+    for (int r = 0; r < HEADS; r++) {
+#pragma unroll
+      for (int e = 0; e < E; e++) {
+        if (from + r < R) sums[(warp * HEADS + r) * D + lane * E + e] = mixed[from + r < R ? from + r : 0][e];
+      }
+    }
     __syncthreads();
-    const size_t head = (size_t)(b * heads + h) * R + r;
-    for (int d = thread; d < D; d += 32 * WARPS) {
+    for (int i = thread; i < HEADS * D; i += 32 * WARPS) {
+      const int r = from + i / D, d = i % D;
+      if (r >= R) break;
       float sum = 0;
-      for (int w = 0; w < WARPS; w++) sum += sums[w * D + d];
-      if (splits == 1) out[head * D + d] = Narrow<T>::of(sum / mass[r]);
-      else partial[(head * splits + blockIdx.y) * (D + 2) + d] = sum;
-    }
-    if (splits > 1 && thread < 2) {
-      partial[(head * splits + blockIdx.y) * (D + 2) + D + thread] = thread == 0 ? most[r] : mass[r];
+      for (int w = 0; w < WARPS; w++) sum += factors[w * R + r] * sums[w * HEADS * D + i];
+      if (splits == 1) out[(heads0 + r) * D + d] = Narrow<T>::of(sum / whole[R + r]);
+      else partial[((heads0 + r) * splits + blockIdx.y) * (D + 2) + d] = sum;
     }
     __syncthreads();
+  }
+  if (splits > 1 && thread < 2 * R) {
+    const int r = thread % R;
+    partial[((heads0 + r) * splits + blockIdx.y) * (D + 2) + D + thread / R] = whole[thread];
   }
 }
 
 extern "C" __global__ void merge(const float* partial, T* out, int splits) {
   const float* part = partial + (size_t)blockIdx.x * splits * (D + 2);
   float largest = -kInfinity, sum = 0, mass = 0;
-  for (int i = 0; i < splits; i++) {
-    const float other = part[i * (D + 2) + D];
-    largest = other > largest || other != other ? other : largest;
-  }
+  for (int i = 0; i < splits; i++) largest = larger(largest, part[i * (D + 2) + D]);
   for (int i = 0; i < splits; i++, part += D + 2) {
     if (part[D] == -kInfinity) continue;  // it saw nothing, and its sums may never have been written
     const float share = expf(part[D] - largest);
@@ -295,6 +361,136 @@ extern "C" __global__ void merge(const float* partial, T* out, int splits) {
     mass += share * part[D + 1];
   }
   out[(size_t)blockIdx.x * D + threadIdx.x] = Narrow<T>::of(sum / mass);
+}
+)";
+
+// Tokens of a row by one block, from its logits and a mask over all rows (or none): the likeliest (the lowest of equals), or, with
+// a draw, the first whose cumulative mass exceeds draw · total, as fused.cc draws on the CPU. The row is read in tiles of
+// N · 32 · WARPS tokens: once for the largest score, once for the masses, and then the tile that holds the token.
+constexpr const char* kDraw = R"(
+constexpr int THREADS = 32 * WARPS;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+draw(const T* logits, long long stride, const float* mask, float temperature, const float* draws, int width, int tiles,
+     long long* ids, float* logProbs) {
+  extern __shared__ float shared[];
+  double* masses = (double*)shared;             // [tiles, WARPS]
+  double* totals = masses + tiles * WARPS;      // [tiles] mass of a tile, then [2]: up to the warp that is taken, and of all
+  float* tops = (float*)(totals + tiles + 2);   // [WARPS]
+  int* places = (int*)(tops + WARPS);           // [WARPS], then [3]: tile, warp, token
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, row = blockIdx.x;
+  const T* given = logits + row * stride;
+  const auto scores = [&](int tile, float (&s)[N]) {  // returns the first token
+    const int first = (tile * THREADS + thread) * N;
+    if (first >= width) {
+      for (int i = 0; i < N; i++) s[i] = -kInfinity;
+      return first;
+    }
+    load<N>(given + first, s);
+#pragma unroll
+    for (int i = 0; i < N; i++) s[i] = (mask == nullptr ? s[i] : s[i] + mask[first + i]) / temperature;
+    return first;
+  };
+  const auto mass = [](float score, float most) { return score == -kInfinity ? 0.0f : expf(score - most); };
+
+  float s[N], most = -kInfinity;
+  int place = width - 1;
+  const auto take = [&](float score, int at) {
+    const bool more = score > most || (score != score && most == most);
+    const bool same = (score == most || (score != score && most != most)) && at < place;
+    if (more || same) most = score, place = at;
+  };
+#pragma unroll 2
+  for (int tile = 0; tile < tiles; tile++) {
+    const int first = scores(tile, s);
+#pragma unroll
+    for (int i = 0; i < N; i++) take(s[i], first + i < width ? first + i : width - 1);
+  }
+  for (int bit = 16; bit > 0; bit /= 2) {
+    const float other = __shfl_xor_sync(0xffffffff, most, bit);
+    const int at = __shfl_xor_sync(0xffffffff, place, bit);
+    take(other, at);
+  }
+  if (lane == 0) tops[warp] = most, places[warp] = place;
+  __syncthreads();
+  for (int w = 0; w < WARPS; w++) take(tops[w], places[w]);
+
+#pragma unroll 2
+  for (int tile = 0; tile < tiles; tile++) {
+    scores(tile, s);
+    float own = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) own += mass(s[i], most);
+    double sum = own;
+    for (int bit = 16; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffff, sum, bit);
+    if (lane == 0) masses[tile * WARPS + warp] = sum;
+  }
+  __syncthreads();
+  for (int tile = thread; tile < tiles; tile += THREADS) {
+    double sum = 0;
+    for (int w = 0; w < WARPS; w++) sum += masses[tile * WARPS + w];
+    totals[tile] = sum;
+  }
+  __syncthreads();
+  if (thread == 0) {
+    double all = 0, up = 0;
+    for (int tile = 0; tile < tiles; tile++) all += totals[tile];
+    if (draws == nullptr) {
+      ids[row] = place;
+      logProbs[row] = (float)-log(all);
+    } else {
+      const double u = draws[row], draw = (u < 0 ? 0 : u > 1 - 0x1p-32 ? 1 - 0x1p-32 : u) * all;
+      int tile = 0, w = 0;
+      for (; tile < tiles - 1 && !(up + totals[tile] > draw); tile++) up += totals[tile];
+      for (; w < WARPS - 1 && !(up + masses[tile * WARPS + w] > draw); w++) up += masses[tile * WARPS + w];
+      places[WARPS] = tile, places[WARPS + 1] = w, places[WARPS + 2] = -1;
+      totals[tiles] = draw - up, totals[tiles + 1] = all;
+    }
+  }
+  if (draws == nullptr) return;
+  __syncthreads();
+  if (warp != places[WARPS + 1]) return;
+  const double rest = totals[tiles], all = totals[tiles + 1];
+  const int first = scores(places[WARPS], s);
+  float own = 0;
+  for (int i = 0; i < N; i++) own += mass(s[i], most);
+  double upTo = own;
+  for (int step = 1; step < 32; step *= 2) {
+    const double other = __shfl_up_sync(0xffffffff, upTo, step);
+    if (lane >= step) upTo += other;
+  }
+  const double before = __shfl_up_sync(0xffffffff, upTo, 1), start = lane == 0 ? 0 : before;
+  const auto put = [&](int i) {
+    places[WARPS + 2] = first + i;
+    ids[row] = first + i;
+    logProbs[row] = (float)(s[i] - most - log(all));
+  };
+  if (upTo > rest && !(start > rest)) {
+    double sum = start;
+    int last = -1, i = 0;
+    for (; i < N; i++) {
+      const float one = mass(s[i], most);
+      sum += one;
+      if (one > 0) last = i;
+      if (sum > rest && one > 0) break;
+    }
+    put(i < N ? i : last);
+  }
+  __syncwarp();
+  // Sums in another order may end a rounding below the draw: then the last token that has a mass, or, of NaN, the last of all.
+  if (lane == 0 && places[WARPS + 2] < 0) {
+    int at = width - 1;
+    float score = most;
+    for (int token = (places[WARPS] * THREADS + warp * 32 + 32) * N - 1; token >= 0; token--) {
+      if (token >= width) continue;
+      const float one = (mask == nullptr ? wide(given[token]) : wide(given[token]) + mask[token]) / temperature;
+      if (!(mass(one, most) > 0)) continue;
+      at = token, score = one;
+      break;
+    }
+    ids[row] = at;
+    logProbs[row] = (float)(score - most - log(all));
+  }
 }
 )";
 
@@ -384,8 +580,8 @@ struct Program {
     const std::string common = kCommon;
     const auto pack = common.find("template <int N> struct alignas");
     const std::string one = std::to_string(first), two = std::to_string(second);
-    const std::string constants =
-        body == kRows ? "constexpr int N = " + one + ";\n" : "constexpr int E = " + one + ", R = " + two + ";\n";
+    const std::string names[] = {body == kStep ? "E" : "N", body == kStep ? "R" : "WARPS"};
+    const std::string constants = "constexpr int " + names[0] + " = " + one + ", " + names[1] + " = " + two + ";\n";
     return common.substr(0, pack) + "using T = " + nameOf(type) + ";\n" + constants + common.substr(pack) + body;
   }
 };
@@ -475,16 +671,16 @@ void launch(const Tensor& like, const Program& program, const char* name, const 
         name);
 }
 
-// Elements that fit into 16 bytes, where rows of `width` and the addresses allow it; otherwise 1.
+// Elements that a thread reads at once: a power of two, at most 16 bytes, that divides rows of `width` and the addresses.
 int together(int64_t width, std::initializer_list<const Tensor*> tensors) {
-  const int most = static_cast<int>(16 / (*tensors.begin())->element_size());
-  bool fits = width % most == 0;
-  for (const Tensor* tensor : tensors) fits = fits && reinterpret_cast<uintptr_t>(tensor->data_ptr()) % 16 == 0;
-  return fits ? most : 1;
+  const int64_t size = (*tensors.begin())->element_size();
+  int64_t bits = width * size | 16;
+  for (const Tensor* tensor : tensors) bits |= static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor->data_ptr()));
+  return static_cast<int>(std::max<int64_t>(1, (bits & -bits) / size));
 }
 
 Program rowProgram(const Tensor& like, int n) {
-  return {kRows, like.scalar_type(), n, 0};
+  return {kRows, like.scalar_type(), n, 8};
 }
 
 Grid rowGrid(int64_t rows, int64_t width, int n) { return {rows, (width / n + 255) / 256}; }
@@ -513,7 +709,7 @@ bool hasPasses(const Tensor& tensor) {
   try {
     const c10::cuda::CUDAGuard guard(tensor.device());
     enterContext();
-    kernelOf({kRows, at::kFloat, 1, 0}, "glu", device);
+    kernelOf({kRows, at::kFloat, 1, 8}, "glu", device);
     return devices[device] = true;
   } catch (const c10::Error& error) {
     TORCH_WARN("no kernels of our own on ", tensor.device(), ", which is slower: ", error.what_without_backtrace());
@@ -544,11 +740,55 @@ void passRotary(const Tensor& given, const Tensor& cos, const Tensor& sin, const
                          (batch == 1 || length == 1 || given.stride(0) == length * given.stride(1));
   const Tensor x = rowsApart ? given : given.contiguous();
   const long long stride = length > 1 ? x.stride(1) : x.stride(0);
-  const int most = together(width / 2, {&x, &y});
-  const int n = stride % most == 0 ? most : 1;
+  int n = together(width / 2, {&x, &y});
+  while (stride % n != 0) n /= 2;
   launch(y, rowProgram(y, n), "rotary", rowGrid(batch * length, heads * width / 2, n), x.data_ptr(), stride,
          cos.data_ptr(), sin.data_ptr(), y.data_ptr(), static_cast<int>(cos.size(0) * cos.size(1)),
          static_cast<int>(heads), static_cast<int>(width), transposed ? 1 : 0);
+}
+
+bool passAddNorm(const Tensor& x, const Tensor& y, const Tensor& weight, double epsilon, const Tensor& sum, const Tensor& normed) {
+  const int64_t width = x.size(-1), rows = width == 0 ? 0 : x.numel() / width;
+  const int n = together(width, {&x, &y, &weight, &sum, &normed});
+  if (width > 4 * 256 * n) return false;
+  if (rows > 0) {
+    launch(sum, rowProgram(sum, n), "add_norm", {rows, 1, 256, 8 * sizeof(float)}, x.data_ptr(), y.data_ptr(), weight.data_ptr(),
+           sum.data_ptr(), normed.data_ptr(), static_cast<int>(width), static_cast<float>(epsilon));
+  }
+  return true;
+}
+
+namespace {
+struct Tiles {
+  int n;
+  int64_t warps, count;
+  size_t shared;
+};
+
+// Large vocabularies are read by as many threads as a block may have: one processor alone reads a row.
+Tiles tilesOf(const Tensor& logits) {
+  const int64_t width = logits.size(1), warps = width > 4096 ? 32 : 4;
+  int n = together(width, {&logits});
+  while (logits.stride(0) % n != 0) n /= 2;
+  const int64_t count = (width + n * 32 * warps - 1) / (n * 32 * warps);
+  return {n, warps, count, sizeof(double) * (count * warps + count + 2) + sizeof(float) * (2 * warps + 3)};
+}
+}  // namespace
+
+bool hasDraw(const Tensor& logits) {
+  if (logits.dim() != 2 || logits.size(1) == 0) return false;
+  if (logits.is_meta()) return logits.scalar_type() != at::kDouble;
+  return hasPasses(logits) && logits.stride(1) == 1 && tilesOf(logits).shared <= 48 << 10;
+}
+
+void passDraw(const Tensor& logits, const Tensor& mask, double temperature, const Tensor& draws, const Tensor& ids,
+              const Tensor& logProbs) {
+  if (logits.size(0) == 0) return;
+  const auto [n, warps, count, shared] = tilesOf(logits);
+  launch(logits, {kDraw, logits.scalar_type(), n, warps}, "draw", {logits.size(0), 1, static_cast<int>(32 * warps), shared},
+         logits.data_ptr(), static_cast<long long>(logits.stride(0)), mask.defined() ? mask.data_ptr() : nullptr,
+         temperature == 0 ? 1.0f : static_cast<float>(temperature), temperature == 0 ? nullptr : draws.data_ptr(),
+         static_cast<int>(logits.size(1)), static_cast<int>(count), ids.data_ptr(), logProbs.data_ptr());
 }
 
 Tensor passStep(const Step& given) {
@@ -564,14 +804,14 @@ Tensor passStep(const Step& given) {
   const Tensor prefixKey = readable(given.prefixKey), prefixValue = readable(given.prefixValue);
   const int64_t before = prefixKey.defined() ? prefixKey.size(2) : 0;
   const int64_t most = before + (given.at.defined() ? given.keys.size(2) : given.used + 1);
-  // About two blocks for each processor, of at least 32 and at most 256 keys.
+  // About two blocks for each processor, of at least 32 keys.
   const int64_t wanted = (most * batch * heads + 263) / 264;
-  const int64_t chunk = std::min<int64_t>(256, std::max<int64_t>(32, (wanted + 31) / 32 * 32));
+  const int64_t chunk = std::max<int64_t>(32, (wanted + 31) / 32 * 32);
   const int64_t splits = (most + chunk - 1) / chunk;
   const auto floats = qkv.options().dtype(at::kFloat);
   const Tensor partial = splits == 1 ? Tensor() : at::empty({batch * queryHeads, splits, width + 2}, floats);
   const Program program{kStep, qkv.scalar_type(), e, repeat};
-  const size_t shared = sizeof(float) * (repeat * width + repeat * chunk + 8 * width + 2 * repeat);
+  const size_t shared = sizeof(float) * std::max(repeat * width + 64 * repeat, 26 * repeat + 8 * width * std::min(repeat, 1024 / width));
   launch(out, program, "step", {batch * heads, splits, 256, shared}, qkv.data_ptr(), static_cast<long long>(qkv.stride(0)),
          cos.data_ptr(), sin.data_ptr(), static_cast<int>(cos.size(0) == 1 ? 0 : width), rowsOf(given.keys),
          rowsOf(given.values), given.at.defined() ? given.at.data_ptr() : nullptr, static_cast<int>(given.used),
@@ -590,6 +830,9 @@ bool hasPasses(const Tensor&) { return false; }
 void passSwiglu(const Tensor&, const Tensor&) {}
 void passSwigluBackward(const Tensor&, const Tensor&, const Tensor&) {}
 void passRotary(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool) {}
+bool passAddNorm(const Tensor&, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&) { return false; }
+bool hasDraw(const Tensor& logits) { return logits.dim() == 2 && logits.is_meta() && logits.scalar_type() != at::kDouble; }
+void passDraw(const Tensor&, const Tensor&, double, const Tensor&, const Tensor&, const Tensor&) {}
 Tensor passStep(const Step&) { return Tensor(); }
 #endif
 

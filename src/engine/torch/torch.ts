@@ -283,6 +283,8 @@ export class TorchEngine implements Engine {
     this.#ops.one('timeseer::linear', x, weight, bias ?? null);
   readonly rmsNorm: Engine['rmsNorm'] = (x, weight, epsilon) =>
     this.#arena.scope(() => network.rmsNorm(this.#ops, x, weight, epsilon));
+  readonly addNorm: Engine['addNorm'] = (x, y, weight, epsilon) =>
+    this.#arena.scope(() => network.addNorm(this.#ops, x, y, weight, epsilon));
   readonly rotary: Engine['rotary'] = (x, cos, sin) =>
     this.#arena.scope(() => network.rotary(this.#ops, x, cos, sin));
   readonly attention: Engine['attention'] = (input) =>

@@ -20,7 +20,7 @@ static Index threadIdx, blockIdx, blockDim;
 static int current, waiting, alive, generation;
 static struct Warp {
   int waiting = 0, generation = 0;
-  float slots[32];
+  double slots[32];
 } warps[8];
 static std::vector<ucontext_t> fibers;
 static std::vector<char> finished;
@@ -38,14 +38,21 @@ static void meet(Warp& warp) {
   if (++warp.waiting == 32) warp.waiting = 0, warp.generation++;
   while (warp.generation == mine) yield();
 }
-static float __shfl_xor_sync(unsigned, float value, int bit) {
+// The value of another lane; doubles hold every float and every int.
+template <typename Value>
+static Value exchange(Value value, int lane) {
   Warp& warp = warps[current / 32];
-  warp.slots[current % 32] = value;
+  warp.slots[current % 32] = static_cast<double>(value);
   meet(warp);
-  const float other = warp.slots[(current % 32) ^ bit];
+  const double other = warp.slots[lane];
   meet(warp);
-  return other;
+  return static_cast<Value>(other);
 }
+template <typename Value>
+static Value __shfl_xor_sync(unsigned, Value value, int bit) { return exchange(value, (current % 32) ^ bit); }
+template <typename Value>
+static Value __shfl_up_sync(unsigned, Value value, int by) { return exchange(value, current % 32 < by ? current % 32 : current % 32 - by); }
+static void __syncwarp() { meet(warps[current / 32]); }
 template <typename To, typename From>
 static To bitsOf(From from) {
   To to;
@@ -98,7 +105,7 @@ static void launch(int gridX, int gridY, int threads, const std::function<void()
 #define __global__
 #define __device__
 #define __shared__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define asm(...)  // conversions of half precision
 static void __trap() { std::abort(); }
 

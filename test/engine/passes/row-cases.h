@@ -19,6 +19,23 @@ static void rowCases() {
   report(NAME " glu", forward.value, ALLOWED);
   report(NAME " glu backward", backward.value, ALLOWED);
 
+  for (int wide : {width, 256 * N + width, 1024 * N}) {
+    const double epsilon = .03;
+    Array<T> a(rows * wide, 2), b(rows * wide, 1), w(wide, 1), sum(rows * wide), normed(rows * wide);
+    launch(rows, 1, 256, [&] { add_norm(a.data, b.data, w.data, sum.data, normed.data, wide, epsilon); });
+    Worst sums, norms;
+    for (int r = 0; r < rows; r++) {
+      double squares = 0;
+      for (int d = 0; d < wide; d++) squares += sum.get(r * wide + d) * sum.get(r * wide + d);
+      for (int d = 0; d < wide; d++) {
+        sums.see(sum.get(r * wide + d), a.get(r * wide + d) + b.get(r * wide + d));
+        norms.see(normed.get(r * wide + d), sum.get(r * wide + d) / std::sqrt(squares / wide + epsilon) * w.get(d));
+      }
+    }
+    report(NAME " sum", sums.value, ALLOWED);
+    report(NAME " norm of the sum", norms.value, ALLOWED);
+  }
+
   // x [4 rows, 5 heads, D], rows further apart than they are long; angles of two positions.
   const int heads = 5, half = 2 * N, D = 2 * half, stride = (heads + 2) * D, angles = 2, many = 4;
   Array<T> x(many * stride, 1), turned(many * heads * D);
