@@ -280,9 +280,10 @@ describe('reinforcement by truth', () => {
     },
   );
 
-  test.runIf(REPEATS).each(['token', 'sequence'] as const)(
+  test.for(['token', 'sequence'] as const)(
     'has the gradient of the whole when groups and lessons are divided into micro-batches: ratio of the %s',
-    async (ratio) => {
+    async (ratio, { skip }) => {
+      skip(!REPEATS);
       const before = '<think>white</think><answer>';
       const watched: Task = {
         ...task,

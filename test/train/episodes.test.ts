@@ -345,7 +345,8 @@ describe('reinforcement of episodes', () => {
     );
   });
 
-  test.runIf(REPEATS)('killed in the middle of a step and resumed it is the unbroken run, bit for bit', async () => {
+  test('killed in the middle of a step and resumed it is the unbroken run, bit for bit', async ({ skip }) => {
+    skip(!REPEATS);
     const options = { ...base, advantage: 'gigpo' as AdvantageName, checkpointEvery: 2 };
     const whole = await run(options);
     const directory = mkdtempSync(join(tmpdir(), 'timeseer-episodes-'));

@@ -29,7 +29,10 @@ function accelerator(): { readonly engine: Engine; readonly lengths: number[] } 
 const timeless = ({ ms: _, ...rest }: SftMetrics) => rest;
 
 describe('a rehearsal', () => {
-  test.runIf(REPEATS)('of a supervised stage takes the longest example as often as a micro-batch holds', async () => {
+  test('of a supervised stage takes the longest example as often as a micro-batch holds', async ({
+    skip,
+  }) => {
+    skip(!REPEATS);
     const device = accelerator();
     const [plain, rehearsed] = [tinyLearner(tinyPolicy(engine)), tinyLearner(tinyPolicy(device.engine))];
     const options = { samples: 9, tokens: 160 };
