@@ -60,6 +60,7 @@ import {
   departsAtRest,
   isAtRest,
   isWeekend,
+  restingWeekends,
   seasonOfWork,
   spreadAtRest,
   uncertaintyOfDays,
@@ -492,9 +493,9 @@ export function unjudged(values: Float64Array, structure: Sentence): Detection {
  *
  * @throws DataError for an empty series, one without values, or an infinite value; ConfigError for an option out of range
  */
-export function detect(given: Float64Array, options: DetectOptions = {}): Detection {
-  const { severity = DEFAULT_SEVERITY } = options;
-  checkFilters(options);
+export function detect(given: Float64Array, asked: DetectOptions = {}): Detection {
+  const { severity = DEFAULT_SEVERITY } = asked;
+  checkFilters(asked);
   const { values: bridged } = bridge(given);
   const n = bridged.length;
   // Rescale values whose squares would overflow or underflow.
@@ -509,6 +510,9 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   }
   const range = robustRange(values);
   const step = quantum(values, range.high - range.low);
+  const day = dayOf(asked);
+  const weekends = day === null ? [] : restingWeekends(values, asked.weekends ?? [], day);
+  const options = { ...asked, weekends };
   const first = analyse(values, options, step);
   // Remove lasting level shifts and drifts, then analyse again.
   const moved = first.candidates.filter(
@@ -527,21 +531,20 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
           ...analysed.candidates.filter(({ lasting, drifts, grows }) => !lasting && !drifts && !grows),
           ...moved,
         ].sort((a, b) => b.severity - a.severity);
-  const day = dayOf(options);
   const rhythm = findRhythm(given);
   const departing = join(
     candidates.filter((candidate) => !isOnBeat(rhythm, candidate)),
     n,
     season?.period ?? null,
   ).map((event) =>
-    !event.drifts && day !== null && isWeekend(event, n, options.weekends ?? [], day)
+    !event.drifts && day !== null && isWeekend(event, n, weekends, day)
       ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
       : event,
   );
   const strong = departing.filter((event) => event.severity >= LEVELS.medium);
   // What comes once a day is not missing, or late, on the only weekend; nor is what pauses for all of it and comes again.
   const rests = ({ start, end }: Candidate): boolean =>
-    (options.weekends ?? []).some(([from, to]) => {
+    weekends.some(([from, to]) => {
       const shared = Math.min(end, to) - Math.max(start, from);
       const near = NEAR_WEEKEND * rhythm!.every;
       const whole = start <= from + near && end >= to - near && to < n;

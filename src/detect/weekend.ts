@@ -1,6 +1,6 @@
 /** Weekends of a series of which fewer than three weeks are known: working days do not predict them, and few other weekends do. */
 import type { Interval } from '../ground/types.ts';
-import { cumulative, median } from '../series/stats.ts';
+import { cumulative, median, quantileInPlace } from '../series/stats.ts';
 import { usualSize } from './departures.ts';
 import type { Joined } from './join.ts';
 import { findSeason, type Season, seasonExpectation, seasonLevel } from './season.ts';
@@ -105,6 +105,85 @@ export function departsAtRest(
       ([start, end]) =>
         end - start >= SHORTEST * day && usualSize(departures.slice(start, end)) > DEPARTS * usual,
     );
+}
+
+/** Share of working samples that are ordinary, and the multiple of their departures from which others are not; share of a day at which a weekend must work as usual. */
+const [ORDINARY, FARTHER, WORKS] = [0.9, 2.5, 1 / 8];
+
+/** Sample of a weekend or a working day, beside the median of the (other) working days at its time. */
+interface Hour {
+  readonly value: number;
+  readonly work: number;
+}
+
+/**
+ * Returns the weekends; none of them if each departs from working days in one incident alone: its days have hours as busy as those of working days
+ * that are nearer to these than to what the incident would make of them, be it one value, a factor or a shift.
+ */
+export function restingWeekends(
+  values: Float64Array,
+  weekends: readonly Interval[],
+  day: number,
+): readonly Interval[] {
+  if (weekends.length === 0) return weekends;
+  const n = values.length;
+  const middle = (some: readonly number[]): number => median(Float64Array.from(some));
+  const rest = Uint8Array.from(values, (_, i) => Number(weekends.some(([from, to]) => i >= from && i < to)));
+  const days = Math.ceil(n / day);
+  const others = (i: number): number[] => {
+    const some: number[] = [];
+    for (let away = -days; away <= days; away++) {
+      const at = Math.round(i + away * day);
+      if (away !== 0 && at >= 0 && at < n && rest[at] === 0) some.push(values[at]!);
+    }
+    return some;
+  };
+  const stride = Math.max(1, Math.floor(day / 96));
+  const samples = (from: number, to: number, atRest: number): Hour[] => {
+    const some: Hour[] = [];
+    for (let i = from; i < to; i += stride) {
+      const known = rest[i] === atRest ? others(i) : [];
+      if (known.length >= FEWEST_DAYS) some.push({ value: values[i]!, work: middle(known) });
+    }
+    return some;
+  };
+  const busyOf = (of: readonly Hour[]): Hour[] => {
+    const busy = middle(of.map(({ work }) => work));
+    return of.filter(({ work }) => work >= busy);
+  };
+  const departure = ({ value, work }: Hour): number => Math.abs(value - work);
+  // Working days may lie higher or lower than others, as behind a step.
+  const atWork = Array.from({ length: days }, (_, k) => {
+    const of = samples(Math.round(k * day), Math.min(n, Math.round((k + 1) * day)), 0);
+    const offset = middle(of.map(({ value, work }) => value - work));
+    return of.map(({ value, work }) => ({ value: value - offset, work }));
+  }).flat();
+  const sizes = Float64Array.from(atWork, departure);
+  const far = FARTHER * quantileInPlace(sizes, sizes.length, ORDINARY);
+  const usual = middle(busyOf(atWork).map(departure));
+  const isOneIncident = (weekend: Interval): boolean => {
+    const parts = daysOf(weekend, n, day)
+      .filter(([from, to]) => to - from >= SHORTEST * day)
+      .map(([from, to]) => samples(from, to, 1));
+    const departing = parts.flat().filter((hour) => departure(hour) > far);
+    if (parts.length === 0) return false;
+    if (departing.length * stride < TOUCHING * day)
+      return parts.every((of) => middle(busyOf(of).map(departure)) <= DEPARTS * usual);
+    const [height, factor, shift] = [
+      middle(departing.map(({ value }) => value)),
+      middle(departing.map(({ value, work }) => value / work)),
+      middle(departing.map(({ value, work }) => value - work)),
+    ];
+    return parts.every((of) => {
+      const hours = busyOf(of).filter((hour) => {
+        const made = [height, factor * hour.work, hour.work + shift];
+        const effect = Math.min(...made.map((value) => Math.abs(value - hour.work)));
+        return effect > far && departure(hour) < effect / 2;
+      });
+      return hours.length * stride >= WORKS * day;
+    });
+  };
+  return atWork.length > 0 && weekends.every(isOneIncident) ? [] : weekends;
 }
 
 /**

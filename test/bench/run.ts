@@ -68,6 +68,11 @@ export const BENCHMARKS = {
   onnx: { about: 'decoding by onnxruntime against transformers.js', policy: true, device: false },
   train: { about: 'supervised stage and update against PyTorch', policy: true, device: true },
   served: { about: 'rollouts on an inference server against this process', policy: true, device: false },
+  episodes: {
+    about: 'reinforcement steps of episodes against single responses',
+    policy: false,
+    device: false,
+  },
   processes: { about: 'training steps of two processes against two Workers', policy: false, device: false },
   large: {
     about: '126 M parameters: prefill, gradients, decoding, GRPO against transformers',
