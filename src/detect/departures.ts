@@ -1,7 +1,7 @@
 /** Departures from the expected values, their usual size, and the band that holds 99 % of the samples. */
 import { engineFree } from '../ground/numbers.ts';
 import { runningMedians } from '../series/robust.ts';
-import { median, quantileInPlace } from '../series/stats.ts';
+import { median, moments, quantileInPlace } from '../series/stats.ts';
 import { difference, type Season } from './season.ts';
 import { fitTail, sampleOf } from './tail.ts';
 
@@ -166,6 +166,19 @@ export function spread(
 const [OF_PHASE, OF_HEIGHT] = [150, 40];
 const [FEWEST_PHASES, MOST_HEIGHTS] = [6, 6];
 
+/** Share of the variance of the expected values inside phases, from which these are too long to have a spread. */
+const MIXED = 0.4;
+
+/** Returns true if phases hold high and low expected values alike, such as parts of a week of nights and days. */
+function mixes(expected: Float64Array, phases: number, phaseOf: (i: number) => number): boolean {
+  const members: number[][] = Array.from({ length: phases }, () => []);
+  for (let i = 0; i < expected.length; i++) members[phaseOf(i)]!.push(expected[i]!);
+  let inside = 0;
+  for (const some of members)
+    if (some.length > 0) inside += some.length * moments(Float64Array.from(some)).std ** 2;
+  return inside > MIXED * expected.length * moments(expected).std ** 2;
+}
+
 /**
  * Spread of the values by phase of the season, relative to the usual spread [N]: rush hours vary more than nights. In a short series by
  * the height of the expected values.
@@ -178,7 +191,11 @@ function spreadOfPhase(
   const even = new Float64Array(n).fill(1);
   const phases = Math.min(48, Math.floor(period / 2), Math.floor(n / OF_PHASE));
   const heights = Math.min(MOST_HEIGHTS, Math.floor(n / OF_HEIGHT));
-  const byHeight = phases < FEWEST_PHASES;
+  const phaseOf = (i: number): number => {
+    const phase = (i + (clock?.[i] ?? 0)) / period;
+    return Math.min(phases - 1, Math.floor((phase - Math.floor(phase)) * phases));
+  };
+  const byHeight = phases < FEWEST_PHASES || mixes(expected, phases, phaseOf);
   const bins = byHeight ? heights : phases;
   if (bins < 2) return even;
   const limits = byHeight ? expected.slice().sort() : expected;
@@ -188,8 +205,7 @@ function spreadOfPhase(
       while (k < bins - 1 && expected[i]! >= limits[Math.floor(((k + 1) * n) / bins)]!) k++;
       return k;
     }
-    const phase = (i + (clock?.[i] ?? 0)) / period;
-    return Math.min(bins - 1, Math.floor((phase - Math.floor(phase)) * bins));
+    return phaseOf(i);
   };
   const members: number[][] = Array.from({ length: bins }, () => []);
   const stride = Math.max(1, Math.floor(n / 50_000));

@@ -107,8 +107,8 @@ export function departsAtRest(
     );
 }
 
-/** Share of working samples that are ordinary, and the multiple of their departures from which others are not; share of a day at which a weekend must work as usual. */
-const [ORDINARY, FARTHER, WORKS] = [0.9, 2.5, 1 / 8];
+/** Share of working samples that are ordinary, and the multiple of their departures from which others are not; share of the busy hours in which a weekend must work as usual. */
+const [ORDINARY, FARTHER, WORKS] = [0.9, 2.5, 1 / 3];
 
 /** Sample of a weekend or a working day, beside the median of the (other) working days at its time. */
 interface Hour {
@@ -148,8 +148,9 @@ export function restingWeekends(
     return some;
   };
   const busyOf = (of: readonly Hour[]): Hour[] => {
-    const busy = middle(of.map(({ work }) => work));
-    return of.filter(({ work }) => work >= busy);
+    const heights = Float64Array.from(of, ({ work }) => work);
+    const [low, high] = [0.1, 0.9].map((share) => quantileInPlace(heights, heights.length, share));
+    return of.filter(({ work }) => work >= (low! + high!) / 2);
   };
   const departure = ({ value, work }: Hour): number => Math.abs(value - work);
   // Working days may lie higher or lower than others, as behind a step.
@@ -175,12 +176,13 @@ export function restingWeekends(
       middle(departing.map(({ value, work }) => value - work)),
     ];
     return parts.every((of) => {
-      const hours = busyOf(of).filter((hour) => {
+      const busy = busyOf(of);
+      const usually = busy.filter((hour) => {
         const made = [height, factor * hour.work, hour.work + shift];
         const effect = Math.min(...made.map((value) => Math.abs(value - hour.work)));
         return effect > far && departure(hour) < effect / 2;
       });
-      return hours.length * stride >= WORKS * day;
+      return usually.length >= WORKS * busy.length;
     });
   };
   return atWork.length > 0 && weekends.every(isOneIncident) ? [] : weekends;
