@@ -58,6 +58,7 @@ import { atEdge, comesByChance, explainer, likeEdges, PEAK, PEERS, regular, sawt
 import {
   atRest,
   departsAtRest,
+  heightsAtRest,
   isAtRest,
   isWeekend,
   restingWeekends,
@@ -501,17 +502,20 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   // Rescale values whose squares would overflow or underflow.
   const magnitude = largestMagnitude(bridged);
   const unit = magnitude > 1e100 || (magnitude > 0 && magnitude < 1e-100) ? magnitude : 1;
-  const values = unit === 1 ? bridged : bridged.map((value) => value / unit);
-  const constant = values.every((value) => value === values[0]);
-  if (constant) return unjudged(bridged, say`All values are equal.`);
+  const scaled = unit === 1 ? bridged : bridged.map((value) => value / unit);
+  if (isConstant(scaled, 0, n)) return unjudged(bridged, say`All values are equal.`);
   if (n < FEWEST_SAMPLES) {
     const samples = count(n, { quantity: 'samples', start: 0, end: n });
     return unjudged(bridged, say`${samples} samples are too few to tell usual from unusual.`);
   }
-  const range = robustRange(values);
-  const step = quantum(values, range.high - range.low);
+  const range = robustRange(scaled);
+  const step = quantum(scaled, range.high - range.low);
   const day = dayOf(asked);
-  const weekends = day === null ? [] : restingWeekends(values, asked.weekends ?? [], day);
+  const weekends = day === null ? [] : restingWeekends(scaled, asked.weekends ?? [], day);
+  const heights = day === null ? null : heightsAtRest(scaled, weekends, day);
+  const values = heights === null ? scaled : difference(scaled, heights);
+  if (isConstant(values, 0, n))
+    return unjudged(bridged, say`Working days and days of rest have one value each.`);
   const options = { ...asked, weekends };
   const first = analyse(values, options, step);
   // Remove lasting level shifts and drifts, then analyse again.
@@ -605,11 +609,11 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const stays = moved.filter(({ start }) => events.some((event) => event.lasting && event.start === start));
   const shown = stays.length === moved.length ? away : levelChange(values, stays, period);
   const inUnits = (some: Float64Array): Float64Array =>
-    some.map((value, i) => (value + (stays.length === 0 ? 0 : shown[i]!)) * unit);
+    some.map((value, i) => (value + (stays.length === 0 ? 0 : shown[i]!) + (heights?.[i] ?? 0)) * unit);
   const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
   const joined = events.flatMap((event) => withoutGaps(event, given));
   let [smallest, largest] = [Infinity, -Infinity];
-  for (const value of values) {
+  for (const value of scaled) {
     smallest = Math.min(smallest, value);
     largest = Math.max(largest, value);
   }

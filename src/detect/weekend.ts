@@ -188,6 +188,53 @@ export function restingWeekends(
   return atWork.length > 0 && weekends.every(isOneIncident) ? [] : weekends;
 }
 
+/** Usual sizes of a departure that steps from sample to sample have at least where days have no cycle, and part of a height that it may vary by. */
+const [STEADY, VARIES] = [0.7, 1 / 8];
+
+/**
+ * Returns how much higher days of rest lie [N] where working days have no cycle that would show it; null where they have one, or none lies apart.
+ * Saturdays, or Sundays, of several weekends must agree: a day unlike the others is an incident.
+ */
+export function heightsAtRest(
+  values: Float64Array,
+  weekends: readonly Interval[],
+  day: number,
+): Float64Array | null {
+  const n = values.length;
+  const work = values.filter((_, i) => !weekends.some(([from, to]) => i >= from && i < to));
+  if (work.length < FEWEST_DAYS * day || work.length === n) return null;
+  const level = median(work);
+  const usual = usualSize(work.map((value) => value - level));
+  if (usualSize(work.slice(1).map((value, i) => value - work[i]!)) < STEADY * usual) return null;
+  const apart = weekends
+    .flatMap((weekend) => daysOf(weekend, n, day))
+    .map(([start, end]) => {
+      const own = values.slice(start, end);
+      const height = median(own) - level;
+      const varies = usualSize(own.map((value) => value - level - height));
+      return {
+        at: start > 0 ? start : end - day,
+        start,
+        end,
+        height: varies <= Math.max(DEPARTS * usual, VARIES * Math.abs(height)) ? height : Number.NaN,
+      };
+    });
+  const isUsual = ({ at, height }: (typeof apart)[number]): boolean =>
+    Math.abs(height) > DEPARTS * usual &&
+    apart.every((other) => {
+      const weeks = (other.at - at) / (DAYS * day);
+      return (
+        Math.abs(weeks - Math.round(weeks)) * DAYS > NEAR ||
+        Math.abs(other.height - height) <= Math.abs(height) / 2
+      );
+    });
+  const usually = apart.filter(isUsual);
+  if (usually.length === 0) return null;
+  const heights = new Float64Array(n);
+  for (const { start, end, height } of usually) heights.fill(height, start, end);
+  return heights;
+}
+
 /**
  * Lets a season [N] expect of working days what other working days show, and in the first weekend their cycle at the height of that weekend, or
  * the same hours of another day of rest, whichever is nearer to the values. Later weekends are expected to be as earlier ones.

@@ -174,3 +174,85 @@ test('a clock that office hours follow is found in less than three weeks', () =>
     expect([seed, strong]).toEqual([seed, []]);
   }
 });
+
+/** A metric of every hour of the week, every five minutes from a Wednesday noon on: level 500 at work, `rest` of it at weekends, with a daily wave or none. */
+function allHours(
+  days: number,
+  seed: number,
+  { wave = 0, rest = 1, steady = false } = {},
+): { time: Float64Array; values: Float64Array; options: DetectOptions } {
+  const random = new Random(seed, 'all hours');
+  const first = MONDAY + 60 * HOUR;
+  const time = Float64Array.from({ length: days * 288 }, (_, i) => first + (i * HOUR) / 12);
+  const values = Float64Array.from(time, (ms) => {
+    const level = 500 + wave * Math.cos((2 * Math.PI * (ms / HOUR - 15)) / 24);
+    const atRest = new Date(ms).getUTCDay() % 6 === 0;
+    return level * (atRest ? rest : 1) * (steady ? 1 : 1 + 0.02 * random.normal());
+  });
+  const weekends = weekendsOf({ step: HOUR / 12, time, clockZone: null, origin: 'calendar' });
+  return { time, values, options: { calendar: [12, 288, 2016], weekends } };
+}
+
+/** Hours from Monday midnight on. */
+const [FRIDAY, SATURDAY, NEXT_MONDAY] = [4 * 24, 5 * 24, 7 * 24];
+
+test.each([
+  ['an outage from Friday evening to Saturday noon', FRIDAY + 22, SATURDAY + 12, () => 0],
+  ['an outage until midnight on Friday', FRIDAY + 22, SATURDAY, () => 0],
+  ['an outage from midnight on Monday', NEXT_MONDAY, NEXT_MONDAY + 2, () => 0],
+  [
+    'five times the traffic from midnight on Monday',
+    NEXT_MONDAY,
+    NEXT_MONDAY + 2,
+    (value: number) => 5 * value,
+  ],
+])(
+  'an incident beside the only weekend, or in a part of it, is none of a weekend: %s',
+  (_, from, to, made) => {
+    for (const wave of [0, 300]) {
+      const { time, values, options } = allHours(7, 3, { wave });
+      const inside = (ms: number): boolean => ms >= MONDAY + from * HOUR && ms < MONDAY + to * HOUR;
+      const { findings } = detect(
+        values.map((value, i) => (inside(time[i]!) ? made(value) : value)),
+        options,
+      );
+      expect(findings).toMatchObject([{ start: time.findIndex(inside), level: 'critical' }]);
+    }
+  },
+);
+
+test('weekends of another level are usual where days have no cycle, and a Saturday unlike the other is none', () => {
+  for (const [seed, rest] of [
+    [1, 0.6],
+    [2, 0.8],
+    [3, 1.5],
+    [4, 0.3],
+  ] as const) {
+    const { time, values, options } = allHours(14, seed, { rest });
+    expect([rest, detect(values, options).findings]).toEqual([rest, []]);
+    // With two of them it is not known which Saturday is the unusual one.
+    const second = MONDAY + (SATURDAY + 168) * HOUR;
+    const open = values.map((value, i) =>
+      time[i]! >= second && time[i]! < second + 24 * HOUR ? value / rest : value,
+    );
+    const { findings } = detect(open, options);
+    expect(findings.some(({ start }) => new Date(time[start]!).getUTCDay() === 6)).toBe(true);
+  }
+  const { values, options } = allHours(10, 1, { rest: 0.4, steady: true });
+  expect(detect(values, options)).toMatchObject({ findings: [], expected: values });
+});
+
+test.each([
+  ['a night at office load', '2026-03-18T02:00Z', 3],
+  ['a Saturday at office load', '2026-03-21T08:00Z', 10],
+])('in four weeks of office hours %s is found', (_, from, hours) => {
+  for (const seed of [1, 2, 3]) {
+    const { values, options } = office('2026-03-02', 28, { seed });
+    const start = ((Date.parse(from) - Date.parse('2026-03-02')) / HOUR) * 4;
+    const busy = values.map((value, i) => (i >= start && i < start + 4 * hours ? value + 60 : value));
+    const found = detect(busy, options).findings.some(
+      (finding) => finding.start < start + 4 * hours && start < finding.end,
+    );
+    expect([seed, found]).toEqual([seed, true]);
+  }
+});
