@@ -12,7 +12,7 @@
  *   report.html report.json summary.json   last
  */
 import { existsSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { DataError } from '../src/ground/errors.ts';
 import { readJson, readJsonLines } from '../src/ground/json-files.ts';
@@ -126,6 +126,13 @@ export interface Answers {
 }
 
 const RUN_ADVICE = 'name the directory of a run, as `npx timeseer quickstart` writes it';
+
+/** Finds the run directory of a policy; undefined where it is not of a run, or is a name. */
+export function runOf(policy: string): string | undefined {
+  if (!existsSync(policy)) return undefined;
+  const above = dirname(resolve(policy));
+  return [policy, above, dirname(above)].find((path) => existsSync(join(path, 'recipe.json')));
+}
 
 export class RunDirectory {
   readonly path: string;

@@ -10,9 +10,14 @@ export const train = command({
   command: 'train',
   options: {
     ...runOptions({
+      recipe: "with --policy that of the policy's run, else quickstart",
       force: 'Restart the stage with the recipe and data of the run; deletes the stage and all later results',
     }),
-    ...{ policy: text('Initial policy of a new run: a checkpoint, or a run (its last policy)') },
+    ...{
+      policy: text(
+        'Initial policy of a new run: a checkpoint, or a run (its last policy); without --recipe the new run has its recipe and data',
+      ),
+    },
   },
   check: checkRun,
   examples: [

@@ -158,11 +158,8 @@ function override(tree: Tree, text: string, from: string): Path {
   return path;
 }
 
-/**
- * Reads a recipe by name ('quickstart') or path, then applies overrides such as 'sft.samples=1000' in order.
- * Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
- */
-export function loadRecipe(nameOrPath: string, overrides: readonly (string | PlacedOverride)[] = []): Recipe {
+/** Reads the settings of a recipe by name or path. @throws ConfigError */
+function readSettings(nameOrPath: string): { content: Tree; place: (path: Path) => string } {
   const { file, text } = readNamed('recipe', nameOrPath);
   const lineOf = (line: number | undefined): string => (line === undefined ? file : `${file}:${line}`);
   const yaml = readYaml(
@@ -174,6 +171,25 @@ export function loadRecipe(nameOrPath: string, overrides: readonly (string | Pla
   const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
   placeModules(content, dirname(file));
+  return { content, place };
+}
+
+/** Names the place of a setting that comes from a run. */
+const inRun = (): string => 'the recipe of the run';
+
+/** Copies a recipe into settings. */
+const settingsOf = (recipe: Recipe): Tree => structuredClone(recipe) as unknown as Tree;
+
+/**
+ * Reads a recipe by name ('quickstart') or path, or takes that of a run for a new one, then applies overrides such as 'sft.samples=1000' in
+ * order. Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
+ */
+export function loadRecipe(
+  from: string | Recipe,
+  overrides: readonly (string | PlacedOverride)[] = [],
+): Recipe {
+  const { content, place } =
+    typeof from === 'string' ? readSettings(from) : { content: settingsOf(from), place: inRun };
   // Requirements hold for the data that the file names.
   const given = overrides.map(placed);
   if (given.some(({ text }) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
@@ -250,11 +266,7 @@ function withOverrides(
 
 /** A recipe with overrides such as 'rl.learningRate=1e-4'. @throws ConfigError naming the override */
 export function changedRecipe(recipe: Recipe, overrides: readonly string[]): Recipe {
-  return withOverrides(
-    structuredClone(recipe) as unknown as Tree,
-    overrides.map(placed),
-    () => 'the recipe of the run',
-  );
+  return withOverrides(settingsOf(recipe), overrides.map(placed), inRun);
 }
 
 /** Returns the value of a dotted key; undefined for an unknown one. */

@@ -1,6 +1,6 @@
 /** Evaluation of policies and classical baselines on held-out examples: metrics and leaderboard. */
 import { existsSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
 import { checkResults, INTERVENTIONS_DIRECTORY } from '../../eval/eval-manifest.ts';
@@ -16,7 +16,7 @@ import {
 } from '../../eval/leaderboard.ts';
 import { type Metrics, overallOf } from '../../eval/metrics.ts';
 import { interventionsOn, openingsOf, type Reliance, relianceOf } from '../../eval/reliance.ts';
-import { RunDirectory } from '../../eval/run-directory.ts';
+import { RunDirectory, runOf } from '../../eval/run-directory.ts';
 import type { ResponseUsage } from '../../eval/usage.ts';
 import type { Answerer, EngineName } from '../answer/answerer.ts';
 import { baselineData, quickBaselines } from '../answer/baselines.ts';
@@ -195,12 +195,6 @@ function endpointOf(given: EvalRequest): NonNullable<OpenOptions['endpoint']> {
       ? undefined
       : throttled((message) => say(`eval: ${message}; further retries are reported once a minute`)),
   };
-}
-
-/** Finds the run directory of a policy. */
-function runOf(policy: string): string | undefined {
-  const above = dirname(resolve(policy));
-  return [policy, above, dirname(above)].find((path) => existsSync(join(path, 'recipe.json')));
 }
 
 /** Reads the recipe of a policy's run; undefined outside of a run. */

@@ -125,6 +125,10 @@ function checkAllowed(allowed: readonly string[]): void {
   }
 }
 
+/** Reads a recipe by name or path, or takes that of a run, with settings. @throws ConfigError */
+const readRecipe = (from: string | RunDirectory, set: readonly string[]): Recipe =>
+  loadRecipe(typeof from === 'string' ? from : from.recipe, set);
+
 /** Returns keys whose values differ from those of the run. @throws ConfigError naming those that are not allowed to differ */
 function checkChanges(path: string, before: Recipe, now: Recipe, allowed: readonly string[]): string[] {
   const changed = changedKeys(before, now);
@@ -186,8 +190,8 @@ export class Run extends RunDirectory {
   static open(
     path: string,
     options: {
-      /** Recipe by name or path; null: the run's own, which must exist. */
-      readonly recipe: string | null;
+      /** Recipe by name or path, or another run that has it; null: the run's own, which must exist. */
+      readonly recipe: string | RunDirectory | null;
       readonly set: readonly string[];
       /** Require an existing run. */
       readonly resume?: boolean;
@@ -211,8 +215,10 @@ export class Run extends RunDirectory {
           `${path}: no run there (no recipe.json); begin one with --recipe, or with timeseer sft`,
         );
       }
-      const recipe = loadRecipe(options.recipe, options.set);
-      const name = options.recipe.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '');
+      const { recipe: source } = options;
+      const recipe = readRecipe(source, options.set);
+      const name =
+        typeof source === 'string' ? source.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '') : source.name;
       const left = ['initial', 'sft', 'rl'].filter((part) => existsSync(join(path, part)));
       if (left.length > 0 && !replace) {
         throw new ConfigError(
@@ -237,7 +243,7 @@ export class Run extends RunDirectory {
     const run = new Run(path);
     const { set, allow = [] } = options;
     checkAllowed(allow);
-    const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : loadRecipe(options.recipe, set);
+    const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : readRecipe(options.recipe, set);
     checkDType(recipe);
     const keys = checkChanges(path, run.recipe, recipe, allow);
     for (const stage of ['sft', 'rl'] as const) {
@@ -283,7 +289,7 @@ export class Run extends RunDirectory {
   ): Promise<void> {
     const existing = name === null && Run.begun(path) && !replace;
     if (name === null && !existing) return; // refused by `open`
-    const recipe = existing ? changedRecipe(new Run(path).recipe, set) : loadRecipe(name!, set);
+    const recipe = existing ? changedRecipe(new Run(path).recipe, set) : readRecipe(name!, set);
     const { advantage } = recipe.rl;
     if (typeof advantage !== 'string') await checkAdvantage(moduleAddress(advantage.use, '.'));
     if (recipe.inspect.turns > 0) await (await openTools(recipe.inspect.tools)).close();

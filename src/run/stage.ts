@@ -5,6 +5,7 @@
 
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
 import type { EvalForm, WantedExample } from '../../eval/harness.ts';
+import { RunDirectory, runOf } from '../../eval/run-directory.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { computingEngine, prepareEngine } from '../answer/local.ts';
 import type { ChatTotals } from '../endpoint/chat.ts';
@@ -305,7 +306,7 @@ function requiredSteps({ path, recipe }: Run, stage: TrainingStage): number {
   const [key, name, other] =
     stage === 'sft' ? ['sft.samples', 'supervised', 'train'] : ['rl.steps', 'reinforcement', 'sft'];
   throw new ConfigError(
-    `${path}: ${key} is 0: this run has no ${name} stage; train the other with \`timeseer ${other}\``,
+    `${path}: ${key} is 0: this run has no ${name} stage; set ${key}, or train the other with \`timeseer ${other}\``,
   );
 }
 
@@ -448,7 +449,7 @@ export async function runTrainingStage(
 }
 
 export interface TrainRequest extends RunRequest {
-  /** Initial policy, or its run, of a new run without a supervised stage. */
+  /** Initial policy, or its run, of a new run without a supervised stage; without a recipe, that of the policy's run applies. */
   readonly policy?: string | undefined;
 }
 
@@ -465,19 +466,25 @@ const isUntaught = (run: Run): boolean => run.recipe.sft.samples > 0 && !run.sta
 
 /** Opens the run of a stage, or begins one. @throws CheckpointError where the stage before is not finished */
 async function openForStage(stage: TrainingStage, given: TrainRequest): Promise<Run> {
-  const { out, recipe, set, resume, policy, allowChange: allow } = given;
+  const { out, recipe, set, resume, policy, quiet, allowChange: allow } = given;
   const from =
     stage === 'sft' || policy === undefined ? [] : ['sft.samples=0', `policy.init=${JSON.stringify(policy)}`];
   const begins =
     stage === 'sft'
       ? !resume && !Run.begun(out) && (allow === undefined || allow.length === 0)
       : policy !== undefined;
+  const origin = policy === undefined ? undefined : runOf(policy);
+  const usual = () => (origin === undefined ? 'quickstart' : new RunDirectory(origin));
   const options = {
-    recipe: recipe ?? (begins ? 'quickstart' : null),
+    recipe: recipe ?? (begins ? usual() : null),
     ...{ set: [...set, ...from], resume, allow },
   };
   await Run.checkModules(out, options);
   const run = Run.open(out, options);
+  if (policy !== undefined && recipe === undefined && !quiet) {
+    const source = origin === undefined ? `quickstart, since ${policy} is not of a run` : `of ${origin}`;
+    say(`train: recipe ${source}; data ${run.recipe.data.name} (--recipe and --set choose others)`);
+  }
   // With a recipe, or to resume a run that was begun so, the supervised stage is run first.
   if (stage === 'rl' && isUntaught(run) && recipe == null && !resume) {
     const first = `npx timeseer sft --out ${shellWord(run.path)} --resume`;

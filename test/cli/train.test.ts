@@ -147,6 +147,29 @@ describe('timeseer train', () => {
     expect(err).toContain('warning: rl.topP is 0.9: responses are sampled from the nucleus, but');
   });
 
+  test('--policy takes recipe and data of the run that the policy is of, and says so', async () => {
+    for (const from of [whole, join(whole, 'sft/policy')]) {
+      const { code, err } = await timeseer('train', '--policy', from, '--set', 'rl.steps=0', '--out', out);
+      expect(code).toBe(2);
+      expect(err).toContain(`train: recipe of ${whole}; data nano5 (--recipe and --set choose others)\n`);
+      const { name, recipe: began } = JSON.parse(readFileSync(join(out, 'recipe.json'), 'utf8'));
+      const { recipe: before } = JSON.parse(readFileSync(join(whole, 'recipe.json'), 'utf8'));
+      expect(name).toBe('tiny');
+      expect(began).toEqual({
+        ...before,
+        sft: { ...before.sft, samples: 0 },
+        rl: { ...before.rl, steps: 0 },
+        policy: { ...before.policy, init: from },
+      });
+      rmSync(out, { recursive: true });
+    }
+  });
+
+  test('--policy of no run says that the quickstart is its recipe, and which data it has', async () => {
+    const { err } = await timeseer('train', '--policy', policy, '--set', 'rl.steps=0', '--out', out);
+    expect(err).toContain(`train: recipe quickstart, since ${policy} is not of a run; data nano5 (`);
+  });
+
   test('makes as many updates as the recipe has mini-batches, however the ranks share the prompts', () => {
     expect(readState(join(whole, 'rl/checkpoint'))).toMatchObject({ stage: 'rl', step: 6, updates: 12 });
   });

@@ -81,7 +81,8 @@ describe('recipes that come along', () => {
   test('requirements go when other data are set without others', () => {
     const none = { sft: {}, final: {}, gain: {}, notLower: [] };
     expect(loadRecipe('quickstart', ['sft.samples=100']).requirements).not.toEqual(none);
-    expect(loadRecipe('quickstart', ['data.name=anomllm']).requirements).toEqual(none);
+    for (const from of ['quickstart', loadRecipe('quickstart')])
+      expect(loadRecipe(from, ['data.name=anomllm']).requirements).toEqual(none);
     const own = ['data.name=anomllm', 'requirements.sft={point_f1: 0.5}'];
     expect(loadRecipe('quickstart', own).requirements).toEqual({ ...none, sft: { point_f1: 0.5 } });
   });
