@@ -4,7 +4,7 @@
  *   cli.ts → commands/train.ts → run/stage.ts (opens the run, shows progress, writes metrics; train/worker-group.ts starts its Workers)
  *          → run/stage-worker.ts (one rank: policy, task, checkpoints) → train/rl.ts (the loop)
  */
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import {
@@ -31,7 +31,7 @@ import { claimDirectory } from '../ground/lock.ts';
 import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { hashesIn } from '../ground/manifest.ts';
 import { packageVersion } from '../ground/paths.ts';
-import { commandLine, say, shellWord } from '../ground/terminal.ts';
+import { commandLine, firstNames, say, shellWord } from '../ground/terminal.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import { openTools } from '../inspect/tools.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
@@ -110,6 +110,9 @@ const ALLOW_CHANGE = '--allow-change';
 /** Key of --allow-change for the files of the data set. */
 const DATA_KEY = 'data';
 
+/** Keys that the supervised stage does not depend on. */
+const REINFORCEMENT_KEYS = ['rl', 'reward'];
+
 /** Returns true if a key, or a block that contains it, may change. */
 const isAllowed = (key: string, allowed: readonly string[]): boolean =>
   allowed.some((prefix) => key === prefix || key.startsWith(`${prefix}.`));
@@ -157,7 +160,7 @@ const changesOf = (
 /** Formats a change as one line. */
 function changeText({ key, from, to, stage, step }: RecipeChange): string {
   const values = key === DATA_KEY ? '' : ` from ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
-  return `changed: ${key}${values}, after step ${step} of ${stage}`;
+  return `changed: ${key}${values}, ${step === 0 ? 'before the first step' : `after step ${step} of ${stage}`}`;
 }
 
 /** Writes the changes and the new recipe into recipe.json of a run. */
@@ -184,7 +187,8 @@ export class Run extends RunDirectory {
 
   /**
    * Opens the run at `path`, or creates one. An existing run keeps its recipe and data: changed keys and data files are rejected, by name,
-   * unless `allow` lists them. All examples are checked before anything is written or removed.
+   * unless `allow` lists them. Those of reinforcement are free until it begins, and a run in which no stage has begun starts anew. All
+   * examples are checked before anything is written or removed.
    * @throws ConfigError; DataError when the recipe of the run is damaged, and as `checkSameData` and `checkData`
    */
   static open(
@@ -203,31 +207,39 @@ export class Run extends RunDirectory {
       readonly splits?: readonly Split[];
     },
   ): Run {
-    const { splits = ['train'], replace = false } = options;
-    if (replace || !Run.begun(path)) {
-      if (options.resume === true) {
-        throw new ConfigError(
-          `${path}: no run there to resume (no recipe.json); leave --resume out to begin one`,
-        );
-      }
-      if (options.recipe === null) {
-        throw new ConfigError(
-          `${path}: no run there (no recipe.json); begin one with --recipe, or with timeseer sft`,
-        );
-      }
-      const { recipe: source } = options;
-      const recipe = readRecipe(source, options.set);
-      const name =
-        typeof source === 'string' ? source.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '') : source.name;
+    const { set, allow = [], splits = ['train'] } = options;
+    const run = options.replace !== true && Run.begun(path) ? new Run(path) : null;
+    if (run === null && options.resume === true) {
+      throw new ConfigError(
+        `${path}: no run there to resume (no recipe.json); leave --resume out to begin one`,
+      );
+    }
+    const source = options.recipe ?? run;
+    if (source === null) {
+      throw new ConfigError(
+        `${path}: no run there (no recipe.json); begin one with --recipe, or with timeseer sft`,
+      );
+    }
+    checkAllowed(allow);
+    const begun = run === null ? [] : run.#begun;
+    const untrained = run !== null && begun.length === 0 && !existsSync(run.file('summary.json'));
+    const recipe = source === run && !untrained ? changedRecipe(run.recipe, set) : readRecipe(source, set);
+    checkDType(recipe);
+    const { name } = recipe.data;
+    const { init } = recipe.policy;
+    const changed = run === null ? [] : changedKeys(run.recipe, recipe);
+    const free = begun.includes('rl') ? [] : REINFORCEMENT_KEYS;
+    const anew =
+      untrained && (changed.some((key) => !isAllowed(key, free)) || changedData(path, name) !== null);
+    if (run === null || anew) {
+      const replace = anew || options.replace === true;
       const left = ['initial', 'sft', 'rl'].filter((part) => existsSync(join(path, part)));
       if (left.length > 0 && !replace) {
         throw new ConfigError(
           `${path}: holds ${left.join(', ')} of a run, but no recipe.json; remove them or choose another --out`,
         );
       }
-      const { init } = recipe.policy;
       const from = isBuiltIn(init) ? null : findPolicy(init);
-      checkDType(recipe);
       checkParts(recipe, from);
       if (from !== null) checkPlace(path, from);
       if (from !== null && replace) checkKept(path, from);
@@ -235,17 +247,16 @@ export class Run extends RunDirectory {
       if (replace) Run.remove(path);
       const header = {
         version: RUN_VERSION,
-        ...{ name, recipe, command: commandLine(), data: dataRecord(recipe.data.name) },
+        name:
+          typeof source === 'string' ? source.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '') : source.name,
+        ...{ recipe, command: commandLine(), data: dataRecord(name) },
       };
       writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
+      if (anew)
+        say(`${path}: nothing was trained yet; starts anew with other ${firstNames(changed, 8) || 'data'}`);
       return new Run(path);
     }
-    const run = new Run(path);
-    const { set, allow = [] } = options;
-    checkAllowed(allow);
-    const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : readRecipe(options.recipe, set);
-    checkDType(recipe);
-    const keys = checkChanges(path, run.recipe, recipe, allow);
+    const keys = checkChanges(path, run.recipe, recipe, [...allow, ...free]);
     for (const stage of ['sft', 'rl'] as const) {
       if (!keys.includes(`${stage}.optimizer`) || run.cost(stage) === null) continue;
       throw new ConfigError(
@@ -253,11 +264,9 @@ export class Run extends RunDirectory {
           'choose a new --out',
       );
     }
-    const { name } = recipe.data;
     const otherData =
       isAllowed(DATA_KEY, allow) || keys.includes('data.name') ? changedData(path, name) : null;
     if (otherData === null) checkSameData(path, name);
-    const { init } = recipe.policy;
     checkExamples(
       recipe,
       existsSync(run.initial) ? run.initial : isBuiltIn(init) ? null : findPolicy(init),
@@ -270,7 +279,8 @@ export class Run extends RunDirectory {
       ...changesOf(keys, run.recipe, recipe, at),
       ...(otherData === null ? [] : [{ key: DATA_KEY, ...otherData, ...at }]),
     ];
-    recordChanges(run.file('recipe.json'), { recipe, data: dataRecord(name) }, changes);
+    const recorded = changes.filter(({ key }) => !isAllowed(key, free));
+    recordChanges(run.file('recipe.json'), { recipe, data: dataRecord(name) }, recorded);
     for (const change of changes) say(changeText(change));
     return new Run(path);
   }
@@ -339,6 +349,14 @@ export class Run extends RunDirectory {
     writeFileAtomic(this.file(stage, 'stage.json'), `${JSON.stringify(record, null, 2)}\n`);
   }
 
+  /** Stages with a step, or with what steps leave. */
+  get #begun(): TrainingStage[] {
+    return (['sft', 'rl'] as const).filter((stage) => {
+      const metrics = statSync(this.file(stage, 'metrics.jsonl'), { throwIfNoEntry: false });
+      return metrics?.size || ['checkpoint', 'policy'].some((name) => existsSync(this.file(stage, name)));
+    });
+  }
+
   /** Returns true if a stage has finished and its policy exists. */
   stageFinished(stage: TrainingStage): boolean {
     return typeof this.stageRecord(stage)?.finished === 'string' && existsSync(this.policy(stage));
@@ -397,8 +415,9 @@ export class Run extends RunDirectory {
     if (state === null) return now;
     const before = state.origin;
     const allowed = this.changes.map(({ key }) => key);
+    const free = stage === 'sft' ? REINFORCEMENT_KEYS : [];
     const keys = changedKeys(before.recipe as unknown as Recipe, now.recipe as unknown as Recipe).filter(
-      (key) => !allowed.includes(key),
+      (key) => !allowed.includes(key) && !free.includes(key),
     );
     const known = dataRecordSchema.safeParse(before.data);
     const parts = allowed.includes(DATA_KEY)

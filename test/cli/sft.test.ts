@@ -300,10 +300,22 @@ describe('bad input: one clear line', () => {
     expect(existsSync(out)).toBe(false);
   });
 
-  test('a stage without samples', async () => {
+  test('a stage without samples; where none has begun, the run starts anew with other values', async () => {
     expect(await failure(2, 'sft', '--recipe', recipe, '--set', 'sft.samples=0', '--out', out)).toMatch(
       /sft\.samples is 0: this run has no supervised stage/,
     );
+    const corrected = ['sft', '--set', 'sft.samples=4', '--set', 'seed=7', '--out', out, '--quiet'];
+    expect(await timeseer(...corrected)).toMatchObject({
+      code: 0,
+      err: `${out}: nothing was trained yet; starts anew with other seed, sft.samples\n`,
+    });
+    const { name, recipe: now, changes } = JSON.parse(readFileSync(join(out, 'recipe.json'), 'utf8'));
+    expect({ name, seed: now.seed, batch: now.sft.batch, changes }).toEqual({
+      name: 'tiny',
+      seed: 7,
+      batch: 4,
+    });
+    expect(await failure(2, ...corrected, '--set', 'seed=8', '--resume')).toMatch(/other values of seed;/);
   });
 
   test('parts of a run without its recipe', async () => {

@@ -1,4 +1,13 @@
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -168,6 +177,29 @@ describe('timeseer train', () => {
   test('--policy of no run says that the quickstart is its recipe, and which data it has', async () => {
     const { err } = await timeseer('train', '--policy', policy, '--set', 'rl.steps=0', '--out', out);
     expect(err).toContain(`train: recipe quickstart, since ${policy} is not of a run; data nano5 (`);
+  });
+
+  test('takes other values for reinforcement that has not begun, such as a corrected reward', async () => {
+    supervised();
+    const reward = join(out, 'mine.ts');
+    const write = (body: string) =>
+      writeFileSync(
+        reward,
+        `import { defineReward } from 'timeseer';\nexport default defineReward({ name: 'mine', score: () => { ${body} } });\n`,
+      );
+    write("throw new Error('not yet')");
+    const train = () => timeseer('train', '--reward', reward, '--set', 'rl.steps=1', '--out', out, '--quiet');
+    expect((await train()).err).toContain('not yet');
+    write('return 1;');
+    const { code, err } = await train();
+    expect({ code, err }).toMatchObject({
+      code: 0,
+      err: expect.stringMatching(/^changed: reward from .*, after step 20 of sft\n$/),
+    });
+    const { recipe: now, changes } = JSON.parse(readFileSync(join(out, 'recipe.json'), 'utf8'));
+    expect([now.rl.steps, now.reward.length, changes]).toEqual([1, 1, []]);
+    const again = await timeseer('sft', '--out', out, '--resume', '--quiet');
+    expect(again).toMatchObject({ code: 0, err: '' });
   });
 
   test('makes as many updates as the recipe has mini-batches, however the ranks share the prompts', () => {
