@@ -1,7 +1,8 @@
 /** Options of `sft`, `train` and `quickstart`, and help for the keys of a recipe, made from their schema. */
 import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { type RecipeKey, recipeKeys } from '../recipe/recipe.ts';
+import { loadRecipe, type Recipe, settingOf } from '../recipe/config.ts';
+import { type RecipeKey, recipeKeys, settingText } from '../recipe/recipe.ts';
 import type { RunRequest } from '../run/run.ts';
 import { DEVICE, flag, list, PROCESSES, TRAINING_ENGINE, text } from './options.ts';
 
@@ -57,7 +58,9 @@ export function checkRun({ resume, force, allowChange = [] }: RunArguments): voi
   if (resume && force) throw new ConfigError('--resume resumes and --force starts over: give one of them');
 }
 
-/** Maximum length of a default shown; longer ones are in `src/recipes/quickstart.yaml`. */
+/** Recipe that applies where none is named. */
+const USUAL_RECIPE = 'quickstart';
+/** Maximum length of a value shown; longer ones are in `src/recipes/quickstart.yaml`. */
 const LONGEST_DEFAULT = 12;
 /** Width of the key column; a longer entry has its own line. */
 const INDENT = 28;
@@ -78,10 +81,13 @@ function wrapped(text: string, width: number): string[] {
 /** No-break space. */
 const FIRM = '\u00a0';
 
-function entry({ key, standard, range, meaning }: RecipeKey, width: number): string[] {
-  const value = standard.length > LONGEST_DEFAULT ? '…' : standard;
+function entry({ key, standard, range, meaning }: RecipeKey, usual: Recipe, width: number): string[] {
+  const [value, other] = [settingText(settingOf(usual, key)), standard].map((text) =>
+    text.length > LONGEST_DEFAULT ? '…' : text,
+  );
   const head = `  ${key}=${value}`;
-  const limits = range === '' ? [] : [`[${range}]`.replaceAll(' ', FIRM)];
+  const facts = [range, value === other ? '' : `else ${other}`].filter((fact) => fact !== '');
+  const limits = facts.length === 0 ? [] : [`[${facts.join('; ')}]`.replaceAll(' ', FIRM)];
   const text = wrapped([meaning, ...limits].join(' '), width - INDENT);
   const lines = text.map((line) => ' '.repeat(INDENT) + line.replaceAll(FIRM, ' '));
   if (head.length + 2 > INDENT) return [head, ...lines];
@@ -91,7 +97,7 @@ function entry({ key, standard, range, meaning }: RecipeKey, width: number): str
 /** Sections used by every stage. */
 const SHARED = ['seed', 'data', 'figure', 'input', 'numbers', 'policy', 'memory', 'answers'];
 
-/** The keys of one section of the recipe, then those of every stage, with their defaults, meaning and range; `null`: all keys. */
+/** The keys of one section of the recipe, then those of every stage, with their values, meaning and range; `null`: all keys. */
 export function recipeHelp(section: string | null): string {
   const width = Math.min(WIDTH, process.stdout.columns ?? WIDTH) - 1;
   const keys = recipeKeys();
@@ -100,9 +106,13 @@ export function recipeHelp(section: string | null): string {
     section === null
       ? keys
       : [...below(section === 'rl' ? ['rl', 'reward', 'extension'] : [section]), ...below(SHARED)];
+  const usual = loadRecipe(USUAL_RECIPE);
   return [
-    'Keys of the recipe, with their defaults (--set KEY=VALUE, or in the file of --recipe):',
-    ...chosen.flatMap((key) => entry(key, width)),
+    ...wrapped(
+      `Keys of the recipe (--set KEY=VALUE, or in the file of --recipe), with their values in ${USUAL_RECIPE}, which a new run has without --recipe; else: value in a recipe file that leaves the key out, where it differs.`,
+      width,
+    ),
+    ...chosen.flatMap((key) => entry(key, usual, width)),
     '',
     'timeseer runs --glossary explains what is logged.',
   ].join('\n');

@@ -1051,7 +1051,8 @@ function rangeOf(schema: JsonSchema): string {
   return low === '' ? `≤ ${high}` : `${low} … ${high}`;
 }
 
-const shownDefault = (value: unknown): string =>
+/** Formats a value in the form of --set; empty without one. */
+export const settingText = (value: unknown): string =>
   value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value);
 
 function keysOf(schema: JsonSchema, prefix: string): RecipeKey[] {
@@ -1059,7 +1060,7 @@ function keysOf(schema: JsonSchema, prefix: string): RecipeKey[] {
     const key = `${prefix}${name}`;
     if (inner.properties !== undefined) return keysOf(inner, `${key}.`);
     const { default: standard, description = '' } = inner;
-    return [{ key, standard: shownDefault(standard), range: rangeOf(inner), meaning: description }];
+    return [{ key, standard: settingText(standard), range: rangeOf(inner), meaning: description }];
   });
 }
 

@@ -59,6 +59,14 @@ describe('help', () => {
     }
   });
 
+  test('train --help gives the values of the recipe that applies, and those of other recipes beside them', async () => {
+    const plain = (await inside('train', '--help')).out.replaceAll(/\s+/g, ' ');
+    expect(plain).toContain('with their values in quickstart, which a new run has without --recipe; else:');
+    expect(plain).toMatch(/ rl\.steps=900 [^[]*\[≥ 0; else 360\]/);
+    expect(plain).toMatch(/ rl\.optimizer=muon [^[]*\[adamw \| muon; else adamw\]/);
+    expect(plain).toMatch(/ rl\.prompts=16 [^[]*\[1 … 65536\]/);
+  });
+
   test.each(names)('%s takes --verbose and refuses an option that it does not know', async (name) => {
     const own =
       { merge: ['--adapter', 'a'], score: ['--gold', 'g', '--pred', 'p'], compare: ['w'] }[name] ?? [];
