@@ -12,6 +12,7 @@ import type { ChatTotals } from '../endpoint/chat.ts';
 import { CheckpointError, ConfigError, TimeseerError } from '../ground/errors.ts';
 import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
 import { cores } from '../ground/machine.ts';
+import { damageOf } from '../ground/manifest.ts';
 import { workerUrl } from '../ground/paths.ts';
 import { Progress } from '../ground/progress.ts';
 import { say, shellWord } from '../ground/terminal.ts';
@@ -312,7 +313,7 @@ function requiredSteps({ path, recipe }: Run, stage: TrainingStage): number {
 
 /**
  * Trains a stage of a run: supervised fine-tuning of its initial policy, or reinforcement from the supervised policy (the initial
- * one where the supervised stage has no samples). A finished stage that is to be resumed is left as it is.
+ * one where the supervised stage has no samples). A finished stage that is to be resumed is left as it is, unless its policy is damaged.
  * @throws Interrupted when stopped; it can be resumed.
  */
 export async function runTrainingStage(
@@ -329,7 +330,15 @@ export async function runTrainingStage(
   const ended = isExhausted(readValidation(run.file(stage)), { evalEvery, patience, best: keep.best });
   // A run of a study keeps its policy only.
   const pruned = resume && !force && state === null;
-  if ((start === total || ended || pruned) && run.stageFinished(stage)) return;
+  const done = (start === total || ended || pruned) && run.stageFinished(stage);
+  const damage = done ? damageOf(run.policy(stage)) : null;
+  if (done && damage === null) return;
+  if (damage !== null && state === null) {
+    throw new CheckpointError(
+      `${damage}; there is no checkpoint to write the policy from: start the stage over with --force`,
+    );
+  }
+  if (damage !== null) say(`${damage}; writing the policy again from the checkpoint of step ${start}`);
   const engine = computingEngine(device);
   const past = state === null ? [] : state.engines;
   const engines = past?.at(-1) === engine ? past : past && [...past, engine];
@@ -340,7 +349,7 @@ export async function runTrainingStage(
     );
   }
   // A changed recipe may have more steps than the finished run.
-  if (start > 0 && run.stageFinished(stage)) run.dropOutput(stage);
+  if (start > 0 && !done && run.stageFinished(stage)) run.dropOutput(stage);
   const first = stage === 'sft' || sft.samples === 0;
   if (first) prepareInitial(run);
   const base = first ? run.initial : run.policy('sft');

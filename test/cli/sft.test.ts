@@ -189,6 +189,28 @@ describe('timeseer sft', () => {
     expect(readFileSync(join(whole, 'sft/metrics.jsonl'), 'utf8')).toBe(metrics);
   });
 
+  test('asked to resume what is finished, it writes a damaged policy again, or says that it cannot', async () => {
+    copyWhole();
+    mkdirSync(join(out, 'eval'));
+    writeFileSync(join(out, 'eval/sft.greedy.jsonl'), '');
+    const weights = join(out, 'sft/policy/model.safetensors');
+    truncateSync(weights, 9000);
+    const resume = () => timeseer('sft', '--out', out, '--resume', '--quiet');
+    expect(await resume()).toMatchObject({
+      code: 0,
+      err: expect.stringMatching(
+        /sft\/policy\/model\.safetensors: differs from .*; writing the policy again from the checkpoint of step 30\n$/,
+      ),
+    });
+    expectWhole();
+    expect(existsSync(join(out, 'eval/sft.greedy.jsonl'))).toBe(true);
+    truncateSync(weights, 9000);
+    rmSync(join(out, 'sft/checkpoint'), { recursive: true });
+    const { code, err } = await resume();
+    expect(code).toBe(3);
+    expect(err).toMatch(/model\.safetensors: differs from .*; there is no checkpoint .* with --force\n$/);
+  });
+
   test('neither asked to resume nor to start over, it refuses and says both', async () => {
     const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', whole);
     expect(code).toBe(3);
