@@ -16,8 +16,8 @@ const DEPTH = 4;
 /** Number of last reinforcement steps whose mean reward is listed. */
 const REWARD_STEPS = 10;
 
-/** `running`: a process works on it; `stopped`: incomplete; `trained`: not evaluated yet. */
-export type RunState = 'running' | 'stopped' | 'trained' | 'finished';
+/** `running`: a process works on it; `stopped`: incomplete; `sft done`: reinforcement has not begun; `trained`: not evaluated yet. */
+export type RunState = 'running' | 'stopped' | 'sft done' | 'trained' | 'finished';
 
 export interface RunFacts {
   readonly path: string;
@@ -76,7 +76,9 @@ function factsOf(path: string): RunFacts {
   const state = isClaimed(path)
     ? 'running'
     : !trained
-      ? 'stopped'
+      ? stage === 'sft' && costs.sft?.complete === true
+        ? 'sft done'
+        : 'stopped'
       : metrics === null
         ? 'trained'
         : 'finished';

@@ -68,6 +68,17 @@ describe('timeseer runs', () => {
     });
   });
 
+  test('a run whose supervised stage has finished and whose reinforcement has not begun is done with it', async () => {
+    const file = join(stopped, 'sft/stage.json');
+    const before = readFileSync(file, 'utf8');
+    writeFileSync(file, '{"seconds": 61, "finished": "2026-01-01T00:00:00.000Z"}');
+    try {
+      expect((await listed(directory))['nested/deeper/stopped']).toMatchObject({ state: 'sft done' });
+    } finally {
+      writeFileSync(file, before);
+    }
+  });
+
   test('names the keys that are not at their defaults', async () => {
     const found = await listed(directory);
     const { changed } = found['other'] as RunFacts;
