@@ -127,6 +127,8 @@ export interface Answers {
 
 const RUN_ADVICE = 'name the directory of a run, as `npx timeseer quickstart` writes it';
 
+const DAMAGED_ADVICE = 'the file is damaged: restore it from a copy, or begin the run again in another --out';
+
 /** Finds the run directory of a policy; undefined where it is not of a run, or is a name. */
 export function runOf(policy: string): string | undefined {
   if (!existsSync(policy)) return undefined;
@@ -146,14 +148,15 @@ export class RunDirectory {
   constructor(path: string) {
     this.path = path;
     const file = join(path, 'recipe.json');
-    const { version = 1 } = readJson(file, z.looseObject({ version: z.int().optional() }), RUN_ADVICE);
+    const advice = existsSync(file) ? DAMAGED_ADVICE : RUN_ADVICE;
+    const { version = 1 } = readJson(file, z.looseObject({ version: z.int().optional() }), advice);
     if (version !== RUN_VERSION) {
       throw new DataError(
         `a run of version ${version}, this timeseer reads version ${RUN_VERSION}; use the timeseer that wrote it, or begin a new run`,
         { file },
       );
     }
-    const { name, recipe, command, changes = [] } = readJson(file, headerShape, RUN_ADVICE);
+    const { name, recipe, command, changes = [] } = readJson(file, headerShape, advice);
     this.name = name;
     this.recipe = recipe;
     this.command = command;

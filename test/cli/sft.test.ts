@@ -350,7 +350,11 @@ describe('bad input: one clear line', () => {
   });
 
   test.each([
-    ['recipe.json', (text: string) => text.slice(0, 80), /recipe\.json: not JSON/],
+    [
+      'recipe.json',
+      (text: string) => text.slice(0, 80),
+      /recipe\.json: not JSON .*; the file is damaged: restore it from a copy, or/,
+    ],
     [
       'recipe.json',
       (text: string) => text.replace('"samples": 118', '"samples": "many"'),
