@@ -51,7 +51,8 @@ const SUMMARY_NAMES: Readonly<Record<keyof RunSummary, LoggedName>> = {
   transfer: { definition: 'Greedy answers of the last policy to tasks that it was not trained for.' },
   sampled: { definition: 'Temperature of every reward_sampled, and answers per series.' },
   requirements: {
-    definition: 'Requirements of the run, each with its measured value and whether it is met.',
+    definition:
+      'Requirements of the run, each with its measured value and whether it is met; both are null, and not_checked says why, with too few series.',
   },
   environment: { definition: 'Machine, versions, calibration.' },
 };

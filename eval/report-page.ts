@@ -31,9 +31,12 @@ import {
 } from './report-tables.ts';
 import { type Requirement, requirementsOf } from './results.ts';
 
-function verdict(all: readonly Requirement[]): Html | null {
+function verdict(all: readonly Requirement[], unchecked: string | undefined): Html | null {
   if (all.length === 0) return null;
-  const missed = all.filter(({ met }) => !met);
+  if (unchecked !== undefined) {
+    return html`<p>Not checked: ${unchecked}: ${all.map(({ text }) => text).join('; ')}.</p>`;
+  }
+  const missed = all.filter(({ met }) => met === false);
   if (missed.length === 0) {
     return html`<p><span class="met">All ${all.length} requirements are met.</span> They are shown beside the numbers below.</p>`;
   }
@@ -146,7 +149,7 @@ export function runReportPage(input: ReportInput): string {
 <nav aria-label="Sections"><ul>${parts.map(({ id, title }) => html`<li><a href="#${id}">${title}</a></li>`)}</ul></nav>
 ${headline(input, last)}
 ${tiles(input, last)}
-${verdict(required)}
+${verdict(required, input.unchecked)}
 </header>
 <main>
 ${parts.map(({ id, title, body: content }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${title}</h2>${content}</section>\n`)}</main>

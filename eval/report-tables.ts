@@ -62,6 +62,7 @@ function resultRows(kind: Gold['kind'], named: boolean, temperature: number | un
 }
 
 function verdict({ met }: Requirement): Html {
+  if (met === null) return html`not checked`;
   return html`<span class="${met ? 'met' : 'missed'}">${met ? 'met' : 'missed'}</span>`;
 }
 

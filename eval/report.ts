@@ -28,11 +28,11 @@ import {
   detectorsTable,
   floorsOf,
   gainsOf,
-  isHeld,
   policyLabel,
   readAnswers,
   reportStages,
   transferOf,
+  uncheckedReason,
 } from './results.ts';
 import { POLICIES, RunDirectory } from './run-directory.ts';
 import { caveatsOf, describeRun, gapsOf } from './run-facts.ts';
@@ -176,6 +176,8 @@ export interface ReportInput {
   readonly stages: readonly ReportStage[];
   readonly floors: readonly ReportFloor[];
   readonly gains: readonly ReportGain[];
+  /** Reason why no requirement is checked; absent where they are. */
+  readonly unchecked?: string;
   readonly curves: readonly CurvePanel[];
   readonly examples: readonly ReportExample[];
   readonly exampleRule?: string;
@@ -245,10 +247,10 @@ export async function assembleReport(
   for (const records of Object.values(baselines?.records ?? {})) {
     checkCoverage(run.baselineFiles.answers, records, series, 1);
   }
-  const isRequired = isHeld(recipe);
+  const unchecked = uncheckedReason(recipe);
   const stages = reportStages(answers, baselines, method, bootstrap);
-  const gains = gainsOf(answers, recipe, isRequired, bootstrap);
-  const floors = isRequired ? floorsOf(recipe, answers) : [];
+  const gains = gainsOf(answers, recipe, bootstrap);
+  const floors = floorsOf(recipe, answers);
   const transfer = await transferOf(run, baselines, method, bootstrap);
   // A single detector has its column in the main table.
   const hasTable = baselines !== null && Object.keys(baselines.records).length > 1;
@@ -264,6 +266,7 @@ export async function assembleReport(
     stages,
     floors,
     gains,
+    ...(unchecked === undefined ? {} : { unchecked }),
     curves: [
       ...sftPanels(run.sftLines()),
       ...validationPanels(run.validationLines('sft'), 'SFT'),

@@ -103,19 +103,16 @@ const REPEATED: ReadonlySet<string> = new Set(['reward', 'unparsable']);
 
 /**
  * Paired changes from the policy that reinforcement started from to the one it made, of every metric that is measured.
- * @param isRequired true where the recipe's requirements apply to the run
  */
 export function gainsOf(
   answers: AnswersByPolicy,
-  { requirements, eval: { temperature } }: Recipe,
-  isRequired: boolean,
+  { requirements: wanted, eval: { temperature } }: Recipe,
   options: MetricOptions,
 ): ReportGain[] {
   const before = answers.sft ?? answers.initial;
   const after = answers.rl;
   if (before === undefined || after === undefined) return [];
   const { metrics, details } = taskKind(before.greedy[0]!.gold.kind).evaluation;
-  const wanted = isRequired ? requirements : { gain: {}, notLower: [] };
   const gain = (key: string, label: string, estimate: Estimate): ReportGain => ({
     ...{ key, label, estimate },
     lowerAbove: (wanted.gain as Readonly<Record<string, number>>)[key] ?? null,
@@ -143,8 +140,9 @@ export function gainsOf(
 /** Smallest number of series on which requirements are checked. */
 const FEWEST_SERIES = 100;
 
-/** Returns true where the requirements of a recipe apply: there are enough series. */
-export const isHeld = ({ eval: { series } }: Recipe): boolean => series >= FEWEST_SERIES;
+/** Returns the reason why the requirements of a recipe are not checked; undefined where there are enough series. */
+export const uncheckedReason = ({ eval: { series } }: Recipe): string | undefined =>
+  series >= FEWEST_SERIES ? undefined : `needs eval.series \u2265 ${FEWEST_SERIES}`;
 
 /** Required means of the evaluated policies: after the supervised stage, and at the end. */
 export function floorsOf({ requirements }: Recipe, answers: AnswersByPolicy): ReportFloor[] {
@@ -165,31 +163,36 @@ export interface Requirement {
   /** Limit as text. */
   readonly limit: string;
   readonly atLeast: number;
-  readonly measured: number;
-  readonly met: boolean;
+  /** Null, as `met`, where it is not checked. */
+  readonly measured: number | null;
+  readonly met: boolean | null;
 }
 
 /**
- * Lists every requirement with its measured value, in the order of the report.
+ * Lists every requirement with its measured value, in the order of the report. @param unchecked reason to measure none
  * @throws DataError for a floor of a stage, or of a metric, that the report does not have
  */
 export function requirementsOf({
   stages,
   floors,
   gains,
-}: Pick<ReportInput, 'stages' | 'floors' | 'gains'>): Requirement[] {
+  unchecked,
+}: Pick<ReportInput, 'stages' | 'floors' | 'gains' | 'unchecked'>): Requirement[] {
   const ofStages = floors.map(({ stage: key, metric, atLeast }): Requirement => {
     const stage = stages.find((candidate) => candidate.key === key);
     if (stage === undefined) {
       throw new DataError(`report: a floor names the stage "${key}", which is not in the report`);
     }
+    const name = `${key}.${metric}`;
+    const limit = fixed(atLeast, 2);
+    const asked = `${taskKind(stage.metrics.kind).evaluation.metrics[metric]?.label ?? metric} ${lowerFirst(stage.label)} \u2265 ${limit}`;
+    if (unchecked !== undefined) return { name, text: asked, limit, atLeast, measured: null, met: null };
     const measured = stage.metrics.overall[metric]?.mean;
     if (measured === undefined) {
       throw new DataError(`report: a floor is set for ${metric}, which stage "${key}" does not have`);
     }
-    const limit = fixed(atLeast, 2);
-    const text = `${taskKind(stage.metrics.kind).evaluation.metrics[metric]?.label ?? metric} ${lowerFirst(stage.label)} \u2265 ${limit} (measured ${fixed(measured)})`;
-    return { name: `${key}.${metric}`, text, limit, atLeast, measured, met: measured >= atLeast };
+    const text = `${asked} (measured ${fixed(measured)})`;
+    return { name, text, limit, atLeast, measured, met: measured >= atLeast };
   });
   const ofGains = gains.flatMap(({ key, label, estimate, lowerAbove, notLower }): Requirement[] => {
     const { mean: change, ci95: ends } = estimate;
@@ -211,7 +214,11 @@ export function requirementsOf({
     }
     return required;
   });
-  return [...ofStages, ...ofGains];
+  const open = { measured: null, met: null };
+  return [
+    ...ofStages,
+    ...(unchecked === undefined ? ofGains : ofGains.map((gain) => ({ ...gain, ...open }))),
+  ];
 }
 
 /** Generates the AnomLLM series of the answers; null where the generator no longer gives the same. */

@@ -105,8 +105,10 @@ const summary = z.object({
         /** `sft.point_f1`, `rl.gain.reward_sampled` for the lower end of an interval, `rl.not_lower.point_f1` for a mean change. */
         name: z.string(),
         at_least: z.number(),
-        measured: z.number(),
-        met: z.boolean(),
+        /** Null, as `met`, where it is not checked. */
+        measured: z.number().nullable(),
+        met: z.boolean().nullable(),
+        not_checked: z.exactOptional(z.string()),
       }),
     ),
   ),
@@ -211,6 +213,7 @@ export function summariseRun(
     sampled: { temperature: run.recipe.eval.temperature, samples: run.recipe.eval.samples },
     requirements: requirementsOf(report).map(({ name, atLeast, measured, met }) => ({
       ...{ name, at_least: atLeast, measured, met },
+      ...(report.unchecked === undefined ? {} : { not_checked: report.unchecked }),
     })),
     environment,
   };

@@ -781,7 +781,7 @@ const evaluation = z
   })
   .readonly();
 
-/** Requirements of a run on the data that the recipe names; checked on at least 100 held-out series. Default: none. */
+/** Requirements of a run on the data that the recipe names. Default: none. */
 const requirements = z
   .strictObject({
     sft: z
@@ -789,7 +789,7 @@ const requirements = z
       .readonly()
       .default({})
       .describe(
-        'Minimum means over the held-out series after the supervised stage, greedy, by metric: {format: 0.98}.',
+        'Minimum means over the held-out series after the supervised stage, greedy, by metric: {format: 0.98}. All requirements are checked on at least 100 series (eval.series); with fewer they are listed as not checked.',
       ),
     final: z
       .record(word, ratio)

@@ -28,16 +28,18 @@ function changeLines({ rl }: RunSummary): string[] {
   ];
 }
 
-/** Lines of a run's results for a terminal: table, change by reinforcement, requirements missed. */
+/** Lines of a run's results for a terminal: table, change by reinforcement, requirements missed or not checked. */
 export function resultLines(summary: RunSummary): string[] {
-  const missed = (summary.requirements ?? []).filter((requirement) => !requirement.met);
+  const { requirements = [] } = summary;
+  const missed = requirements.filter(({ met }) => met === false);
+  const open = requirements.filter(({ met }) => met === null);
   const verdict =
-    (summary.requirements ?? []).length === 0
-      ? []
-      : missed.length === 0
+    open.length > 0
+      ? [`requirements not checked: ${open[0]!.not_checked}: ${open.map(({ name }) => name).join(', ')}`]
+      : requirements.length > 0 && missed.length === 0
         ? ['all requirements are met']
         : missed.map(
-            ({ name, at_least, measured }) => `missed: ${name} ${measured.toFixed(4)}, required ${at_least}`,
+            ({ name, at_least, measured }) => `missed: ${name} ${measured?.toFixed(4)}, required ${at_least}`,
           );
   return [...summaryTable(summary), ...changeLines(summary), ...verdict];
 }
