@@ -11,7 +11,7 @@ import { ConfigError } from './errors.ts';
 import { workerUrl } from './paths.ts';
 import { thrownText } from './user-code.ts';
 import type { ModuleAddress } from './user-module.ts';
-import { type Answer, type CallContext, type CallOptions, WorkerThread } from './worker-thread.ts';
+import { type Answer, type CallContext, type CallOptions, Stopped, WorkerThread } from './worker-thread.ts';
 
 /** A module's export, with its file. */
 export interface LoadedModule {
@@ -103,6 +103,17 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
   async call(request: Request, options: CallOptions<Part> = {}): Promise<Reply> {
     if (this.#thread.ended) await this.ready();
     return this.#thread.call(request, options);
+  }
+
+  /** Blocks this thread for at most the time limit. @throws the error of the module's code, or `failure` */
+  callSync(request: Request): Reply {
+    const seconds = this.#options.timeLimit(this.#info);
+    try {
+      return this.#thread.callSync(request, { seconds, memory: HEAP });
+    } catch (cause) {
+      if (!(cause instanceof Stopped)) throw cause;
+      throw this.#options.failure(`${this.#names}: a call did not return, and was ended: ${cause.message}`);
+    }
   }
 
   async close(): Promise<void> {

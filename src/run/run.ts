@@ -39,7 +39,7 @@ import { changedKeys, changedRecipe, checkKey, loadRecipe, settingOf } from '../
 import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { checkAdvantage } from '../train/advantage.ts';
+import { openAdvantage } from '../train/advantage.ts';
 import {
   checkpointDamage,
   fallBack,
@@ -301,7 +301,7 @@ export class Run extends RunDirectory {
     if (name === null && !existing) return; // refused by `open`
     const recipe = existing ? changedRecipe(new Run(path).recipe, set) : readRecipe(name!, set);
     const { advantage } = recipe.rl;
-    if (typeof advantage !== 'string') await checkAdvantage(moduleAddress(advantage.use, '.'));
+    if (typeof advantage !== 'string') await (await openAdvantage(moduleAddress(advantage.use, '.'))).close();
     if (recipe.inspect.turns > 0) await (await openTools(recipe.inspect.tools)).close();
     if (recipe.reward === null) return;
     await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);

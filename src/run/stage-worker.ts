@@ -15,7 +15,6 @@ import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
 import type { Example } from '../ground/types.ts';
-import { loadModule } from '../ground/user-code.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import { openTools, type Toolbox } from '../inspect/tools.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -37,13 +36,13 @@ import type { RlRecipe } from '../recipe/recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { MOST_DIMENSIONS, makeReference, type PolicyReference, writeReference } from '../tasks/reference.ts';
-import { adapter, advantageOf } from '../train/advantage.ts';
+import { type AdvantageName, openAdvantage } from '../train/advantage.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
 import { deviceOfRank, ProcessRanks } from '../train/process-group.ts';
-import { type RlOptions, rl } from '../train/rl.ts';
+import { rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
 import { PromptEncoder, type Task } from '../train/task.ts';
 import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
@@ -282,12 +281,9 @@ function save(job: TrainingJob, learner: Learner, card: PolicyCard, at: StageSta
   note({ kind: 'saved', step });
 }
 
-/** Advantage estimator of a recipe: its name, or what the user's module exports. The module runs in this Worker. @throws ConfigError */
-async function estimatorOf({ advantage }: RlRecipe): Promise<RlOptions['advantage']> {
-  if (typeof advantage === 'string') return advantage;
-  const address = moduleAddress(advantage.use, '.');
-  return advantageOf(await loadModule(address, adapter.wanted), address.file);
-}
+/** Opens the advantage estimator of a user's module; null where the recipe names one. @throws ConfigError */
+const estimatorOf = async ({ advantage }: RlRecipe) =>
+  typeof advantage === 'string' ? null : openAdvantage(moduleAddress(advantage.use, '.'));
 
 /** Steps of the stage. */
 const stepsOf = ({ stage, recipe }: TrainingJob): number =>
@@ -326,6 +322,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
         })
       : null;
   const validation = validationOf(job, learner, card);
+  const estimator = stage === 'rl' ? await estimatorOf(recipe.rl) : null;
   const hooks = { save: (at: StageStart): void => save(job, learner, card, at), validation };
   const steps =
     stage === 'sft'
@@ -340,7 +337,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
           learner,
           reference,
           task,
-          { ...recipe.rl, advantage: await estimatorOf(recipe.rl), tokens, rows },
+          { ...recipe.rl, advantage: estimator ?? (recipe.rl.advantage as AdvantageName), tokens, rows },
           recipe.seed,
           {
             ...hooks,
@@ -361,6 +358,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
   const complete = ended && (validation?.finish(steps) ?? true);
   await remote?.close();
   await rewarded.close();
+  await estimator?.close();
   await toolbox.close();
   if (complete) await publish(learner, card, job);
   return { steps, complete, likelihoods: [] };

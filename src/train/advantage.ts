@@ -3,7 +3,7 @@
  * `ADVANTAGES` lists them by name; to add one, add a record to that table. `defineAdvantage` declares a user's estimator.
  */
 import { type Choice, choiceNames } from '../ground/choice.ts';
-import { AdvantageError, ConfigError } from '../ground/errors.ts';
+import { AdvantageError, ConfigError, TimeseerError } from '../ground/errors.ts';
 import { checkKeys } from '../ground/json-record.ts';
 import type { ModuleAdapter } from '../ground/module-host.ts';
 import { mean } from '../ground/numbers.ts';
@@ -487,7 +487,8 @@ export interface AdvantageDefinition {
   readonly similarity?: boolean;
   /**
    * Computes the advantages of all groups of a step, in order: [P][G] finite numbers. Responses without a reward are left out, so groups may
-   * differ in size. Every rank calls it with the groups of all ranks and uses its share: it must be pure and synchronous.
+   * differ in size. Every rank calls it with the groups of all ranks and uses its share: it must be pure and synchronous. A call of a
+   * module runs in a thread of its own, and is ended after 60 seconds.
    */
   readonly advantages: (groups: readonly GroupRecord[]) => readonly (readonly number[])[];
   /** File of the module, for messages. */
@@ -528,33 +529,36 @@ export function advantageOf(value: unknown, file: string): AdvantageDefinition {
   return { ...readExport(file, 'advantage estimator', define), file };
 }
 
-export const adapter: ModuleAdapter<Pick<AdvantageDefinition, 'name'>, never, never> = {
+type AdvantageInfo = Omit<AdvantageDefinition, 'advantages'>;
+
+export const adapter: ModuleAdapter<AdvantageInfo, readonly GroupRecord[], number[][]> = {
   wanted: 'an advantage estimator made with defineAdvantage',
   open([module]) {
-    const { name } = advantageOf(module!.value, module!.file);
-    return {
-      info: { name },
-      answer: () => {
-        throw new AdvantageError('advantage estimators are called by the training Workers only');
-      },
-    };
+    const { advantages, ...info } = advantageOf(module!.value, module!.file);
+    return { info, answer: (groups) => ({ reply: called({ ...info, advantages }, groups) }) };
   },
 };
 
+/** Seconds that a call of a module may take. */
+const TIME_LIMIT = 60;
+
 /**
- * Loads a module in a separate thread, so that its errors are reported before anything is written; training loads it again in each
- * Worker.
- * @throws ConfigError for a module that cannot be loaded, or exports no estimator
+ * Opens the estimator of a module, which runs in a thread of its own. Each training Worker has one, and a run one before anything is
+ * written, for the errors.
+ * @throws ConfigError for a module that cannot be loaded, or exports no estimator; so do calls that do not return
  */
-export async function checkAdvantage(module: ModuleAddress): Promise<void> {
+export async function openAdvantage(
+  module: ModuleAddress,
+  seconds = TIME_LIMIT,
+): Promise<AdvantageDefinition & { readonly close: () => Promise<void> }> {
   const { ModuleHost } = await import('../ground/module-host.ts');
-  const host = await ModuleHost.open({
+  const host = await ModuleHost.open<AdvantageInfo, readonly GroupRecord[], number[][]>({
     modules: [module],
     adapter: import.meta.url,
-    timeLimit: () => 60,
-    failure: (message) => new ConfigError(message),
+    timeLimit: () => seconds,
+    failure: (message) => new ConfigError(`${message}; ${ADVICE}`),
   });
-  await host.close();
+  return { ...host.info, advantages: (groups) => host.callSync(groups), close: () => host.close() };
 }
 
 const ADVICE = 'return one array per group with one finite number per response';
@@ -578,6 +582,20 @@ function checked(value: unknown, groups: readonly GroupRecord[], where: string):
   });
 }
 
+/** Calls an estimator and checks what it returns. @throws AdvantageError */
+function called({ name, file, advantages }: AdvantageDefinition, groups: readonly GroupRecord[]): number[][] {
+  const where = `${file === undefined ? '' : `${file}: `}advantage ${name}`;
+  let returned: unknown;
+  try {
+    returned = advantages(groups);
+  } catch (cause) {
+    // Of the thread of a module, in words already.
+    if (cause instanceof TimeseerError) throw cause;
+    throw new AdvantageError(`${where} ${thrownText(file ?? '', cause)}`, { cause });
+  }
+  return checked(returned, groups, where);
+}
+
 /** Gathers one line of text from each rank, in rank order. Collective. */
 export function gatherLines(line: string, ranks: Pick<Ranks, 'gather'>): string[] {
   const codes = ranks.gather(Array.from(`${line}\n`, (letter) => letter.charCodeAt(0)));
@@ -596,15 +614,7 @@ function userAdvantages(
 ): number[][] {
   const all = gatherLines(JSON.stringify(groups), ranks).map((line) => JSON.parse(line) as GroupRecord[]);
   const rewarded = all.flat().filter(({ rewards }) => rewards.length > 0);
-  const { name, file } = definition;
-  const where = `${file === undefined ? '' : `${file}: `}advantage ${name}`;
-  let returned: unknown;
-  try {
-    returned = definition.advantages(rewarded);
-  } catch (cause) {
-    throw new AdvantageError(`${where} ${thrownText(file ?? '', cause)}`, { cause });
-  }
-  const advantages = checked(returned, rewarded, where);
+  const advantages = called(definition, rewarded);
   const rewardedCount = (records: readonly GroupRecord[]): number =>
     records.filter(({ rewards }) => rewards.length > 0).length;
   let next = rewardedCount(all.slice(0, ranks.rank).flat());

@@ -1,4 +1,7 @@
-import { describe, expect, test } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
 import { AdvantageError, ConfigError } from '../../src/ground/errors.ts';
 import {
   ADVANTAGES,
@@ -8,6 +11,7 @@ import {
   advantagesOf,
   defineAdvantage,
   type GroupRecord,
+  openAdvantage,
   type PartlyRewardedGroup,
   type Ranks,
   readsTraces,
@@ -163,5 +167,45 @@ describe('defineAdvantage', () => {
     expect(
       Object.keys(ADVANTAGES).filter((name) => readsTraces({ advantage: name as never, timerpo })),
     ).toEqual(['timerpo']);
+  });
+});
+
+describe('the estimator of a module', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'advantage-'));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const opened = (name: string, body: string) => {
+    const file = join(folder, `${name}.mjs`);
+    writeFileSync(
+      file,
+      `export default { name: '${name}', similarity: true, advantages: (groups) => ${body} };`,
+    );
+    return openAdvantage({ file, name: 'default' }, 1);
+  };
+  const call = (advantage: AdvantageDefinition) =>
+    advantagesOf([group(1, null, 0)], { ...OPTIONS, advantage }, alone).map((one) => [...one.advantage]);
+
+  test('computes in a thread of its own', async () => {
+    const mine = await opened('halves', 'groups.map(({ rewards }) => rewards.map((reward) => reward / 2))');
+    expect(mine.similarity).toBe(true);
+    expect([call(mine), call(mine)]).toEqual([[[0.5, 0, 0]], [[0.5, 0, 0]]]);
+    await mine.close();
+  });
+
+  test('is named with its place where it throws', async () => {
+    const mine = await opened('broken', 'groups.none.length');
+    expect(() => call(mine)).toThrow(AdvantageError);
+    expect(() => call(mine)).toThrow(/broken\.mjs: advantage broken threw TypeError: .*broken\.mjs:1:\d+/);
+    await mine.close();
+  });
+
+  test('is ended and named where it never returns', async () => {
+    const mine = await opened('endless', '{ for (;;); }');
+    expect(() => call(mine)).toThrow(
+      expect.objectContaining({
+        name: 'ConfigError',
+        message: expect.stringMatching(/endless\.mjs: a call did not return, .* more than 1 s/),
+      }),
+    );
+    await mine.close();
   });
 });
