@@ -417,6 +417,12 @@ const guards = z
     equalRewards: guard(
       count(1).default(1).describe('Number of steps in a row in which all groups have equal rewards.'),
     ),
+    unrewarded: guard(
+      count(1)
+        .default(3)
+        .describe('Maximum steps in a row in which no reward applies to any response; each is warned of.'),
+      'stop',
+    ),
   })
   .readonly();
 

@@ -5,21 +5,25 @@
 import { TimeseerError } from '../ground/errors.ts';
 import { mean } from '../ground/numbers.ts';
 
-/** Definition of each guard; a window is `rl.guards.window` steps. Step metrics list the tripped guards under `guards`. */
+/** Definition of each guard, with places for its limit and `rl.guards.window`. Step metrics list the tripped guards under `guards`. */
 export const GUARDS = {
   nonFinite: 'an update was skipped because its loss or gradient was not finite',
   kl: 'exploding KL: the mean KL per token of this step is above its limit',
-  entropy: 'entropy collapse: the mean entropy of the last window is below limit × that of the first window',
+  entropy:
+    'entropy collapse: the mean entropy of the last {window} steps is below {limit} × that of the first {window}',
   hacking:
-    'reward hacking: the mean accuracy of the last window is more than the limit below that of the best earlier window, ' +
+    'reward hacking: the mean accuracy of the last {window} steps is more than {limit} below the best of as many earlier ones, ' +
     'while the format reward is higher than it was there (accuracy: mean of the reward parts, without the format and the parts of your own rewards)',
   width:
-    'widening answers: over the last window they mark more than limit × the share of the series that gold answers mark',
+    'widening answers: over the last {window} steps they mark more than {limit} × the share of the series that gold answers mark',
   reasoning:
-    'worsening reasoning: the claim F1, or the agreement of reasoning and answer, is more than the limit lower in the last window ' +
-    'than in the first one, while the reward is higher',
+    'worsening reasoning: the claim F1, or the agreement of reasoning and answer, is more than {limit} lower in the last {window} ' +
+    'steps than in the first {window}, while the reward is higher',
   equalRewards:
-    'zero-variance groups: in each of the last limit steps, all responses of every group had the same reward',
+    'zero-variance groups: in each of the last {limit} steps, all responses of every group had the same reward',
+  unrewarded:
+    'no reward: none applies to any response of the step, so that nothing can be reinforced; see what `timeseer reward check` says ' +
+    'of the rewards',
 } as const;
 export type GuardName = keyof typeof GUARDS;
 
@@ -34,7 +38,7 @@ export type GuardOptions = Readonly<Record<GuardName, GuardOption>> & {
   readonly window: number;
 };
 
-/** Metrics of a step that guards read; NaN (null in a log) trips none of them. */
+/** Metrics of a step that guards read; NaN (null in a log) trips none of them but `unrewarded`. */
 export interface GuardedStep {
   readonly skipped: number;
   readonly kl: number | null;
@@ -104,10 +108,13 @@ function reasoningDrop(steps: readonly GuardedStep[], window: number): number | 
   return falls.length === 0 ? null : Math.max(...falls);
 }
 
-/** Counts the latest consecutive steps in which every group has zero variance. */
-function zeroVarianceSteps(steps: readonly GuardedStep[]): number {
-  return steps.length - 1 - steps.findLastIndex(({ equalRewards }) => equalRewards !== 1);
-}
+/** Counts the latest consecutive steps with a property. */
+const lastSteps = (steps: readonly GuardedStep[], has: (step: GuardedStep) => boolean): number =>
+  steps.length - 1 - steps.findLastIndex((step) => !has(step));
+
+/** Returns true for a step to none of whose responses a reward applies. */
+const isUnrewarded = ({ reward }: GuardedStep): boolean =>
+  reward !== undefined && Number.isNaN(orNaN(reward));
 
 /** Returns the guards that trip at the last step, in the order of `GUARDS`, without ignored ones. */
 export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): Alarm[] {
@@ -138,8 +145,10 @@ export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): 
     const widening = predicted === 0 ? 0 : predicted / gold;
     add('width', widening > options.width.limit, widening);
   }
-  const equal = zeroVarianceSteps(steps);
+  const equal = lastSteps(steps, (step) => step.equalRewards === 1 && !isUnrewarded(step));
   add('equalRewards', equal >= options.equalRewards.limit, equal);
+  const unrewarded = lastSteps(steps, isUnrewarded);
+  add('unrewarded', unrewarded > 0, unrewarded);
   return alarms;
 }
 
@@ -147,9 +156,19 @@ export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): 
 const ALL_RIGHT = 0.98;
 const NONE_RIGHT = 0.15;
 
-/** States what a tripped guard means and what to do about it, by the mean reward of the step. */
-export function guardText(name: GuardName, reward: number | null | undefined): string {
-  if (name !== 'equalRewards' || reward == null) return GUARDS[name];
+/**
+ * States what a tripped guard means and what to do about it, by the mean reward of the step.
+ * @param options where they are known, whose numbers stand in the text in place of the keys
+ */
+export function guardText(
+  name: GuardName,
+  reward: number | null | undefined,
+  options?: GuardOptions,
+): string {
+  const text = GUARDS[name]
+    .replaceAll('{limit}', String(options?.[name].limit ?? `rl.guards.${name}.limit`))
+    .replaceAll('{window}', String(options?.window ?? 'rl.guards.window'));
+  if (name !== 'equalRewards' || reward == null) return text;
   const advice =
     reward >= ALL_RIGHT
       ? 'every response is right, so that nothing is left to reinforce: stop here, or train on series without a trace ' +
@@ -158,12 +177,12 @@ export function guardText(name: GuardName, reward: number | null | undefined): s
       : reward <= NONE_RIGHT
         ? 'no response is right: train the supervised stage longer (sft.samples) or on better traces first'
         : 'responses to a prompt are alike: raise rl.temperature or rl.group, lower sft.samples, or replace such groups (rl.resample)';
-  return `${GUARDS[name]}; ${advice}`;
+  return `${text}; ${advice}`;
 }
 
 /**
  * Stops the run if a guard with reaction `stop` tripped in step `step`; non-finite updates are counted by
- * `checkSkipped`.
+ * `checkSkipped`, and steps without a reward stop it once there are as many in a row as the limit.
  * @throws TimeseerError that names the guard, its value and limit, and what to do
  */
 export function checkAlarms(
@@ -173,9 +192,10 @@ export function checkAlarms(
 ): void {
   for (const { name, value } of alarms) {
     if (name === 'nonFinite' || options[name].reaction !== 'stop') continue;
+    if (name === 'unrewarded' && value! < options[name].limit) continue;
     const key = `rl.guards.${name}`;
     throw new TimeseerError(
-      `rl: stopped by the guard ${name} in step ${step}: ${guardText(name, reward)} (${value?.toPrecision(3)}, ${key}.limit is ` +
+      `rl: stopped by the guard ${name} in step ${step}: ${guardText(name, reward, options)} (${value?.toPrecision(3)}, ${key}.limit is ` +
         `${options[name].limit}); to go on, resume from the last checkpoint with other values, e.g. ` +
         `--resume --set ${key}.reaction=warn --allow-change ${key}.reaction`,
     );

@@ -95,6 +95,8 @@ describe('guards', () => {
     expect(guardText('equalRewards', 0.1)).toMatch(/train the supervised stage longer/);
     expect(guardText('equalRewards', 0.6)).toMatch(/raise rl\.temperature/);
     expect(guardText('equalRewards', null)).not.toMatch(/;/);
+    expect(guardText('equalRewards', 1, SMALL)).toContain('in each of the last 1 steps');
+    expect(guardText('entropy', 1, SMALL)).toContain('of the last 3 steps is below 0.2 ×');
     const stop: GuardOptions = { ...SMALL, equalRewards: { limit: 1, reaction: 'stop' } };
     const alarms = alarmsOf([step({ equalRewards: 1 })], stop);
     expect(() => checkAlarms(alarms, stop, { step: 1, reward: 1 })).toThrow(/policy\.init=small/);
@@ -107,6 +109,16 @@ describe('guards', () => {
     expect(names([...steps(2, equal), step(), ...steps(2, equal)], patient)).toEqual([]);
     expect(names([step(), ...steps(3, equal)], patient)).toEqual(['equalRewards']);
     expect(names(steps(3, equal), patient)).toEqual(['equalRewards']);
+  });
+
+  test('unrewarded: no reward applies; named at once, and a stop after as many steps as the limit says', () => {
+    const none = { reward: Number.NaN, equalRewards: 1 };
+    expect(alarmsOf([step({ reward: 1 }), step(none)], SMALL)).toEqual([{ name: 'unrewarded', value: 1 }]);
+    const stopAfter = (count: number) => () =>
+      checkAlarms(alarmsOf(steps(count, none), SMALL), SMALL, { step: count, reward: Number.NaN });
+    expect(stopAfter(2)).not.toThrow();
+    expect(stopAfter(3)).toThrow(/guard unrewarded in step 3: no reward: .*timeseer reward check/);
+    expect(names([...steps(3, none), step({ reward: 1 })])).toEqual([]);
   });
 
   test('what is ignored is not named, and what is not a number trips nothing', () => {
