@@ -63,7 +63,7 @@ export const headlineOf = (kind: Gold['kind']): string =>
   HEADLINE[kind] ?? taskKind(kind).evaluation.main[0]!;
 
 /** Rewards beside the task's own are metrics of this name and their own. */
-const REWARD = 'reward.';
+export const REWARD = 'reward.';
 
 /** Metrics of a row: those over all series, and the rewards that were asked for. */
 export const rowMetrics = ({ overall, rewards }: Pick<Metrics, 'overall' | 'rewards'>): MetricSet => ({

@@ -12,7 +12,13 @@ type RewardCheckArguments = Given<typeof OPTIONS> & { readonly rewards: readonly
 
 const shown = (value: number | null): string => (value === null ? '–' : value.toFixed(3));
 
-const FAULTS = { error: 'fails', gold: 'above gold', tie: 'ties with gold', random: 'random' };
+const FAULTS = {
+  error: 'fails',
+  gold: 'above gold',
+  tie: 'ties with gold',
+  random: 'random',
+  never: 'never applies',
+};
 const share = (count: number, total: number): string => (count === 0 ? '' : `${count} of ${total}`);
 
 /** Runs the command; exit code 1 if the reward has a fault. @throws the errors of `checkReward` */
@@ -78,7 +84,7 @@ const check = command({
   ],
   epilogue:
     'Faults: the reward throws, times out, returns anything but a finite number or null, scores one response differently each time, ' +
-    'or scores a worse answer at least as high as the gold answer. A reward for one aspect, such as brevity or the format, ties ' +
+    'never applies, or scores a worse answer at least as high as the gold answer. A reward for one aspect, such as brevity or the format, ties ' +
     'by design: check it together with task, as in training.',
   handler: runCheck,
 });

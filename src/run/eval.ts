@@ -12,6 +12,7 @@ import {
   leaderboardMarkdown,
   leaderboardOf,
   leaderboardPage,
+  REWARD,
   rowMetrics,
 } from '../../eval/leaderboard.ts';
 import { type Metrics, overallOf } from '../../eval/metrics.ts';
@@ -706,8 +707,11 @@ async function evaluateOpened(
   const trainedLength = card?.task != null && isGenerator(card.task) ? card.length : null;
   const tasks = openTasks(given, names, trainedLength ?? DEFAULT_LENGTH);
   const reward = rewardsOf(given);
-  for (const { source } of tasks)
-    await checkRewards({ reward: reward.length === 0 ? null : reward }, source.facts.kind);
+  const rewardNames: string[] = [];
+  for (const { source } of tasks) {
+    const checked = { reward: reward.length === 0 ? null : reward };
+    rewardNames.push(...(await checkRewards(checked, source.facts.kind)));
+  }
   const several = opened.length > 1 || tasks.length > 1;
   if (given.intervene === true) {
     for (const policy of opened) checkIntervene(cellOf(policy, tasks[0]!, given), temperatures);
@@ -723,9 +727,21 @@ async function evaluateOpened(
             new ConfigError(`${out}: process ${pid} is evaluating there; wait for it, or give another --out`),
         });
   try {
-    return single === null
-      ? await evaluateBoard(opened, tasks, given, temperatures)
-      : await evaluateOne(single, given, temperatures);
+    const evaluation =
+      single === null
+        ? await evaluateBoard(opened, tasks, given, temperatures)
+        : await evaluateOne(single, given, temperatures);
+    const sets =
+      evaluation.kind === 'single'
+        ? evaluation.sets.map(([, metrics]) => rowMetrics(metrics))
+        : evaluation.board.contenders.flatMap(({ rows }) =>
+            [...rows.values()].map(({ metrics }) => metrics ?? {}),
+          );
+    for (const name of new Set(rewardNames)) {
+      if (!sets.some((set) => Object.hasOwn(set, REWARD + name)))
+        say(`warning: reward ${name}: it applies to no response`);
+    }
+    return evaluation;
   } finally {
     lock?.release();
   }

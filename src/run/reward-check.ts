@@ -32,9 +32,10 @@ export interface CheckedCase {
 export interface Violation {
   /**
    * `error`: the reward threw, had no answer in time, or returned anything but one finite number; `gold`: another response earns more
-   * than the gold answer; `tie`: a response that is worse earns as much; `random`: a response has another score the second time.
+   * than the gold answer; `tie`: a response that is worse earns as much; `random`: a response has another score the second time;
+   * `never`: no response has a score.
    */
-  readonly kind: 'error' | 'gold' | 'tie' | 'random';
+  readonly kind: 'error' | 'gold' | 'tie' | 'random' | 'never';
   readonly case: string;
   /** First of the examples. */
   readonly example: string;
@@ -255,6 +256,12 @@ export async function checkReward(
     }
   } finally {
     await opened.close();
+  }
+  if (examples.length > 0 && checked.every(({ missing, responses }) => missing === responses)) {
+    violations.push({
+      ...{ kind: 'never', case: 'every answer', example: examples[0]!.id, examples: examples.length },
+      message: 'returned null for all; return a number where it applies, or check it on data that it is for',
+    });
   }
   return {
     rewards: rewards.map(({ use }) => use),

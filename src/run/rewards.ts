@@ -44,15 +44,20 @@ export function checkRewardNames({ reward }: Recipe, kind: Gold['kind']): void {
 }
 
 /**
- * Loads and closes the rewards of a recipe, to check them.
+ * Loads and closes the rewards of a recipe, to check them; resolves to their names.
  * @throws ConfigError for an unknown name, a module that cannot be loaded or is no reward, or parts of the same name
  */
-export async function checkRewards({ reward }: Pick<Recipe, 'reward'>, kind: Gold['kind']): Promise<void> {
-  if (reward === null) return;
+export async function checkRewards(
+  { reward }: Pick<Recipe, 'reward'>,
+  kind: Gold['kind'],
+): Promise<string[]> {
+  if (reward === null) return [];
   const plan = planOf(reward, kind);
   const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
   try {
-    combinedWeights(combinedOf(plan, host));
+    const combined = combinedOf(plan, host);
+    combinedWeights(combined);
+    return combined.map(({ name }) => name);
   } finally {
     await host?.close();
   }

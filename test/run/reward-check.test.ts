@@ -93,6 +93,11 @@ export default function ties({ answer, gold }) { return ${total}; }
     expect(violations.every(({ kind }) => kind === 'tie')).toBe(true);
   });
 
+  test('reports a reward that never applies', async () => {
+    const { violations } = await check(write('null.mjs', 'export default () => null;'));
+    expect(violations).toEqual([expect.objectContaining({ kind: 'never', examples: 5 })]);
+  });
+
   test('counts the responses that a reward fails on, not those beside them', async () => {
     const file = write(
       'once.mjs',
