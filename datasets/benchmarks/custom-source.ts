@@ -1,8 +1,8 @@
 /** The user's own files in any accepted layout, and their examples. */
 import { statSync } from 'node:fs';
 import { basename, dirname, extname, join, parse, relative, resolve } from 'node:path';
-import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
-import { show } from '../../src/ground/json-record.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { jsonProblem, show } from '../../src/ground/json-record.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { checkChannelNames } from '../example.ts';
@@ -485,7 +485,7 @@ function fromLines(
       try {
         rows.push({ file, line: i + 1, value: JSON.parse(text) });
       } catch (cause) {
-        throw new DataError(`not JSON: ${reasonOf(cause)}`, { file, line: i + 1, cause });
+        throw new DataError(jsonProblem(text, cause as Error), { file, line: i + 1, cause });
       }
     }
   }

@@ -14,7 +14,7 @@ import { existsSync, statSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
-import { type Place, show, syntaxColumn } from '../../src/ground/json-record.ts';
+import { jsonProblem, type Place, show, syntaxColumn } from '../../src/ground/json-record.ts';
 import type { Example, QuestionGold } from '../../src/ground/types.ts';
 import { checkThought } from '../../src/tasks/kinds.ts';
 import { question as kind, letterOf, MOST_OPTIONS, optionNamed } from '../../src/tasks/question.ts';
@@ -79,7 +79,7 @@ function parsed(text: string, place: Place): unknown {
   } catch (cause) {
     if (!(cause instanceof SyntaxError)) throw new DataError('nested too deep', { ...place, cause });
     const line = place.line === undefined ? {} : { column: syntaxColumn(text) };
-    throw new DataError(`not JSON: ${cause.message}`, { ...place, ...line, cause });
+    throw new DataError(jsonProblem(text, cause), { ...place, ...line, cause });
   }
 }
 

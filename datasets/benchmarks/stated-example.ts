@@ -22,7 +22,7 @@ function numbersFrom(list: unknown, name: string): Float64Array {
   return Float64Array.from(list as ArrayLike<unknown>, (value, i) => {
     if (typeof value === 'number') return value;
     if (value === null) return Number.NaN;
-    throw new DataError(`${name}[${i}]: got ${show(value)}, expected a number, NaN or null where missing`);
+    throw new DataError(`${name}[${i}]: got ${show(value)}, expected a number or null (missing)`);
   });
 }
 

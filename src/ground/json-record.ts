@@ -76,6 +76,12 @@ export function checkFields(
   return record;
 }
 
+/** States why a text is not JSON, from the error of `JSON.parse`; Python writes numbers that JSON does not have. */
+export const jsonProblem = (text: string, { message }: Error): string =>
+  /^(?:Unexpected token '[NI]'|No number after minus)/u.test(message) && /NaN|Infinity/u.test(text)
+    ? 'not JSON, which has no NaN and no Infinity: write null where a value is missing'
+    : `not JSON: ${message}`;
+
 /** @throws DataError with column (syntax) or field (content) unless `text` is an object with exactly `fields`, `optional` ones aside */
 export function parseRecord(
   text: string,
@@ -88,7 +94,7 @@ export function parseRecord(
     value = JSON.parse(text);
   } catch (cause) {
     const place = { ...at, column: syntaxColumn(text), cause };
-    throw new DataError(`not JSON: ${(cause as Error).message}`, place);
+    throw new DataError(jsonProblem(text, cause as Error), place);
   }
   return checkFields(value, fields, at, '', optional);
 }

@@ -25,7 +25,7 @@ import { ConfigError } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
 import { Phases, ReadingNote } from '../../ground/progress.ts';
 import { parseShard, type Shard } from '../../ground/shard.ts';
-import { columns, print, printJson } from '../../ground/terminal.ts';
+import { columns, print, printJson, shellWord } from '../../ground/terminal.ts';
 import { ANOMALY_CLASSES } from '../../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../../ground/user-module.ts';
 import { openBackgrounds } from '../../run/backgrounds.ts';
@@ -159,7 +159,7 @@ function summary(out: string, manifest: ExampleManifest, seconds: number): strin
     ...[...manifest.notes, ...(manifest.materials?.notes ?? [])].map((note) => `note: ${note}`),
     `licence: ${manifest.source.licence}`,
     figures(out, manifest),
-    `next: timeseer data show ${out}, timeseer data validate ${out}`,
+    `next: timeseer data show ${shellWord(out)}, timeseer data validate ${shellWord(out)}`,
   ].join('\n');
 }
 

@@ -815,6 +815,16 @@ describe('thoughts of the user', () => {
       /t\.jsonl:2: "clas": unknown field/,
     ],
     ['no answer', { 't.jsonl': '{"values":[1,2]}' }, /t\.jsonl:1: no class, intervals or variates/],
+    [
+      'a number that JSON does not have',
+      { 't.jsonl': '{"values":[1,NaN],"class":"a"}' },
+      /t\.jsonl:1: not JSON, which has no NaN .* write null/,
+    ],
+    [
+      'a number as text',
+      { 't.jsonl': '{"values":[1,"NaN"],"class":"a"}' },
+      /t\.jsonl:1: values\[1\]: got "NaN", expected a number or null \(missing\)/,
+    ],
     ['no JSON', { 't.jsonl': '{"values":[1,2],' }, /t\.jsonl:1: not JSON/],
   ])('with %s are refused with their line', async (_, files, message) => {
     await expect(examplesOf(files)).rejects.toThrow(message);
