@@ -172,8 +172,8 @@ interface ScoringOptions {
   /** File of the module, for messages. */
   readonly file: string;
   readonly signal?: AbortSignal;
-  /** Called before every call of the function. */
-  readonly onCall?: () => void;
+  /** Called before every call of the function with what it is about. */
+  readonly onCall?: (where: string) => void;
 }
 
 type UnscoredResponse = Omit<RewardRequest, 'signal'>;
@@ -196,7 +196,7 @@ export async function scoresBy(
     work: (signal: AbortSignal) => T | Promise<T>,
     read: (value: T) => R,
   ): Promise<R | RewardError> => {
-    onCall?.();
+    onCall?.(where);
     try {
       return read(await withTimeLimit(timeLimit, signal, where, work));
     } catch (cause) {
@@ -279,20 +279,24 @@ interface HostedReward {
 /** Outcomes by module, then by response. */
 type Outcomes = readonly (readonly SentOutcome[])[];
 
-export const adapter: ModuleAdapter<readonly HostedReward[], Batch, Outcomes> = {
+export const adapter: ModuleAdapter<readonly HostedReward[], Batch, Outcomes, string> = {
   wanted: 'a reward made with defineReward',
   open(modules) {
     const rewards = modules.map(({ value, file }) => rewardOf(value, file));
     return {
       info: rewards.map(({ name, timeLimit = TIME_LIMIT }) => ({ name, timeLimit })),
-      async answer({ examples, responses }, { signal, beat }) {
+      async answer({ examples, responses }, { signal, beat, part }) {
         const requests = responses.map(({ example: place, text, answer }) => {
           const example = examples[place]!;
           return { text, answer, example, gold: example.gold };
         });
         const scored = rewards.map(async (reward, i): Promise<SentOutcome[]> => {
           const { file } = modules[i]!;
-          const outcomes = await scoresBy(reward, requests, { file, signal, onCall: beat });
+          const onCall = (where: string): void => {
+            beat();
+            part(where);
+          };
+          const outcomes = await scoresBy(reward, requests, { file, signal, onCall });
           return outcomes.map((outcome) =>
             outcome instanceof RewardError
               ? { failure: outcome.message, late: outcome instanceof RewardTimeoutError }
@@ -313,16 +317,16 @@ interface Waiting {
 
 /** Runs user-defined rewards in a separate thread, concurrently with sampling. */
 export class RewardHost {
-  readonly #host: ModuleHost<readonly HostedReward[], Batch, Outcomes>;
+  readonly #host: ModuleHost<readonly HostedReward[], Batch, Outcomes, string>;
   #queue: Waiting[] = [];
 
-  private constructor(host: ModuleHost<readonly HostedReward[], Batch, Outcomes>) {
+  private constructor(host: ModuleHost<readonly HostedReward[], Batch, Outcomes, string>) {
     this.#host = host;
   }
 
   /** @throws ConfigError for a module that cannot be loaded, or is no reward */
   static async open(modules: readonly ModuleAddress[]): Promise<RewardHost> {
-    const host = await ModuleHost.open<readonly HostedReward[], Batch, Outcomes>({
+    const host = await ModuleHost.open<readonly HostedReward[], Batch, Outcomes, string>({
       modules,
       adapter: import.meta.url,
       timeLimit: (rewards) => Math.max(...rewards.map(({ timeLimit }) => timeLimit)),
@@ -360,8 +364,12 @@ export class RewardHost {
       places.set(example, place);
       return { example: place, text, answer };
     });
+    let last: string | null = null;
+    const onPart = (where: string): void => {
+      last = where;
+    };
     try {
-      const outcomes = await this.#host.call({ examples: [...places.keys()], responses });
+      const outcomes = await this.#host.call({ examples: [...places.keys()], responses }, { onPart });
       for (const [i, { resolve, reject }] of waiting.entries()) {
         const scores: (Score | null)[] = [];
         let error: RewardError | null = null;
@@ -373,7 +381,12 @@ export class RewardHost {
         if (error === null) resolve(scores);
         else reject(error);
       }
-    } catch (error) {
+    } catch (cause) {
+      // Of the whole batch: its thread has ended.
+      const error =
+        cause instanceof RewardTimeoutError && last !== null
+          ? new RewardTimeoutError(`${cause.message}; last called: ${last}`, { cause })
+          : cause;
       for (const { reject } of waiting) reject(error);
     }
   }

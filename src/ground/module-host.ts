@@ -143,8 +143,8 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
         const seconds = (performance.now() - began) / 1000;
         if (seconds > loading) void thread.end(error(`${this.#names}: does not load within ${loading} s`));
       } else if (thread.pending > 0 || thread.unheard) {
-        const most = thread.unheard ? SLACK : limit + SLACK;
-        if (thread.silence > most) {
+        const most = thread.unheard ? SLACK : limit;
+        if (thread.silence > (thread.unheard ? 0 : limit) + SLACK) {
           const message = `${this.#names}: a call blocked its thread for more than ${most} s, and the thread was ended; return, or await what takes long, and raise timeLimit where it must`;
           void thread.end(error(message));
         }
