@@ -445,7 +445,9 @@ function withoutValidation(
   if (asked || !splits.includes('train') || splits.includes('validation')) return [];
   const advice =
     plan.by !== 'given'
-      ? '--shares 8,1,1 makes one'
+      ? plan.sizes.validation > 0
+        ? `there are too few ${plan.by === 'recording' ? 'recordings' : 'examples'} for one; add some`
+        : '--shares 8,1,1 makes one'
       : typeof plan.validation === 'object'
         ? `none can be made, because ${plan.validation.refused}`
         : '--validation 0.1 takes one from training, --validation 0 does without (for figures on published splits)';
