@@ -32,10 +32,12 @@ const STAND_IN = 300;
 /** '80GB', '24 GiB', '512MB' or plain bytes. @throws ConfigError */
 export function parseBytes(text: string, option = '--memory'): number {
   const [, number, prefix = '', binary] = /^\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i)?)?b?\s*$/i.exec(text) ?? [];
+  if (number !== undefined && /^[\d.\s]*$/.test(text))
+    throw new ConfigError(`${option} ${text}: has no unit; write ${number}GB, or another unit`);
   const power = ['', 'k', 'm', 'g', 't'].indexOf(prefix.toLowerCase());
   const bytes = Number(number) * (binary === undefined ? 1000 : 1024) ** power;
-  if (Number.isFinite(bytes) && bytes > 0) return bytes;
-  throw new ConfigError(`${option} ${text}: expected an amount of memory, as in 80GB or 24GiB`);
+  if (Number.isFinite(bytes) && bytes >= 1e6) return bytes;
+  throw new ConfigError(`${option} ${text}: expected an amount of memory from 1MB, as in 80GB or 24GiB`);
 }
 
 /** Memory of a device, bytes; null where it is unknown. */
