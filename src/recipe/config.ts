@@ -140,6 +140,12 @@ function override(tree: Tree, text: string, from: string): Path {
   let known: unknown = defaultRecipe();
   let target = tree;
   for (const [depth, key] of path.entries()) {
+    if (isTree(known) && Object.keys(known).length === 0) {
+      const [parent, rest] = [path.slice(0, depth).join('.'), path.slice(depth).join('.')];
+      throw new ConfigError(
+        `${from}: ${parent} is set as a whole: '${parent}={${rest}: ${text.slice(split + 1).trim()}}'`,
+      );
+    }
     if (!isTree(known) || !Object.hasOwn(known, key)) {
       throw new ConfigError(`${from}: ${unknownKey(key, path.slice(0, depth))}`);
     }

@@ -279,6 +279,9 @@ describe('overrides', () => {
       '--set sft.sample=3: unknown key sft.sample; did you mean sft.samples?',
     );
     expect(complaint('', ['seed'])).toContain('expected key=value');
+    expect(complaint('', ['requirements.final.format=0.9'])).toContain(
+      "requirements.final is set as a whole: 'requirements.final={format: 0.9}'",
+    );
     expect(complaint('', ['rl.betas=[1'])).toMatch(/^--set rl\.betas=\[1: the value is not YAML/);
   });
 
