@@ -385,7 +385,8 @@ const metricsFile = z.object({
       name: z.string(),
       split: z.enum(['train', 'validation', 'test']),
       seed: z.number(),
-      length: z.number(),
+      // Absent for series of a data set with several lengths, which do not depend on it.
+      length: z.number().default(0),
       count: z.exactOptional(z.number()),
     }),
   ),

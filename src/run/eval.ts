@@ -270,6 +270,12 @@ function openTasks(given: EvalRequest, names: readonly string[], defaultLength: 
   return tasks;
 }
 
+/** Returns the address for results: a prepared data set has a length of its own, or several. */
+function shownAddress({ address: { length: generated, ...address }, source }: OpenTask): object {
+  const length = source.set === null ? generated : source.facts.length;
+  return { ...address, ...(length === null ? {} : { length }) };
+}
+
 /** Policy on a task, with its card and questions. */
 interface Cell {
   readonly policy: Answerer;
@@ -477,7 +483,7 @@ async function evaluateOne(
   temperatures: readonly number[],
 ): Promise<SingleEvaluation> {
   const { policy, task, card, format, form } = cell;
-  const { source, address } = task;
+  const { source } = task;
   const { statement, title } = source.facts;
   const directory = policy.local?.directory ?? null;
   const tokens = directory === null ? null : await promptTokens(directory, card, source, format);
@@ -497,7 +503,7 @@ async function evaluateOne(
   const [temperature, metrics] = first;
   const classical =
     given.classical && !several && policy.reads === 'prompt' ? await classicalMetrics(task) : {};
-  const data = { ...address, title, ...(statement === null ? {} : { statement }) };
+  const data = { ...shownAddress(task), title, ...(statement === null ? {} : { statement }) };
   const input = form.numbers === null ? 'picture' : 'numbers';
   const settings = {
     policy: directory ?? policy.given,
@@ -633,7 +639,9 @@ async function evaluateBoard(
     [settingsText(given, planned[0]!.cells, temperatures)],
   );
   const result = {
-    tasks: tasks.map(({ name, address, source: { facts } }) => ({ name, kind: facts.kind, data: address })),
+    tasks: tasks.map((task) => ({
+      ...{ name: task.name, kind: task.source.facts.kind, data: shownAddress(task) },
+    })),
     means: board.contenders.map(({ name, means }) => ({ policy: name, means })),
     rows: rows.map(({ full, ...row }) => ({ ...row, metrics: full })),
     ...(reliances.length === 0 ? {} : { reliance: reliances }),
@@ -670,6 +678,11 @@ export async function runEval(request: EvalRequest): Promise<Evaluation> {
   const shard = shardOf(request);
   const given = shard === null ? request : { ...request, resume: true, classical: false };
   const temperatures = temperaturesOf(given.temperature);
+  if (given.samples > 1 && temperatures.every((temperature) => temperature === 0)) {
+    say(
+      `note: --samples ${given.samples} takes one answer at --temperature 0, which is greedy; sample with --temperature 1`,
+    );
+  }
   const policies = [...new Set(given.policy)];
   if (given.out === undefined && given.resume) {
     throw new ConfigError('--resume: there is nothing to resume without --out, the directory of the records');
