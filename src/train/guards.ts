@@ -38,7 +38,7 @@ export type GuardOptions = Readonly<Record<GuardName, GuardOption>> & {
   readonly window: number;
 };
 
-/** Metrics of a step that guards read; NaN (null in a log) trips none of them but `unrewarded`. */
+/** Metrics of a step that guards read; NaN (null in a log) trips none of them, save a missing reward `unrewarded`. */
 export interface GuardedStep {
   readonly skipped: number;
   readonly kl: number | null;
@@ -49,6 +49,8 @@ export interface GuardedStep {
   readonly equalRewards: number | null;
   /** Absent in logs of earlier versions. */
   readonly reward?: number | null;
+  /** Number of responses that no reward applies to. */
+  readonly unrewarded?: number;
   readonly reasoning?: { readonly claimF1: number | null; readonly agreement: number | null } | null;
 }
 
@@ -113,8 +115,8 @@ const lastSteps = (steps: readonly GuardedStep[], has: (step: GuardedStep) => bo
   steps.length - 1 - steps.findLastIndex((step) => !has(step));
 
 /** Returns true for a step to none of whose responses a reward applies. */
-const isUnrewarded = ({ reward }: GuardedStep): boolean =>
-  reward !== undefined && Number.isNaN(orNaN(reward));
+const isUnrewarded = ({ reward, unrewarded = 0 }: GuardedStep): boolean =>
+  unrewarded > 0 && Number.isNaN(orNaN(reward));
 
 /** Returns the guards that trip at the last step, in the order of `GUARDS`, without ignored ones. */
 export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): Alarm[] {

@@ -112,13 +112,13 @@ describe('guards', () => {
   });
 
   test('unrewarded: no reward applies; named at once, and a stop after as many steps as the limit says', () => {
-    const none = { reward: Number.NaN, equalRewards: 1 };
+    const none = { reward: Number.NaN, unrewarded: 8, equalRewards: 1 };
     expect(alarmsOf([step({ reward: 1 }), step(none)], SMALL)).toEqual([{ name: 'unrewarded', value: 1 }]);
     const stopAfter = (count: number) => () =>
       checkAlarms(alarmsOf(steps(count, none), SMALL), SMALL, { step: count, reward: Number.NaN });
     expect(stopAfter(2)).not.toThrow();
     expect(stopAfter(3)).toThrow(/guard unrewarded in step 3: no reward: .*timeseer reward check/);
-    expect(names([...steps(3, none), step({ reward: 1 })])).toEqual([]);
+    expect(names([...steps(3, none), step({ reward: 1, unrewarded: 7 })])).toEqual([]);
   });
 
   test('what is ignored is not named, and what is not a number trips nothing', () => {
