@@ -382,7 +382,7 @@ export class RewardHost {
         else reject(error);
       }
     } catch (cause) {
-      // Of the whole batch: its thread has ended.
+      // This ends the whole batch, whose thread is gone.
       const error =
         cause instanceof RewardTimeoutError && last !== null
           ? new RewardTimeoutError(`${cause.message}; last called: ${last}`, { cause })

@@ -589,7 +589,7 @@ function called({ name, file, advantages }: AdvantageDefinition, groups: readonl
   try {
     returned = advantages(groups);
   } catch (cause) {
-    // Of the thread of a module, in words already.
+    // An error of a module's thread is in words already.
     if (cause instanceof TimeseerError) throw cause;
     throw new AdvantageError(`${where} ${thrownText(file ?? '', cause)}`, { cause });
   }
