@@ -275,7 +275,9 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
     const { step, reward, parts, similarity, kl, zeroVariance, guards } = note.metrics;
     for (const name of guards) {
       if (!tripped.includes(name))
-        progress.note(`warning: step ${step}: guard ${name}: ${guardText(name, reward, run.recipe.rl.guards)}`);
+        progress.note(
+          `warning: step ${step}: guard ${name}: ${guardText(name, reward, run.recipe.rl.guards)}`,
+        );
     }
     tripped = guards;
     progress.update(step, {
