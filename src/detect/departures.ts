@@ -153,11 +153,13 @@ export function spread(
   usual: number,
   jitter: number,
   cycle: number,
+  day: number | null,
 ): Float64Array {
   const edges = spreadAtEdges(departures, expected, usual, jitter, cycle);
   const phases = spreadOfPhase(
     departures.map((value, i) => value / edges[i]!),
     { expected, period, clock },
+    day !== null && period > 2 * day,
   );
   return phases.map((phase, i) => phase * edges[i]!);
 }
@@ -166,10 +168,10 @@ export function spread(
 const [OF_PHASE, OF_HEIGHT] = [150, 40];
 const [FEWEST_PHASES, MOST_HEIGHTS] = [6, 6];
 
-/** Share of the variance of the expected values inside phases, from which these are too long to have a spread. */
+/** Largest share of the variance of the expected values that may lie inside phases; above it each holds too much of a day. */
 const MIXED = 0.4;
 
-/** Returns true if phases hold high and low expected values alike, such as parts of a week of nights and days. */
+/** Returns true if phases hold high and low expected values alike, as phases of a week hold nights and days. */
 function mixes(expected: Float64Array, phases: number, phaseOf: (i: number) => number): boolean {
   const members: number[][] = Array.from({ length: phases }, () => []);
   for (let i = 0; i < expected.length; i++) members[phaseOf(i)]!.push(expected[i]!);
@@ -186,6 +188,7 @@ function mixes(expected: Float64Array, phases: number, phaseOf: (i: number) => n
 function spreadOfPhase(
   departures: Float64Array,
   { expected, period, clock }: Pick<Season, 'expected' | 'period' | 'clock'>,
+  ofDays: boolean,
 ): Float64Array {
   const n = departures.length;
   const even = new Float64Array(n).fill(1);
@@ -195,7 +198,7 @@ function spreadOfPhase(
     const phase = (i + (clock?.[i] ?? 0)) / period;
     return Math.min(phases - 1, Math.floor((phase - Math.floor(phase)) * phases));
   };
-  const byHeight = phases < FEWEST_PHASES || mixes(expected, phases, phaseOf);
+  const byHeight = phases < FEWEST_PHASES || (ofDays && mixes(expected, phases, phaseOf));
   const bins = byHeight ? heights : phases;
   if (bins < 2) return even;
   const limits = byHeight ? expected.slice().sort() : expected;

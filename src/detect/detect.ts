@@ -167,7 +167,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const atAll =
     season === null || residual === null
       ? null
-      : spread(residual, season, Math.max(floor, usualSize(residual)), jitter, cycle);
+      : spread(residual, season, Math.max(floor, usualSize(residual)), jitter, cycle, day);
   const resting = season === null ? null : spreadAtRest(difference(values, season.expected), weekends);
   const phases = atAll?.map((phase, i) => phase * resting![i]!) ?? null;
   tracks.push({

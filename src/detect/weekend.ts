@@ -107,18 +107,21 @@ export function departsAtRest(
     );
 }
 
-/** Share of working samples that are ordinary, and the multiple of their departures from which others are not; share of the busy hours in which a weekend must work as usual. */
-const [ORDINARY, FARTHER, WORKS] = [0.9, 2.5, 1 / 3];
+/** Share of the working samples that are taken for ordinary. Others depart if they do so by a multiple of the largest departure of these. */
+const [ORDINARY, FARTHER] = [0.9, 2.5];
+/** Share of the departing samples that an incident holds, and of the busy hours of a day that go on beside it as usual. */
+const [MOSTLY, WORKS] = [0.8, 1 / 3];
 
 /** Sample of a weekend or a working day, beside the median of the (other) working days at its time. */
 interface Hour {
+  readonly at: number;
   readonly value: number;
   readonly work: number;
 }
 
 /**
- * Returns the weekends; none of them if each departs from working days in one incident alone: its days have hours as busy as those of working days
- * that are nearer to these than to what the incident would make of them, be it one value, a factor or a shift.
+ * Returns the weekends; none of them if each departs from working days in one incident alone. Then busy hours of its days are nearer to those of
+ * working days than to what the incident would make of these: its value, or so many times theirs, or so much more.
  */
 export function restingWeekends(
   values: Float64Array,
@@ -143,7 +146,7 @@ export function restingWeekends(
     const some: Hour[] = [];
     for (let i = from; i < to; i += stride) {
       const known = rest[i] === atRest ? others(i) : [];
-      if (known.length >= FEWEST_DAYS) some.push({ value: values[i]!, work: middle(known) });
+      if (known.length >= FEWEST_DAYS) some.push({ at: i, value: values[i]!, work: middle(known) });
     }
     return some;
   };
@@ -157,7 +160,7 @@ export function restingWeekends(
   const atWork = Array.from({ length: days }, (_, k) => {
     const of = samples(Math.round(k * day), Math.min(n, Math.round((k + 1) * day)), 0);
     const offset = middle(of.map(({ value, work }) => value - work));
-    return of.map(({ value, work }) => ({ value: value - offset, work }));
+    return of.map(({ value, ...hour }) => ({ ...hour, value: value - offset }));
   }).flat();
   const sizes = Float64Array.from(atWork, departure);
   const far = FARTHER * quantileInPlace(sizes, sizes.length, ORDINARY);
@@ -170,6 +173,13 @@ export function restingWeekends(
     if (parts.length === 0) return false;
     if (departing.length * stride < TOUCHING * day)
       return parts.every((of) => middle(busyOf(of).map(departure)) <= DEPARTS * usual);
+    // What comes on both days is no single incident.
+    let [longest, length] = [0, 0];
+    departing.forEach(({ at }, k) => {
+      length = k > 0 && at - departing[k - 1]!.at <= NEAR * day ? length + 1 : 1;
+      longest = Math.max(longest, length);
+    });
+    if (longest < MOSTLY * departing.length) return false;
     const [height, factor, shift] = [
       middle(departing.map(({ value }) => value)),
       middle(departing.map(({ value, work }) => value / work)),
@@ -192,8 +202,8 @@ export function restingWeekends(
 const [STEADY, VARIES] = [0.7, 1 / 8];
 
 /**
- * Returns how much higher days of rest lie [N] where working days have no cycle that would show it; null where they have one, or none lies apart.
- * Saturdays, or Sundays, of several weekends must agree: a day unlike the others is an incident.
+ * Returns how much higher days of rest are expected to lie [N] where working days have no cycle that would show it; null where they have one, or
+ * none lies apart. A day is expected at its own height where another day of rest agrees, and else at that of the other Saturdays, or Sundays.
  */
 export function heightsAtRest(
   values: Float64Array,
@@ -206,33 +216,38 @@ export function heightsAtRest(
   const level = median(work);
   const usual = usualSize(work.map((value) => value - level));
   if (usualSize(work.slice(1).map((value, i) => value - work[i]!)) < STEADY * usual) return null;
-  const apart = weekends
+  const known = weekends
     .flatMap((weekend) => daysOf(weekend, n, day))
     .map(([start, end]) => {
       const own = values.slice(start, end);
       const height = median(own) - level;
       const varies = usualSize(own.map((value) => value - level - height));
-      return {
-        at: start > 0 ? start : end - day,
-        start,
-        end,
-        height: varies <= Math.max(DEPARTS * usual, VARIES * Math.abs(height)) ? height : Number.NaN,
-      };
+      const isEven = varies <= Math.max(DEPARTS * usual, VARIES * Math.abs(height));
+      return { at: start > 0 ? start : end - day, start, end, height: isEven ? height : Number.NaN };
     });
-  const isUsual = ({ at, height }: (typeof apart)[number]): boolean =>
-    Math.abs(height) > DEPARTS * usual &&
-    apart.every((other) => {
-      const weeks = (other.at - at) / (DAYS * day);
-      return (
-        Math.abs(weeks - Math.round(weeks)) * DAYS > NEAR ||
-        Math.abs(other.height - height) <= Math.abs(height) / 2
-      );
-    });
-  const usually = apart.filter(isUsual);
-  if (usually.length === 0) return null;
+  const agree = (a: number, b: number): boolean =>
+    Math.abs(a - b) <= Math.max(DEPARTS * usual, Math.min(Math.abs(a), Math.abs(b)) / 2);
+  const middle = (some: readonly (typeof known)[number][]): number =>
+    median(Float64Array.from(some.map(({ height }) => height).filter((height) => !Number.isNaN(height))));
+  const expected = ({ at, height }: (typeof known)[number]): number => {
+    const others = known.filter((other) => other.at !== at);
+    const weeksAway = (other: (typeof known)[number]): number => (other.at - at) / (DAYS * day);
+    const alike = others.filter(
+      (other) => Math.abs(weeksAway(other) - Math.round(weeksAway(other))) * DAYS <= NEAR,
+    );
+    const usually = middle(alike);
+    if (alike.length === 0) return others.some((other) => agree(other.height, height)) ? height : 0;
+    if (agree(usually, height)) return height;
+    if (alike.length > 1) return usually;
+    const atAll = middle(others);
+    return agree(atAll, height) ? height : agree(atAll, usually) ? usually : 0;
+  };
   const heights = new Float64Array(n);
-  for (const { start, end, height } of usually) heights.fill(height, start, end);
-  return heights;
+  for (const one of known) {
+    const height = expected(one);
+    if (Math.abs(height) > DEPARTS * usual) heights.fill(height, one.start, one.end);
+  }
+  return heights.some((height) => height !== 0) ? heights : null;
 }
 
 /**

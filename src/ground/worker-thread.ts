@@ -26,15 +26,14 @@ type FromThread<Reply, Part, Info> =
   | { readonly kind: 'reply'; readonly id: number; readonly reply: Reply }
   | { readonly kind: 'failed'; readonly id: number; readonly error: SentError };
 
-/** First message to the Worker: its end of the channel, and the two counters below. */
+/** First message to the Worker: its end of the channel, and the counters below. */
 interface Greeting {
   readonly port: MessagePort;
   readonly shared: Int32Array;
 }
 
-/** Places in the shared counters: time of the last heartbeat in tenths of a second, modulo 2³¹; number of messages sent. */
-const BEAT = 0;
-const SENT = 1;
+/** Places in the shared counters: time of the last heartbeat in tenths of a second, modulo 2³¹; number of messages sent; 1 and the exit code of foreign code that ended the thread, else 0. */
+const [BEAT, SENT, EXIT] = [0, 1, 2];
 const BEAT_MS = 100;
 
 const tenths = (): number => Math.floor(Date.now() / 100) % 2 ** 31;
@@ -107,7 +106,7 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
   readonly #options: ThreadOptions;
   readonly #worker: Worker;
   readonly #port: MessagePort;
-  readonly #shared = new Int32Array(new SharedArrayBuffer(8));
+  readonly #shared = new Int32Array(new SharedArrayBuffer(12));
   readonly #calls = new Map<number, OpenCall<Reply, Part>>();
   #prepare!: { readonly resolve: (info: Info) => void; readonly reject: (error: unknown) => void };
   #prepared = false;
@@ -283,6 +282,9 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
       this.#drain();
       if (this.#ended !== null) throw this.#ended;
       if (done()) return;
+      const exit = Atomics.load(this.#shared, EXIT);
+      if (exit > 0) this.#died(exit - 1); // its event comes only after this wait
+      if (this.#ended !== null) throw this.#ended;
       if (Atomics.wait(this.#shared, SENT, sent, LOOK_MS) !== 'timed-out') continue;
       const now = process.memoryUsage.rss();
       before ??= now;
@@ -378,6 +380,10 @@ class Answering<Request, Reply, Part, Info> {
     if (foreign) {
       setInterval(() => this.#beat(), BEAT_MS).unref();
       this.#watchStalls();
+      process.once('exit', (code) => {
+        Atomics.store(this.#shared, EXIT, 1 + Number(code));
+        this.#announce();
+      });
     }
     try {
       const info = (await prepare?.()) as Info;
@@ -398,6 +404,10 @@ class Answering<Request, Reply, Part, Info> {
 
   #post(message: FromThread<Reply, Part, Info>, transfer: readonly ArrayBuffer[] = []): void {
     this.#port.postMessage(message, transfer);
+    this.#announce();
+  }
+
+  #announce(): void {
     Atomics.add(this.#shared, SENT, 1);
     Atomics.notify(this.#shared, SENT);
   }

@@ -420,7 +420,9 @@ const guards = z
     unrewarded: guard(
       count(1)
         .default(3)
-        .describe('Maximum steps in a row in which no reward applies to any response; each is warned of.'),
+        .describe(
+          'No reward: steps in a row in which none applies to any response, at which the run stops; the first is warned of.',
+        ),
       'stop',
     ),
   })

@@ -556,7 +556,7 @@ export async function openAdvantage(
     modules: [module],
     adapter: import.meta.url,
     timeLimit: () => seconds,
-    failure: (message) => new ConfigError(`${message}; ${ADVICE}`),
+    failure: (message) => new ConfigError(message),
   });
   return { ...host.info, advantages: (groups) => host.callSync(groups), close: () => host.close() };
 }

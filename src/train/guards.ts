@@ -20,10 +20,10 @@ export const GUARDS = {
     'worsening reasoning: the claim F1, or the agreement of reasoning and answer, is more than {limit} lower in the last {window} ' +
     'steps than in the first {window}, while the reward is higher',
   equalRewards:
-    'zero-variance groups: in each of the last {limit} steps, all responses of every group had the same reward',
+    'zero-variance groups: all responses of every group had the same reward, {limit} step(s) in a row',
   unrewarded:
-    'no reward: none applies to any response of the step, so that nothing can be reinforced; see what `timeseer reward check` says ' +
-    'of the rewards',
+    'no reward: none applies to any response of the step, so that nothing can be reinforced; correct the reward, of which `timeseer reward check` ' +
+    'says more',
 } as const;
 export type GuardName = keyof typeof GUARDS;
 
@@ -197,7 +197,7 @@ export function checkAlarms(
     if (name === 'unrewarded' && value! < options[name].limit) continue;
     const key = `rl.guards.${name}`;
     throw new TimeseerError(
-      `rl: stopped by the guard ${name} in step ${step}: ${guardText(name, reward, options)} (${value?.toPrecision(3)}, ${key}.limit is ` +
+      `rl: stopped by the guard ${name} in step ${step}: ${guardText(name, reward, options)} (${Number(value?.toPrecision(3))}, ${key}.limit is ` +
         `${options[name].limit}); to go on, resume from the last checkpoint with other values, e.g. ` +
         `--resume --set ${key}.reaction=warn --allow-change ${key}.reaction`,
     );

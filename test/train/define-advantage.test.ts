@@ -208,4 +208,10 @@ describe('the estimator of a module', () => {
     );
     await mine.close();
   });
+
+  test('is named at once where it ends its thread', async () => {
+    const mine = await opened('gone', 'process.exit(3)');
+    expect(() => call(mine)).toThrow(/gone\.mjs: ended its thread with process\.exit\(3\)/);
+    await mine.close();
+  });
 });

@@ -95,7 +95,7 @@ describe('guards', () => {
     expect(guardText('equalRewards', 0.1)).toMatch(/train the supervised stage longer/);
     expect(guardText('equalRewards', 0.6)).toMatch(/raise rl\.temperature/);
     expect(guardText('equalRewards', null)).not.toMatch(/;/);
-    expect(guardText('equalRewards', 1, SMALL)).toContain('in each of the last 1 steps');
+    expect(guardText('equalRewards', 1, SMALL)).toContain('1 step(s) in a row');
     expect(guardText('entropy', 1, SMALL)).toContain('of the last 3 steps is below 0.2 ×');
     const stop: GuardOptions = { ...SMALL, equalRewards: { limit: 1, reaction: 'stop' } };
     const alarms = alarmsOf([step({ equalRewards: 1 })], stop);
@@ -141,7 +141,7 @@ describe('guards', () => {
     expect(() => checkAlarms(alarms, SMALL, { step: 4 })).not.toThrow();
     expect(() => checkAlarms(alarms, strict, { step: 4 })).toThrow(TimeseerError);
     expect(() => checkAlarms(alarms, strict, { step: 4 })).toThrow(
-      /guard kl in step 4: exploding KL.*\(0\.750, rl\.guards\.kl\.limit is 0\.5\).*--allow-change rl\.guards\.kl\.reaction/,
+      /guard kl in step 4: exploding KL.*\(0\.75, rl\.guards\.kl\.limit is 0\.5\).*--allow-change rl\.guards\.kl\.reaction/,
     );
   });
 });

@@ -242,7 +242,7 @@ step(const T* qkv, long long stride, const T* cos, const T* sin, int angle, Rows
 #pragma unroll
     for (int e = 0; e < E; e++) q[r][e] = query[r * D + lane * E + e], mixed[r][e] = 0;
   }
-  // Of the head whose scores end in this lane:
+  // This is about the head whose scores end in this lane:
   float most = -kInfinity, mass = 0;
   int own = 0, lanes = 16;
 #pragma unroll
