@@ -198,8 +198,10 @@ export function restingWeekends(
   return atWork.length > 0 && weekends.every(isOneIncident) ? [] : weekends;
 }
 
-/** Usual sizes of a departure that steps from sample to sample have at least where days have no cycle, and part of a height that it may vary by. */
-const [STEADY, VARIES] = [0.7, 1 / 8];
+/** Usual sizes of a departure that steps from sample to sample have at least where days have no cycle. */
+const STEADY = 0.7;
+/** Share of its height that a day of rest may vary by, and share of heights and levels by which two may differ. */
+const [VARIES, AGREE] = [1 / 8, 1 / 4];
 
 /**
  * Returns how much higher days of rest are expected to lie [N] where working days have no cycle that would show it; null where they have one, or
@@ -225,8 +227,10 @@ export function heightsAtRest(
       const isEven = varies <= Math.max(DEPARTS * usual, VARIES * Math.abs(height));
       return { at: start > 0 ? start : end - day, start, end, height: isEven ? height : Number.NaN };
     });
-  const agree = (a: number, b: number): boolean =>
-    Math.abs(a - b) <= Math.max(DEPARTS * usual, Math.min(Math.abs(a), Math.abs(b)) / 2);
+  const agree = (a: number, b: number): boolean => {
+    const least = Math.min(...[a, b, level + a, level + b].map(Math.abs));
+    return Math.abs(a - b) <= Math.max(DEPARTS * usual, AGREE * least);
+  };
   const middle = (some: readonly (typeof known)[number][]): number =>
     median(Float64Array.from(some.map(({ height }) => height).filter((height) => !Number.isNaN(height))));
   const expected = ({ at, height }: (typeof known)[number]): number => {
@@ -237,7 +241,7 @@ export function heightsAtRest(
     );
     const usually = middle(alike);
     if (alike.length === 0) return others.some((other) => agree(other.height, height)) ? height : 0;
-    if (agree(usually, height)) return height;
+    if (2 * alike.filter((other) => agree(other.height, height)).length >= alike.length) return height;
     if (alike.length > 1) return usually;
     const atAll = middle(others);
     return agree(atAll, height) ? height : agree(atAll, usually) ? usually : 0;

@@ -1,6 +1,7 @@
 /** Traffic of ten to twelve days, in which one weekend is known as a whole, and office hours over three to twenty days. */
 import { expect, test } from 'vitest';
 import { type DetectOptions, detect } from '../../src/detect/detect.ts';
+import { restingWeekends } from '../../src/detect/weekend.ts';
 import { Random } from '../../src/ground/random.ts';
 import { clocksOf, weekendsOf } from '../../src/run/detect.ts';
 
@@ -230,13 +231,16 @@ test('weekends of another level are usual where days have no cycle, and a Saturd
   ] as const) {
     const { time, values, options } = allHours(14, seed, { rest });
     expect([rest, detect(values, options).findings]).toEqual([rest, []]);
-    // With two of them it is not known which Saturday is the unusual one.
-    const second = MONDAY + (SATURDAY + 168) * HOUR;
-    const open = values.map((value, i) =>
-      time[i]! >= second && time[i]! < second + 24 * HOUR ? value / rest : value,
-    );
-    const { findings } = detect(open, options);
-    expect(findings.some(({ start }) => new Date(time[start]!).getUTCDay() === 6)).toBe(true);
+    // Of a day of rest unlike the others it is told, and of no other.
+    const second = MONDAY + (NEXT_MONDAY + SATURDAY) * HOUR;
+    const isSecond = (ms: number): boolean => ms >= second && ms < second + 24 * HOUR;
+    for (const change of [0.5, 1.8]) {
+      const { findings } = detect(
+        values.map((value, i) => (isSecond(time[i]!) ? change * value : value)),
+        options,
+      );
+      expect(findings.map(({ start, end }) => isSecond(time[(start + end) >> 1]!))).toEqual([true]);
+    }
   }
   const { values, options } = allHours(10, 1, { rest: 0.4, steady: true });
   expect(detect(values, options)).toMatchObject({ findings: [], expected: values });
@@ -255,4 +259,26 @@ test.each([
     );
     expect([seed, found]).toEqual([seed, true]);
   }
+});
+
+test('jobs of every night that are heavier at weekends are weekends, and no incident', () => {
+  for (const seed of [1, 2, 3, 4]) {
+    const { time, values, options } = allHours(8, seed);
+    const nightly = values.map((value, i) => {
+      const [hour, atRest] = [(time[i]! / HOUR) % 24, new Date(time[i]!).getUTCDay() % 6 === 0];
+      return value + (hour >= 1 && hour < (atRest ? 5 : 3) ? (atRest ? 1700 : 1100) : 0);
+    });
+    expect(restingWeekends(nightly, options.weekends!, 288)).toEqual(options.weekends);
+    expect(restingWeekends(values, options.weekends!, 288)).toEqual([]);
+  }
+});
+
+test('an outage of an office within eighteen days is found', () => {
+  const { values, options } = office('2025-06-05', 18);
+  const start = 13 * 96 + 12 * 4;
+  const { findings } = detect(
+    values.map((value, i) => (i >= start && i < start + 12 ? 0 : value)),
+    options,
+  );
+  expect(findings[0]).toMatchObject({ start, end: start + 12, direction: 'below' });
 });
