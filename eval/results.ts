@@ -196,13 +196,14 @@ export function requirementsOf({
   });
   const ofGains = gains.flatMap(({ key, label, estimate, lowerAbove, notLower }): Requirement[] => {
     const { mean: change, ci95: ends } = estimate;
-    const of = (value: number): string => (unchecked === undefined ? ` (measured ${signed(value, 4)})` : '');
+    const measuredAs = (value: number): string =>
+      unchecked === undefined ? ` (measured ${signed(value, 4)})` : '';
     const required: Requirement[] = [];
     if (lowerAbove !== null) {
       const limit = fixed(lowerAbove, lowerAbove === 0 ? 0 : 2);
       required.push({
         ...{ name: `rl.gain.${key}`, limit, atLeast: lowerAbove, measured: ends[0] },
-        text: `${label}: lower end above ${limit}${of(ends[0])}`,
+        text: `${label}: lower end above ${limit}${measuredAs(ends[0])}`,
         // An interval that lies below 0 is a loss, however small.
         met: ends[0] > lowerAbove && ends[1] >= 0,
       });
@@ -210,7 +211,7 @@ export function requirementsOf({
     if (notLower) {
       required.push({
         ...{ name: `rl.not_lower.${key}`, limit: '0', atLeast: 0, measured: change, met: change >= 0 },
-        text: `${label}: not lower than before${of(change)}`,
+        text: `${label}: not lower than before${measuredAs(change)}`,
       });
     }
     return required;

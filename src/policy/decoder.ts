@@ -128,7 +128,7 @@ function layer(
   }
   const { adapter } = weights;
   const more = project(engine, flat, weights.o, adapter?.o); // [·, D]
-  const { sum, normed } = engine.addNorm(stream, more, weights.norm2, dims.epsilon);
+  const { sum, normed } = engine.addNorm(stream, more, weights.norm2, dims.epsilon); // [·, D] each
   const inner = engine.swiglu(project(engine, normed, weights.gateUp, adapter?.gateUp)); // [·, F]
   return { stream: { x: sum, more: project(engine, inner, weights.down, adapter?.down) }, cache };
 }
