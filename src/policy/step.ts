@@ -134,7 +134,22 @@ interface PrefillOptions {
   readonly kept?: KeptCaches | null;
 }
 
-/** Encodes prompts, hands over their caches chunk by chunk, and returns the logits of the tokens that follow: [n, V]. */
+/** Runs of equal consecutive elements: each with its length. */
+function runsOf<T>(items: readonly T[]): {
+  readonly items: readonly T[];
+  readonly lengths: readonly number[];
+} {
+  const starts = items.flatMap((item, i) => (i > 0 && item === items[i - 1] ? [] : [i]));
+  return {
+    items: starts.map((at) => items[at]!),
+    lengths: starts.map((at, r) => (starts[r + 1] ?? items.length) - at),
+  };
+}
+
+/**
+ * Encodes prompts, hands over their caches chunk by chunk, and returns the logits of the tokens that follow: [n, V]. Consecutive
+ * places of one prompt are encoded once.
+ */
 export function prefill(
   policy: Policy,
   prompts: readonly EncodedPrompt[],
@@ -142,19 +157,29 @@ export function prefill(
   { budget = PREFILL_TOKENS, kept = null }: PrefillOptions = {},
 ): Tensor {
   const { engine } = policy;
+  const { items: distinct, lengths: copies } = runsOf(prompts);
   return engine.scope(() => {
-    let start = 0;
+    let start = 0; // among distinct prompts
+    let first = 0; // among their places
     const logits: Tensor[] = [];
     const encode = (part: readonly EncodedPrompt[], encoder: typeof encodeTogether): void => {
-      const first = start;
+      const repeat = part.flatMap((_, i) => new Array<number>(copies[start + i]!).fill(i));
       start += part.length;
       logits.push(
         engine.scope(() => {
           const { hidden, layers, lengths } = encoder(policy, part);
-          take({ first, lengths, layers });
-          return policy.logits(hidden); // [n, V]
+          const index =
+            repeat.length > part.length && engine.tensor(Int32Array.from(repeat), [repeat.length]);
+          const placed = (tensor: Tensor): Tensor => (index ? engine.indexSelect(tensor, index) : tensor);
+          take({
+            first,
+            lengths: Int32Array.from(repeat, (i) => lengths[i]!),
+            layers: layers.map(({ key, value }) => ({ key: placed(key), value: placed(value) })),
+          });
+          return placed(policy.logits(hidden)); // [n, V]
         }),
       );
+      first += repeat.length;
     };
     const chunked = (part: readonly EncodedPrompt[], encoder: typeof encodeTogether): void => {
       const lengths = part.map(({ ids }) => ids.length);
@@ -169,7 +194,7 @@ export function prefill(
       chunked(continuing, behindKept);
       [alone, continuing] = [[], []];
     };
-    for (const shared of sharedStems(prompts, kept)) {
+    for (const shared of sharedStems(distinct, kept)) {
       const [prompt] = shared as [EncodedPrompt];
       const cached = kept?.of(prompt.stem) !== undefined;
       if (shared.length > 1 || (cached ? alone : continuing).length > 0) flush();

@@ -191,8 +191,8 @@ type Branched = ReturnType<typeof branchedRows>;
 const mostRows = (all: readonly Branched[]): number =>
   all.reduce((most, { rows }) => Math.max(most, rows.length), 1);
 
-/** Numbers in the mask of rows with branches, at most: 16 MiB in float32. */
-const MOST_MASK = 1 << 22;
+/** Numbers in the mask of rows with branches, at most: 128 MiB in float32, a fraction of the activations that branches save. */
+const MOST_MASK = 1 << 25;
 
 /** Returns true if rows with branches take at most the places of rows without, and their mask is small. */
 function areSmaller(branched: readonly Branched[], apart: readonly Branched[]): boolean {

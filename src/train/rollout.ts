@@ -182,6 +182,7 @@ async function playGroups(
   const encoder = new PromptEncoder(policy);
   const sampling = { temperature, topP, maxTokens, seed, ...(rows === undefined ? {} : { maxRows: rows }) };
   const placeOf = (episode: number): number => Math.floor(episode / size);
+  const continues = history !== 'optical' && examples.some((example) => open(example).memory === 'turns');
   const memories =
     history === 'optical' ? Array.from({ length: examples.length * size }, () => new OpticalMemory()) : null;
   const pictured = (one: AskedTurn<StepSample>): EncodedPrompt => {
@@ -217,12 +218,17 @@ async function playGroups(
       const starts =
         first && memories !== null ? examples.map((_, p) => pictured(asked[p * size]!)) : prompts;
       const behind = asked.map((one) => (first ? starts[placeOf(one.episode)]! : promptOf(one)));
-      const places = behind.flatMap((prompt, i) => (prompt === null ? [] : [i]));
+      // Episodes that see the same stand side by side, so that their prompt is encoded once.
+      const seen = new Map([...new Set(behind)].map((prompt, i) => [prompt, i]));
+      const places = behind
+        .flatMap((prompt, i) => (prompt === null ? [] : [i]))
+        .sort((a, b) => seen.get(behind[a]!)! - seen.get(behind[b]!)!);
       const sampled = await generate(
         policy,
         first ? starts : places.map((i) => behind[i]!),
         {
-          ...{ ...sampling, kept, stream: first ? 'rollout' : `rollout ${turn}` },
+          ...{ ...sampling, stream: first ? 'rollout' : `rollout ${turn}` },
+          ...(continues ? { kept } : {}),
           samples: first ? size : 1,
           examples: first ? indices : places.map((i) => indices[placeOf(asked[i]!.episode)]!),
           ...(first ? {} : { firstSamples: places.map((i) => asked[i]!.episode % size) }),

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
 import { MetaEngine } from '../../src/engine/torch/meta.ts';
 import { Random } from '../../src/ground/random.ts';
+import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { freePrompts, keptSlots } from '../../src/policy/decoding-batch.ts';
 import {
   defaultSchedule,
@@ -12,6 +13,7 @@ import {
   Row,
   type Sampled,
 } from '../../src/policy/generate.ts';
+import { KeptCaches } from '../../src/policy/kv-cache.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { prefill, prefillChunks } from '../../src/policy/step.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
@@ -214,6 +216,45 @@ describe('prefill', () => {
     const cut = run(100);
     expect(distance(cut.logits, whole.logits)).toBeLessThan(1e-5);
     for (const [p, keys] of whole.keys.entries()) expect(distance(cut.keys[p]!, keys)).toBeLessThan(1e-5);
+  });
+
+  it('encodes consecutive places of one prompt once, and fills all of them', () => {
+    const [a, b, c] = prompts as [EncodedPrompt, EncodedPrompt, EncodedPrompt];
+    const run = (asked: readonly EncodedPrompt[], budget: number) =>
+      engine.noGrad(() =>
+        engine.scope(() => {
+          const kept = new KeptCaches(policy);
+          kept.reserve(asked);
+          const places: { length: number; values: number[] }[] = [];
+          const logits = prefill(
+            policy,
+            asked,
+            ({ first, lengths, layers }) => {
+              for (const [i, length] of lengths.entries()) {
+                const row = engine.narrow(layers.at(-1)!.value, 0, i, 1);
+                places[first + i] = { length, values: [...engine.floats(engine.narrow(row, 2, 0, length))] };
+              }
+            },
+            { budget, kept },
+          );
+          const out = { logits: engine.floats(logits), places, encoded: kept.tokens.encoded };
+          kept.dispose();
+          return out;
+        }),
+      );
+    for (const budget of [1000, 100]) {
+      const once = run([a, a, a, b, c, c], budget);
+      const each = run([a, b, a, c, a, c], budget); // nothing is consecutive
+      const vocabulary = once.logits.length / 6;
+      for (const [place, other] of [0, 2, 4, 1, 3, 5].entries()) {
+        const logitsAt = ({ logits }: typeof once, at: number) =>
+          logits.slice(at * vocabulary, (at + 1) * vocabulary);
+        expect(distance(logitsAt(once, place), logitsAt(each, other))).toBeLessThan(1e-5);
+        expect(once.places[place]!.length).toBe(each.places[other]!.length);
+        expect(distance(once.places[place]!.values, each.places[other]!.values)).toBeLessThan(1e-5);
+      }
+      expect(once.encoded).toBe(a.ids.length + b.ids.length + c.ids.length);
+    }
   });
 });
 

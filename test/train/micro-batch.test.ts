@@ -232,6 +232,16 @@ test('responses that begin alike are fed once, and prompts may have unlike numbe
   expect(unlike.batch * unlike.length).toBeLessThanOrEqual(2 * 8 * 499);
 });
 
+test('responses share a row in micro-batches of many prompts too', () => {
+  const many = Array.from({ length: 40 }, (_, i) => encoded[i % 3]!);
+  const beginning = [40, 41, 42, 43, 44];
+  const texts = many.flatMap(() =>
+    Array.from({ length: 8 }, (_, g) => ids(...beginning, 50 + g, ...new Array<number>(44).fill(60))),
+  );
+  const { input } = responseBatch(many, texts, pad);
+  expect([input.batch, input.length]).toEqual([40, 5 + 8 * 45]);
+});
+
 test('response positions go on from the prompt of their own group', () => {
   const { input } = responseBatch(prompts, [ids(40), ids(41, 42), ids(50), ids(51)], pad);
   const { length, positions } = input;
