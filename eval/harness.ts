@@ -126,6 +126,7 @@ export function recordOf(
   const answer = task.parse(response, example);
   const trace = (answer.think === null ? null : task.factTrace?.(example)) ?? null;
   const seen = task.asSeen?.(example) ?? example;
+  const frame = seen.channels[0]!.length;
   const said = seen === example ? answer : task.parse(response, seen);
   const reasoning = checkReasoning(said, seen, { classes: task.classes ?? [], trace });
   return {
@@ -134,6 +135,7 @@ export function recordOf(
     length: example.channels[0]!.length,
     gold: example.gold,
     response,
+    ...(seen === example ? {} : { frame }),
     answer,
     score: task.score(response, example),
     ...facts,

@@ -4,10 +4,12 @@
  *  gold         {"id", "length", "intervals": [[start, end], …], "class"}, {"id", "class"}, {"id", "variates", "channels"}, or
  *               {"id", "length", "gold": {"kind", …}} as data sets and records have it; "task" groups results
  *  predictions  {"id", "intervals", "class"}, {"id", "class"}, {"id", "variates"} or {"id", "text"}; further "scores" (one for each
- *               point), "probabilities" (one for each class), "usage", "seconds", and "sample" (0, 1, …) where an id has several
+ *               point), "probabilities" (one for each class), "usage", "seconds", "sample" (0, 1, …) where an id has several, and
+ *               "frame" where intervals in the text count another number of points than the series has
  *
  * Other fields are passed over; records of `timeseer eval` are both. Intervals are half-open and count from 0.
  */
+
 import { DataError } from '../src/ground/errors.ts';
 import { readJsonValues } from '../src/ground/json-files.ts';
 import { type Place, show } from '../src/ground/json-record.ts';
@@ -21,7 +23,7 @@ import {
 } from '../src/ground/types.ts';
 import { checkProbabilities, mostProbable, type Stated } from '../src/measures/calibration.ts';
 import { averagePrecision, rocArea, VUS_WINDOW, volumeUnderSurface } from '../src/measures/curves.ts';
-import { clipAndMerge } from '../src/series/intervals.ts';
+import { clipAndMerge, mapBack } from '../src/series/intervals.ts';
 import { checkIntervals, intervalsOf } from '../src/tasks/anomaly.ts';
 import { goldParts, labelOf, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
 import { nameClass, type Reading, readLabel } from '../src/tasks/response.ts';
@@ -264,6 +266,12 @@ function statedAnswer(
   };
 }
 
+/** Answer with its intervals in points of the series, of which a policy was shown `frame`. */
+const inPoints = (answer: ParsedAnswer, frame: number, length: number): ParsedAnswer =>
+  frame === length || answer.intervals === null
+    ? answer
+    : { ...answer, intervals: mapBack(answer.intervals, frame, [0, length]) };
+
 const ANSWERS = ['text', 'response', 'intervals', 'class', 'variates', 'probabilities'] as const;
 
 /** Answer of a prediction without one. */
@@ -390,12 +398,13 @@ export function readPredictions({
     if (text !== undefined && typeof text !== 'string') {
       throw new DataError(`text: got ${show(text)}, expected text`, at);
     }
-    const asked = { kind, length: gold.length, channels: gold.channels, classes, reading: answers };
+    const frame = count(fields, 'frame', 1, at) ?? gold.length;
+    const asked = { kind, length: frame, channels: gold.channels, classes, reading: answers };
     // Detectors of an evaluation have records without text, whose answer stands beside.
     const beside = text === '' ? (fields['answer'] as Fields | undefined) : undefined;
     const parsed =
       text !== undefined && beside === undefined
-        ? parseResponse(text, asked)
+        ? inPoints(parseResponse(text, asked), frame, gold.length)
         : !says
           ? noAnswer(gold.gold, 'there are scores alone')
           : statedAnswer(

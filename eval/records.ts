@@ -80,6 +80,7 @@ export const evalRecordShape = z
     length: z.int().positive(),
     gold,
     response: z.string(),
+    frame: z.exactOptional(z.int().positive()),
     answer,
     score: z
       .strictObject({

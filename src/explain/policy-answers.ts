@@ -9,7 +9,7 @@ import type { Detection } from '../detect/finding.ts';
 import type { Interval, Picture } from '../ground/types.ts';
 import { encodePng } from '../plot/png.ts';
 import { sharpened } from '../series/deviation.ts';
-import { overlap } from '../series/intervals.ts';
+import { mapBack, overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import {
@@ -29,7 +29,6 @@ import {
   cutWindows,
   LONGEST_UNTRAINED,
   MOST_WINDOWS,
-  mapBack,
   mergeWindows,
   shownOf,
   windowSize,

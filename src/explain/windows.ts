@@ -6,7 +6,7 @@
 import { ConfigError } from '../ground/errors.ts';
 import type { Interval } from '../ground/types.ts';
 import { valueAt } from '../series/augment.ts';
-import { mergeIntervals, runs } from '../series/intervals.ts';
+import { runs } from '../series/intervals.ts';
 import type { Reader } from './reader.ts';
 
 /** Maximum number of windows: a million samples in overlapping windows of 1000. Windows of longer series are longer. */
@@ -117,21 +117,6 @@ function meanOver(values: Float64Array, from: number, to: number): number {
     sum += values[i]! * (Math.min(to, i + 1) - Math.max(from, i));
   }
   return sum / (to - from);
-}
-
-/**
- * Maps intervals of an answer over `length` points to samples of the series: ends at the nearest sample, at least one sample each; sorted,
- * disjoint, inside the window.
- */
-export function mapBack(intervals: readonly Interval[], length: number, window: Interval): Interval[] {
-  const [first, last] = window;
-  const scale = (last - first) / length;
-  return mergeIntervals(
-    intervals.map(([start, end]): Interval => {
-      const from = Math.min(last - 1, first + Math.round(start * scale));
-      return [from, Math.min(last, Math.max(from + 1, first + Math.round(end * scale)))];
-    }),
-  );
 }
 
 /** Resamples a window to the length that the reader is asked about. */

@@ -160,6 +160,8 @@ export interface EvalRecord {
   readonly gold: Gold;
   /** Raw text of the response; '' for detectors that write none. */
   readonly response: string;
+  /** Number of points that intervals of the response count from 0, where the series was shown with another number; those of the answer count its own. */
+  readonly frame?: number;
   readonly answer: ParsedAnswer;
   readonly score: Score;
   /** Index among several responses to the example, 0-based. */

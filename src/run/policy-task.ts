@@ -26,7 +26,7 @@ import { counterfactual } from '../claims/intervene.ts';
 import { agreementOf, checkReasoning, gradeEnds, graderOf } from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
-import { mapBack, resample } from '../explain/windows.ts';
+import { resample } from '../explain/windows.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
 import type { Example } from '../ground/types.ts';
@@ -36,6 +36,7 @@ import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { type Augmentation, augment, UNCHANGED } from '../series/augment.ts';
+import { mapBack } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import {
   checkedCard,
@@ -177,7 +178,8 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
     // A supervised stage teaches another kind of answer; its plots are read by then.
     if (recipe.sft.samples === 0) checkKind(directory, card, facts);
     if (card.style === 'nano') checkTaught(directory, card, recipe, facts);
-    const length = card.length === null ? null : facts.length;
+    // Coordinates of answers are taught by a supervised stage alone; without one, series are resampled to those that the policy knows.
+    const length = card.length === null || recipe.sft.samples === 0 ? card.length : facts.length;
     const channels = card.channels === null ? null : channelsOf(facts);
     const adapted = { ...card, ...factsOf(facts), length, channels, figure: figureOf(card, facts) };
     return checkedCard(extended(adapted, recipe, facts));

@@ -28,6 +28,21 @@ export function mergeIntervals(intervals: readonly Interval[], gap = 0): Interva
   return merged;
 }
 
+/**
+ * Maps intervals of an answer over `length` points to samples of the series: ends at the nearest sample, at least one sample each; sorted,
+ * disjoint, inside the window.
+ */
+export function mapBack(intervals: readonly Interval[], length: number, window: Interval): Interval[] {
+  const [first, last] = window;
+  const scale = (last - first) / length;
+  return mergeIntervals(
+    intervals.map(([start, end]): Interval => {
+      const from = Math.min(last - 1, first + Math.round(start * scale));
+      return [from, Math.min(last, Math.max(from + 1, first + Math.round(end * scale)))];
+    }),
+  );
+}
+
 /** Number of samples covered by sorted, disjoint intervals. */
 export function coverage(intervals: readonly Interval[]): number {
   let covered = 0;

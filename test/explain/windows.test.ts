@@ -1,16 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  cutScales,
-  cutWindows,
-  mapBack,
-  mergeWindows,
-  resample,
-  windowSize,
-} from '../../src/explain/windows.ts';
+import { cutScales, cutWindows, mergeWindows, resample, windowSize } from '../../src/explain/windows.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { sharpened } from '../../src/series/deviation.ts';
+import { mapBack } from '../../src/series/intervals.ts';
 
 describe('cutScales', () => {
   const options = { size: 100, overlap: 0.5, limit: 2048 };

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -6,9 +6,10 @@ import type { DataFacts } from '../../datasets/source.ts';
 import { exampleValues, openExamples } from '../../datasets/source.ts';
 import { runBaselines } from '../../eval/baselines.ts';
 import { recordOf } from '../../eval/harness.ts';
+import { readPredictions } from '../../eval/predictions.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { Random } from '../../src/ground/random.ts';
-import type { AnomalyGold, Example } from '../../src/ground/types.ts';
+import type { AnomalyGold, EvalRecord, Example } from '../../src/ground/types.ts';
 import { recipeSchema } from '../../src/recipe/recipe.ts';
 import {
   evaluationCard,
@@ -149,6 +150,12 @@ describe('a policy that was taught here', () => {
       classes: ['a', 'b', 'c'],
       length: 60,
     });
+  });
+
+  test('keeps the coordinates of its answers where no supervised stage teaches others', () => {
+    const rl = recipe({ sft: { ...recipe().sft, samples: 0 } });
+    expect(trainingCard(policyOf(nano), rl, { ...facts, length: 60 }).length).toBe(720);
+    expect(trainingCard(policyOf(nano), recipe(), { ...facts, length: 60 }).length).toBe(60);
   });
 
   test('learns another kind of answer in a supervised stage', () => {
@@ -393,6 +400,7 @@ describe('the task of an example', () => {
       const source = openExamples({ name: 'wild', split: 'test', seed: 8, length, count: 40 });
       const task = exampleTask(shown, { facts: source.facts });
       const anomalous = Array.from(source).filter(({ gold }) => (gold as AnomalyGold).intervals.length > 0);
+      const records: EvalRecord[] = [];
       for (const one of anomalous) {
         const seen = task.asSeen!(one);
         expect(seen.channels[0]).toHaveLength(560);
@@ -403,9 +411,18 @@ describe('the task of an example', () => {
         expect(intervals!.at(-1)![1]).toBeLessThanOrEqual(length);
         expect(Math.abs(intervals![0]![0] - gold[0]![0])).toBeLessThanOrEqual(length / 560 + 1);
         const record = recordOf(task, one, task.trace(one));
-        expect(record.length).toBe(length);
+        expect([record.length, record.frame]).toEqual([length, 560]);
         expect(record.reasoning).toMatchObject({ true: record.reasoning!.claims });
+        records.push(record);
       }
+      // Others that score the records read the responses in the points that they count.
+      const file = join(root, `records-${length}.jsonl`);
+      writeFileSync(file, records.map((record) => `${JSON.stringify(record)}\n`).join(''));
+      const read = readPredictions({ gold: file, pred: file, classes: source.facts.classes }).records;
+      expect(read.map(({ answer }) => answer.intervals)).toEqual(
+        records.map(({ answer }) => answer.intervals),
+      );
+      expect(read.map(({ score }) => score)).toEqual(records.map(({ score }) => score));
       const half = '<think>flat line 3 sd</think><answer>[[0, 280]]</answer><class>shapelet</class>';
       expect(task.parse(half, anomalous[0]!).intervals).toEqual([[0, length / 2]]);
     },
