@@ -30,7 +30,7 @@ import { parseShard, type Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
 import { changedRecipe } from '../recipe/config.ts';
 import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.ts';
-import { type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
+import { cardDirectory, type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
 import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
@@ -289,7 +289,7 @@ interface Cell {
 function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
   const { local } = policy;
   const { facts } = task.source;
-  const checkpoint = local === null ? null : (local.adapter ?? local.directory);
+  const checkpoint = local === null ? null : cardDirectory(local.directory, local.adapter);
   const baseCard = checkpoint === null ? foreignCard(facts, null) : evaluationCard(checkpoint, facts);
   const defaults = baseCard.numbers ?? DEFAULT_NUMBERS;
   const format: NumbersFormat = {

@@ -14,7 +14,7 @@ import { builtInDims, isBuiltIn, statedDType } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import { trainBpe } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
-import { CARD_FILE, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
+import { cardDirectory, hasCard, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
 import { addTokens } from './added-tokens.ts';
 import { nanoCard, type TrainingTask, trainingTask } from './policy-task.ts';
 import type { Run } from './run.ts';
@@ -156,11 +156,10 @@ export async function mergePolicy({ policy: path, adapter, out, dtype }: MergeRe
   });
   const { options } = policy.adapter!;
   mergeAdapter(policy);
-  // Run directories keep a card beside a policy; the adapter's is newer than the base's.
-  const card = [adapter, base].find((directory) => existsSync(join(directory, CARD_FILE)));
+  const card = cardDirectory(base, adapter);
   writeManifestedDirectory(out, (temporary) => {
     policy.write(temporary);
-    if (card !== undefined) writeCard(temporary, readCard(card));
+    if (hasCard(card)) writeCard(temporary, readCard(card));
   });
   const written = policy.dtype;
   policy.dispose();

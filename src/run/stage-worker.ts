@@ -21,19 +21,12 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import { generate, type Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
-import {
-  type Adapter,
-  createAdapter,
-  loadAdapter,
-  mergeAdapter,
-  saveAdapter,
-  writeAdapter,
-} from '../policy/lora.ts';
+import { type Adapter, createAdapter, loadAdapter, mergeAdapter, writeAdapter } from '../policy/lora.ts';
 import { type Dims, isBuiltIn, parseDims } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import { pictureFeatures } from '../policy/vision.ts';
 import type { RlRecipe } from '../recipe/recipe.ts';
-import { type PolicyCard, writeCard } from '../tasks/card.ts';
+import { cardDirectory, type PolicyCard, writeCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { MOST_DIMENSIONS, makeReference, type PolicyReference, writeReference } from '../tasks/reference.ts';
 import { type AdvantageName, openAdvantage } from '../train/advantage.ts';
@@ -136,11 +129,11 @@ function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Score
   return loadShared(policy.engine, workers, base, options);
 }
 
-/** Writes the trained part of the policy for its evaluation. */
-function writeSnapshot(directory: string, policy: Policy, card: PolicyCard): void {
+/** Writes the trained part of the policy with its card: an adapter, of the checkpoint that `base` names, or all. */
+function writeTrained(directory: string, policy: Policy, card: PolicyCard, base?: string): void {
   writeManifestedDirectory(directory, (temporary) => {
     if (policy.adapter === null) policy.write(temporary);
-    else writeAdapter(policy, temporary);
+    else writeAdapter(policy, temporary, base);
     writeCard(temporary, card);
   });
 }
@@ -156,7 +149,7 @@ function validationOf(job: TrainingJob, learner: Learner, card: PolicyCard): Val
     lines: () => readValidation(directory),
     take: (step) => {
       const snapshot = snapshotOf(directory, step);
-      if (!existsSync(snapshot)) writeSnapshot(snapshot, learner.policy, card);
+      if (!existsSync(snapshot)) writeTrained(snapshot, learner.policy, card);
       note({ kind: 'evaluate', step });
     },
   });
@@ -256,7 +249,8 @@ async function publish(learner: Learner, card: PolicyCard, job: TrainingJob): Pr
   if (policy.adapter !== null) {
     // The base of a first stage is a copy: the adapter names the original.
     const { init } = recipe.policy;
-    saveAdapter(policy, adapter, basename(base) === 'initial' && !isBuiltIn(init) ? init : resolve(base));
+    const named = basename(base) === 'initial' && !isBuiltIn(init) ? init : resolve(base);
+    writeTrained(adapter, policy, card, named);
     mergeAdapter(policy);
   }
   const reference = await makePolicyReference(policy, card, job);
@@ -384,7 +378,7 @@ async function answer(job: EvalJob): Promise<StageResult> {
   const policy = await opened.load();
   const source = openExamples(job.examples);
   const { facts } = source;
-  const trained = evaluationCard(adapter ?? from, facts, job.numbers);
+  const trained = evaluationCard(cardDirectory(from, adapter), facts, job.numbers);
   const advising = job.extension === true ? withExtension(trained, facts) : trained;
   const card = job.inspect === undefined ? advising : { ...advising, inspect: job.inspect };
   const toolbox = await toolboxOf(card);

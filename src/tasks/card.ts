@@ -103,6 +103,10 @@ export function hasCard(directory: string): boolean {
   return existsSync(join(directory, CARD_FILE));
 }
 
+/** Directory with the card of a policy and its adapter: the adapter's, where it has one, is newer than the base's. */
+export const cardDirectory = (base: string, adapter: string | undefined): string =>
+  adapter !== undefined && hasCard(adapter) ? adapter : base;
+
 export function writeCard(directory: string, card: PolicyCard): void {
   writeFileAtomic(join(directory, CARD_FILE), `${JSON.stringify(card, null, 2)}\n`);
 }

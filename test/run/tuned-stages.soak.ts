@@ -63,6 +63,14 @@ describe('with an adapter', () => {
     expect(relativeDistance(saved, weights(join(run, 'initial')))).toBeGreaterThan(1e-3);
   });
 
+  test('it merges to the policy of the stage, card included', async () => {
+    const out = join(shared, 'merged');
+    const from = ['--policy', join(run, 'initial'), '--adapter', adapter];
+    expect(await timeseer('merge', ...from, '--out', out, '--dtype', 'float32')).toMatchObject({ code: 0 });
+    for (const name of ['timeseer.json', 'model.safetensors'])
+      expect(readFileSync(join(out, name)).equals(readFileSync(join(run, 'sft/policy', name)))).toBe(true);
+  });
+
   test('a checkpoint holds the adapter and its optimiser, not the base', () => {
     const checkpoint = join(run, 'sft/checkpoint');
     expect(existsSync(join(checkpoint, 'model.safetensors'))).toBe(false);
