@@ -19,6 +19,7 @@ import { say } from '../ground/terminal.ts';
 import type { EvalRecord, Example, Gold, ParsedAnswer } from '../ground/types.ts';
 import { mapAhead, WorkerPool } from '../ground/worker-pool.ts';
 import { DETECTORS } from '../series/detectors.ts';
+import { bridge } from '../series/missing.ts';
 import type { Unlabelled } from '../tasks/kind.ts';
 import { blindTrace, KIND_NAMES, scoreAnswer, taskKind } from '../tasks/kinds.ts';
 import type { Answerer, AnswerOptions } from './answerer.ts';
@@ -72,8 +73,8 @@ interface Baseline {
   readonly quick?: boolean;
   /** True where runs try it beside their policies, though it is not quick: the product's own detector, 33 ms of CPU time a series of 1000 points. */
   readonly inRuns?: boolean;
-  /** True where it reads one whole channel without missing points. */
-  readonly plain?: boolean;
+  /** True where it reads one channel alone; missing points are bridged for it. */
+  readonly single?: boolean;
   /** False where the data hold nothing that it could learn from. Always true when absent. */
   readonly suits?: (data: BaselineData) => Promise<boolean>;
   /** @throws DataError or ConfigError where nothing can be learned from the data */
@@ -101,7 +102,18 @@ export function baselineRecord(example: Example, answer: Gold | string): EvalRec
   return { seriesId: id, task, length, gold, response: '', answer: read, score };
 }
 
-const NOT_PLAIN = 'has several channels or missing points; this baseline reads one whole channel';
+const SEVERAL = 'has several channels; this baseline reads one';
+
+/** Series without missing points, by the one that has them: scores are kept by their values. */
+const bridged = new WeakMap<Float64Array, Float64Array>();
+
+/** Returns the values of a series of one channel, missing points bridged. @throws DataError without a known point */
+function wholeOf({ channels }: Unlabelled): Float64Array {
+  const [values] = channels as readonly [Float64Array];
+  const whole = bridged.get(values) ?? bridge(values).values;
+  bridged.set(values, whole);
+  return whole;
+}
 
 /** Answers from values; a string is the reason why there is no answer. */
 type Rule = (series: Unlabelled) => Gold | string | Promise<Gold | string>;
@@ -123,11 +135,11 @@ async function orReason(answer: () => Gold | Promise<Gold>): Promise<Gold | stri
   }
 }
 
-/** A rule for one whole channel. */
+/** A rule for one channel. */
 const onChannel =
-  (read: (values: Float64Array) => Gold): Rule =>
+  (read: (values: Float64Array) => Gold | Promise<Gold>): Rule =>
   (series) =>
-    isPlain(series) ? orReason(() => read(series.channels[0]!)) : NOT_PLAIN;
+    series.channels.length === 1 ? orReason(() => read(wholeOf(series))) : SEVERAL;
 
 /** Training samples by data, which several baselines are prepared from. */
 const samples = new WeakMap<BaselineData, Promise<TrainingSample | null>>();
@@ -216,25 +228,25 @@ async function chooseThreshold(
 ): Promise<BaselineSettings & { readonly threshold: number }> {
   const before = settings?.['threshold'];
   if (typeof before === 'number') return { ...settings, threshold: before };
-  const plain = validation.filter(isPlain);
-  if (plain.length === 0)
+  const single = validation.filter(({ channels }) => channels.length === 1);
+  if (single.length === 0)
     return { threshold: score.threshold, chosen: `published default (${score.source})` };
   const thresholds = [...new Set([score.threshold, ...THRESHOLDS])];
   let done = 0;
-  const rewardsOf = await mapAhead(plain, scorer.parallel, async (example) => {
-    const scores = await scorer.scores(example.channels[0]!, signal);
-    onProgress?.(`threshold of ${name}`, ++done / plain.length);
+  const rewardsOf = await mapAhead(single, scorer.parallel, async (example) => {
+    const scores = await scorer.scores(wholeOf(example), signal);
+    onProgress?.(`threshold of ${name}`, ++done / single.length);
     return thresholds.map(
       (threshold) => baselineRecord(example, answerAbove(score, scores, threshold)).score.total,
     );
   });
   const rewards = thresholds.map((_, t) =>
-    sum(rewardsOf.map((byThreshold) => byThreshold[t]! / plain.length)),
+    sum(rewardsOf.map((byThreshold) => byThreshold[t]! / single.length)),
   );
   const best = rewards.indexOf(Math.max(...rewards));
   return {
     threshold: thresholds[best]!,
-    chosen: `highest mean reward on ${plain.length} validation examples`,
+    chosen: `highest mean reward on ${single.length} validation examples`,
     reward: rewards[best]!,
   };
 }
@@ -243,7 +255,7 @@ function pointScoreBaseline(name: string, score: PointScore): Baseline {
   return {
     kinds: ['anomaly'],
     about: score.about,
-    plain: true,
+    single: true,
     inRuns: score.inRuns === true,
     async prepare(data) {
       const scorer = new Scorer(name, data.threads ?? cores());
@@ -252,15 +264,9 @@ function pointScoreBaseline(name: string, score: PointScore): Baseline {
         return {
           settings,
           answer: async (series) =>
-            isPlain(series)
-              ? orReason(async () =>
-                  answerAbove(
-                    score,
-                    await scorer.scores(series.channels[0]!, data.signal),
-                    settings.threshold,
-                  ),
-                )
-              : NOT_PLAIN,
+            onChannel(async (values) =>
+              answerAbove(score, await scorer.scores(values, data.signal), settings.threshold),
+            )(series),
           parallel: scorer.parallel,
           close: () => scorer.close(),
         };
@@ -290,7 +296,7 @@ const fixed: Readonly<Record<string, Baseline>> = Object.fromEntries(
   Object.keys(DETECTORS).map((name): [string, Baseline] => [
     name,
     {
-      ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, plain: true },
+      ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, single: true },
       prepare: async () => following(onChannel(detectorsOf('anomaly').get(name)!), { chosen: 'fixed' }),
     },
   ]),
@@ -423,12 +429,12 @@ export async function quickBaselines(
   series: readonly Unlabelled[],
   inRun = false,
 ): Promise<string[]> {
-  const plain = series.every(isPlain);
+  const single = series.every(({ channels }) => channels.length === 1);
   const names: string[] = [];
   for (const [name, baseline] of BASELINES) {
     const tried = baseline.quick === true || (inRun && baseline.inRuns === true);
     if (!tried || !baseline.kinds.includes(data.kind)) continue;
-    if (baseline.plain === true && !plain) continue;
+    if (baseline.single === true && !single) continue;
     if ((await baseline.suits?.(data)) !== false) names.push(name);
   }
   return names;
@@ -494,7 +500,15 @@ export function baselineAnswerer(
   return {
     ...{ given, name: given, identity: { baseline: name }, reads: 'values', local: null },
     async answer(requests, { data, signal }, report) {
-      const baseline = await prepare(data, signal);
+      const baseline = await prepare(data, signal).catch((error: unknown) => {
+        // Another policy of the same evaluation may answer.
+        if (error instanceof DataError && !signal?.aborted) return error.message;
+        throw error;
+      });
+      if (typeof baseline === 'string') {
+        for (const { key } of requests) report({ key, sample: 0, text: '', failure: baseline });
+        return;
+      }
       await mapAhead(requests, baseline.parallel, async ({ key, series }) => {
         signal?.throwIfAborted();
         const values = series();
@@ -508,7 +522,8 @@ export function baselineAnswerer(
       });
     },
     async dispose() {
-      for (const baseline of prepared.values()) await (await baseline).close();
+      for (const baseline of await Promise.allSettled(prepared.values()))
+        if (baseline.status === 'fulfilled') await baseline.value.close();
     },
   };
 }

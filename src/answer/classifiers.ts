@@ -195,6 +195,13 @@ export async function miniRocketClassifier(
   { seed, signal, onProgress }: Given,
 ): Promise<PreparedBaseline> {
   const { series, labels } = learningSet(examples);
+  const odd = series.findIndex(({ length }) => length !== series[0]!.length);
+  if (odd >= 0) {
+    throw new DataError(
+      `minirocket: needs training examples of one length, ${examples[0]!.id} has ${series[0]!.length} samples and ${examples[odd]!.id} has ${series[odd]!.length}; ` +
+        '1nn-dtw compares series of any length',
+    );
+  }
   const transform = new MiniRocketTransform(fitMiniRocket(series, { seed }));
   const rows: Float32Array[] = [];
   for (const values of series) {

@@ -180,6 +180,18 @@ function placesOf(source: ExampleSource): (id: string) => number | undefined {
   };
 }
 
+/** Says how many series a program or a detector gave no answer about, and why: they count as wrong. */
+function sayUnanswered(records: readonly EvalRecord[], label: string): void {
+  const without = records.filter(
+    ({ response, answer, failure }) => response === '' && failure === undefined && !answer.wellFormed,
+  );
+  const [first] = without;
+  if (first === undefined) return;
+  say(
+    `warning: ${label}: ${without.length} of ${records.length} series have no answer, which counts as a wrong one; ${first.seriesId}: ${first.answer.problem}`,
+  );
+}
+
 /**
  * Asks a policy about a task and computes the metrics of its answers, also where an endpoint was given up. Every record is written at once;
  * existing responses are kept, missing and failed ones requested.
@@ -236,6 +248,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { classes } = source.facts;
   const modes = logs.map((log, m): CellMode => {
     const records = log.finish();
+    sayUnanswered(records, label);
     return {
       temperature: temperatures[m]!,
       records,

@@ -87,9 +87,14 @@ const channelsOf = ({ kind, channels }: DataFacts): number | null =>
 
 const counted = (channels: number): string => (channels === 1 ? '1 channel' : `${channels} channels`);
 
+/** Returns true for a policy that answers with what the data ask for: a large one always does. */
+export const answersKind = ({ style, kind }: PolicyCard, facts: DataFacts): boolean =>
+  style !== 'nano' || kind === facts.kind;
+
 /** @throws ConfigError where a small policy was trained on another answer kind */
-function checkKind(directory: string, { style, kind }: PolicyCard, facts: DataFacts): void {
-  if (style !== 'nano' || kind === facts.kind) return;
+function checkKind(directory: string, card: PolicyCard, facts: DataFacts): void {
+  if (answersKind(card, facts)) return;
+  const { kind } = card;
   throw new ConfigError(
     `${directory}: was trained to answer with ${taskKind(kind).answers}, but ${facts.task} asks for ${taskKind(facts.kind).answers}; ` +
       'choose a data set of its answer kind, or train it on this one with a supervised stage (timeseer sft)',

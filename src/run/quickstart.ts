@@ -10,10 +10,11 @@ import { type RunSummary, readSummary } from '../../eval/summary.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
+import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { answerExamples } from './eval-stage.ts';
 import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
-import { evaluationCard, exampleTask, withExtension } from './policy-task.ts';
+import { answersKind, evaluationCard, exampleTask, withExtension } from './policy-task.ts';
 import { buildReport } from './report.ts';
 import { Run, type RunRequest, runSession, setupEngine, writeEnvironment } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
@@ -161,7 +162,11 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
     },
   };
 
-  const parts: Part[] = [answers('initial', run.initial)];
+  // A start that answers other questions is evaluated once it was taught these.
+  const initial = answers('initial', run.initial);
+  const isAsked = (): boolean =>
+    !existsSync(run.initial) || answersKind(readCard(run.initial), openExamples(run.heldOutExamples).facts);
+  const parts: Part[] = [{ ...initial, done: () => !isAsked() || initial.done() }];
   if (recipe.sft.samples > 0) {
     parts.push({
       done: () => run.stageFinished('sft'),

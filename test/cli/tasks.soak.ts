@@ -1,8 +1,9 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { done, prepareTaskSets, refused, SMALL, taskSets, through } from '../helpers/task-sets.ts';
+import { timeseer } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-tasks-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -46,6 +47,41 @@ describe('a prepared data set goes through sft, train and eval', () => {
       await refused('train', '--policy', out, '--set', 'input=picture', '--out', join(root, 'x')),
     ).toMatch(/trained with numbers; set input=numbers/);
   });
+});
+
+test('a quickstart from a policy of another kind of answers evaluates it once it was taught these', async () => {
+  const out = join(root, 'from-small');
+  const set = ['sft.samples=16', 'rl.steps=0', 'eval.series=4', `data.name=${classes}`];
+  await done(
+    'quickstart',
+    '--recipe',
+    'classes',
+    '--out',
+    out,
+    '--quiet',
+    ...set.flatMap((one) => ['--set', one]),
+  );
+  const left = readdirSync(join(out, 'eval'));
+  expect(left.some((name) => name.startsWith('sft.'))).toBe(true);
+  expect(left.some((name) => name.startsWith('initial.'))).toBe(false);
+});
+
+test('a baseline that cannot learn from a data set leaves the others their rows', async () => {
+  const [file, data] = [join(root, 'unequal.jsonl'), join(root, 'unequal')];
+  const lines = Array.from({ length: 24 }, (_, i) => {
+    const values = Array.from({ length: 30 + (i % 3) }, (_, t) =>
+      Math.sin(t * (i % 2 === 0 ? 0.3 : 0.9) + i),
+    );
+    return JSON.stringify({ id: `s${i}`, values, class: i % 2 === 0 ? 'slow' : 'fast' });
+  });
+  writeFileSync(file, `${lines.join('\n')}\n`);
+  await done('data', 'prepare', 'custom', '--from', file, '--out', data, '--shares', '2,0,1');
+  const policies = ['minirocket', 'majority'].flatMap((name) => ['--policy', `baseline:${name}`]);
+  const { code, out, err } = await timeseer('eval', ...policies, '--task', data);
+  expect(out).toMatch(/majority +0\.\d+/);
+  expect(out).toMatch(/minirocket +–/);
+  expect(err).toMatch(/minirocket: needs training examples of one length.*1nn-dtw compares/);
+  expect(code).not.toBe(0);
 });
 
 describe('a stage over a data set', () => {

@@ -54,6 +54,25 @@ describe('detectors as answerers', () => {
     }
   });
 
+  test('bridge missing points, and say of several channels that they read one', async () => {
+    const series = blockSeries('b/0', 'trend');
+    const gapped = { ...series, channels: [Float64Array.from(series.channels[0]!)] };
+    gapped.channels[0]!.fill(Number.NaN, 20, 25);
+    const two = { ...series, channels: [series.channels[0]!, series.channels[0]!] };
+    const single = [...BASELINES].filter(([, { single }]) => single === true);
+    expect(single.map(([name]) => name)).toEqual(
+      expect.arrayContaining(['zscore', 'three-sigma', 'discord']),
+    );
+    for (const [, baseline] of single) {
+      const prepared = await baseline.prepare({ ...learning, validation: [] });
+      expect(await prepared.answer(gapped)).toMatchObject({ kind: 'anomaly' });
+      expect(await prepared.answer(two)).toMatch(/several channels/);
+      await prepared.close();
+    }
+    const zscore = await BASELINES.get('zscore')!.prepare(learning);
+    expect(await zscore.answer(gapped)).toMatchObject({ intervals: [[120, 124]] });
+  });
+
   test('are scored as a policy would be for the same answer', () => {
     const series = blockSeries('b/0', 'trend');
     const record = baselineRecord(series, { kind: 'anomaly', intervals: [[118, 124]], class: 'trend' });
