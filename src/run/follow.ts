@@ -68,6 +68,8 @@ const CAPPED_SHORT = { severity: 7.9, level: 'high' } as const;
 const LONG = 14 * 86_400_000;
 /** Default parts of the window after which it is judged, and after which it is judged at the latest. */
 const [PARTS, LEAST_PARTS] = [200, 4];
+/** Parts in which the rest of an input that ends is judged, at most. */
+const LAST_PARTS = 8;
 /** Lines of one row, with line breaks in quotes. */
 const MOST_LINES = 20;
 const LONGEST_ROW = 1 << 20;
@@ -555,7 +557,14 @@ export async function follow(
     await judge();
     next = every;
   }
-  if (batch.length > 0 || judgements > 0) await judge(true);
+  // What came faster than it was judged, such as a file, is judged in parts: later ones confirm what earlier ones find.
+  const rest = batch;
+  const part = kept.isOpen ? Math.max(every, Math.ceil(rest.length / LAST_PARTS)) : rest.length;
+  for (let at = 0; at < rest.length; at += part) {
+    batch = rest.slice(at, at + part);
+    await judge(at + part >= rest.length);
+  }
+  if (rest.length === 0 && judgements > 0) await judge(true);
   if (!kept.isOpen)
     kept.note(
       'no-rows',

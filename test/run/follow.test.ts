@@ -71,6 +71,21 @@ describe('rows that are followed', () => {
     expect(events.at(-1)).toMatchObject({ open: [{ id: level!.id }] });
   });
 
+  test('usual values at an unusual time are told also where all rows come at once', async () => {
+    const draw = new Random(5, 'at once');
+    const lines = Array.from({ length: 1152 }, (_, i) => {
+      const night = i >= 840 && i < 856; // from 18:00 on
+      const value = 50 - 20 * Math.cos((2 * Math.PI * i) / 96) + draw.normal();
+      return `${stamp(i)},${(night ? 31 + draw.normal() : value).toFixed(2)}`;
+    });
+    const events: FollowEvent[] = [];
+    const options = { ...OPTIONS, window: 20_000, every: undefined };
+    await follow(inParts(`time,load\n${lines.join('\n')}\n`, 1e6), options, (event) => events.push(event));
+    expect(only(events, 'closed')).toMatchObject([
+      { direction: 'below', reason: 'over', from: { ms: Date.parse(`${stamp(840)}Z`) } },
+    ]);
+  });
+
   test('what lasts until the input ends stays open, and the next run goes on with it', async () => {
     let state: ReportState | null = null;
     const remember = (now: ReportState): void => {
