@@ -531,7 +531,8 @@ const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => 
  *   macro F1 = mean of F1_k, F1_k = 2·right_k / (gold_k + predicted_k)
  *   weighted F1 = Σ gold_k · F1_k / Σ gold_k
  * The precision of a class that is never predicted is 0. A class that is gold for no series (possible in a resample) is left
- * out of the means; its recall and F1 are NaN. An answer with such a class lowers the recall of the gold class, but no precision.
+ * out of the means; its recall and F1 are NaN, and so is its precision where it is not predicted either. An
+ * answer with such a class lowers the recall of the gold class, but no precision.
  * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)` or 'weighted'.
  */
 function classStatistics(series: readonly AnsweredSeries[], classes: readonly string[]): ClassStatistics {
@@ -550,8 +551,8 @@ function classStatistics(series: readonly AnsweredSeries[], classes: readonly st
   const recall = ({ gold, right }: Counts, k: number): number => right[k]! / gold[k]!;
   const f1 = ({ gold, right, predicted }: Counts, k: number): number =>
     gold[k] === 0 ? Number.NaN : (2 * right[k]!) / (gold[k]! + predicted[k]!);
-  const precision = ({ right, predicted }: Counts, k: number): number =>
-    predicted[k] === 0 ? 0 : right[k]! / predicted[k]!;
+  const precision = ({ gold, right, predicted }: Counts, k: number): number =>
+    predicted[k] === 0 && gold[k]! > 0 ? 0 : right[k]! / predicted[k]!;
   const macro = (counted: Counts, measure: (counted: Counts, k: number) => number): number =>
     mean([...classes.keys()].filter((k) => counted.gold[k]! > 0).map((k) => measure(counted, k)));
   return {

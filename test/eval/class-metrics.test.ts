@@ -85,6 +85,15 @@ describe('metrics of classification', () => {
     expect(hi).toBe(1);
   });
 
+  test('leave resamples without a class out of the interval of its precision', () => {
+    const right = ['a', 'a', 'b', 'b'].map((gold, i) => classified(`p/${i}`, gold, gold));
+    const { byClass } = metricsOf(right);
+    for (const label of ['a', 'b']) {
+      expect(byClass[label]?.class_precision).toEqual({ mean: 1, ci95: [1, 1], n: 2 });
+      expect(byClass[label]?.class_f1).toEqual(byClass[label]?.class_recall);
+    }
+  });
+
   test('show labels that are no class and unreadable answers in their own columns, whatever a class is called', () => {
     const records = [
       classified('n/0', 'unreadable', ''),
