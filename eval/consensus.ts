@@ -2,7 +2,7 @@
 import { DataError } from '../src/ground/errors.ts';
 import type { EvalRecord, Interval } from '../src/ground/types.ts';
 import { majority, minimumBayesRisk } from '../src/measures/samples.ts';
-import { pointF1 } from '../src/series/intervals.ts';
+import { pointF1Of } from '../src/series/intervals.ts';
 import { scoreAnswer } from '../src/tasks/kinds.ts';
 
 /** Returns the list with the highest mean similarity to the others; null where none is readable. */
@@ -31,7 +31,7 @@ export function consensusOf(records: readonly EvalRecord[]): EvalRecord {
   const answers = records.map(({ answer }) => answer);
   const intervals = closest<Interval>(
     answers.map(({ intervals: list }) => list),
-    pointF1,
+    pointF1Of,
   );
   const label = majority(answers.map((answer) => answer.class));
   const variates = closest(

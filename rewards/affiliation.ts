@@ -5,6 +5,7 @@
  * as the probability of doing better than a uniformly random point of E.
  */
 import { ConfigError, DataError } from '../src/ground/errors.ts';
+import { checkIntervalLists, isPair } from '../src/ground/interval-lists.ts';
 import { show } from '../src/ground/json-record.ts';
 import type { Interval } from '../src/ground/types.ts';
 
@@ -142,27 +143,18 @@ export function affiliationOf(
   return { precision, recall, f1, events };
 }
 
-const isPair = (value: unknown): boolean =>
-  Array.isArray(value) && value.length === 2 && value.every((bound) => Number.isFinite(bound));
-
 /** @throws ConfigError for a range or events that are not pairs of finite numbers */
-function checkShapes(arguments_: Readonly<Record<'predicted' | 'gold' | 'range', unknown>>): void {
-  const { range } = arguments_;
+function checkShapes({
+  predicted,
+  gold,
+  range,
+}: Readonly<Record<'predicted' | 'gold' | 'range', unknown>>): void {
   if (!isPair(range) || !((range as number[])[0]! < (range as number[])[1]!)) {
     throw new ConfigError(
       `affiliation: range: got ${show(range)}, expected [start, end] with start < end, such as [0, length]`,
     );
   }
-  for (const name of ['predicted', 'gold'] as const) {
-    const events = arguments_[name];
-    const wrong = Array.isArray(events) ? events.findIndex((event) => !isPair(event)) : null;
-    if (wrong === -1) continue;
-    const what =
-      wrong === null
-        ? `${name}: got ${show(events)}`
-        : `${name}[${wrong}]: got ${show((events as unknown[])[wrong])}`;
-    throw new ConfigError(`affiliation: ${what}, expected a list of intervals [start, end]`);
-  }
+  checkIntervalLists('affiliation', { predicted, gold });
 }
 
 function checkEvents(name: string, events: readonly Interval[], range: readonly [number, number]): void {

@@ -1,6 +1,8 @@
 /** AnomSeer's reward: the intervals of anomalies, their kind, and the format of the response. */
 import type { Choice } from '../src/ground/choice.ts';
-import { DataError } from '../src/ground/errors.ts';
+import { ConfigError, DataError } from '../src/ground/errors.ts';
+import { checkIntervalLists } from '../src/ground/interval-lists.ts';
+import { show } from '../src/ground/json-record.ts';
 import type { AnomalyGold, Interval, ParsedAnswer, Score } from '../src/ground/types.ts';
 import { clipAndMerge, coverage, overlap } from '../src/series/intervals.ts';
 import { affiliationOf } from './affiliation.ts';
@@ -23,19 +25,8 @@ const all = (value: number): Localisation => ({
 const NONE = all(0);
 const ALL = all(1);
 
-/**
- * Computes the six metrics, not rounded.
- *
- * Formula: over indices, precision = |P ∩ G| / |P|, recall = |P ∩ G| / |G|, F1 their harmonic mean; affiliation
- * metrics as in `affiliation` over the range [0, length].
- * Range: [0, 1] each. Edge cases: predictions are clipped to the series and merged first; nothing predicted
- * and nothing there: all 1; only one of the two, or an answer that could not be read (null): all 0. A prediction
- * that lies wholly outside the series predicts something, hence all 0 on a normal series too.
- * Example: predicted [[120, 180]], gold [[100, 150]], length 1000 → precision .5, recall .6, affiliation F1 .9757.
- * Source: AnomSeer's reward; Huet et al. 2022.
- * @throws DataError when a gold interval is empty or leaves the series.
- */
-export function localisation(
+/** Computes `localisation` for arguments of the right shape, unchecked for speed. @throws DataError for a gold interval that is empty or leaves the series */
+export function localisationOf(
   predicted: readonly Interval[] | null,
   gold: readonly Interval[],
   length: number,
@@ -64,6 +55,32 @@ export function localisation(
     affiliationRecall: affiliated.recall,
     affiliationF1: affiliated.f1,
   };
+}
+
+/**
+ * Computes the six metrics, not rounded.
+ *
+ * Formula: over indices, precision = |P ∩ G| / |P|, recall = |P ∩ G| / |G|, F1 their harmonic mean; affiliation
+ * metrics as in `affiliation` over the range [0, length].
+ * Range: [0, 1] each. Edge cases: predictions are clipped to the series and merged first; nothing predicted
+ * and nothing there: all 1; only one of the two, or an answer that could not be read (null): all 0. A prediction
+ * that lies wholly outside the series predicts something, hence all 0 on a normal series too.
+ * Example: predicted [[120, 180]], gold [[100, 150]], length 1000 → precision .5, recall .6, affiliation F1 .9757.
+ * Source: AnomSeer's reward; Huet et al. 2022.
+ * @throws DataError when a gold interval is empty or leaves the series; ConfigError for arguments of another shape.
+ */
+export function localisation(
+  predicted: readonly Interval[] | null,
+  gold: readonly Interval[],
+  length: number,
+): Localisation {
+  if (!Number.isInteger(length) || length < 1) {
+    throw new ConfigError(
+      `localisation: length: got ${show(length)}, expected the number of points of the series`,
+    );
+  }
+  checkIntervalLists('localisation', predicted === null ? { gold } : { predicted, gold });
+  return localisationOf(predicted, gold, length);
 }
 
 /** Four decimals, exact ties to the even digit. */
@@ -161,7 +178,7 @@ export function intervalReward(
   length: number,
   options: RewardOptions = PAPER,
 ): number {
-  const metrics = localisation(answer.intervals, intervals, length);
+  const metrics = localisationOf(answer.intervals, intervals, length);
   return localisationReward(metrics, options, falseAlarmsOf(answer, intervals));
 }
 

@@ -6,7 +6,7 @@
 import { DataError } from '../ground/errors.ts';
 import type { AnomalyClass, Interval } from '../ground/types.ts';
 import type { ScoredIntervals } from '../series/detectors.ts';
-import { pointF1 } from '../series/intervals.ts';
+import { pointF1Of } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { summarise } from '../series/stats.ts';
 import { type CycleTest, cycleTest, FLAG_FROM } from './cycle.ts';
@@ -87,7 +87,7 @@ function blindOf(channel: ChannelEvidence): Trace {
 }
 
 function coverageByCycle(cycle: CycleTest | null, intervals: readonly Interval[]): number {
-  return cycle === null || intervals.length === 0 ? 0 : pointF1(cycle.intervals, intervals);
+  return cycle === null || intervals.length === 0 ? 0 : pointF1Of(cycle.intervals, intervals);
 }
 
 /** Point F1, in [0, 1], of the test that covers the intervals best, the cycle test included. */

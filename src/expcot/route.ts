@@ -26,7 +26,7 @@
 
 import type { AnomalyClass, Interval } from '../ground/types.ts';
 import { DISCORD_Z, EXTREME_Z, PROFILE_WINDOW, TREND_WINDOW } from '../series/analyses.ts';
-import { coverage, mergeIntervals, pointF1 } from '../series/intervals.ts';
+import { coverage, mergeIntervals, pointF1Of } from '../series/intervals.ts';
 import { type Evidence, FAMILIES, type Family } from './evidence.ts';
 import { type LocalEvidence, WHITE_FROM } from './shape.ts';
 
@@ -192,9 +192,9 @@ function agreementOf(
   family: Family,
   intervals: readonly Interval[],
 ): Pick<Citation, 'agreement' | 'clipped'> {
-  const plain = pointF1(evidence.intervals(family), intervals);
+  const plain = pointF1Of(evidence.intervals(family), intervals);
   if (family !== 'range') return { agreement: plain, clipped: false };
-  const clipped = pointF1(evidence.outliers.intervals, intervals);
+  const clipped = pointF1Of(evidence.outliers.intervals, intervals);
   return { agreement: Math.max(plain, clipped), clipped: clipped > plain };
 }
 

@@ -4,7 +4,7 @@
  * threshold is reported as passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
 import type { AnomalyClass, Interval } from '../ground/types.ts';
-import { pointF1 } from '../series/intervals.ts';
+import { pointF1Of } from '../series/intervals.ts';
 import {
   DENOISE_ORDER,
   DENOISE_WINDOW,
@@ -159,7 +159,7 @@ const AGREEMENT = phrasesOf((view) => view)('agreement', {
     'point F1 of {n}',
     ({ evidence, cycle, gold }) => {
       if (gold === null) return [null];
-      const byCycle = cycle === null || gold.length === 0 ? 0 : pointF1(cycle.intervals, gold);
+      const byCycle = cycle === null || gold.length === 0 ? 0 : pointF1Of(cycle.intervals, gold);
       return [Math.max(byCycle, cite(evidence, gold).agreement)];
     },
   ],

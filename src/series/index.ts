@@ -55,7 +55,16 @@ export {
   lbKim,
   type WarpingOptions,
 } from './dtw.ts';
-export * from './intervals.ts';
+export {
+  clipAndMerge,
+  coverage,
+  intervalText,
+  mergeIntervals,
+  overlap,
+  pointF1,
+  runs,
+  within,
+} from './intervals.ts';
 export { type ForestOptions, isolationOfWindows, isolationScores } from './isolation-forest.ts';
 export {
   type Discord,

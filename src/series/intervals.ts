@@ -1,4 +1,6 @@
 /** Half-open intervals on the index axis: from flags, and compared with other intervals. */
+import { DataError } from '../ground/errors.ts';
+import { checkIntervalLists } from '../ground/interval-lists.ts';
 import type { Interval } from '../ground/types.ts';
 
 /** Runs of flagged indices of [N] as sorted, disjoint half-open intervals. */
@@ -65,10 +67,28 @@ export function overlap(a: readonly Interval[], b: readonly Interval[]): number 
   return shared;
 }
 
-/** Point F1 of sorted, disjoint intervals, in [0, 1]: 2·|A∩B| / (|A| + |B|); two empty lists agree (1). */
-export function pointF1(predicted: readonly Interval[], gold: readonly Interval[]): number {
+/** Computes `pointF1` of sorted, disjoint intervals, unchecked for speed. */
+export function pointF1Of(predicted: readonly Interval[], gold: readonly Interval[]): number {
   const total = coverage(predicted) + coverage(gold);
   return total === 0 ? 1 : (2 * overlap(predicted, gold)) / total;
+}
+
+/**
+ * Computes the point F1 of intervals, in [0, 1]: 2·|A∩B| / (|A| + |B|); two empty lists agree (1). Order and overlaps in a list do
+ * not matter.
+ * @throws DataError for an empty or reversed interval; ConfigError for arguments of another shape
+ */
+export function pointF1(predicted: readonly Interval[], gold: readonly Interval[]): number {
+  checkIntervalLists('pointF1', { predicted, gold });
+  for (const [name, intervals] of Object.entries({ predicted, gold })) {
+    const wrong = intervals.findIndex(([start, end]) => !(start < end));
+    if (wrong < 0) continue;
+    const [start, end] = intervals[wrong]!;
+    throw new DataError(
+      `pointF1: ${name}[${wrong}]: got [${start}, ${end}], expected the start to be below the end`,
+    );
+  }
+  return pointF1Of(mergeIntervals(predicted), mergeIntervals(gold));
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Anomaly detection (AnomSeer): `<think>…</think><answer>[[start, end], …]</answer><class>…</class>`. */
 
-import { anomseer, localisation } from '../../rewards/anomseer.ts';
+import { anomseer, localisationOf } from '../../rewards/anomseer.ts';
 import {
   analyseChannels,
   analyseWithGaps,
@@ -26,7 +26,7 @@ import { html } from '../html/html.ts';
 import { intervalVus } from '../measures/curves.ts';
 import { eventBased, pointAdjusted, rangeBased } from '../measures/range-based.ts';
 import { DETECTORS } from '../series/detectors.ts';
-import { clipAndMerge, intervalText, pointF1 } from '../series/intervals.ts';
+import { clipAndMerge, intervalText, pointF1Of } from '../series/intervals.ts';
 import {
   CLASS_ACCURACY,
   type Evaluation,
@@ -376,7 +376,7 @@ const evaluation: Evaluation<AnomalyGold> = {
   ],
   classColumns: null,
   values(answer, gold, length) {
-    const scores = localisation(answer.intervals, gold.intervals, length);
+    const scores = localisationOf(answer.intervals, gold.intervals, length);
     return {
       unparsable: share(!isReadable(answer, gold)),
       ...(gold.class === null ? {} : { class_accuracy: share(answer.class === gold.class) }),
@@ -407,7 +407,7 @@ const evaluation: Evaluation<AnomalyGold> = {
   solves: (answer, gold) =>
     answer.intervals !== null &&
     (gold.class === null || answer.class === gold.class) &&
-    pointF1(answer.intervals, gold.intervals) >= SOLVED,
+    pointF1Of(answer.intervals, gold.intervals) >= SOLVED,
   anomalous: (gold) => gold.intervals.length > 0,
   right: (answer, gold) => (answer.class === null ? null : answer.class === gold.class),
   answerParts: ['intervals', 'class'],
@@ -599,7 +599,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
   says: (said) => `${said.class ?? 'unreadable'}, ${intervalText(said.intervals)}`,
   agreement: (answer, gold) => ({
     class: gold.class === null ? null : answer.class === gold.class,
-    f1: pointF1(answer.intervals, gold.intervals),
+    f1: pointF1Of(answer.intervals, gold.intervals),
   }),
   evaluation,
 };

@@ -2,9 +2,10 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { affiliation } from '../../rewards/affiliation.ts';
+import { localisation } from '../../rewards/anomseer.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
-import { clipAndMerge } from '../../src/series/intervals.ts';
+import { clipAndMerge, pointF1 } from '../../src/series/intervals.ts';
 
 type Encoded = number | 'NaN' | 'Infinity';
 
@@ -155,5 +156,32 @@ describe('affiliation refuses arguments of another shape, which gave NaN before'
     const call = (): unknown => (affiliation as (...all: unknown[]) => unknown)(...given);
     expect(call).toThrow(ConfigError);
     expect(call).toThrow(message);
+  });
+});
+
+describe('the other interval metrics check their arguments too', () => {
+  test.each<[string, (...all: never[]) => unknown, unknown[], RegExp]>([
+    ['point F1 of a text', pointF1, ['x', []], /pointF1: predicted: got "x", expected a list/],
+    ['point F1 of numbers', pointF1, [[], [1, 2]], /pointF1: gold\[0\]: got 1, expected a list/],
+    ['a localisation of a text', localisation, ['x', [], 9], /localisation: predicted: got "x"/],
+    ['a localisation of texts', localisation, [[[1, '2']], [], 9], /predicted\[0\]: got \[1,"2"\]/],
+    ['a gold bound that is NaN', localisation, [[], [[Number.NaN, 3]], 9], /gold\[0\]: got \[null,3\]/],
+    ['a localisation without gold', localisation, [[], 5, 9], /localisation: gold: got 5/],
+    ['a localisation without length', localisation, [[], [], Number.NaN], /localisation: length: got/],
+  ])('%s', (_, metric, given, message) => {
+    const call = (): unknown => (metric as (...all: unknown[]) => unknown)(...given);
+    expect(call).toThrow(ConfigError);
+    expect(call).toThrow(message);
+  });
+
+  test('point F1 refuses a reversed interval, and does not depend on order or overlaps', () => {
+    expect(() => pointF1([[10, 0]], [[5, 15]])).toThrow(DataError);
+    expect(() => pointF1([[10, 0]], [[5, 15]])).toThrow(/predicted\[0\]: got \[10, 0\]/);
+    const gold: Interval[] = [
+      [0, 10],
+      [20, 30],
+    ];
+    expect(pointF1([gold[1]!, gold[0]!], gold)).toBe(1);
+    expect(pointF1([...gold, [2, 8]], gold)).toBe(1);
   });
 });
