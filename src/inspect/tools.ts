@@ -4,7 +4,7 @@
  */
 import { findSeason } from '../detect/season.ts';
 import { type Choice, choiceNames } from '../ground/choice.ts';
-import { ConfigError } from '../ground/errors.ts';
+import { ConfigError, reasonOf } from '../ground/errors.ts';
 import { extent } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../ground/user-module.ts';
@@ -308,6 +308,29 @@ export async function openTools(uses: readonly string[]): Promise<Toolbox> {
     );
   }
   return { tools: { ...plain, ...hosted.tools }, close: hosted.close };
+}
+
+/**
+ * Opens tools and calls each user's tool whose usage is its name once, about a sine of 1000 points.
+ * @throws ConfigError as `openTools`, and for a call that fails
+ */
+export async function checkTools(uses: readonly string[]): Promise<void> {
+  const { tools, close } = await openTools(uses);
+  const values = Float64Array.from({ length: 1000 }, (_, t) => Math.sin((2 * Math.PI * t) / 50));
+  const call: ToolCall = { values, view: WHOLE, window: [0, values.length], words: '', shown: [] };
+  try {
+    for (const [name, { usage, run }] of Object.entries(tools)) {
+      if (Object.hasOwn(TOOLS, name) || usage !== name) continue;
+      await Promise.resolve(run(call)).catch((cause: unknown) => {
+        throw new ConfigError(
+          `inspect.tools: ${name} failed when it was tried on a sine of 1000 points: ${reasonOf(cause)}; correct it, or name the words that it needs in its usage`,
+          { cause },
+        );
+      });
+    }
+  } finally {
+    await close();
+  }
 }
 
 /** Returns tools of ours. @throws ConfigError for an unknown name */

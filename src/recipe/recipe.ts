@@ -638,7 +638,9 @@ const inspect = z
       .array(word)
       .readonly()
       .default(['zoom', 'next', 'compare', 'spectrum', 'stats'])
-      .describe('Tools: zoom, next, compare, spectrum, stats, or modules made with defineTool.'),
+      .describe(
+        'Tools: zoom, next, compare, spectrum, stats, or modules made with defineTool. Scripted paths call those of timeseer alone; those of users are called by the policy, in reinforcement and evaluation.',
+      ),
     lengths: z
       .array(count(100, LONGEST_SERIES))
       .min(1)
@@ -651,7 +653,11 @@ const inspect = z
       .describe(
         'Share of the scripted paths that look at what stands out though nothing is to be found there.',
       ),
-    calls: ratio.default(0.1).describe('Share of the windows in which a scripted path calls a further tool.'),
+    calls: ratio
+      .default(0.1)
+      .describe(
+        'Share of the windows in which a scripted path calls a further tool: one of compare, spectrum and stats in inspect.tools; none where it has none of them.',
+      ),
     penalty: nonNegative
       .max(1e6)
       .default(0.1)

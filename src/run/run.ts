@@ -33,7 +33,7 @@ import { hashesIn } from '../ground/manifest.ts';
 import { packageVersion } from '../ground/paths.ts';
 import { commandLine, firstNames, say, shellWord } from '../ground/terminal.ts';
 import { moduleAddress } from '../ground/user-module.ts';
-import { openTools } from '../inspect/tools.ts';
+import { checkTools } from '../inspect/tools.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
 import { changedKeys, changedRecipe, checkKey, loadRecipe, settingOf } from '../recipe/config.ts';
 import type { Recipe } from '../recipe/recipe.ts';
@@ -286,7 +286,7 @@ export class Run extends RunDirectory {
   }
 
   /**
-   * Loads the modules of the recipe that `Run.open` would use (rewards, advantage estimator), so that a faulty one is reported before
+   * Loads the modules of the recipe that `Run.open` would use (rewards, advantage estimator, tools), so that a faulty one is reported before
    * anything is written. @throws ConfigError
    */
   static async checkModules(
@@ -302,7 +302,7 @@ export class Run extends RunDirectory {
     const recipe = existing ? changedRecipe(new Run(path).recipe, set) : readRecipe(name!, set);
     const { advantage } = recipe.rl;
     if (typeof advantage !== 'string') await (await openAdvantage(moduleAddress(advantage.use, '.'))).close();
-    if (recipe.inspect.turns > 0) await (await openTools(recipe.inspect.tools)).close();
+    if (recipe.inspect.turns > 0) await checkTools(recipe.inspect.tools);
     if (recipe.reward === null) return;
     await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);
   }

@@ -10,7 +10,7 @@ import {
   stateKey,
   type Transition,
 } from '../../src/inspect/environment.ts';
-import { openTools, plainTools, windowOf } from '../../src/inspect/tools.ts';
+import { checkTools, openTools, plainTools, windowOf } from '../../src/inspect/tools.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-tool-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -145,6 +145,16 @@ describe('tools of users', () => {
     const second = await inspection.step(first.state, '<tool>block not</tool>');
     expect(second.observation!.text).toBe('free; 4 left');
     await close();
+  });
+
+  test('a tool that fails without words is an error of the configuration, unless its usage names words', async () => {
+    const needy = '({ words }) => { if (words === "") throw new Error("no words"); return words; }';
+    await expect(checkTools(['zoom', module('needy', needy)])).rejects.toThrow(ConfigError);
+    await expect(checkTools([module('needy', needy)])).rejects.toThrow(
+      /inspect\.tools: needy failed .*threw Error: no words \(.*needy\.mjs:1:\d+\); correct it/,
+    );
+    await checkTools(['zoom', module('worded', needy, "usage: 'worded WORDS',")]);
+    await checkTools([module('fine', '({ values }) => String(values.length)')]);
   });
 
   test('a definition that is none, and an unknown name, are errors of the configuration', async () => {
