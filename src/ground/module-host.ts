@@ -1,13 +1,13 @@
 /**
  * Host of users' modules: rewards, policies, detectors, tasks. Modules run in a thread of their own, so that
  * code which blocks, exits or prints does not harm the process: a blocked thread is ended, pending calls fail
- * with the reason, and the next call starts a new thread. The adapter of a kind defines its modules;
+ * with the reason, and the next call starts a new thread; a thread that ended between two calls fails the next one, or `close`. The adapter of a kind defines its modules;
  * `module-worker.ts` is the thread's program.
  */
 import { dirname, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { ConfigError } from './errors.ts';
+import { ConfigError, TimeseerError } from './errors.ts';
 import { workerUrl } from './paths.ts';
 import { thrownText } from './user-code.ts';
 import type { ModuleAddress } from './user-module.ts';
@@ -69,6 +69,8 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
   #thread: WorkerThread<Request, Reply, Part, Info>;
   #info!: Info;
   #closed = false;
+  /** Error of an earlier thread that ended between two calls. */
+  #untold: Error | null = null;
 
   private constructor(options: ModuleHostOptions<Info>) {
     this.#options = options;
@@ -95,18 +97,23 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
    */
   async ready(): Promise<void> {
     while (this.#thread.unheard) await sleep(20);
-    if (this.#thread.ended && !this.#closed) this.#thread = this.#start();
+    if (this.#thread.ended && !this.#closed) {
+      this.#untold ??= this.#thread.takeUntold();
+      this.#thread = this.#start();
+    }
     this.#info = await this.#thread.ready;
   }
 
-  /** @throws (rejects with) the error of the module's code, `failure` where its thread has ended, or the signal's reason */
+  /** @throws (rejects with) the error of the module's code, `failure` where its thread has ended, now or since the last call, or the signal's reason */
   async call(request: Request, options: CallOptions<Part> = {}): Promise<Reply> {
+    this.#report();
     if (this.#thread.ended) await this.ready();
     return this.#thread.call(request, options);
   }
 
   /** Blocks this thread for at most the time limit. @throws the error of the module's code, or `failure` */
   callSync(request: Request): Reply {
+    this.#report();
     const seconds = this.#options.timeLimit(this.#info);
     try {
       return this.#thread.callSync(request, { seconds, memory: HEAP });
@@ -116,9 +123,22 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
     }
   }
 
+  /** @throws (rejects with) TimeseerError for an exception outside of a call that no call has thrown */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#thread.end(this.#options.failure(`${this.#names} is closed`));
+    try {
+      this.#report();
+    } catch (cause) {
+      throw cause instanceof TimeseerError ? cause : new ConfigError((cause as Error).message, { cause });
+    }
+  }
+
+  /** @throws `failure` of a thread that ended between two calls, once */
+  #report(): void {
+    const error = this.#untold ?? this.#thread.takeUntold();
+    this.#untold = null;
+    if (error !== null) throw error;
   }
 
   get #names(): string {

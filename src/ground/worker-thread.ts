@@ -114,6 +114,9 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
   /** Time of the last abort that was sent, in tenths of a second; null where there was none. */
   #abortedAt: number | null = null;
   #ended: Error | null = null;
+  /** True where no request was open when the Worker ended: nobody was told why. */
+  #endedIdle = false;
+  #untold: Error | null = null;
 
   constructor(options: ThreadOptions) {
     this.#options = options;
@@ -160,6 +163,13 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
   /** True from an abort until a heartbeat that follows it: the thread may be blocked. */
   get unheard(): boolean {
     return !this.ended && this.#abortedAt !== null && Atomics.load(this.#shared, BEAT) <= this.#abortedAt;
+  }
+
+  /** Returns the error that ended the Worker between two requests, once; null where there was none. */
+  takeUntold(): Error | null {
+    const error = this.#untold;
+    this.#untold = null;
+    return error;
   }
 
   /** @throws (rejects with) the error of the answer, that of `died`, that of `end`, or the signal's reason */
@@ -210,6 +220,7 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
   async end(error: Error): Promise<void> {
     if (this.#ended === null) {
       this.#ended = error;
+      this.#endedIdle = this.#prepared && this.#calls.size === 0;
       this.#prepare.reject(error);
       const open = [...this.#calls.values()];
       this.#calls.clear();
@@ -272,7 +283,10 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
   #died(cause: Error | number): void {
     // What it sent before its end counts.
     if (this.#ended === null) this.#drain();
-    if (this.#ended === null) void this.end(this.#options.died(cause));
+    // An exception may arrive after `end`; its exit code says nothing then.
+    const error = this.#ended === null || cause instanceof Error ? this.#options.died(cause) : null;
+    if (this.#ended === null) void this.end(error!);
+    if (this.#endedIdle) this.#untold ??= error;
   }
 
   #waitUntil(done: () => boolean, { seconds, memory }: Limits): void {

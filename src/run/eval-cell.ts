@@ -361,10 +361,10 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       progress.stop();
       took = (performance.now() - began) / 1000;
       await pool?.close();
-      await toolbox.close();
-      await scorer?.close();
       for (const log of logs) log.close();
       if (out !== null && !first) writeManifest(out, settings, before + took);
+      await toolbox.close();
+      await scorer?.close();
     }
     return took;
   }

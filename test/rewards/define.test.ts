@@ -331,6 +331,22 @@ export default function moody({ text }: Asked) {
     await host.close();
   });
 
+  test('reports an exception between two calls by the next call, or on closing, once', async () => {
+    const file = write(
+      'later.mjs',
+      `export default { name: 'later', score: () => { setTimeout(() => { throw new Error('later'); }, 10); return 1; } };\n`,
+    );
+    const expected = /later\.mjs: threw Error: later \(.*later\.mjs:1:\d+\) outside of a call/;
+    for (const last of ['call', 'close'] as const) {
+      const host = await RewardHost.open([{ file, name: 'default' }]);
+      expect(await host.score(asked('a'))).toEqual([{ total: 1, parts: {} }]);
+      await sleep(300);
+      if (last === 'call') await expect(host.score(asked('b'))).rejects.toThrow(expected);
+      else await expect(host.close()).rejects.toThrow(expected);
+      await host.close();
+    }
+  });
+
   test('says at once that a promise never settles, long before the time limit', async () => {
     const file = write('never.mjs', 'export default function never() { return new Promise(() => {}); }\n');
     const host = await RewardHost.open([{ file, name: 'default' }]);
