@@ -163,7 +163,11 @@ function complaint(message: string, args: readonly string[], names: readonly str
       const near = closest(word, names);
       return `Unknown argument: ${word}${near === undefined ? '' : `. Did you mean --${near}?`}`;
     }
-    return existsSync(word) ? `${word}: one file too many; run the command once for each file` : message;
+    if (!existsSync(word)) return message;
+    const takesFiles = /[<[]/.test(usages.get(named(args) ?? '') ?? '');
+    return !takesFiles && names.includes('data')
+      ? `${word}: data are named by an option here; write --data ${shellWord(word)}`
+      : `${word}: one file too many; run the command once for each file`;
   }
   const usage = usages.get(named(args) ?? '');
   const [, missing] = /<(\w+)>/.exec(usage ?? '') ?? [];

@@ -293,6 +293,10 @@ describe('timeseer detect', () => {
       [['detect', file, '--fial-on=low'], /Unknown argument: fial-on\. Did you mean --fail-on\?/],
       [['detect', file, '--fail-on', 'hig'], /--fail-on: got "hig"\. Choices: .* Did you mean high\?/],
       [['explain', file, file], /shop\.csv: one file too many; run the command once for each file/],
+      [
+        ['adapt', file, '--out', place('adapted')],
+        /shop\.csv: data are named by an option here; write --data .*shop\.csv/,
+      ],
       [['explain'], /file: missing; name a CSV file, for example metrics.csv, or a server/],
       [['detect', file, '--rate', 'load'], /--rate load: .* no such column/],
       [['detect', file, '--decimal', '.'], /is not a number with --decimal \./],
