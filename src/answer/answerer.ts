@@ -10,6 +10,7 @@
  */
 import type { DataFacts, ExampleAddress } from '../../datasets/source.ts';
 import type { Gold, Json, Picture, TokenUsage } from '../ground/types.ts';
+import { isModuleSpecifier } from '../ground/user-module.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Group } from '../policy/decoding-batch.ts';
 import type { DecodeOptions, GenerateOptions, Sampled } from '../policy/generate.ts';
@@ -126,6 +127,10 @@ export interface LocalSource {
   /** Loads the weights, once. @throws CheckpointError for damaged ones; EngineError without an engine */
   load(): Promise<LocalPolicy>;
 }
+
+/** Advice where the answerer of a reference gives no response: modules and endpoints alone may give none. */
+export const remedyFor = (given: string): string =>
+  isModuleSpecifier(given) ? `correct ${given}` : 'check the endpoint';
 
 /** Policy loaded on this machine, whichever engine computes it. */
 export interface LocalPolicy {

@@ -1,7 +1,7 @@
 /** One question to a policy, whatever answers it: `ask` of the library. */
 import { DataError, EndpointError } from '../ground/errors.ts';
 import type { Gold, Picture, TokenUsage } from '../ground/types.ts';
-import type { Answerer, Prompt } from './answerer.ts';
+import { type Answerer, type Prompt, remedyFor } from './answerer.ts';
 import { promptOf } from './prompt.ts';
 
 export interface AskRequest {
@@ -79,7 +79,7 @@ export async function ask(answerer: Answerer, request: AskRequest): Promise<Poli
       ...(onText === undefined ? {} : { onText: (piece, { sample }) => onText(piece, sample) }),
     },
     ({ sample, text: response, answer = null, sampled, usage = null, failure }) => {
-      if (failure !== undefined) throw new EndpointError(failure, { advice: 'see to what answers' });
+      if (failure !== undefined) throw new EndpointError(failure, { advice: remedyFor(answerer.given) });
       if (typeof answer === 'string') throw new DataError(`${answerer.name}: ${answer}`);
       const tokens =
         sampled === undefined

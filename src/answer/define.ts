@@ -337,6 +337,9 @@ export function userAnswerer({
       detect(copyOf(series), { kind, classes, signal }),
     );
     if (outcome === null) return { text: '', answer: `${where} cannot say` };
+    if (typeof outcome !== 'object') {
+      throw new Error(`${where}: returned ${shown(outcome)}; return { intervals, class, variates }, or null`);
+    }
     try {
       return { text: '', answer: detectedAnswer(outcome, kind, shape) };
     } catch (error) {
@@ -369,7 +372,7 @@ export function userAnswerer({
     answer: (requests, options, report) =>
       answerEach(
         {
-          ...{ concurrency, failure: reasonOf },
+          ...{ given, concurrency, failure: reasonOf },
           respond: (request, sample, stop) =>
             'detect' in definition
               ? detected(definition, request, options, stop)

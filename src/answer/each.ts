@@ -2,7 +2,7 @@
 import { setMaxListeners } from 'node:events';
 import { EndpointError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
-import type { AnswerOptions, AnswerRequest, Response } from './answerer.ts';
+import { type AnswerOptions, type AnswerRequest, type Response, remedyFor } from './answerer.ts';
 
 /** Failures in a row that are no accident: nothing answers any more. */
 const GIVE_UP = 16;
@@ -12,6 +12,8 @@ export const responseSeed = (seed: number, key: number, sample: number): number 
   new Random(seed, 'endpoint', key, sample).integer(0, 2 ** 31 - 1);
 
 interface OneByOne {
+  /** Reference that the answerer was opened from. */
+  readonly given: string;
   /** Requests at once. */
   readonly concurrency: number;
   /** Requests one response. */
@@ -29,7 +31,7 @@ interface OneByOne {
  * @throws EndpointError after many failures in a row; errors that `failure` does not explain
  */
 export async function answerEach(
-  { concurrency, respond, failure }: OneByOne,
+  { given, concurrency, respond, failure }: OneByOne,
   asked: readonly AnswerRequest[],
   { signal }: Pick<AnswerOptions, 'signal'>,
   report: (response: Response) => void,
@@ -50,7 +52,7 @@ export async function answerEach(
       report({ key, sample, text: '', failure: reason });
       if (++failures < Math.max(GIVE_UP, 2 * concurrency)) return;
       throw new EndpointError(`${failures} requests in a row have failed, the last one: ${reason}`, {
-        advice: 'see to what answers',
+        advice: remedyFor(given),
       });
     }
     failures = 0;

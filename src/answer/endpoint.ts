@@ -120,6 +120,7 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
     answer: (requests, options, report) =>
       answerEach(
         {
+          given,
           // Some more than the client sends at once: their pictures are drawn while the others are waited for.
           concurrency: Math.ceil(1.25 * endpoint.concurrency) + 1,
           async respond(request, sample, signal) {
@@ -160,7 +161,7 @@ export function endpointAnswerer(given: string, options: EndpointOptions): Answe
               ...(cost === null ? {} : { cost }),
             };
           },
-          failure: (error) => (error instanceof ChatError && !error.everyRequest ? error.message : null),
+          failure: (error) => (error instanceof ChatError && !error.everyRequest ? error.problem : null),
         },
         requests,
         options,

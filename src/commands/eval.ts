@@ -89,15 +89,14 @@ async function printBoard(
 }
 
 /** @throws EndpointError with the number of missing responses and the first reason */
-function complain({ count, asked, reason }: Missing, out: string | undefined): never {
+function complain({ count, asked, reason, advice }: Missing, out: string | undefined): never {
+  const again =
+    out === undefined
+      ? 'add --out to keep the others; --resume then requests only the missing ones'
+      : 'run the same command with --resume to request only the missing ones';
   throw new EndpointError(
     `${count} of ${asked} responses are missing and are left out of the means (first: ${reason})`,
-    {
-      advice:
-        out === undefined
-          ? 'add --out to keep the others; --resume then requests only the missing ones'
-          : 'run the same command with --resume to request only the missing ones',
-    },
+    { advice: advice === undefined ? again : `${advice}, then ${again}` },
   );
 }
 

@@ -470,7 +470,8 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   // Short ones, as "EMPTY" of servers that want any key, are words that an answer may hold.
   const withoutKey = (text: string): string =>
     key === null || key.length < 12 ? text : text.replaceAll(key, '[key]');
-  const server = { address: shown, remedy: 'start the server or correct its address' };
+  const remedy = 'start the server or correct its address';
+  const server = { address: shown, remedy, again: 'check the endpoint' };
   const totals = { answers: 0, cached: 0, uncounted: 0, failures: 0, retries: 0, prompt: 0, completion: 0 };
   let reached = false;
   /** OpenAI's newer models know the limit by another name. */
@@ -538,11 +539,10 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
     }).catch((error: unknown) => {
       signal.throwIfAborted();
       if (!(error instanceof EndpointError)) throw error;
-      const { problem, message } = error;
+      const { problem, advice } = error;
       const lead = error instanceof ChatError && !problem.startsWith(shown) ? `${shown}: ${model} ` : '';
-      const advice = message.slice(problem.length + 2);
       throw new ChatError(`${lead}${withoutKey(problem)}${tries > 1 ? ` (tried ${tries} times)` : ''}`, {
-        ...(advice === '' ? {} : { advice }),
+        ...(advice === undefined ? {} : { advice }),
         cause: error.cause,
         everyRequest: error instanceof ChatError ? error.everyRequest : !reached,
         ...(error instanceof ChatError && error.status !== null ? { status: error.status } : {}),

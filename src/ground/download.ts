@@ -121,6 +121,8 @@ export interface Server {
   readonly address: string;
   /** Advice when it does not return what it should. */
   readonly remedy: string;
+  /** Advice when a connection broke. Default: run the same command again to resume. */
+  readonly again?: string;
 }
 
 /** A connection that never came about. Node asks a proxy that the environment names only when told to. */
@@ -141,7 +143,7 @@ function unreachable(what: string, remedy: string, error: unknown): EndpointErro
  * not, unless the server was `reached` before.
  */
 export function broken(
-  { address, remedy }: Server,
+  { address, remedy, again = 'run the same command again to resume' }: Server,
   what: string,
   error: unknown,
   reached: boolean,
@@ -156,7 +158,7 @@ export function broken(
   if (reached || !UNREACHABLE.has(code)) {
     return new Passing(
       new EndpointError(`${what}: the connection to ${address} broke (${message})`, {
-        advice: 'run the same command again to resume',
+        advice: again,
         cause: error,
       }),
     );

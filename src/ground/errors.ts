@@ -54,6 +54,7 @@ export class RewardTimeoutError extends RewardError {}
 /** A server cannot be reached, refuses, or sends something else. The message is the problem, then the advice. */
 export class EndpointError extends TimeseerError {
   readonly problem: string;
+  readonly advice: string | undefined;
 
   constructor(
     problem: string,
@@ -61,6 +62,7 @@ export class EndpointError extends TimeseerError {
   ) {
     super(advice === undefined ? problem : `${problem}; ${advice}`, cause === undefined ? {} : { cause });
     this.problem = problem;
+    this.advice = advice;
   }
 }
 

@@ -100,8 +100,8 @@ export interface CellResult {
   readonly seconds: number;
   /** Scores of extensions; null where none was judged. */
   readonly judged: JudgedExtensions | null;
-  /** Reason why an endpoint was given up; null where it was not. */
-  readonly failure: string | null;
+  /** Reason why an endpoint or a module was given up; null where it was not. */
+  readonly failure: EndpointError | null;
 }
 
 /** Number of requests from which Workers draw, and bytes of pictures kept: the samples of an example share one. */
@@ -243,7 +243,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
             })),
         );
   const before = begun?.seconds ?? 0;
-  let failure: string | null = null;
+  let failure: EndpointError | null = null;
   const seconds = before + (await answer());
   const { classes } = source.facts;
   const modes = logs.map((log, m): CellMode => {
@@ -356,7 +356,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       });
     } catch (error) {
       if (!(error instanceof EndpointError)) throw error;
-      failure = error.message;
+      failure = error;
     } finally {
       progress.stop();
       took = (performance.now() - began) / 1000;

@@ -19,7 +19,7 @@ import { type Metrics, overallOf } from '../../eval/metrics.ts';
 import { interventionsOn, openingsOf, type Reliance, relianceOf } from '../../eval/reliance.ts';
 import { RunDirectory, runOf } from '../../eval/run-directory.ts';
 import type { ResponseUsage } from '../../eval/usage.ts';
-import type { Answerer, EngineName } from '../answer/answerer.ts';
+import { type Answerer, type EngineName, remedyFor } from '../answer/answerer.ts';
 import { baselineData, quickBaselines } from '../answer/baselines.ts';
 import { type OpenOptions, openPolicy } from '../answer/open.ts';
 import { INTERVENTION_NAMES } from '../claims/intervene.ts';
@@ -28,6 +28,7 @@ import { writeFileAtomic } from '../ground/files.ts';
 import { takeLock } from '../ground/lock.ts';
 import { parseShard, type Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
+import { isModuleSpecifier } from '../ground/user-module.ts';
 import { changedRecipe } from '../recipe/config.ts';
 import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.ts';
 import { cardDirectory, type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
@@ -421,19 +422,22 @@ export interface Missing {
   readonly asked: number;
   /** Why the evaluation ended early; otherwise why the first missing response failed. */
   readonly reason: string;
+  /** Advice of the error that ended the evaluation. */
+  readonly advice?: string | undefined;
 }
 
 function missingOf(results: readonly CellResult[]): Missing | null {
   const records = results.flatMap(({ modes }) => modes.flatMap((mode) => mode.records));
   const failed = records.filter(({ failure }) => failure !== undefined);
   const [first] = failed;
-  const endReason = results.find(({ failure }) => failure !== null)?.failure;
-  if (first === undefined && endReason == null) return null;
+  const end = results.find(({ failure }) => failure !== null)?.failure ?? null;
+  if (first === undefined && end === null) return null;
   const usages = results.flatMap(({ modes }) => modes.map(({ usage }) => usage));
   return {
     count: usages.reduce((sum, { missing }) => sum + missing, 0),
     asked: usages.reduce((sum, { asked }) => sum + asked, 0),
-    reason: endReason ?? `${first!.seriesId}: ${first!.failure}`,
+    reason: end?.problem ?? `${first!.seriesId}: ${first!.failure}`,
+    advice: end?.advice,
   };
 }
 
@@ -495,7 +499,7 @@ async function evaluateOne(
   );
   const [first] = sets;
   if (first === undefined || sets.length < cellResult.modes.length)
-    throw noAnswer(missingOf([cellResult]), out);
+    throw noAnswer(policy.given, missingOf([cellResult]), out);
   const intervened = await measureReliance(cell, given, cellResult, place);
   const missing = missingOf([cellResult, ...(intervened === null ? [] : [intervened.result])]);
   const reliance = intervened?.reliance ?? null;
@@ -544,10 +548,13 @@ function writeResult(out: string, result: object): void {
   writeFileAtomic(join(out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
 }
 
-function noAnswer(missing: Missing | null, out: string | null): EndpointError {
-  const again = out === null ? 'run the command again' : 'run the command again with --resume';
+/** Makes the error of a policy that answered nothing. @param given reference of the policy */
+function noAnswer(given: string, missing: Missing | null, out: string | null): EndpointError {
+  // A corrected module is another policy, whose answers cannot be added to those on disk.
+  const option = isModuleSpecifier(given) ? '--force' : '--resume';
+  const again = `run the command again${out === null ? '' : ` with ${option}`}`;
   return new EndpointError(`no response to any question (${missing?.reason ?? 'nothing was asked'})`, {
-    advice: `check the endpoint, then ${again}`,
+    advice: `${missing?.advice ?? remedyFor(given)}, then ${again}`,
   });
 }
 
@@ -616,7 +623,7 @@ async function evaluateBoard(
       const label = `${task.name} ${name}`;
       const cellResult = await evaluateCell(requestOf(cell, given, temperatures, { out, label }));
       results.push(cellResult);
-      if (cellResult.failure !== null) say(`warning: ${label}: ${cellResult.failure}`);
+      if (cellResult.failure !== null) say(`warning: ${label}: ${cellResult.failure.message}`);
       const intervened =
         cellResult.failure === null ? await measureReliance(cell, given, cellResult, { out, label }) : null;
       if (intervened !== null) {

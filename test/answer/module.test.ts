@@ -166,6 +166,14 @@ describe('a detector of the user', () => {
     );
   });
 
+  test('that gives back nothing at all leaves it missing, and says what to give', async () => {
+    const detect = () => undefined as unknown as null;
+    const result = await evaluated(defineDetector({ name: 'mute', detect }));
+    expect(records(result)[0]!.failure).toBe(
+      'detect of mute: returned undefined; return { intervals, class, variates }, or null',
+    );
+  });
+
   test('has answers of every kind', () => {
     const shape = { length: 100, channels: 3 };
     expect(detectedAnswer({ intervals: [] }, 'anomaly', shape)).toEqual({

@@ -257,6 +257,19 @@ describe('an endpoint that cannot be used', () => {
     expect(existsSync(file())).toBe(false);
   });
 
+  test('that closes the connection, and a module that throws, are reported with one way out', async () => {
+    server.usual = (response) => void response.destroy();
+    const { err } = await timeseer(...asked);
+    expect(err).toMatch(/ broke \(.*\)\); check the endpoint, then run the command again with --resume\n$/);
+    const mine = join(root, 'mine.mjs');
+    writeFileSync(mine, "export default { name: 'mine', detect() { throw new Error('no'); } };\n");
+    const own = asked.map((one) => (one === policy ? mine : one));
+    const { err: thrown } = await timeseer(...own);
+    expect(thrown).toMatch(
+      /: detect of mine: threw Error: no\); correct .*mine\.mjs, then run the command again with --force\n$/,
+    );
+  });
+
   test('is given up after many failures in a row, and what came before is kept', async () => {
     server.next.push(...Array.from({ length: 5 }, () => says(ANSWER)));
     server.usual = fails(400, 'out of order');
