@@ -26,8 +26,8 @@ const mark = ({ significant, holm, seeds }: StudyDifference): string =>
 
 function trainedWith({ training: { samples, steps } }: ArmResult): string {
   const parts = [
-    ...(samples > 0 ? [`${grouped(samples)} samples`] : []),
-    ...(steps > 0 ? [`${grouped(steps)} steps`] : []),
+    ...(samples > 0 ? [`${grouped(samples)} ${samples === 1 ? 'sample' : 'samples'}`] : []),
+    ...(steps > 0 ? [`${grouped(steps)} ${steps === 1 ? 'step' : 'steps'}`] : []),
   ];
   return parts.length === 0 ? '\u2013' : parts.join(', ');
 }

@@ -126,6 +126,8 @@ export interface Cell {
 export interface Study {
   /** Name of its file. */
   readonly name: string;
+  /** Name or path that it was read by. */
+  readonly given: string;
   /** The file as it is. */
   readonly text: string;
   readonly file: StudyFile;
@@ -303,6 +305,7 @@ export function loadStudy(nameOrPath: string): Study {
 
   return {
     name: path.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, ''),
+    given: nameOrPath,
     text,
     file,
     cells: (directory) =>

@@ -321,7 +321,7 @@ async function buildResults(
   out: string,
   failed: StudyResults['failed'] = [],
 ): Promise<Pick<StudyOutcome, 'results' | 'files'>> {
-  const { file, name } = study;
+  const { file, name, given } = study;
   const cells = study.cells(out);
   const finished = cells.flatMap((cell): FinishedCell[] => {
     const result = resultOf(out, cell);
@@ -350,7 +350,7 @@ async function buildResults(
   });
   const results: StudyResults = {
     ...{ version: STUDY_VERSION, name, title: file.title ?? name },
-    command: `timeseer study ${name} --out DIR`,
+    command: `timeseer study ${shellWord(given)} --out DIR`,
     ...{
       base: file.base,
       baseTitle: armTitle(file, file.base),

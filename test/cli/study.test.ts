@@ -33,7 +33,8 @@ describe('a study', { timeout: 240_000 }, () => {
     expect(err).toMatch(
       /^stopped after 0.0001 minutes: 1 of 6 runs are finished; resume with: timeseer study \S+ --out \S+ --budget 0.0001 --resume\n$/,
     );
-    expect(results(text)).toMatchObject({ finished: 1, cells: 6 });
+    const command = `timeseer study ${study} --out DIR`;
+    expect(results(text)).toMatchObject({ command, finished: 1, cells: 6 });
     expect(finished()).toEqual(['nano5/start/seed-1']);
   });
 

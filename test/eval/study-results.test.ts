@@ -152,6 +152,11 @@ describe('the table in Markdown', () => {
     expect(text).toContain('15 of 17 cells are finished');
   });
 
+  test('counts a single step in the singular', () => {
+    const brief = ARMS.map((one) => (one.arm === 'lone' ? { ...one, steps: 1 } : one));
+    expect(studyMarkdown(madeUpResults(brief))).toMatch(/\| LONE \|.*\| 1 step \|/);
+  });
+
   test('has rows of as many cells as its head', () => {
     const counts = text
       .split('\n\n')
