@@ -39,13 +39,16 @@ function isInCache(path: string): boolean {
   }
 }
 
+/** Runs and evaluations that have begun are refused without --resume. */
+const AGAIN = 'run the command again (a run, a study, an evaluation: with --resume)';
+
 /** Advice for an unusable file or directory; null where the reason is enough. */
 function remedy(path: string, code: string | undefined): string | null {
   const elsewhere = isInCache(path) ? 'name another cache in TIMESEER_CACHE' : 'choose another place (--out)';
   switch (code) {
     case 'ENOSPC':
     case 'EDQUOT':
-      return 'free some space and run the same command again';
+      return `free some space and ${AGAIN}`;
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
@@ -56,7 +59,7 @@ function remedy(path: string, code: string | undefined): string | null {
       return 'choose a shorter one';
     case 'EMFILE':
     case 'ENFILE':
-      return 'allow more with `ulimit -n 4096` and run the same command again';
+      return `allow more with \`ulimit -n 4096\` and ${AGAIN}`;
     default:
       return null;
   }
@@ -66,7 +69,8 @@ function remedy(path: string, code: string | undefined): string | null {
 export function notWritten(path: string, cause: unknown): WriteError {
   const help = remedy(path, (cause as NodeJS.ErrnoException).code);
   const why = `${reasonOf(cause)}${help === null ? '' : `: ${help}`}`;
-  return new WriteError(`${path}: not written (${why}); the previous content is unchanged`, { cause });
+  const kept = existsSync(path) ? '; the previous content is unchanged' : '';
+  return new WriteError(`${path}: not written (${why})${kept}`, { cause });
 }
 
 /**

@@ -59,7 +59,8 @@ describe('a refusal that nobody expected where it came', () => {
   test('in a Worker is typed too', () => {
     expect(failureOf(refusal('ENOSPC', '/a/file'))).toMatchObject({
       expected: true,
-      message: '/a/file: the disk is full; free some space and run the same command again',
+      message:
+        '/a/file: the disk is full; free some space and run the command again (a run, a study, an evaluation: with --resume)',
     });
   });
 

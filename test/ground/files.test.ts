@@ -86,10 +86,14 @@ describe('writeFileAtomic', () => {
     expect(() => writeFileAtomic(file, 'new and much longer')).toThrow(WriteError);
     disk.room = 5;
     expect(() => writeFileAtomic(file, 'new and much longer')).toThrow(
-      /summary\.json: not written .*disk is full/,
+      /summary\.json: not written .*disk is full.*; the previous content is unchanged$/,
     );
     expect(readFileSync(file, 'utf8')).toBe('old');
     expect(readdirSync(directory)).toEqual(['summary.json']);
+    disk.room = 5;
+    expect(() => writeFileAtomic(join(directory, 'first.json'), 'new and much longer')).toThrow(
+      /first\.json: not written \(the disk is full: free some space and .*--resume[^;]*\)$/,
+    );
   });
 
   test('a writer that takes a few bytes at a time still writes everything', () => {
