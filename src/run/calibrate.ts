@@ -271,6 +271,11 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
     }
     const alone = recordings.length > 0;
     const known = [...(alone ? [] : generated(task, length, request)), ...recorded(length, request)];
+    if (known.length === 0) {
+      throw new DataError(
+        `${recordings.map(({ file }) => file).join(', ')}: no column has a value that changes, so there is nothing to put anomalies into; name other recordings`,
+      );
+    }
     const asked: (Known & { readonly accounts: ReturnType<typeof accountsOf> })[] = [];
     const options = { label: 'calibrate', total: known.length, unit: 'series', silent };
     await withProgress(options, async (update) => {

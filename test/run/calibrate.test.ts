@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -48,5 +48,14 @@ describe('confidences are not fitted', () => {
     await expect(asked).rejects.toThrow(ConfigError);
     await expect(asked).rejects.toThrow(message);
     expect(readConfidence(policy)).toBeNull();
+  });
+
+  test('to recordings whose values never change, and their files are named', async () => {
+    const file = join(root, 'flat.csv');
+    writeFileSync(file, `value\n${'5\n'.repeat(400)}`);
+    const policy = untrained('flat', {});
+    const asked = calibratePolicy({ ...rest, policy, data: [file], out: join(root, 'copy') });
+    await expect(asked).rejects.toThrow(/flat\.csv: no column has a value that changes/);
+    expect(existsSync(join(root, 'copy'))).toBe(false);
   });
 });
