@@ -70,11 +70,22 @@ async function jitiOf() {
   return createJiti(import.meta.url, { virtualModules, fsCache: false, interopDefault: false });
 }
 
-/** Returns `:LINE:COLUMN` of an error in the module, if its stack holds it. */
+/** Returns true if a line of a file has this column. Code that jiti runs has its wrapper in front of the first line. */
+function hasColumn(file: string, line: number, column: number): boolean {
+  try {
+    return column <= (readFileSync(file, 'utf8').split('\n')[line - 1]?.length ?? 0) + 1;
+  } catch {
+    return true; // removed since
+  }
+}
+
+/** Returns `:LINE:COLUMN` of an error in the module, if its stack holds it; `:LINE` where the line has no such column. */
 function placeIn(file: string, stack: string | undefined): string {
   const plain = stack?.replaceAll(pathToFileURL(file).href, file) ?? '';
   const at = plain.indexOf(`${file}:`);
-  return at < 0 ? '' : (/^(?::\d+){1,2}/u.exec(plain.slice(at + file.length))?.[0] ?? '');
+  const [place, line, column] = /^:(\d+)(?::(\d+))?/u.exec(plain.slice(Math.max(0, at) + file.length)) ?? [];
+  if (at < 0 || place === undefined) return '';
+  return column === undefined || hasColumn(file, Number(line), Number(column)) ? place : `:${line}`;
 }
 
 /** Returns the syntax error of a file with its place; Node's loader does not report the line. */

@@ -256,6 +256,13 @@ export const strict = defineReward({ name: 'strict', score: ({ answer }): number
       /throws\.ts:2:\d+: threw RangeError when it was loaded: no 1/,
     ],
     [
+      'throws on its first line, whose columns count from its beginning',
+      'first.ts',
+      'throw new RangeError("at once");\n',
+      'default',
+      /first\.ts:1(?::\d\d?)?: threw RangeError when it was loaded: at once/,
+    ],
+    [
       'imports what is not there',
       'lost.ts',
       "import x from 'no-such-package-here';\nexport default x;\n",
