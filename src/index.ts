@@ -19,7 +19,7 @@ import type { DetectOptions as DetectorOptions } from './detect/detect.ts';
 import type { Detection } from './detect/finding.ts';
 import type { Evidence } from './expcot/evidence.ts';
 import type { AnomalyReport } from './explain/schema.ts';
-import { ConfigError, suggestion } from './ground/errors.ts';
+import { ConfigError, DataError, suggestion } from './ground/errors.ts';
 import type { Picture } from './ground/types.ts';
 import type { Explained, ExplainRequest } from './run/detect.ts';
 import type { EvalRequest, Evaluation } from './run/eval.ts';
@@ -107,6 +107,16 @@ function checkOptions(name: string, options: unknown, keys: string): void {
   if (unknown === undefined) return;
   throw new ConfigError(
     `${name}(): unknown option ${unknown}.${suggestion(unknown, known)} Known: ${known.join(', ')}`,
+  );
+}
+
+/** Checks the series of `render` and `analyse`. @throws DataError for anything but channels as Float64Arrays */
+function checkChannels(name: string, channels: readonly unknown[]): void {
+  if (channels.length === 0) throw new DataError(`${name}(): values: got no channel, expected at least one`);
+  const wrong = channels.findIndex((channel) => !(channel instanceof Float64Array));
+  if (wrong < 0) return;
+  throw new DataError(
+    `${name}(): values: got ${String(channels[wrong])}, expected a Float64Array; convert with Float64Array.from`,
   );
 }
 
@@ -310,18 +320,21 @@ export async function detect(
 
 /** Computes the classical evidence from which expert traces (ExpCoT) are written. @throws DataError for values that cannot be analysed */
 export async function analyse(values: Float64Array): Promise<Evidence> {
+  checkChannels('analyse', [values]);
   const { analyse: evidenceOf } = await import('./expcot/evidence.ts');
   return evidenceOf(values);
 }
 
 /**
  * Draws a series as a policy sees it.
- * @param preset name of a figure: `anomllm`, `nano`, …  @throws ConfigError for an unknown one
+ * @param preset name of a figure: `anomllm`, `nano`, …
+ * @throws ConfigError for an unknown figure; DataError for values that are no Float64Arrays
  */
 export async function render(
   values: Float64Array | readonly Float64Array[],
   preset = 'anomllm',
 ): Promise<Picture> {
+  checkChannels('render', Array.isArray(values) ? values : [values]);
   const [{ figure }, { linesOf }, raster] = await Promise.all([
     import('./plot/figure.ts'),
     import('./tasks/drawing.ts'),

@@ -109,8 +109,18 @@ describe('detect', () => {
   });
 
   test('refuses what is no number', async () => {
+    await expect(timeseer.detect(undefined as never)).rejects.toThrow(DataError);
     await expect(timeseer.detect([...values, '3'] as never)).rejects.toThrow('values: got 3 at 40');
   });
+});
+
+test.each([
+  ['no channel', [], 'render(): values: got no channel'],
+  ['numbers that are no Float64Array', [1, Number.NaN], 'render(): values: got 1, expected a Float64Array'],
+])('render refuses %s', async (_, given, message) => {
+  const call = timeseer.render(given as never, 'nano');
+  await expect(call).rejects.toThrow(DataError);
+  await expect(call).rejects.toThrow(message);
 });
 
 describe('training', () => {

@@ -355,6 +355,12 @@ export function detectValues(
   times: ArrayLike<number | Date> | null,
   options: Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'>,
 ): Detection {
+  if (
+    typeof (values as Partial<ArrayLike<number>> | undefined)?.length !== 'number' ||
+    typeof values === 'string'
+  ) {
+    throw new DataError(`values: got ${String(values)}, expected a list of numbers, NaN where missing`);
+  }
   const series = Float64Array.from(values, (value, i) => {
     if (typeof value === 'number') return value;
     throw new DataError(`values: got ${String(value)} at ${i}, expected a number, NaN where missing`);
