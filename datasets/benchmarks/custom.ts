@@ -183,6 +183,8 @@ class Gaps {
   }
 }
 
+const counted = (channels: number): string => `${channels} ${channels === 1 ? 'channel' : 'channels'}`;
+
 export const custom: Benchmark = {
   name: 'custom',
   title: 'Your own files',
@@ -227,8 +229,16 @@ export const custom: Benchmark = {
       *load() {
         notes = [...source.notes];
         const gaps = new Gaps();
+        let first: Example | null = null;
         for (const loaded of source.load((text) => void notes.push(text))) {
-          const { gold } = loaded.example;
+          const { id, channels, gold } = loaded.example;
+          first ??= loaded.example;
+          if (channels.length !== first.channels.length) {
+            throw new DataError(
+              `${id}: has ${counted(channels.length)}, and ${first.id} has ${counted(first.channels.length)}; give every series the same channels`,
+              loaded.place,
+            );
+          }
           const named = taskKind(gold.kind).className(gold);
           // An anomaly of unnamed kind may be any of them.
           for (const name of named !== null ? [named] : known === 'data' ? [] : known) seen.add(name);

@@ -322,16 +322,19 @@ describe('task.yaml', () => {
 
 describe('missing values in csv files', () => {
   it('empty cells, NaN, NA and null are read as missing, and counted in a note', async () => {
+    const two = { 'a.csv': 'time,x,y\n0,NA,1\n1,2,\n2,3,null\n3,4,-1\n' };
+    const [[, a]] = (await examplesOf({ 'labels.csv': 'file,class\na.csv,up\n', ...two })) as [
+      [Split, Example],
+    ];
     const selection = await select(
       {
-        'labels.csv': 'file,class\na.csv,up\nb.csv,down\nc.csv,down\n',
-        'a.csv': 'time,x,y\n0,NA,1\n1,2,\n2,3,null\n3,4,-1\n',
+        'labels.csv': 'file,class\nb.csv,down\nc.csv,down\n',
         'b.csv': 'v\n1\n\nNaN\n4\n\n',
         'c.csv': 'v\n1\n2\n',
       },
       { shares: TEST_ONLY },
     );
-    const [[, a], [, b]] = [...selection.examples()] as [[Split, Example], [Split, Example]];
+    const [[, b]] = [...selection.examples()] as [[Split, Example]];
     expect(a.names).toEqual(['x', 'y']);
     expect(a.channels.map((channel) => [...channel])).toEqual([
       [Number.NaN, 2, 3, 4],
@@ -746,6 +749,15 @@ describe('names in labels.csv that lead elsewhere', () => {
     expect(() => readWords(path)).toThrow(/task\.yaml: cannot be read|leads out of/);
     expect(() => readWords(path)).not.toThrow(/superuser/);
   });
+});
+
+it('targets of a regression are refused with their line, and labels that were not declared are classes', async () => {
+  const data = '@data\n1,2,3:0.5\n3,2,1:0.7\n';
+  await expect(examplesOf({ 'x.ts': `# c\n@targetLabel true\n${data}` })).rejects.toThrow(
+    /x\.ts:2: @targetLabel: the labels are values of a regression/,
+  );
+  const said = await examplesOf({ 'x.ts': `@classLabel true 1 2\n@targetLabel false\n${data}` });
+  expect(said.map(([, { gold }]) => (gold as { readonly class: string }).class)).toEqual(['0.5', '0.7']);
 });
 
 describe('thoughts of the user', () => {
