@@ -11,6 +11,7 @@ import { numericColumns, readCsv, readText } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
 import type { RawRecord } from '../readers/record.ts';
+import { targetLineOf } from '../readers/ts.ts';
 import type { Split } from '../split.ts';
 import type { Loaded } from './benchmark.ts';
 import {
@@ -407,7 +408,16 @@ function fromFiles(
     ...checkOneSet(files, folder),
     ...leftOut(found, files, folder, `other forms of ${files.map((file) => basename(file)).join(' and ')}`),
   ];
-  for (const file of files) if (/\.csv$/i.test(file)) notes.push(...checkPoints(file));
+  for (const file of files) {
+    if (/\.csv$/i.test(file)) notes.push(...checkPoints(file));
+    const line = /\.ts$/i.test(file) ? targetLineOf(file) : null;
+    if (line !== null) {
+      throw new DataError(
+        '@targetLabel: the labels are values of a regression, which is no task here; for classes write @classLabel true and their names',
+        { file, line },
+      );
+    }
+  }
   const first = readRecords(files[0]!).next().value as RawRecord | undefined;
   if (first === undefined) throw new DataError('no series', { file: files[0]! });
   if (first.label === null && first.anomalies === null) {

@@ -53,20 +53,36 @@ const OPEN = 40;
 const AT = 64;
 const COMMENTS = new Set([35, 37]); // # and %
 
-/**
- * Reads up to the first data line. A header line may say anything, and none is needed.
- * @returns the value of `@classLabel` or `@targetLabel`; null without either
- */
-function readHeader(scanner: Scanner): boolean | null {
+interface Header {
+  /** Value of `@classLabel` or `@targetLabel`; null without either. */
+  readonly labelled: boolean | null;
+  /** Line of `@targetLabel true`; null without it. */
+  readonly targetLine: number | null;
+}
+
+/** Reads up to the first data line. A header line may say anything, and none is needed. */
+function readHeader(scanner: Scanner): Header {
   let labelled: boolean | null = null;
+  let targetLine: number | null = null;
   while (scanner.atLine(COMMENTS) && scanner.peek() === AT) {
     scanner.next(LINES);
     const [, key = '', value = ''] = /^@\s*([^\s]*)\s*(.*)$/s.exec(scanner.text()) ?? [];
     const name = key.toLowerCase();
     if (name === 'data') break;
-    if (name === 'classlabel' || name === 'targetlabel') labelled = !/^false(?:[\s,]|$)/i.test(value.trim());
+    if (name !== 'classlabel' && name !== 'targetlabel') continue;
+    const stated = !/^false(?:[\s,]|$)/i.test(value.trim());
+    labelled = labelled === true || stated;
+    if (name === 'targetlabel' && stated) targetLine = scanner.line;
   }
-  return labelled;
+  return { labelled, targetLine };
+}
+
+/** Returns the line of `@targetLabel true`, with which labels are values of a regression and no classes; null without it. */
+export function targetLineOf(path: string): number | null {
+  const [header] = scanning(path, function* (scanner) {
+    yield readHeader(scanner);
+  });
+  return header!.targetLine;
 }
 
 interface Row {
@@ -168,7 +184,7 @@ export function readTs(path: string): Generator<RawRecord> {
 }
 
 function* readSeries(scanner: Scanner): Generator<RawRecord> {
-  const labelled = readHeader(scanner);
+  const { labelled } = readHeader(scanner);
   const { path } = scanner;
   const name = stem(path);
   const values = new Column();

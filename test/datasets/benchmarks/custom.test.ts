@@ -342,7 +342,7 @@ describe('missing values in csv files', () => {
     ]);
     expect([...b.channels[0]!]).toEqual([1, Number.NaN, Number.NaN, 4]);
     expect(selection.origin.notes).toEqual([
-      '5 of 14 values are missing, in 2 examples; the first: custom/a.csv (3)',
+      '2 of 6 values are missing, in 1 example; the first: custom/b.csv (2)',
     ]);
   });
 
@@ -825,6 +825,11 @@ describe('thoughts of the user', () => {
       'a field',
       { 't.jsonl': '{"values":[1,2],"class":"a"}\n{"values":[1,2],"clas":"a"}' },
       /t\.jsonl:2: "clas": unknown field/,
+    ],
+    [
+      'another number of channels',
+      { 't.jsonl': '{"values":[1,2],"class":"a"}\n{"channels":[[1,2],[2,1]],"class":"b"}' },
+      /t\.jsonl:2: custom\/1: has 2 channels, and custom\/0 has 1 channel; give every series the same/,
     ],
     ['no answer', { 't.jsonl': '{"values":[1,2]}' }, /t\.jsonl:1: no class, intervals or variates/],
     [
