@@ -56,6 +56,21 @@ function oneRecord(path: string): RawRecord {
   return record;
 }
 
+/**
+ * Returns a record without the points at its end that all channels miss: archives, and arrays of one length, pad short series with NaN.
+ * A series without any value stays as it is, and is refused later.
+ */
+function withoutPadding(record: RawRecord): RawRecord {
+  const { channels, times } = record;
+  const { length } = channels[0]!;
+  if (channels.some((channel) => channel.length !== length)) return record;
+  let end = length;
+  while (end > 0 && channels.every((channel) => Number.isNaN(channel[end - 1]!))) end--;
+  if (end === 0 || end === length) return record;
+  const cut = (values: Float64Array): Float64Array => values.slice(0, end);
+  return { ...record, channels: channels.map(cut), times: times === null ? null : cut(times) };
+}
+
 interface WholeOptions {
   readonly id: string;
   readonly gold: Gold;
@@ -437,6 +452,7 @@ function fromFiles(
     notes: [...notes, ...leftOut(all, found, folder, 'no labels')],
     *load(note) {
       const short = new ShortSeries();
+      let [count, cut, longest] = [0, 0, 0];
       for (const file of files) {
         const stem = relative(folder, file).replaceAll('\\', '/');
         let index = 0;
@@ -453,14 +469,23 @@ function fromFiles(
               : '';
             throw new DataError(`${record.id}: no label${fix}`, { file });
           }
+          const series = anomaly ? record : withoutPadding(record);
+          count++;
+          if (series !== record) cut++;
+          longest = Math.max(longest, series.channels[0]!.length);
           const examples = anomaly
             ? anomalyExamples(record, { task: 'custom', id, window: size, note })
-            : whole(record, {
+            : whole(series, {
                 ...{ id, recording: record.group, window: size, short },
                 gold: { kind: 'classification', class: record.label! },
               });
           for (const example of examples) yield { split, example, place: { file } };
         }
+      }
+      if (cut > 0) {
+        note(
+          `${cut} of ${count} series end in missing values in all channels and are read as shorter series; the longest has ${longest} points`,
+        );
       }
       for (const text of short.note(size)) note(text);
     },

@@ -16,7 +16,7 @@ function detect(head: string): Uint8Array {
  *
  * The separator is the tab, else the comma, else blanks, whichever occurs in the first line. Tolerated: a
  * byte-order mark; blank lines; lines of unequal lengths; `NaN`, `?` and empty fields, which are missing values
- * (NaN). The archive fills short series with NaN at the end: they stay as they are. A label written with an exponent, `1.0000000e+00`, is
+ * (NaN). The archive fills short series with NaN at the end: they stay as they are here (`data prepare custom` leaves them out). A label written with an exponent, `1.0000000e+00`, is
  * that number, `1`.
  * @throws DataError with line and column for content of another form; for a file without series
  */

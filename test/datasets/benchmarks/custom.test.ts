@@ -751,6 +751,21 @@ describe('names in labels.csv that lead elsewhere', () => {
   });
 });
 
+it('series that an archive pads with NaN are read as shorter ones, and counted in a note', async () => {
+  const rows = ['a\t1\tNaN\t3\t4', 'b\t1\t2\tNaN\tNaN'];
+  const selection = await select({ 'x.tsv': rows.join('\n') }, { shares: TEST_ONLY });
+  const all = [...selection.examples()].map(([, { channels }]) => channels.map((channel) => [...channel]));
+  const gap = Number.NaN;
+  expect(all).toEqual([[[1, gap, 3, 4]], [[1, 2]]]);
+  expect(selection.origin.notes).toContain(
+    '1 of 2 series end in missing values in all channels and are read as shorter series; the longest has 4 points',
+  );
+  const [[, both]] = (await examplesOf({
+    'y.ts': '@classLabel true a\n@data\n1,2,NaN,NaN:5,NaN,6,NaN:a\n',
+  })) as [[Split, Example]];
+  expect(both.channels.map(({ length }) => length)).toEqual([3, 3]);
+});
+
 it('targets of a regression are refused with their line, and labels that were not declared are classes', async () => {
   const data = '@data\n1,2,3:0.5\n3,2,1:0.7\n';
   await expect(examplesOf({ 'x.ts': `# c\n@targetLabel true\n${data}` })).rejects.toThrow(
