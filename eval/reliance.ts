@@ -15,6 +15,7 @@ import { DataError } from '../src/ground/errors.ts';
 import { columns } from '../src/ground/terminal.ts';
 import type { Estimate, EvalRecord } from '../src/ground/types.ts';
 import { type BootstrapOptions, estimate, pairedDifference } from '../src/measures/bootstrap.ts';
+import { mapBack } from '../src/series/intervals.ts';
 import { reasoningRange } from '../src/tasks/response.ts';
 import { estimateText, NOTHING, type Table, tableTexts } from './table.ts';
 
@@ -55,8 +56,12 @@ export function interventionsOn(
   namesOf: (record: EvalRecord) => readonly string[],
 ): readonly Intervened[] {
   const reasoned = records.flatMap((record) => {
-    const { answer, length } = record;
-    const { think, class: named, intervals } = answer;
+    const { answer, length: points, frame: length = points } = record;
+    const { think, class: named } = answer;
+    const intervals =
+      answer.intervals === null || length === points
+        ? answer.intervals
+        : mapBack(answer.intervals, points, [0, length]); // as the reasoning counts
     if (record.failure !== undefined || think === null || think.trim() === '') return [];
     if (reasoningRange(record.response) === null) return [];
     return [{ record, own: { think, answer: { class: named, intervals }, length, names: namesOf(record) } }];

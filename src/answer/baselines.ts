@@ -228,7 +228,9 @@ async function chooseThreshold(
 ): Promise<BaselineSettings & { readonly threshold: number }> {
   const before = settings?.['threshold'];
   if (typeof before === 'number') return { ...settings, threshold: before };
-  const single = validation.filter(({ channels }) => channels.length === 1);
+  const single = validation.filter(
+    ({ channels }) => channels.length === 1 && channels[0]!.some((value) => !Number.isNaN(value)),
+  );
   if (single.length === 0)
     return { threshold: score.threshold, chosen: `published default (${score.source})` };
   const thresholds = [...new Set([score.threshold, ...THRESHOLDS])];

@@ -191,3 +191,11 @@ export class ModuleHost<Info, Request, Reply, Part = never> {
     return `${file}: ${thrownText(file, cause)} outside of a call, which ended its thread`;
   }
 }
+
+/** Closes all of several hosts. @throws the first error of those that failed since their last call */
+export async function closeAll(
+  hosts: readonly ({ close(): Promise<void> } | null | undefined)[],
+): Promise<void> {
+  const closed = await Promise.allSettled(hosts.map((host) => host?.close()));
+  for (const outcome of closed) if (outcome.status === 'rejected') throw outcome.reason;
+}

@@ -40,7 +40,7 @@ function exampleTaskOf(
   run: RunDirectory,
 ): (Pick<ExampleTask, 'parse'> & Pick<Task, 'example' | 'picture'>) | string {
   const { recipe } = run;
-  const base = (['sft', 'initial', 'rl'] as const).map((name) => run.policyDirectory(name)).find(hasCard);
+  const base = (['rl', 'sft', 'initial'] as const).map((name) => run.policyDirectory(name)).find(hasCard);
   if (base === undefined) return 'the run has no policy left, which would state its figure';
   try {
     const address = reinforcementExamples(recipe.data, recipe.seed);

@@ -19,6 +19,7 @@ import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
 import type { Answerer } from '../answer/answerer.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
+import { closeAll } from '../ground/module-host.ts';
 import { Progress } from '../ground/progress.ts';
 import type { Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
@@ -363,8 +364,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       await pool?.close();
       for (const log of logs) log.close();
       if (out !== null && !first) writeManifest(out, settings, before + took);
-      await toolbox.close();
-      await scorer?.close();
+      await closeAll([toolbox, scorer]);
     }
     return took;
   }

@@ -500,7 +500,8 @@ export async function follow(
     ...stateOf(true, known),
     followed: { ...kept.kept, watched: [...watched], hours: weeks.kept },
   });
-  const judge = async (isLast = false): Promise<void> => {
+  /** @param isPart true: more rows are there, which may show that a finding is none; it is watched, and nothing is told */
+  const judge = async (isLast = false, isPart = false): Promise<void> => {
     const started = performance.now();
     const recording = kept.add(batch);
     const added = judgements === 0 ? every : Math.max(every, batch.length);
@@ -540,10 +541,11 @@ export async function follow(
     const finished = isLast && remember === undefined;
     const weighed = weigh(findings, known, watched, shown, severity ?? DEFAULT_SEVERITY, finished);
     watched = weighed.watched;
+    judgements++;
+    if (isPart) return;
     const compared = compare(findings, known, weighed.ready, shown);
     for (const event of compared.events) tell(event);
     known = compared.known;
-    judgements++;
     remember?.(now());
     last = performance.now();
     cost = last - started;
@@ -562,7 +564,8 @@ export async function follow(
   const part = kept.isOpen ? Math.max(every, Math.ceil(rest.length / LAST_PARTS)) : rest.length;
   for (let at = 0; at < rest.length; at += part) {
     batch = rest.slice(at, at + part);
-    await judge(at + part >= rest.length);
+    const isPart = at + part < rest.length;
+    await judge(!isPart, isPart);
   }
   if (rest.length === 0 && judgements > 0) await judge(true);
   if (!kept.isOpen)

@@ -302,7 +302,7 @@ export class Run extends RunDirectory {
     const recipe = existing ? changedRecipe(new Run(path).recipe, set) : readRecipe(name!, set);
     const { advantage } = recipe.rl;
     if (typeof advantage !== 'string') await (await openAdvantage(moduleAddress(advantage.use, '.'))).close();
-    if (recipe.inspect.turns > 0) await checkTools(recipe.inspect.tools);
+    if (recipe.inspect.turns > 0) await checkTools(recipe.inspect.tools, say);
     if (recipe.reward === null) return;
     await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);
   }

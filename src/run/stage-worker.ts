@@ -14,6 +14,7 @@ import { TimeseerError } from '../ground/errors.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
+import { closeAll } from '../ground/module-host.ts';
 import type { Example } from '../ground/types.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import { openTools, type Toolbox } from '../inspect/tools.ts';
@@ -351,10 +352,9 @@ async function train(job: TrainingJob): Promise<StageResult> {
   const ended = steps === stepsOf(job) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
   await remote?.close();
-  await rewarded.close();
-  await estimator?.close();
-  await toolbox.close();
   if (complete) await publish(learner, card, job);
+  // Users' code that failed after its last call is told of behind the result.
+  await closeAll([rewarded, estimator, toolbox]);
   return { steps, complete, likelihoods: [] };
 }
 

@@ -146,7 +146,7 @@ interface PlannedExample {
   readonly trace: Int32Array;
 }
 
-/** Encodes each text once. Pictures count by size alone: prompts that differ only in pixels are one. */
+/** Encodes each text once. Pictures count by size alone: prompts that differ only in pixels are copies of one, which a rollout encodes each. */
 class RememberingPrompting extends Prompting {
   readonly prompts = new Map<string, EncodedPrompt>();
   readonly responses = new Map<string, Int32Array>();
@@ -155,7 +155,7 @@ class RememberingPrompting extends Prompting {
     const key = [...pictures.map(({ width, height }) => `${width}x${height}`), text].join(' ');
     const prompt = this.prompts.get(key) ?? super.encodePrompt(text, pictures);
     this.prompts.set(key, prompt);
-    return prompt;
+    return { ...prompt };
   }
 
   override encodeResponse(text: string): Int32Array {

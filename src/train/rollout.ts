@@ -217,7 +217,12 @@ async function playGroups(
       const first = turn === 0;
       const starts =
         first && memories !== null ? examples.map((_, p) => pictured(asked[p * size]!)) : prompts;
-      const behind = asked.map((one) => (first ? starts[placeOf(one.episode)]! : promptOf(one)));
+      // A plan counts on episodes that all see something else.
+      const apart = !first && schedule?.abridged === true;
+      const behind = asked.map((one) => {
+        const prompt = first ? starts[placeOf(one.episode)]! : promptOf(one);
+        return apart && prompt !== null ? { ...prompt } : prompt;
+      });
       // Episodes that see the same stand side by side, so that their prompt is encoded once.
       const seen = new Map([...new Set(behind)].map((prompt, i) => [prompt, i]));
       const places = behind

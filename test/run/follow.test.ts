@@ -86,6 +86,19 @@ describe('rows that are followed', () => {
     ]);
   });
 
+  test('rows that come at once show what is usual before anything is told', async () => {
+    const draw = new Random(5, 'weekly');
+    // A peak of two hours once a week, from the second week on.
+    const lines = Array.from({ length: 672 * 6 }, (_, i) => {
+      const peak = i >= 672 && i % 672 >= 420 && i % 672 < 428;
+      return `${stamp(i)},${(50 + (peak ? 40 : 0) + draw.normal()).toFixed(2)}`;
+    });
+    const events: FollowEvent[] = [];
+    const options = { ...OPTIONS, window: 20_000, every: undefined };
+    await follow(inParts(`time,load\n${lines.join('\n')}\n`, 1e6), options, (event) => events.push(event));
+    expect(only(events, 'open').length).toBeLessThanOrEqual(1);
+  });
+
   test('what lasts until the input ends stays open, and the next run goes on with it', async () => {
     let state: ReportState | null = null;
     const remember = (now: ReportState): void => {

@@ -156,7 +156,9 @@ describe('examples of a plan', () => {
     expect(more.slice(0, 6)).toEqual(first);
     expect(drawn).toBe(9);
     expect(reader.prompting.prompts.size).toBe(3); // one for each instruction
-    expect(more[3]!.prompt).toBe(more[0]!.prompt);
+    // Of one shape, but each is encoded.
+    expect(more[3]!.prompt.ids).toBe(more[0]!.prompt.ids);
+    expect(more[3]!.prompt).not.toBe(more[0]!.prompt);
   });
 
   test('are for reinforcement the longest prompts, as many as are sampled at once, and micro-batches of them are trained', async () => {

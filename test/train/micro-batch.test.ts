@@ -234,12 +234,19 @@ test('responses that begin alike are fed once, and prompts may have unlike numbe
 
 test('responses share a row in micro-batches of many prompts too', () => {
   const many = Array.from({ length: 40 }, (_, i) => encoded[i % 3]!);
-  const beginning = [40, 41, 42, 43, 44];
-  const texts = many.flatMap(() =>
-    Array.from({ length: 8 }, (_, g) => ids(...beginning, 50 + g, ...new Array<number>(44).fill(60))),
-  );
-  const { input } = responseBatch(many, texts, pad);
-  expect([input.batch, input.length]).toEqual([40, 5 + 8 * 45]);
+  const shapeOf = (shared: number): number[] => {
+    const beginning = new Array<number>(shared).fill(40);
+    const texts = many.flatMap(() =>
+      Array.from({ length: 8 }, (_, g) =>
+        ids(...beginning, 50 + g, ...new Array<number>(49 - shared).fill(60)),
+      ),
+    );
+    const { input } = responseBatch(many, texts, pad);
+    return [input.batch, input.length];
+  };
+  expect(shapeOf(15)).toEqual([40, 15 + 8 * 35]);
+  // The mask of long rows costs more than a few tokens less.
+  expect(shapeOf(5)).toEqual([320, 50]);
 });
 
 test('response positions go on from the prompt of their own group', () => {
