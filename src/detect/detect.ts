@@ -149,7 +149,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const { low, high, middle } = robustRange(values);
   const tracks: Track[] = [];
   const least = LEVELS.low;
-  const floor = Math.max(FLOOR * sizeOf(values), step) || Number.MIN_VALUE;
+  const finest = FLOOR * sizeOf(values) || Number.MIN_VALUE;
+  const floor = Math.max(finest, step);
   const usualStep = median(stepSizes(values));
   const day = dayOf(options);
   const found =
@@ -252,6 +253,10 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
       constant: track.name === 'level',
     })
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
+      // How often a value repeats tells how long it may stay.
+      .filter(
+        ({ sign, start, end }) => track.name !== 'movement' || sign > 0 || !isConstant(values, start, end),
+      )
       .filter(({ start, end }) => track.name !== 'size' || end - start >= SHORTEST_SIZE)
       .map((candidate) => {
         // Hours differ from day to day together; a single sample has others to be compared with.
@@ -313,7 +318,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     SHORTEST_STEP,
     Math.min(Math.ceil(season?.period ?? 0), Math.floor(n / STEPS_IN_SERIES)),
   );
-  const leaks = drifts(deseasonalised, steps(deseasonalised, { floor, least, looks, shortest }), {
+  const leaks = drifts(deseasonalised, steps(deseasonalised, { floor, finest, least, looks, shortest }), {
     ...{ floor, least, looks },
     day,
   });

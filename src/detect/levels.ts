@@ -22,6 +22,8 @@ interface StepOptions {
   readonly looks: number;
   /** Shortest span. */
   readonly shortest: number;
+  /** Smallest difference of means, default `floor`: those of counts have finer steps than counts. */
+  readonly finest?: number;
 }
 
 /** Other steps of at least this share of the size halve the severity when there are so many: frequent steps are usual. */
@@ -59,7 +61,10 @@ function stepNoise(values: Float64Array): number {
 }
 
 /** Finds the steps of [N] by time, at most one within a span of another. */
-export function steps(values: Float64Array, { floor, least, looks, shortest }: StepOptions): Step[] {
+export function steps(
+  values: Float64Array,
+  { floor, finest = floor, least, looks, shortest }: StepOptions,
+): Step[] {
   const n = values.length;
   const single = fitTail(values, floor);
   const clipped = values.map((value) =>
@@ -73,7 +78,8 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
     const changes = new Float64Array(count);
     for (let i = 0; i < count; i++)
       changes[i] = (sums[i + 2 * span]! - 2 * sums[i + span]! + sums[i]!) / span;
-    const tail = fitTail(changes, floor, span, { tail: single, sigma: noise * Math.SQRT2 });
+    const smallest = Math.max(finest, floor / Math.sqrt(span));
+    const tail = fitTail(changes, smallest, span, { tail: single, sigma: noise * Math.SQRT2 });
     const blocks = largestOfBlocks(changes, span);
     const chance = Math.log10((n / span) * looks);
     // A little below the departures that are severe enough, which are found without a power for each sample.

@@ -1,0 +1,35 @@
+/** Recordings of operations: sparse counts, jobs of working days, deployments, mailings, light, tides. */
+import { describe, expect, test } from 'vitest';
+import { detect } from '../../src/detect/detect.ts';
+import { Random } from '../../src/ground/random.ts';
+
+const SEEDS = [1, 2, 3, 4, 5, 6];
+
+/** Counts of [N] samples, Poisson-distributed with the mean of each sample. */
+function counts(seed: number, n: number, mean: (i: number) => number): Float64Array {
+  const draw = new Random(seed, 'counts');
+  return Float64Array.from({ length: n }, (_, i) => {
+    let count = -1;
+    for (let product = 1; product > Math.exp(-mean(i)); count++) product *= draw.uniform();
+    return count;
+  });
+}
+
+describe('a lasting rise of a sparse count', () => {
+  test.each([0.5, 0.6])('is told from its beginning after %d of the series', (part) => {
+    for (const seed of SEEDS) {
+      const at = Math.round(part * 5000);
+      const [worst] = detect(counts(seed, 5000, (i) => (i < at ? 0.3 : 4))).findings;
+      expect(worst).toMatchObject({ kind: 'level', direction: 'above', lasting: true });
+      expect(Math.abs(worst!.start - at)).toBeLessThan(10);
+    }
+  });
+
+  test('leaves no standstill in the zeros before it', () => {
+    for (const seed of SEEDS) {
+      const values = counts(seed, 5000, (i) => (i < 1500 ? 0.3 : 4));
+      const { findings } = detect(values.fill(0, 700, 716));
+      expect(findings.filter(({ kind, end }) => kind === 'flat' && end < 1400)).toEqual([]);
+    }
+  });
+});
