@@ -22,6 +22,8 @@ const FEWEST_CYCLES = 3;
 const CYCLES_OF_DAYS = 12;
 /** A season must leave at most this share of the departures without it. */
 const LEAST_GAIN = 0.8;
+/** Its mean departure must be below this share of that from other phases of the same cycles. */
+const MEAN_GAIN = 0.9;
 /** A longer season must be better than a shorter one by this factor. */
 const LONGER_GAIN = 0.9;
 /** Factor by which a week must be better than a day where the newest samples do not show it. */
@@ -546,7 +548,9 @@ export function findSeason(
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
     const others = restsOf({ stride, aside: true });
     const chance = medianOfAbs(others, 1) + EDGES * meanOfAbs(others, 1);
-    if (left < LEAST_GAIN * chance && repeats(values, period)) best = { ...candidate, rests };
+    // Where most values are alike, such as 0, the median departure says little.
+    const isCloser = meanOfAbs(few, 1) < MEAN_GAIN * meanOfAbs(others, 1);
+    if (isCloser && left < LEAST_GAIN * chance && repeats(values, period)) best = { ...candidate, rests };
   }
   // A level that has begun in the last two weeks hides that weeks repeat.
   if (

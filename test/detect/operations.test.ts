@@ -33,3 +33,22 @@ describe('a lasting rise of a sparse count', () => {
     }
   });
 });
+
+/** Litres of water in a quarter of an hour: nothing at most times, and bursts by day. */
+function water(seed: number): Float64Array {
+  const draw = new Random(seed, 'water');
+  return Float64Array.from({ length: 2688 }, (_, i) => {
+    const hour = (i % 96) / 4;
+    const busy = 0.02 + 0.5 * Math.exp(-((hour - 7) ** 2) / 2) + 0.4 * Math.exp(-((hour - 19) ** 2) / 8);
+    return draw.uniform() < busy ? Math.round(-14 * Math.log(draw.uniform())) : 0;
+  });
+}
+
+test('an incident in values that are mostly 0 is found, as no season by chance expects it', () => {
+  for (const seed of SEEDS) {
+    const values = water(seed).map((value, i) => value + (i >= 1970 && i < 1982 ? 200 : 0));
+    const [worst] = detect(values, { calendar: [4, 96, 672] }).findings;
+    expect(worst).toMatchObject({ direction: 'above' });
+    expect(worst!.start < 1982 && worst!.end > 1970).toBe(true);
+  }
+});
