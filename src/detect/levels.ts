@@ -589,6 +589,8 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
     // One more equal pair than counted, so that p is never 0.
     const overall = (equal - (length - 1) + 1) / (n - length + 2);
     const elsewhere = times.get(values[start]!)! - length;
+    // What most of the series does, in a run and outside of it, is usual.
+    if (2 * length > n && 2 * elsewhere > n - length) return [];
     const p =
       elsewhere < FEWEST_ELSEWHERE
         ? overall

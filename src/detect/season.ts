@@ -318,6 +318,18 @@ function repeats(values: Float64Array, period: number): boolean {
   return 2 * alike > pairs;
 }
 
+/** Parts of a series, and least share of them in which a season predicts better: flapping for an hour is none. */
+const [SOME_PARTS, IN_PARTS] = [8, 0.5];
+
+/** Returns true if departures are smaller than others in half of the parts of a series or more. */
+function betterAllOver(own: Float64Array, others: Float64Array): boolean {
+  const gains = new Float64Array(SOME_PARTS);
+  own.forEach((rest, i) => {
+    gains[Math.floor((i * SOME_PARTS) / own.length)]! += Math.abs(others[i]!) - Math.abs(rest);
+  });
+  return gains.filter((gain) => gain > 0).length >= IN_PARTS * SOME_PARTS;
+}
+
 /**
  * Returns true if a season predicts rare and large values, such as a job once a day, which medians and clipped values hardly show.
  */
@@ -337,6 +349,7 @@ function predictsRare(
   const [own, others] = [rests(false, stride), rests(true, stride)];
   return (
     meanOfAbs(own, 1) < RARE_GAIN * meanOfAbs(others, 1) &&
+    betterAllOver(own, others) &&
     (stride === 1
       ? betterOverCycles(own, others, period)
       : betterOverCycles(rests(false, 1), rests(true, 1), period))
@@ -550,7 +563,8 @@ export function findSeason(
     const chance = medianOfAbs(others, 1) + EDGES * meanOfAbs(others, 1);
     // Where most values are alike, such as 0, the median departure says little.
     const isCloser = meanOfAbs(few, 1) < MEAN_GAIN * meanOfAbs(others, 1);
-    if (isCloser && left < LEAST_GAIN * chance && repeats(values, period)) best = { ...candidate, rests };
+    if (isCloser && left < LEAST_GAIN * chance && betterAllOver(few, others) && repeats(values, period))
+      best = { ...candidate, rests };
   }
   // A level that has begun in the last two weeks hides that weeks repeat.
   if (

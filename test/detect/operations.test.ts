@@ -52,3 +52,16 @@ test('an incident in values that are mostly 0 is found, as no season by chance e
     expect(worst!.start < 1982 && worst!.end > 1970).toBe(true);
   }
 });
+
+describe('flapping of a constant', () => {
+  test.each([2, 4])('every %d samples is found where it is, and is no season', (period) => {
+    const values = Float64Array.from({ length: 5000 }, (_, i) =>
+      i >= 3787 && i < 3847 && i % period < period / 2 ? 3 : 6,
+    );
+    const { findings, seasons } = detect(values);
+    expect(seasons).toEqual([]);
+    expect(findings).toHaveLength(1);
+    expect(findings[0]!.start).toBeGreaterThanOrEqual(3780);
+    expect(findings[0]!.end).toBeLessThanOrEqual(3850);
+  });
+});
