@@ -168,6 +168,9 @@ export function spread(
 const [OF_PHASE, OF_HEIGHT] = [150, 40];
 const [FEWEST_PHASES, MOST_HEIGHTS] = [6, 6];
 
+/** Spread of phases of rest: nine tenths of the samples at these and their neighbours are exactly as expected. */
+export const STILLEST = 0.1;
+
 /** Largest share of the variance of the expected values that may lie inside phases; above it each holds too much of a day. */
 const MIXED = 0.4;
 
@@ -215,7 +218,12 @@ function spreadOfPhase(
   for (let i = 0; i < n; i += stride) members[binOf(i)]!.push(Math.abs(departures[i]!));
   const wide = (sizes: readonly number[]): number =>
     quantileInPlace(Float64Array.from(sizes), sizes.length, 0.7);
-  const all = wide(members.flat());
+  const still = members.map(
+    (some) => some.length >= 8 && quantileInPlace(Float64Array.from(some), some.length, 0.9) === 0,
+  );
+  // Phases of rest say nothing about the others.
+  const moving = members.filter((_, k) => !still[k]);
+  const all = wide((moving.length > 0 ? moving : members).flat());
   if (!(all > 0)) return even;
   const raw = members.map((some) => (some.length < 8 ? all : wide(some)));
   const scale = raw.map((width, k) => {
@@ -223,7 +231,8 @@ function spreadOfPhase(
       ? [Math.max(0, k - 1), Math.min(bins - 1, k + 1)]
       : [k + bins - 1, k + 1];
     const around = raw[before % bins]! + raw[after % bins]!;
-    return Math.max(0.4, (around + 2 * width) / 4 / all);
+    const isStill = [before, k, after].every((bin) => still[bin % bins]!);
+    return Math.max(isStill ? STILLEST : 0.4, (around + 2 * width) / 4 / all);
   });
   return even.map((_, i) => scale[binOf(i)]!);
 }

@@ -21,6 +21,7 @@ import {
   jitterOf,
   meanStep,
   movement,
+  STILLEST,
   size,
   spread,
   spreadAtEdges,
@@ -337,6 +338,11 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
       ? difference(values, season!.expected)
       : analogue?.values;
   const teeth = sawtooth(values, options.calendar);
+  // No load switches a little early or late where none ever does.
+  const peersOf = (candidate: Candidate): number =>
+    candidate.track === 'season' && phases![candidate.peak]! <= STILLEST
+      ? 0
+      : likeEdges(values, usualStep, candidate, season, missedBy(candidate));
   const accepted = candidates
     .filter((candidate) => !vetoed(candidate) && !regular(candidate, candidates, n))
     .filter(
@@ -349,9 +355,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     )
     .map((candidate) => ({
       ...candidate,
-      severity:
-        candidate.severity /
-        (1 + (likeEdges(values, usualStep, candidate, season, missedBy(candidate)) / PEERS) ** 3),
+      severity: candidate.severity / (1 + (peersOf(candidate) / PEERS) ** 3),
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);

@@ -617,7 +617,35 @@ export function findSeason(
   const { period, rest, spacing } = best;
   const level = seasonLevel(values, period, spacing);
   const expected = seasonExpectation(values, period, best.clock, { spacing, nearest: true, level });
+  // Nights are dark whatever the level of their day.
+  const dark = valueOfRest(values);
+  if (!Number.isNaN(dark)) {
+    const rests = seasonExpectation(
+      values.map((value) => Number(value === dark)),
+      period,
+      best.clock,
+      {
+        spacing,
+        level: new Float64Array(n),
+      },
+    );
+    for (let i = 0; i < n; i++) if (rests[i] === 1) expected[i] = dark;
+  }
   return { period, rest, clock: best.clock, level, expected, nested: best.nested === true };
+}
+
+/** Least share of the samples that have a value of rest. */
+const RESTS = 0.1;
+
+/** Returns the most frequent value of [N]; NaN if few samples have it. */
+function valueOfRest(values: Float64Array): number {
+  const sorted = values.slice().sort();
+  let [rest, most] = [Number.NaN, RESTS * sorted.length];
+  for (let from = 0, to = 0; from < sorted.length; from = to) {
+    while (to < sorted.length && sorted[to] === sorted[from]) to++;
+    if (to - from > most) [rest, most] = [sorted[from]!, to - from];
+  }
+  return rest;
 }
 
 /** Computes a − b [N]. */

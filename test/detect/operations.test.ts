@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { detect } from '../../src/detect/detect.ts';
 import { Random } from '../../src/ground/random.ts';
+import { noise } from './usual.ts';
 
 const SEEDS = [1, 2, 3, 4, 5, 6];
 
@@ -64,4 +65,24 @@ describe('flapping of a constant', () => {
     expect(findings[0]!.start).toBeGreaterThanOrEqual(3780);
     expect(findings[0]!.end).toBeLessThanOrEqual(3850);
   });
+});
+
+/** Light of 21 days of 144 samples: none at night, and less under clouds. */
+function daylight(seed: number): Float64Array {
+  const draw = new Random(seed, 'light');
+  let clear = 1;
+  return noise(seed, 144 * 21).map((error, i) => {
+    if (i % 144 === 0) clear = draw.between(0.7, 1);
+    const height = Math.max(0, Math.sin((2 * Math.PI * ((i % 144) - 36)) / 144));
+    return Math.round(Math.max(0, 5000 * height * clear * (1 + 0.1 * error)));
+  });
+}
+
+test('light at night is found, though no more than by day', () => {
+  for (const seed of SEEDS) {
+    const values = daylight(seed).map((value, i) => (i >= 1878 && i < 1892 ? 1500 + (i % 7) : value));
+    const { findings, expected } = detect(values, { calendar: [6, 144, 1008] });
+    expect(findings.some(({ start, end }) => start >= 1876 && end <= 1894)).toBe(true);
+    expect(expected[1885]).toBe(0);
+  }
 });
