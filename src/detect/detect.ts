@@ -548,7 +548,8 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const departing = join(
     candidates.filter((candidate) => !isOnBeat(rhythm, candidate)),
     n,
-    season?.period ?? null,
+    // Changes of a week depart at the peaks of its days.
+    season === null ? null : Math.min(season.period, day ?? season.period),
   ).map((event) =>
     !event.drifts && day !== null && isWeekend(event, n, weekends, day)
       ? { ...event, severity: Math.min(event.severity, UNKNOWN) }

@@ -86,3 +86,14 @@ test('light at night is found, though no more than by day', () => {
     expect(expected[1885]).toBe(0);
   }
 });
+
+test('departures on several days of a week are findings of their own', () => {
+  const values = noise(7, 2016 * 4).map((error, i) => {
+    const [day, hour] = [Math.floor(i / 288) % 7, (i % 288) / 12];
+    const busy = day < 5 ? 200 * Math.exp(-((hour - 13) ** 2) / 18) : 20;
+    return 100 + busy + 5 * error + ([15, 16, 17].includes(Math.floor(i / 288)) && i % 288 < 12 ? 120 : 0);
+  });
+  const { findings, seasons } = detect(values, { calendar: [12, 288, 2016] });
+  expect(seasons).toEqual([2016]);
+  expect(findings).toHaveLength(3);
+});
