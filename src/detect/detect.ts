@@ -55,7 +55,17 @@ import {
 import { difference, findSeason, type Season } from './season.ts';
 import { count, figure, type Sentence, say, stepFor } from './sentence.ts';
 import { sampleOf, surprise } from './tail.ts';
-import { atEdge, comesByChance, explainer, likeEdges, PEAK, PEERS, regular, sawtooth } from './usual.ts';
+import {
+  atEdge,
+  comesByChance,
+  explainer,
+  likeEdges,
+  PEAK,
+  PEERS,
+  recurring,
+  regular,
+  sawtooth,
+} from './usual.ts';
 import {
   atRest,
   departsAtRest,
@@ -545,13 +555,16 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
           ...moved,
         ].sort((a, b) => b.severity - a.severity);
   const rhythm = findRhythm(given);
+  const isUsual = recurring(difference(level, analysed.ordinary), analysed.floor);
+  const recurs = (event: Joined): boolean =>
+    !event.lasting && event.members.every(({ track }) => OF_VALUES.has(track)) && isUsual(event);
   const departing = join(
     candidates.filter((candidate) => !isOnBeat(rhythm, candidate)),
     n,
     // Changes of a week depart at the peaks of its days.
     season === null ? null : Math.min(season.period, day ?? season.period),
   ).map((event) =>
-    !event.drifts && day !== null && isWeekend(event, n, weekends, day)
+    !event.drifts && ((day !== null && isWeekend(event, n, weekends, day)) || recurs(event))
       ? { ...event, severity: Math.min(event.severity, UNKNOWN) }
       : event,
   );
@@ -689,6 +702,8 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
   return away;
 }
 
+/** Tracks in which values depart, and not their movement. */
+const OF_VALUES: ReadonlySet<Candidate['track']> = new Set(['level', 'local', 'season', 'analogue', 'step']);
 /** Distance of a pause from the ends of a weekend, in usual distances of the rhythm. */
 const NEAR_WEEKEND = 1.5;
 /** Severity of what cannot be told from a usual weekend: below all that is reported by default. */

@@ -1,5 +1,6 @@
 /** Reasons why a departing stretch is usual: loads that switch at any time, jobs at equal intervals, patterns of the season. */
-import { runs } from '../series/intervals.ts';
+import type { Interval } from '../ground/types.ts';
+import { mergeIntervals, runs } from '../series/intervals.ts';
 import { median, moments, quantileInPlace } from '../series/stats.ts';
 import type { Candidate } from './scan.ts';
 import type { Season } from './season.ts';
@@ -107,6 +108,60 @@ export function regular(candidate: Candidate, candidates: readonly Candidate[], 
   if (gaps.filter(equal).length < Math.max(FEWEST_REGULAR - 1, REGULAR * gaps.length)) return false;
   const place = alike.findIndex((peak) => Math.abs(peak - candidate.peak) <= 1);
   return equal(gaps[place - 1]) || equal(gaps[place]);
+}
+
+/** Fewest departures like a stretch that make it usual; largest ratio of their distances, and share that keep it. */
+const [FEWEST_ALIKE, PACE, MOST_AT_PACE] = [8, 2, 0.9];
+/** Tolerance of equal distances, as a share. */
+const IN_TIME = 0.05;
+/** Ratio of heights that are taken together; least height of one that is alike, and height at which lengths are compared, as shares. */
+const [SAME, AS_HIGH, FLANK] = [1.25, 0.75, 0.5];
+/** Place of the length that is compared, from the longest; and how much longer a stretch may be. */
+const [LONG_PLACE, LONGER] = [3, 1.5];
+
+/**
+ * Returns a function that is true of a stretch of departures [N] if others as high and about as long come at a pace, as deployments do: another
+ * one is expected, however rare its values are. What comes at equal distances is expected at its time alone.
+ */
+export function recurring(
+  departures: Float64Array,
+  floor: number,
+): (stretch: Pick<Candidate, 'start' | 'end' | 'sign'>) => boolean {
+  const n = departures.length;
+  const furthest = (start: number, end: number, sign: number): number =>
+    departures.subarray(start, end).reduce((most, value) => Math.max(most, sign * value), 0);
+  const known = new Map<number, Interval[]>();
+  const alikeTo = (height: number, sign: number): Interval[] => {
+    const step = Math.floor(Math.log(height) / Math.log(SAME));
+    const all =
+      known.get(sign * SAME ** step) ??
+      mergeIntervals(
+        runs(n, (i) => sign * departures[i]! >= FLANK * SAME ** step),
+        1,
+      ).filter(([start, end]) => furthest(start, end, sign) >= AS_HIGH * SAME ** step);
+    known.set(sign * SAME ** step, all);
+    return all;
+  };
+  return ({ start, end, sign }) => {
+    const height = furthest(start, end, sign);
+    if (height <= floor) return false;
+    const others = alikeTo(height, sign).filter(([from, to]) => to <= start || from >= end);
+    if (others.length < FEWEST_ALIKE) return false;
+    const starts = [...others.map(([from]) => from), start].sort((a, b) => a - b);
+    const gaps = starts.slice(1).map((at, k) => at - starts[k]!);
+    const usual = median(Float64Array.from(gaps));
+    const isPace = (gap = usual): boolean => gap * PACE >= usual && gap <= PACE * usual;
+    const place = starts.indexOf(start);
+    const lengths = others.map(([from, to]) => to - from).sort((a, b) => b - a);
+    return (
+      2 * (starts.at(-1)! - starts[0]!) > n &&
+      [gaps[place - 1], gaps[place]].every(isPace) &&
+      gaps.filter((gap) => gap <= PACE * usual).length >= MOST_AT_PACE * gaps.length &&
+      gaps.filter((gap) => Math.abs(gap - usual) <= Math.max(1, IN_TIME * usual)).length <
+        REGULAR * gaps.length &&
+      end - start <= Math.max(lengths[LONG_PLACE - 1]! + 1, LONGER * lengths[LONG_PLACE - 1]!)
+    );
+  };
 }
 
 /** Fewest samples of the usual departure from a constant that has a shape. */

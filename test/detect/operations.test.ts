@@ -97,3 +97,29 @@ test('departures on several days of a week are findings of their own', () => {
   expect(seasons).toEqual([2016]);
   expect(findings).toHaveLength(3);
 });
+
+/** Share of answers from a cache, which a deployment empties every few hours. */
+function cache(seed: number): Float64Array {
+  const draw = new Random(seed, 'cache');
+  const values = noise(seed, 7200).map((error) => 0.95 + 0.006 * error);
+  for (let at = draw.integer(60, 300); at < 7200; at += draw.integer(260, 620)) {
+    const depth = draw.between(0.18, 0.25);
+    for (let i = at; i < Math.min(7200, at + 150); i++) values[i]! -= depth * Math.exp((at - i) / 22);
+  }
+  return values;
+}
+
+describe('events that come at a pace', () => {
+  test('are no findings', () => {
+    for (const seed of SEEDS) expect(detect(cache(seed)).findings).toEqual([]);
+  });
+
+  test('do not hide one that is deeper, or longer', () => {
+    for (const seed of SEEDS) {
+      const deep = cache(seed).map((value, i) => (i >= 5000 && i < 5012 ? value - 0.5 : value));
+      const long = cache(seed).map((value, i) => (i >= 5000 && i < 5100 ? Math.min(value, 0.76) : value));
+      for (const values of [deep, long])
+        expect(detect(values).findings.some(({ start, end }) => start < 5012 && end > 5000)).toBe(true);
+    }
+  });
+});
