@@ -356,6 +356,20 @@ function predictsRare(
   );
 }
 
+/** Departures beyond so many median ones are outliers. A week that has half of those of a day may predict all others a little worse. */
+const [OUTLYING, WORSE] = [6, 1.25];
+
+/** Returns true if outliers among the departures are clearly fewer or smaller than in a shorter season: a job does not run at weekends. */
+function predictsOutliers(longer: Float64Array, shorter: Float64Array): boolean {
+  const limit = OUTLYING * medianOfAbs(shorter, 1);
+  const beyond = (rests: Float64Array): number =>
+    meanOfAbs(
+      rests.map((rest) => Math.max(0, Math.abs(rest) - limit)),
+      1,
+    );
+  return beyond(longer) < RARE_GAIN * beyond(shorter);
+}
+
 /** Copies every `stride`-th value. */
 function every(values: Float64Array, stride: number): Float64Array {
   const out = new Float64Array(Math.ceil(values.length / stride));
@@ -555,7 +569,8 @@ export function findSeason(
       best = { ...candidate, rests: stride === 1 ? few : restsOf({}) };
       continue;
     }
-    if (rest >= LEAST_GAIN || (best !== null && left >= LONGER_GAIN * best.left)) continue;
+    const isWeek: boolean = best !== null && period === calendar.at(-1) && predictsOutliers(few, best.few);
+    if (rest >= LEAST_GAIN || (best !== null && left >= (isWeek ? WORSE : LONGER_GAIN) * best.left)) continue;
     const rests = stride === 1 ? few : restsOf({});
     if (best !== null && !betterOverCycles(rests, best.rests, best.period)) continue;
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
@@ -564,7 +579,7 @@ export function findSeason(
     // Where most values are alike, such as 0, the median departure says little.
     const isCloser = meanOfAbs(few, 1) < MEAN_GAIN * meanOfAbs(others, 1);
     if (isCloser && left < LEAST_GAIN * chance && betterAllOver(few, others) && repeats(values, period))
-      best = { ...candidate, rests };
+      best = { ...candidate, rests, nested: isWeek };
   }
   // A level that has begun in the last two weeks hides that weeks repeat.
   if (

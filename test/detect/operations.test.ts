@@ -123,3 +123,35 @@ describe('events that come at a pace', () => {
     }
   });
 });
+
+/** Traffic of 21 days of 288 samples, from a Monday on, with a backup in the night before each working day. */
+function backups(seed: number, missing = -1): Float64Array {
+  const draw = new Random(seed, 'backups');
+  const values = noise(seed, 288 * 21).map(
+    (error, i) => (60 + 80 * Math.exp(-(((i % 288) / 12 - 14) ** 2) / 32)) * Math.exp(0.12 * error),
+  );
+  for (let day = 0; day < 21; day++) {
+    const [at, length] = [day * 288 + 24 + draw.integer(0, 1), draw.integer(20, 25)];
+    if (day % 7 < 5 && day !== missing) values.fill(940, at, at + length);
+  }
+  return values;
+}
+
+describe('a job of working days in three weeks', () => {
+  const options = { calendar: [12, 288, 2016] };
+
+  test('does not make a weekend unusual', () => {
+    for (const seed of SEEDS)
+      expect(detect(backups(seed), options).findings.filter(({ end, start }) => end - start > 50)).toEqual(
+        [],
+      );
+  });
+
+  test('is mostly missed where it does not run', () => {
+    const missed = SEEDS.filter((seed) => {
+      const [worst] = detect(backups(seed, 9), options).findings;
+      return worst?.direction === 'below' && Math.abs(worst.start - (9 * 288 + 24)) < 5;
+    });
+    expect(missed.length).toBeGreaterThanOrEqual(4);
+  });
+});
