@@ -4,6 +4,7 @@
  * against their own distribution. Overlapping candidates of all tracks are joined; the rarest one describes the finding.
  */
 
+import { mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
@@ -47,6 +48,7 @@ import {
   type Candidate,
   LOGARITHMIC,
   outstanding,
+  type Stretch,
   scan,
   type Track,
   usualTail,
@@ -112,6 +114,9 @@ const ODD = [1, 2] as const;
 const OF_DAYS = new Set(['season', 'analogue', 'size']);
 /** Tracks in which a weekend departs if it is the only one. */
 const UNSEEN: ReadonlySet<Candidate['track']> = new Set(['analogue', 'size', 'movement', 'still']);
+
+/** Largest departure from the season, as a share of that from the level or the neighbours, of what it expects for the most part. */
+const MOST_EXPECTED = 0.35;
 
 /** Shortest span of a step in samples, and number of the shortest spans in a series that holds few cycles of its season. */
 const [SHORTEST_STEP, STEPS_IN_SERIES] = [12, 48];
@@ -256,6 +261,13 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const looks = tracks.length;
   const uncertain =
     day === null || season === null || season.period < day / 2 ? 1 : uncertaintyOfDays(n, weekends, day);
+  const sizeOfMean = (some: Float64Array, { start, end }: Stretch): number =>
+    Math.abs(mean(some.subarray(start, end)));
+  // A peak that the season expects for the most part is compared with other cycles, not with what is around it.
+  const isExpected = (track: Track, stretch: Stretch): boolean =>
+    residual !== null &&
+    (track.name === 'level' || track.name === 'local') &&
+    sizeOfMean(residual, stretch) < MOST_EXPECTED * sizeOfMean(track.values, stretch);
   const candidates = tracks.flatMap((track): Candidate[] =>
     scan(track.values, {
       ...{ floor: track.floor, windows: track.windows, least, looks },
@@ -268,6 +280,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
       .filter(
         ({ sign, start, end }) => track.name !== 'movement' || sign > 0 || !isConstant(values, start, end),
       )
+      .filter((stretch) => !isExpected(track, stretch))
       .filter(({ start, end }) => track.name !== 'size' || end - start >= SHORTEST_SIZE)
       .map((candidate) => {
         // Hours differ from day to day together; a single sample has others to be compared with.
