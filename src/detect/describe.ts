@@ -337,11 +337,23 @@ function describe(
   for (let i = start; i < end; i++) {
     if (Math.abs(values[i]! - base.expected[i]!) > Math.abs(values[peak]! - base.expected[peak]!)) peak = i;
   }
-  const { kind, pace, ...byKind } = kindOf({ ...joined, peak }, facts, described);
-  const stepped =
-    (kind === 'level' && joined.track === 'step') || joined.drifts ? beforeStep(values, start, end) : null;
+  const { pace, ...byKind } = kindOf({ ...joined, peak }, facts, described);
+  const late = joined.drifts ? meanOfEnd(values, start, end, described.season?.period ?? 1) : null;
+  // Means of parts of a cycle differ by their phase.
+  const isPart = described.season !== null && end - start < described.season.period;
+  const earlier =
+    ((byKind.kind === 'level' && joined.track === 'step') || joined.drifts) && !isPart
+      ? beforeStep(values, start, end)
+      : null;
+  // Means that hardly differ are no step: something else is unusual there.
+  const isStep =
+    earlier === null ||
+    Math.abs((late?.mean ?? facts.mean) - earlier.mean) >= STILL * (base.high[peak]! - base.low[peak]!);
+  const stepped = isStep ? earlier : null;
+  const kind = isStep ? byKind.kind : 'shape';
   // The expected values may have adapted to the step, so the direction comes from the mean before it.
-  const direction = stepped === null ? byKind.direction : facts.mean > stepped.mean ? 'above' : 'below';
+  const moved = stepped !== null && (facts.mean > stepped.mean ? 'above' : 'below');
+  const direction = moved || (isStep ? byKind.direction : null);
   const finding = {
     start,
     end,
@@ -365,7 +377,7 @@ function describe(
       ...{ meanExpected: facts.expected, step: facts.step, usualStep: facts.usualStep },
       ...{ atLeast: facts.atLeast, atLargest: facts.atLargest, pace, rhythm: joined.rhythm },
       period: described.season?.period ?? null,
-      late: joined.drifts ? meanOfEnd(values, start, end, described.season?.period ?? 1) : null,
+      late,
     }),
     evidence: {
       for: tracks.map((track) => EVIDENCE_WORDS[track]),

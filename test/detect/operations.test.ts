@@ -1,6 +1,8 @@
 /** Recordings of operations: sparse counts, jobs of working days, deployments, mailings, light, tides. */
 import { describe, expect, test } from 'vitest';
+import { describeAll } from '../../src/detect/describe.ts';
 import { detect } from '../../src/detect/detect.ts';
+import { statementOf } from '../../src/detect/sentence.ts';
 import { Random } from '../../src/ground/random.ts';
 import { noise } from './usual.ts';
 
@@ -191,5 +193,44 @@ describe('rare peaks of a season', () => {
       expect(Math.abs(worst!.start - 1652)).toBeLessThan(3);
       expect(worst!.end - worst!.start).toBeLessThan(8);
     }
+  });
+});
+
+describe('the level before a step', () => {
+  const day = Float64Array.from({ length: 6000 }, (_, i) => 50 - 20 * Math.cos((2 * Math.PI * i) / 1000));
+  const band = { expected: day, low: day.map((value) => value - 4), high: day.map((value) => value + 4) };
+  const described = { base: band, usualStep: 0.1, least: 30, largest: 80, steps: { sum: 600, count: 5999 } };
+  const told = (values: Float64Array, start: number, kind: 'lasting' | 'drifts') => {
+    const candidate = {
+      start,
+      end: 6000,
+      sign: 1,
+      severity: 9,
+      peak: start,
+      track: 'step',
+      [kind]: true,
+    } as const;
+    const season = { period: 1000, clock: null };
+    return describeAll([{ ...candidate, members: [candidate] }], { ...described, values, season })[0]!;
+  };
+
+  test('is not that of the hours before a part of a day', () => {
+    const finding = told(
+      day.map((value, i) => value + Math.max(0, (i - 5700) / 20)),
+      5700,
+      'drifts',
+    );
+    expect(finding).toMatchObject({ kind: 'trend', direction: 'above', stepped: null });
+    expect(statementOf(finding.says)).toMatch(/^drifted up to .* \(expected about/);
+  });
+
+  test('is none where the means hardly differ', () => {
+    const finding = told(
+      day.map((value, i) => value + (i >= 4000 && i % 2 === 0 ? 5 : i >= 4000 ? -4.9 : 0)),
+      4000,
+      'lasting',
+    );
+    expect(finding).toMatchObject({ kind: 'shape', direction: null, stepped: null });
+    expect(statementOf(finding.says)).not.toMatch(/stayed there/);
   });
 });
