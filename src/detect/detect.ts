@@ -261,13 +261,24 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const looks = tracks.length;
   const uncertain =
     day === null || season === null || season.period < day / 2 ? 1 : uncertaintyOfDays(n, weekends, day);
+  const mayShift = season !== null && jitter > 1;
+  const unshifted = mayShift ? difference(values, season.expected) : null;
+  const oddExpected = mayShift ? fromNeighbours(season.expected) : null;
+  // No narrow peak comes early or late where the season has none near by.
+  const isLone = ({ start, end, peak }: Stretch): boolean =>
+    oddExpected !== null &&
+    end - start <= ODD.at(-1)! &&
+    oddExpected
+      .subarray(Math.max(0, start - 2 * jitter), end + 2 * jitter)
+      .every((value) => Math.abs(value) < PEAK * Math.abs(odd[peak]!));
   const sizeOfMean = (some: Float64Array, { start, end }: Stretch): number =>
     Math.abs(mean(some.subarray(start, end)));
   // A peak that the season expects for the most part is compared with other cycles, not with what is around it.
   const isExpected = (track: Track, stretch: Stretch): boolean =>
     residual !== null &&
     (track.name === 'level' || track.name === 'local') &&
-    sizeOfMean(residual, stretch) < MOST_EXPECTED * sizeOfMean(track.values, stretch);
+    sizeOfMean(isLone(stretch) ? unshifted! : residual, stretch) <
+      MOST_EXPECTED * sizeOfMean(track.values, stretch);
   const candidates = tracks.flatMap((track): Candidate[] =>
     scan(track.values, {
       ...{ floor: track.floor, windows: track.windows, least, looks },
@@ -313,6 +324,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const seasonal = tracks.find(({ name }) => name === 'season');
   const analogue = tracks.find(({ name }) => name === 'analogue');
   const bySeason = seasonal === undefined ? null : explainer(seasonal.values);
+  const byUnshifted =
+    oddExpected === null ? null : explainer(unshifted!.map((value, i) => value / phases![i]!));
   const byAnalogue = analogue === undefined ? null : explainer(analogue.values);
   // The only weekend is like no other stretch, and moves like none.
   const sees = ({ track, start, end }: Candidate): boolean =>
@@ -322,7 +335,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const vetoed = (candidate: Candidate): boolean => {
     if (bySeason === null) return false;
     if (candidate.track === 'level' || candidate.track === 'local' || !sees(candidate))
-      return bySeason(candidate);
+      return candidate.track === 'local' && isLone(candidate) ? byUnshifted!(candidate) : bySeason(candidate);
     // Compare a slightly early or late narrow peak with similar peaks, not with the seasonal mean.
     return (
       candidate.track === 'season' &&

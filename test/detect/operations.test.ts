@@ -234,3 +234,21 @@ describe('the level before a step', () => {
     expect(statementOf(finding.says)).not.toMatch(/stayed there/);
   });
 });
+
+/** Waves of about 75 samples, whose heights and distances repeat every 1500. */
+function waves(seed: number): Float64Array {
+  return noise(seed, 6000).map((error, i) => {
+    const slow = (2 * Math.PI * i) / 1500;
+    return 3 + (1.6 + 0.5 * Math.cos(2 * slow)) * Math.cos(20 * slow + 2 * Math.sin(slow)) + 0.02 * error;
+  });
+}
+
+test('a single odd sample is found in a long season that may come early or late', () => {
+  for (const seed of SEEDS) {
+    const values = waves(seed);
+    values[4163]! -= 0.6;
+    const { findings, seasons } = detect(values);
+    expect(seasons).toEqual([1500]);
+    expect(findings[0]).toMatchObject({ start: 4163, end: 4164, kind: 'dip' });
+  }
+});
