@@ -55,6 +55,8 @@ export class InferenceServer {
   runtime = true;
   readonly #waiting: Asked[] = [];
   #batch: Promise<Sampled[]> | null = null;
+  /** Batch that was sampled last, perhaps still under way. */
+  #last: Promise<unknown> = Promise.resolve();
   readonly #open: (directory: string) => Policy;
   readonly #sampling: Sampling;
   readonly #server = createServer((request, response) => {
@@ -81,13 +83,16 @@ export class InferenceServer {
   async stop(): Promise<void> {
     this.#server.closeAllConnections();
     await new Promise((done) => this.#server.close(done));
-    this.forget();
+    await this.forget();
   }
 
-  /** Loses all adapters, as a restart does. */
-  forget(): void {
-    for (const policy of this.adapters.values()) policy.dispose();
+  /** Loses all adapters, as a restart does; what is being sampled ends with them. */
+  async forget(): Promise<void> {
+    const lost = [...this.adapters.values()];
     this.adapters.clear();
+    await this.#last.catch(() => undefined);
+    await sleep(0); // its answers are written
+    for (const policy of lost) policy.dispose();
   }
 
   async #reply(path: string, bytes: Buffer): Promise<Reply> {
@@ -144,6 +149,7 @@ export class InferenceServer {
         { ...options, examples },
       );
     });
+    this.#last = this.#batch;
     return (await this.#batch).filter(({ prompt }) => prompt === place);
   }
 
