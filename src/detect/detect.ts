@@ -410,7 +410,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   // Other noise behind a step, and the step itself, are no growth.
   const stepped = (start: number): boolean =>
     accepted.some(
-      ({ track, end, ...step }) => track === 'step' && 2 * (end - Math.max(start, step.start)) >= n - start,
+      ({ track, end, severity, ...step }) =>
+        track === 'step' && severity >= LEVELS.medium && 2 * (end - Math.max(start, step.start)) >= n - start,
     );
   if (grows !== null && !stepped(grows.start)) accepted.push(grows);
   accepted.sort((a, b) => b.severity - a.severity);

@@ -252,7 +252,10 @@ export function join(all: readonly Candidate[], length: number, period: number |
         return { ...step, start: Math.max(step.start, start), severity: worst.severity, members };
       // The ends of a standstill are exact, unless it lies in a level.
       const size = INSIDE * (worst.end - worst.start);
-      const isPart = members.some(({ track, ...one }) => track === 'step' && one.end - one.start >= size);
+      const isPart = members.some(
+        ({ track, severity, ...one }) =>
+          track === 'step' && severity >= WEAK * worst.severity && one.end - one.start >= size,
+      );
       return worst.track === 'still' && !isPart ? { ...worst, members } : { ...worst, start, end, members };
     })
     .sort((a, b) => b.severity - a.severity);

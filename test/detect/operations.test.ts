@@ -37,6 +37,24 @@ describe('a lasting rise of a sparse count', () => {
   });
 });
 
+test.each([
+  [8, 0.5],
+  [12, 1],
+])(
+  'counts that vary more for long are told where a step of them is too faint to be told, seed %d',
+  (seed, mean) => {
+    const values = counts(seed, 4032, (i) => (i < 2696 ? mean : 2.5 * mean));
+    const { findings } = detect(values, { calendar: [288, 2016] });
+    expect(findings).toMatchObject([{ kind: 'variance', end: 4032 }]);
+  },
+);
+
+test.each([29, 221])('a silence of a count is not stretched by a faint step behind it, seed %d', (seed) => {
+  const values = counts(seed, 864, () => 1.5).fill(0, 550, 590);
+  const { findings } = detect(values, { calendar: [288, 2016] });
+  expect(findings).toMatchObject([{ kind: 'level', start: 550, end: 590 }]);
+});
+
 test.each([0.2, 0.3])(
   'counts of %d on average have no season by chance, with an incident among them',
   (mean) => {
