@@ -19,13 +19,13 @@ import { sharpened } from '../series/deviation.ts';
 import { clipAndMerge } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
-import { unusualLines } from '../tasks/drawing.ts';
+import { columnsOf, unusualLines } from '../tasks/drawing.ts';
 import { MAX_RESPONSE_LENGTH } from '../tasks/response.ts';
 import { ToolFailure } from './define.ts';
 import {
-  columnsOf,
   type Frame,
   LEAST_WINDOW,
+  linesOf,
   samplesOf,
   type Tool,
   type ToolLines,
@@ -173,8 +173,6 @@ export class Inspection {
   readonly #options: InspectionOptions;
   readonly #shape: Figure;
   readonly #pictures = new Map<string, Picture | Promise<Picture>>();
-  /** Lines of the whole series, by the number of columns. */
-  readonly #lines = new Map<number, readonly Float64Array[]>();
   /** Names of tools by the signs of short calls. */
   readonly #signs: ReadonlyMap<string, string>;
 
@@ -309,11 +307,8 @@ export class Inspection {
     const { width } = this.#shape;
     const whole = this.#values.length;
     const columns = width * Math.round(whole / (end - start));
-    const linesOf = (values: Float64Array, most: number): readonly Float64Array[] =>
-      unusualLines(values.length > most ? columnsOf(values, most) : values);
-    if (columns > MOST_COLUMNS) return linesOf(this.#values.subarray(start, end), width);
-    const lines = this.#lines.get(columns) ?? linesOf(this.#values, columns);
-    this.#lines.set(columns, lines);
+    if (columns > MOST_COLUMNS) return unusualLines(this.#values.subarray(start, end), width);
+    const lines = linesOf(this.#values, columns);
     const scale = lines[0]!.length / whole;
     return lines.map((line) => line.slice(Math.round(start * scale), Math.round(end * scale)));
   }

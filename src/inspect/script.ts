@@ -14,8 +14,9 @@ import { mean } from '../ground/numbers.ts';
 import type { Random } from '../ground/random.ts';
 import type { AnomalyClass, Example, Interval } from '../ground/types.ts';
 import { mergeIntervals } from '../series/intervals.ts';
+import { columnsOf } from '../tasks/drawing.ts';
 import { nanoTrace } from '../tasks/kinds.ts';
-import { columnsOf, standingViews, TOOLS, type View, WHOLE, windowOf } from './tools.ts';
+import { standingViews, TOOLS, type View, WHOLE, windowOf } from './tools.ts';
 
 export interface ScriptOptions {
   /** Most responses, the last included. */

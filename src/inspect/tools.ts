@@ -11,7 +11,7 @@ import { isModuleSpecifier, moduleAddress } from '../ground/user-module.ts';
 import { bridge } from '../series/missing.ts';
 import { periodogram } from '../series/spectrum.ts';
 import { moments } from '../series/stats.ts';
-import { unusualLines } from '../tasks/drawing.ts';
+import { columnsOf, unusualLines } from '../tasks/drawing.ts';
 import { hostTools, refuse } from './define.ts';
 
 /**
@@ -29,24 +29,6 @@ export const WHOLE: View = { level: 0, place: 0 };
 export function windowOf({ level, place }: View, length: number): Interval {
   const unit = length / 2 ** (level + 1);
   return [Math.round(place * unit), Math.round((place + 2) * unit)];
-}
-
-/** Means of a window over its columns [points]; NaN where all samples are missing. Shorter windows repeat samples. */
-export function columnsOf(values: Float64Array, points: number): Float64Array {
-  const { length } = values;
-  const out = new Float64Array(points);
-  for (let k = 0; k < points; k++) {
-    const from = Math.floor((k * length) / points);
-    const to = Math.max(from + 1, Math.floor(((k + 1) * length) / points));
-    let [sum, known] = [0, 0];
-    for (let t = from; t < to; t++) {
-      if (Number.isNaN(values[t]!)) continue;
-      sum += values[t]!;
-      known++;
-    }
-    out[k] = known === 0 ? Number.NaN : sum / known;
-  }
-  return out;
 }
 
 /** Lists all windows of levels 1 to `levels`, coarse ones first, in order of place. */
@@ -132,9 +114,26 @@ function zoom({ values, view, words }: ToolCall): ToolResult {
   return end - start < LEAST_WINDOW ? refuse('window too short') : { view: wanted };
 }
 
-/** Level of the windows that `next` shows, and columns in which the places that stand out are looked for. */
+/** Level of the windows that `next` shows, and columns of a plot. */
 const NEXT_LEVEL = 3;
 const COLUMNS = 560;
+
+/** Lines of series by their columns: found once, for `next` and for the plots of windows. */
+const drawn = new WeakMap<Float64Array, Map<number, readonly Float64Array[]>>();
+
+/** Returns the lines of a plot of `columns` columns of a whole series. */
+export function linesOf(values: Float64Array, columns: number): readonly Float64Array[] {
+  const known = drawn.get(values) ?? new Map<number, readonly Float64Array[]>();
+  drawn.set(values, known);
+  const lines =
+    known.get(columns) ??
+    // `small`, of which inspections are begun, has learned plots of the whole whose deviation is that of the means.
+    (columns > COLUMNS
+      ? unusualLines(values, columns)
+      : unusualLines(values.length > columns ? columnsOf(values, columns) : values));
+  known.set(columns, lines);
+  return lines;
+}
 
 /** Windows of a series that stand out, the farthest first, by series: found once. */
 const standing = new WeakMap<Float64Array, readonly View[]>();
@@ -146,20 +145,32 @@ export function viewAt(sample: number, length: number, level = NEXT_LEVEL): View
 }
 
 /**
- * Finds the windows of an eighth of a series that stand out most, none beside another: by the departure of a column from its neighbours and
- * the distance of the stretch around it to all others, as the plot of the whole shows them.
+ * Finds the windows of an eighth of a series that stand out most, none beside another: by the deviation of a column from its neighbours and
+ * the distance of the stretch around it to all others, in turns as the plots of windows show them and as that of the whole does. Only the
+ * former show what is shorter than a column of the whole, only the latter what is slow.
+ *
+ * Measured on 300 validation series of wild-long: of anomalies below five columns of the whole the first window, two and five hold .51, .71 and .88
+ * at 20 000 points, .51, .67 and .93 at 5000; by the plot of the whole alone .32, .51, .78 and .28, .50, .83.
  */
 export function standingViews(values: Float64Array): readonly View[] {
   const known = standing.get(values);
   if (known !== undefined) return known;
   const { length } = values;
-  const columns = length > COLUMNS ? columnsOf(values, COLUMNS) : values;
-  const [, deviation, unlike] = unusualLines(columns) as [Float64Array, Float64Array, Float64Array];
-  const height = (k: number): number => Math.abs(deviation[k]!) + unlike[k]!;
+  const ranked = [COLUMNS * 2 ** NEXT_LEVEL, COLUMNS].map((columns) => {
+    const [, deviation, unlike] = linesOf(values, columns) as [Float64Array, Float64Array, Float64Array];
+    const height = deviation.map((z, k) => Math.abs(z) + unlike[k]!);
+    const order = [...height.keys()].sort((a, b) => height[b]! - height[a]!);
+    return order.map((k) => viewAt(((k + 0.5) * length) / height.length, length));
+  });
   const views: View[] = [];
-  for (const k of [...deviation.keys()].sort((a, b) => height(b) - height(a))) {
-    const view = viewAt(((k + 0.5) * length) / deviation.length, length);
-    if (!views.some(({ place }) => Math.abs(place - view.place) < 2)) views.push(view);
+  const isApart = (view: View): boolean => views.every(({ place }) => Math.abs(place - view.place) > 1);
+  for (;;) {
+    const found = ranked.flatMap((list) => {
+      const view = list.find(isApart);
+      if (view !== undefined) views.push(view);
+      return view ?? [];
+    });
+    if (found.length === 0) break;
   }
   standing.set(values, views);
   return views;

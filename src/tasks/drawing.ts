@@ -41,50 +41,54 @@ const NEAR = 2;
 const LIKEST = -2;
 const UNLIKEST = 3;
 
+/** Means of a series over `columns` columns; NaN where all samples are missing. Shorter series repeat samples. */
+export function columnsOf(values: Float64Array, columns: number): Float64Array {
+  const { length } = values;
+  const out = new Float64Array(columns);
+  for (let k = 0; k < columns; k++) {
+    const from = Math.floor((k * length) / columns);
+    const to = Math.max(from + 1, Math.floor(((k + 1) * length) / columns));
+    let [sum, known] = [0, 0];
+    for (let t = from; t < to; t++) {
+      if (Number.isNaN(values[t]!)) continue;
+      sum += values[t]!;
+      known++;
+    }
+    out[k] = known === 0 ? Number.NaN : sum / known;
+  }
+  return out;
+}
+
 /**
  * Lines of a figure with an overlay for a series [N]: its values; deviation of each sample from its
  * neighbours (inverse hyperbolic sine of standard deviations); distance of the stretch around it to all
  * others (powers of two of the usual distance). The last two are scaled to [−1, 1] and interpolate missing
- * values. More than 1.5 samples per column of `columns` are reduced: of each column the least and the largest value in
- * their order, the largest deviation, and the distance of the stretch of column means.
+ * values. More samples than `columns` are reduced to as many: means, the largest deviation of a sample in each column, and the
+ * distance of the stretch of means.
  */
 export function unusualLines(values: Float64Array, columns = Infinity): readonly Float64Array[] {
   const n = values.length;
-  const seen = values.some((value) => Number.isFinite(value));
-  if (n < 8 || !seen) return [values, new Float64Array(n), new Float64Array(n)];
-  const whole = bridge(values.map((value) => (Number.isFinite(value) ? value : Number.NaN))).values;
+  const means = n > columns ? columnsOf(values, columns) : values;
+  const blank = (): Float64Array => new Float64Array(means.length);
+  if (n < 8 || !values.some((value) => Number.isFinite(value))) return [means, blank(), blank()];
+  const finite = (line: Float64Array): Float64Array =>
+    bridge(line.map((value) => (Number.isFinite(value) ? value : Number.NaN))).values;
   const clipped = (value: number): number => Math.min(1, Math.max(-1, value));
   const most = Math.asinh(FURTHEST / NEAR);
   const centre = (UNLIKEST + LIKEST) / 2;
-  const unlike = (line: Float64Array): Float64Array =>
-    neighbourDistances(line, Math.min(STRETCH, line.length >> 2)).map((ratio) =>
-      clipped((Math.log2(Math.max(ratio, 1e-9)) - centre) / (UNLIKEST - centre)),
-    );
-  const deviation = localDeviations(whole).map((z) => clipped(Math.asinh(z / NEAR) / most));
-  if (n <= 1.5 * columns) return [values, deviation, unlike(whole)];
-  const lines = [0, 1, 2].map(() => new Float64Array(2 * columns)) as [
-    Float64Array,
-    Float64Array,
-    Float64Array,
-  ];
-  const means = new Float64Array(columns);
+  const unlike = neighbourDistances(finite(means), Math.min(STRETCH, means.length >> 2)).map((ratio) =>
+    clipped((Math.log2(Math.max(ratio, 1e-9)) - centre) / (UNLIKEST - centre)),
+  );
+  const samples = localDeviations(finite(values)).map((z) => clipped(Math.asinh(z / NEAR) / most));
+  if (n === means.length) return [means, samples, unlike];
+  const deviation = blank();
   for (let k = 0; k < columns; k++) {
-    const [from, to] = [Math.floor((k * n) / columns), Math.floor(((k + 1) * n) / columns)];
-    let [least, largest, furthest, sum] = [-1, -1, from, 0];
-    for (let t = from; t < to; t++) {
-      sum += whole[t]!;
-      if (Math.abs(deviation[t]!) > Math.abs(deviation[furthest]!)) furthest = t;
-      if (!Number.isFinite(values[t]!)) continue;
-      if (least < 0 || values[t]! < values[least]!) least = t;
-      if (largest < 0 || values[t]! > values[largest]!) largest = t;
+    const to = Math.floor(((k + 1) * n) / columns);
+    for (let t = Math.floor((k * n) / columns); t < to; t++) {
+      if (Math.abs(samples[t]!) > Math.abs(deviation[k]!)) deviation[k] = samples[t]!;
     }
-    means[k] = sum / (to - from);
-    lines[0][2 * k] = least < 0 ? Number.NaN : values[Math.min(least, largest)]!;
-    lines[0][2 * k + 1] = least < 0 ? Number.NaN : values[Math.max(least, largest)]!;
-    lines[1].fill(deviation[furthest]!, 2 * k, 2 * k + 2);
   }
-  for (const [k, value] of unlike(means).entries()) lines[2].fill(value, 2 * k, 2 * k + 2);
-  return lines;
+  return [means, deviation, unlike];
 }
 
 /** Lines of one channel in a figure without axes: its values and, if any, the overlay. */

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import { defineTool } from '../../src/inspect/define.ts';
 import {
   Inspection,
@@ -10,7 +11,7 @@ import {
   stateKey,
   type Transition,
 } from '../../src/inspect/environment.ts';
-import { checkTools, openTools, plainTools, windowOf } from '../../src/inspect/tools.ts';
+import { checkTools, openTools, plainTools, standingViews, windowOf } from '../../src/inspect/tools.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-tool-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -70,6 +71,17 @@ describe('next', () => {
     expect(problem).toBe('nothing else stands out');
     expect(new Set(places).size).toBe(places.length);
     expect(places.length).toBeGreaterThan(4);
+  });
+
+  test('shows in turns what is shorter than a column of the whole, and what is seen in the whole alone', () => {
+    const random = new Random(3, 'noise');
+    const wave = (t: number): number => Math.sin((2 * Math.PI * t) / 1000) + random.normal() / 9;
+    const hump = (t: number): number => Math.exp(-(((t - 4100) / 300) ** 2));
+    const long = Float64Array.from({ length: 20_000 }, (_, t) => wave(t) + hump(t));
+    long[13_777]! += 1.2;
+    const [first, second] = standingViews(long).map((view) => windowOf(view, long.length));
+    expect(first![0] <= 13_777 && 13_777 < first![1]).toBe(true);
+    expect(second![0] <= 4100 && 4100 < second![1]).toBe(true);
   });
 
   test('leaves out what a zoom has shown, and makes the same state as that zoom', () => {

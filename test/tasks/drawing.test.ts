@@ -35,6 +35,23 @@ describe('the lines over the values', () => {
     expect(unusualLines(values.subarray(0, 3))[1]).toHaveLength(3);
   });
 
+  it('are reduced to columns: means, their distances, and the largest deviation of a sample in each', () => {
+    // 1 003 samples in 100 columns: some hold ten, some eleven. The peak is a tenth of that in the mean of its column.
+    const long = Float64Array.from({ length: 1003 }, (_, t) => Math.sin(t / 40) + Math.sin(7 * t * t) / 9);
+    long[700] = long[700]! - 1;
+    const [means, deviation, unlike] = unusualLines(long, 100);
+    const column = Math.floor((700 * 100) / 1003);
+    expect([means, deviation, unlike].map((line) => line!.length)).toEqual([100, 100, 100]);
+    expect(means![0]).toBeCloseTo(long.subarray(0, 10).reduce((a, b) => a + b) / 10, 12);
+    expect(means![99]).toBeCloseTo(long.subarray(992).reduce((a, b) => a + b) / 11, 12);
+    expect(unlike).toEqual(unusualLines(means!)[2]);
+    const bySample = unusualLines(long)[1]!;
+    expect(deviation![column]).toBe(bySample[700]);
+    expect(deviation!.indexOf(Math.min(...deviation!))).toBe(column);
+    const ofMeans = unusualLines(means!)[1]!;
+    expect(Math.abs(ofMeans[column]!)).toBeLessThan(Math.max(...ofMeans.map(Math.abs)));
+  });
+
   it('are drawn of each channel as if it was alone, in a row of its own', async () => {
     const { figure: shape, values: lines } = drawingOf(example, {
       preset: 'nano-analysis',
