@@ -305,7 +305,7 @@ export type DetectOptions = Pick<
  * Detects anomalies in one series by the classical detector. Returns findings by falling severity, with score and expected value of each
  * sample.
  * @param values [N], NaN where missing
- * @param times [N], ms since 1970 or dates, evenly spaced and ascending; used to look for daily and weekly seasons
+ * @param times [N], ms since 1970 or dates, evenly spaced and ascending; used to look for daily and weekly seasons, and in daily series for days of a month
  * @throws DataError for values that cannot be analysed or unevenly spaced times; ConfigError for an option out of range
  */
 export async function detect(

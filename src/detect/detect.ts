@@ -39,10 +39,12 @@ import {
   growth,
   levelStillness,
   levels,
+  onlyShift,
   slowChange,
   steps,
   stillness,
 } from './levels.ts';
+import { heightsInMonths } from './month.ts';
 import { breaksOf, findRhythm, isOnBeat } from './rhythm.ts';
 import {
   type Candidate,
@@ -105,6 +107,13 @@ const FOLLOWING_WINDOW = 33;
 /** The analogue track is used if the residual from similar stretches is below this share of the residual from the stretch mean. */
 const MAX_REST = 0.5;
 
+/** Fewest samples whose distribution tells how rare a single one is: of fewer one must be far larger than all others. */
+const FEWEST_FOR_TAILS = 45;
+/** Fewest cycles of a season without which a level may lie; and the share of samples by which two stretches are the same. */
+const [CYCLES_OF_LEVELS, SAME] = [5, 0.6];
+/** Shortest stretches that are held against each other, in samples. */
+const SHORTEST_ANALOGUE = 15;
+
 /** Tracks in which a stretch of a sawtooth departs like others. */
 const OF_TEETH: ReadonlySet<Candidate['track']> = new Set(['still', 'limit', 'movement']);
 
@@ -151,6 +160,8 @@ export interface AnalyseOptions {
   readonly clocks?: readonly Int32Array[];
   /** Weekends [start, end) in samples, where fewer than three weeks are known; absent otherwise. */
   readonly weekends?: readonly Interval[];
+  /** Wall time of each sample in ms [N], of a daily series of several months, for days on which each month departs; absent otherwise. */
+  readonly dates?: Float64Array;
 }
 
 /** Smallest departure that is judged, as a share of the range of the values (1 % to 99 %). */
@@ -173,7 +184,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     findSeason(values, options.calendar, options.clock, options.clocks) ??
     (day === null ? null : seasonOfWork(values, options.weekends ?? [], day));
   const periodic = found === null || comesByChance(values, found.period) ? null : found;
-  const late = periodic === null ? 1 : jitterOf(values, periodic.period, usualStep);
+  // Days are not rounded to samples, as times of a day are.
+  const late = periodic === null ? 1 : day === 1 ? 0 : jitterOf(values, periodic.period, usualStep);
   const [usual, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
   const { weekends: known = [] } = options;
   const weekends = usual === null || day === null || departsAtRest(values, usual, known, day) ? known : [];
@@ -223,7 +235,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   }
   const window =
     season === null ? Math.min(64, n >> 3) : Math.min(season.period * Math.ceil(16 / season.period), n >> 2);
-  const similar = analogues(values, window);
+  // Among few samples some stretch is alike by chance.
+  const similar = window < SHORTEST_ANALOGUE ? null : analogues(values, window);
   const overEdges = (residuals: Float64Array, expected: Float64Array): Float64Array => {
     const edges = spreadAtEdges(residuals, expected, Math.max(floor, usualSize(residuals)), jitter, cycle);
     return residuals.map((value, i) => value / edges[i]!);
@@ -299,7 +312,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
         const severity = candidate.severity / (OF_DAYS.has(track.name) ? uncertain ** ((1 + part) / 2) : 1);
         return { ...candidate, track: track.name, severity };
       })
-      .filter(({ severity }) => severity >= least),
+      .filter(({ severity }) => severity >= least)
+      .filter(({ start, end }) => n >= FEWEST_FOR_TAILS || end - start > ODD.at(-1)!),
   );
   candidates.push(
     ...[...stillness(values, least), ...levelStillness(values, low, high, least)].map((candidate) => ({
@@ -309,13 +323,16 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
   const before = [...candidates];
-  for (const event of outstanding(tracks[0]!.values, floor)) {
-    if (
-      !before.some(
-        ({ start, end, severity }) => severity >= LEVELS.medium && start < event.end && event.start < end,
+  for (const { name, values, floor } of tracks) {
+    if (name !== 'level' && (name !== 'season' || day !== 1)) continue;
+    for (const event of outstanding(values, floor)) {
+      if (
+        !before.some(
+          ({ start, end, severity }) => severity >= LEVELS.medium && start < event.end && event.start < end,
+        )
       )
-    )
-      candidates.push({ ...event, track: 'level' });
+        candidates.push({ ...event, track: name });
+    }
   }
   // Only the seasonal shape is subtracted: with a level that follows each cycle, longer shifts would vanish too.
   const deseasonalised =
@@ -369,6 +386,24 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
         (level.lasting === true && separates(deseasonalised, level)),
     ),
   );
+  // The pattern of few cycles may be a chance one, and what it leaves no level.
+  const isKnownSeason = season === null || n >= CYCLES_OF_LEVELS * season.period;
+  const only = isKnownSeason ? onlyShift(deseasonalised, floor) : null;
+  // A lasting one is known where one of medium severity or a rarer long candidate begins; an episode by a rarer candidate, or a medium one of
+  // about the same samples.
+  const isKnown = (shift: Candidate, { severity, start, end, lasting }: Candidate): boolean => {
+    const long = shift.end - shift.start;
+    const rarer = severity >= shift.severity;
+    const isMedium = severity >= LEVELS.medium;
+    if (shift.lasting)
+      return (
+        Math.abs(start - shift.start) < long && ((lasting && isMedium) || (rarer && end - start >= long))
+      );
+    const shared = Math.min(end, shift.end) - Math.max(start, shift.start);
+    const isSame = shared >= SAME * Math.max(long, end - start);
+    return shared > 0 && (rarer || (isMedium && isSame));
+  };
+  if (only !== null && !candidates.some((other) => isKnown(only, other))) candidates.push(only);
   const missedBy = ({ track }: Candidate): Float64Array | undefined =>
     track === 'season' && !options.calendar?.includes(season!.period)
       ? difference(values, season!.expected)
@@ -376,7 +411,7 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   const teeth = sawtooth(values, options.calendar);
   // No load switches a little early or late where none ever does.
   const peersOf = (candidate: Candidate): number =>
-    candidate.track === 'season' && phases![candidate.peak]! <= STILLEST
+    candidate.track === 'season' && (day === 1 || phases![candidate.peak]! <= STILLEST)
       ? 0
       : likeEdges(values, usualStep, candidate, season, missedBy(candidate));
   const accepted = candidates
@@ -558,10 +593,12 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const step = quantum(scaled, range.high - range.low);
   const day = dayOf(asked);
   const weekends = day === null ? [] : restingWeekends(scaled, asked.weekends ?? [], day);
-  const heights = day === null ? null : heightsAtRest(scaled, weekends, day);
+  const { dates } = asked;
+  const ofRest = day === null ? null : heightsAtRest(scaled, weekends, day);
+  const heights = ofRest ?? (dates === undefined ? null : heightsInMonths(scaled, dates));
   const values = heights === null ? scaled : difference(scaled, heights);
   if (isConstant(values, 0, n))
-    return unjudged(bridged, say`Working days and days of rest have one value each.`);
+    return unjudged(bridged, say`Usual days and days of rest or of a month have one value each.`);
   const options = { ...asked, weekends };
   const first = analyse(values, options, step);
   // Remove lasting level shifts and drifts, then analyse again.
@@ -581,7 +618,10 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
           ...analysed.candidates.filter(({ lasting, drifts, grows }) => !lasting && !drifts && !grows),
           ...moved,
         ].sort((a, b) => b.severity - a.severity);
-  const rhythm = findRhythm(given);
+  const ofMonths = ofRest === null ? heights : null;
+  const withoutMonths = given.map((value, i) => value - (ofMonths?.[i] ?? 0) * unit);
+  // The season of a week expects weekends, which come neither early nor late.
+  const rhythm = day === 1 && season !== null ? null : findRhythm(withoutMonths);
   const isUsual = recurring(difference(level, analysed.ordinary), analysed.floor);
   const recurs = (event: Joined): boolean =>
     !event.lasting && event.members.every(({ track }) => OF_VALUES.has(track)) && isUsual(event);

@@ -1,6 +1,6 @@
 /** Scan of a track of departures for improbable stretches: means over windows of many lengths, each compared with its own tail. */
 import { mean } from '../ground/numbers.ts';
-import { cumulative } from '../series/stats.ts';
+import { cumulative, GAUSSIAN_MAD } from '../series/stats.ts';
 import { centreOf, fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
 
 export interface Stretch {
@@ -424,8 +424,30 @@ const [EVENTS_APART, LEAST_APART] = [1 / 200, 3];
 const OVER_NEXT = 3;
 const [OVER_BAND, FAR_OVER_BAND] = [4, 20];
 const [NEARLY, MOST_NEARLY] = [0.6, 2];
+/**
+ * Longest series whose extremes are too few for that, and the factors by which an event of theirs must exceed the next largest departure and the
+ * standard deviation (1.48 median departures). Of 4000 made series of 18 to 90 samples one in 500 has such an event where noise is white,
+ * autoregressive or a walk, one in 200 where it is Laplacian or lognormal (.4), one in 20 with a Student distribution of 3.
+ */
+const [FEW, OVER_NEXT_OF_FEW, OVER_DEVIATION] = [120, 2.6, 8];
 /** Highest severity of an event by its size alone. */
-const MOST_BY_SIZE = 4;
+export const MOST_BY_SIZE = 4;
+
+/** Returns the sample of a short series [N] that departs far more than all others, up or down; none where no single one does. */
+function outstandingOfFew(track: Float64Array, floor: number): Stretch[] {
+  const centre = centreOf(track);
+  const sizes = track.map((value) => Math.abs(value - centre));
+  const order = [...sizes.keys()].sort((a, b) => sizes[b]! - sizes[a]!);
+  const [peak, next] = order as [number, number];
+  const deviation = GAUSSIAN_MAD * sizes[order[order.length >> 1]!]!;
+  const ratio = Math.min(
+    sizes[peak]! / (OVER_NEXT_OF_FEW * sizes[next]!),
+    sizes[peak]! / (OVER_DEVIATION * Math.max(floor, deviation)),
+  );
+  if (!(ratio >= 1)) return [];
+  const severity = Math.min(MOST_BY_SIZE, 2 + Math.log2(ratio));
+  return [{ start: peak, end: peak + 1, sign: track[peak]! > centre ? 1 : -1, peak, severity }];
+}
 
 /**
  * Returns the largest event up and down in [N] departures from a constant that nobody would overlook: far larger than the next one, or tens
@@ -433,6 +455,8 @@ const MOST_BY_SIZE = 4;
  */
 export function outstanding(track: Float64Array, floor: number): Stretch[] {
   const n = track.length;
+  const few = n <= FEW ? outstandingOfFew(track, floor) : [];
+  if (few.length > 0) return few;
   const tail = usualTail(track, floor);
   const apart = Math.max(LEAST_APART, Math.round(EVENTS_APART * n));
   return ([1, -1] as const).flatMap((sign): Stretch[] => {

@@ -43,7 +43,8 @@ export interface PrometheusRequest {
   readonly caFile?: string | undefined;
 }
 
-export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {
+export interface DetectRequest
+  extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'> {
   /** Name of the recording, where it comes from a server. */
   readonly file: string;
   readonly prometheus?: PrometheusRequest | undefined;
@@ -80,6 +81,8 @@ export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): nu
 const CHANGING_ZONES = ['Europe/Berlin', 'America/New_York', 'America/Los_Angeles', 'Australia/Sydney'];
 /** Time that two changes of a clock are apart at least. */
 const SUMMER = 14 * 24 * HOUR;
+/** Fewest days that show what months repeat. */
+const FEWEST_DATES = 120;
 
 /**
  * Samples that the clock of a recording is ahead of what it was at the beginning [N]: it goes forward in spring and back in autumn. One
@@ -129,7 +132,19 @@ export function weekendsOf({
   return runs(time.length, (i) => new Date(wallTime(time[i]!, clockZone)).getUTCDay() % 6 === 0);
 }
 
-export interface PipelineOptions extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'> {
+/** Wall times of a daily series of several months; none otherwise. */
+function datesOf({
+  step,
+  time,
+  clockZone,
+  origin,
+}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Pick<DetectOptions, 'dates'> {
+  if (time === null || origin !== 'calendar' || step !== DAY || time.length < FEWEST_DATES) return {};
+  return { dates: Float64Array.from(time, (ms) => wallTime(ms, clockZone)) };
+}
+
+export interface PipelineOptions
+  extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'> {
   /** Span "FROM..TO" that is judged against everything before it; default: the whole recording is judged. */
   readonly window?: string | undefined;
   /** Leaves out what was over before; see `sinceReport`. */
@@ -201,10 +216,11 @@ export async function detectRecording(
   const calendar = calendarOf(recording);
   const clocks = clocksOf(recording);
   const weekends = weekendsOf(recording);
+  const dates = datesOf(recording);
   const span = window === undefined ? null : spanOf(window, recording);
   const detections = [];
   for (const { values } of recording.columns) {
-    const known = { ...options, calendar, weekends, ...clocks };
+    const known = { ...options, calendar, weekends, ...clocks, ...dates };
     detections.push(span === null ? detect(values, known) : moved(values, span, known));
     onColumn?.(detections.length);
     await new Promise(setImmediate);
@@ -353,7 +369,7 @@ function evenStep(times: Float64Array, count: number): number {
 export function detectValues(
   values: ArrayLike<number>,
   times: ArrayLike<number | Date> | null,
-  options: Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends'>,
+  options: Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'>,
 ): Detection {
   if (
     typeof (values as Partial<ArrayLike<number>> | undefined)?.length !== 'number' ||
@@ -367,7 +383,9 @@ export function detectValues(
   });
   if (times === null || series.length < 2) return detect(series, options);
   const time = Float64Array.from(times, Number);
-  return detect(series, { ...options, calendar: calendarOf({ step: evenStep(time, series.length), time }) });
+  const timing = { step: evenStep(time, series.length), time };
+  const dates = datesOf({ ...timing, clockZone: null, origin: 'calendar' });
+  return detect(series, { ...options, calendar: calendarOf(timing), ...dates });
 }
 
 export interface PolicyRequest {
