@@ -52,6 +52,6 @@ export const mcpCommand = command({
     ['$0 mcp --prometheus http://prometheus:9090', 'With PromQL as input of the tools'],
   ],
   epilogue:
-    'Tools: detect, explain, plot, compare. They read the files that the user of the process may read; explain alone writes.',
+    'Tools: detect, explain, plot, compare, what_moved. They read the files that the user of the process may read; explain alone writes.',
   handler: runMcp,
 });

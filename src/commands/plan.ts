@@ -5,7 +5,7 @@ type PlanArguments = Given<typeof OPTIONS>;
 
 const OPTIONS = {
   policy: text(
-    'Policy: nano or small (new, with random weights), a run, or a checkpoint directory (config.json suffices)',
+    'Policy: nano or small-random (new), small or inspect (which ship), a run, or a checkpoint directory (config.json suffices)',
     {
       defaultDescription: "the recipe's policy.init",
     },
@@ -55,7 +55,7 @@ export const plan = command({
       '$0 plan --scale runs/quickstart --ranks 8,64 --link 3GB --latency 50',
       'Its step, efficiency and throughput on 8 and 64 ranks with such a network',
     ],
-    ['$0 plan --recipe small --engine tfjs', 'Over TensorFlow.js, whose Workers have at most 4 GB each'],
+    ['$0 plan --recipe small --engine tfjs', 'Over TensorFlow.js, whose Workers have at most 3.76 GB each'],
   ],
   epilogue:
     'Exit code 1 if a stage does not fit; the plan then lists the recipe changes that were tried. A plan uses at most 92 % of the memory; the ' +
@@ -87,9 +87,10 @@ export const plan = command({
         `unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'; for several GPUs --device cuda --processes N, one process on each`,
       );
     }
-    const recipe = loadRecipe(given.recipe, given.set);
-    const name = given.policy ?? recipe.policy.init;
+    const asked = loadRecipe(given.recipe, given.set);
+    const name = given.policy ?? asked.policy.init;
     const directory = isBuiltIn(name) ? null : findPolicy(name);
+    const recipe = directory === null ? { ...asked, policy: { ...asked.policy, init: name } } : asked;
     const memory = given.memory === undefined ? run.deviceMemory(given.device) : run.parseBytes(given.memory);
     const stages = trainingStages(recipe);
     if (stages.length === 0) throw new ConfigError('sft.samples and rl.steps are both 0: nothing is trained');

@@ -75,7 +75,7 @@ const OPTIONS = {
   ),
   answers: choice(
     ['lenient', 'strict'],
-    'Reversed or out-of-range intervals: lenient repairs them; strict makes the answer unparsable',
+    'Reversed intervals, and those outside of the series: lenient leaves them out beside others; strict cannot read the list then',
     { default: 'lenient' },
   ),
   window: number('Maximum window of VUS, in points (for "scores")', { default: 100 }),

@@ -107,8 +107,10 @@ export function serverAddress(text: string, option: string, example: string): UR
   const expected = `expected http: or https:, such as ${example}`;
   if (!URL.canParse(text)) throw new ConfigError(`${option}: not a URL; ${expected}`);
   const address = new URL(text);
-  if (!/^https?:$/.test(address.protocol))
-    throw new ConfigError(`${option}: an address at ${address.protocol}; ${expected}`);
+  if (!/^https?:$/.test(address.protocol)) {
+    const problem = text.includes('://') ? `begins with ${address.protocol}` : 'does not begin with http://';
+    throw new ConfigError(`${option}: ${text} ${problem}; ${expected}`);
+  }
   if (address.username !== '' || address.password !== '')
     throw new ConfigError(
       `${option}: holds a password; put a token into a file or an environment variable instead`,

@@ -77,7 +77,7 @@ export function withInspect(
   throw new ConfigError(
     card.style === 'full'
       ? 'inspect: a policy that reads numbers sees no pictures; leave --input numbers out'
-      : 'inspect: this policy was not trained to look closer; train one with `timeseer train --recipe inspect`',
+      : 'inspect: this policy was not trained to look closer; ask `inspect`, which ships, or train one with `timeseer train --recipe inspect`',
   );
 }
 

@@ -294,7 +294,7 @@ describe('detect --prometheus', () => {
     [['--prometheus', 'http://h'], /needs --query/],
     [['m.csv', '--prometheus', 'http://h', '--query', 'x'], /leave the file m.csv out/],
     [['--prometheus', 'http://h', '--query', 'x', '--key', 'host'], /--key: says how a file is read/],
-    [['--prometheus', 'ftp://h', '--query', 'x'], /--prometheus: an address at ftp:/],
+    [['--prometheus', 'ftp://h', '--query', 'x'], /--prometheus: ftp:\/\/h begins with ftp:/],
     [['--prometheus', 'http://me:pass@h', '--query', 'x'], /--prometheus: holds a password/],
     [['--prometheus', 'http://h', '--query', 'x', '--step', 'often'], /--step often: expected a duration/],
     [
