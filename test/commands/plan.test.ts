@@ -51,6 +51,14 @@ const adapters = [...NO_SFT, ...SHORT, '--set', 'policy.tune=adapter'];
 const cuda = ['--device', 'cuda', '--memory', '80GB', '--json', ...adapters];
 
 describe('plan', () => {
+  test('is of the new policy that --policy names, not of that of the recipe', async () => {
+    const planned = async (...more: string[]) =>
+      JSON.parse((await inside('plan', '--recipe', tiny, ...NO_SFT, ...SHORT, '--json', ...more)).out);
+    const named = await planned('--policy', 'small-random');
+    expect(named).toEqual(await planned('--set', 'policy.init=small-random'));
+    expect(named).not.toEqual(await planned('--policy', 'nano'));
+  });
+
   test('prints what is held, what each phase adds, and whether it fits, for both stages', async () => {
     const { code, out, err } = await inside('plan', '--recipe', tiny, ...SHORT, '--memory', '8GB');
     expect(err).toBe('');
