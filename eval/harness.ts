@@ -135,7 +135,7 @@ export function recordOf(
     length: example.channels[0]!.length,
     gold: example.gold,
     response,
-    ...(seen === example ? {} : { frame }),
+    ...(frame === example.channels[0]!.length ? {} : { frame }),
     answer,
     score: task.score(response, example),
     ...facts,

@@ -55,6 +55,8 @@ export interface Subject {
   readonly profile?: ClassProfile | null;
   /** Facts of the generator, against which stated kinds and sizes of departures are checked. */
   readonly facts?: SeriesFacts;
+  /** Points of the channels' plots, where short facts speak of them: [C][columns]. */
+  readonly plotted?: readonly Float64Array[];
 }
 
 const PART = 0.01;
@@ -90,10 +92,12 @@ class Channel {
   readonly values: Float64Array;
   /** Null where every point is missing. */
   readonly bridged: Bridged | null;
+  readonly #plotted: Float64Array;
   readonly #known = new Map<string, unknown>();
 
-  constructor(values: Float64Array) {
+  constructor(values: Float64Array, plotted = values) {
     this.values = values;
+    this.#plotted = plotted;
     try {
       this.bridged = bridge(values);
     } catch (error) {
@@ -134,7 +138,7 @@ class Channel {
 
   get evidence(): Evidence {
     return this.once('evidence', () => {
-      const { values, ...gaps } = this.bridged!;
+      const { values, ...gaps } = this.#plotted === this.values ? this.bridged! : bridge(this.#plotted);
       return analyse(values, { gaps });
     });
   }
@@ -223,7 +227,7 @@ export class ClaimChecker {
   constructor(subject: Subject) {
     this.subject = subject;
     this.length = subject.channels[0]?.length ?? 0;
-    this.#channels = subject.channels.map((values) => new Channel(values));
+    this.#channels = subject.channels.map((values, c) => new Channel(values, subject.plotted?.[c]));
   }
 
   check(claim: Claim): Verdict {
@@ -680,6 +684,7 @@ export class ClaimChecker {
     return {
       names,
       name: names[index]!,
+      length: this.length,
       gold: intervals ?? null,
       facts: facts ?? null,
       get evidence() {

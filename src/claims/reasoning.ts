@@ -30,16 +30,17 @@ const MOST_GRADES = 64;
 const MOST_KEPT = 20;
 const LONGEST_KEPT = 200;
 
-type Described = Pick<Example, 'channels' | 'names' | 'gold' | 'facts'>;
+type Described = Pick<Example, 'channels' | 'names' | 'gold' | 'facts' | 'plotted'>;
 
 /** Returns what claims about an example are checked against: its series, its annotation and the facts of its generator. */
-export function subjectOf({ channels, names, gold, facts }: Described): Subject {
+export function subjectOf({ channels, names, gold, facts, plotted }: Described): Subject {
   return {
     channels,
     names,
     intervals: 'intervals' in gold ? gold.intervals : null,
     variates: 'variates' in gold ? gold.variates : null,
     ...(facts === undefined ? {} : { facts }),
+    ...(plotted === undefined ? {} : { plotted }),
   };
 }
 

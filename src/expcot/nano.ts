@@ -134,6 +134,13 @@ const CYCLES: Ladder = {
   digits: 2,
 };
 
+/** Rewrites facts of a plot for the series itself, of `scale` times as many points: its cycle is stated in samples. */
+export const restated = (facts: string, scale: number): string =>
+  facts.replace(
+    /(?<=\bcycle )\d+/,
+    (stated) => `${nearestRung(Math.max(1, Number(stated)) * scale, CYCLES)}`,
+  );
+
 /** Returns the cycles of a generated series that a picture can show, in samples, ascending: four samples or more, twice or more. */
 const shownCycles = ({ periods }: SeriesFacts, length: number): number[] =>
   periods.filter((samples) => samples >= 4 && 2 * samples <= length);
@@ -179,7 +186,7 @@ export const NANO_FACTS = phrasesOf((view) => view)(null, {
   shape: [`; {${SHAPES.join('|')}}`, ({ evidence }) => [shapeOf(evidence)]],
   cycle: [
     '; cycle {int}',
-    ({ facts, evidence: { length, base } }) => {
+    ({ facts, length, evidence: { base } }) => {
       if (facts === null) return base.period === null ? null : [cyclesOf(base.period, length)];
       const cycles = shownCycles(facts, length);
       return cycles.length === 0 ? null : [cycles.flatMap((cycle) => trueSizes(cycle, CYCLES))];
@@ -320,6 +327,13 @@ export function scan(intervals: readonly Interval[], length: number, cells: numb
   return symbols;
 }
 
+/** Returns the cells that a scan marks, as intervals of [0, length): a bracket pair is one, `x` one of them. */
+export const scannedCells = (symbols: string, length: number): Interval[] =>
+  [...symbols.matchAll(/o|x|\(#*\)?|#+\)?|\)/g)].map(({ 0: run, index }): Interval => {
+    const width = length / symbols.length;
+    return [Math.round(index * width), Math.round((index + run.length) * width)];
+  });
+
 /**
  * The scan with a digit for each cell that nothing touches: where the mean of its samples lies between the least (0) and the largest (9) of
  * the series; `.` where all of them are missing. A policy that is asked for it first has to look at every cell, of normal series too, and
@@ -418,8 +432,8 @@ export const NANO_PHRASES = phrasesOf((view) => view)('departure', {
  *
  *   <think>pattern cycle; cycle 24; trend up; spread 20; middle 40; rough line; scan ..(#)...o....; level shift up 5 sd; spike 20 sd</think>…
  *
- * @param evidence analyses of the series, missing points bridged
- * @param values the series with its missing points, for `levels`
+ * @param evidence analyses of the series, missing points bridged, or of its plot
+ * @param values the series with its missing points
  */
 export function nanoFactsTeacher(
   facts: SeriesFacts,

@@ -22,7 +22,10 @@ import type { VariatesEvidence } from './variates.ts';
 
 /** Evidence that statements are checked against; parts are computed when they are first read. */
 export interface TraceView {
+  /** Of the series, or of its plot where short facts speak of that. */
   readonly evidence: Evidence;
+  /** Points of the series. */
+  readonly length: number;
   /** Null where the base is no wave, or too few cycles of one. */
   readonly cycle: CycleTest | null;
   /** Annotated intervals; null without an annotation. */

@@ -118,6 +118,8 @@ export interface Example {
   readonly recording: string | null;
   /** Facts of a generated series whose generator knows more than the answer. Never part of a prompt. */
   readonly facts?: SeriesFacts;
+  /** Points of each channel's plot, where the short facts of a reasoning speak of them and its intervals of the series: [C][columns]. */
+  readonly plotted?: readonly Float64Array[];
 }
 
 /** Parsed response. `null` marks a part that is absent, unparsable or not requested. */

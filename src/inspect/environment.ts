@@ -10,6 +10,7 @@
  * windows is dyadic, and what was seen is a set. A call that cannot be made is a failed step: it costs the penalty, uses up its turn, and
  * the policy is told why. Nothing that a response holds is thrown as an error.
  */
+import { restated, scan, scannedCells } from '../expcot/nano.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Example, Interval, Picture } from '../ground/types.ts';
@@ -49,6 +50,10 @@ export interface Finding {
   readonly view: View;
   readonly class: string | null;
   readonly marks: readonly Mark[];
+  /** Facts that its reasoning states ahead of the scan; that of the whole speaks of the series. */
+  readonly facts: string;
+  /** Cells of its scan, and the intervals drawn there: its marks where they are those, else whole cells; null without a scan. */
+  readonly scan: { readonly cells: number; readonly drawn: readonly Interval[] } | null;
 }
 
 export interface InspectionState {
@@ -396,7 +401,8 @@ export class Inspection {
     const frame = this.#frame(state);
     const { intervals, class: label, think } = parseAnswer(response, frame.points);
     if (intervals === null) return null;
-    const words = departuresIn(think ?? '');
+    const [, facts = '', symbols, departures = ''] = SHORT.exec(think ?? '') ?? [];
+    const words = departures.split('; ').filter(Boolean);
     const shown =
       this.#options.sharpen === true
         ? bridge(columnsOf(this.#values.subarray(...frame.span), frame.points)).values
@@ -417,12 +423,19 @@ export class Inspection {
     // Two short marks may mean one spike.
     const isNew = ([start]: Interval, i: number): boolean => start !== meant[i - 1]?.[0];
     const marks = each.filter((_, i) => isNew(meant[i]!, i));
-    return { view: this.#options.frame === 'window' ? state.view : WHOLE, class: label, marks };
+    const view = this.#options.frame === 'window' ? state.view : WHOLE;
+    const finding = { view, class: label, marks };
+    if (symbols === undefined) return { ...finding, facts: '', scan: null };
+    const cells = symbols.length;
+    const concluded = scan(intervals, frame.points, cells) === symbols.replace(/\d/g, '.');
+    const drawn = concluded ? stood : samplesOf(scannedCells(symbols, frame.points), frame);
+    const inSamples = restated(facts, (last - first) / frame.points);
+    return { ...finding, facts: inSamples, scan: { cells, drawn } };
   }
 
   /**
-   * Rewrites the last response for the whole series: intervals in samples, with those of earlier answers; the path in place of the scan,
-   * whose cells are those of a window. A malformed answer stays malformed.
+   * Rewrites the last response for the whole series: intervals in samples, with those of earlier answers; the facts that it
+   * stated of the whole, the path, and a scan that joins those of all answers. A malformed answer stays malformed.
    */
   #answerOf(state: InspectionState, response: string, finding: Finding | null): string {
     // Steps beyond the window might be read as samples of the series.
@@ -441,14 +454,20 @@ export class Inspection {
   /** Writes the answer that findings give together; empty without any. */
   #summary(findings: readonly Finding[], path = 'no turn left'): string {
     if (findings.length === 0) return '';
-    const marks = joined(findings, this.#values.length);
-    const list = clipAndMerge(
-      marks.map(({ interval }) => interval),
-      this.#values.length,
-    );
-    const words = [path, ...marks.flatMap((mark) => mark.words ?? [])].join('; ');
-    const ofWhole = findings.find(({ view }) => view.level === 0)?.class ?? null;
-    const label = marks.length === 0 ? 'normal' : classOf(marks, ofWhole);
+    const { length } = this.#values;
+    const marks = joined(findings, length);
+    const list = intervalsOf(marks, length);
+    const ofWhole = findings.find(({ view }) => view.level === 0);
+    const symbols = joinedScan(findings, length);
+    const words = [
+      ofWhole?.facts ?? '',
+      path,
+      symbols === null ? '' : `scan ${symbols}`,
+      ...marks.flatMap((mark) => mark.words ?? []),
+    ]
+      .filter(Boolean)
+      .join('; ');
+    const label = marks.length === 0 ? 'normal' : classOf(marks, ofWhole?.class ?? null);
     const named = label === null ? '' : `<class>${label}</class>`;
     return `<think>${words}</think><answer>${JSON.stringify(list)}</answer>${named}`;
   }
@@ -498,6 +517,22 @@ function joined(findings: readonly Finding[], length: number): JoinedMark[] {
   return marks.filter(isNearest).sort((a, b) => a.interval[0] - b.interval[0]);
 }
 
+const intervalsOf = (marks: readonly Mark[], length: number): Interval[] =>
+  clipAndMerge(
+    marks.map(({ interval }) => interval),
+    length,
+  );
+
+/** Draws the scan of the whole series that those of all answers give together, joined as their marks are; null where one has none. */
+function joinedScan(findings: readonly Finding[], length: number): string | null {
+  if (findings.some(({ scan }) => scan === null)) return null;
+  const drawn = findings.map((finding): Finding => {
+    const marks = finding.scan!.drawn.map((interval): Mark => ({ interval, words: null }));
+    return { ...finding, marks };
+  });
+  return scan(intervalsOf(joined(drawn, length), length), length, findings[0]!.scan!.cells);
+}
+
 /** Finds the class of marks: that of the whole where some have it, else of most samples; null where no mark has one. */
 function classOf(marks: readonly JoinedMark[], ofWhole: string | null): string | null {
   const samples = new Map<string, number>();
@@ -509,6 +544,5 @@ function classOf(marks: readonly JoinedMark[], ofWhole: string | null): string |
   return [...samples].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;
 }
 
-/** Returns the departures that a short reasoning names behind its scan. */
-const departuresIn = (think: string): string[] =>
-  (/\bscan [.()#ox\d]*(?:; )?(.*)$/s.exec(think)?.[1] ?? '').split('; ').filter(Boolean);
+/** Short reasoning: facts, scan, departures. */
+const SHORT = /^(?:(.*?); )?scan ([.()#ox\d]+)(?:; (.*))?$/s;

@@ -46,7 +46,7 @@ import {
   type PolicyCard,
   readCard,
 } from '../tasks/card.ts';
-import { checkFigure, drawingOf } from '../tasks/drawing.ts';
+import { checkFigure, columnsOf, drawingOf } from '../tasks/drawing.ts';
 import { extensionTrace, hasExtension } from '../tasks/extension.ts';
 import {
   genericTrace,
@@ -436,10 +436,18 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     card.inspect === undefined &&
     taskKind(card.kind).localises;
   const seenAs = new WeakMap<Example, Example>();
-  /** Small policies answer in points of the length that they were taught: other series are resampled to it. */
+  const columns = style === 'nano' && card.inspect !== undefined && overlay !== null ? width : null;
+  const seenAnew = (example: Example): Example | null => {
+    if (resizes) return lengthOf(example) === card.length ? null : resampled(example, card.length!);
+    if (columns === null || example.plotted !== undefined) return null;
+    return { ...example, plotted: example.channels.map((values) => columnsOf(values, columns)) };
+  };
+  /**
+   * Small policies answer in points of the length that they were taught: other series are resampled to it. Those that look closer answer in
+   * points of any series, and state facts of its plot.
+   */
   const asSeen = (example: Example): Example => {
-    if (!resizes || lengthOf(example) === card.length) return example;
-    const seen = seenAs.get(example) ?? resampled(example, card.length!);
+    const seen = seenAs.get(example) ?? seenAnew(example) ?? example;
     seenAs.set(example, seen);
     return seen;
   };

@@ -566,11 +566,11 @@ export const anomaly: TaskKind<AnomalyGold> = {
    * Writes the trace from the generator's facts if there are any. Without a gold class, or with several channels, class and channel come
    * from the full trace.
    */
-  nanoTrace({ channels, names, facts }, { class: named, intervals }, _, options) {
+  nanoTrace({ channels, names, facts, plotted = channels }, { class: named, intervals }, _, options) {
     const [only] = channels;
     if (named !== null && channels.length === 1) {
-      const whole = !only!.some(Number.isNaN);
-      const evidence = whole ? analyse(only!) : analyseWithGaps(only!).evidence;
+      const [shown] = plotted as [Float64Array];
+      const evidence = shown.some(Number.isNaN) ? analyseWithGaps(shown).evidence : analyse(shown);
       const answer = { intervals, class: named };
       return facts === undefined
         ? nanoTeacher(evidence, answer, options)

@@ -79,7 +79,7 @@ export type TraceMode = (typeof TRACE_MODES)[number];
 export type Unlabelled = Pick<Example, 'channels' | 'names'>;
 
 /** Input of the teacher: an example with its answer. */
-export type Labelled = Unlabelled & Pick<Example, 'gold' | 'facts'>;
+export type Labelled = Unlabelled & Pick<Example, 'gold' | 'facts' | 'plotted'>;
 
 export interface ExpertTrace<G extends Gold = Gold> {
   /** The whole response with its tags. */

@@ -115,6 +115,24 @@ describe('inspection', () => {
     ]);
   });
 
+  test('the answer states the facts of the whole, its cycle in samples, and joins the scans of all windows', async () => {
+    const wide = (facts: string, symbols: string, list: string): string =>
+      `<think>${facts}scan ${symbols}</think><answer>${list}</answer><class>trend</class>`;
+    // Windows of 1000 steps: level 3, place 5 shows samples 1562 to 2187, cells of 31 samples.
+    const whole = wide('pattern cycle; cycle 34; trend up; ', '....................', '[]');
+    const thinkOf = async (last: string): Promise<string> =>
+      parseAnswer((await play(open(), [`${whole}+3 5`, last])).state.answer!, N).think!;
+    const found = wide('pattern noise; cycle 6; ', '..........(#)..o....', '[[510, 640], [760, 790]]');
+    const path = 'pattern cycle; cycle 160; trend up; looked at zoom@3.5';
+    expect(await thinkOf(found)).toBe(`${path}; scan .......oo...........`);
+    // A scan that its answer does not follow stays what it was.
+    expect(await thinkOf(found.replace(/\[\[.*\]\]/, '[]'))).toBe(await thinkOf(found));
+    expect(await thinkOf(wide('', '....................', '[[510, 640]]'))).toBe(
+      `${path}; scan ${'.'.repeat(20)}`,
+    );
+    expect(await thinkOf(answer('[]').replace('scan ....', 'nothing'))).toBe(path);
+  });
+
   test('a tour shows all windows of its levels, whatever is called for; the closest and the most central answer counts', async () => {
     const inspection = open({ tour: 2, memory: 'state' });
     // Two quarters see what the whole marks, one of them at its edge; what a half marks is not seen closer by, and stays.

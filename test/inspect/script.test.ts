@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { wildLong } from '../../datasets/generators/wild/wild.ts';
+import { checkReasoning } from '../../src/claims/reasoning.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { AnomalyGold } from '../../src/ground/types.ts';
 import { Inspection, stateKey, type Transition } from '../../src/inspect/environment.ts';
@@ -7,6 +8,8 @@ import { scriptOf, stepsToAnswer } from '../../src/inspect/script.ts';
 import { plainTools, TOOL_NAMES } from '../../src/inspect/tools.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
+import { columnsOf } from '../../src/tasks/drawing.ts';
+import { nanoTrace } from '../../src/tasks/kinds.ts';
 
 const script = {
   ...{ turns: 6, looks: true },
@@ -34,7 +37,7 @@ describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length
       state = transition.state;
       return transition;
     });
-    return { gold: example.gold as AnomalyGold, steps, transitions, answer: state.answer };
+    return { example, gold: example.gold as AnomalyGold, steps, transitions, answer: state.answer };
   });
 
   test('are paths that the environment takes without a failure, within the turns', () => {
@@ -58,6 +61,23 @@ describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length
       pointF1(parseAnswer(answer!, length).intervals!, gold.intervals),
     );
     expect(f1.reduce((sum, value) => sum + value, 0) / f1.length).toBeGreaterThan(0.85);
+  });
+
+  test('end in a reasoning that states what is true of the plot and the series, and concludes the answer', () => {
+    const grades = paths.map(({ example, answer }) => {
+      const seen = {
+        ...example,
+        plotted: example.channels.map((values) => columnsOf(values, script.points)),
+      };
+      const trace = nanoTrace(seen, null, script);
+      return checkReasoning(parseAnswer(answer!, length), seen, { trace })!;
+    });
+    const wrong = grades.flatMap(({ wrong: claims }) => claims);
+    // A cycle is rounded twice, in columns and in samples.
+    expect(wrong.filter(({ quantity }) => quantity !== 'cycle')).toEqual([]);
+    expect(wrong.length).toBeLessThan(3);
+    expect(grades.filter(({ agreement }) => agreement !== true)).toEqual([]);
+    expect(grades.reduce((sum, { f1 }) => sum + f1!, 0) / SERIES).toBeGreaterThan(0.95);
   });
 
   test('are as long as the distance to the answer says, at each state of those without detours', () => {
