@@ -11,7 +11,7 @@ export const quickstart = command({
   }),
   check: checkRun,
   examples: [
-    ['$0 quickstart', 'All stages, about four minutes on two cores'],
+    ['$0 quickstart', 'All stages, about four minutes on two cores with AVX-512'],
     ['$0 quickstart --resume', 'Resume an interrupted run'],
     [
       '$0 quickstart --processes 2 --out runs/two',

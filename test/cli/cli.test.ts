@@ -62,7 +62,7 @@ describe('help', () => {
   test('train --help gives the values of the recipe that applies, and those of other recipes beside them', async () => {
     const plain = (await inside('train', '--help')).out.replaceAll(/\s+/g, ' ');
     expect(plain).toContain('with their values in quickstart, which a new run has without --recipe; else:');
-    expect(plain).toMatch(/ rl\.steps=900 [^[]*\[≥ 0; else 360\]/);
+    expect(plain).toMatch(/ rl\.steps=1000 [^[]*\[≥ 0; else 360\]/);
     expect(plain).toMatch(/ rl\.optimizer=muon [^[]*\[adamw \| muon; else adamw\]/);
     expect(plain).toMatch(/ rl\.prompts=16 [^[]*\[1 … 65536\]/);
   });
