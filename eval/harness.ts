@@ -16,7 +16,14 @@ import type { Answerer, AnswerOptions, Prompt } from '../src/answer/answerer.ts'
 import { baselineRecord } from '../src/answer/baselines.ts';
 import { inspector } from '../src/answer/inspect.ts';
 import { checkReasoning } from '../src/claims/reasoning.ts';
-import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/ground/types.ts';
+import type {
+  EvalRecord,
+  Example,
+  ParsedAnswer,
+  Picture,
+  ReasoningCheck,
+  Score,
+} from '../src/ground/types.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
 import type { InspectCard, NumbersFormat } from '../src/tasks/card.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
@@ -37,8 +44,8 @@ export interface EvalTask {
   readonly classes?: readonly string[];
   /** Environment in which answerers look closer over several turns; absent: one turn. */
   readonly episodes?: Episodes;
-  /** Expert trace with the gold answer, whose facts reasonings are compared with; null where the example allows none. */
-  factTrace?(example: Example): string | null;
+  /** Checks the reasoning of a response against the example as the policy sees it, and its expert trace; null without a reasoning. */
+  reasoned?(response: string, example: Example): ReasoningCheck | null;
 }
 
 /** Solved examples that stand before the question about an example, by its place in the held-out set. */
@@ -118,17 +125,17 @@ type ResponseFacts = Pick<EvalRecord, 'sample' | 'temperature' | 'usage' | 'seco
 
 /** A response beside the gold answer, parsed and scored. */
 export function recordOf(
-  task: Pick<EvalTask, 'parse' | 'asSeen' | 'score' | 'classes' | 'factTrace'>,
+  task: Pick<EvalTask, 'parse' | 'asSeen' | 'score' | 'classes' | 'reasoned'>,
   example: Example,
   response: string,
   facts: ResponseFacts = {},
 ): EvalRecord {
   const answer = task.parse(response, example);
-  const trace = (answer.think === null ? null : task.factTrace?.(example)) ?? null;
-  const seen = task.asSeen?.(example) ?? example;
-  const frame = seen.channels[0]!.length;
-  const said = seen === example ? answer : task.parse(response, seen);
-  const reasoning = checkReasoning(said, seen, { classes: task.classes ?? [], trace });
+  const frame = (task.asSeen?.(example) ?? example).channels[0]!.length;
+  const reasoning =
+    task.reasoned === undefined
+      ? checkReasoning(answer, example, { classes: task.classes ?? [] })
+      : task.reasoned(response, example);
   return {
     seriesId: example.id,
     task: example.task,

@@ -46,6 +46,10 @@ interface Intervened {
   readonly changes: Readonly<Partial<Record<InterventionName, Intervention>>>;
 }
 
+/** Returns the answered intervals in points as the reasoning counts them, `length` along the series. */
+const intervalsAs = ({ answer: { intervals }, length: points }: EvalRecord, length: number) =>
+  intervals === null || length === points ? intervals : mapBack(intervals, points, [0, length]);
+
 /**
  * Plans interventions on greedy responses. Responses without reasoning are left out.
  * @param namesOf channel names of a record's series
@@ -58,10 +62,7 @@ export function interventionsOn(
   const reasoned = records.flatMap((record) => {
     const { answer, length: points, frame: length = points } = record;
     const { think, class: named } = answer;
-    const intervals =
-      answer.intervals === null || length === points
-        ? answer.intervals
-        : mapBack(answer.intervals, points, [0, length]); // as the reasoning counts
+    const intervals = intervalsAs(record, length);
     if (record.failure !== undefined || think === null || think.trim() === '') return [];
     if (reasoningRange(record.response) === null) return [];
     return [{ record, own: { think, answer: { class: named, intervals }, length, names: namesOf(record) } }];
@@ -124,7 +125,7 @@ const hasClass = ({ change, after }: Pair): boolean | null =>
 
 /** True if the answer has the intervals implied by the edit; null if the edit does not change them. */
 const hasIntervals = ({ own, change, after }: Pair): boolean | null =>
-  change.moves ? followsIntervals(change, after.answer.intervals, own) : null;
+  change.moves ? followsIntervals(change, intervalsAs(after, own.length), own) : null;
 
 /**
  * Computes the effect of each intervention.

@@ -15,7 +15,7 @@ import { ClassEvidence } from '../expcot/class-trace.ts';
 import type { CycleTest } from '../expcot/cycle.ts';
 import { analyse, type Evidence } from '../expcot/evidence.ts';
 import { featureNames, features } from '../expcot/features.ts';
-import { isRuled, levelScan, roundIntervals, ruled, scan } from '../expcot/nano.ts';
+import { activityScan, isRuled, levelScan, roundIntervals, ruled, scan } from '../expcot/nano.ts';
 import { numbersOf, type Slot, type TraceView } from '../expcot/phrase.ts';
 import { analyseVariates, type VariatesEvidence } from '../expcot/variates.ts';
 import { DataError } from '../ground/errors.ts';
@@ -134,6 +134,23 @@ class Channel {
 
   periods(within: Interval | null): Periods {
     return this.once(`periods ${within}`, () => periodsOf(this.whole(within)));
+  }
+
+  /** Autocorrelation at a lag, with N and with N − lag products in the mean. */
+  correlations(lag: number): readonly number[] {
+    const centred = this.once('centred', () => {
+      const values = this.whole(null);
+      const { mean } = summarise(values);
+      return values.map((value) => value - mean);
+    });
+    const product = (at: number): number =>
+      this.once(`product ${at}`, () => {
+        let sum = 0;
+        for (let t = at; t < centred.length; t++) sum += centred[t]! * centred[t - at]!;
+        return sum;
+      });
+    const plain = product(lag) / product(0);
+    return [plain, (plain * centred.length) / (centred.length - lag)];
   }
 
   get evidence(): Evidence {
@@ -373,10 +390,7 @@ export class ClaimChecker {
       case 'autocorrelation': {
         const lag = claim.at!.value;
         if (lag >= this.length) return judged(false, this.length, `lag ${lag} is longer than the series`);
-        const correlations = [false, true].map(
-          (adjusted) => autocorrelation(channel.whole(null), { lags: lag, adjusted })[lag]!,
-        );
-        return this.#compareAny(claim, correlations, quantity);
+        return this.#compareAny(claim, channel.correlations(lag), quantity);
       }
       case 'period':
       case 'frequency':
@@ -608,11 +622,17 @@ export class ClaimChecker {
       : judged(stated === truth, null, `the scan is ${truth}`);
   }
 
-  /** Returns the scan that the annotation asks for, of intervals or of variates, in as many symbols as `stated`; null without one. */
+  /**
+   * Returns the scan that the annotation asks for, of intervals or of variates, in as many symbols as `stated`, or the activity of a series of
+   * one channel whose classes are known; null without any of these.
+   */
   scanTruth(stated: string): string | null {
     const { intervals, variates, channels } = this.subject;
     if (variates != null) return channels.map((_, id) => (variates.includes(id) ? 'x' : '.')).join('');
-    if (intervals == null) return null;
+    if (intervals == null) {
+      const { classes } = this.#view(0);
+      return classes === null || channels.length > 1 ? null : activityScan(classes, 0, stated.length);
+    }
     const rounded = roundIntervals(intervals, this.length);
     const symbols = scan(rounded, this.length, stated.length);
     if (!/\d/.test(stated)) return symbols;
@@ -649,7 +669,7 @@ export class ClaimChecker {
       Math.abs(stated.value - truth) <= (stated.rounding + slack * Math.abs(truth)) * (1 + 1e-9) + 1e-9;
     const actual: number[] = [];
     let wrong: string | null = null;
-    let known = false;
+    let [known, unknown] = [false, false];
     for (const [k, slot] of phrase.slots.entries()) {
       const truth = truths[k]!;
       const content = contents[k]!;
@@ -666,7 +686,10 @@ export class ClaimChecker {
       for (const [i, accepted] of expected.entries()) {
         const choice = typeof accepted === 'number' ? [accepted] : accepted;
         actual.push(choice?.[0] ?? Number.NaN);
-        if (choice === null) continue;
+        if (choice === null) {
+          unknown = true;
+          continue;
+        }
         known = true;
         const stated = numbers[k]![i];
         if (stated === undefined || choice.some((number) => near(stated, number, slack))) continue;
@@ -674,7 +697,9 @@ export class ClaimChecker {
       }
     }
     if (wrong !== null) return judged(false, actual, wrong);
-    return known ? judged(true, actual, `the ${quantity} gives the same`) : unchecked('it is not known');
+    // A number that nobody knows is not true because another one is.
+    if (!known || unknown) return unchecked('it is not known');
+    return judged(true, actual, `the ${quantity} gives the same`);
   }
 
   #view(index: number): TraceView {

@@ -296,7 +296,13 @@ export function intervene(
         return { think: donor.think, classes: same ? null : classes, moves: moved };
       }
       const think = corruptedThink(own, departures[i]!, donor, departures[d]!);
-      if (think !== null) return { think, classes, moves: false };
+      if (think === null) continue;
+      if (types[d] === '') return { think, classes, moves: false };
+      // With fewer places than the donor states types, some of these are left out.
+      const edited = { ...own, think };
+      const implied = classesBy.get(typesOf(edited, departuresIn(edited)));
+      if (implied === undefined || implied.has(own.answer.class)) continue;
+      return { think, classes: [...implied], moves: false };
     }
     return null;
   });

@@ -8,7 +8,7 @@
  */
 import { CYCLE_PHRASES } from '../expcot/anomaly.ts';
 import { CLASS_PHRASES } from '../expcot/class-trace.ts';
-import { NANO_DEPARTURES, NANO_FACTS, NANO_PHRASES, SCAN } from '../expcot/nano.ts';
+import { NANO_DEPARTURES, NANO_FACTS, NANO_GRADES, NANO_PHRASES, SCAN } from '../expcot/nano.ts';
 import type { Phrase, Slot } from '../expcot/phrase.ts';
 import { TRACE_PHRASES } from '../expcot/trace.ts';
 import { VARIATE_PHRASES } from '../expcot/variates.ts';
@@ -575,6 +575,7 @@ export const PHRASE_TABLES: readonly Readonly<Record<string, Phrase>>[] = [
   NANO_PHRASES,
   NANO_FACTS,
   NANO_DEPARTURES,
+  NANO_GRADES,
 ];
 
 const TEMPLATES: readonly Template[] = PHRASE_TABLES.flatMap((phrases) =>

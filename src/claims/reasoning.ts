@@ -15,7 +15,8 @@ import { Amender, type Amendment, type NamedClaim } from './amendment.ts';
 import { ClaimChecker, SAME_STRETCH, type Subject, unionOverlap, type Verdict } from './check.ts';
 import { type Claim, claimsOf } from './read.ts';
 
-interface CheckOptions {
+/** What reasonings are checked against beside the series. */
+export interface CheckOptions {
   /** Profile of the classes, by which their typical values are checked. */
   readonly profile?: ClassProfile | null;
   /** Classes that an answer may name, for data sets that bring their own. */
@@ -52,8 +53,10 @@ export interface GradedClaim {
   readonly fact: string;
   /** Text of the claim as it would be true; null where it is not false, or that is not known. */
   readonly correction: string | null;
-  /** True for a claim that repeats an earlier one, or hedges, denies or bounds where the expert trace states a number. */
+  /** True for a claim that repeats an earlier one, or is not false but hedges, denies or bounds where the expert trace states a number. */
   readonly void: boolean;
+  /** True for a claim that was made before. */
+  readonly repeats: boolean;
 }
 
 /** Claims of one reasoning, and how many facts of the expert trace are among them. */
@@ -82,8 +85,11 @@ const factOf = ({ quantity, channel, statement }: Claim): string =>
   `${quantity} ${statement?.phrase.literals.join('_') ?? ''} ${channel}`;
 
 /** Text of a claim's contents: two claims of one fact with the same contents are the same claim. */
-const contentsOf = ({ numbers, statement, at, within }: Claim): string =>
-  JSON.stringify([numbers.map(({ value }) => value), statement?.contents, at?.value, within]);
+const contentsOf = ({ numbers, statement, at, within, negated, relation }: Claim): string =>
+  JSON.stringify([
+    numbers.map(({ value }) => value),
+    ...[statement?.contents, at?.value, within, negated, relation],
+  ]);
 
 const isVague = ({ hedged, negated, relation, range }: Claim): boolean =>
   hedged || negated || relation !== 'is' || range;
@@ -150,7 +156,8 @@ export class ReasoningGrader {
       const verdict = this.#checker.check(claim);
       const correction =
         verdict.verdict === 'false' ? this.#checker.correction(claim, think.slice(...claim.span)) : null;
-      return { claim, verdict, fact, correction, void: repeats || vague };
+      const isVoid = repeats || (vague && verdict.verdict !== 'false');
+      return { claim, verdict, fact, correction, void: isVoid, repeats };
     });
     const count = (verdict: Verdict['verdict'], fact?: string): number =>
       claims.filter(
@@ -226,7 +233,10 @@ export function gradeEnds(
   return [...ends, { part: 'count', span: [closing, range[1]], holds: found.length === concluded }];
 }
 
-const graders = new WeakMap<object, { readonly trace: string | null; readonly grader: ReasoningGrader }>();
+const graders = new WeakMap<
+  object,
+  Required<Omit<CheckOptions, 'classes'>> & { readonly grader: ReasoningGrader }
+>();
 
 /** Returns the grader of an example, made once for all responses to it. */
 export function graderOf(
@@ -234,9 +244,9 @@ export function graderOf(
   { profile = null, trace = null }: CheckOptions = {},
 ): ReasoningGrader {
   const kept = graders.get(example);
-  if (kept !== undefined && kept.trace === trace) return kept.grader;
+  if (kept !== undefined && kept.trace === trace && kept.profile === profile) return kept.grader;
   const grader = new ReasoningGrader(example, { profile, trace });
-  graders.set(example, { trace, grader });
+  graders.set(example, { trace, profile, grader });
   return grader;
 }
 
@@ -256,10 +266,11 @@ export function checkReasoning(
   const counts = { true: 0, false: 0, unchecked: 0 };
   const checked = new Set<number>();
   const wrong: { text: string; quantity: string; why: string }[] = [];
-  for (const { claim, verdict: judged } of graded) {
+  for (const { claim, void: isVoid, repeats, verdict: judged } of graded) {
     const { verdict, why } = judged;
-    const { uses, span, quantity } = claim;
-    counts[verdict]++;
+    const { uses, span, quantity, hedged } = claim;
+    // "About 12" says something that can be false; what a bound or a denial excludes may be next to nothing.
+    if (!repeats && (!isVoid || hedged)) counts[verdict]++;
     if (verdict === 'unchecked') continue;
     for (const [start] of uses) checked.add(start);
     if (verdict === 'false' && wrong.length < MOST_KEPT) {

@@ -171,16 +171,20 @@ export function* sentences(text: string): Generator<Sentence> {
   yield* finish();
 }
 
+/** Share of a number with a power of ten that its rounding may be: 1e2 does not stand for 50 to 150, nor 0e9 for any number. */
+const MOST_ROUNDING = 0.05;
+
 /** The number, or the members of a list such as `[120,180]` that look like one with thousands. */
 function numbersOf(text: string, start: number, digits: string, power: string): PrintedNumber[] {
   const listed = digits.includes(',') && (text[start - 1] === '[' || text[start - 1] === '(');
   if (!listed) {
     const plain = digits.replace(/[,\s]/g, '');
     const exponent = exponentOf(power);
+    const half = 0.5 * 10 ** -decimalsOf(plain);
     return [
       {
         value: Number(`${plain}e${exponent}`),
-        rounding: 0.5 * 10 ** (exponent - decimalsOf(plain)),
+        rounding: (power === '' ? half : Math.min(half, MOST_ROUNDING * Number(plain))) * 10 ** exponent,
         span: [start, start + digits.length + power.length],
       },
     ];

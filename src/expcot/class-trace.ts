@@ -232,9 +232,10 @@ export const CLASS_PHRASES = {
     {
       'class counts': [
         'closest classes are {name} ({int}) and {name} ({int})',
-        ({ classes }) => {
-          const counts = classes?.profile.classes.map(({ count }) => count) ?? null;
-          return [null, counts, null, counts];
+        ({ classes }, [one, , other]) => {
+          const countOf = (named: Slot | undefined): number | null =>
+            classes?.profile.classes.find(({ name }) => name === named)?.count ?? null;
+          return [null, countOf(one), null, countOf(other)];
         },
       ],
       feature: [
@@ -250,9 +251,11 @@ export const CLASS_PHRASES = {
       ],
       'class rule': [
         'the linear rule over all {int} features gives {int} % to {name} and {int} % to',
-        ({ classes, features }) => {
-          const percents = classes?.candidates.map(({ percent }) => percent) ?? null;
-          return [features.length, percents, null, percents];
+        ({ classes, features }, [, , named]) => {
+          const candidates = classes?.candidates ?? [];
+          const own = candidates.find((candidate) => candidate.class === named)?.percent ?? null;
+          const others = candidates.filter((candidate) => candidate.class !== named);
+          return [features.length, own, null, own === null ? null : others.map(({ percent }) => percent)];
         },
       ],
     },

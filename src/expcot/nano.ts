@@ -35,7 +35,7 @@ import { type ClassProfile, classIndex, toScale } from './class-profile.ts';
 import { CITABLE_RATIO, type ClassEvidence } from './class-trace.ts';
 import type { Evidence } from './evidence.ts';
 import { CHANNEL_KINDS, MAGNITUDE, ORDINALS, PAIR_KIND, pairsOf, SHARE_KINDS } from './features.ts';
-import { phrasesOf, type Slot, type TraceView } from './phrase.ts';
+import { type Phrase, phrasesOf, type Slot, type TraceView } from './phrase.ts';
 import type { Departure } from './shape.ts';
 import { formatResponse } from './trace.ts';
 import type { VariatesEvidence } from './variates.ts';
@@ -645,28 +645,66 @@ function boundsOf({ classes, features }: ClassProfile, f: number): number[] {
   return [...halves, ...centres].sort((a, b) => a - b);
 }
 
-/** Phrases of features: name and grade. */
-function gradesOf({ profile, values }: ClassEvidence, list: readonly number[]): string[] {
-  return list.map((f) => {
-    const feature = profile.features[f]!;
-    const place = toScale(feature, values[f]!);
-    const bounds = boundsOf(profile, f);
-    const grade = bounds.filter((bound) => place >= bound).length;
-    const word = Number.isNaN(place) ? UNDEFINED : GRADES[bounds.length]![grade]!;
-    return `${shortName(feature.key)} ${word}`;
-  });
+/** Distance from a bound, in standard deviations within classes, up to which a feature may have either grade. */
+const NEAR_GRADE = 0.1;
+
+/** Returns the grades that are true of a feature: its own, and those beyond a bound that is near. */
+function gradesOf({ profile, values }: ClassEvidence, f: number): string[] {
+  const feature = profile.features[f]!;
+  const place = toScale(feature, values[f]!);
+  if (Number.isNaN(place)) return [UNDEFINED];
+  const bounds = boundsOf(profile, f);
+  const slack = NEAR_GRADE * feature.within;
+  return [place, place - slack, place + slack].map(
+    (value) => GRADES[bounds.length]![bounds.filter((bound) => value >= bound).length]!,
+  );
 }
 
-function scanOf({ channels }: ClassEvidence, cells: number): string {
+/** Words that name features, without a channel; `last spread` before `spread`. */
+const FEATURE_WORDS = [...new Set(SHORT.values())].sort((a, b) => b.length - a.length);
+const GRADE_WORDS = ['very low', 'low', 'typical', 'very high', 'high', UNDEFINED].join('|');
+
+/** Statements of short traces about classifications: a feature and its grade among the classes, such as `turns very high`. */
+export const NANO_GRADES: Readonly<Record<string, Phrase>> = Object.fromEntries(
+  FEATURE_WORDS.map((word): [string, Phrase] => {
+    const { grade } = phrasesOf(({ classes, names, name }) => ({ classes, names, name }))(
+      `grade of ${word}`,
+      {
+        grade: [
+          `{${MAGNITUDE} |all |unlike |}${word} {${GRADE_WORDS}}`,
+          ({ classes, names, name }, [scope, stated]) => {
+            if (classes === null) return [null, null];
+            const of = scope !== '' ? scope : names.length === 1 ? null : name;
+            const full = of === null ? word : `${of} ${word}`;
+            const f = classes.profile.features.findIndex(({ key }) => shortName(key) === full);
+            if (f < 0) return [null, null];
+            const grades = gradesOf(classes, f);
+            return [null, grades.includes(String(stated)) ? stated! : grades[0]!];
+          },
+        ],
+      },
+      { opening: word },
+    );
+    return [word, grade];
+  }),
+);
+
+/** Draws the activity of one channel, relative to the range of all. */
+export function activityScan({ channels }: ClassEvidence, channel: number, cells: number): string {
   let low = Number.POSITIVE_INFINITY;
   let high = Number.NEGATIVE_INFINITY;
   for (const { summary } of channels) {
     low = Math.min(low, summary.min);
     high = Math.max(high, summary.max);
   }
-  const rows = channels.map(({ name, bridged }) => {
+  return activity(channels[channel]!.bridged.values, high - low, cells);
+}
+
+function scanOf(evidence: ClassEvidence, cells: number): string {
+  const { channels } = evidence;
+  const rows = channels.map(({ name }, c) => {
     const what = channels.length === 1 ? 'activity' : name;
-    return `${what}; scan ${activity(bridged.values, high - low, cells)}`;
+    return `${what}; scan ${activityScan(evidence, c, cells)}`;
   });
   return rows.join('; ');
 }
@@ -683,7 +721,9 @@ export function nanoClassTeacher(
   const { profile, channels } = evidence;
   classIndex(profile, gold);
   const { cells = channels.length === 1 ? 20 : 10, features = 3 } = options;
-  const grades = gradesOf(evidence, tellingFeatures(profile, features));
+  const grades = tellingFeatures(profile, features).map(
+    (f) => `${shortName(profile.features[f]!.key)} ${gradesOf(evidence, f)[0]}`,
+  );
   const phrases = grades.length === 0 ? 'nothing telling' : grades.join(', ');
   const think = channels.length <= MOST_SCANNED ? `${scanOf(evidence, cells)}; ${phrases}` : phrases;
   if (/[<>\n\r]/.test(think)) {

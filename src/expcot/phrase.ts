@@ -103,10 +103,13 @@ const SLOTS = {
   label: { pattern: ' [^;:]{1,200}?', print: String, numbers: () => [] },
 } satisfies Record<string, SlotKind>;
 
-const slotOf = (name: string): SlotKind =>
-  Object.hasOwn(SLOTS, name)
-    ? SLOTS[name as keyof typeof SLOTS]
-    : { pattern: null, print: String, numbers: () => [] };
+const slotOf = (name: string): SlotKind => {
+  if (Object.hasOwn(SLOTS, name)) return SLOTS[name as keyof typeof SLOTS];
+  // Words may have a space before or behind them, which their reading lacks.
+  const print = (content: Slot): string =>
+    name.split('|').find((word) => word.trim() === String(content).trim()) ?? String(content);
+  return { pattern: null, print, numbers: () => [] };
+};
 
 /** Returns the numbers of a slot's content in the order of the text. */
 export function numbersOf(

@@ -1,9 +1,11 @@
 /** One policy on one task: questions, answers as they come, records on disk, metrics. */
+
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promptFor } from '../../datasets/benchmarks/registry.ts';
 import { EXAMPLES_MANIFEST } from '../../datasets/example-manifest.ts';
+import { classesOf } from '../../datasets/materials.ts';
 import type { ExampleAddress, ExampleSource } from '../../datasets/source.ts';
 import { type Beginning, openManifest, writeManifest } from '../../eval/eval-manifest.ts';
 import {
@@ -299,6 +301,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     const toolbox = await openTools(card.inspect?.tools ?? []);
     const parts = {
       ...{ facts: source.facts, reading: form.reading, reasoning: form.reasoning, tools: toolbox.tools },
+      profile: classesOf(source.set),
       cache: new PictureCache(PICTURE_BYTES, draw),
     };
     const task = exampleTask({ ...card, numbers: form.numbers }, parts);
@@ -307,7 +310,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     const scorer =
       rewards.length === 0
         ? null
-        : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward, undefined, task.factTrace);
+        : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward, undefined, task.grader);
     const total = asked.flat().length;
     const progress = new Progress({
       ...{ label, total, done: total - requests.length - unjudged.length, unit: 'responses', silent },

@@ -23,7 +23,14 @@ import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
 import { counterfactual } from '../claims/intervene.ts';
-import { agreementOf, checkReasoning, gradeEnds, graderOf } from '../claims/reasoning.ts';
+import {
+  agreementOf,
+  type CheckOptions,
+  checkReasoning,
+  gradeEnds,
+  graderOf,
+  type ReasoningGrader,
+} from '../claims/reasoning.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
 import { resample } from '../explain/windows.ts';
@@ -277,7 +284,9 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
 const VISUAL_TOKEN = 28;
 
 /** Task without its examples. */
-export interface ExampleTask extends Omit<Task, 'example' | 'score'>, EvalTask {
+export interface ExampleTask extends Omit<Task, 'example' | 'score' | 'reasoned'>, EvalTask {
+  /** Returns the grader of reasonings about an example, as the policy sees it. */
+  grader(example: Example): ReasoningGrader;
   /** Appends the advice to a trace, where advice is asked for. */
   traced(trace: string, example: Example): string;
   /** Returns the extension of a response for a judge; null where it is not asked for, or the answer is wrong or ill-formed. */
@@ -373,11 +382,11 @@ function statedClaims(
   example: Example,
   parse: EvalTask['parse'],
   classes: readonly string[],
-  trace: string | null,
+  grader: ReasoningGrader,
 ): StatedClaims {
   const [start, end] = reasoningRange(response) ?? [0, 0];
   const think = response.slice(start, end);
-  const grade = graderOf(example, { trace }).grade(think);
+  const grade = grader.grade(think);
   const at = (from: number, to: number) => [start + from, start + to] as const;
   const stated = grade.claims.flatMap((graded) => {
     const { claim, fact, verdict, correction } = graded;
@@ -477,16 +486,18 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       ? nanoTrace(example, profile(), { ...coordinates, levels: parts.levels?.(example) ?? false })
       : teacherTrace(example, profile()).text;
   const traces = new WeakMap<Example, string | null>();
-  const factTrace = (example: Example): string | null => {
-    const seen = asSeen(example);
-    if (!traces.has(seen)) traces.set(seen, reasoning ? explained(seen) : null);
-    return traces.get(seen)!;
+  /** Returns what reasonings about an example, as it is seen, are checked against. */
+  const checksOf = (seen: Example): CheckOptions => {
+    if (!traces.has(seen)) traces.set(seen, reasoning ? orNothing(() => expertTrace(seen)) : null);
+    learned ??= { profile: orNothing(profile) };
+    return { classes: facts.classes, ...learned, trace: traces.get(seen)! };
   };
-  const explained = (example: Example): string | null => {
+  let learned: { readonly profile: ClassProfile | null } | undefined;
+  /** Null for what the analyses cannot explain, such as a series that is too short, or classes of one example: nothing is compared with it. */
+  const orNothing = <T>(compute: () => T): T | null => {
     try {
-      return expertTrace(example);
+      return compute();
     } catch (error) {
-      // A series that the analyses cannot explain has no facts to compare with.
       if (error instanceof DataError || error instanceof ConfigError) return null;
       throw error;
     }
@@ -540,9 +551,11 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       return { text, asked: advice ?? '', context, class: name, classes: facts.classes, example };
     },
     classes: facts.classes,
-    factTrace,
-    claims: (response, example) =>
-      statedClaims(response, asSeen(example), parse, facts.classes, factTrace(example)),
+    grader: (example) => graderOf(asSeen(example), checksOf(asSeen(example))),
+    claims: (response, example) => {
+      const seen = asSeen(example);
+      return statedClaims(response, seen, parse, facts.classes, graderOf(seen, checksOf(seen)));
+    },
     counterfactual: (response, example, random) => {
       const seen = asSeen(example);
       const { wellFormed, intervals } = parse(response, seen);
@@ -555,8 +568,8 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     },
     reasoned: (response, example) => {
       const seen = asSeen(example);
-      const options = { classes: facts.classes, trace: factTrace(example) };
-      return checkReasoning(parse(response, seen), seen, options);
+      const answer = parse(response, seen);
+      return answer.think === null ? null : checkReasoning(answer, seen, checksOf(seen));
     },
     marked: (response, example) => {
       const shape = { length: lengthOf(example), channels: example.channels.length };

@@ -2,7 +2,6 @@
 import { RewardHost } from '../../rewards/define.ts';
 import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import { type CombinedReward, combine, combinedWeights, type RewardOptions } from '../../rewards/reward.ts';
-import { graderOf } from '../claims/reasoning.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../ground/types.ts';
 import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/user-module.ts';
 import type { Recipe, RewardRecipe } from '../recipe/recipe.ts';
@@ -83,7 +82,7 @@ export interface OpenRewards {
 /**
  * Opens rewards for answers of a kind.
  * @param task replaces weights and score of the answer kind's own reward, e.g. by those of a judge
- * @param factTrace expert traces for the reward `truth`, which does not apply without
+ * @param grader grader of reasonings for the reward `truth`, which does not apply without
  * @throws ConfigError as `checkRewards`
  */
 export async function openRewards(
@@ -91,7 +90,7 @@ export async function openRewards(
   kind: Gold['kind'],
   options: RewardOptions,
   task?: Pick<Task, 'weights' | 'score'>,
-  factTrace?: ExampleTask['factTrace'],
+  grader?: ExampleTask['grader'],
 ): Promise<OpenRewards> {
   const plan = planOf(rewards, kind);
   const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
@@ -105,8 +104,7 @@ export async function openRewards(
     const scores = plan.members.map(async ({ of }) => {
       if (typeof of === 'number') return (await custom)[of]!;
       if (of === kindReward && task !== undefined) return task.score(text, example);
-      const trace = factTrace?.(example) ?? null;
-      const context = trace === null ? options : { ...options, reasoning: graderOf(example, { trace }) };
+      const context = grader === undefined ? options : { ...options, reasoning: grader(example) };
       return of.score(answer, example.gold, example.channels[0]!.length, context);
     });
     return Promise.all(scores);
@@ -132,12 +130,12 @@ export async function openRewards(
  * ask a judge. @throws ConfigError as `checkRewards`
  */
 export async function rewardedTask(
-  task: Task & Pick<TrainingTask, 'parse' | 'factTrace'>,
+  task: Task & Pick<TrainingTask, 'parse' | 'grader'>,
   kind: Gold['kind'],
   { reward, rl }: Recipe,
 ): Promise<RewardedTask> {
   if (reward === null) return { task, close: async () => {} };
-  const opened = await openRewards(reward, kind, rl.reward, task, task.factTrace);
+  const opened = await openRewards(reward, kind, rl.reward, task, task.grader);
   const score: Task['score'] = (text, example) => opened.score(text, task.parse(text, example), example);
   const hosted = opened.hosted ? { hosted: true } : {};
   return { task: { ...task, weights: opened.weights, score, ...hosted }, close: () => opened.close() };

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
+import { classesOf } from '../../datasets/materials.ts';
 import { openExamples, validationExamples } from '../../datasets/source.ts';
 import { type EvalData, evaluate, type WantedExample } from '../../eval/harness.ts';
 import type { LocalPolicy } from '../answer/answerer.ts';
@@ -383,7 +384,14 @@ async function answer(job: EvalJob): Promise<StageResult> {
   const card = job.inspect === undefined ? advising : { ...advising, inspect: job.inspect };
   const toolbox = await toolboxOf(card);
   const { tools } = toolbox;
-  const parts = { facts, reading: job.reading, tools, ...(reasoning === undefined ? {} : { reasoning }) };
+  const profile = classesOf(source.set);
+  const parts = {
+    facts,
+    profile,
+    reading: job.reading,
+    tools,
+    ...(reasoning === undefined ? {} : { reasoning }),
+  };
   const data: EvalData = {
     ...{ address: job.examples, source, task: exampleTask(card, parts) },
     shotsOf: job.shots == null ? undefined : fewShot(job.examples, card, parts, job.shots),

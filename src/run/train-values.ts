@@ -24,7 +24,6 @@ import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import { combine, combinedWeights } from '../../rewards/reward.ts';
 import { openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
-import { graderOf } from '../claims/reasoning.ts';
 import { learnClasses } from '../expcot/class-profile.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
@@ -323,9 +322,8 @@ function rewardedBy(
     const answer = task.parse(text, example);
     const { gold, channels } = example;
     if ('weights' in reward) {
-      const trace = task.factTrace?.(example) ?? null;
-      const reasoning = trace === null ? {} : { reasoning: graderOf(example, { trace }) };
-      return reward.score(answer, gold, channels[0]!.length, { ...recipe.rl.reward, ...reasoning });
+      const context = { ...recipe.rl.reward, reasoning: task.grader(example) };
+      return reward.score(answer, gold, channels[0]!.length, context);
     }
     const [score] = await scoresBy(reward, [{ text, answer, example, gold }], { file: 'rl()' });
     if (score instanceof Error) throw score;

@@ -1,7 +1,7 @@
 /** Grades of reasonings: precision, recall and F1 of claims, and what does not raise them. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { gradeEnds, ReasoningGrader } from '../../src/claims/reasoning.ts';
+import { checkReasoning, gradeEnds, ReasoningGrader } from '../../src/claims/reasoning.ts';
 
 const N = 600;
 /** A sine of 40 samples around 2 with a slow rise: asymmetric in value and time. */
@@ -46,6 +46,30 @@ describe('a reasoning', () => {
     ['denies', 'The period is not 66. The mean is not 77.', 'nothing'],
   ])('that %s earns no more than without', (_, think, plain) => {
     expect(f1(think)).toBeLessThanOrEqual(f1(plain));
+  });
+
+  test.each([
+    ['hedged', 'The mean is about 77. The maximum is roughly 99.'],
+    ['a bound', 'The mean is above 77. The maximum is below -99.'],
+    ['denied, and true', `The mean is not ${mean.toFixed(2)}.`],
+  ])('loses by what is false, also %s', (_, lies) => {
+    const all = `${MEAN} ${MAXIMUM} ${PERIOD}`;
+    expect(f1(`${all} ${lies}`)).toBeLessThan(f1(all));
+    expect(f1(`${lies} ${lies} ${all}`)).toBe(f1(`${all} ${lies}`));
+  });
+
+  test.each(['0e9', '0e0', '1e9', '0×10^12'])(
+    'states no fact by %s, which is near everything only in its unit',
+    (number) => {
+      const think = `The mean is ${number}. The maximum is ${number}. The period is ${number}.`;
+      expect(grader.grade(think)).toMatchObject({ recalled: 0, f1: 0 });
+    },
+  );
+
+  test('counts each claim once in the share that is true', () => {
+    const think = `The period is 66. ${`The series has ${N} samples. `.repeat(50)}`;
+    const answer = { think, intervals: [], class: 'normal', wellFormed: true, problem: null };
+    expect(checkReasoning(answer, example)).toMatchObject({ true: 1, false: 1, truth: 0.5 });
   });
 
   test('that tries many numbers for one fact loses by each wrong one', () => {

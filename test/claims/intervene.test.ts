@@ -13,7 +13,7 @@ import {
 import { ruled, scan } from '../../src/expcot/nano.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
-import type { Example, Interval } from '../../src/ground/types.ts';
+import type { EvalRecord, Example, Interval } from '../../src/ground/types.ts';
 import { parseResponse } from '../../src/tasks/kinds.ts';
 
 const LENGTH = 1000;
@@ -66,7 +66,8 @@ describe('an intervention', () => {
     const [first, second, third, normal] = intervene('corrupted', ALL);
     expect(first).toEqual({ ...first, classes: ['global point'], moves: false });
     expect(first!.think).toBe('scan ..(#)...............; shift up 60; sine wave; spread 30; rough line');
-    expect(second!.think).toBe('scan ...........().......; swings slower; noise; spread 20; noisy line');
+    // No answer stands beside slower swings alone, so that they imply no class.
+    expect(second!.think).toBe('scan ...........().......; swings faster; noise; spread 20; noisy line');
     expect(third!.think).toBe('scan ............().....o; shift up 60; shift up 60; sine wave');
     expect(normal).toBeNull();
   });
@@ -78,6 +79,23 @@ describe('an intervention', () => {
       think: 'The class is normal, since the normal (not trendy) changes.',
       classes: ['normal'],
     });
+  });
+
+  test('asks for the classes of the types that the edited reasoning states, not of all that the donor states', () => {
+    const saying = (stated: string, label: string): OwnAnswer => ({
+      ...FASTER,
+      think: `scan ....(#).............; ${stated}; noise`,
+      answer: { ...FASTER.answer, class: label },
+    });
+    const own = saying('swings faster', 'seasonal');
+    const both = saying('step up 30; shift down 20', 'trend');
+    const step = saying('step up 40', 'global point');
+    expect(intervene('corrupted', [own, both, step])[0]).toMatchObject({
+      think: expect.stringContaining('step up 30; noise'),
+      classes: ['global point'],
+    });
+    // Nobody says what a step alone is.
+    expect(intervene('corrupted', [own, both])[0]).toBeNull();
   });
 
   test('knows that one anomaly type may fit several classes, and takes no donor whose types fit the own class', () => {
@@ -337,6 +355,18 @@ describe('reliance', () => {
     const stays = relianceOf(planned, continued(false), { resamples: 100 });
     expect(stays.other_class).toMatchObject({ followsClass: { mean: 0 }, classStays: { mean: 1 } });
     expect(stays.moved).toMatchObject({ followsIntervals: { mean: 0 }, change: { mean: 0 } });
+  });
+
+  test('counts points as the policy was shown them, where series are of another length', () => {
+    const longer = (each: EvalRecord): EvalRecord => {
+      const intervals = each.answer.intervals!.map(([start, end]): Interval => [2 * start, 2 * end]);
+      return { ...each, length: 2 * LENGTH, frame: LENGTH, answer: { ...each.answer, intervals } };
+    };
+    const options = { resamples: 100 };
+    const long = interventionsOn(own.map(longer), () => ['value']);
+    expect(relianceOf(long, continued(true).map(longer), options)).toEqual(
+      relianceOf(planned, continued(true), options),
+    );
   });
 
   test('leaves out failed continuations, and is null where there are none', () => {

@@ -3,6 +3,7 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
+import { ReasoningGrader } from '../../src/claims/reasoning.ts';
 import { type ClassProfile, learnClasses } from '../../src/expcot/class-profile.ts';
 import { ClassEvidence } from '../../src/expcot/class-trace.ts';
 import { featureNames } from '../../src/expcot/features.ts';
@@ -268,6 +269,53 @@ describe('nano class style', () => {
     const odd = several('train', 12).map((e) => ({ ...e, names: ['x', '</think>', 'z'] }));
     const evidence = evidenceOf(several('test', 1)[0]!, learnClasses(odd));
     expect(() => nanoOf(evidence)).toThrow(DataError);
+  });
+});
+
+describe('grades of features in a reasoning', () => {
+  it.each([
+    ['one channel', train, test, 20],
+    ['three channels', several('train', 36), several('test', 18), 0],
+  ])(
+    'are true in the trace of a series with %s, and so is its scan of activity',
+    (_, known, asked, cells) => {
+      const own = learnClasses(known);
+      for (const example of asked) {
+        const trace = nanoClassTeacher(evidenceOf(example, own), labelOf(example.gold)!);
+        const grade = new ReasoningGrader(example, { profile: own, trace }).grade(thinkOf(trace));
+        expect(grade).toMatchObject({ facts: 3, recalled: 3, false: 0, f1: 1 });
+        expect(grade.cells.filter(({ holds }) => holds)).toHaveLength(cells);
+      }
+    },
+  );
+
+  it('are false where the series has another, which corrects them; without classes nothing is decided', () => {
+    const [example] = several('test', 1);
+    const own = learnClasses(several('train', 36));
+    const trace = nanoClassTeacher(evidenceOf(example!, own), 'pump');
+    const told = /x (\w+) (low|high)/.exec(trace)!;
+    const wrong = thinkOf(trace).replace(told[0], `x ${told[1]} ${told[2] === 'low' ? 'high' : 'low'}`);
+    const grade = new ReasoningGrader(example!, { profile: own, trace }).grade(wrong);
+    expect(grade).toMatchObject({ recalled: 2, false: 1 });
+    expect(grade.claims.find(({ verdict }) => verdict.verdict === 'false')).toMatchObject({
+      fact: expect.stringContaining(`grade of ${told[1]}`),
+      correction: `${told[1]} ${told[2]}`,
+    });
+    const blind = new ReasoningGrader(example!).grade(thinkOf(trace));
+    expect(blind).toMatchObject({ facts: 0, false: 0, f1: null });
+    expect(blind.claims.map(({ verdict }) => verdict.verdict)).toEqual(Array(3).fill('unchecked'));
+  });
+
+  it('of the magnitude and of all channels are those of their features', () => {
+    const own = learnClasses(several('train', 36));
+    const evidence = evidenceOf(several('test', 1)[0]!, own);
+    const grader = new ReasoningGrader(several('test', 1)[0]!, { profile: own });
+    const verdicts = (text: string) => grader.grade(text).claims.map(({ verdict }) => verdict.verdict);
+    const words = ['very low', 'low', 'typical', 'high', 'very high'];
+    const found = words.map((word) => verdicts(`magnitude turns ${word}`)[0]);
+    expect(evidence.profile.features.some(({ key }) => key === 'the magnitude.turns')).toBe(true);
+    expect(new Set(found)).toEqual(new Set(['true', 'false']));
+    expect(verdicts('unlike turns high')).toEqual(['unchecked']);
   });
 });
 
