@@ -155,6 +155,17 @@ function checkSwitches(args: readonly string[], names: readonly string[]): void 
   }
 }
 
+/** yargs turns a text that is no number into NaN, and none into 0. @throws UsageError with the text that was given */
+function checkNumbers(args: readonly string[], names: readonly string[]): void {
+  const end = args.includes('--') ? args.indexOf('--') : args.length;
+  for (const [at, arg] of args.slice(0, end).entries()) {
+    const [, name, value = args[at + 1] ?? ''] = /^--?([^=]+)(?:=(.*))?$/s.exec(arg) ?? [];
+    if (name === undefined || !names.includes(name)) continue;
+    if (value.trim() === '' || Number.isNaN(Number(value)))
+      throw new UsageError(`--${name}: got '${value}', expected a number`);
+  }
+}
+
 /** Says what yargs complains about, with what may have been meant. @param names of the options */
 function complaint(message: string, args: readonly string[], names: readonly string[]): string {
   const [, word] = /^Unknown arguments?: ([^,]+)/.exec(message) ?? [];
@@ -221,8 +232,9 @@ async function build(args: readonly string[]): Promise<Argv> {
       const lists = ['_', ...array, ...array.map(camelCase)];
       const twice = Object.keys(given).find((name) => Array.isArray(given[name]) && !lists.includes(name));
       if (twice !== undefined) throw new UsageError(`--${twice}: given twice; give it once`);
-      const { boolean } = options as unknown as { readonly boolean: readonly string[] };
+      const { boolean, number } = options as unknown as Record<'boolean' | 'number', readonly string[]>;
       checkSwitches(args, boolean);
+      checkNumbers(args, [...number, ...number.map(camelCase)]);
       const blank = ['out', 'policy', 'from', 'data', 'recipe'].find((name) => given[name] === '');
       if (blank !== undefined) throw new UsageError(`--${blank}: is empty; give a path`);
       return true;

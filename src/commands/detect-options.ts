@@ -29,6 +29,11 @@ export const DETECT_OPTIONS = {
     'Minimum severity, 1 to 100: 2 means one false finding per 100 normal series, 3 one per 1000',
     {
       default: DEFAULT_SEVERITY,
+      coerce: (severity: number) => {
+        if (!Number.isNaN(severity)) return severity;
+        const levels = Object.entries(LEVELS).map(([name, least]) => `${least} for ${name}`);
+        throw new ConfigError(`--severity: expected a number, 1 to 100: ${levels.join(', ')}`);
+      },
     },
   ),
   direction: choice(['above', 'below', 'both'], 'Direction of the anomalies to report', { default: 'both' }),
@@ -108,12 +113,6 @@ export function detectRequest(file: string | undefined, args: DetectOptionValues
   if (!(args.minChange >= 0))
     throw new ConfigError(`--min-change: expected a number from 0 on, got ${args.minChange}`);
   const { time, key, select, tz, severity, direction } = args;
-  if (Number.isNaN(severity))
-    throw new ConfigError(
-      `--severity: expected a number, 1 to 100: ${Object.entries(LEVELS)
-        .map(([name, least]) => `${least} for ${name}`)
-        .join(', ')}`,
-    );
   return {
     ...inputOf(file, args),
     ...{ columns: args.column.map(String), time, key, select, tz, severity, direction },

@@ -222,10 +222,7 @@ const OPTIONS = {
 export const evaluation = command<EvalArguments>({
   command: 'eval',
   options: OPTIONS,
-  check: ({ resume, force, ...others }) => {
-    // yargs turns a text that is no number into NaN.
-    const invalid = Object.entries(others).find(([, value]) => Number.isNaN(value));
-    if (invalid !== undefined) throw new ConfigError(`--${invalid[0]}: expected a number`);
+  check: ({ resume, force }) => {
     if (resume && force)
       throw new ConfigError('--resume continues and --force starts over: give one of them');
   },

@@ -71,7 +71,7 @@ export const repeated = (describe: string) => ({ type: 'string', array: true, na
 export const several = (describe: string) =>
   ({ type: 'string', array: true, requiresArg: true, describe }) as const;
 
-/** Option with a number; one that is none arrives as NaN. */
+/** Option with a number; `src/cli.ts` refuses a text that is none. */
 export const number = <const More extends Options = object>(describe: string, more?: More) =>
   ({ type: 'number', requiresArg: true, describe, ...(more as More) }) as const;
 

@@ -301,7 +301,7 @@ describe('timeseer ask refuses', () => {
     [[...asked, '--top-p', '0'], /--top-p: expected/],
     [[...asked, '--top-k', '1.5'], /--top-k: expected/],
     [[...asked, '--samples', '0'], /--samples: expected/],
-    [[...asked, '--seed', 'x'], /--seed: expected .* got NaN/],
+    [[...asked, '--seed', 'x'], /--seed: got 'x', expected a number/],
     [[...asked, '--threads', '0'], /--threads: expected/],
     [[...asked, '--top-p', '0.5'], /--top-p: has no effect, decoding is greedy, as the checkpoint asks for/],
     [

@@ -106,6 +106,19 @@ describe('wrong usage', () => {
       ['sft', '--out', 'a', '--resume=no', '--quiet=true'],
       /^error: --resume: got 'no', expected true or false/,
     ],
+    [
+      ['data', 'generate', 'nano5', '--out', 'a', '--count=many'],
+      /^error: --count: got 'many', expected a number\nsee timeseer data generate --help\n$/,
+    ],
+    [
+      ['eval', '--policy', 'small', '--max-tokens', ' '],
+      /^error: --max-tokens: got ' ', expected a number\n/,
+    ],
+    [
+      ['eval', '--policy', 'small', '--maxTokens', '1k'],
+      /^error: --maxTokens: got '1k', expected a number\n/,
+    ],
+    [['eval', '--policy', 'small', '--max-tokens'], /^error: Not enough arguments following: max-tokens\n/],
     [['data', 'generate', 'nano5'], /^error: Missing required argument: out\n/],
     [
       ['generate', 'nano5', '--out', 'a b'],

@@ -304,7 +304,7 @@ describe('an endpoint that cannot be used', () => {
       ['--policy', 'baseline:zscore', '--task', 'ctu'],
       /no data set in 'ctu'; create it with timeseer data prepare ctu --out data\/ctu/,
     ],
-    [['--policy', 'baseline:zscore', '--count', 'abc'], /--count: expected a number/],
+    [['--policy', 'baseline:zscore', '--count', 'abc'], /--count: got 'abc', expected a number/],
   ])('%j is refused', async (args, message) => {
     const { code, err } = await timeseer('eval', ...args, '--length', '200', '--quiet');
     expect(code).toBe(2);

@@ -41,7 +41,7 @@ describe('timeseer serve', () => {
   test.each([
     [['--port', '70000'], '--port: expected a whole number from 0 to 65535, got 70000'],
     [['--max-queue', '0'], '--max-queue: expected a whole number from 1'],
-    [['--timeout', 'soon'], '--timeout: expected a whole number'],
+    [['--timeout', 'soon'], "--timeout: got 'soon', expected a number"],
     [['--adapter', 'x'], '--adapter: needs --policy'],
     [['--host', '0.0.0.0'], '--host 0.0.0.0: other machines can reach this address'],
     [['--policy', 'no-such-directory'], 'no-such-directory: no such directory'],

@@ -81,17 +81,9 @@ function readShares(text: string | undefined): SplitSizes | undefined {
   throw new ConfigError(`--shares: got '${text}', expected train,validation,test such as 8,1,1`);
 }
 
-/** Options that are numbers, with one that makes sense; what is written otherwise arrives as NaN. */
-const NUMBERS = { shots: 8, seed: 0, window: 1000, length: 1000, validation: 0.1 } as const;
-
 /** Options as the command line has them. @throws ConfigError */
 export function selectOptions(args: ChoiceArguments, spec: Benchmark): Omit<SelectOptions, 'directory'> {
   const { window, figure } = args;
-  for (const [name, such] of Object.entries(NUMBERS)) {
-    if (Number.isNaN(args[name as keyof typeof NUMBERS])) {
-      throw new ConfigError(`--${name}: expected a number, such as ${such}`);
-    }
-  }
   if (figure !== undefined) checkFigure(figure);
   return {
     splits: readSplits(args.split),

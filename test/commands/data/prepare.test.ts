@@ -78,8 +78,8 @@ describe('prepare custom', () => {
   it.each<[string, string[], RegExp]>([
     ['two --out', ['--out', 'x'], /^error: --out: given twice/],
     ['two counts', ['--count', '3', '--count', '4'], /^error: --count: given twice/],
-    ['text for a number', ['--shots', 'x'], /--shots: expected a number, such as 8/],
-    ['text for a share', ['--validation', 'some'], /--validation: expected a number, such as 0\.1/],
+    ['text for a number', ['--shots', 'x'], /--shots: got 'x', expected a number/],
+    ['text for a share', ['--validation', 'some'], /--validation: got 'some', expected a number/],
     [
       'a split counted twice',
       ['--count', 'train=5,train=6'],
