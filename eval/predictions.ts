@@ -7,10 +7,10 @@
  *               point), "probabilities" (one for each class), "usage", "seconds", "sample" (0, 1, …) where an id has several, and
  *               "frame" where intervals in the text count another number of points than the series has
  *
- * Other fields are passed over; records of `timeseer eval` are both. Intervals are half-open and count from 0.
+ * Other fields are passed over, unless they look like a misspelt part of the answer; records of `timeseer eval` are both. Intervals are half-open and count from 0.
  */
 
-import { DataError } from '../src/ground/errors.ts';
+import { closest, DataError } from '../src/ground/errors.ts';
 import { readJsonValues } from '../src/ground/json-files.ts';
 import { type Place, show } from '../src/ground/json-record.ts';
 import {
@@ -79,6 +79,15 @@ function idOf(fields: Fields, at: Place): string {
   throw new DataError(`id: got ${show(id)}, expected text`, at);
 }
 
+/** @throws DataError for a field that is nearly named like a part of the answer which the line lacks */
+function checkSpelling(fields: Fields, parts: readonly string[], at: Place): void {
+  const missing = parts.filter((part) => fields[part] === undefined);
+  for (const name of Object.keys(fields)) {
+    const near = parts.includes(name) ? undefined : closest(name, missing);
+    if (near !== undefined) throw new DataError(`${show(name)}: unknown field. Did you mean "${near}"?`, at);
+  }
+}
+
 /** A list of a line; undefined where it has none. */
 function list(fields: Fields, name: string, at: Place): readonly unknown[] | undefined {
   const value = fields[name];
@@ -134,6 +143,7 @@ function anomalyGold(fields: Fields, length: number, classes: readonly string[],
 
 function goldOf(fields: Fields, length: number, classes: readonly string[] | undefined, at: Place): Gold {
   if (fields['gold'] !== undefined) return readGold(fields['gold'], at);
+  checkSpelling(fields, ['intervals', 'variates', 'class'], at);
   if (fields['intervals'] !== undefined && fields['intervals'] !== null) {
     return anomalyGold(fields, length, classes ?? ANOMALY_CLASSES, at);
   }
@@ -224,6 +234,9 @@ function statedAnswer(
   at: Place,
 ): ParsedAnswer {
   const parts = taskKind(gold.kind).evaluation.answerParts;
+  const asks = (part: (typeof parts)[number]): boolean =>
+    part === 'class' ? taskKind(gold.kind).className(gold) !== null : part !== 'extension';
+  checkSpelling(fields, parts.filter(asks), at);
   const problems: string[] = [];
   let intervals: Interval[] | null = null;
   const listed = list(fields, 'intervals', at);
@@ -243,7 +256,7 @@ function statedAnswer(
   let name: string | null = null;
   if (parts.includes('class')) {
     name = named === undefined ? null : reading === 'strict' ? readLabel(named) : nameClass(named, classes);
-    if (name === null && taskKind(gold.kind).className(gold) !== null) problems.push('there is no class');
+    if (name === null && asks('class')) problems.push('there is no class');
   }
   const ids = list(fields, 'variates', at);
   let variates: number[] | null = null;
@@ -387,6 +400,7 @@ export function readPredictions({
     const scores = list(fields, 'scores', at);
     const says = ANSWERS.some((name) => fields[name] !== undefined);
     if (!says && scores === undefined) {
+      checkSpelling(fields, [...ANSWERS, 'scores'], at);
       throw new DataError(
         'no answer: expected text, intervals, class, variates, probabilities or scores',
         at,

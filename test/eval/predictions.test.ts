@@ -311,6 +311,11 @@ describe('what is wrong with the files is told with file and line', () => {
       [...one, { id: 'b', class: 'walk' }],
       ':2: an answer of kind classification beside one of kind anomaly in line 1',
     ],
+    [
+      'misspelt intervals beside a class',
+      [{ id: 'a', length: 100, interval: [[5, 9]], class: 'trend' }],
+      ':1: "interval": unknown field. Did you mean "intervals"?',
+    ],
     ['nothing', [], 'holds no gold answer'],
   ] as const;
   test.each(gold)('gold answers: %s', (_, lines, message) => {
@@ -344,8 +349,18 @@ describe('what is wrong with the files is told with file and line', () => {
       ':2: id: "a" with sample 3 again, first in line 1',
     ],
     [
+      'a misspelt part beside another',
+      [{ id: 'a', interval: [[5, 9]], class: 'trend' }],
+      ':1: "interval": unknown field. Did you mean "intervals"?',
+    ],
+    [
+      'a misspelt part alone',
+      [{ id: 'a', txt: '<answer>[]</answer>' }],
+      ':1: "txt": unknown field. Did you mean "text"?',
+    ],
+    [
       'no answer',
-      [{ id: 'a', score: 3 }],
+      [{ id: 'a', value: 3 }],
       ':1: no answer: expected text, intervals, class, variates, probabilities or scores',
     ],
     [
