@@ -74,7 +74,7 @@ interface JsonLine {
 }
 
 /**
- * Reads the values of a file of JSON lines, one line at a time; blank lines are passed over.
+ * Reads the values of a file of JSON lines, one line at a time; blank lines and a byte-order mark are passed over.
  * @throws DataError naming file and line for a line that is not JSON or longer than 64 MiB, and for a file that cannot be read
  */
 export function* readJsonValues(file: string, { advice, onTornEnd }: JsonLinesOptions): Generator<JsonLine> {
@@ -84,7 +84,10 @@ export function* readJsonValues(file: string, { advice, onTornEnd }: JsonLinesOp
   } catch (cause) {
     throw unreadable(file, cause, advice);
   }
-  const parse = (text: string, line: number, last: boolean): JsonLine[] => {
+  const parse = (raw: string, line: number, last: boolean): JsonLine[] => {
+    const text = line === 1 ? raw.replace(/^\ufeff/, '') : raw;
+    if (line === 1 && text.startsWith('\x1f'))
+      throw new DataError('a compressed file; unpack it first (gunzip)', { file });
     if (text.trim() === '') return [];
     try {
       return [{ value: JSON.parse(text), text, line }];
@@ -94,7 +97,8 @@ export function* readJsonValues(file: string, { advice, onTornEnd }: JsonLinesOp
         return [];
       }
       const column = text.length <= SEARCHED ? { column: syntaxColumn(text) } : {};
-      throw new DataError(`not a JSON line; ${advice}`, { file, line, ...column, cause });
+      const comma = /^\s*\{.*(?:,\s*\}|\}\s*,)\s*$/s.test(text) ? '; remove the last comma' : '';
+      throw new DataError(`not a JSON line${comma}; ${advice}`, { file, line, ...column, cause });
     }
   };
   try {

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { metricsOf } from '../../eval/metrics.ts';
@@ -82,6 +83,11 @@ describe('predictions', () => {
     }));
     const fields = scored(read(GOLD, PERFECT));
     expect(scored(read(GOLD, text)).overall).toEqual(fields.overall);
+  });
+
+  test('may begin with a byte-order mark, as the gold answers may', () => {
+    const marked = (lines: readonly object[]) => [`\ufeff${JSON.stringify(lines[0])}`, ...lines.slice(1)];
+    expect(scored(read(marked(GOLD), marked(PERFECT))).overall.reward.mean).toBe(1);
   });
 
   test('may come in any order', () => {
@@ -329,6 +335,16 @@ describe('what is wrong with the files is told with file and line', () => {
       [{ id: 'a', intervals: [] }, '{"id": "a", intervals}'],
       ':2:13: not a JSON line; write one JSON object per line',
     ],
+    [
+      'a comma after the object',
+      ['{"id": "a", "intervals": []},'],
+      ':1:29: not a JSON line; remove the last comma; write one JSON object per line',
+    ],
+    [
+      'a comma after the last field',
+      ['{"id": "a", "intervals": [], }'],
+      ':1:30: not a JSON line; remove the last comma; write one JSON object per line',
+    ],
     ['a list', ['[1, 2]'], ':1: got [1,2], expected an object with "id"'],
     ['no id', [{ intervals: [] }], ':1: id: got undefined, expected text'],
     ['an unknown id', [{ id: 'z', intervals: [] }], ':1: id: "z" is not in'],
@@ -409,6 +425,14 @@ describe('what is wrong with the files is told with file and line', () => {
   test('a gold class outside of the list', () => {
     const message = complaint([{ id: 'a', class: 'swim' }], [], { classes: ['walk', 'run'] });
     expect(message).toContain(':1: class: "swim" is none of walk, run; name your own with --classes');
+  });
+
+  test('a compressed file', () => {
+    const path = join(folder, 'gold.jsonl.gz');
+    writeFileSync(path, gzipSync(JSON.stringify(one[0])));
+    expect(() => readPredictions({ gold: path, pred: file([]) })).toThrow(
+      /gold\.jsonl\.gz: a compressed file; unpack it first \(gunzip\)$/,
+    );
   });
 
   test('a file that is not there', () => {
