@@ -59,6 +59,7 @@ export async function runQuickstart(
       resume: given.resume,
       replace: begun && given.force,
       splits: SPLITS,
+      shared: command === null, // an adaptation has its own files there
     };
     await Run.checkModules(given.out, options);
     return Run.open(given.out, options);

@@ -205,9 +205,13 @@ export class Run extends RunDirectory {
       readonly replace?: boolean;
       /** Splits of a prepared data set that are used. Default: train. */
       readonly splits?: readonly Split[];
+      /** True where a new run may stand beside other files. */
+      readonly shared?: boolean;
+      /** Refuses a recipe before anything is written. */
+      readonly check?: (recipe: Recipe) => void;
     },
   ): Run {
-    const { set, allow = [], splits = ['train'] } = options;
+    const { set, allow = [], splits = ['train'], shared = false } = options;
     const run = options.replace !== true && Run.begun(path) ? new Run(path) : null;
     if (run === null && options.resume === true) {
       throw new ConfigError(
@@ -224,6 +228,7 @@ export class Run extends RunDirectory {
     const begun = run === null ? [] : run.#begun;
     const untrained = run !== null && begun.length === 0 && !existsSync(run.file('summary.json'));
     const recipe = source === run && !untrained ? changedRecipe(run.recipe, set) : readRecipe(source, set);
+    options.check?.(recipe);
     checkDType(recipe);
     const { name } = recipe.data;
     const { init } = recipe.policy;
@@ -233,15 +238,17 @@ export class Run extends RunDirectory {
       untrained && (changed.some((key) => !isAllowed(key, free)) || changedData(path, name) !== null);
     if (run === null || anew) {
       const replace = anew || options.replace === true;
-      const left = ['initial', 'sft', 'rl'].filter((part) => existsSync(join(path, part)));
-      if (left.length > 0 && !replace) {
-        throw new ConfigError(
-          `${path}: holds ${left.join(', ')} of a run, but no recipe.json; remove them or choose another --out`,
-        );
-      }
       const from = isBuiltIn(init) ? null : findPolicy(init);
       checkParts(recipe, from);
       if (from !== null) checkPlace(path, from);
+      const left = (existsSync(path) ? readdirSync(path) : []).filter((name) =>
+        shared ? ['initial', 'sft', 'rl'].includes(name) : !name.startsWith('.'),
+      );
+      if (left.length > 0 && !replace) {
+        throw new ConfigError(
+          `${path}: holds ${firstNames(left, 3)}, but no run (no recipe.json); choose another --out`,
+        );
+      }
       if (from !== null && replace) checkKept(path, from);
       checkExamples(recipe, from, splits);
       if (replace) Run.remove(path);

@@ -303,7 +303,7 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
 }
 
 /** @throws ConfigError for a stage that the recipe leaves out */
-function requiredSteps({ path, recipe }: Run, stage: TrainingStage): number {
+function requiredSteps({ path, recipe }: Pick<Run, 'path' | 'recipe'>, stage: TrainingStage): number {
   const total = stepsOf(recipe, stage);
   if (total > 0) return total;
   const [key, name, other] =
@@ -489,6 +489,7 @@ async function openForStage(stage: TrainingStage, given: TrainRequest): Promise<
   const options = {
     recipe: recipe ?? (begins ? usual() : null),
     ...{ set: [...set, ...from], resume, allow },
+    check: (checked: Recipe) => void requiredSteps({ path: out, recipe: checked }, stage),
   };
   await Run.checkModules(out, options);
   const run = Run.open(out, options);
@@ -524,7 +525,6 @@ export async function trainStage(stage: TrainingStage, request: TrainRequest): P
     () => openForStage(stage, given),
     async (opened) => {
       const options = { ...given, silent: given.quiet };
-      requiredSteps(opened, stage); // before an hour of the stage before it
       if (stage === 'rl' && isUntaught(opened)) await runTrainingStage(opened, 'sft', options);
       writeEnvironment(opened, given.device, {
         [`${stage}_workers`]: await ranksOf(opened.recipe[stage].workers),

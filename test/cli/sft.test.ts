@@ -19,6 +19,7 @@ import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { pictureFeatures } from '../../src/policy/vision.ts';
+import { Run } from '../../src/run/run.ts';
 import { distanceFrom, REFERENCE_FILE, readReference } from '../../src/tasks/reference.ts';
 import { readState } from '../../src/train/checkpoint.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
@@ -322,10 +323,25 @@ describe('bad input: one clear line', () => {
     expect(existsSync(out)).toBe(false);
   });
 
-  test('a stage without samples; where none has begun, the run starts anew with other values', async () => {
+  test('a directory with other files', async () => {
+    mkdirSync(out);
+    writeFileSync(join(out, 'notes.txt'), 'mine');
+    for (const command of ['sft', 'train', 'quickstart'])
+      expect(await failure(2, command, '--recipe', recipe, '--out', out)).toContain(
+        `${out}: holds notes.txt, but no run (no recipe.json); choose another --out`,
+      );
+    expect(listing(out)).toEqual(['notes.txt']);
+  });
+
+  test('a stage without samples, before anything is written', async () => {
     expect(await failure(2, 'sft', '--recipe', recipe, '--set', 'sft.samples=0', '--out', out)).toMatch(
       /sft\.samples is 0: this run has no supervised stage/,
     );
+    expect(existsSync(out)).toBe(false);
+  });
+
+  test('no other values where no stage has begun: the run starts anew', async () => {
+    Run.open(out, { recipe, set: ['sft.samples=0'] });
     const corrected = ['sft', '--set', 'sft.samples=4', '--set', 'seed=7', '--out', out, '--quiet'];
     expect(await timeseer(...corrected)).toMatchObject({
       code: 0,
@@ -345,7 +361,7 @@ describe('bad input: one clear line', () => {
     rmSync(join(out, 'recipe.json'));
     expect(await failure(2, 'sft', '--recipe', recipe, '--out', out, '--resume')).toMatch(/no run there/);
     expect(await failure(2, 'sft', '--recipe', recipe, '--out', out)).toMatch(
-      /holds initial, sft of a run, but no recipe\.json; remove them/,
+      /holds environment\.json, initial, sft.*, but no run \(no recipe\.json\); choose another --out/,
     );
   });
 
