@@ -198,7 +198,7 @@ const OPTIONS = {
     concurrency: number('Maximum concurrent requests', { default: 8 }),
     'requests-per-minute': number('Rate limit: requests per minute'),
     'tokens-per-minute': number('Rate limit: prompt and completion tokens per minute'),
-    timeout: number('Timeout of a request in seconds, at most 300', { default: 300 }),
+    timeout: number('Timeout of a request in seconds, at most 3600', { default: 300 }),
     attempts: number('Maximum attempts per request, with exponential back-off', { default: 6 }),
     prices: text('Price per million prompt and completion tokens, e.g. 0.15,0.6; enables cost reporting'),
     'key-variable': text('Environment variable with the API key. Default: OPENAI_API_KEY (may be unset)'),

@@ -305,6 +305,10 @@ describe('an endpoint that cannot be used', () => {
       /no data set in 'ctu'; create it with timeseer data prepare ctu --out data\/ctu/,
     ],
     [['--policy', 'baseline:zscore', '--count', 'abc'], /--count: got 'abc', expected a number/],
+    [
+      ['--policy', 'openai:m@http://localhost:1/v1', '--timeout', '3601'],
+      /expected above 0 and at most 3600/,
+    ],
   ])('%j is refused', async (args, message) => {
     const { code, err } = await timeseer('eval', ...args, '--length', '200', '--quiet');
     expect(code).toBe(2);
