@@ -21,16 +21,12 @@ interface Command {
   readonly register: (cli: Argv, name: string) => Promise<Argv>;
 }
 
-/** Arguments of the commands that are loaded, such as `explain <file>`. */
-const usages = new Map<string, string>();
-
 /** Command whose module is loaded when it is needed; the module exports it under any name. */
 const lazy = (describe: string, load: () => Promise<object>): Command => ({
   describe,
   register: async (cli, name) => {
     const exported = Object.values(await load()) as readonly CommandModule[];
     const module = exported.find(({ command }) => String(command).split(' ')[0] === name)!;
-    usages.set(name, String(module.command));
     return cli.command({ ...module, describe });
   },
 });
@@ -166,8 +162,17 @@ function checkNumbers(args: readonly string[], names: readonly string[]): void {
   }
 }
 
-/** Says what yargs complains about, with what may have been meant. @param names of the options */
-function complaint(message: string, args: readonly string[], names: readonly string[]): string {
+/**
+ * Says what yargs complains about, with what may have been meant.
+ * @param names of the options
+ * @param usage of the command, such as `timeseer compare <a> <b>`
+ */
+function complaint(
+  message: string,
+  args: readonly string[],
+  names: readonly string[],
+  usage: string,
+): string {
   const [, word] = /^Unknown arguments?: ([^,]+)/.exec(message) ?? [];
   if (word !== undefined) {
     if (args.some((arg) => arg.startsWith('-') && arg.replace(/^-+|=.*$/gs, '') === word)) {
@@ -175,15 +180,16 @@ function complaint(message: string, args: readonly string[], names: readonly str
       return `Unknown argument: ${word}${near === undefined ? '' : `. Did you mean --${near}?`}`;
     }
     if (!existsSync(word)) return message;
-    const takesFiles = /[<[]/.test(usages.get(named(args) ?? '') ?? '');
+    const takesFiles = /[<[]/.test(usage);
     return !takesFiles && names.includes('data')
       ? `${word}: data are named by an option here; write --data ${shellWord(word)}`
       : `${word}: one file too many; run the command once for each file`;
   }
-  const usage = usages.get(named(args) ?? '');
-  const [, missing] = /<(\w+)>/.exec(usage ?? '') ?? [];
-  if (missing !== undefined && message.startsWith('Not enough non-option'))
-    return `<${missing}> is missing; usage: timeseer ${usage}`;
+  const [, got] = /^Not enough non-option arguments: got (\d+)/.exec(message) ?? [];
+  if (got !== undefined) {
+    const missing = (usage.match(/<[^>]+>/g) ?? []).slice(Number(got));
+    return `${missing.join(' and ')} ${missing.length === 1 ? 'is' : 'are'} missing; usage: ${usage}`;
+  }
   const [, option, given, choices] = /Argument: (\S+), Given: "(.*)", Choices: (.*)/.exec(message) ?? [];
   if (choices === undefined) return message;
   const words = choices.replaceAll('"', '').split(', ');
@@ -202,6 +208,9 @@ function splitGenerate(args: readonly string[]): string {
 /** Methods of yargs that its types leave out. */
 interface Internals {
   getInternalMethods(): { getUsageInstance(): { cacheHelpMessage: () => void } };
+}
+interface UsageTexts {
+  getUsage(): [usage: string, description: string][];
 }
 
 async function build(args: readonly string[]): Promise<Argv> {
@@ -245,11 +254,12 @@ async function build(args: readonly string[]): Promise<Argv> {
     .wrap(Math.min(110, process.stdout.columns ?? 110))
     .exitProcess(false)
     .group(['verbose', 'version', 'help'], 'Everywhere:')
-    .fail((message: string | null, error: Error | undefined) => {
+    .fail((message: string | null, error: Error | undefined, texts: unknown) => {
       // A message without an error of ours is yargs' complaint about the command line.
       if (message === null || message === undefined) throw error;
       const { key } = (cli as unknown as { getOptions(): { key: object } }).getOptions();
-      throw new UsageError(complaint(message, args, Object.keys(key)));
+      const [[usage] = ['']] = (texts as UsageTexts).getUsage();
+      throw new UsageError(complaint(message, args, Object.keys(key), usage.replace('$0', 'timeseer')));
     });
   const wanted = named(args);
   if (wanted === 'generate') throw new UsageError(splitGenerate(args));

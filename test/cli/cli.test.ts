@@ -119,6 +119,13 @@ describe('wrong usage', () => {
       /^error: --maxTokens: got '1k', expected a number\n/,
     ],
     [['eval', '--policy', 'small', '--max-tokens'], /^error: Not enough arguments following: max-tokens\n/],
+    [['compare'], /^error: <a> and <b> are missing; usage: timeseer compare <a> <b>\n/],
+    [
+      ['compare', 'a'],
+      /^error: <b> is missing; usage: timeseer compare <a> <b>\nsee timeseer compare --help\n$/,
+    ],
+    [['data', 'show'], /^error: <source> is missing; usage: timeseer data show <source>\n/],
+    [['reward', 'check'], /^error: <rewards\.\.> is missing; usage: timeseer reward check <rewards\.\.>\n/],
     [['data', 'generate', 'nano5'], /^error: Missing required argument: out\n/],
     [
       ['generate', 'nano5', '--out', 'a b'],
