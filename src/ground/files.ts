@@ -15,6 +15,7 @@ import {
   realpathSync,
   renameSync,
   rmSync,
+  type Stats,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -434,18 +435,24 @@ export async function writeDirectoryAtomicAsync(
 /** Largest file that is read as a whole, in bytes: what a JavaScript string holds. */
 const MAXIMUM_BYTES = 500_000_000;
 
-const NOT_REGULAR =
-  'not a regular file, but a pipe, a device or a folder; save its content to a file and name that file';
+const notRegular = (file: string, stat: Stats): DataError =>
+  new DataError(
+    stat.isDirectory()
+      ? 'a directory, where a file is expected; name a file in it'
+      : 'not a regular file, but a pipe or a device; save its content to a file and name that file',
+    { file },
+  );
 
 /** Opens a regular file for reading, without waiting for a pipe. @throws what `fs` throws; DataError */
 export function openRegular(path: string): { handle: number; size: number } {
   // Looked at before it is opened, which alone may block or mean something to a device; and after, when it cannot change.
-  if (!statSync(path).isFile()) throw new DataError(NOT_REGULAR, { file: path });
+  const named = statSync(path);
+  if (!named.isFile()) throw notRegular(path, named);
   const handle = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   const stat = fstatSync(handle);
   if (stat.isFile()) return { handle, size: stat.size };
   closeSync(handle);
-  throw new DataError(NOT_REGULAR, { file: path });
+  throw notRegular(path, stat);
 }
 
 /** Opens a regular file for reading, as `openRegular`. @throws DataError */

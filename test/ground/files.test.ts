@@ -334,8 +334,9 @@ describe('opening a file', () => {
     expect(readUtf8(join(path, 'link'))).toBe('abc');
     for (const other of [pipe(join(path, 'pipe')), '/dev/zero', '/dev/tty', path]) {
       expect(() => openFile(other)).toThrow(DataError);
-      expect(() => openFile(other)).toThrow(/: (?:not a regular file|cannot be read)/);
+      expect(() => openFile(other)).toThrow(/: (?:not a regular file|a directory|cannot be read)/);
     }
+    expect(() => openFile(path)).toThrow(`${path}: a directory, where a file is expected; name a file in it`);
     expect(() => openFile(join(path, 'none'))).toThrow(/none: cannot be read \(no such file or directory\)/);
   });
 

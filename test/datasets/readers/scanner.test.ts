@@ -161,7 +161,7 @@ describe('Scanner', () => {
     expect(() => fields(Buffer.from([0x1f, 0x8b, 8, 0]))).toThrow('compressed');
     const directory = join(dirname(files.write('x', '')), 'inner');
     mkdirSync(directory);
-    expect(() => new Scanner(directory)).toThrow('not a regular file');
+    expect(() => new Scanner(directory)).toThrow('a directory, where a file is expected');
     expect(() => new Scanner(join(directory, 'none.csv'))).toThrow(
       /none\.csv: cannot be read \(no such file or directory\)$/,
     );
