@@ -116,7 +116,8 @@ export function namedReward(name: string, own: Reward): NamedReward {
     };
   }
   const known = [TASK, own.name, ...COMMON_REWARDS.filter((common) => common !== TASK)];
+  const file = /^[\w-]+$/.test(name) ? name : 'my-reward';
   throw new ConfigError(
-    `reward: no reward called ${name} for this data; known are ${known.join(', ')}, and files such as ./${name}.ts.${suggestion(name, known)}`,
+    `reward: no reward called ${name} for this data; known are ${known.join(', ')}, and files such as ./${file}.ts.${suggestion(name, known)}`,
   );
 }

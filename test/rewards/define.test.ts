@@ -441,6 +441,8 @@ describe('several rewards', () => {
     expect(() => namedReward('anomseer', own)).toThrow(
       /no reward called anomseer for this data; known are task, variates/,
     );
+    expect(() => namedReward('brief', own)).toThrow(/, and files such as \.\/brief\.ts\.$/);
+    expect(() => namedReward('./brief.csv', own)).toThrow(/, and files such as \.\/my-reward\.ts\.$/);
     const seer = taskKind('anomaly').reward;
     const right = asked('<think>t</think><answer>[[1, 3]]</answer><class>seasonal</class>');
     const parts = ['localisation', 'accuracy', 'format'].map(

@@ -280,7 +280,7 @@ export const CHOICE_OPTIONS = {
   backgrounds: text(
     'For wild: folder backgrounds that timeseer adapt wrote; its windows replace the families of wild',
   ),
-  split: text(`Splits to write: ${SPLITS.join(',')}. Default: all`),
+  split: text(`Splits to use: ${SPLITS.join(',')}. Default: all`),
   count: text(
     'Maximum number of examples per split, stratified by class: 200, or train=200,test=50. Default: all',
   ),

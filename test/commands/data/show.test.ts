@@ -45,6 +45,10 @@ describe('data show of right whale calls', () => {
   });
 });
 
+it('data show --help speaks of splits to use, since it writes none', async () => {
+  expect((await inside('data', 'show', '--help')).out).toMatch(/Splits to use: train,validation,test/);
+});
+
 describe('pages of data show', () => {
   it('fold prompts that repeat, and leave traces open', async () => {
     const page = await pageOf('VTA/Irregular', '--n', '3', '--count', '6');
