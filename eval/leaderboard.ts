@@ -137,7 +137,7 @@ export function rowsOf(
 
 /** Notes on the numbers. */
 export const NOTES: readonly string[] = [
-  'Means over series with bootstrap 95 % intervals. An unreadable answer counts as 0. A missing response is left out of the means: n is the number of answered series.',
+  'Means over series with bootstrap 95 % intervals. A part of an answer that cannot be read counts as 0. A missing response is left out of the means: n is the number of answered series.',
   'Answered: share of the responses with a readable answer. Tokens: mean per response. Seconds: wall clock per response, with loading and training of baselines.',
 ];
 

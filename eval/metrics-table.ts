@@ -11,7 +11,8 @@ type Column = readonly [metric: string, label: string];
 type Row = readonly [label: string, set: MetricSet | Pooled];
 
 const WITHOUT_INTERVAL: ReadonlySet<string> = new Set(['success_rate']);
-const NOTE = 'means over series with bootstrap 95 % intervals; an unparsable answer counts as 0\n';
+const NOTE =
+  'means over series with bootstrap 95 % intervals; a part of an answer that cannot be read counts as 0\n';
 
 /** Tasks with fewer series than this share a row. */
 const FEW = 5;

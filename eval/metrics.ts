@@ -148,7 +148,7 @@ function labelOrder(series: readonly AnsweredSeries[], kind: Gold['kind'], optio
 
 /**
  * All metrics of a list of responses. Several responses to one series (samples) are averaged first, so n counts
- * series; the confusion matrix counts responses. An unreadable answer scores 0 and is counted in `unparsable`. A metric
+ * series; the confusion matrix counts responses. A part that cannot be read scores 0, and its answer is counted in `unparsable`. A metric
  * that only some series have (the class of an anomaly, where the data name it) is a mean over those, and absent where
  * none has it. Responses that failed count nowhere but in `failed`.
  * @throws DataError when there is no record, for records of several kinds, or when a gold answer is none of its series.

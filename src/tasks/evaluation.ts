@@ -160,7 +160,7 @@ export const CLASS_ACCURACY = {
 /** @param what could not be read */
 export const unreadable = (what: string): Metric => ({
   label: 'Unreadable answers',
-  definition: `Share of responses whose ${what} could not be read; they count as 0 elsewhere.`,
+  definition: `Share of responses whose ${what} could not be read; that part counts as 0 elsewhere.`,
 });
 
 export const reward = (definition: string): Metric => ({ label: 'Reward', definition });

@@ -117,6 +117,14 @@ describe('predictions', () => {
     expect(overall.success_rate?.mean).toBeCloseTo(1 / 3, 12);
   });
 
+  test('whose class can be read count for it, though their intervals cannot', () => {
+    const text = '<think></think><answer>nowhere</answer><class>trend</class>';
+    const { overall } = scored(read(GOLD.slice(0, 1), [{ id: 'a', text }]));
+    expect([overall.unparsable.mean, overall.class_accuracy?.mean, overall.point_f1?.mean]).toEqual([
+      1, 1, 0,
+    ]);
+  });
+
   test('of a task that names no class need none', () => {
     const gold = [
       { id: 'a', length: 100, intervals: [[10, 20]] },
@@ -479,6 +487,7 @@ describe('timeseer score', () => {
   test('prints a table that leads with few metrics and says what is missing', async () => {
     const { out } = await inside('score', '--gold', file(GOLD), '--pred', file(PERFECT.slice(0, 2)));
     expect(out).toMatch(/^ +format +readable +class +point F1 +affil\. F1 +reward +n\nall series +0\.667/);
+    expect(out).toContain('; a part of an answer that cannot be read counts as 0\n');
     expect(out).toMatch(/\nVUS F1 +0\.667 \[.*\] {2}n 3\nAdjusted F1 \(inflated\) +0\.667/);
     expect(out).toContain(
       '3 gold answers, 2 with a prediction\n1 without a prediction count as unparsable: c',
