@@ -113,7 +113,7 @@ const DATA_DIRECTORY = 'data';
 const DEFAULT_COUNT = 400;
 /** Timeout of the judge for one response. */
 const JUDGE_SECONDS = 300;
-/** Default maximum response length in tokens, by the style of the policy. */
+/** Default maximum response length in tokens of a policy outside of a run, by its style. */
 const DEFAULT_MAX_TOKENS = { nano: 96, full: 1024 } as const;
 
 function check(given: EvalRequest): void {
@@ -322,6 +322,7 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
       `--reasoning off: ${policy.given} always answers with reasoning, as it was trained; leave it out`,
     );
   }
+  const ofRun = local === null ? undefined : recipeOfRun(policy.given);
   const seed = given.seed ?? 42;
   const shots = given.shots === 0 ? null : { count: given.shots, seed };
   if (shots !== null && policy.reads === 'prompt') shotSource(task.address);
@@ -331,9 +332,8 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
       ...{ numbers, shots, reasoning, seed },
       ...(card.extension === true ? { extension: true } : {}),
       ...(card.inspect === undefined ? {} : { inspect: card.inspect }),
-      reading:
-        given.answers ?? (local === null ? undefined : recipeOfRun(policy.given)?.answers) ?? 'lenient',
-      maxTokens: given.maxTokens ?? DEFAULT_MAX_TOKENS[card.style],
+      reading: given.answers ?? ofRun?.answers ?? 'lenient',
+      maxTokens: given.maxTokens ?? ofRun?.eval.maxTokens ?? DEFAULT_MAX_TOKENS[card.style],
     },
   };
 }

@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
@@ -100,11 +100,13 @@ describe('timeseer eval', () => {
     expect(readdirSync(out).sort()).toEqual([...['.mine.tmp', 'eval.json', 'metrics.json', 'records.jsonl']]);
   });
 
-  test('reads answers as the run of the policy does, unless told otherwise', async () => {
+  test('reads and limits answers as the run of the policy does, unless told otherwise', async () => {
     const run = join(out, 'run');
     mkdirSync(run, { recursive: true });
     cpSync(policy, join(run, 'initial'), { recursive: true });
-    const recipe = recipeSchema.parse({ answers: 'strict', data: { length: 400 } });
+    const recipe = recipeSchema.parse({
+      ...{ answers: 'strict', data: { length: 400 }, eval: { maxTokens: 9 } },
+    });
     const header = { name: 'tiny', recipe, command: 'timeseer sft', version: RUN_VERSION };
     writeFileSync(join(run, 'recipe.json'), JSON.stringify(header));
     const reading = async (from: string, ...args: string[]): Promise<unknown> => {
@@ -116,6 +118,13 @@ describe('timeseer eval', () => {
     expect(await reading(policy)).toBe('lenient');
     expect(await reading(join(run, 'initial'))).toBe('strict');
     expect(await reading(join(run, 'initial'), '--answers', 'lenient')).toBe('lenient');
+    const limit = async (from: string): Promise<unknown> => {
+      const asked = ['--policy', from, '--length', '400', '--count', '1', '--no-classical', '--quiet'];
+      const { code, err } = await timeseer('eval', ...asked, '--out', join(out, basename(from)));
+      expect(code, err).toBe(0);
+      return JSON.parse(readFileSync(join(out, basename(from), 'eval.json'), 'utf8')).settings.maxTokens;
+    };
+    expect([await limit(policy), await limit(join(run, 'initial'))]).toEqual([96, 9]);
   });
 
   test('goes on with what an evaluation that was killed has left, to the same records', async () => {
