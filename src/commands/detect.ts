@@ -330,7 +330,7 @@ async function runDetect(args: DetectArguments): Promise<void> {
 const OPTIONS = {
   ...DETECT_OPTIONS,
   state: text(
-    'File that remembers reported findings: each is reported once, and again while it is ongoing; --follow goes on with its rows',
+    'File that remembers reported findings: each is reported once, and again while it is ongoing; --follow goes on with its rows. Another recording is refused where its times overlap those remembered, and only there: give each recording its own file',
   ),
   format: choice(['text', ...Object.keys(FORMATS)], 'Output format', { default: 'text' }),
   out: text('Also write an HTML page and a JSON file: path without extension'),

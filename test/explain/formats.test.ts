@@ -14,6 +14,7 @@ import {
 } from '../../src/explain/state.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { host, requests } from '../helpers/anomalies.ts';
+import { inside } from '../helpers/command-line.ts';
 
 const report = buildReport(requests());
 
@@ -215,6 +216,19 @@ describe('what is told', () => {
     const aside = { ...source, time: source.time!.map((ms) => ms + 7) };
     await expect(reportOnce(path, report, aside, () => {})).rejects.toThrow(/which this one has not/);
     expect(readFileSync(path, 'utf8')).toBe(before);
+  });
+
+  test('is compared with its state where their times overlap, and taken for a later part elsewhere', async () => {
+    const path = join(directory, 'host-b.json');
+    const source = requests();
+    await reportOnce(path, report, source, () => {});
+    const [column] = source.columns;
+    const values = column!.values.map((value) => value + 1);
+    const time = source.time!.map((ms) => ms + 1000 * 24 * 3600 * 1000);
+    const later = { ...source, time, columns: [{ ...column!, values }] };
+    expect((await reportOnce(path, buildReport(later), later, () => {})).findings).toHaveLength(3);
+    const { out } = await inside('detect', '--help');
+    expect(out.replaceAll(/\s+/g, ' ')).toContain('is refused where its times overlap those remembered');
   });
 
   test('is told by one of two runs at the same time', async () => {
