@@ -320,20 +320,28 @@ const WORD_VALUES: Readonly<Record<string, number>> = {
   ...{ twice: 2, double: 2, triple: 3, half: 0.5, no: 0, zero: 0 },
 };
 
+/** Windows that an inspection lists in its answer. */
+const PATH = /\blooked at \w+@\d[^;]{0,4096}/;
+
 /** Reads the claims of a text about a series whose channels have these names, in the order of the text. */
 export function claimsOf(text: string, names: readonly string[] = ['value']): ClaimReading {
   const claims: Claim[] = [];
   const phrases = channelPhrases(names);
   const scan = SCAN.exec(text);
   const [scanFrom, scanTo] = scan === null ? [0, 0] : [scan.index, scan.index + scan[0].length];
+  const path = PATH.exec(text);
+  const [pathFrom, pathTo] = path === null ? [0, 0] : [path.index, path.index + path[0].length];
   let numbers = 0;
   let channel: number | null = names.length === 1 ? 0 : null;
   let last: Interval | null = null;
   for (const sentence of sentences(text)) {
     const mentions = names.length === 1 ? [] : mentionsOf(sentence, phrases, names.length);
-    // Digits of a scan are its ruler or levels.
+    // Digits of a scan are its ruler or levels, those of a path the windows.
     numbers += sentence.tokens.filter(
-      ({ number }) => number !== null && !(number.span[0] >= scanFrom && number.span[1] <= scanTo),
+      ({ number: printed }) =>
+        printed !== null &&
+        !(printed.span[0] >= scanFrom && printed.span[1] <= scanTo) &&
+        !(printed.span[0] >= pathFrom && printed.span[1] <= pathTo),
     ).length;
     if (claims.length < MOST_CLAIMS && /\p{L}/u.test(sentence.text.replaceAll('N', ''))) {
       const read = claimsOfSentence(text, sentence, { mentions, channel, last });

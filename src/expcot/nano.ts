@@ -136,14 +136,13 @@ const CYCLES: Ladder = {
 
 /** Rewrites facts of a plot for the series itself, of `scale` times as many points: its cycle is stated in samples. */
 export const restated = (facts: string, scale: number): string =>
-  facts.replace(
-    /(?<=\bcycle )\d+/,
-    (stated) => `${nearestRung(Math.max(1, Number(stated)) * scale, CYCLES)}`,
-  );
+  facts.replace(/(?<=\bcycle )\d+/, (stated) => `${Math.round(Number(stated) * scale)}`);
 
-/** Returns the cycles of a generated series that a picture can show, in samples, ascending: four samples or more, twice or more. */
-const shownCycles = ({ periods }: SeriesFacts, length: number): number[] =>
-  periods.filter((samples) => samples >= 4 && 2 * samples <= length);
+/** Returns the cycles of a generated series that a picture of N columns can show, in columns, ascending: four or more of them, twice or more. */
+const shownCycles = ({ periods }: SeriesFacts, samples: number, columns: number): number[] =>
+  periods
+    .map((period) => (period * columns) / samples)
+    .filter((period) => period >= 4 && 2 * period <= columns);
 
 /** Words for a generated series by the first of these parts that it has; those that look alike have one word. */
 const PATTERNS: readonly (readonly [component: string, word: string])[] = [
@@ -186,10 +185,12 @@ export const NANO_FACTS = phrasesOf((view) => view)(null, {
   shape: [`; {${SHAPES.join('|')}}`, ({ evidence }) => [shapeOf(evidence)]],
   cycle: [
     '; cycle {int}',
-    ({ facts, length, evidence: { base } }) => {
-      if (facts === null) return base.period === null ? null : [cyclesOf(base.period, length)];
-      const cycles = shownCycles(facts, length);
-      return cycles.length === 0 ? null : [cycles.flatMap((cycle) => trueSizes(cycle, CYCLES))];
+    ({ facts, length, evidence: { base, length: columns } }) => {
+      const inSamples = (cycles: readonly number[]): number[] =>
+        cycles.map((cycle) => Math.round((cycle * length) / columns));
+      if (facts === null) return base.period === null ? null : [inSamples(cyclesOf(base.period, columns))];
+      const cycles = shownCycles(facts, length, columns);
+      return cycles.length === 0 ? null : [inSamples(cycles.flatMap((cycle) => trueSizes(cycle, CYCLES)))];
     },
   ],
   trend: [
@@ -446,10 +447,13 @@ export function nanoFactsTeacher(
   const { length } = values;
   const rounded = roundIntervals(gold.intervals, length, steps);
   const marks = levels ? levelScan(values, rounded, cells) : scan(rounded, length, cells);
-  const [cycle] = shownCycles(facts, length);
+  const columns = evidence.length;
+  const [cycle] = shownCycles(facts, length, columns);
   const stated = [
     NANO_FACTS.pattern.print(patternOf(facts)),
-    cycle === undefined ? '' : NANO_FACTS.cycle.print(nearestRung(cycle, CYCLES)),
+    cycle === undefined
+      ? ''
+      : NANO_FACTS.cycle.print(Math.round((nearestRung(cycle, CYCLES) * length) / columns)),
     NANO_FACTS.trend.print(trendOf(evidence)),
     NANO_FACTS.spread.print(percent(evidence.base.spread / rangeOf(evidence), TENTH)),
     NANO_FACTS.middle.print(percent(middleOf(evidence), TENTH, 0)),

@@ -5,7 +5,13 @@
  * The final state can be the answer: where the last response names no intervals and there is a variable `answer`, that is taken.
  */
 import type { Example } from '../ground/types.ts';
-import { Inspection, type InspectionOptions, type InspectionState, type Transition } from './environment.ts';
+import {
+  Inspection,
+  type InspectionOptions,
+  type InspectionState,
+  type Transition,
+  withThought,
+} from './environment.ts';
 import { type CodeResult, codeOf, executionOutput, MOST_OUTPUT, Sandbox } from './sandbox.ts';
 
 /** Sandboxes that are kept for episodes that go on; others are made again from their blocks. */
@@ -48,14 +54,15 @@ export class CodeInspection extends Inspection {
     if (state.answer !== null || (code === null && problem === null)) {
       return super.step(state, this.#withVariable(state, response));
     }
-    if (problem !== null) return this.#next(state, state.seen, { output: '', problem });
-    if (state.turn + 1 >= this.turns) return this.#next(state, state.seen, NO_TURN);
+    const noted = withThought(state, response);
+    if (problem !== null) return this.#next(noted, state.seen, { output: '', problem });
+    if (state.turn + 1 >= this.turns) return this.#next(noted, state.seen, NO_TURN);
     const sandbox = this.#take(state.seen);
     const result = sandbox.run(code!);
     const { blocks } = sandbox;
     this.#sandboxes.set(JSON.stringify(blocks), sandbox);
     for (const oldest of [...this.#sandboxes.keys()].slice(0, -HELD)) this.#sandboxes.delete(oldest);
-    return this.#next(state, [...blocks], result);
+    return this.#next(noted, [...blocks], result);
   }
 
   #next(state: InspectionState, seen: readonly string[], result: CodeResult): Transition {

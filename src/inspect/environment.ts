@@ -63,6 +63,8 @@ export interface InspectionState {
   readonly seen: readonly string[];
   /** Answers so far, one per window, latest last. */
   readonly findings: readonly Finding[];
+  /** Reasoning of the responses so far about the whole series (frame: series). */
+  readonly thoughts: readonly string[];
   /** Windows that were called for at once and are shown next. */
   readonly pending: readonly View[];
   /** Responses so far. */
@@ -223,7 +225,8 @@ export class Inspection {
       const [start, end] = windowOf(view, length);
       return end - start >= LEAST_WINDOW;
     });
-    const state = { view: WHOLE, seen: [], findings: [], pending, turn: 0, failures: 0, answer: null };
+    const none = { seen: [], findings: [], thoughts: [] };
+    const state = { view: WHOLE, ...none, pending, turn: 0, failures: 0, answer: null };
     const drawing = { window: windowOf(WHOLE, length) };
     return { state, observation: { text: this.#options.question, drawing } };
   }
@@ -240,23 +243,24 @@ export class Inspection {
       return this.#failed(state, error);
     }
     const finding = this.#findingOf(state, said.answer);
-    const kept = finding === null ? state : { ...state, findings: withFinding(state.findings, finding) };
+    const noted = this.#options.frame === 'series' ? withThought(state, said.answer) : state;
+    const kept = finding === null ? noted : { ...noted, findings: withFinding(state.findings, finding) };
     const { tools, turns, memory } = this.#options;
     // A policy that sees the state alone cannot know that no turn is left: what it answered counts, and the call is no fault.
     const isLast = state.turn + 1 >= turns;
     if (said.calls.length === 0 && state.pending.length > 0) return this.#nextWindow(kept);
     if (said.calls.length === 0 || (isLast && memory === 'state' && finding !== null)) {
-      const answer = this.#answerOf(state, said.answer, finding);
+      const answer = this.#answerOf(noted, said.answer, finding);
       return { state: { ...state, turn: state.turn + 1, answer }, observation: null, problem: null };
     }
     const calls = said.calls.map((call) => call.split(/\s+/) as [string, ...string[]]);
     const unknown = calls.find(([name]) => !Object.hasOwn(tools, name));
     if (unknown !== undefined)
-      return this.#failed(state, new ToolFailure(`no tool ${unknown[0].slice(0, 24)}`));
+      return this.#failed(noted, new ToolFailure(`no tool ${unknown[0].slice(0, 24)}`));
     if (/<answer>/.test(said.answer) && finding === null)
-      return this.#failed(state, new ToolFailure('an answer that cannot be read'));
+      return this.#failed(noted, new ToolFailure('an answer that cannot be read'));
     // Nothing can follow the call of the last turn.
-    if (isLast) return this.#failed(state, new ToolFailure('no turn left'));
+    if (isLast) return this.#failed(noted, new ToolFailure('no turn left'));
     const run = ([name, ...words]: readonly [string, ...string[]]) =>
       tools[name]!.run({
         ...{ values: this.#values, view: state.view, window: this.#window(state), words: words.join(' ') },
@@ -268,7 +272,7 @@ export class Inspection {
       if (result instanceof Promise) {
         return result.then(
           (outcome) => this.#called(kept, name, outcome),
-          (error: unknown) => this.#failed(state, error),
+          (error: unknown) => this.#failed(noted, error),
         );
       }
       // Of several windows those are shown that there are turns for.
@@ -276,7 +280,7 @@ export class Inspection {
       const room = Math.max(0, turns - state.turn - 2);
       return this.#called({ ...kept, pending: [...pending, ...state.pending].slice(0, room) }, name, result);
     } catch (error) {
-      return this.#failed(state, error);
+      return this.#failed(noted, error);
     }
   }
 
@@ -444,7 +448,8 @@ export class Inspection {
     if (this.#options.frame === 'series') {
       const { marks } = finding;
       const list = JSON.stringify(marks.map(({ interval }) => interval));
-      return `${wellFormed ? '' : 'malformed: '}${withAnswer(response, list)}`;
+      const whole = withThoughts(withAnswer(response, list), state.thoughts);
+      return `${wellFormed ? '' : 'malformed: '}${whole}`;
     }
     const looked = state.seen.length === 0 ? 'the whole' : state.seen.join(', ');
     const whole = this.#summary(withFinding(state.findings, finding), `looked at ${looked}`);
@@ -478,6 +483,24 @@ const withAnswer = (response: string, list: string): string =>
     /(<answer>)(?![\s\S]*<answer>)[\s\S]*?(<\/answer>)/i,
     (_, open: string, close: string) => `${open}${list}${close}`,
   );
+
+const THOUGHT = /(<think>)([\s\S]*?)(<\/think>)/i;
+
+/** Keeps the reasoning of a response, which its answer may rest on. */
+export function withThought(state: InspectionState, response: string): InspectionState {
+  const thought = THOUGHT.exec(response)?.[2]?.trim() ?? '';
+  return thought === '' ? state : { ...state, thoughts: [...state.thoughts, thought] };
+}
+
+/** Writes the reasoning of all responses into the last one: of too long ones the latest that can still be read with it. */
+function withThoughts(response: string, thoughts: readonly string[]): string {
+  let room = MAX_RESPONSE_LENGTH - response.length;
+  let first = Math.max(0, thoughts.length - 1);
+  while (first > 0 && thoughts[first - 1]!.length < room) room -= thoughts[--first]!.length + 1;
+  return response.replace(THOUGHT, (_, open: string, last: string, close: string) =>
+    [open, ...thoughts.slice(first, -1).flatMap((thought) => [thought, '\n']), last, close].join(''),
+  );
+}
 
 /** Adds an answer in place of an earlier one about its window. */
 const withFinding = (findings: readonly Finding[], finding: Finding): readonly Finding[] => [

@@ -10,6 +10,7 @@ import {
 } from '../../src/inspect/environment.ts';
 import { plainTools, TOOL_NAMES, type Tool, viewInside, WHOLE, windowOf } from '../../src/inspect/tools.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
+import { MAX_RESPONSE_LENGTH } from '../../src/tasks/response.ts';
 
 const N = 5000;
 const example = wild(7, 'train', 3, N);
@@ -123,7 +124,7 @@ describe('inspection', () => {
     const thinkOf = async (last: string): Promise<string> =>
       parseAnswer((await play(open(), [`${whole}+3 5`, last])).state.answer!, N).think!;
     const found = wide('pattern noise; cycle 6; ', '..........(#)..o....', '[[510, 640], [760, 790]]');
-    const path = 'pattern cycle; cycle 160; trend up; looked at zoom@3.5';
+    const path = 'pattern cycle; cycle 170; trend up; looked at zoom@3.5';
     expect(await thinkOf(found)).toBe(`${path}; scan .......oo...........`);
     // A scan that its answer does not follow stays what it was.
     expect(await thinkOf(found.replace(/\[\[.*\]\]/, '[]'))).toBe(await thinkOf(found));
@@ -217,6 +218,23 @@ describe('inspection', () => {
       answer('[[4000, 4100]]'),
     ]);
     expect(parseAnswer(state.answer!, N).intervals).toEqual([[4000, 4100]]);
+  });
+
+  test('the answer of large policies holds the reasoning of all responses, of too long ones the last', async () => {
+    const said = (think: string, rest: string): string => `<think>${think}</think>${rest}`;
+    const last = said('So it is [4000, 4100].', '<answer>[[4000, 4100]]</answer><class>trend</class>');
+    const thinkOf = async (...calls: string[]): Promise<string | null> => {
+      const { state } = await play(open({ frame: 'series' } as never), [...calls, last]);
+      return parseAnswer(state.answer!, N).think;
+    };
+    const zoom = '<tool>zoom 3 5</tool>';
+    expect(await thinkOf(said('The mean is 2.', zoom), zoom, said('The period is 40.', zoom))).toBe(
+      'The mean is 2.\nThe period is 40.\nSo it is [4000, 4100].',
+    );
+    const long = 'x'.repeat(0.6 * MAX_RESPONSE_LENGTH);
+    const lengths = [said(long, zoom), said('The period is 40.', zoom), said(long, zoom)];
+    expect((await thinkOf(...lengths.slice(0, 2)))!.length).toBe(long.length + 41);
+    expect((await thinkOf(...lengths))!.length).toBe(long.length + 41);
   });
 
   test.each([

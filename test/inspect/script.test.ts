@@ -72,12 +72,10 @@ describe.each([2000, 5000, 20_000])('scripted inspections of %i points', (length
       const trace = nanoTrace(seen, null, script);
       return checkReasoning(parseAnswer(answer!, length), seen, { trace })!;
     });
-    const wrong = grades.flatMap(({ wrong: claims }) => claims);
-    // A cycle is rounded twice, in columns and in samples.
-    expect(wrong.filter(({ quantity }) => quantity !== 'cycle')).toEqual([]);
-    expect(wrong.length).toBeLessThan(3);
+    expect(grades.flatMap(({ wrong }) => wrong)).toEqual([]);
     expect(grades.filter(({ agreement }) => agreement !== true)).toEqual([]);
-    expect(grades.reduce((sum, { f1 }) => sum + f1!, 0) / SERIES).toBeGreaterThan(0.95);
+    // Anomalies too short for the turns stay untold.
+    expect(grades.reduce((sum, { f1 }) => sum + f1!, 0) / SERIES).toBeGreaterThan(0.98);
   });
 
   test('are as long as the distance to the answer says, at each state of those without detours', () => {
