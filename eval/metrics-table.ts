@@ -58,6 +58,24 @@ function block(rows: readonly Row[], columns: readonly Column[]): string {
   return `${aligned([['', ...shown.map(([, label]) => label), 'n'], ...lines])}\n`;
 }
 
+const REASONING: readonly Column[] = [
+  ['claim_precision', 'claims true'],
+  ['claim_recall', 'facts stated'],
+  ['claim_f1', 'claim F1'],
+  ['reasoning_agreement', 'concludes the answer'],
+];
+
+/** Writes how true reasonings are, and whether they conclude what is answered, each with its number of series; empty without any. */
+function reasoningTable(overall: MetricSet): string {
+  const shown = REASONING.filter(([metric]) => overall[metric] !== undefined);
+  if (shown.length === 0) return '';
+  const cells = shown.map(([metric]) => `${cell(metric, overall[metric])} (n = ${overall[metric]!.n})`);
+  return `\n${aligned([
+    ['reasoning', ...shown.map(([, label]) => label)],
+    ['  all series', ...cells],
+  ])}\n`;
+}
+
 /**
  * Writes the metrics of a policy with its classes and tasks, and those of classical detectors on the same series by name. Ends with a
  * line end.
@@ -74,7 +92,8 @@ export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string
     ...indented(taskRows(byTask)),
     ...Object.entries(baselines).map(([name, set]): Row => [`classical: ${name}`, set]),
   ];
-  return `${block(rows, columns)}${classColumns === null ? '' : `\n${block(classes, classColumns)}`}${NOTE}`;
+  const classTable = classColumns === null ? '' : `\n${block(classes, classColumns)}`;
+  return `${block(rows, columns)}${classTable}${reasoningTable(overall)}${NOTE}`;
 }
 
 /** Writes the rewards that were asked for beside the task's own, a line each; empty without one. */

@@ -45,6 +45,16 @@ describe('without a terminal', () => {
     ]);
   });
 
+  test('what arrives in heaps far apart has the mean rate, also at the first of a heap', () => {
+    const { progress, at, lines } = bench({ every: 5000 });
+    for (let heap = 1; heap <= 3; heap++) {
+      at(heap * 30_000);
+      for (let k = 1; k <= 100; k++) progress.advance();
+    }
+    expect(lines()[1]).toBe('sft  10 %  101/1000  1.68 samples/s  8:54 left');
+    expect(lines()[2]).toBe('sft  20 %  201/1000  2.23 samples/s  5:58 left');
+  });
+
   test('the rate follows the last seconds, the end gives the mean of all', () => {
     const { progress, at, lines } = bench({ every: 1 });
     for (let second = 1; second <= 20; second++) {
