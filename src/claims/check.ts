@@ -199,7 +199,7 @@ function periodsOf(values: Float64Array): Periods {
     re: transformed.re.map((value, k) => (k < SLOW ? 0 : value)),
     im: transformed.im.map((value, k) => (k < SLOW ? 0 : value)),
   });
-  const { lag, correlations } = firstRepetition(rest);
+  const { lag, part, correlations } = firstRepetition(rest);
   const kept = lines.filter((period) => {
     const ratio = lag === null ? 1 : lag / period;
     const harmonic = ratio > 1.5 && Math.abs(ratio - Math.round(ratio)) < 0.1;
@@ -208,19 +208,31 @@ function periodsOf(values: Float64Array): Periods {
   // Of a sine the line is finer than a whole lag; a later lag of it is no period of its own.
   const isOwnPeriod =
     lag !== null && kept.every((period) => Math.abs(lag / period - Math.round(lag / period)) * period > 1);
-  return { accepted: [...new Set(isOwnPeriod ? [...kept, lag] : kept)] };
+  return {
+    accepted: [...new Set([...kept, ...(isOwnPeriod ? [lag] : []), ...(part === null ? [] : [part])])],
+  };
 }
 
-/** The first local maximum of the autocorrelation that is nearly as high as the highest; null where none is clear. */
-function firstRepetition(level: Float64Array): { lag: number | null; correlations: Float64Array } {
+interface Repetition {
+  /** First local maximum of the autocorrelation that is nearly as high as the highest; null where none is clear. */
+  readonly lag: number | null;
+  /** First clear one that it is a multiple of: every second cycle may be the more alike. Null where there is none. */
+  readonly part: number | null;
+  readonly correlations: Float64Array;
+}
+
+function firstRepetition(level: Float64Array): Repetition {
   const lags = Math.min(MOST_LAGS, Math.floor(level.length / 2));
-  if (lags < 4) return { lag: null, correlations: new Float64Array(0) };
+  if (lags < 4) return { lag: null, part: null, correlations: new Float64Array(0) };
   const r = autocorrelation(level, { lags, adjusted: true });
   const peaks: number[] = [];
   for (let k = 2; k < lags; k++) if (r[k]! > r[k - 1]! && r[k]! >= r[k + 1]!) peaks.push(k);
   const highest = peaks.reduce((most, k) => Math.max(most, r[k]!), Number.NEGATIVE_INFINITY);
   const lag = highest >= REPEATS ? (peaks.find((k) => r[k]! >= FIRST_OF * highest) ?? null) : null;
-  return { lag, correlations: r };
+  const divides = (k: number): boolean => lag! > 1.5 * k && Math.abs(lag! / k - Math.round(lag! / k)) < 0.1;
+  const clear = Math.max(REPEATS, HARMONIC_BELOW * highest);
+  const part = lag === null ? null : (peaks.find((k) => r[k]! >= clear && divides(k)) ?? null);
+  return { lag, part, correlations: r };
 }
 
 const unchecked = (why: string): Verdict => ({ verdict: 'unchecked', actual: null, why });

@@ -124,6 +124,18 @@ describe('facts', () => {
   });
 });
 
+test('a cycle is a period although every second one is more alike', () => {
+  const bumps = Float64Array.from({ length: 1200 }, (_, i) => {
+    const [cycle, at] = [Math.floor(i / 50), i % 50];
+    return (cycle % 2 === 0 ? 1 : 0.4) * Math.exp(-((at - 20) ** 2));
+  });
+  const series = { channels: [bumps], names: ['value'], gold: example.gold };
+  const verdicts = [50, 100, 70].map(
+    (period) => new ReasoningGrader(series).grade(`The period is ${period}.`).claims[0]!.verdict.verdict,
+  );
+  expect(verdicts).toEqual(['true', 'true', 'false']);
+});
+
 test.each([
   ['in another language', 'Die Periode beträgt 40 und der Mittelwert 2,3. 周期は40です。'],
   ['of 100 000 characters without a claim', 'waves '.repeat(17_000)],
