@@ -379,13 +379,22 @@ function variatesAgree(text: string, conclusion: string, answered: readonly numb
   return concluded.size === answered.length && answered.every((id) => concluded.has(id));
 }
 
+/** Letter of an option; "A sine" names none. */
+const OPTION =
+  /(?<![\p{L}\p{N}_])(?:[B-Z]|A(?!\s+(?!(?:or|and|is|as|but|since|because)\b)\p{Ll}))(?![\p{L}\p{N}_])/gu;
+
 /** Null where the conclusion names no class, or several. */
 function classAgrees(conclusion: string, answered: string, classes: readonly string[]): boolean | null {
   const known = [...new Set([...classes, answered])].sort((a, b) => b.length - a.length);
-  let rest = ` ${conclusion.toLowerCase()} `;
+  if (known.every((name) => /^\p{Lu}$/u.test(name))) {
+    const letters: readonly string[] = conclusion.match(OPTION) ?? [];
+    const stated = known.filter((name) => letters.includes(name));
+    return stated.length === 1 ? stated[0] === answered : null;
+  }
+  let rest = ` ${conclusion.toLowerCase().replaceAll('_', ' ')} `;
   const named = new Set<string>();
   for (const name of known) {
-    const word = name.toLowerCase();
+    const word = name.toLowerCase().replaceAll('_', ' ');
     for (let at = rest.indexOf(word); at >= 0; at = rest.indexOf(word, at + word.length)) {
       const whole =
         !/[\p{L}\p{N}_]/u.test(rest[at - 1]!) && !/[\p{L}\p{N}_]/u.test(rest[at + word.length] ?? ' ');

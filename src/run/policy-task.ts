@@ -67,6 +67,7 @@ import {
 } from '../tasks/kinds.ts';
 import { numericText } from '../tasks/numeric-text.ts';
 import { instruction, teacherInstruction } from '../tasks/prompt.ts';
+import { letterOf } from '../tasks/question.ts';
 import { type Reading, reasoningRange } from '../tasks/response.ts';
 import type { StatedClaims, Task } from '../train/task.ts';
 import { checkInspect, episodesOf, mixedTask, scriptedTask } from './inspect-task.ts';
@@ -490,7 +491,9 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const checksOf = (seen: Example): CheckOptions => {
     if (!traces.has(seen)) traces.set(seen, reasoning ? orNothing(() => expertTrace(seen)) : null);
     learned ??= { profile: orNothing(profile) };
-    return { classes: facts.classes, ...learned, trace: traces.get(seen)! };
+    const options = ownQuestion(seen.gold).question?.options ?? [];
+    const letters = options.map((_, i) => letterOf(i));
+    return { classes: letters.length > 0 ? letters : facts.classes, ...learned, trace: traces.get(seen)! };
   };
   let learned: { readonly profile: ClassProfile | null } | undefined;
   /** Null for what the analyses cannot explain, such as a series that is too short, or classes of one example: nothing is compared with it. */

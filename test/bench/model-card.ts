@@ -68,9 +68,6 @@ export interface ModelCardFacts {
   readonly note: string | null;
 }
 
-/** Claims are about one plot: those of the turns of an inspection are not graded. */
-const OF_ONE_PLOT: readonly string[] = ['claim_f1', 'reasoning_agreement'];
-
 const METRICS = [
   ['affiliation_f1', 'affiliation F1'],
   ['point_f1', 'point F1'],
@@ -85,12 +82,10 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
   [row(head), row(head.map(() => '---')), ...rows.map(row)].join('\n');
 
 function evaluated(
-  { name, card: { inspect } }: ModelCardFacts,
+  { name }: ModelCardFacts,
   { command, series, length, overall, others: contenders }: ModelCardFacts['evaluations'][number],
 ): string {
-  const shown = METRICS.filter(
-    ([metric]) => overall[metric] !== undefined && (inspect === undefined || !OF_ONE_PLOT.includes(metric)),
-  );
+  const shown = METRICS.filter(([metric]) => overall[metric] !== undefined);
   const cells = (metrics: MetricSet): string[] =>
     shown.map(([metric]) => {
       const found = metrics[metric];

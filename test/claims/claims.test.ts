@@ -398,6 +398,32 @@ describe('agreement of reasoning and answer', () => {
     expect(agreementOf(think, rest)).toBe(agrees);
   });
 
+  test.each([
+    ['Therefore the answer is B.', 'B', true],
+    ['Therefore the answer is A.', 'C', false],
+    ['It is a sine. A sine has a period.', 'A', null],
+    ['Either A or C.', 'A', null],
+  ] as const)('with an option: %s %s: %s', (think, letter, agrees) => {
+    const gold = { kind: 'question', class: 'A' } as never;
+    const checked = checkReasoning(
+      answer(think, { class: letter }),
+      { ...wave, gold },
+      { classes: ['A', 'B', 'C'] },
+    );
+    expect(checked!.agreement).toBe(agrees);
+  });
+
+  it('with a class whose underscores are spaces', () => {
+    const gold = { kind: 'classification', class: 'walking' } as const;
+    const said = (label: string) =>
+      checkReasoning(
+        answer('Conclusion: the person is walking upstairs.', { class: label }),
+        { ...wave, gold },
+        { classes: ['walking', 'walking_upstairs'] },
+      )!.agreement;
+    expect([said('walking_upstairs'), said('walking')]).toEqual([true, false]);
+  });
+
   it('stands in the record of a response, in its file, and in the means', () => {
     const gold = { kind: 'anomaly', class: 'seasonal', intervals: wave.intervals! } as const;
     const kind = taskKind('anomaly');
