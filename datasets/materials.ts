@@ -270,10 +270,17 @@ function load(set: ExampleSet): ClassProfile | null {
  * and where there are no classes. @throws DataError as `storedClasses`, or for classes that cannot be learned
  */
 export function classesOf(set: ExampleSet | null): () => ClassProfile | null {
-  let profile: ClassProfile | null | undefined;
+  let known: { readonly profile: ClassProfile | null } | { readonly failure: unknown } | undefined;
   return () => {
-    if (profile === undefined) profile = set === null ? null : load(set);
-    return profile;
+    if (known === undefined) {
+      try {
+        known = { profile: set === null ? null : load(set) };
+      } catch (failure) {
+        known = { failure };
+      }
+    }
+    if ('failure' in known) throw known.failure;
+    return known.profile;
   };
 }
 

@@ -79,12 +79,14 @@ function idOf(fields: Fields, at: Place): string {
   throw new DataError(`id: got ${show(id)}, expected text`, at);
 }
 
-/** @throws DataError for a field that is nearly named like a part of the answer which the line lacks */
+/** @throws DataError for a field that is nearly named like a part of the answer which the line lacks, and holds what it may hold */
 function checkSpelling(fields: Fields, parts: readonly string[], at: Place): void {
   const missing = parts.filter((part) => fields[part] === undefined);
   for (const name of Object.keys(fields)) {
-    const near = parts.includes(name) ? undefined : closest(name, missing);
-    if (near !== undefined) throw new DataError(`${show(name)}: unknown field. Did you mean "${near}"?`, at);
+    const near = parts.includes(name) ? undefined : closest(name, missing, name.length < 8 ? 1 : 2);
+    const fits = typeof fields[name] === (near === 'class' || near === 'text' ? 'string' : 'object');
+    if (near !== undefined && fits)
+      throw new DataError(`${show(name)}: unknown field. Did you mean "${near}"?`, at);
   }
 }
 

@@ -11,7 +11,7 @@ import { truthReward } from './truth.ts';
 import { variates } from './variates.ts';
 
 /** Options of the answer kinds' rewards, and the grader of reasonings about the example, where it has facts. */
-type RewardContext = RewardOptions & { readonly reasoning?: ReasoningGrader };
+type RewardContext = RewardOptions & { readonly reasoning?: () => ReasoningGrader };
 
 /** Computes a reward of one part; null where it does not apply. */
 type PartReward = (
@@ -73,7 +73,7 @@ export const REWARDS = {
     summary:
       'F1 of the facts that the reasoning states, against those of the expert trace; does not apply without such facts',
     part: (answer, _gold, _length, options) =>
-      options?.reasoning === undefined ? null : truthReward(answer, options.reasoning),
+      options?.reasoning === undefined ? null : truthReward(answer, options.reasoning()),
   },
   localisation: {
     label: 'Localisation',

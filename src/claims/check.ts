@@ -208,9 +208,9 @@ function periodsOf(values: Float64Array): Periods {
   // Of a sine the line is finer than a whole lag; a later lag of it is no period of its own.
   const isOwnPeriod =
     lag !== null && kept.every((period) => Math.abs(lag / period - Math.round(lag / period)) * period > 1);
-  return {
-    accepted: [...new Set([...kept, ...(isOwnPeriod ? [lag] : []), ...(part === null ? [] : [part])])],
-  };
+  const isHarmonic = lines.some((period) => !kept.includes(period) && Math.abs(period - part!) <= 1);
+  const parts = part === null || isHarmonic ? [] : [part];
+  return { accepted: [...new Set([...kept, ...(isOwnPeriod ? [lag] : []), ...parts])] };
 }
 
 interface Repetition {

@@ -321,7 +321,7 @@ const WORD_VALUES: Readonly<Record<string, number>> = {
 };
 
 /** Windows that an inspection lists in its answer. */
-const PATH = /\blooked at \w+@\d[^;]{0,4096}/;
+const PATH = /\blooked at \w+@[\d.]+(?:, \w+@[\d.]+)*/;
 
 /** Reads the claims of a text about a series whose channels have these names, in the order of the text. */
 export function claimsOf(text: string, names: readonly string[] = ['value']): ClaimReading {

@@ -15,7 +15,7 @@ import { Amender, type Amendment, type NamedClaim } from './amendment.ts';
 import { ClaimChecker, SAME_STRETCH, type Subject, unionOverlap, type Verdict } from './check.ts';
 import { type Claim, claimsOf } from './read.ts';
 
-/** What reasonings are checked against beside the series. */
+/** Facts beside the series that reasonings are checked against. */
 export interface CheckOptions {
   /** Profile of the classes, by which their typical values are checked. */
   readonly profile?: ClassProfile | null;
@@ -268,19 +268,21 @@ export function checkReasoning(
   const wrong: { text: string; quantity: string; why: string }[] = [];
   for (const { claim, void: isVoid, repeats, verdict: judged } of graded) {
     const { verdict, why } = judged;
-    const { uses, span, quantity, hedged } = claim;
-    // "About 12" says something that can be false; what a bound or a denial excludes may be next to nothing.
-    if (!repeats && (!isVoid || hedged)) counts[verdict]++;
+    const { uses, span, quantity, hedged, negated, relation, range } = claim;
+    // "About 12" can be false. A bound or a denial may exclude next to nothing.
+    const isHedged = hedged && !negated && !range && relation === 'is';
+    const isCounted = !repeats && (!isVoid || isHedged);
+    if (isCounted) counts[verdict]++;
     if (verdict === 'unchecked') continue;
     for (const [start] of uses) checked.add(start);
-    if (verdict === 'false' && wrong.length < MOST_KEPT) {
+    if (isCounted && verdict === 'false' && wrong.length < MOST_KEPT) {
       wrong.push({ text: think.slice(...span).slice(0, LONGEST_KEPT), quantity, why });
     }
   }
   const decided = counts.true + counts.false;
   const known = classes.length === 0 && 'intervals' in example.gold ? ANOMALY_CLASSES : classes;
   return {
-    claims: claims.length,
+    claims: counts.true + counts.false + counts.unchecked,
     ...counts,
     truth: decided === 0 ? null : counts.true / decided,
     ...(f1 === null ? {} : { facts, recalled, f1 }),

@@ -175,7 +175,7 @@ const OPTIONS = {
     ),
     samples: number('Number of responses per example when sampling', { default: 1 }),
     'max-tokens': number(
-      'Maximum tokens per response. Default: eval.maxTokens of the run, else 96 for a nano policy trained by timeseer, else 1024',
+      'Maximum tokens per response. Default: eval.maxTokens of the run of a nano policy, 96 for other nano policies of timeseer, else 1024',
     ),
     answers: choice(
       ['lenient', 'strict'],

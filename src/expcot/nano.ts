@@ -135,7 +135,7 @@ const CYCLES: Ladder = {
 };
 
 /** Rewrites facts of a plot for the series itself, of `scale` times as many points: its cycle is stated in samples. */
-export const restated = (facts: string, scale: number): string =>
+export const factsInSamples = (facts: string, scale: number): string =>
   facts.replace(/(?<=\bcycle )\d+/, (stated) => `${Math.round(Number(stated) * scale)}`);
 
 /** Returns the cycles of a generated series that a picture of N columns can show, in columns, ascending: four or more of them, twice or more. */

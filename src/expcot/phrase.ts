@@ -22,7 +22,7 @@ import type { VariatesEvidence } from './variates.ts';
 
 /** Evidence that statements are checked against; parts are computed when they are first read. */
 export interface TraceView {
-  /** Of the series, or of its plot where short facts speak of that. */
+  /** Analyses of the series, or of its plot where short facts are about that. */
   readonly evidence: Evidence;
   /** Points of the series. */
   readonly length: number;

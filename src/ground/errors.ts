@@ -107,8 +107,13 @@ export function faultOf(error: unknown): string {
 /**
  * Finds the candidate closest to a misspelt `word`; undefined if none is close. The part after the last slash
  * also counts as a name, so that `trend` finds `anomllm/trend`.
+ * @param furthest largest number of letters that differ; default 40 %, at least one
  */
-export function closest(word: string, candidates: readonly string[]): string | undefined {
+export function closest(
+  word: string,
+  candidates: readonly string[],
+  furthest = Math.max(1, word.length * 0.4),
+): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
   const ranked = candidates
     .flatMap((candidate) =>
@@ -119,7 +124,7 @@ export function closest(word: string, candidates: readonly string[]): string | u
     )
     .sort((a, b) => a.distance - b.distance);
   const best = ranked[0];
-  return best !== undefined && best.distance <= Math.max(1, word.length * 0.4) ? best.candidate : undefined;
+  return best !== undefined && best.distance <= furthest ? best.candidate : undefined;
 }
 
 /** ` Did you mean …?`, or nothing. */

@@ -118,7 +118,7 @@ export interface Example {
   readonly recording: string | null;
   /** Facts of a generated series whose generator knows more than the answer. Never part of a prompt. */
   readonly facts?: SeriesFacts;
-  /** Points of each channel's plot, where the short facts of a reasoning speak of them and its intervals of the series: [C][columns]. */
+  /** Plot of each channel, for policies whose short facts are about the plot while their intervals count samples: [C][columns]. */
   readonly plotted?: readonly Float64Array[];
 }
 
@@ -200,7 +200,7 @@ interface JudgedExtension {
 
 /** The numeric claims of a reasoning, checked against the series. */
 export interface ReasoningCheck {
-  /** Claims found: those that are true, false, and those of which the series does not say. */
+  /** Claims found, each once: those that are true, false, and those of which the series does not say. */
   readonly claims: number;
   readonly true: number;
   readonly false: number;

@@ -10,7 +10,7 @@
  * windows is dyadic, and what was seen is a set. A call that cannot be made is a failed step: it costs the penalty, uses up its turn, and
  * the policy is told why. Nothing that a response holds is thrown as an error.
  */
-import { restated, scan, scannedCells } from '../expcot/nano.ts';
+import { factsInSamples, scan, scannedCells } from '../expcot/nano.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Example, Interval, Picture } from '../ground/types.ts';
@@ -21,7 +21,7 @@ import { clipAndMerge } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import { columnsOf, unusualLines } from '../tasks/drawing.ts';
-import { MAX_RESPONSE_LENGTH } from '../tasks/response.ts';
+import { MAX_RESPONSE_LENGTH, reasoningRange } from '../tasks/response.ts';
 import { ToolFailure } from './define.ts';
 import {
   type Frame,
@@ -52,7 +52,7 @@ export interface Finding {
   readonly marks: readonly Mark[];
   /** Facts that its reasoning states ahead of the scan; that of the whole speaks of the series. */
   readonly facts: string;
-  /** Cells of its scan, and the intervals drawn there: its marks where they are those, else whole cells; null without a scan. */
+  /** Cells of its scan, and the intervals that the scan draws, as exact as the marks where these have the same scan; null without a scan. */
   readonly scan: { readonly cells: number; readonly drawn: readonly Interval[] } | null;
 }
 
@@ -250,7 +250,7 @@ export class Inspection {
     const isLast = state.turn + 1 >= turns;
     if (said.calls.length === 0 && state.pending.length > 0) return this.#nextWindow(kept);
     if (said.calls.length === 0 || (isLast && memory === 'state' && finding !== null)) {
-      const answer = this.#answerOf(noted, said.answer, finding);
+      const answer = this.#answerOf(state, said.answer, finding);
       return { state: { ...state, turn: state.turn + 1, answer }, observation: null, problem: null };
     }
     const calls = said.calls.map((call) => call.split(/\s+/) as [string, ...string[]]);
@@ -405,7 +405,7 @@ export class Inspection {
     const frame = this.#frame(state);
     const { intervals, class: label, think } = parseAnswer(response, frame.points);
     if (intervals === null) return null;
-    const [, facts = '', symbols, departures = ''] = SHORT.exec(think ?? '') ?? [];
+    const [, facts = '', symbols, departures = ''] = SHORT_REASONING.exec(think ?? '') ?? [];
     const words = departures.split('; ').filter(Boolean);
     const shown =
       this.#options.sharpen === true
@@ -429,11 +429,12 @@ export class Inspection {
     const marks = each.filter((_, i) => isNew(meant[i]!, i));
     const view = this.#options.frame === 'window' ? state.view : WHOLE;
     const finding = { view, class: label, marks };
-    if (symbols === undefined) return { ...finding, facts: '', scan: null };
+    if (symbols === undefined || this.#options.frame === 'series')
+      return { ...finding, facts: '', scan: null };
     const cells = symbols.length;
     const concluded = scan(intervals, frame.points, cells) === symbols.replace(/\d/g, '.');
     const drawn = concluded ? stood : samplesOf(scannedCells(symbols, frame.points), frame);
-    const inSamples = restated(facts, (last - first) / frame.points);
+    const inSamples = factsInSamples(facts, (last - first) / frame.points);
     return { ...finding, facts: inSamples, scan: { cells, drawn } };
   }
 
@@ -484,22 +485,30 @@ const withAnswer = (response: string, list: string): string =>
     (_, open: string, close: string) => `${open}${list}${close}`,
   );
 
-const THOUGHT = /(<think>)([\s\S]*?)(<\/think>)/i;
-
-/** Keeps the reasoning of a response, which its answer may rest on. */
+/** Keeps the reasoning of a response, which a later answer may rest on. */
 export function withThought(state: InspectionState, response: string): InspectionState {
-  const thought = THOUGHT.exec(response)?.[2]?.trim() ?? '';
+  const range = reasoningRange(response);
+  const thought = range === null ? '' : response.slice(...range).trim();
   return thought === '' ? state : { ...state, thoughts: [...state.thoughts, thought] };
 }
 
-/** Writes the reasoning of all responses into the last one: of too long ones the latest that can still be read with it. */
-function withThoughts(response: string, thoughts: readonly string[]): string {
+/** Puts the reasoning of earlier responses in front of that of the last; of more than can be read, the latest. */
+function withThoughts(response: string, earlier: readonly string[]): string {
   let room = MAX_RESPONSE_LENGTH - response.length;
-  let first = Math.max(0, thoughts.length - 1);
-  while (first > 0 && thoughts[first - 1]!.length < room) room -= thoughts[--first]!.length + 1;
-  return response.replace(THOUGHT, (_, open: string, last: string, close: string) =>
-    [open, ...thoughts.slice(first, -1).flatMap((thought) => [thought, '\n']), last, close].join(''),
-  );
+  let first = earlier.length;
+  while (first > 0 && earlier[first - 1]!.length < room) room -= earlier[--first]!.length + 1;
+  const kept = earlier.slice(first);
+  const range = reasoningRange(response);
+  if (kept.length === 0) return response;
+  if (range === null) {
+    const opening = /<think>/i.exec(response);
+    if (opening === null) return `<think>${kept.join('\n')}</think>${response}`;
+    const at = opening.index + opening[0].length;
+    return `${response.slice(0, at)}${kept.join('\n')}${response.slice(at)}`;
+  }
+  const last = response.slice(...range).trim();
+  const all = last === '' ? kept : [...kept, last];
+  return `${response.slice(0, range[0])}${all.join('\n')}${response.slice(range[1])}`;
 }
 
 /** Adds an answer in place of an earlier one about its window. */
@@ -546,7 +555,7 @@ const intervalsOf = (marks: readonly Mark[], length: number): Interval[] =>
     length,
   );
 
-/** Draws the scan of the whole series that those of all answers give together, joined as their marks are; null where one has none. */
+/** Draws one scan of the whole series from the scans of all answers, joined as the marks are; null where an answer has no scan. */
 function joinedScan(findings: readonly Finding[], length: number): string | null {
   if (findings.some(({ scan }) => scan === null)) return null;
   const drawn = findings.map((finding): Finding => {
@@ -568,4 +577,4 @@ function classOf(marks: readonly JoinedMark[], ofWhole: string | null): string |
 }
 
 /** Short reasoning: facts, scan, departures. */
-const SHORT = /^(?:(.*?); )?scan ([.()#ox\d]+)(?:; (.*))?$/s;
+const SHORT_REASONING = /^(?:(.*?); )?scan ([.()#ox\d]{1,4096})(?:; (.*))?$/s;

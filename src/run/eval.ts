@@ -333,7 +333,10 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
       ...(card.extension === true ? { extension: true } : {}),
       ...(card.inspect === undefined ? {} : { inspect: card.inspect }),
       reading: given.answers ?? ofRun?.answers ?? 'lenient',
-      maxTokens: given.maxTokens ?? ofRun?.eval.maxTokens ?? DEFAULT_MAX_TOKENS[card.style],
+      maxTokens:
+        given.maxTokens ??
+        (card.style === 'nano' ? ofRun?.eval.maxTokens : undefined) ??
+        DEFAULT_MAX_TOKENS[card.style],
     },
   };
 }

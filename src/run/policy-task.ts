@@ -449,7 +449,8 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const columns = style === 'nano' && card.inspect !== undefined && overlay !== null ? width : null;
   const seenAnew = (example: Example): Example | null => {
     if (resizes) return lengthOf(example) === card.length ? null : resampled(example, card.length!);
-    if (columns === null || example.plotted !== undefined) return null;
+    // Without a generator's facts, traces speak of samples.
+    if (columns === null || example.facts === undefined || example.plotted !== undefined) return null;
     return { ...example, plotted: example.channels.map((values) => columnsOf(values, columns)) };
   };
   /**

@@ -104,7 +104,7 @@ export async function openRewards(
     const scores = plan.members.map(async ({ of }) => {
       if (typeof of === 'number') return (await custom)[of]!;
       if (of === kindReward && task !== undefined) return task.score(text, example);
-      const context = grader === undefined ? options : { ...options, reasoning: grader(example) };
+      const context = grader === undefined ? options : { ...options, reasoning: () => grader(example) };
       return of.score(answer, example.gold, example.channels[0]!.length, context);
     });
     return Promise.all(scores);

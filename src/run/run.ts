@@ -174,6 +174,9 @@ function recordChanges(
   writeFileAtomic(file, `${JSON.stringify({ ...header, ...now, changes: all }, null, 2)}\n`);
 }
 
+/** Files that a directory may hold before a run: hidden ones, and the output of shells and schedulers. */
+const OF_OTHERS = /^\.|^lost\+found$|\.(?:log|out|err)$/;
+
 export class Run extends RunDirectory {
   /** Returns true where `path` holds a run. */
   static begun(path: string): boolean {
@@ -242,7 +245,7 @@ export class Run extends RunDirectory {
       checkParts(recipe, from);
       if (from !== null) checkPlace(path, from);
       const left = (existsSync(path) ? readdirSync(path) : []).filter((name) =>
-        shared ? ['initial', 'sft', 'rl'].includes(name) : !name.startsWith('.'),
+        shared ? ['initial', 'sft', 'rl'].includes(name) : !OF_OTHERS.test(name),
       );
       if (left.length > 0 && !replace) {
         throw new ConfigError(

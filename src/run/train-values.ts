@@ -322,7 +322,7 @@ function rewardedBy(
     const answer = task.parse(text, example);
     const { gold, channels } = example;
     if ('weights' in reward) {
-      const context = { ...recipe.rl.reward, reasoning: task.grader(example) };
+      const context = { ...recipe.rl.reward, reasoning: () => task.grader(example) };
       return reward.score(answer, gold, channels[0]!.length, context);
     }
     const [score] = await scoresBy(reward, [{ text, answer, example, gold }], { file: 'rl()' });

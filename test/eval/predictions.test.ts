@@ -336,6 +336,12 @@ describe('what is wrong with the files is told with file and line', () => {
     expect(complaint(lines, [{ id: 'a', intervals: [] }]).replace(/^\d+/, '0')).toContain(message);
   });
 
+  test('a field of others may be named a little like a part of the answer', () => {
+    const line = { id: 'a', length: 100, intervals: [[5, 9]], variable: 'temp', close: 3, classes: ['a'] };
+    const plain = { id: 'a', length: 100, intervals: [[5, 9]] };
+    expect(read([line], [{ ...line, interval: 60 }]).records).toEqual(read([plain], [plain]).records);
+  });
+
   const deep = `{"id": "a", "intervals": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`;
   const pred = [
     [

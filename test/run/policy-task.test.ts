@@ -393,6 +393,24 @@ describe('the task of an example', () => {
     );
   });
 
+  test.each([
+    ['nano5', false],
+    ['wild-long', true],
+  ] as const)('a policy that looks closer has true traces of %s', (name, isPlotted) => {
+    const inspect = { turns: 6, tools: [], lengths: null, detours: 0, calls: 0, penalty: 0.1, success: 0.8 };
+    const source = openExamples({ name, split: 'test', seed: 8, length: 2000, count: 20 });
+    const shown = { ...card, figure: 'nano-analysis', length: null };
+    const task = exampleTask({ ...shown, inspect }, { facts: source.facts });
+    for (const one of source) {
+      const trace = task.trace(one);
+      // Facts of the generator are of the plot, those of analyses of the samples.
+      expect(task.asSeen!(one).plotted !== undefined).toBe(isPlotted);
+      if (!isPlotted) expect(trace).toBe(exampleTask(shown, { facts: source.facts }).trace(one));
+      const { reasoning } = recordOf(task, one, trace);
+      expect(reasoning).toMatchObject({ false: 0, f1: 1, agreement: true });
+    }
+  });
+
   test.each([280, 4000])(
     'a series of %i points is seen and described as one of the trained length',
     async (length) => {
