@@ -16,6 +16,8 @@ interface Described {
   readonly season: Cycles | null;
   /** Median absolute difference between consecutive samples. */
   readonly usualStep: number;
+  /** True for a series on a line: the mean before a level says nothing where all values rise. Default: false. */
+  readonly onLine?: boolean;
   /** Minimum, maximum and steps (sum and number) of the whole series. */
   readonly least: number;
   readonly largest: number;
@@ -328,7 +330,7 @@ function describe(
   described: Described,
   others: readonly (readonly [number, number])[],
 ): Finding {
-  const { values, base } = described;
+  const { values, base, onLine = false } = described;
   const { start, end, members } = joined;
   const severity = engineFree(joined.severity);
   const facts = factsOf(described, start, end);
@@ -342,7 +344,7 @@ function describe(
   // Means of parts of a cycle differ by their phase.
   const isPart = described.season !== null && end - start < described.season.period;
   const earlier =
-    ((byKind.kind === 'level' && joined.track === 'step') || joined.drifts) && !isPart
+    ((byKind.kind === 'level' && joined.track === 'step') || joined.drifts) && !isPart && !onLine
       ? beforeStep(values, start, end)
       : null;
   // Means that hardly differ are no step: something else is unusual there.

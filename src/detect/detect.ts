@@ -164,8 +164,26 @@ export interface AnalyseOptions {
   readonly dates?: Float64Array;
 }
 
-/** Smallest departure that is judged, as a share of the range of the values (1 % to 99 %). */
+/** Smallest departure that is judged, as a share of the range of the values (1 % to 99 %) without a line. */
 const FLOOR = 0.02;
+/** Range around a line, as shares of the whole range: below the least, the values have no noise. */
+const [LEAST_SCATTER, ON_LINE] = [2e-4, 0.5];
+/** Part of a series over which its slope is measured, and largest usual change over it without the line, in usual steps: a curve wanders. */
+const [SLOPE_OVER, WANDERS] = [1 / 8, 2];
+
+/** Returns the line that [N] values scatter around, whose slope is the median one; null if they do not, or stand still for a time. */
+function lineOf(values: Float64Array): Float64Array | null {
+  const lag = Math.ceil(SLOPE_OVER * values.length);
+  const changes = difference(values.subarray(lag), values.subarray(0, -lag));
+  const rise = median(changes);
+  const line = values.map((_, i) => (rise / lag) * i);
+  const around = difference(values, line);
+  const [whole, rest] = [sizeOf(values), sizeOf(around)];
+  const usual = median(changes.map((change) => Math.abs(change - rise)));
+  if (usual >= WANDERS * median(stepSizes(around))) return null;
+  if (rest < LEAST_SCATTER * whole || rest > ON_LINE * whole) return null;
+  return stillness(values, LEVELS.medium).length === 0 ? line : null;
+}
 
 /**
  * @param values [N], N ≥ 2, finite
@@ -596,9 +614,12 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const { dates } = asked;
   const ofRest = day === null ? null : heightsAtRest(scaled, weekends, day);
   const heights = ofRest ?? (dates === undefined ? null : heightsInMonths(scaled, dates));
-  const values = heights === null ? scaled : difference(scaled, heights);
-  if (isConstant(values, 0, n))
+  const whole = heights === null ? scaled : difference(scaled, heights);
+  if (isConstant(whole, 0, n))
     return unjudged(bridged, say`Usual days and days of rest or of a month have one value each.`);
+  // The height of a line depends on the length of the series: it hides what departs from the line.
+  const line = lineOf(whole);
+  const values = line === null ? whole : difference(whole, line);
   const options = { ...asked, weekends };
   const first = analyse(values, options, step);
   // Remove lasting level shifts and drifts, then analyse again.
@@ -697,9 +718,15 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   );
   // What returned to the earlier level is expected there.
   const stays = moved.filter(({ start }) => events.some((event) => event.lasting && event.start === start));
-  const shown = stays.length === moved.length ? away : levelChange(values, stays, period);
+  // What leaves a line is compared with the line.
+  const shown =
+    stays.length === 0 || line !== null
+      ? null
+      : stays.length === moved.length
+        ? away
+        : levelChange(values, stays, period);
   const inUnits = (some: Float64Array): Float64Array =>
-    some.map((value, i) => (value + (stays.length === 0 ? 0 : shown[i]!) + (heights?.[i] ?? 0)) * unit);
+    some.map((value, i) => (value + (shown?.[i] ?? 0) + (heights?.[i] ?? 0) + (line?.[i] ?? 0)) * unit);
   const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
   const joined = events.flatMap((event) => withoutGaps(event, given));
   let [smallest, largest] = [Infinity, -Infinity];
@@ -709,12 +736,12 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   }
   const described = {
     ...{ values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) },
-    ...{ least: smallest * unit, largest: largest * unit },
+    ...{ least: smallest * unit, largest: largest * unit, onLine: line !== null },
   };
   const told = describeAll(joined, described).filter(
     (finding) => !(atPeak(finding.kind) && insideBand(finding)),
   );
-  const { findings, leftOut } = filterFindings(told, sizeOf(values) * unit, options);
+  const { findings, leftOut } = filterFindings(told, sizeOf(whole) * unit, options);
   return {
     score: scores(tracks, [...candidates, ...broken], n),
     ...base,
