@@ -44,15 +44,18 @@ const [JUMP, OF_LARGEST] = [10, 0.5];
 const [FEWEST_PAIRS, FURTHEST] = [2, 1 / 8];
 /** Height of edges that are all that a season consists of, as a share of the range of the values. */
 const OF_RANGE = 0.5;
+/** Ratio of the usual distance from one edge to that from the nearer of two. */
+const OF_NEARER = 1.5;
 /** Least share of the edges that have another one period later. */
 const PAIRED = 0.6;
 
 /**
  * Samples that the edges of a season come early or late: those of a series with few samples per period by rounding, those of a job that
  * starts at a slightly different time each night by their own spread, of which hardly any edge exceeds one and a half times the 80 % quantile.
- * Infinite for loads that switch at any time, which have no season.
+ * Infinite for loads that switch at any time, which have no season. Of few weeks (`nested`) one with an incident would be most of that spread:
+ * there an edge is as far off as from the nearer of the weeks before and after.
  */
-export function jitterOf(values: Float64Array, period: number, usualStep: number): number {
+export function jitterOf(values: Float64Array, period: number, usualStep: number, nested = false): number {
   const least = Math.max(1, Math.round(period / 150));
   const jumps = values.map((value, i) => (i === 0 ? 0 : value - values[i - 1]!));
   const sizes = jumps.map(Math.abs);
@@ -67,18 +70,22 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
   if (edges.length > (4 * values.length) / period) return least;
   const reach = period * FURTHEST;
   const offsets: number[] = [];
+  const nearer = new Map<number, number>();
   let first = 0;
   for (const at of edges) {
     while (edges[first]! < at + period - reach) first++;
     let nearest = Number.POSITIVE_INFINITY;
     for (let k = first; k < edges.length && edges[k]! <= at + period + reach; k++) {
-      if (jumps[edges[k]!]! > 0 === jumps[at]! > 0)
-        nearest = Math.min(nearest, Math.abs(edges[k]! - at - period));
+      if (jumps[edges[k]!]! > 0 !== jumps[at]! > 0) continue;
+      const offset = Math.abs(edges[k]! - at - period);
+      nearest = Math.min(nearest, offset);
+      for (const edge of [at, edges[k]!]) nearer.set(edge, Math.min(nearer.get(edge) ?? offset, offset));
     }
     if (Number.isFinite(nearest)) offsets.push(nearest);
   }
   if (offsets.length < Math.max(FEWEST_PAIRS, PAIRED * edges.length)) return least;
-  const usual = quantileInPlace(Float64Array.from(offsets), offsets.length, 0.8);
+  const known = nested ? Array.from(nearer.values(), (offset) => OF_NEARER * offset) : offsets;
+  const usual = quantileInPlace(Float64Array.from(known), known.length, 0.8);
   const { sample } = sampleOf(values);
   const range = quantileInPlace(sample, sample.length, 0.99) - quantileInPlace(sample, sample.length, 0.01);
   if (usual > reach / 2 && largest >= OF_RANGE * range) return Number.POSITIVE_INFINITY;

@@ -203,7 +203,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
     (day === null ? null : seasonOfWork(values, options.weekends ?? [], day));
   const periodic = found === null || comesByChance(values, found.period) ? null : found;
   // Days are not rounded to samples, as times of a day are.
-  const late = periodic === null ? 1 : day === 1 ? 0 : jitterOf(values, periodic.period, usualStep);
+  const late =
+    periodic === null ? 1 : day === 1 ? 0 : jitterOf(values, periodic.period, usualStep, periodic.nested);
   const [usual, jitter] = Number.isFinite(late) ? [periodic, late] : [null, 1];
   const { weekends: known = [] } = options;
   const weekends = usual === null || day === null || departsAtRest(values, usual, known, day) ? known : [];

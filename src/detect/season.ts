@@ -32,6 +32,8 @@ const CLEAR_GAIN = 0.6;
 const RARE_GAIN = 0.5;
 /** Its mean gain over the cycles of the shorter one must be so many standard errors above 0. */
 const LEAST_ERRORS = 2;
+/** Fewest weeks of which the worst does not count. */
+const FEWEST_TO_SPARE = 5;
 const LONGEST_CORRELATED = 1 << 17;
 
 export interface Season {
@@ -389,12 +391,19 @@ interface Fit {
  * Returns true if the departures of a longer season are smaller throughout the cycles of a shorter one: by chance, cycles of varying size
  * are alike four or five cycles apart, and a median may rest on quiet samples such as nights.
  */
-function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: number): boolean {
-  const cycles = Math.floor(longer.length / period);
-  const gains = new Float64Array(cycles);
+function betterOverCycles(
+  longer: Float64Array,
+  shorter: Float64Array,
+  period: number,
+  isSpared = false,
+): boolean {
+  const all = new Float64Array(Math.floor(longer.length / period));
   for (let i = 0; i < longer.length; i++) {
-    gains[Math.min(cycles - 1, Math.floor(i / period))]! += Math.abs(shorter[i]!) - Math.abs(longer[i]!);
+    all[Math.min(all.length - 1, Math.floor(i / period))]! += Math.abs(shorter[i]!) - Math.abs(longer[i]!);
   }
+  // An unusual cycle of many is an incident.
+  const gains = isSpared && all.length >= FEWEST_TO_SPARE ? all.sort().subarray(1) : all;
+  const cycles = gains.length;
   let [sum, squares] = [0, 0];
   for (const gain of gains) sum += gain;
   const mean = sum / cycles;
@@ -572,7 +581,9 @@ export function findSeason(
     const isWeek: boolean = best !== null && period === calendar.at(-1) && predictsOutliers(few, best.few);
     if (rest >= LEAST_GAIN || (best !== null && left >= (isWeek ? WORSE : LONGER_GAIN) * best.left)) continue;
     const rests = stride === 1 ? few : restsOf({});
-    if (best !== null && !betterOverCycles(rests, best.rests, best.period)) continue;
+    // Outliers of one day of the week are gained on that day alone.
+    if (best !== null && !betterOverCycles(rests, best.rests, isWeek ? period : best.period, isWeek))
+      continue;
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
     const others = restsOf({ stride, aside: true });
     const chance = medianOfAbs(others, 1) + EDGES * meanOfAbs(others, 1);
