@@ -571,6 +571,29 @@ function largestJump(values: Float64Array, from: number, to: number): readonly [
   return [at, size];
 }
 
+/** Squares that two levels leave of those that a line leaves, below which a stretch is a box. */
+const OF_BOX = 0.5;
+
+/** Returns true if two levels fit the samples up to `end` far better than a level up to `start` and a line behind it: a box is no drift. */
+function isBox(values: Float64Array, from: number, start: number, end: number): boolean {
+  const first = Math.max(from, 2 * start - end);
+  const level = moments(values, first, start).mean;
+  let [all, sum, slope, squares] = [0, 0, 0, 0];
+  for (let i = first; i < end; i++) {
+    all += (values[i]! - level) ** 2;
+    sum += values[i]! - level;
+    slope += Math.max(0, i - start) * (values[i]! - level);
+    squares += Math.max(0, i - start) ** 2;
+  }
+  // Sums of squares that each explains.
+  let [explained, left] = [0, 0];
+  for (let i = first + 1; i < end; i++) {
+    left += values[i - 1]! - level;
+    explained = Math.max(explained, left ** 2 / (i - first) + (sum - left) ** 2 / (end - i));
+  }
+  return all - explained < OF_BOX * (all - slope ** 2 / squares);
+}
+
 /**
  * Finds the drifts of a series [N] without its season: the one that goes on to the end, and those that a step takes back, such as a leak that
  * ends in a restart. Such a step leads to the usual level and is no departure: `others` are the steps without these.
@@ -589,6 +612,7 @@ export function drifts(
     const rise = driftOf(values.subarray(from, step.at));
     if (rise === null || rise.sign > 0 === step.size > 0) return false;
     const [start, end] = [from + rise.start, step.at];
+    if (isBox(values, from, start, end)) return false;
     const level = moments(values, from, start).mean;
     const after = moments(values, end, Math.min(n, end + step.span)).mean;
     if (Math.abs(after - level) > RETURNED * Math.abs(values[end - 1]! - level)) return false;

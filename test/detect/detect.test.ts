@@ -1180,3 +1180,21 @@ test('fluctuations that grow are found on a course of the day', () => {
     expect([seed, findings[0]]).toMatchObject([seed, { kind: 'variance', ongoing: true }]);
   }
 });
+
+test('a level that ends is no drift, a leak that ends is one', () => {
+  for (let seed = 1; seed <= 24; seed++) {
+    const draw = new Random(seed, 'box');
+    const length = [12, 20, 40][seed % 3]!;
+    const [start, height] = [draw.integer(200, 500), (seed % 2 === 0 ? 1 : -1) * draw.between(8, 11)];
+    const base = Float64Array.from({ length: 600 }, () =>
+      seed % 4 === 0 ? draw.between(-1.7, 1.7) : draw.normal(),
+    );
+    const box = detect(withStretch(base, start, start + length, (value) => value + height)).findings;
+    expect([seed, box.map(({ kind }) => kind)]).not.toEqual([seed, expect.arrayContaining(['trend'])]);
+    expect([seed, box[0]!.start >= start - 3 && box[0]!.end <= start + length + 3]).toEqual([seed, true]);
+  }
+  for (const seed of [1, 2, 3, 4, 5, 6]) {
+    const leak = withStretch(noise(seed, 1000), 500, 700, (value, i) => value + (i - 500) / 20);
+    expect([seed, detect(leak).findings]).toMatchObject([seed, [{ kind: 'trend', direction: 'above' }]]);
+  }
+});
