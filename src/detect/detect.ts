@@ -188,8 +188,9 @@ function lineOf(values: Float64Array): Float64Array | null {
 /**
  * @param values [N], N ≥ 2, finite
  * @param step step of counts or rounded values; given, since a level or line that was subtracted hides it
+ * @param given values as they were given [N], NaN where missing
  */
-function analyse(values: Float64Array, options: AnalyseOptions, step: number): Analysed {
+function analyse(values: Float64Array, options: AnalyseOptions, step: number, given: Float64Array): Analysed {
   const n = values.length;
   const { low, high, middle } = robustRange(values);
   const tracks: Track[] = [];
@@ -280,9 +281,14 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number): A
   }
   // In a mostly constant series no movement is normal, and the other tracks detect the changes.
   if (usualStep > 0) {
+    const moving = movement(values, Math.max(floor / 20, 0.2 * meanStep(values)));
+    // The lines that bridge missing values do not move.
+    const isBridged = (i: number): boolean => Number.isNaN(given[i]!) || Number.isNaN(given[i - 1] ?? 0);
+    const known = moving.filter((_, i) => !isBridged(i));
+    const usual = known.length === 0 ? 0 : median(known);
     tracks.push({
       name: 'movement',
-      values: movement(values, Math.max(floor / 20, 0.2 * meanStep(values))),
+      values: known.length === n ? moving : moving.map((move, i) => (isBridged(i) ? usual : move)),
       floor: 0.05,
       windows: windowLengths(n, 8),
     });
@@ -622,7 +628,7 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const line = lineOf(whole);
   const values = line === null ? whole : difference(whole, line);
   const options = { ...asked, weekends };
-  const first = analyse(values, options, step);
+  const first = analyse(values, options, step, given);
   // Remove lasting level shifts and drifts, then analyse again.
   const moved = first.candidates.filter(
     ({ lasting, drifts, severity }) => (lasting || drifts) && severity >= LEVELS.medium,
@@ -630,7 +636,7 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const period = Math.max(1, Math.round(first.season?.period ?? 1));
   const away = levelChange(values, moved, period);
   const level = moved.length === 0 ? values : difference(values, away);
-  const analysed = moved.length === 0 ? first : analyse(level, options, step);
+  const analysed = moved.length === 0 ? first : analyse(level, options, step, given);
   const { season, tracks, usualStep } = analysed;
   const candidates =
     moved.length === 0
