@@ -650,7 +650,7 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const withoutMonths = given.map((value, i) => value - (ofMonths?.[i] ?? 0) * unit);
   // The season of a week expects weekends, which come neither early nor late.
   const rhythm = day === 1 && season !== null ? null : findRhythm(withoutMonths);
-  const isUsual = recurring(difference(level, analysed.ordinary), analysed.floor);
+  const isUsual = recurring(difference(level, analysed.ordinary), analysed.floor, season === null);
   const recurs = (event: Joined): boolean =>
     !event.lasting && event.members.every(({ track }) => OF_VALUES.has(track)) && isUsual(event);
   const departing = join(

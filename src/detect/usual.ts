@@ -112,6 +112,8 @@ export function regular(candidate: Candidate, candidates: readonly Candidate[], 
 
 /** Fewest departures like a stretch that make it usual; largest ratio of their distances, and share that keep it. */
 const [FEWEST_ALIKE, PACE, MOST_AT_PACE] = [8, 2, 0.9];
+/** Fewest departures like a stretch that make it usual at any time, the longest part of the series without one, and number that is a crowd. */
+const [FEWEST_AT_RANDOM, LONGEST_PAUSE, CROWD] = [24, 1 / 4, 6];
 /** Tolerance of equal distances, as a share. */
 const IN_TIME = 0.05;
 /** Ratio of heights that are taken together; least height of one that is alike, and height at which lengths are compared, as shares. */
@@ -122,10 +124,13 @@ const [LONG_PLACE, LONGER] = [3, 1.5];
 /**
  * Returns a function that is true of a stretch of departures [N] if others as high and about as long come at a pace, as deployments do: another
  * one is expected, however rare its values are. What comes at equal distances is expected at its time alone.
+ *
+ * @param anytime true if the distances of very many may be those of chance, outside crowds: without a season, whose phases differ
  */
 export function recurring(
   departures: Float64Array,
   floor: number,
+  anytime = false,
 ): (stretch: Pick<Candidate, 'start' | 'end' | 'sign'>) => boolean {
   const n = departures.length;
   const furthest = (start: number, end: number, sign: number): number =>
@@ -152,11 +157,19 @@ export function recurring(
     const usual = median(Float64Array.from(gaps));
     const isPace = (gap = usual): boolean => gap * PACE >= usual && gap <= PACE * usual;
     const place = starts.indexOf(start);
+    const keepsPace =
+      [gaps[place - 1], gaps[place]].every(isPace) &&
+      gaps.filter((gap) => gap <= PACE * usual).length >= MOST_AT_PACE * gaps.length;
+    const crowd = (k: number): number => (starts[k + CROWD - 1] ?? Infinity) - (starts[k] ?? -Infinity);
+    const comesAtRandom = (): boolean =>
+      anytime &&
+      others.length >= FEWEST_AT_RANDOM &&
+      gaps.every((gap) => gap < LONGEST_PAUSE * n) &&
+      Array.from({ length: CROWD }, (_, k) => crowd(place - k)).every((long) => long > n / starts.length);
     const lengths = others.map(([from, to]) => to - from).sort((a, b) => b - a);
     return (
       2 * (starts.at(-1)! - starts[0]!) > n &&
-      [gaps[place - 1], gaps[place]].every(isPace) &&
-      gaps.filter((gap) => gap <= PACE * usual).length >= MOST_AT_PACE * gaps.length &&
+      (keepsPace || comesAtRandom()) &&
       gaps.filter((gap) => Math.abs(gap - usual) <= Math.max(1, IN_TIME * usual)).length <
         REGULAR * gaps.length &&
       end - start <= Math.max(lengths[LONG_PLACE - 1]! + 1, LONGER * lengths[LONG_PLACE - 1]!)

@@ -4,7 +4,7 @@ import { describeAll } from '../../src/detect/describe.ts';
 import { detect } from '../../src/detect/detect.ts';
 import { statementOf } from '../../src/detect/sentence.ts';
 import { Random } from '../../src/ground/random.ts';
-import { noise } from './usual.ts';
+import { noise, withStretch } from './usual.ts';
 
 const SEEDS = [1, 2, 3, 4, 5, 6];
 
@@ -119,6 +119,50 @@ function cache(seed: number): Float64Array {
   }
   return values;
 }
+
+/** Bursts of three samples of about 8 at random times, on noise of 0.3; no two overlap. */
+function bursts(seed: number, count: number, floor: (draw: Random) => number): Float64Array {
+  const draw = new Random(seed, 'bursts');
+  const values = Float64Array.from({ length: 4000 }, () => floor(draw));
+  for (let k = 0; k < count; ) {
+    const at = draw.integer(10, 3980);
+    if (values.subarray(at - 4, at + 7).some((value) => value > 5)) continue;
+    for (let i = at; i < at + 3; i++) values[i] = draw.normal(8, 0.5);
+    k++;
+  }
+  return values;
+}
+
+describe('thirty or more alike bursts at random times', () => {
+  const floors = [
+    (draw: Random) => Math.abs(draw.normal(0, 0.3)),
+    (draw: Random) => 0.2 * Math.exp(0.4 * draw.normal()),
+    (draw: Random) => draw.normal(1, 0.3),
+  ];
+
+  test('are hardly ever findings', () => {
+    const all = SEEDS.flatMap((seed) =>
+      floors.flatMap((floor) => [30, 60].map((count) => detect(bursts(seed, count, floor)).findings.length)),
+    );
+    expect(all.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(all.length / 4);
+  });
+
+  test('leave one that is longer, one that is higher, and a crowd of them to be found', () => {
+    for (const seed of SEEDS) {
+      const usual = bursts(seed, 40, floors[0]!);
+      const changes: readonly (readonly [number, number, (value: number, i: number) => number])[] = [
+        [2000, 2020, (value) => value + 8],
+        [2000, 2003, (value) => value + 20],
+        [2000, 2060, (value, i) => (i % 6 < 3 ? 8 : value)],
+      ];
+      for (const [start, end, change] of changes) {
+        const { findings } = detect(withStretch(usual, start, end, change));
+        const found = findings.some((finding) => finding.start < end && start < finding.end);
+        expect([seed, start, end, found]).toEqual([seed, start, end, true]);
+      }
+    }
+  });
+});
 
 describe('events that come at a pace', () => {
   test('are no findings', () => {
