@@ -725,7 +725,7 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   );
   // What returned to the earlier level is expected there.
   const stays = moved.filter(({ start }) => events.some((event) => event.lasting && event.start === start));
-  // What leaves a line is compared with the line.
+  // Values that leave a line are compared with the line.
   const shown =
     stays.length === 0 || line !== null
       ? null

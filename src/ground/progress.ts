@@ -142,9 +142,9 @@ export class Progress {
 
   #rate(): number {
     const [time, done] = this.#recent[0]!;
-    // What arrives in heaps has no recent rate: a heap has only begun to arrive.
-    const inHeaps = this.#recent.length === 2 && this.#recent[1]![0] - time > WINDOW_MS;
-    return this.#stopped || inHeaps
+    // Of results that arrive in bursts a burst may only have begun: it has no recent rate.
+    const inBursts = this.#recent.length === 2 && this.#recent[1]![0] - time > WINDOW_MS;
+    return this.#stopped || inBursts
       ? ((this.#done - this.#first) * 1000) / (this.#now() - this.#start)
       : ((this.#done - done) * 1000) / (this.#now() - time);
   }

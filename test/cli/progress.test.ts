@@ -45,10 +45,10 @@ describe('without a terminal', () => {
     ]);
   });
 
-  test('what arrives in heaps far apart has the mean rate, also at the first of a heap', () => {
+  test('results that arrive in bursts far apart have the mean rate, also at the first of a burst', () => {
     const { progress, at, lines } = bench({ every: 5000 });
-    for (let heap = 1; heap <= 3; heap++) {
-      at(heap * 30_000);
+    for (let burst = 1; burst <= 3; burst++) {
+      at(burst * 30_000);
       for (let k = 1; k <= 100; k++) progress.advance();
     }
     expect(lines()[1]).toBe('sft  10 %  101/1000  1.68 samples/s  8:54 left');
