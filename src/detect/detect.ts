@@ -171,7 +171,7 @@ const [LEAST_SCATTER, ON_LINE] = [2e-4, 0.5];
 /** Part of a series over which its slope is measured, and largest usual change over it without the line, in usual steps: a curve wanders. */
 const [SLOPE_OVER, WANDERS] = [1 / 8, 2];
 
-/** Returns the line that [N] values scatter around, whose slope is the median one; null if they do not, or stand still for a time. */
+/** Returns the line that [N] values scatter around, whose slope is the median one; null if they do not, stand still for a time, or begin to drift. */
 function lineOf(values: Float64Array): Float64Array | null {
   const lag = Math.ceil(SLOPE_OVER * values.length);
   const changes = difference(values.subarray(lag), values.subarray(0, -lag));
@@ -182,7 +182,10 @@ function lineOf(values: Float64Array): Float64Array | null {
   const usual = median(changes.map((change) => Math.abs(change - rise)));
   if (usual >= WANDERS * median(stepSizes(around))) return null;
   if (rest < LEAST_SCATTER * whole || rest > ON_LINE * whole) return null;
-  return stillness(values, LEVELS.medium).length === 0 ? line : null;
+  if (stillness(values, LEVELS.medium).length > 0) return null;
+  // A leak that lasts for most of the series has the median slope too.
+  const leak = drifts(values, [], { floor: FLOOR * whole, least: LEVELS.medium, looks: 1, day: null });
+  return leak.found.length === 0 ? line : null;
 }
 
 /**
@@ -650,7 +653,11 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const withoutMonths = given.map((value, i) => value - (ofMonths?.[i] ?? 0) * unit);
   // The season of a week expects weekends, which come neither early nor late.
   const rhythm = day === 1 && season !== null ? null : findRhythm(withoutMonths);
-  const isUsual = recurring(difference(level, analysed.ordinary), analysed.floor, season === null);
+  const isUsual = recurring(
+    difference(level, analysed.ordinary),
+    analysed.floor,
+    season === null && !analysed.follows,
+  );
   const recurs = (event: Joined): boolean =>
     !event.lasting && event.members.every(({ track }) => OF_VALUES.has(track)) && isUsual(event);
   const departing = join(

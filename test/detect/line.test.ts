@@ -78,3 +78,20 @@ test('a standstill of a line is found', () => {
     expect(detect(values).findings).toMatchObject([{ kind: 'flat', start: 900, end: 925 }]);
   }
 });
+
+test('a leak that lasts for most of the series is found, and is no line', () => {
+  for (const seed of SEEDS)
+    for (const [length, from] of [
+      [2000, 0.25],
+      [2000, 0.35],
+    ] as const) {
+      const draw = new Random(seed, 'leak');
+      const start = from * length;
+      const values = Float64Array.from(
+        { length },
+        (_, i) => 40 + draw.normal() + (14 * Math.max(0, i - start)) / (length - start),
+      );
+      const { findings } = detect(values);
+      expect([seed, length, findings.some(({ end }) => end > length / 2)]).toEqual([seed, length, true]);
+    }
+});

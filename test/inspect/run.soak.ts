@@ -68,6 +68,8 @@ test('a policy that inspects is trained, evaluated and reported by the command l
     '2000',
     '--count',
     '6',
+    '--max-tokens', // of a run, else that of the recipe
+    '60',
     '--no-classical',
   ];
   expect((await timeseer(...asked, '--out', evaluated)).code).toBe(0);
