@@ -65,6 +65,8 @@ const HEDGED = 0.1;
 const PLOT = 0.01;
 /** Share of the values that a usual range holds. */
 const USUAL = 0.8;
+/** Part of the range of the values from which bounds that hold it say nothing. */
+const WIDE = 3;
 /** Tolerance of a hedged index, as a part of the length. */
 const PLACE = 0.02;
 const PARTS = { slope: 0.05, amplitude: 0.1, noise: 0.1, times: 0.25 } as const;
@@ -463,6 +465,10 @@ export class ClaimChecker {
     const part = claim.quantity === 'swing' ? HEDGED : claim.hedged ? PLOT : 0;
     const slack = (bound: PrintedNumber, actual: number): number =>
       (bound.rounding + PART * Math.abs(actual) + part * (max - min)) * (1 + 1e-9) + 1e-12;
+    const width = high.value - low.value;
+    if (claim.quantity !== 'range' && claim.quantity !== 'swing' && max > min && width > WIDE * (max - min)) {
+      return unchecked('bounds this wide say nothing');
+    }
     if (claim.quantity === 'usual range') {
       const known = channel.known(claim.within);
       const [from, to] = [low.value - slack(low, min), high.value + slack(high, max)];

@@ -148,6 +148,7 @@ const EXTREME = `(?! (?:absolute )?(?:z|number|distance|departure|gap|step|diffe
 const PLACED = `(?: (?:of the series|of the signal))?(?: (?:is|was|occurs|occurred|located|lies|reached|appears|falls|happens)){1,2} (?:at|near|around)(?: about)? ${INDEX.replace('){0,2}', '){1,2}')}(?<v>N)`;
 const NONE = `(?:no ${POINTS}|none of the ${POINTS}|never|not) (?:ever )?`;
 const GOES = '(?:is|are|goes|go|rises?|falls?|drops?|gets?|climbs?|dips?|lies?|reach(?:es)?)';
+const LEVEL = `${V}(?! (?:- )?(?:%|times|sd|${STD}))`;
 const ALL = `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2}`;
 
 /** Patterns of statements that any text makes; earlier ones take their numbers from later ones. */
@@ -176,8 +177,8 @@ const PATTERNS: readonly Pattern[] = [
     true,
     {
       maximum: [
-        `${NONE}(?:exceeds?|surpass(?:es)?|${GOES} (?:above|over|higher than|more than|greater than)|above|over) ${V}`,
-        `${ALL} (?:below|under|less than|at most) ${V}`,
+        `${NONE}(?:exceeds?|surpass(?:es)?|${GOES} (?:above|over|higher than|more than|greater than)|above|over) ${LEVEL}`,
+        `${ALL} (?:below|under|less than|at most) ${LEVEL}`,
       ],
     },
     'below',
@@ -186,8 +187,8 @@ const PATTERNS: readonly Pattern[] = [
     true,
     {
       minimum: [
-        `${NONE}(?:${GOES} (?:below|under|lower than|less than)|below|under) ${V}`,
-        `${ALL} (?:above|over|greater than|at least) ${V}`,
+        `${NONE}(?:${GOES} (?:below|under|lower than|less than)|below|under) ${LEVEL}`,
+        `${ALL} (?:above|over|greater than|at least) ${LEVEL}`,
       ],
     },
     'above',
@@ -201,7 +202,7 @@ const PATTERNS: readonly Pattern[] = [
     ],
     z: [
       `(?:${SUBJECT}|spike|peak|point|dip)${AT} (?:is|lies|sits|stands|was) (?:about |around |more than |over |at least )?(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:mean|average)`,
-      `(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:overall |series )?(?:mean|average)(?:${AT})?`,
+      `(?:(?:more than|over|at least|about|around) )?(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:overall |series )?(?:mean|average)(?:${AT})?`,
       `${SCORE}${IS} ${V}${AT}`,
       `${SCORE}(?: of the value| of the point)?${AT}${IS} ${V}`,
     ],
@@ -244,7 +245,7 @@ const PATTERNS: readonly Pattern[] = [
     ],
     range: [
       `(?<!(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance)(?: [a-z]{1,12}){0,2}) (?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|samples|values(?: are| range| lie)?|amplitudes?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
-      `(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
+      `(?<!(?:located|found|seen|visible|occurs|occurred|appears|happens) (?:in|within) (?:the )?)(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
     ],
     mean: [
       `(?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel)|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${V}`,
@@ -301,6 +302,8 @@ const DOWN = new RegExp(` (?:${FALL}|below|under|downward) `);
 const UP = new RegExp(` (?:${RISE}|above|over|upward) `);
 const EXCEPT =
   / (?:apart from|except|other than|otherwise|aside from|excluding|outside of|elsewhere|the rest) /;
+const MOSTLY =
+  / (?:mostly|mainly|usually|typically|generally|normally|most of the time|(?:most|(?:about|nearly|almost) all)(?: of)?(?: the)? (?:values|points|samples|readings)) /;
 const CLAUSE = / (?:;|while|whereas|but|however) /gu;
 
 interface Place {
@@ -494,7 +497,8 @@ function claimsOfSentence(
   const counted = drafts.filter(
     ({ claim }) => claim.quantity !== 'anomalies' || claim.numbers[0]!.value > 0 || places.length === 0,
   );
-  const claims = counted.map(({ claim, at, end, isLevel }): Claim => {
+  const claims = counted.map(({ claim: read, at, end, isLevel }): Claim => {
+    const claim = ofMost(read, sentence, at, end);
     if (claim.at !== null || claim.statement !== undefined || WHOLE_SERIES.has(claim.quantity)) return claim;
     const [from, to] = clauseOf(sentence, at);
     const inside = places.filter(
@@ -502,7 +506,10 @@ function claimsOfSentence(
     );
     const near = inside.filter((place) => place.at < at).at(-1) ?? inside.find((place) => place.at >= end);
     const clause = ` ${sentence.text.slice(from, to)} `;
-    if (near !== undefined) {
+    const left = near === undefined ? '' : ` ${sentence.text.slice(from, near.at)} `;
+    const excepted =
+      near !== undefined && isLevel && EXCEPT.test(left) && !inside.some((place) => place.at < near.at);
+    if (near !== undefined && !excepted) {
       return {
         ...claim,
         within: near.interval,
@@ -533,6 +540,15 @@ function claimsOfSentence(
       };
     });
   return { claims: [...claims, ...located].sort((a, b) => a.span[0] - b.span[0]), places };
+}
+
+const BOUNDS = new Set(['range', 'kept range', 'swing']);
+
+/** Takes bounds that are said of most values for those of the usual range. */
+function ofMost(claim: Claim, { text }: Sentence, at: number, end: number): Claim {
+  if (!BOUNDS.has(claim.quantity)) return claim;
+  const around = ` ${text.slice(Math.max(0, at - 32), end + 20)} `;
+  return MOSTLY.test(around) ? { ...claim, quantity: 'usual range' } : claim;
 }
 
 /** Lists the matches of a pattern with the flag g. `matchAll` would copy every pattern for every sentence: a sixth of the time. */

@@ -394,6 +394,17 @@ function removeTrend(part: Float64Array, detrend: 'none' | 'constant' | 'linear'
   for (let i = 0; i < part.length; i++) part[i]! -= mean + slope * (i - centre);
 }
 
+/** Count of lags from which transforms are quicker than sums. */
+const MOST_DIRECT_LAGS = 128;
+
+/** Σ x[t]·x[t+k] of k = 0 … lags, as the transform of the power spectrum of [N] followed by zeros: [≥ lags + 1]. */
+function laggedProducts(values: Float64Array, lags: number): Float64Array {
+  const padded = new Float64Array(2 ** Math.ceil(Math.log2(values.length + lags)));
+  padded.set(values);
+  const { n, re, im } = spectrum(padded);
+  return seriesOfSpectrum({ n, re: re.map((part, k) => part ** 2 + im[k]! ** 2), im: im.fill(0) });
+}
+
 export interface AutocorrelationOptions {
   /** Largest lag, 0 … N − 1; default ⌊10·log₁₀N⌋. */
   readonly lags?: number;
@@ -404,7 +415,7 @@ export interface AutocorrelationOptions {
 /**
  * Autocorrelation r[k] = Σ (x[t] − μ)(x[t+k] − μ) / Σ (x[t] − μ)², k = 0 … lags: [N] → [lags + 1]. NaN throughout for a
  * constant series, where it is undefined. Equals statsmodels' `acf`. Throws a DataError for values that are not
- * finite, a ConfigError for lags out of range. Cost O(N·lags).
+ * finite, a ConfigError for lags out of range. Cost O(N·log N).
  */
 export function autocorrelation(values: Float64Array, options: AutocorrelationOptions = {}): Float64Array {
   requireFinite(values, 'autocorrelation');
@@ -415,8 +426,9 @@ export function autocorrelation(values: Float64Array, options: AutocorrelationOp
   const out = new Float64Array(lags + 1); // [lags + 1]
   if (std === 0) return out.fill(Number.NaN);
   const centred = values.map((value) => value - mean);
+  const products = lags > MOST_DIRECT_LAGS ? laggedProducts(centred, lags) : null;
   for (let k = 0; k <= lags; k++) {
-    out[k] = laggedProduct(centred, k) / (options.adjusted === true ? n - k : n);
+    out[k] = (products?.[k] ?? laggedProduct(centred, k)) / (options.adjusted === true ? n - k : n);
   }
   const variance = out[0]!;
   for (let k = 0; k <= lags; k++) out[k]! /= variance;

@@ -107,10 +107,24 @@ describe('tolerances', () => {
     ['There are 27 cycles.', 'false'],
     ['The minimum of -7 occurs at index 331.', 'true'],
     ['The minimum of -7 occurs at index 334.', 'false'],
+    // Its burst, samples 300 to 360, reaches beyond the usual −1 to 3; not all that is said of most values is said of all.
+    ['The values mostly stay between -1 and 3.', 'true'],
+    ['The values mostly stay between 1 and 3.', 'false'],
+    ['Nearly all values lie between -1 and 3.', 'true'],
+    ['The values stay between -1 and 3.', 'false'],
+    ['The values stay between -100 and 300.', 'unchecked'],
+    ['Everywhere except 300 to 360 the values lie between -1 and 3.', 'unchecked'],
     ['An anomaly is visible between 300 and 355.', 'true'],
     ['An anomaly is visible between 290 and 371.', 'false'],
   ] as const)('%s %s', (text, verdict) => {
-    expect(checked(text, wave).map(([, , found]) => found)).toEqual([verdict]);
+    const claims = checked(text, wave).filter(([quantity]) => quantity !== 'place');
+    expect(claims.map(([, , found]) => found)).toEqual([verdict]);
+  });
+
+  it('do not take a place for a level, nor a number of standard deviations', () => {
+    expect(checked('It is located in the range [300, 310].', wave)).toEqual([]);
+    expect(checked('The series is at least 4 standard deviations above normal.', wave)).toEqual([]);
+    expect(checked('All values are at least -7.', wave)).toEqual([['minimum', [-7], 'true']]);
   });
 
   it('do not take a harmonic for the period, though the spectrum is strongest there', () => {

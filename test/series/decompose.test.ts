@@ -47,6 +47,18 @@ describe('autocorrelation', () => {
     );
   });
 
+  it('gives the sums of products at many lags too, where it is a transform', () => {
+    const values = Float64Array.from({ length: 777 }, (_, i) => Math.sin(i / 9) + ((i * 53) % 31) / 20 + 40);
+    const mean = values.reduce((sum, value) => sum + value, 0) / 777;
+    const product = (k: number): number =>
+      values.subarray(k).reduce((sum, value, t) => sum + (value - mean) * (values[t]! - mean), 0);
+    for (const adjusted of [false, true]) {
+      const out = autocorrelation(values, { lags: 700, adjusted });
+      const worth = out.map((_, k) => (product(k) / product(0)) * (adjusted ? 777 / (777 - k) : 1));
+      expect(worst(out, [...worth])).toBeLessThan(1e-11);
+    }
+  });
+
   it('is undefined for a constant, and names lags and gaps it cannot use', () => {
     expect(autocorrelation(new Float64Array(9).fill(0.1), { lags: 2 })).toEqual(
       new Float64Array(3).fill(Number.NaN),
