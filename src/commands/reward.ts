@@ -23,11 +23,11 @@ const share = (count: number, total: number): string => (count === 0 ? '' : `${c
 
 /** Runs the command; exit code 1 if the reward has a fault. @throws the errors of `checkReward` */
 async function runCheck({ rewards, data, count, length, seed, json }: RewardCheckArguments): Promise<void> {
-  const [{ checkReward }, { changedRecipe, defaultRecipe }] = await Promise.all([
+  const [{ checkReward }, { changedRecipe, defaultRecipe, rewardOverride }] = await Promise.all([
     import('../run/reward-check.ts'),
     import('../recipe/config.ts'),
   ]);
-  const { reward } = changedRecipe(defaultRecipe(), [`reward=${JSON.stringify(rewards)}`]);
+  const { reward } = changedRecipe(defaultRecipe(), [rewardOverride(rewards)]);
   const address = { name: data, split: 'train', seed, length, count } as const;
   const note = new ReadingNote({ label: 'answers', verb: 'scoring', silent: json });
   note.start();

@@ -1,7 +1,7 @@
 /** Options of `sft`, `train` and `quickstart`, and help for the keys of a recipe, made from their schema. */
 import { COMMON_REWARDS } from '../../rewards/registry.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { loadRecipe, type Recipe, settingOf } from '../recipe/config.ts';
+import { loadRecipe, type Recipe, rewardOverride, settingOf } from '../recipe/config.ts';
 import { type RecipeKey, recipeKeys, settingText } from '../recipe/recipe.ts';
 import type { RunRequest } from '../run/run.ts';
 import { DEVICE, flag, list, PROCESSES, TRAINING_ENGINE, text } from './options.ts';
@@ -15,7 +15,7 @@ export interface RunArguments extends RunRequest {
 /** Turns `--reward` into the recipe key `reward`. */
 export function runRequest<Given extends RunArguments>(given: Given): Given {
   const { reward, set } = given;
-  return reward.length === 0 ? given : { ...given, set: [...set, `reward=${JSON.stringify(reward)}`] };
+  return reward.length === 0 ? given : { ...given, set: [...set, rewardOverride(reward)] };
 }
 
 /** Options of a command that works on a run. */

@@ -155,6 +155,13 @@ function isOld(path: string): boolean {
   return stat !== undefined && Date.now() - stat.mtimeMs > ABANDONED_MS;
 }
 
+/** Names that a directory may hold before anything of ours: hidden ones, and the output of shells and schedulers. */
+const OF_OTHERS = /^\.|^lost\+found$|\.(?:log|out|err)$/;
+
+/** Lists what a directory for new files holds already; nothing where there is none, or only what may be there. */
+export const namesInUse = (directory: string): string[] =>
+  existsSync(directory) ? readdirSync(directory).filter((name) => !OF_OTHERS.test(name)) : [];
+
 /**
  * Removes remains of killed writers in a directory, if `concerns` accepts the name that was being written; a
  * directory that was moved away and not yet replaced is restored.

@@ -52,7 +52,7 @@ export function readJson<Shape extends z.ZodType>(
   }
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = JSON.parse(text.replace(/^\uFEFF/, ''));
   } catch (cause) {
     throw new DataError(`not JSON (${(cause as Error).message}); ${advice}`, { file, cause });
   }

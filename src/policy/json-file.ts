@@ -18,7 +18,7 @@ export function readJson(file: string): unknown {
   if (!existsSync(file)) throw new CheckpointError(`${file}: no such file; a checkpoint directory holds it`);
   const text = readText(file);
   try {
-    return JSON.parse(text);
+    return JSON.parse(text.replace(/^\uFEFF/, ''));
   } catch (cause) {
     throw new CheckpointError(`${file}: not JSON; the file is truncated or damaged, copy it again`, {
       cause,

@@ -130,6 +130,12 @@ export interface PlacedOverride {
   readonly place: string;
 }
 
+/** Writes the key `reward` as `--reward` gives it. */
+export const rewardOverride = (reward: readonly string[]): PlacedOverride => ({
+  text: `reward=${JSON.stringify(reward)}`,
+  place: '--reward',
+});
+
 /** Sets one `key.path=value` in the tree; values are YAML ('1e-4', '[0.9, 0.99]', 'grpo'). @param from origin, for messages */
 function override(tree: Tree, text: string, from: string): Path {
   const split = text.indexOf('=');
@@ -271,7 +277,7 @@ function withOverrides(
 }
 
 /** A recipe with overrides such as 'rl.learningRate=1e-4'. @throws ConfigError naming the override */
-export function changedRecipe(recipe: Recipe, overrides: readonly string[]): Recipe {
+export function changedRecipe(recipe: Recipe, overrides: readonly (string | PlacedOverride)[]): Recipe {
   return withOverrides(settingsOf(recipe), overrides.map(placed), inRun);
 }
 

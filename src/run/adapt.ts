@@ -9,7 +9,7 @@
  *
  * Only the comparison at the end and the calibration see the last part.
  */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type Backgrounds, wildOver } from '../../datasets/benchmarks/generated.ts';
@@ -34,7 +34,7 @@ import { type Likeness, likeness } from '../background/likeness.ts';
 import { detect } from '../detect/detect.ts';
 import { readConfidence } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { namesInUse, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
 import { type ProgressOptions, withProgress } from '../ground/progress.ts';
@@ -128,7 +128,7 @@ type Asked = z.infer<typeof askedShape>;
 function checkOut({ out, resume }: AdaptRequest, now: Asked): void {
   const file = join(out, RECORD);
   if (!existsSync(file)) {
-    if (!existsSync(out) || readdirSync(out).length === 0) return;
+    if (namesInUse(out).length === 0) return;
     throw new ConfigError(
       `--out ${out}: holds other files, which are never replaced; choose a new directory`,
     );

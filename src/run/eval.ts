@@ -29,7 +29,7 @@ import { takeLock } from '../ground/lock.ts';
 import { parseShard, type Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
-import { changedRecipe } from '../recipe/config.ts';
+import { changedRecipe, rewardOverride } from '../recipe/config.ts';
 import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.ts';
 import { cardDirectory, type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
@@ -344,7 +344,7 @@ function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
 /** Resolves the additional rewards. @throws ConfigError for a missing module */
 function rewardsOf({ reward = [] }: EvalRequest): readonly RewardRecipe[] {
   if (reward.length === 0) return [];
-  return changedRecipe(defaultRecipe(), [`reward=${JSON.stringify(reward)}`]).reward!;
+  return changedRecipe(defaultRecipe(), [rewardOverride(reward)]).reward!;
 }
 
 function requestOf(

@@ -24,7 +24,7 @@ import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
-import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
+import { gone, namesInUse, tidyUp, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
 import { claimDirectory } from '../ground/lock.ts';
@@ -35,7 +35,14 @@ import { commandLine, firstNames, say, shellWord } from '../ground/terminal.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import { checkTools } from '../inspect/tools.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
-import { changedKeys, changedRecipe, checkKey, loadRecipe, settingOf } from '../recipe/config.ts';
+import {
+  changedKeys,
+  changedRecipe,
+  checkKey,
+  loadRecipe,
+  type PlacedOverride,
+  settingOf,
+} from '../recipe/config.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
@@ -94,7 +101,7 @@ export interface RunRequest {
   /** Recipe by name or path. An existing run keeps its own. */
   readonly recipe: string | undefined;
   /** Recipe settings: `sft.samples=10000`. */
-  readonly set: readonly string[];
+  readonly set: readonly (string | PlacedOverride)[];
   /** Keys that may differ from the resumed run. */
   readonly allowChange?: readonly string[];
   /** Directory of the run. */
@@ -129,7 +136,7 @@ function checkAllowed(allowed: readonly string[]): void {
 }
 
 /** Reads a recipe by name or path, or takes that of a run, with settings. @throws ConfigError */
-const readRecipe = (from: string | RunDirectory, set: readonly string[]): Recipe =>
+const readRecipe = (from: string | RunDirectory, set: readonly (string | PlacedOverride)[]): Recipe =>
   loadRecipe(typeof from === 'string' ? from : from.recipe, set);
 
 /** Returns keys whose values differ from those of the run. @throws ConfigError naming those that are not allowed to differ */
@@ -174,9 +181,6 @@ function recordChanges(
   writeFileAtomic(file, `${JSON.stringify({ ...header, ...now, changes: all }, null, 2)}\n`);
 }
 
-/** Files that a directory may hold before a run: hidden ones, and the output of shells and schedulers. */
-const OF_OTHERS = /^\.|^lost\+found$|\.(?:log|out|err)$/;
-
 export class Run extends RunDirectory {
   /** Returns true where `path` holds a run. */
   static begun(path: string): boolean {
@@ -199,7 +203,7 @@ export class Run extends RunDirectory {
     options: {
       /** Recipe by name or path, or another run that has it; null: the run's own, which must exist. */
       readonly recipe: string | RunDirectory | null;
-      readonly set: readonly string[];
+      readonly set: readonly (string | PlacedOverride)[];
       /** Require an existing run. */
       readonly resume?: boolean;
       /** Keys that may differ from the run, which adopts the new values. */
@@ -244,9 +248,7 @@ export class Run extends RunDirectory {
       const from = isBuiltIn(init) ? null : findPolicy(init);
       checkParts(recipe, from);
       if (from !== null) checkPlace(path, from);
-      const left = (existsSync(path) ? readdirSync(path) : []).filter((name) =>
-        shared ? ['initial', 'sft', 'rl'].includes(name) : !OF_OTHERS.test(name),
-      );
+      const left = namesInUse(path).filter((name) => !shared || ['initial', 'sft', 'rl'].includes(name));
       if (left.length > 0 && !replace) {
         throw new ConfigError(
           `${path}: holds ${firstNames(left, 3)}, but no run (no recipe.json); choose another --out`,

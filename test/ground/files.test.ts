@@ -23,6 +23,7 @@ import { CheckpointError, ConfigError, DataError, reasonOf } from '../../src/gro
 import {
   appendText,
   fileInside,
+  namesInUse,
   neverRemake,
   OWNER,
   openFile,
@@ -503,6 +504,14 @@ describe('a run', () => {
   });
 });
 
+test('a directory is free where it holds hidden files and output of a scheduler alone', () => {
+  const path = folder({ '.gitkeep': '', 'slurm-7.out': 'x' });
+  expect(namesInUse(path)).toEqual([]);
+  expect(namesInUse(join(path, 'none'))).toEqual([]);
+  writeFileSync(join(path, 'notes.txt'), 'mine');
+  expect(namesInUse(path)).toEqual(['notes.txt']);
+});
+
 describe('a checkpoint', () => {
   const index = (shard: string): string => JSON.stringify({ weight_map: { a: shard } });
 
@@ -513,6 +522,8 @@ describe('a checkpoint', () => {
     expect(() => openCheckpoint(path)).toThrow(/w\.safetensors: cannot be read \(not a regular file/);
     symlinkSync('/dev/zero', join(path, 'config.json'));
     expect(() => readJson(join(path, 'config.json'))).toThrow(/config\.json: not a regular file/);
+    writeFileSync(join(path, 'with-mark.json'), '\uFEFF{"a":1}');
+    expect(readJson(join(path, 'with-mark.json'))).toEqual({ a: 1 });
     rmSync(join(path, 'model.safetensors.index.json'));
     pipe(join(path, 'model.safetensors.index.json'));
     expect(() => openCheckpoint(path)).toThrow(/index\.json: not a regular file/);

@@ -4,7 +4,14 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ConfigError, closest } from '../../src/ground/errors.ts';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../../src/policy/lora-targets.ts';
-import { changedKeys, defaultRecipe, loadRecipe, namesOf } from '../../src/recipe/config.ts';
+import {
+  changedKeys,
+  changedRecipe,
+  defaultRecipe,
+  loadRecipe,
+  namesOf,
+  rewardOverride,
+} from '../../src/recipe/config.ts';
 import { recipeKeys, recipeSchema } from '../../src/recipe/recipe.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
@@ -342,4 +349,9 @@ describe('closest', () => {
     expect(closest('qxzv', ['doctor', 'setup'])).toBeUndefined();
     expect(closest('x', [])).toBeUndefined();
   });
+});
+
+test('a reward that cannot be loaded is told as the option that named it', () => {
+  const wanted = (): unknown => changedRecipe(defaultRecipe(), [rewardOverride(['./none.js'])]);
+  expect(wanted).toThrow(/^--reward: reward: .*none\.js: cannot be read as a module/);
 });
