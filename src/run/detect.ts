@@ -143,6 +143,12 @@ function datesOf({
   return { dates: Float64Array.from(time, (ms) => wallTime(ms, clockZone)) };
 }
 
+/** Collects what the times of a recording tell the detector. */
+const knownTimes = (recording: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>) => ({
+  ...{ calendar: calendarOf(recording), weekends: weekendsOf(recording) },
+  ...{ ...clocksOf(recording), ...datesOf(recording) },
+});
+
 export interface PipelineOptions
   extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'> {
   /** Span "FROM..TO" that is judged against everything before it; default: the whole recording is judged. */
@@ -213,14 +219,10 @@ export async function detectRecording(
   recording: Recording,
   { since, window, ask, onColumn, ...options }: PipelineOptions,
 ): Promise<Omit<Detected, 'seconds'>> {
-  const calendar = calendarOf(recording);
-  const clocks = clocksOf(recording);
-  const weekends = weekendsOf(recording);
-  const dates = datesOf(recording);
+  const known = { ...options, ...knownTimes(recording) };
   const span = window === undefined ? null : spanOf(window, recording);
   const detections = [];
   for (const { values } of recording.columns) {
-    const known = { ...options, calendar, weekends, ...clocks, ...dates };
     detections.push(span === null ? detect(values, known) : moved(values, span, known));
     onColumn?.(detections.length);
     await new Promise(setImmediate);
@@ -384,8 +386,8 @@ export function detectValues(
   if (times === null || series.length < 2) return detect(series, options);
   const time = Float64Array.from(times, Number);
   const timing = { step: evenStep(time, series.length), time };
-  const dates = datesOf({ ...timing, clockZone: null, origin: 'calendar' });
-  return detect(series, { ...options, calendar: calendarOf(timing), ...dates });
+  const recording = { ...timing, clockZone: null, origin: 'calendar' } as const;
+  return detect(series, { ...options, ...knownTimes(recording) });
 }
 
 export interface PolicyRequest {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { type DetectOptions, detect } from '../../src/detect/detect.ts';
 import { restingWeekends } from '../../src/detect/weekend.ts';
 import { Random } from '../../src/ground/random.ts';
-import { clocksOf, weekendsOf } from '../../src/run/detect.ts';
+import { clocksOf, detectValues, weekendsOf } from '../../src/run/detect.ts';
 
 const HOUR = 3_600_000;
 const MONDAY = Date.UTC(2025, 5, 2);
@@ -281,4 +281,18 @@ test('an outage of an office within eighteen days is found', () => {
     options,
   );
   expect(findings[0]).toMatchObject({ start, end: start + 12, direction: 'below' });
+});
+
+test('times let the library know weekends, as a file lets the command', () => {
+  const random = new Random(1, 'office');
+  const step = HOUR / 4;
+  const times = Array.from({ length: 14 * 96 }, (_, i) => MONDAY - 2 * 24 * HOUR + 14 * HOUR + i * step);
+  const values = times.map((time) => {
+    const date = new Date(time);
+    const isBusy = date.getUTCDay() % 6 !== 0 && date.getUTCHours() >= 8 && date.getUTCHours() < 18;
+    return (isBusy ? 78 : 18) + random.normal();
+  });
+  expect(detectValues(values, times, {}).findings).toEqual([]);
+  for (const i of [900, 901]) values[i]! += 50;
+  expect(detectValues(values, times, {}).findings).toMatchObject([{ kind: 'spike', start: 900, end: 902 }]);
 });
