@@ -64,8 +64,8 @@ const [LEAST_OFF, SCATTERS, MOST_OFF] = [1.5, 3, 0.2];
 const [LONG, SHORT] = [1.5, 0.7];
 /** Most breaks of a rhythm: a number, or a share of its events. */
 const [MOST_BREAKS, BREAKS_SHARE] = [3, 0.06];
-/** Least size of an additional event, as a share of the usual one. */
-const LIKE = 0.45;
+/** Least size of an additional event, as a share of the usual one, and as a multiple of that of any event: noise reaches that size too. */
+const [LIKE, CLEARLY] = [0.45, 1.5];
 /** Least distance of an additional event from its neighbours, in tolerances. */
 const CLEAR = 3;
 /** Largest size and length of an ordinary event, as multiples of the usual ones; one sample more is always ordinary. */
@@ -237,8 +237,10 @@ function missingEvents(events: Events, beat: Beat, given: Float64Array, usualSiz
 
 /** Events that come too soon: one too many, or several in a row. */
 function earlyEvents(events: Events, beat: Beat, usualSize: number): Break[] {
-  const { stretches } = events;
-  const { starts, gaps, every, off } = beat;
+  const stretches = events.stretches.filter((event) => sizeOf(events, event) >= CLEARLY * events.least);
+  const starts = stretches.map(([start]) => start);
+  const gaps = starts.slice(1).map((start, k) => start - starts[k]!);
+  const { every, off } = beat;
   const short = Math.min(SHORT * every, every - 2 * off);
   return runs(gaps.length, (k) => gaps[k]! < short).flatMap(([first, last]): Break[] => {
     const count = last - first;
