@@ -116,8 +116,8 @@ const [FEWEST_ALIKE, PACE, MOST_AT_PACE] = [8, 2, 0.9];
 const [FEWEST_AT_RANDOM, LONGEST_PAUSE, CROWD] = [24, 1 / 4, 6];
 /** Tolerance of equal distances, as a share. */
 const IN_TIME = 0.05;
-/** Ratio of heights that are taken together; least height of one that is alike, and height at which lengths are compared, as shares. */
-const [SAME, AS_HIGH, FLANK] = [1.25, 0.75, 0.5];
+/** Ratio of heights whose runs are taken together; least height of one that is alike, and height at which lengths are compared, as shares. */
+const [SAME, AS_HIGH, FLANK] = [1.25, 0.7, 0.5];
 /** Place of the length that is compared, from the longest; and how much longer a stretch may be. */
 const [LONG_PLACE, LONGER] = [3, 1.5];
 
@@ -135,17 +135,17 @@ export function recurring(
   const n = departures.length;
   const furthest = (start: number, end: number, sign: number): number =>
     departures.subarray(start, end).reduce((most, value) => Math.max(most, sign * value), 0);
-  const known = new Map<number, Interval[]>();
+  const known = new Map<number, (readonly [start: number, end: number, height: number])[]>();
   const alikeTo = (height: number, sign: number): Interval[] => {
-    const step = Math.floor(Math.log(height) / Math.log(SAME));
+    const step = sign * SAME ** Math.floor(Math.log(height) / Math.log(SAME));
     const all =
-      known.get(sign * SAME ** step) ??
+      known.get(step) ??
       mergeIntervals(
-        runs(n, (i) => sign * departures[i]! >= FLANK * SAME ** step),
+        runs(n, (i) => sign * departures[i]! >= FLANK * Math.abs(step)),
         1,
-      ).filter(([start, end]) => furthest(start, end, sign) >= AS_HIGH * SAME ** step);
-    known.set(sign * SAME ** step, all);
-    return all;
+      ).map(([start, end]) => [start, end, furthest(start, end, sign)] as const);
+    known.set(step, all);
+    return all.flatMap(([start, end, top]) => (top >= AS_HIGH * height ? [[start, end] as const] : []));
   };
   return ({ start, end, sign }) => {
     const height = furthest(start, end, sign);
@@ -311,7 +311,8 @@ export function sawtooth(
       return off <= Math.max(SLOPE * Math.abs(slope), (ERRORS * std) / Math.sqrt(to - from));
     };
     const inside = turns.filter(isInside);
-    const ends = [start, ...inside, Math.min(end, values.length) - 1];
+    // It begins and ends as teeth do, too.
+    const ends = [Math.max(0, start - 1), ...inside, Math.min(end, values.length - 1)];
     return (
       turns.length - inside.length >= 4 &&
       values.subarray(start, end).every((value) => within(value, [lands[0], tops[1]])) &&

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { describeAll } from '../../src/detect/describe.ts';
 import { detect } from '../../src/detect/detect.ts';
 import { statementOf } from '../../src/detect/sentence.ts';
+import { recurring } from '../../src/detect/usual.ts';
 import { Random } from '../../src/ground/random.ts';
 import { noise, withStretch } from './usual.ts';
 
@@ -304,4 +305,27 @@ test('a single odd sample is found in a long season that may come early or late'
     expect(seasons).toEqual([1500]);
     expect(findings[0]).toMatchObject({ start: 4163, end: 4164, kind: 'dip' });
   }
+});
+
+test.each([1, 2])('a counter that reads 0 once is told, though it is reset at times, seed %d', (seed) => {
+  const draw = new Random(seed, 'counter');
+  let [count, reset] = [0, draw.integer(200, 600)];
+  const values = Float64Array.from({ length: 1440 }, (_, i) => {
+    if (i === reset) [count, reset] = [0, i + draw.integer(200, 600)];
+    count += Math.round(draw.normal(20, 4));
+    return count;
+  });
+  const at = values.findIndex((value, i) => i > 400 && value > 1000);
+  values[at] = 0;
+  expect(detect(values).findings[0]).toMatchObject({ kind: 'dip', start: at, end: at + 1 });
+});
+
+test('a burst one and a half times as tall as those that come at a pace is not usual', () => {
+  const departures = new Float64Array(3000);
+  const starts = Array.from({ length: 28 }, (_, k) => 100 * (k + 1) + ((k * k * 7) % 53));
+  for (const at of starts) departures.fill(2.4, at, at + 3);
+  const [start, end] = [starts[14]!, starts[14]! + 3];
+  const isUsual = (height: number): boolean =>
+    recurring(departures.fill(height, start, end), 0.1)({ start, end, sign: 1 });
+  expect([2.4, 3, 3.6].map(isUsual)).toEqual([true, true, false]);
 });
