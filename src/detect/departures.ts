@@ -53,7 +53,7 @@ const PAIRED = 0.6;
  * Samples that the edges of a season come early or late: those of a series with few samples per period by rounding, those of a job that
  * starts at a slightly different time each night by their own spread, of which hardly any edge exceeds one and a half times the 80 % quantile.
  * Infinite for loads that switch at any time, which have no season. Of few weeks (`nested`) one with an incident would be most of that spread:
- * there an edge is as far off as from the nearer of the weeks before and after.
+ * there an edge is no farther off than from the nearer of the weeks before and after.
  */
 export function jitterOf(values: Float64Array, period: number, usualStep: number, nested = false): number {
   const least = Math.max(1, Math.round(period / 150));
@@ -84,8 +84,9 @@ export function jitterOf(values: Float64Array, period: number, usualStep: number
     if (Number.isFinite(nearest)) offsets.push(nearest);
   }
   if (offsets.length < Math.max(FEWEST_PAIRS, PAIRED * edges.length)) return least;
-  const known = nested ? Array.from(nearer.values(), (offset) => OF_NEARER * offset) : offsets;
-  const usual = quantileInPlace(Float64Array.from(known), known.length, 0.8);
+  const usualOf = (some: readonly number[]): number =>
+    quantileInPlace(Float64Array.from(some), some.length, 0.8);
+  const usual = Math.min(usualOf(offsets), nested ? OF_NEARER * usualOf([...nearer.values()]) : Infinity);
   const { sample } = sampleOf(values);
   const range = quantileInPlace(sample, sample.length, 0.99) - quantileInPlace(sample, sample.length, 0.01);
   if (usual > reach / 2 && largest >= OF_RANGE * range) return Number.POSITIVE_INFINITY;

@@ -236,11 +236,11 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number, gi
     if (n < 3 * window) continue;
     const neighbours = centredMedians(values, window);
     const fromNeighbours = difference(values, neighbours);
-    const usual = usualSize(fromNeighbours);
-    if (window === FOLLOWING_WINDOW && usual < FOLLOWS * usualFromLevel)
-      [plain, usualFromPlain] = [neighbours, usual];
+    const left = usualSize(fromNeighbours);
+    if (window === FOLLOWING_WINDOW && left < FOLLOWS * usualFromLevel)
+      [plain, usualFromPlain] = [neighbours, left];
     // Skip if neighbours predict little better than the level.
-    if (usual > FOLLOWING * usualFromLevel) continue;
+    if (left > FOLLOWING * usualFromLevel) continue;
     tracks.push({
       name: 'local',
       values: fromNeighbours,
@@ -287,11 +287,11 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number, gi
     const moving = movement(values, Math.max(floor / 20, 0.2 * meanStep(values)));
     // The lines that bridge missing values do not move.
     const isBridged = (i: number): boolean => Number.isNaN(given[i]!) || Number.isNaN(given[i - 1] ?? 0);
-    const known = moving.filter((_, i) => !isBridged(i));
-    const usual = known.length === 0 ? 0 : median(known);
+    const unbridged = moving.filter((_, i) => !isBridged(i));
+    const typical = unbridged.length === 0 ? 0 : median(unbridged);
     tracks.push({
       name: 'movement',
-      values: known.length === n ? moving : moving.map((move, i) => (isBridged(i) ? usual : move)),
+      values: unbridged.length === n ? moving : moving.map((move, i) => (isBridged(i) ? typical : move)),
       floor: 0.05,
       windows: windowLengths(n, 8),
     });

@@ -1,5 +1,6 @@
 /** Maintenance once a week, on a load that repeats by the day. */
 import { expect, test } from 'vitest';
+import { jitterOf } from '../../src/detect/departures.ts';
 import { detect } from '../../src/detect/detect.ts';
 import { Random } from '../../src/ground/random.ts';
 
@@ -46,4 +47,10 @@ test('outliers of single days are no season of weeks', () => {
     const { findings, seasons } = detect(values, { calendar: CALENDAR });
     expect([seed, seasons, findings.length]).toEqual([seed, [96], 4]);
   }
+});
+
+test('edges of a week are expected no farther off than from the week before', () => {
+  const values = new Float64Array(4000);
+  for (let k = 0; k < 40; k++) values.fill(50, 100 * k + 3 * (k % 2), 100 * k + 3 * (k % 2) + 10);
+  expect(jitterOf(values, 100, 0, true)).toBeLessThanOrEqual(jitterOf(values, 100, 0));
 });
