@@ -10,13 +10,9 @@
  * the marks on it, or a mark where there is no finding. It gives one ranking of both, and the confidence that reports state.
  */
 
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { z } from 'zod';
 import type { Finding } from '../detect/finding.ts';
-import { CheckpointError, faultOf } from '../ground/errors.ts';
-import { readUtf8 } from '../ground/files.ts';
-import { addToManifest, checkFiles } from '../ground/manifest.ts';
+import { addToManifest, readSaved } from '../ground/manifest.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
@@ -539,15 +535,8 @@ export function writeConfidence(directory: string, model: ConfidenceModel): void
  * @throws CheckpointError for a damaged file, and one of another version
  */
 export function readConfidence(directory: string): ConfidenceModel | null {
-  const file = join(directory, CONFIDENCE_FILE);
-  checkFiles(directory, (name) => name === CONFIDENCE_FILE);
-  if (!existsSync(file)) return null;
-  try {
-    return modelSchema.parse(JSON.parse(readUtf8(file)));
-  } catch (cause) {
-    throw new CheckpointError(
-      `${file}: not a confidence model of this version (${faultOf(cause)}); write it anew with timeseer calibrate --policy ${directory}`,
-      { cause },
-    );
-  }
+  const remedy = `write it anew with timeseer calibrate --policy ${directory}`;
+  return readSaved(directory, CONFIDENCE_FILE, { what: 'confidence model', remedy }, (content) =>
+    modelSchema.parse(content),
+  );
 }

@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { CheckpointError, reasonOf } from './errors.ts';
+import { CheckpointError, faultOf, reasonOf } from './errors.ts';
 import { readUtf8, recordHashes, syncPath, writeDirectoryAtomic, writeFileAtomic } from './files.ts';
 
 export const MANIFEST_FILE = 'timeseer.sha256';
@@ -181,4 +181,28 @@ export function checkFiles(
   throw new CheckpointError(
     `${damage}; copy the directory again, or, if you changed it on purpose, delete ${join(directory, MANIFEST_FILE)}: it is then loaded as it is`,
   );
+}
+
+/**
+ * Reads a JSON file that was saved with a policy; null where there is none.
+ * @param what name of its content, and the remedy at the end of an error
+ * @param parse reads the content; whatever it throws means that the file is damaged, or of another version
+ * @throws CheckpointError for such a file, and for one that differs from the manifest
+ */
+export function readSaved<T>(
+  directory: string,
+  name: string,
+  { what, remedy }: { readonly what: string; readonly remedy: string },
+  parse: (content: unknown) => T,
+): T | null {
+  const file = join(directory, name);
+  checkFiles(directory, (other) => other === name);
+  if (!existsSync(file)) return null;
+  try {
+    return parse(JSON.parse(readUtf8(file)));
+  } catch (cause) {
+    throw new CheckpointError(`${file}: not a ${what} of this version (${faultOf(cause)}); ${remedy}`, {
+      cause,
+    });
+  }
 }

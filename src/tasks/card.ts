@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError, ConfigError, faultOf } from '../ground/errors.ts';
-import { readUtf8, writeFileAtomic } from '../ground/files.ts';
-import { checkFiles } from '../ground/manifest.ts';
+import { ConfigError, faultOf } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { readSaved } from '../ground/manifest.ts';
 import { ANOMALY_CLASSES } from '../ground/types.ts';
 import { choosesClass, KIND_NAMES, mayChoose } from './kinds.ts';
 
@@ -120,15 +120,7 @@ export function checkedCard(card: PolicyCard): PolicyCard {
 
 /** @throws CheckpointError when the card is there but not readable, or is not what was saved with the policy. */
 export function readCard(directory: string): PolicyCard {
-  const file = join(directory, CARD_FILE);
-  checkFiles(directory, (name) => name === CARD_FILE);
-  if (!hasCard(directory)) return FOREIGN_CARD;
-  try {
-    return cardSchema.parse(JSON.parse(readUtf8(file)));
-  } catch (cause) {
-    throw new CheckpointError(
-      `${file}: not a policy card of this version (${faultOf(cause)}); remove it to use the policy as a foreign checkpoint, or train again`,
-      { cause },
-    );
-  }
+  const remedy = 'remove it to use the policy as a foreign checkpoint, or train again';
+  const saved = { what: 'policy card', remedy };
+  return readSaved(directory, CARD_FILE, saved, (content) => cardSchema.parse(content)) ?? FOREIGN_CARD;
 }

@@ -6,12 +6,10 @@
  * number of dimensions. The covariance is shrunk towards a multiple of the identity (Ledoit & Wolf 2004, "A well-conditioned estimator for
  * large-dimensional covariance matrices"), because there are hardly more pictures than dimensions.
  */
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError, faultOf } from '../ground/errors.ts';
-import { readUtf8, writeFileAtomic } from '../ground/files.ts';
-import { checkFiles } from '../ground/manifest.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { readSaved } from '../ground/manifest.ts';
 
 export const REFERENCE_FILE = 'timeseer.reference.json';
 
@@ -177,11 +175,9 @@ function decoded(text: string, count: number, field: string): Float32Array {
  * @throws CheckpointError for a damaged file, another version, or a policy of another size
  */
 export function readReference(directory: string, dimensions: number): PolicyReference | null {
-  const file = join(directory, REFERENCE_FILE);
-  checkFiles(directory, (name) => name === REFERENCE_FILE);
-  if (!existsSync(file)) return null;
-  try {
-    const record = referenceSchema.parse(JSON.parse(readUtf8(file)));
+  const remedy = 'remove it to use the policy without, or train again';
+  return readSaved(directory, REFERENCE_FILE, { what: 'reference', remedy }, (content) => {
+    const record = referenceSchema.parse(content);
     if (record.dimensions !== dimensions) {
       throw new Error(`dimensions: ${record.dimensions}, the policy has ${dimensions}`);
     }
@@ -192,10 +188,5 @@ export function readReference(directory: string, dimensions: number): PolicyRefe
     }
     const { examples, distance, logProbability } = record;
     return { dimensions, examples, mean, factor, distance, logProbability };
-  } catch (cause) {
-    throw new CheckpointError(
-      `${file}: not a reference of this version (${faultOf(cause)}); remove it to use the policy without, or train again`,
-      { cause },
-    );
-  }
+  });
 }
