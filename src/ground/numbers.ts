@@ -25,6 +25,13 @@ export function concatenate(parts: readonly Float32Array[]): Float32Array {
  */
 export const engineFree = (value: number): number => Number(value.toPrecision(9));
 
+/** Rounds to a whole number, halves to the even one, as Python's `round` does. */
+export function roundHalfEven(value: number): number {
+  const floor = Math.floor(value);
+  if (value - floor !== 0.5) return Math.round(value);
+  return floor % 2 === 0 ? floor : floor + 1;
+}
+
 /** Arithmetic mean; NaN for no values. */
 export const mean = (values: ArrayLike<number>): number => sum(values) / values.length;
 

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, DataError } from '../ground/errors.ts';
+import { roundHalfEven } from '../ground/numbers.ts';
 import { type Resampler, resizeBicubic } from '../ground/resize.ts';
 import type { Picture } from '../ground/types.ts';
 import { asObject, isObject, type Json, Keys, readJson } from './json-file.ts';
@@ -256,14 +257,6 @@ export function readPreprocessor(directory: string): { json: unknown; file: stri
   return { json: existsSync(file) ? readJson(file) : {}, file };
 }
 
-/** Rounds halves to even, as Python's `round`. */
-function roundEven(x: number): number {
-  const floor = Math.floor(x);
-  const rest = x - floor;
-  if (rest !== 0.5) return Math.round(x);
-  return floor % 2 === 0 ? floor : floor + 1;
-}
-
 /**
  * Size after resizing: multiples of `factor`, `minPixels` to `maxPixels` in all, nearly the same aspect
  * ratio. Source: `smart_resize` of transformers. @throws DataError for an empty picture or an aspect ratio
@@ -281,8 +274,8 @@ export function smartResize(
       `a picture of ${width} × ${height} pixels cannot be used: the aspect ratio must be at most 200`,
     );
   }
-  let toWidth = roundEven(width / factor) * factor;
-  let toHeight = roundEven(height / factor) * factor;
+  let toWidth = roundHalfEven(width / factor) * factor;
+  let toHeight = roundHalfEven(height / factor) * factor;
   if (toWidth * toHeight > maxPixels) {
     const shrink = Math.sqrt((width * height) / maxPixels);
     toWidth = Math.max(factor, Math.floor(width / shrink / factor) * factor);

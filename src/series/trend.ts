@@ -1,4 +1,5 @@
 /** Trend without a distribution: the Mann–Kendall test, and the Theil–Sen line. */
+import { roundHalfEven } from '../ground/numbers.ts';
 import { requireFinite, requireOption } from './checks.ts';
 import { median, normalQuantile, select, twoSided } from './stats.ts';
 
@@ -81,13 +82,6 @@ export function theilSen(values: Float64Array, confidence = 0.95): TheilSen | nu
   const [low, belowSlope, aboveSlope, high] = slopesOfRank(values, ranks) as [number, number, number, number];
   const slope = (belowSlope + aboveSlope) / 2;
   return { slope, intercept: median(values) - slope * ((n - 1) / 2), low, high };
-}
-
-function roundHalfEven(x: number): number {
-  const floor = Math.floor(x);
-  const rest = x - floor;
-  if (rest !== 0.5) return Math.round(x);
-  return floor % 2 === 0 ? floor : floor + 1;
 }
 
 // Order statistics of the slopes of all pairs of points, exact: a sample brackets them, and a pass over all pairs counts what lies
