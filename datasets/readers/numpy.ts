@@ -1,6 +1,7 @@
 /** NumPy: `.npy` arrays (format versions 1 to 3), and `.npz` archives of series with labels. */
 import { endianness } from 'node:os';
 import { DataError } from '../../src/ground/errors.ts';
+import { fromHalf } from '../../src/ground/half.ts';
 import { type ByteSource, partOf, reading } from './byte-source.ts';
 import { checkChannelCount, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 import { readZip, type ZipEntry } from './zip.ts';
@@ -20,15 +21,6 @@ const MAGIC = '\x93NUMPY';
 /** Maximum bytes of a header; NumPy's own limit for trusted files is far below. */
 const LONGEST_HEADER = 1 << 20;
 
-const half = (bits: number): number => {
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  const sign = bits & 0x8000 ? -1 : 1;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-};
-
 /** Reads one element; 64-bit integers are rounded to the nearest float64. */
 type Element = (view: DataView, offset: number, little: boolean) => number;
 const ELEMENTS: Readonly<Record<string, Element>> = {
@@ -43,7 +35,7 @@ const ELEMENTS: Readonly<Record<string, Element>> = {
     view.getInt32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
   u8: (view, at, little) =>
     view.getUint32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
-  f2: (view, at, little) => half(view.getUint16(at, little)),
+  f2: (view, at, little) => fromHalf(view.getUint16(at, little)),
   f4: (view, at, little) => view.getFloat32(at, little),
   f8: (view, at, little) => view.getFloat64(at, little),
 };

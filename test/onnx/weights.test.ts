@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { asFloat16, asFloat32, asInt8, fromHalf, halfOf, pieces } from '../../src/onnx/weights.ts';
+import { fromHalf, halfOf } from '../../src/ground/half.ts';
+import { asFloat16, asFloat32, asInt8, pieces } from '../../src/onnx/weights.ts';
 import { openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-onnx-weights-'));
