@@ -4,7 +4,7 @@ import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { DataError, reasonOf, TimeseerError } from '../src/ground/errors.ts';
 import { fileInside, readBytes } from '../src/ground/files.ts';
-import { fixed } from '../src/ground/numbers.ts';
+import { fixed, plural } from '../src/ground/numbers.ts';
 import { formatValue } from '../src/ground/progress.ts';
 import type { Example, Gold, Picture } from '../src/ground/types.ts';
 import { Html, html, page, pngSource, verbatim } from '../src/html/html.ts';
@@ -182,7 +182,7 @@ function missingText({ channels }: Example): string {
   return missing === 0 ? '' : `, ${formatValue((100 * missing) / points)} % missing`;
 }
 
-export const counted = (n: number): string => `${n} ${n === 1 ? 'example' : 'examples'}`;
+export const counted = (n: number): string => plural(n, 'example');
 
 /** Pictures above this height in px are laid out side by side where there is room. */
 const TALL = 400;

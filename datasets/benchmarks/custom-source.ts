@@ -3,6 +3,7 @@ import { statSync } from 'node:fs';
 import { basename, dirname, extname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { jsonProblem, show } from '../../src/ground/json-record.ts';
+import { firstNames } from '../../src/ground/terminal.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { checkChannelNames } from '../example.ts';
@@ -93,7 +94,7 @@ class ShortSeries {
     const count = this.#ids.length;
     if (count === 0) return [];
     return [
-      `${count} of ${this.#records} series ${count === 1 ? 'is' : 'are'} shorter than --window ${window} and left out: ${listed(this.#ids)}`,
+      `${count} of ${this.#records} series ${count === 1 ? 'is' : 'are'} shorter than --window ${window} and left out: ${firstNames(this.#ids, LISTED)}`,
     ];
   }
 }
@@ -169,13 +170,11 @@ function leftOut(all: readonly string[], used: readonly string[], folder: string
   const data = all.filter((file) => !read.has(resolve(file)) && isSeriesFile(file));
   if (data.length === 0) return [];
   const names = data.map((file) => relative(folder, file).replaceAll('\\', '/'));
-  return [`left out (${why}): ${listed(names)}`];
+  return [`left out (${why}): ${firstNames(names, LISTED)}`];
 }
 
-/** The first five names, and the number of the others. */
-function listed(names: readonly string[]): string {
-  return names.slice(0, 5).join(', ') + (names.length > 5 ? ` and ${names.length - 5} more` : '');
-}
+/** Maximum number of names in a message. */
+const [LISTED, NAMED] = [5, 8];
 
 /** Minimum number of channels: with two that differ, neither is the odd one. */
 const FEWEST_CHANNELS = 3;
@@ -322,11 +321,16 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
   }));
   const sets = [...new Set(parts.map(({ set }) => set))];
   if (parts.every(({ split }) => split === null)) {
-    return [`${files.length} files are read as one data set: ${listed(parts.map(({ file }) => file))}`];
+    return [
+      `${files.length} files are read as one data set: ${firstNames(
+        parts.map(({ file }) => file),
+        LISTED,
+      )}`,
+    ];
   }
   if (sets.length > 1) {
     throw new DataError(
-      `holds ${sets.length} data sets by the names of their files (${listed(sets)}); give each a folder of its own, and name one with --from`,
+      `holds ${sets.length} data sets by the names of their files (${firstNames(sets, LISTED)}); give each a folder of its own, and name one with --from`,
       { file: folder },
     );
   }
@@ -340,8 +344,6 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
   return [];
 }
 
-const NAMED = 8;
-
 /**
  * Checks a csv file without a column `class`, which must mark its points in a column `Label`.
  * @returns notes on how it is read
@@ -350,8 +352,7 @@ const NAMED = 8;
 function checkPoints(file: string): string[] {
   const format = formatOf(file);
   const { header, rows } = openSheet(file);
-  const names = header.slice(0, NAMED).map((name) => show(name));
-  const columns = `${names.join(', ')}${header.length > NAMED ? ` and ${header.length - NAMED} more` : ''}`;
+  const columns = firstNames(header.map(show), NAMED);
   const time = header.find((name) => /^(?:time|date)/.test(name));
   if (format === 'csv' && time !== undefined && header.at(-1) === 'label') {
     throw new DataError(
@@ -576,7 +577,10 @@ export function openSource(path: string, options: SourceOptions): Source {
   const apart = all.filter((file) => /(?:^|[\\/])[xy]_[^\\/]+\.(?:txt|npy)$/i.test(file));
   if (apart.some((file) => /^x/i.test(basename(file))) && apart.some((file) => /^y/i.test(basename(file)))) {
     throw new DataError(
-      `holds series and labels in files of their own (${listed(apart.map((file) => basename(file)))}), which are not read; save them in one, numpy.savez('set.npz', X_train=…, y_train=…, X_test=…, y_test=…), or prepare har where they are those of the UCI`,
+      `holds series and labels in files of their own (${firstNames(
+        apart.map((file) => basename(file)),
+        LISTED,
+      )}), which are not read; save them in one, numpy.savez('set.npz', X_train=…, y_train=…, X_test=…, y_test=…), or prepare har where they are those of the UCI`,
       { file: path },
     );
   }

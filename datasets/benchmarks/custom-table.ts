@@ -4,6 +4,8 @@ import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { DataError, reasonOf } from '../../src/ground/errors.ts';
 import { fileInside, openFile } from '../../src/ground/files.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { plural } from '../../src/ground/numbers.ts';
+import { firstNames } from '../../src/ground/terminal.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/ground/types.ts';
 import { isAnomalyClass } from '../../src/tasks/anomaly.ts';
 import { checkClass } from '../../src/tasks/classification.ts';
@@ -155,7 +157,7 @@ function anomalyClass(name: string, intervals: readonly Interval[], place: Place
   if (isAnomalyClass(name)) {
     if ((name === 'normal') === (intervals.length === 0)) return name;
     throw new DataError(
-      `class ${show(name)} with ${intervals.length === 1 ? '1 interval' : `${intervals.length} intervals`}; "normal" needs none, every other class at least one`,
+      `class ${show(name)} with ${plural(intervals.length, 'interval')}; "normal" needs none, every other class at least one`,
       place,
     );
   }
@@ -255,7 +257,7 @@ export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'spl
   if (clash === undefined) return;
   const { recording, split, place } = clash;
   const lines = rows.filter((row) => row.recording === recording).map((row) => row.place.line);
-  const listed = `${lines.slice(0, 10).join(', ')}${lines.length > 10 ? ` and ${lines.length - 10} more` : ''}`;
+  const listed = firstNames(lines.map(String), 10);
   const others =
     lost.size === 1
       ? ''

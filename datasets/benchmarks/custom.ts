@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { fileInside } from '../../src/ground/files.ts';
 import { issueText } from '../../src/ground/json-record.ts';
+import { plural } from '../../src/ground/numbers.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { MOST_YAML_BYTES, readYaml } from '../../src/ground/yaml.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
@@ -178,12 +179,10 @@ class Gaps {
     if (this.#first === null) return [];
     const { id, points } = this.#first;
     return [
-      `${this.#points} of ${this.#all} values are missing, in ${this.#examples} ${this.#examples === 1 ? 'example' : 'examples'}; the first: ${id} (${points})`,
+      `${this.#points} of ${this.#all} values are missing, in ${plural(this.#examples, 'example')}; the first: ${id} (${points})`,
     ];
   }
 }
-
-const counted = (channels: number): string => `${channels} ${channels === 1 ? 'channel' : 'channels'}`;
 
 export const custom: Benchmark = {
   name: 'custom',
@@ -235,7 +234,7 @@ export const custom: Benchmark = {
           first ??= loaded.example;
           if (channels.length !== first.channels.length) {
             throw new DataError(
-              `${id}: has ${counted(channels.length)}, and ${first.id} has ${counted(first.channels.length)}; give every series the same channels`,
+              `${id}: has ${plural(channels.length, 'channel')}, and ${first.id} has ${plural(first.channels.length, 'channel')}; give every series the same channels`,
               loaded.place,
             );
           }

@@ -2,6 +2,7 @@
 import { ConfigError, DataError, reasonOf, suggestion } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { firstNames } from '../../src/ground/terminal.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { Column, MOST_CHANNELS, NUMBER, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 
@@ -89,11 +90,11 @@ function describe(header: string | null, index: number, cells: readonly string[]
 /** Maximum number of columns in a message; a file may have thousands. */
 const NAMED = 10;
 
-export function listed(columns: readonly { readonly name: string }[]): string {
-  const names = columns.slice(0, NAMED).map(({ name }) => show(name));
-  const more = columns.length - names.length;
-  return names.join(', ') + (more > 0 ? ` and ${more} more` : '');
-}
+export const listed = (columns: readonly { readonly name: string }[]): string =>
+  firstNames(
+    columns.map(({ name }) => show(name)),
+    NAMED,
+  );
 
 /** Finds a column by name, in any case where that is unambiguous, or by number from 1. @throws ConfigError for none */
 export function chosenColumn(

@@ -1,6 +1,7 @@
 /** Value and key columns in the table of a recording. */
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { plural } from '../../src/ground/numbers.ts';
 import { chosenColumn, listed } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
 import { kindOf, type NumberFormat, readNumber } from './number-format.ts';
@@ -10,7 +11,6 @@ import {
   isNumeric,
   isTruth,
   MINIMUM_SAMPLES,
-  plural,
   type Table,
   type TableColumn,
   TableRows,

@@ -2,6 +2,7 @@
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { plural } from '../../src/ground/numbers.ts';
 import { checkZone, parseStamp } from './clock.ts';
 import { chosenColumn, isHeader, listed } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
@@ -138,9 +139,6 @@ export class TableRows {
     return named;
   }
 }
-
-export const plural = (count: number, one: string, many = `${one}s`): string =>
-  `${count} ${count === 1 ? one : many}`;
 
 /** Makes a name such as "load (column 3)" for a column whose name is taken. */
 function freeName(names: readonly string[], index: number): string {

@@ -1,7 +1,8 @@
 /** Recordings: tables of measurements with their times, read tolerantly; notes name every assumption. */
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
-import { onOneLine, shellWord } from '../../src/ground/terminal.ts';
+import { plural } from '../../src/ground/numbers.ts';
+import { firstNames, onOneLine, shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
 import { ANNOTATED } from './line-forms.ts';
@@ -14,14 +15,7 @@ import {
   readValues,
   valueColumns,
 } from './recording-columns.ts';
-import {
-  laterRows,
-  MINIMUM_SAMPLES,
-  openTable,
-  plural,
-  type Table,
-  type TableOptions,
-} from './recording-table.ts';
+import { laterRows, MINIMUM_SAMPLES, openTable, type Table, type TableOptions } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { sentinelsOf } from './sentinel.ts';
 import { joinRows } from './side-by-side.ts';
@@ -145,7 +139,7 @@ function theSeries({ table, series, key }: ReturnType<typeof openSeries>): Serie
   const names = series.map(({ name }) => name!);
   const first = /[^\w.-]/.test(names[0]!) ? show(names[0]!) : names[0]!;
   throw new DataError(
-    `${names.length} series in one file, separated by column ${show(key)}: ${keysListed(names)}; choose one with --key ${/\s/.test(key) ? show(key) : key} --select ${first}, or all with --select '*'`,
+    `${names.length} series in one file, separated by column ${show(key)}: ${firstNames(names.map(show), LISTED_KEYS)}; choose one with --key ${/\s/.test(key) ? show(key) : key} --select ${first}, or all with --select '*'`,
     { file: table.file },
   );
 }
@@ -189,7 +183,10 @@ export function openRows(source: Uint8Array, options: RecordingOptions): RowRead
     throw new DataError('clock times without dates; following a file needs dates', { file });
   if (options.select === ALL && all.series.length > 1)
     throw new ConfigError(
-      `--select ${ALL}: one series is followed; choose one of ${keysListed(all.series.map(({ name }) => name!))}`,
+      `--select ${ALL}: one series is followed; choose one of ${firstNames(
+        all.series.map(({ name }) => show(name)),
+        LISTED_KEYS,
+      )}`,
     );
   const series = theSeries(all);
   let table = opened;
@@ -225,13 +222,8 @@ function openSeries(
   if (selected.length > 0) return { table, series: selected, key };
   const names = series.map(({ name }) => name!);
   throw new ConfigError(
-    `--select ${select}: column ${show(key)} of ${table.file} has no such value.${suggestion(select, names)} Values: ${keysListed(names)}`,
+    `--select ${select}: column ${show(key)} of ${table.file} has no such value.${suggestion(select, names)} Values: ${firstNames(names.map(show), LISTED_KEYS)}`,
   );
-}
-
-function keysListed(names: readonly string[]): string {
-  const more = names.length - LISTED_KEYS;
-  return names.slice(0, LISTED_KEYS).map(show).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
 interface Series {

@@ -2,7 +2,6 @@
 import { basename, extname } from 'node:path';
 import { FAULTS } from '../../datasets/readers/quality.ts';
 import type { Recording } from '../../datasets/readers/recording.ts';
-import { plural } from '../../datasets/readers/recording-table.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { checkScores, FORMATS, scoresCsv, toGrafana } from '../explain/formats.ts';
 import { checkTarget, writeReport } from '../explain/report-page.ts';
@@ -12,6 +11,7 @@ import { verify } from '../explain/verify.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT, writeFileAtomic } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
+import { plural } from '../ground/numbers.ts';
 import { hash32 } from '../ground/random.ts';
 import { parseShard } from '../ground/shard.ts';
 import { firstNames, onOneLine, print, printJson, say, shellWord } from '../ground/terminal.ts';

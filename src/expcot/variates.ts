@@ -4,6 +4,7 @@
  * and written as an expert chain of thought.
  */
 import { DataError } from '../ground/errors.ts';
+import { plural } from '../ground/numbers.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
 import { dominantIndex, refineFrequency, spectrum } from '../series/spectrum.ts';
 import { laggedProduct, median, moments } from '../series/stats.ts';
@@ -176,7 +177,7 @@ export function analyseVariates(channels: readonly Float64Array[]): VariatesEvid
   const length = channels[0]?.length ?? 0;
   if (channels.length < FEWEST_VARIATES || length < FEWEST_POINTS) {
     throw new DataError(
-      `${channels.length === 1 ? '1 variate' : `${channels.length} variates`} of ${length} points; comparing needs at least ${FEWEST_VARIATES} variates of ${FEWEST_POINTS} points`,
+      `${plural(channels.length, 'variate')} of ${length} points; comparing needs at least ${FEWEST_VARIATES} variates of ${FEWEST_POINTS} points`,
     );
   }
   const bridged = channels.map((channel): Bridged => {

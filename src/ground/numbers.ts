@@ -106,6 +106,10 @@ export function grouped(value: number): string {
     .replace(/\B(?=(\d{3})+$)/g, '\u202f');
 }
 
+/** Counts things: plural(1, 'row') → "1 row", plural(2, 'row') → "2 rows". */
+export const plural = (count: number, one: string, many = `${one}s`): string =>
+  `${count} ${count === 1 ? one : many}`;
+
 /** Capitalises the first letter. */
 export function upperFirst(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);

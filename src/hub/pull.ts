@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { digest, download, partOf } from '../ground/download.ts';
 import { CheckpointError, ConfigError, EndpointError } from '../ground/errors.ts';
 import { readUtf8, WriteError, writeFileAtomic } from '../ground/files.ts';
+import { firstNames } from '../ground/terminal.ts';
 import { readJson } from '../policy/json-file.ts';
 import { parseDims } from '../policy/model-config.ts';
 import { INDEX, readIndex, WEIGHTS } from '../policy/safetensors.ts';
@@ -397,7 +398,7 @@ function lacking(directory: string, has: (name: string) => boolean): string | nu
   const shards = existsSync(index) ? [...new Set(readIndex(index).values())] : [WEIGHTS];
   const absent = shards.filter((name) => !has(name));
   if (absent.length > 0) {
-    return `no ${absent.slice(0, 3).join(', ')}${absent.length > 3 ? ` and ${absent.length - 3} more` : ''}`;
+    return `no ${firstNames(absent, 3)}`;
   }
   return has('tokenizer.json') ? null : 'no tokenizer.json';
 }

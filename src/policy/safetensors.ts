@@ -7,6 +7,7 @@ import { closeSync, existsSync, fstatSync, readdirSync, readSync, rmSync } from 
 import { join } from 'node:path';
 import { CheckpointError, DataError, reasonOf } from '../ground/errors.ts';
 import { openRegular, writeFileAtomic } from '../ground/files.ts';
+import { firstNames } from '../ground/terminal.ts';
 import { isCount, isObject, readJson } from './json-file.ts';
 
 const MAX_HEADER = 100_000_000;
@@ -240,11 +241,8 @@ const SHARD = /^model-\d{5}-of-\d{5}\.safetensors$/;
 /** Largest shard, bytes, unless told otherwise: the 5 GB of huggingface_hub. */
 const SHARD_BYTES = 5e9;
 
-/** Names of `names`, at most eight, then how many more. */
-export function listed(names: readonly string[]): string {
-  const more = names.length - 8;
-  return `${names.slice(0, 8).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-}
+/** Lists the names of at most eight tensors or files, and the number of the others. */
+export const listed = (names: readonly string[]): string => firstNames(names, 8);
 
 /** Reads the shard of each tensor from an index. @throws CheckpointError when it is damaged, or names no tensor */
 export function readIndex(file: string): Map<string, string> {
