@@ -407,7 +407,6 @@ export async function userTask(
       kind,
       rate,
       classes: null,
-      generator: null,
       needs: 'files',
       shape: 'any',
       prompt: null,
@@ -432,8 +431,6 @@ export async function userTask(
         files: [...moduleTexts(file).keys()],
         classes: () => classes,
         parameters: { module: address.name, seed: request.seed, ...from },
-        total: null,
-        notes: () => [],
         plan: planOf(all),
         own: {
           ...{ title, licence: task.licence, citation: task.citation, rate: task.rate },

@@ -4,7 +4,6 @@ import { type ClassProfile, learnClasses, readProfile } from '../src/expcot/clas
 import { ConfigError, DataError, reasonOf } from '../src/ground/errors.ts';
 import { readUtf8 } from '../src/ground/files.ts';
 import type { Example, Gold } from '../src/ground/types.ts';
-import { mergeIntervals, runs } from '../src/series/intervals.ts';
 import type { Drawable, FigureChoice } from '../src/tasks/drawing.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
@@ -14,7 +13,7 @@ import { ExampleSet } from './example-set.ts';
 import { LARGEST_VALUE } from './prepare.ts';
 import { numericColumns, readCsv } from './readers/csv.ts';
 import { formatOf, readRecords } from './readers/formats.ts';
-import { type RawRecord, stem } from './readers/record.ts';
+import { anomalousIntervals, type RawRecord, risingTimes, stem } from './readers/record.ts';
 import { openExamples } from './source.ts';
 import { SPLITS, type Split } from './split.ts';
 
@@ -77,7 +76,8 @@ function choose(series: Drawable, column: readonly string[] | undefined): Drawab
 }
 
 /** Series of a record, with its label or its anomalies as the answer. @throws DataError for channels of unequal lengths */
-function seriesOf({ id, channels, channelNames, times, label, anomalies, path }: RawRecord): Drawable {
+function seriesOf(record: RawRecord): Drawable {
+  const { id, channels, channelNames, label, path } = record;
   const length = channels[0]!.length;
   const odd = channels.find((channel) => channel.length !== length);
   if (odd !== undefined) {
@@ -86,21 +86,14 @@ function seriesOf({ id, channels, channelNames, times, label, anomalies, path }:
       { file: path },
     );
   }
-  // Times that fall cannot be an axis.
-  const rising = times?.every((time, i) => i === 0 || time >= times[i - 1]!) === true;
-  const intervals =
-    anomalies === null
-      ? null
-      : anomalies instanceof Uint8Array
-        ? runs(anomalies.length, (i) => anomalies[i] !== 0)
-        : mergeIntervals(anomalies);
+  const intervals = anomalousIntervals(record);
   const gold: Gold | null =
     label !== null
       ? { kind: 'classification', class: label }
       : intervals === null
         ? null
         : { kind: 'anomaly', class: intervals.length === 0 ? 'normal' : null, intervals };
-  return { id, channels, names: channelNames, times: rising ? times : null, gold };
+  return { id, channels, names: channelNames, times: risingTimes(record), gold };
 }
 
 /** Series of a record to draw; the picture of a single channel does not name it. */
@@ -168,7 +161,7 @@ function openGenerated(options: SourceOptions): RenderSource {
   refuse(options, ['column'], 'files and prepared data sets');
   const name = source.toLowerCase();
   const task = BENCHMARKS.find((benchmark) => benchmark.name === name);
-  if (task?.generator != null) {
+  if (task?.generator !== undefined) {
     const counts = Object.fromEntries(SPLITS.map((each) => [each, each === split ? limit : 0]));
     const { load } = task.open({ directory: null, counts, offset, seed: options.seed, length });
     function* series(): Generator<Drawable> {

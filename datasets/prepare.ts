@@ -532,7 +532,7 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
     ...(own?.prompt === undefined ? {} : { prompt: own.prompt }),
     rate: own?.rate ?? spec.rate,
     figure: options.figure ?? own?.figure ?? spec.figure,
-    notes: [...task.notes(), ...notes],
+    notes: [...(task.notes?.() ?? []), ...notes],
   };
   return {
     total,

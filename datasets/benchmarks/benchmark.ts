@@ -88,10 +88,10 @@ export interface OpenBenchmark {
   readonly parameters: Readonly<Record<string, unknown>>;
   /** User's description of the data, in place of the task's. */
   readonly own?: UserFacts;
-  /** Number of examples, where it is known before `load`; counts per split are then applied already. */
-  readonly total: number | null;
-  /** Tolerated faults and parts left out; complete once `load` has finished. */
-  readonly notes: () => readonly string[];
+  /** Number of generated examples: counts per split are applied already. Absent where files are read. */
+  readonly total?: number;
+  /** Tolerated faults and parts left out; complete once `load` has finished. Default: none. */
+  readonly notes?: () => readonly string[];
   /**
    * All examples, the same in the same order at every call; memory holds one file's record at most.
    * @throws DataError for files that are wrong
@@ -144,8 +144,8 @@ export interface Benchmark {
   readonly limitations?: readonly string[];
   /** Text of the prompt; null where the family's (the name before '/') or the user's applies. */
   readonly prompt: BenchmarkPrompt | null;
-  /** Null where examples are read from files. */
-  readonly generator: Generator | null;
+  /** Absent where examples are read from files. */
+  readonly generator?: Generator;
   /** Requirement for preparing it: nothing, an automatic download, or files of the user. */
   readonly needs: 'nothing' | 'download' | 'files';
   /** Required files, in words, for messages and help. */

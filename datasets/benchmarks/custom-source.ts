@@ -11,7 +11,7 @@ import { tsbAdTrain } from '../readers/anomaly-files.ts';
 import { numericColumns, readCsv, readText } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
-import type { RawRecord } from '../readers/record.ts';
+import { knownLength, type RawRecord } from '../readers/record.ts';
 import { targetLineOf } from '../readers/ts.ts';
 import type { Split } from '../split.ts';
 import type { Loaded } from './benchmark.ts';
@@ -57,16 +57,12 @@ function oneRecord(path: string): RawRecord {
   return record;
 }
 
-/**
- * Returns a record without the points at its end that all channels miss: archives, and arrays of one length, pad short series with NaN.
- * A series without any value stays as it is, and is refused later.
- */
+/** Returns a record without its padding. A series without any value stays as it is, and is refused later. */
 function withoutPadding(record: RawRecord): RawRecord {
   const { channels, times } = record;
   const { length } = channels[0]!;
   if (channels.some((channel) => channel.length !== length)) return record;
-  let end = length;
-  while (end > 0 && channels.every((channel) => Number.isNaN(channel[end - 1]!))) end--;
+  const end = knownLength(channels);
   if (end === 0 || end === length) return record;
   const cut = (values: Float64Array): Float64Array => values.slice(0, end);
   return { ...record, channels: channels.map(cut), times: times === null ? null : cut(times) };
@@ -257,12 +253,12 @@ function fromTables(
 ): Source {
   const size = window ?? null;
   const notes = checkOneSet(files, folder);
-  const named = files.length > 1 && files.every((file) => nameParts(file).split !== null);
+  const splitOf = splitsByName(files);
   const read = function* (): Generator<TableRow & { readonly file: string; readonly index: number }> {
     for (const file of files) {
       let index = 0;
-      const split = named ? nameParts(file).split : null;
-      for (const row of readTable(file)) yield { ...row, split: row.split ?? split, file, index: index++ };
+      for (const row of readTable(file))
+        yield { ...row, split: row.split ?? splitOf(file), file, index: index++ };
     }
   };
   const rows = [...read()].map(({ split, recording, place }) => ({ split, recording, place }));
@@ -306,6 +302,12 @@ function nameParts(file: string): { readonly set: string; readonly split: Split 
   const [, set = '', word = ''] = /^(?:(.*)[_-])?([a-z]+)$/i.exec(name) ?? [];
   const split = splitNamed(word) ?? null;
   return { set: split === null ? name : set, split };
+}
+
+/** Splits of several files by their names, where all have one; null otherwise. */
+function splitsByName(files: readonly string[]): (file: string) => Split | null {
+  const named = files.length > 1 && files.every((file) => nameParts(file).split !== null);
+  return (file) => (named ? nameParts(file).split : null);
 }
 
 /**
@@ -441,9 +443,8 @@ function fromFiles(
   }
   const anomaly = first.label === null;
   const size = window === undefined ? (anomaly ? ANOMALY_WINDOW : null) : window;
-  const splits = new Map(files.map((file) => [file, nameParts(file).split]));
-  const named = files.length > 1 && [...splits.values()].every((split) => split !== null);
-  const given = named || first.split !== null;
+  const splitOf = splitsByName(files);
+  const given = splitOf(files[0]!) !== null || first.split !== null;
   return {
     files,
     kind: anomaly ? 'anomaly' : 'classification',
@@ -459,7 +460,7 @@ function fromFiles(
         let index = 0;
         for (const record of readRecords(file)) {
           const id = `custom/${stem}/${index++}`;
-          const split = splitNamed(record.split ?? '') ?? (named ? splits.get(file)! : null);
+          const split = splitNamed(record.split ?? '') ?? splitOf(file);
           if (given !== (split !== null)) {
             const [own, others] = given ? ['no split', 'one'] : [`the split ${split}`, 'none'];
             throw new DataError(`${record.id}: ${own}, and series of ${files[0]} have ${others}`, { file });
@@ -527,12 +528,12 @@ function fromLines(
   }
   if (rows.length === 0) throw new DataError('empty; expected an example a line', { file: files[0]! });
   const kind = kindOfLine(rows[0]!.value, rows[0]!);
-  const named = files.length > 1 && files.every((file) => nameParts(file).split !== null);
+  const splitOf = splitsByName(files);
   const loaded = rows.map(({ file, line, value }, index) => {
     const place = { file, line };
     try {
       const { split, example } = statedExample({ name: 'custom', kind }, value, index);
-      return { example, split: split ?? (named ? nameParts(file).split : null), place };
+      return { example, split: split ?? splitOf(file), place };
     } catch (error) {
       if (!(error instanceof DataError) || error.file !== undefined) throw error;
       throw new DataError(error.message, { ...place, cause: error });

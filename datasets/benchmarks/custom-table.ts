@@ -18,8 +18,16 @@ import { SPLITS, type Split } from '../split.ts';
 
 export const LABELS = 'labels.csv';
 
+/** Facts that a row may state beside its label; null where it has none. */
+interface RowFacts {
+  readonly recording: string | null;
+  readonly split: Split | null;
+  /** Expert reasoning towards the answer. */
+  readonly thought: string | null;
+}
+
 /** One line of `labels.csv`. */
-export interface LabelRow {
+export interface LabelRow extends RowFacts {
   readonly path: string;
   /** Null for an anomaly of unknown kind. */
   readonly class: string | null;
@@ -27,33 +35,31 @@ export interface LabelRow {
   readonly intervals: readonly Interval[] | null;
   /** Numbers of the anomalous channels, ascending from 0; null without such a column. */
   readonly variates: readonly number[] | null;
-  readonly recording: string | null;
-  readonly split: Split | null;
-  /** Expert reasoning towards the answer; null where there is none. */
-  readonly thought: string | null;
   readonly place: Place;
   readonly answer: Place;
 }
 
 /** One series of a table with a row per series. */
-export interface TableRow {
+export interface TableRow extends RowFacts {
   readonly id: string | null;
   readonly class: string;
   readonly values: Float64Array;
   /** Number of empty cells at the end of the row, which are no points. */
   readonly empty: number;
-  readonly recording: string | null;
-  readonly split: Split | null;
-  readonly thought: string | null;
   readonly place: Place;
 }
 
 type Place = ReturnType<CsvRecords['place']>;
 
+/** The current row of a sheet, by its columns. */
+interface SheetRow {
+  readonly cell: (column: number) => string;
+  readonly place: (column: number) => Place;
+}
+
 interface Sheet {
   readonly header: readonly string[];
-  /** Walks through the rows; `cell` reads the current one. */
-  readonly rows: () => Generator<{ cell: (column: number) => string; place: (column: number) => Place }>;
+  readonly rows: () => Generator<SheetRow>;
 }
 
 /** Opens a table. @throws DataError for one that is empty or cannot be read */
@@ -112,6 +118,19 @@ function readThought(cell: string, place: Place): string | null {
   if (cell === '') return null;
   checkThought(cell, place);
   return cell;
+}
+
+/** Reads the optional columns of the current row. @throws DataError */
+function factsOf({ header }: Pick<Sheet, 'header'>, { cell, place }: SheetRow): RowFacts {
+  const read = <T>(name: string, parse: (cell: string, place: Place) => T): T | null => {
+    const column = header.indexOf(name);
+    return column < 0 ? null : parse(cell(column), place(column));
+  };
+  return {
+    recording: read('recording', (text) => text || null),
+    split: read('split', readSplit),
+    thought: read('thought', readThought),
+  };
 }
 
 function readIntervals(cell: string, place: Place): Interval[] {
@@ -192,7 +211,8 @@ function below(folder: string, name: string, place: Place): string {
  * @throws DataError with line and column, also for a file that is not there
  */
 export function readLabels(path: string, folder: string): LabelRow[] {
-  const { header, rows } = openSheet(path);
+  const sheet = openSheet(path);
+  const { header } = sheet;
   const at = (name: string): number => header.indexOf(name);
   const [file, name, intervals, variates] = [at('file'), at('class'), at('intervals'), at('variates')];
   const wrong = (message: string): DataError => new DataError(message, { file: path, line: 1 });
@@ -207,7 +227,8 @@ export function readLabels(path: string, folder: string): LabelRow[] {
   const list: LabelRow[] = [];
   const seen = new Set<string>();
   let gone: DataError | undefined;
-  for (const { cell, place } of rows()) {
+  for (const row of sheet.rows()) {
+    const { cell, place } = row;
     const seriesFile = below(folder, cell(file), place(file));
     if (seen.has(seriesFile)) throw new DataError(`${cell(file)} is listed twice`, place(file));
     seen.add(seriesFile);
@@ -230,9 +251,7 @@ export function readLabels(path: string, folder: string): LabelRow[] {
       variates: odd,
       place: place(file),
       answer,
-      recording: at('recording') < 0 ? null : cell(at('recording')) || null,
-      split: at('split') < 0 ? null : readSplit(cell(at('split')), place(at('split'))),
-      thought: at('thought') < 0 ? null : readThought(cell(at('thought')), place(at('thought'))),
+      ...factsOf(sheet, row),
     });
   }
   if (list.length === 0) throw new DataError('only a header, no files below it', { file: path });
@@ -296,12 +315,14 @@ export function isTable(path: string): boolean {
  * @throws DataError with line and column
  */
 export function* readTable(path: string): Generator<TableRow> {
-  const { header, rows } = openSheet(path);
+  const sheet = openSheet(path);
+  const { header } = sheet;
   const at = (name: string): number => header.indexOf(name);
   const points = header.flatMap((name, i) => (NAMED.has(name) ? [] : [i]));
   if (points.length < 2) throw new DataError('fewer than two columns of points', { file: path, line: 1 });
   let any = false;
-  for (const { cell, place } of rows()) {
+  for (const row of sheet.rows()) {
+    const { cell, place } = row;
     any = true;
     let length = points.length;
     while (length > 0 && cell(points[length - 1]!) === '') length--;
@@ -322,9 +343,7 @@ export function* readTable(path: string): Generator<TableRow> {
       id: at('id') < 0 ? null : cell(at('id')) || null,
       class: label,
       values,
-      recording: at('recording') < 0 ? null : cell(at('recording')) || null,
-      split: at('split') < 0 ? null : readSplit(cell(at('split')), place(at('split'))),
-      thought: at('thought') < 0 ? null : readThought(cell(at('thought')), place(at('thought'))),
+      ...factsOf(sheet, row),
     };
   }
   if (!any) throw new DataError('only a header, no rows below it', { file: path });

@@ -199,7 +199,6 @@ export const custom: Benchmark = {
   shape: 'any',
   figure: { preset: 'line', missing: 'break' },
   prompt: null,
-  generator: null,
   needs: 'files',
   layout: CUSTOM_LAYOUT,
   open({ directory, window, allowSharedRecordings }: BenchmarkOptions): OpenBenchmark {
@@ -221,7 +220,6 @@ export const custom: Benchmark = {
       kind,
       classes,
       parameters: window === undefined ? {} : { window },
-      total: null,
       notes: () => notes,
       plan: planOf(source),
       own: { place: () => ({ file: directory }), ...own, figure },

@@ -1,7 +1,7 @@
 /** ECG: rhythm of the heart, from five seconds of a single lead. */
 import { basename } from 'node:path';
-import { DataError, reasonOf } from '../../src/ground/errors.ts';
-import { readUtf8 } from '../../src/ground/files.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { readText } from '../readers/csv.ts';
 import { readMatlab } from '../readers/matlab.ts';
 import type { Benchmark } from './benchmark.ts';
 import {
@@ -31,13 +31,7 @@ const read = labelReader(LABELS);
 
 /** Recordings and their labels in file order. @throws DataError with file and line */
 function readReference(file: string): { name: string; label: string; line: number }[] {
-  let text: string;
-  try {
-    text = readUtf8(file);
-  } catch (cause) {
-    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
-  }
-  const rows = text.replace(/^\ufeff/, '').split(/\r\n|\n|\r/);
+  const rows = readText(file).split(/\r\n|\n|\r/);
   const seen = new Set<string>();
   return rows.flatMap((row, i) => {
     if (row.trim() === '') return [];
@@ -94,7 +88,6 @@ export const ecg: Benchmark = {
         'The examination should be repeated after cleaning the skin and fixing the electrodes, since no care can follow from what cannot be read.',
     },
   },
-  generator: null,
   needs: 'download',
   layout: 'A00001.mat … and REFERENCE-v3.csv',
   open({ directory, window }) {
@@ -114,7 +107,6 @@ export const ecg: Benchmark = {
       files: [reference, ...recordings.map(({ file }) => file)],
       classes: () => CLASSES,
       parameters: { window: size },
-      total: null,
       notes: () => [
         ...(old ? ['labels of the first version (REFERENCE.csv): version 3 corrects many'] : []),
         ...(short > 0 ? [`${short} recordings are shorter than a window`] : []),

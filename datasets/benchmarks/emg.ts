@@ -68,7 +68,6 @@ export const emg: Benchmark = {
         'An examination of nerve conduction in both legs should follow, and a search for diabetes, pressure on the nerve or lack of vitamins as causes that treatment can remove.',
     },
   },
-  generator: null,
   needs: 'download',
   layout: 'emg_healthy, emg_myopathy and emg_neuropathy as .txt, or as .hea with .dat',
   open({ directory, window }) {
@@ -85,7 +84,6 @@ export const emg: Benchmark = {
       files: recordings.flatMap(({ parts }) => parts),
       classes: () => CLASSES,
       parameters: { window: size },
-      total: null,
       notes: () => notes,
       plan: {
         by: 'example',

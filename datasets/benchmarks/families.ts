@@ -1,11 +1,11 @@
 /** Families of benchmarks that are opened alike: data sets of the classification archive, folders of labelled series, generated ones. */
 import { basename, relative } from 'node:path';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
-import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/ground/types.ts';
-import { runs, within } from '../../src/series/intervals.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type Example } from '../../src/ground/types.ts';
+import { within } from '../../src/series/intervals.ts';
 import { VALUE_CHANNEL } from '../example.ts';
 import { readRecords } from '../readers/formats.ts';
-import type { RawRecord } from '../readers/record.ts';
+import { anomalousIntervals, knownLength, type RawRecord, risingTimes } from '../readers/record.ts';
 import { checkAddress, DEFAULT_SEED, SPLITS, type Split } from '../split.ts';
 import type { Benchmark, BenchmarkOptions, Generator, Loaded, OpenBenchmark } from './benchmark.ts';
 import {
@@ -36,8 +36,7 @@ const ADDRESS = 'https://timeseriesclassification.com/aeon-toolkit';
 
 /** Cuts off the NaN with which the archive pads short series. */
 function withoutFill(channels: readonly Float64Array[]): Float64Array[] {
-  let length = Math.max(...channels.map((channel) => channel.length));
-  while (length > 0 && channels.every((channel) => !Number.isFinite(channel[length - 1]))) length--;
+  const length = knownLength(channels);
   return channels.map((channel) => {
     if (channel.length === length) return channel;
     const whole = new Float64Array(length).fill(Number.NaN);
@@ -56,7 +55,6 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
   const layout = `${archive}_TRAIN and ${archive}_TEST as .ts, .tsv, .arff or .txt`;
   const spec: Benchmark = {
     ...{ name, title, kind: 'classification', classes, rate, shape, figure, prompt, layout },
-    generator: null,
     needs: 'download',
     source: {
       description: facts.description,
@@ -91,8 +89,6 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
         files: parts.map(([, file]) => file),
         classes: () => classes,
         parameters: {},
-        total: null,
-        notes: () => [],
         plan: {
           by: 'given',
           statement: `Split of the archive (${archive}_TRAIN and ${archive}_TEST). ${facts.split}`,
@@ -129,17 +125,6 @@ interface AnomalyFilesBenchmark
   readonly statement: string;
 }
 
-/** Anomalous intervals of a record. @throws DataError where it has no labels */
-function intervalsOf(record: RawRecord): Interval[] {
-  const { anomalies, path } = record;
-  if (anomalies === null) {
-    throw new DataError('no labels; expected a label for every point', { file: path });
-  }
-  return anomalies instanceof Uint8Array ? runs(anomalies.length, (i) => anomalies[i] !== 0) : [...anomalies];
-}
-
-const ascending = (times: Float64Array): boolean => times.every((t, i) => i === 0 || t >= times[i - 1]!);
-
 interface AnomalyExampleOptions {
   readonly task: string;
   /** ID of the record; its windows get `/0`, `/1` … */
@@ -165,13 +150,12 @@ export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptio
   if (channels.some((channel) => channel.length !== length)) {
     throw new DataError(`${record.id}: channels of different lengths`, { file: path });
   }
-  const intervals = intervalsOf(record);
+  const intervals = anomalousIntervals(record);
+  if (intervals === null) throw new DataError('no labels; expected a label for every point', { file: path });
   const name = basename(path);
-  let { times } = record;
-  if (times !== null && !ascending(times)) {
+  const times = risingTimes(record);
+  if (times !== record.times)
     note(`${name}: times that fall are left out; points are in the order of the file`);
-    times = null;
-  }
   const windows = evenWindows(length, window);
   let blank = 0;
   for (const [index, span] of windows.entries()) {
@@ -214,7 +198,6 @@ export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
   const spec: Benchmark = {
     ...rest,
     kind: 'anomaly',
-    generator: null,
     // Kinds are not named: an answer may be any of them, and only 'normal' can be graded.
     classes: ANOMALY_CLASSES,
     rate: null,
@@ -231,7 +214,6 @@ export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
         files: [...others, ...series],
         classes: () => ANOMALY_CLASSES,
         parameters: { window },
-        total: null,
         notes: () => notes,
         plan: evaluationPlan(statement),
         *load(): Iterable<Loaded> {
@@ -300,7 +282,6 @@ export function generatedBenchmark(facts: GeneratedBenchmark): Benchmark {
         classes: () => classes ?? [],
         parameters: { seeds, length, ...(offset === 0 ? {} : { offset }), ...parameters },
         total: SPLITS.reduce((sum, split) => sum + counts[split], 0),
-        notes: () => [],
         plan: {
           by: 'given',
           statement: facts.pairing === undefined ? STATEMENT : `${STATEMENT} ${facts.pairing}`,

@@ -80,7 +80,6 @@ export const har: Benchmark = {
         'Advise the person to rest as long as sleep needs, and make sure for safety that this activity is a rest and not a fall.',
     },
   },
-  generator: null,
   needs: 'download',
   layout:
     'total_acc_{x,y,z}_{train,test}.txt and y_{train,test}.txt; subject_{train,test}.txt names the volunteers',
@@ -118,8 +117,6 @@ export const har: Benchmark = {
       ]),
       classes: () => CLASSES,
       parameters: {},
-      total: null,
-      notes: () => [],
       plan: {
         by: 'given',
         statement: `Split of the benchmark. ${SPLIT}${named ? '' : ' The files that name the volunteers are not here, so this was not checked.'}`,

@@ -474,7 +474,6 @@ export const qa: Benchmark = {
   shape: 'any',
   figure: { preset: 'line', missing: 'break' },
   prompt: { version: 1, context: '', question: kind.question, hints: {}, advice: null },
-  generator: null,
   needs: 'files',
   layout: LAYOUT,
   open({ directory, window }: BenchmarkOptions): OpenBenchmark {
@@ -486,7 +485,6 @@ export const qa: Benchmark = {
       files,
       classes: () => [],
       parameters: { layout },
-      total: null,
       plan: layout === 'TimeSeriesExam' ? PLANS.exam : hasSplits ? PLANS.given : PLANS.drawn,
       notes: () => [
         ...(layout === 'any' ? [] : [`read as ${layout}`]),

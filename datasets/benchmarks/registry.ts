@@ -34,17 +34,19 @@ export const BENCHMARKS: readonly Benchmark[] = [
 ];
 
 /** Finds the generator of a benchmark of one channel, from which training may draw without a data set on disk; null for other names. */
-export function generatorOf(name: string): (Benchmark & { readonly generator: Generator }) | null {
-  const benchmark = GENERATORS.find((candidate) => candidate.name === name);
-  return benchmark === undefined ? null : { ...benchmark, generator: benchmark.generator! };
-}
+export const generatorOf = (name: string): GeneratedTask | null =>
+  GENERATORS.find((candidate) => candidate.name === name) ?? null;
 
 /** Returns the limitations of policies trained on a task from random weights, one sentence each; none for unknown tasks. */
 export function limitationsOf(task: string): readonly string[] {
   return BENCHMARKS.find(({ name }) => name === task)?.limitations ?? [];
 }
 
-export const GENERATED: readonly Benchmark[] = BENCHMARKS.filter(({ generator }) => generator !== null);
+type GeneratedTask = Benchmark & { readonly generator: Generator };
+
+export const GENERATED: readonly GeneratedTask[] = BENCHMARKS.filter(
+  (benchmark): benchmark is GeneratedTask => benchmark.generator !== undefined,
+);
 /** Those whose series have one channel. */
 const GENERATORS = GENERATED.filter(({ kind }) => !taskKind(kind).countsChannels);
 

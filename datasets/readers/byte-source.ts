@@ -2,6 +2,28 @@
 import { closeSync, readSync } from 'node:fs';
 import { DataError, reasonOf } from '../../src/ground/errors.ts';
 import { openFile } from '../../src/ground/files.ts';
+import { fromHalf } from '../../src/ground/half.ts';
+
+/** Reads one element; 64-bit integers are rounded to the nearest float64. */
+type Element = (view: DataView, offset: number, little: boolean) => number;
+
+/** Element types of arrays in files, by their NumPy names: kind and bytes. */
+export const ELEMENTS: Readonly<Record<string, Element>> = {
+  b1: (view, at) => (view.getUint8(at) === 0 ? 0 : 1),
+  i1: (view, at) => view.getInt8(at),
+  u1: (view, at) => view.getUint8(at),
+  i2: (view, at, little) => view.getInt16(at, little),
+  u2: (view, at, little) => view.getUint16(at, little),
+  i4: (view, at, little) => view.getInt32(at, little),
+  u4: (view, at, little) => view.getUint32(at, little),
+  i8: (view, at, little) =>
+    view.getInt32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
+  u8: (view, at, little) =>
+    view.getUint32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
+  f2: (view, at, little) => fromHalf(view.getUint16(at, little)),
+  f4: (view, at, little) => view.getFloat32(at, little),
+  f8: (view, at, little) => view.getFloat64(at, little),
+};
 
 /** Maximum bytes held at once; larger arrays are read only in parts. */
 export const MAXIMUM_HELD = 1 << 30;

@@ -1,6 +1,6 @@
 /** MATLAB version 4 files (`save -v4`), such as the recordings of PhysioNet's 2017 challenge: `val`, one row per signal. */
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
-import { type ByteSource, reading } from './byte-source.ts';
+import { type ByteSource, ELEMENTS, reading } from './byte-source.ts';
 import { checkChannelCount, type RawRecord, rawRecord, stem } from './record.ts';
 
 interface Variable {
@@ -16,16 +16,9 @@ interface Variable {
   readonly offset: number;
 }
 
-type Element = (view: DataView, offset: number, little: boolean) => number;
-/** Element types by the header's digit P: bytes, and how one is read. */
-const TYPES: readonly (readonly [bytes: number, element: Element])[] = [
-  [8, (view, at, little) => view.getFloat64(at, little)],
-  [4, (view, at, little) => view.getFloat32(at, little)],
-  [4, (view, at, little) => view.getInt32(at, little)],
-  [2, (view, at, little) => view.getInt16(at, little)],
-  [2, (view, at, little) => view.getUint16(at, little)],
-  [1, (view, at) => view.getUint8(at)],
-];
+/** Element types by the header's digit P. */
+const TYPES = ['f8', 'f4', 'i4', 'i2', 'u2', 'u1'] as const;
+const bytesOf = (type: number): number => Number(TYPES[type]!.slice(1));
 
 const HEADER = 20;
 const LONGEST_NAME = 1024;
@@ -59,7 +52,7 @@ function readVariable(source: ByteSource, offset: number): { variable: Variable;
     .toString('latin1')
     .replace(/\0.*$/s, '');
   const start = offset + HEADER + nameLength;
-  const bytes = rows * columns * TYPES[type]![0];
+  const bytes = rows * columns * bytesOf(type);
   const next = start + bytes * (imaginary + 1);
   if (next > source.size) {
     throw fail(
@@ -106,7 +99,7 @@ function channelsOf(source: ByteSource, variable: Variable): Float64Array[] {
   const byRows = columns !== 1;
   const count = byRows ? rows : columns;
   checkChannelCount(count, { file: source.path });
-  const [size, element] = TYPES[type]!;
+  const [size, element] = [bytesOf(type), ELEMENTS[TYPES[type]!]!];
   const bytes = source.read(offset, rows * columns * size);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return Array.from({ length: count }, (_, c) => {

@@ -1,8 +1,7 @@
 /** NumPy: `.npy` arrays (format versions 1 to 3), and `.npz` archives of series with labels. */
 import { endianness } from 'node:os';
 import { DataError } from '../../src/ground/errors.ts';
-import { fromHalf } from '../../src/ground/half.ts';
-import { type ByteSource, partOf, reading } from './byte-source.ts';
+import { type ByteSource, ELEMENTS, partOf, reading } from './byte-source.ts';
 import { checkChannelCount, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 import { readZip, type ZipEntry } from './zip.ts';
 
@@ -20,25 +19,6 @@ interface NpyArray {
 const MAGIC = '\x93NUMPY';
 /** Maximum bytes of a header; NumPy's own limit for trusted files is far below. */
 const LONGEST_HEADER = 1 << 20;
-
-/** Reads one element; 64-bit integers are rounded to the nearest float64. */
-type Element = (view: DataView, offset: number, little: boolean) => number;
-const ELEMENTS: Readonly<Record<string, Element>> = {
-  b1: (view, at) => (view.getUint8(at) === 0 ? 0 : 1),
-  i1: (view, at) => view.getInt8(at),
-  u1: (view, at) => view.getUint8(at),
-  i2: (view, at, little) => view.getInt16(at, little),
-  u2: (view, at, little) => view.getUint16(at, little),
-  i4: (view, at, little) => view.getInt32(at, little),
-  u4: (view, at, little) => view.getUint32(at, little),
-  i8: (view, at, little) =>
-    view.getInt32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
-  u8: (view, at, little) =>
-    view.getUint32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
-  f2: (view, at, little) => fromHalf(view.getUint16(at, little)),
-  f4: (view, at, little) => view.getFloat32(at, little),
-  f8: (view, at, little) => view.getFloat64(at, little),
-};
 
 const REFUSED: Readonly<Record<string, string>> = {
   O: 'Python objects, which only Python can read; save numbers (dtype float64)',

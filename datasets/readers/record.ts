@@ -2,6 +2,8 @@
 import { parse } from 'node:path';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Interval } from '../../src/ground/types.ts';
+import { mergeIntervals, runs } from '../../src/series/intervals.ts';
+import { MINUTE, parseStamp, SECOND } from './clock.ts';
 import type { Scanner } from './scanner.ts';
 
 /** Decimal numbers; each digit matches in one way only, so that long cells take linear time. */
@@ -59,6 +61,25 @@ export function rawRecord(
   };
 }
 
+/** Points up to the last that some channel has: archives, and arrays of one length, pad short series with NaN. */
+export function knownLength(channels: readonly Float64Array[]): number {
+  let length = channels.reduce((longest, channel) => Math.max(longest, channel.length), 0);
+  while (length > 0 && channels.every((channel) => !Number.isFinite(channel[length - 1]))) length--;
+  return length;
+}
+
+/** Anomalous intervals of a record, sorted and disjoint; null without labels. */
+export function anomalousIntervals({ anomalies }: Pick<RawRecord, 'anomalies'>): Interval[] | null {
+  if (anomalies === null) return null;
+  return anomalies instanceof Uint8Array
+    ? runs(anomalies.length, (i) => anomalies[i] !== 0)
+    : mergeIntervals(anomalies);
+}
+
+/** Times of a record where they can be an axis: null where some fall. */
+export const risingTimes = ({ times }: Pick<RawRecord, 'times'>): Float64Array | null =>
+  times?.every((time, i) => i === 0 || time >= times[i - 1]!) === true ? times : null;
+
 export class Column {
   #values: Float64Array;
   #length = 0;
@@ -92,27 +113,18 @@ export class Column {
   }
 }
 
-const DATE =
-  /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9})\d*)?)?)?(?:\s*(Z|UTC|[+-]\d{2}:?\d{2}))?$/i;
+/** Beginning of a date with the year first. */
+const DATE = /^\d{4}[-/.]\d{1,2}[-/.]\d/;
 
 /**
  * Seconds since 1970 of `2014-04-01`, `2014/4/1 7:05`, `2014-04-01T07:05:30.25Z`, `2014-04-01 07:05:30+02:00`; read
  * as UTC where no zone is written. NaN for anything else, and for dates that no calendar has.
  */
 export function seconds(text: string): number {
-  const match = DATE.exec(text);
-  if (match === null) return Number.NaN;
-  const [, year, month, day, hour = '0', minute = '0', second = '0', fraction = '', zone = 'Z'] = match;
-  const at = Date.UTC(Number(year), Number(month) - 1, Number(day));
-  const date = new Date(at);
-  if (date.getUTCFullYear() !== Number(year) || date.getUTCMonth() !== Number(month) - 1) return Number.NaN;
-  if (date.getUTCDate() !== Number(day)) return Number.NaN;
-  if (Number(hour) > 24 || Number(minute) > 59 || Number(second) > 60) return Number.NaN;
-  const offset = /^([+-])(\d{2}):?(\d{2})$/.exec(zone);
-  const shift =
-    offset === null ? 0 : (Number(offset[2]) * 3600 + Number(offset[3]) * 60) * (offset[1] === '-' ? -1 : 1);
-  const whole = at / 1000 + Number(hour) * 3600 + Number(minute) * 60 + Number(second) - shift;
-  return fraction === '' ? whole : whole + Number(`0.${fraction}`);
+  const stamp = DATE.test(text) ? parseStamp(text) : null;
+  if (stamp === null) return Number.NaN;
+  const shift = Number.isNaN(stamp.offset) ? 0 : stamp.offset * MINUTE;
+  return (stamp.wall - shift) / SECOND;
 }
 
 /** The current field as a point label. @throws DataError unless it is 0 or 1, in any spelling of these numbers */

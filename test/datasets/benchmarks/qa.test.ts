@@ -76,7 +76,7 @@ describe('questions of a file', () => {
       ['low', 'high'],
     ]);
     expect(all[0]!.channels[1]).toEqual(Float64Array.of(5, 6, Number.NaN));
-    expect(open.notes().join()).toMatch(/^1 series are shorter/);
+    expect(open.notes?.().join()).toMatch(/^1 series are shorter/);
   });
 
   test('may stand in a table, with lists as JSON and free answers', () => {
@@ -122,7 +122,7 @@ describe('questions of a file', () => {
       ['test', 'qa/2', ['value'], 'Similarity Analysis'],
     ]);
     expect(open.plan.statement).toMatch(/no training split/);
-    expect(open.notes()).toContain('read as TimeSeriesExam');
+    expect(open.notes?.()).toContain('read as TimeSeriesExam');
   });
 
   test('of VeriTime have nested series or text, and no mark of the series in the question', () => {
