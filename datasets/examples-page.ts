@@ -2,14 +2,15 @@
 
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
-import { DataError, reasonOf, TimeseerError } from '../src/ground/errors.ts';
-import { fileInside, readBytes } from '../src/ground/files.ts';
+import { DataError, TimeseerError } from '../src/ground/errors.ts';
+import { fileInside } from '../src/ground/files.ts';
 import { fixed, plural } from '../src/ground/numbers.ts';
 import { formatValue } from '../src/ground/progress.ts';
 import type { Example, Gold, Picture } from '../src/ground/types.ts';
 import { Html, html, page, pngSource, verbatim } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
-import { decodePng, encodePng, MOST_BYTES } from '../src/plot/png.ts';
+import { readImage } from '../src/plot/image-file.ts';
+import { encodePng } from '../src/plot/png.ts';
 import { LEAST_STRIP, render } from '../src/plot/raster.ts';
 import { drawingOf, markTruth } from '../src/tasks/drawing.ts';
 import { choosesClass, EXACT_WORDS, expertOn, goldParts, labelOf, taskKind } from '../src/tasks/kinds.ts';
@@ -131,13 +132,10 @@ export function describer(options: DescribeOptions): Describe {
     if (whole) return { teacher, blind, notes: [] };
     return { teacher, blind, notes: now(example).notes };
   };
-  const imageOf = (path: string | null): Pick<ExampleDetails, 'image' | 'notes'> => {
+  const imageOf = async (path: string | null): Promise<Pick<ExampleDetails, 'image' | 'notes'>> => {
     if (set === null || path === null) return { image: null, notes: [] };
     try {
-      return {
-        image: { path, picture: decodePng(readStored(fileInside(set.directory, path)), path) },
-        notes: [],
-      };
+      return { image: { path, picture: await readImage(fileInside(set.directory, path)) }, notes: [] };
     } catch (error) {
       if (!(error instanceof DataError)) throw error;
       return { image: null, notes: [`The stored figure is not shown: ${error.message}.`] };
@@ -146,7 +144,7 @@ export function describer(options: DescribeOptions): Describe {
   return async ({ split, index, example }, origin) => {
     const material = materials?.at(split, index) ?? null;
     const stored = redrawn ? null : material;
-    const { image, notes } = imageOf(stored?.image ?? null);
+    const { image, notes } = await imageOf(stored?.image ?? null);
     const traces = tracesOf(split, example, material);
     const prompt = stored?.prompt ?? wordsFor(example, origin);
     const version = stored === null ? wordsVersion(origin) : facts!.prompt;
@@ -158,14 +156,6 @@ export function describer(options: DescribeOptions): Describe {
       notes: [...notes, ...traces.notes],
     };
   };
-}
-
-function readStored(file: string): Buffer {
-  try {
-    return readBytes(file, MOST_BYTES);
-  } catch (cause) {
-    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
-  }
 }
 
 const uriOf = (picture: Picture): string => `data:image/png;base64,${encodePng(picture).toString('base64')}`;

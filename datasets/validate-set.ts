@@ -9,7 +9,7 @@ import { DataError, reasonOf, TimeseerError } from '../src/ground/errors.ts';
 import { fileInside, readBytes, readUtf8 } from '../src/ground/files.ts';
 import { show } from '../src/ground/json-record.ts';
 import type { Example, Picture } from '../src/ground/types.ts';
-import { decodePng, MOST_BYTES } from '../src/plot/png.ts';
+import { decodeImage, imageSize, MOST_BYTES } from '../src/plot/image-file.ts';
 import { RenderPool } from '../src/plot/pool.ts';
 import { render } from '../src/plot/raster.ts';
 import { drawingOf, figureProblem } from '../src/tasks/drawing.ts';
@@ -209,14 +209,13 @@ class MaterialCheck {
   }
 
   /** Compares a stored figure with a new drawing of its example. */
-  compare(split: Split, line: number, id: string, png: Buffer, picture: Picture): void {
+  async compare(split: Split, line: number, id: string, png: Buffer, picture: Picture): Promise<void> {
     const fail = (problem: string): void => this.#report({ split, line, id, problem: `image: ${problem}` });
     try {
-      // The limit refuses larger pictures before they are unpacked.
-      const { width, height, data } = decodePng(png, 'PNG', picture.width * picture.height);
+      const { width, height } = imageSize(png);
       if (width !== picture.width || height !== picture.height) {
         fail(`${width} × ${height} pixels, it is drawn with ${picture.width} × ${picture.height}`);
-      } else if (Buffer.compare(data, picture.data) !== 0)
+      } else if (Buffer.compare((await decodeImage(png)).data, picture.data) !== 0)
         fail('other pixels than the example is drawn with');
     } catch (error) {
       if (!(error instanceof DataError)) throw error;
@@ -374,7 +373,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
         : pool.render(chosen, values, times));
       drawn++;
       if (png === null) return;
-      beside?.compare(split, line, id, png, picture);
+      await beside?.compare(split, line, id, png, picture);
       compared++;
     } catch (error) {
       if (!(error instanceof TimeseerError)) throw error;

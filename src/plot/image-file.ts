@@ -5,7 +5,11 @@ import { DataError, reasonOf } from '../ground/errors.ts';
 import { readBytes } from '../ground/files.ts';
 import type { Picture } from '../ground/types.ts';
 import { canvas, opaquePixels } from './canvas.ts';
-import { MOST_BYTES, MOST_PIXELS, SIGNATURE } from './png.ts';
+import { SIGNATURE } from './png.ts';
+
+/** Maximum pixels of a picture to read; Pillow refuses more, too, as an attempt to fill the memory. */
+const MOST_PIXELS = 178_956_970;
+export const MOST_BYTES = 256 << 20;
 
 const JPEG = Buffer.from('ffd8ff', 'hex');
 const JPEG_SCAN = Buffer.from('ffda', 'hex');
@@ -19,18 +23,24 @@ function formatOf(bytes: Buffer): ImageFormat | null {
     : null;
 }
 
+/** Chunks of a PNG in order, up to the first that is cut off; `whole`: with length, type and checksum. */
+function* pngChunks(bytes: Buffer): Generator<{ type: string; data: Buffer; whole: Buffer }> {
+  for (let at = 8; at + 12 <= bytes.length; ) {
+    const end = at + 12 + bytes.readUInt32BE(at);
+    if (end > bytes.length) return;
+    const type = bytes.toString('latin1', at + 4, at + 8);
+    yield { type, data: bytes.subarray(at + 8, end - 4), whole: bytes.subarray(at, end) };
+    at = end;
+  }
+}
+
 /** Returns the first fault in the chunks of a PNG, or null. */
 function pngFault(bytes: Buffer): string | null {
   if (bytes.length < 33) return 'is truncated';
   if (bytes.toString('latin1', 12, 16) !== 'IHDR') return 'is damaged: it does not begin with its size';
-  for (let at = 8; at + 12 <= bytes.length; ) {
-    const end = at + 12 + bytes.readUInt32BE(at);
-    if (end > bytes.length) break;
-    const type = bytes.toString('latin1', at + 4, at + 8);
-    if (bytes.readUInt32BE(end - 4) !== crc32(bytes.subarray(at + 4, end - 4)))
-      return `is damaged in ${type}`;
+  for (const { type, whole } of pngChunks(bytes)) {
+    if (whole.readUInt32BE(whole.length - 4) !== crc32(whole.subarray(4, -4))) return `is damaged in ${type}`;
     if (type === 'IEND') return null;
-    at = end;
   }
   return 'is truncated';
 }
@@ -217,11 +227,8 @@ function pngText(type: string, data: Buffer): readonly [key: string, text: strin
 function barePng(bytes: Buffer, { exif, xmp }: Metadata): Buffer {
   const kept = [bytes.subarray(0, 8)];
   let raw: Buffer | null = null;
-  for (let at = 8; at + 12 <= bytes.length; ) {
-    const end = at + 12 + bytes.readUInt32BE(at);
-    const type = bytes.toString('latin1', at + 4, at + 8);
-    const data = bytes.subarray(at + 8, end - 4);
-    if (['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'].includes(type)) kept.push(bytes.subarray(at, end));
+  for (const { type, data, whole } of pngChunks(bytes)) {
+    if (['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'].includes(type)) kept.push(whole);
     else if (type === 'eXIf') exif.unshift(data);
     else if (['tEXt', 'zTXt', 'iTXt'].includes(type)) {
       const [key, text] = pngText(type, data);
@@ -229,7 +236,6 @@ function barePng(bytes: Buffer, { exif, xmp }: Metadata): Buffer {
       if (key === 'XML:com.adobe.xmp') xmp.push(text);
     }
     if (type === 'IEND') break;
-    at = end;
   }
   exif.push(raw);
   return Buffer.concat(kept);

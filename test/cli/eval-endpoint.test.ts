@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
 import type { ChatMessage } from '../../src/endpoint/chat.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { ChatServer, json, type Reply, says } from '../helpers/chat-server.ts';
+import { decodePng } from '../helpers/png.ts';
 import { listing, timeseer, until } from '../helpers/tiny-run.ts';
 
 /** The text of a message, and its pictures. */

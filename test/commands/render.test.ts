@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type RenderArguments, runRender } from '../../src/commands/render.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { figure } from '../../src/plot/figure.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
+import { decodePng } from '../helpers/png.ts';
 import { nano5 } from '../helpers/series.ts';
 
 let directory: string;
@@ -46,7 +46,7 @@ const run = (source: string, changes: Partial<RenderArguments> = {}) =>
     ...{ source, out, figure: 'nano', limit: 3, truth: false, json: true },
     ...changes,
   });
-const read = (file: string) => decodePng(readFileSync(join(out, file)), file);
+const read = (file: string) => decodePng(readFileSync(join(out, file)));
 
 describe('timeseer render', () => {
   it('draws the first series of a generator, one file each, named after them', async () => {

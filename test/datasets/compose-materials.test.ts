@@ -20,11 +20,11 @@ import { ExampleSet } from '../../datasets/example-set.ts';
 import { Materials } from '../../datasets/materials.ts';
 import { prepare } from '../../datasets/prepare.ts';
 import { learnClasses, readProfile } from '../../src/expcot/class-profile.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
 import { goldParts, scoreBlind, teacherTrace } from '../../src/tasks/kinds.ts';
 import { inside } from '../helpers/command-line.ts';
+import { decodePng } from '../helpers/png.ts';
 import { CLI } from '../helpers/program.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-materials-'));
@@ -343,7 +343,7 @@ describe('validate', () => {
       [4, expect.stringMatching(/^teacher: earns 0?\.\d+ of 1/)],
       [5, expect.stringMatching(/^blind: not well formed/)],
       [6, expect.stringMatching(/^image: other pixels/)],
-      [8, expect.stringMatching(/^image: .*not a usable PNG/)],
+      [8, expect.stringMatching(/^image: is no PNG/)],
       [9, expect.stringMatching(/^image: cannot be read/)],
     ]);
     const said = await inside('data', 'validate', path, '--no-render');

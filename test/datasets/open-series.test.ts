@@ -13,17 +13,17 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import type { Picture } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
 import { inside } from '../helpers/command-line.ts';
+import { decodePng } from '../helpers/png.ts';
 import { writeWhales } from '../helpers/whales.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-render-source-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 let made = 0;
 const freshPath = (name = ''): string => join(root, `r${made++}${name}`);
-const read = (file: string): Picture => decodePng(readFileSync(file), file);
+const read = (file: string): Picture => decodePng(readFileSync(file));
 
 async function drawn(source: string, ...more: string[]): Promise<Picture> {
   const out = freshPath('.png');

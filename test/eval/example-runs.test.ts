@@ -17,10 +17,10 @@ import { sampleTraining } from '../../src/answer/classifiers.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Example, Gold, Picture } from '../../src/ground/types.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { blindTrace, labelOf } from '../../src/tasks/kinds.ts';
 import { recordOf } from '../helpers/eval-records.ts';
 import { type MadeRun, STATEMENT, writeMadeRun, writeMadeSet } from '../helpers/example-run.ts';
+import { decodePng } from '../helpers/png.ts';
 
 /** Nothing to learn from or to choose on. */
 const NOTHING = { training: null, validation: [], seed: 0 };
@@ -99,7 +99,7 @@ describe.each(KINDS)('a run on %s', (kind) => {
     for (const shown of input.examples) {
       const example = run().examples.find(({ id }) => id === shown.seriesId)!;
       const png = Buffer.from(shown.seen!.slice('data:image/png;base64,'.length), 'base64');
-      expect(decodePng(png, 'seen')).toEqual(draw(example));
+      expect(decodePng(png)).toEqual(draw(example));
       expect(shown.gold).toEqual(example.gold);
       const think =
         kind === 'question' ? 'the analyses do not read questions' : blindTrace(example, kind, profile).think;

@@ -16,11 +16,11 @@ import { blind } from '../../src/expcot/trace.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { EvalRecord } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { resultLines } from '../../src/run/report.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
+import { decodePng } from '../helpers/png.ts';
 import { type PretendedRun, pretend, writeRun } from '../helpers/run-directory.ts';
 
 const GOLDEN_CONFIG = JSON.parse(
@@ -354,7 +354,7 @@ describe('what the report shows', () => {
     const example = written().examples[0]!;
     const series = run.series.find(({ id }) => id === example.seriesId)!;
     const png = Buffer.from(example.seen!.slice('data:image/png;base64,'.length), 'base64');
-    expect(decodePng(png, 'seen')).toEqual(renderColumns(figure('nano'), series.channels[0]!));
+    expect(decodePng(png)).toEqual(renderColumns(figure('nano'), series.channels[0]!));
     const trace = blind(analyse(series.channels[0]!));
     for (const part of trace.think.split('\n')) expect(example.expcot).toContain(part);
     expect(example.expcot).toMatch(new RegExp(`, ${trace.class}\\.$`));
@@ -367,7 +367,7 @@ describe('what the report shows', () => {
   test('another figure can be said to be what the policy saw', async () => {
     const { input } = await assembleReport(whole, { draw: plainDrawing('ctu') });
     const png = Buffer.from(input.examples[0]!.seen!.slice('data:image/png;base64,'.length), 'base64');
-    expect(decodePng(png, 'seen')).toMatchObject({ width: 580, height: 230 });
+    expect(decodePng(png)).toMatchObject({ width: 580, height: 230 });
   });
 
   test('rebuilding from the same files gives the same bytes', async () => {

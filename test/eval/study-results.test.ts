@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { studyMarkdown, studyPage } from '../../eval/study-page.ts';
 import { studyPicture } from '../../eval/study-picture.ts';
 import { settingResult } from '../../eval/study-results.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
+import { decodePng } from '../helpers/png.ts';
 import { madeUpResults } from '../helpers/study.ts';
 
 const ARMS = [

@@ -36,8 +36,7 @@ import {
   writeFileAtomic,
 } from '../../src/ground/files.ts';
 import { checkFiles } from '../../src/ground/manifest.ts';
-import { readImage } from '../../src/plot/image-file.ts';
-import { decodePng } from '../../src/plot/png.ts';
+import { decodeImage, readImage } from '../../src/plot/image-file.ts';
 import { readJson } from '../../src/policy/json-file.ts';
 import { openCheckpoint } from '../../src/policy/safetensors.ts';
 import { loadRecipe } from '../../src/recipe/config.ts';
@@ -467,7 +466,7 @@ describe('a prepared data set', () => {
     const problem = await validated('figures/train/000000.png', (file) =>
       writeFileSync(file, png(5000, 5000)),
     );
-    expect(problem).toMatch(/5000 × 5000 pixels are more than can be read/);
+    expect(problem).toMatch(/5000 × 5000 pixels, it is drawn with/);
   });
 
   it('more lines than bytes are refused before memory is taken for them', () => {
@@ -478,13 +477,10 @@ describe('a prepared data set', () => {
 });
 
 describe('pictures', () => {
-  it('of more pixels than can be read are refused by their header', () => {
-    const bytes = png(26_000, 26_000, Buffer.alloc(10));
-    expect(() => decodePng(bytes, 'a.png')).toThrow(
-      /a\.png: .*26000 × 26000 pixels are more than can be read, 178956970/,
+  it('of more pixels than can be read are refused by their header', async () => {
+    await expect(decodeImage(png(26_000, 26_000, Buffer.alloc(10)))).rejects.toThrow(
+      /26000 × 26000 pixels are more than can be read, 178956970/,
     );
-    expect(() => decodePng(png(9, 9), 'a.png', 80)).toThrow(/9 × 9 pixels/);
-    expect(decodePng(png(9, 9), 'a.png', 81).width).toBe(9);
   });
 });
 

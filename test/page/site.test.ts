@@ -17,7 +17,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AnomalyReport } from '../../src/explain/schema.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { writeSite } from '../../src/page/site.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { explainFile } from '../../src/run/detect.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
@@ -35,6 +34,7 @@ import {
   saved,
   textOf,
 } from '../helpers/page.ts';
+import { decodePng } from '../helpers/png.ts';
 
 const place = mkdtempSync(join(tmpdir(), 'timeseer-page-'));
 const site = join(place, 'site');

@@ -5,9 +5,10 @@ import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import type { Picture } from '../../src/ground/types.ts';
 import { canvas } from '../../src/plot/canvas.ts';
 import { type Figure, figure } from '../../src/plot/figure.ts';
-import { decodePng, encodePng } from '../../src/plot/png.ts';
+import { encodePng } from '../../src/plot/png.ts';
 import { render, renderColumns } from '../../src/plot/raster.ts';
 import { renderVega } from '../../src/plot/vega-raster.ts';
+import { decodePng } from '../helpers/png.ts';
 import { GOLDEN } from './golden.ts';
 import { CHANNELS, SHAPES } from './shapes.ts';
 
@@ -28,7 +29,7 @@ describe('regression snapshots', () => {
     'the picture %s looks as it did',
     async (name, { figure, values, times }) => {
       const path = new URL(`../golden/plot/${name}.png`, import.meta.url);
-      const golden = decodePng(readFileSync(path), `${name}.png`);
+      const golden = decodePng(readFileSync(path));
       const picture = await render(figure, values, times);
       expect([picture.width, picture.height]).toEqual([golden.width, golden.height]);
       let sum = 0;
@@ -169,16 +170,6 @@ describe('PNG', () => {
     const { data } = context.getImageData(0, 0, 64, 48);
     const read = decodePng(page.encodeSync('png'));
     expect(read.data).toEqual(Uint8Array.from(data.filter((_, i) => i % 4 !== 3)));
-  });
-
-  it('that is damaged, cut or of another kind is an error that names the file', () => {
-    const bytes = encodePng({ width: 2, height: 2, data: new Uint8Array(12).fill(77) });
-    expect(() => decodePng(bytes.subarray(0, 40), 'a.png')).toThrow(/a\.png.*truncated/);
-    expect(() => decodePng(Buffer.from('GIF89a'), 'b.png')).toThrow(/b\.png.*signature/);
-    const flipped = Buffer.from(bytes);
-    flipped[45]! ^= 0xff;
-    expect(() => decodePng(flipped)).toThrow(/checksum/);
-    expect(() => decodePng(bytes.subarray(0, 8))).toThrow(DataError);
   });
 });
 

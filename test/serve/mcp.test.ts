@@ -7,8 +7,8 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Random } from '../../src/ground/random.ts';
-import { decodePng } from '../../src/plot/png.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
+import { decodePng } from '../helpers/png.ts';
 import { CLI } from '../helpers/program.ts';
 
 let directory = '';

@@ -7,8 +7,8 @@ import { vtaMissing } from '../../../datasets/benchmarks/generated.ts';
 import { watched } from '../../../src/commands/data/show.ts';
 import { ReadingNote } from '../../../src/ground/progress.ts';
 import type { Picture } from '../../../src/ground/types.ts';
-import { decodePng } from '../../../src/plot/png.ts';
 import { inside } from '../../helpers/command-line.ts';
+import { decodePng } from '../../helpers/png.ts';
 import { writeWhales } from '../../helpers/whales.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-show-'));
@@ -26,7 +26,7 @@ async function pageOf(...args: string[]): Promise<string> {
 
 const picturesOf = (page: string): Picture[] =>
   [...page.matchAll(/src="data:image\/png;base64,([^"]+)"/g)].map(([, data]) =>
-    decodePng(Buffer.from(data!, 'base64'), 'page'),
+    decodePng(Buffer.from(data!, 'base64')),
   );
 
 describe('data show of right whale calls', () => {

@@ -37,7 +37,6 @@ import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { readWfdb } from '../../../datasets/readers/wfdb.ts';
 import { unpack } from '../../../datasets/readers/zip.ts';
 import { DataError, TimeseerError } from '../../../src/ground/errors.ts';
-import { decodePng, encodePng } from '../../../src/plot/png.ts';
 import { loadRecipe } from '../../../src/recipe/config.ts';
 import { mutant } from '../../helpers/mutate.ts';
 import { zipOf } from '../../helpers/numpy-files.ts';
@@ -190,7 +189,6 @@ describe(`${COUNT} mutants per format`, () => {
   });
 });
 
-const PNG = encodePng({ width: 9, height: 7, data: Uint8Array.from({ length: 189 }, (_, i) => i) });
 const ARCHIVE = zipOf([
   ['a/b.csv', Buffer.from('1\n2\n')],
   ['c.zip', zipOf([['d.txt', Buffer.from('x'.repeat(200))]])],
@@ -214,7 +212,6 @@ describe('mutants of what stands beside series', () => {
     { what: 'table', name: 'table.csv', whole: TABLE, read: (path) => isTable(path) && [...readTable(path)] },
     { what: 'words', name: 'own/task.yaml', whole: TASK_FILE_EXAMPLE, read: () => readWords(own) },
     { what: 'recipe', name: 'recipe.yaml', whole: RECIPE, read: (path) => loadRecipe(path) },
-    { what: 'picture', name: 'a.png', whole: PNG, read: (path) => decodePng(readFileSync(path), path) },
     {
       what: 'archive',
       name: 'a.zip',
