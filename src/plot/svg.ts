@@ -17,8 +17,6 @@ interface SvgOptions {
   readonly width?: number; // px, 640
   readonly height?: number; // px, 150
   readonly title?: string;
-  readonly xLabel?: string;
-  readonly yLabel?: string;
 }
 
 type Kind = 'true' | 'predicted';
@@ -108,7 +106,7 @@ function shorten(svg: string): string {
  * Throws DataError for intervals outside the series, and as `yDomain`; ConfigError for a size without room.
  */
 export async function figureSvg(values: Float64Array, options: SvgOptions = {}): Promise<string> {
-  const { gold = [], predicted = [], title = '', xLabel = '', yLabel = '' } = options;
+  const { gold = [], predicted = [], title = '' } = options;
   const { names = { gold: 'true', predicted: 'predicted' } } = options;
   const { width = 640, height = 150 } = options;
   const length = values.length;
@@ -118,11 +116,11 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
   const kinds = [...new Set([...trueRows, ...predictedRows].map((row) => row.kind))];
   const header = title !== '' || kinds.length > 0;
   const padding = {
-    left: yLabel === '' ? 46 : 60,
+    left: 46,
     top: header ? 24 : 8,
     // Half of the widest index label may stand beyond the plot.
     right: Math.max(18, Math.ceil(3.2 * length.toLocaleString('en').length)),
-    bottom: xLabel === '' ? 22 : 38,
+    bottom: 22,
   };
   const inner = {
     width: width - padding.left - padding.right,
@@ -162,21 +160,13 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
             field: 'x',
             type: 'quantitative',
             scale: { domain: [-0.5, length], nice: false, zero: false },
-            axis: {
-              title: xLabel === '' ? null : xLabel,
-              tickCount: Math.max(2, Math.round(inner.width / 80)),
-            },
+            axis: { title: null, tickCount: Math.max(2, Math.round(inner.width / 80)) },
           },
           y: {
             field: 'y',
             type: 'quantitative',
             scale: { domain: [lo, hi], nice: false, zero: false },
-            axis: {
-              title: yLabel === '' ? null : yLabel,
-              tickCount: ticks,
-              format: labels.format,
-              labelFontSize: labels.size,
-            },
+            axis: { title: null, tickCount: ticks, format: labels.format, labelFontSize: labels.size },
           },
           // The types leave out the documented null.
           order: { value: null as unknown as number },
@@ -197,9 +187,6 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
         labelColor: COLORS.text,
         labelFontSize: 10,
         labelFlush: false,
-        titleColor: COLORS.text,
-        titleFontSize: 11,
-        titleFontWeight: 'normal',
       },
       legend: {
         title: null,
