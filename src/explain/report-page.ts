@@ -6,6 +6,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, parse } from 'node:path';
 import { DAY } from '../../datasets/readers/clock.ts';
+import { pageTable } from '../../eval/table.ts';
 import { KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { tidyUp, WriteError, writeFilesAtomic } from '../ground/files.ts';
@@ -19,7 +20,6 @@ import {
   page,
   problemNote,
   recordTable,
-  scrolling,
   seenFigure,
   verbatim,
 } from '../html/html.ts';
@@ -136,7 +136,7 @@ ${Object.keys(LEVELS)
 .findings h3{margin:0}
 .unusual h2{margin:0 0 .5rem}
 .usual-shape{border-top:1px solid var(--rule);padding-top:1.2rem}
-.usual-shape td.structure{text-align:left;min-width:18rem}
+.usual-shape td.structure,.usual-shape th:last-child{text-align:left;min-width:18rem}
 @media screen and (min-width:1100px){
 .board{grid-template-columns:minmax(0,1fr) 25.5rem}
 .plotside{position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding-top:.4rem}
@@ -315,14 +315,15 @@ function headline(report: AnomalyReport): Html {
 function columnsTable(report: AnomalyReport): Html {
   const words = ({ least, largest }: AnomalyReport['columns'][number], value: number | null): string =>
     numberWords(value, least === null || largest === null ? null : largest - least);
-  const rows = report.columns.map(
-    (column) =>
-      html`<tr><th scope="row">${column.name}</th><td>${column.findings}</td><td>${grouped(column.missing)}</td><td>${words(column, column.least)}</td><td>${words(column, column.mean)}</td><td>${words(column, column.largest)}</td><td class="structure">${column.structure}</td></tr>\n`,
-  );
-  return scrolling(
-    'Columns',
-    html`<table><thead><tr><th scope="col">Column</th><th scope="col">Findings</th><th scope="col">Missing</th><th scope="col">Minimum</th><th scope="col">Mean</th><th scope="col">Maximum</th><th scope="col" style="text-align:left">Usual behaviour</th></tr></thead><tbody>${rows}</tbody></table>`,
-  );
+  return pageTable({
+    label: 'Columns',
+    head: ['Column', 'Findings', 'Missing', 'Minimum', 'Mean', 'Maximum', 'Usual behaviour'],
+    rows: report.columns.map((column) => [
+      ...[column.name, String(column.findings), grouped(column.missing)],
+      ...[column.least, column.mean, column.largest].map((value) => words(column, value)),
+      { text: column.structure, look: 'structure' },
+    ]),
+  });
 }
 
 function notesBlock(report: AnomalyReport): Html | null {
@@ -494,16 +495,19 @@ function intervalsTable({ intervals }: Column): Html | null {
   if (intervals.length === 0) return null;
   const rest = intervals.length - MOST_INTERVALS;
   const hasConfidence = intervals.some(({ confidence }) => confidence !== undefined);
-  return html`${scrolling(
-    'Intervals of the policy',
-    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">What</th>${hasConfidence ? html`<th scope="col">Confidence</th>` : null}<th scope="col">Detector</th></tr></thead>
-<tbody>${intervals
+  const table = pageTable({
+    label: 'Intervals of the policy',
+    look: 'record spans',
+    head: ['When', 'Samples', 'What', ...(hasConfidence ? ['Confidence'] : []), 'Detector'],
+    rows: intervals
       .slice(0, MOST_INTERVALS)
-      .map(
-        (interval) =>
-          html`<tr><th scope="row">${whenWords(interval)}</th><td>${interval.start} to ${interval.end - 1}</td><td>${claimWords(interval)}</td>${hasConfidence ? html`<td>${confidenceWords(interval.confidence ?? null)}</td>` : null}<td>${interval.finding ? 'finding there' : 'no finding there'}</td></tr>\n`,
-      )}</tbody></table>`,
-  )}${hasConfidence ? html`<p>Confidence: share of similar intervals that were correct on held-out series and on recordings with made anomalies.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+      .map((interval) => [
+        ...[whenWords(interval), `${interval.start} to ${interval.end - 1}`, claimWords(interval)],
+        ...(hasConfidence ? [confidenceWords(interval.confidence ?? null)] : []),
+        interval.finding ? 'finding there' : 'no finding there',
+      ]),
+  });
+  return html`${table}${hasConfidence ? html`<p>Confidence: share of similar intervals that were correct on held-out series and on recordings with made anomalies.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
 /** Signals whose limit is a minimum; it is a maximum for the others. */
@@ -514,16 +518,18 @@ function limitWords({ name, limit }: PolicySignal): string {
   return `at ${AT_LEAST.includes(name) ? 'least' : 'most'} ${signalNumber(limit)}`;
 }
 
-function signalsTable(signals: readonly PolicySignal[]): Html {
-  return scrolling(
-    'Reliability of the answers',
-    html`<table class="record spans"><thead><tr><th scope="col">Measure</th><th scope="col">Value</th><th scope="col">Limit</th><th scope="col">Windows beyond the limit</th></tr></thead>
-<tbody>${signals.map(
-      (signal) =>
-        html`<tr><th scope="row">${signal.text}</th><td>${signalNumber(signal.value)}</td><td>${limitWords(signal)}</td><td>${signal.windows === 0 || signal.limit === null ? '\u2013' : `${grouped(signal.doubtful)} of ${grouped(signal.windows)}`}</td></tr>\n`,
-    )}</tbody></table>`,
-  );
-}
+const signalsTable = (signals: readonly PolicySignal[]): Html =>
+  pageTable({
+    label: 'Reliability of the answers',
+    look: 'record spans',
+    head: ['Measure', 'Value', 'Limit', 'Windows beyond the limit'],
+    rows: signals.map((signal) => [
+      ...[signal.text, signalNumber(signal.value), limitWords(signal)],
+      signal.windows === 0 || signal.limit === null
+        ? '\u2013'
+        : `${grouped(signal.doubtful)} of ${grouped(signal.windows)}`,
+    ]),
+  });
 
 function answerBlock(answer: PolicyAnswer, seen: string | undefined): Html {
   const name = `samples ${answer.start} to ${answer.end - 1}`;
@@ -558,7 +564,6 @@ ${intervalsTable(column)}${
 }`;
 }
 
-/** Renders the section of the policy; null if none was asked. @throws DataError for a picture that is no PNG data URI */
 /** Who tells of an interval of the ranking. */
 const BY_WORDS = { both: 'detector and policy', detector: 'detector', policy: 'policy' } as const;
 
@@ -567,18 +572,22 @@ function rankingTable({ ranking, columns }: Policy): Html | null {
   if (ranking.length === 0) return null;
   const several = columns.length > 1;
   const rest = ranking.length - MOST_INTERVALS;
-  return html`<h3 id="ranking">By confidence</h3>${scrolling(
-    'Intervals of detector and policy by confidence',
-    html`<table class="record spans"><thead><tr><th scope="col">When</th>${several ? html`<th scope="col">Column</th>` : null}<th scope="col">Confidence</th><th scope="col">Told by</th></tr></thead>
-<tbody>${ranking
+  const table = pageTable({
+    label: 'Intervals of detector and policy by confidence',
+    look: 'record spans',
+    head: ['When', ...(several ? ['Column'] : []), 'Confidence', 'Told by'],
+    rows: ranking
       .slice(0, MOST_INTERVALS)
-      .map(
-        (one) =>
-          html`<tr><th scope="row">${whenWords(one)}</th>${several ? html`<td>${one.column}</td>` : null}<td>${confidenceWords(one.confidence)}</td><td>${BY_WORDS[one.by]}</td></tr>\n`,
-      )}</tbody></table>`,
-  )}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+      .map((one) => [
+        whenWords(one),
+        ...(several ? [one.column] : []),
+        ...[confidenceWords(one.confidence), BY_WORDS[one.by]],
+      ]),
+  });
+  return html`<h3 id="ranking">By confidence</h3>${table}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
+/** Renders the section of the policy; null if none was asked. @throws DataError for a picture that is no PNG data URI */
 function policyBlock(policy: AnomalyReport['policy'], seen: SeenPictures): Html | null {
   if (policy === undefined) return null;
   const several = policy.columns.length > 1;
