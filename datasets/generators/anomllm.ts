@@ -10,7 +10,7 @@
  * each is a pure function of (seed, task, split, index).
  */
 import { extent } from '../../src/ground/numbers.ts';
-import { addNoise, Random, standardNormal } from '../../src/ground/random.ts';
+import { addNoise, balanced, Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
@@ -58,14 +58,16 @@ const fillPoint: Fill = (random, values, intervals) => {
   }
 };
 
-/** N(0, 0.1); anomalous points are shifted by U(0.5, 0.8) each, with one sign per interval. */
-const fillRange: Fill = (random, values, intervals) => {
-  addNoise(random, values, 0.1, 0, values.length);
-  for (const [start, end] of intervals) {
-    const sign = random.uniform() < 0.5 ? -1 : 1;
-    for (let t = start; t < end; t++) values[t] = values[t]! + sign * random.between(0.5, 0.8);
-  }
-};
+/** N(0, std); anomalous points are shifted by U(low, high) each, with one sign per interval. */
+export const fillShifted =
+  (std: number, low: number, high: number): Fill =>
+  (random, values, intervals) => {
+    addNoise(random, values, std, 0, values.length);
+    for (const [start, end] of intervals) {
+      const sign = random.uniform() < 0.5 ? -1 : 1;
+      for (let t = start; t < end; t++) values[t] = values[t]! + sign * random.between(low, high);
+    }
+  };
 
 /** Sine with accumulated phase at 0.03 cycles per sample, 3 or ⅓ times that in an anomaly. */
 const fillFrequency: Fill = (random, values, intervals) => {
@@ -121,7 +123,7 @@ const RANGE: Recipe = {
   anomalous: { mean: 20, minimum: 5 },
   maximumIntervals: 8,
   noise: 0,
-  fill: fillRange,
+  fill: fillShifted(0.1, 0.5, 0.8),
 };
 const FREQUENCY: Recipe = {
   class: 'seasonal',
@@ -222,8 +224,6 @@ export function anomllmMixed(
   length: number = ANOMLLM_LENGTH,
 ): Example {
   checkAddress(seed, index, length, 2);
-  const size = ANOMLLM_TASKS.length;
-  const block = Math.floor(index / size);
-  const order = new Random(seed, `anomllm/${split}/tasks`, block).permutation(size);
-  return anomllm(ANOMLLM_TASKS[order[index % size]!]!, seed, split, block, length);
+  const task = balanced(ANOMLLM_TASKS, seed, `anomllm/${split}/tasks`, index);
+  return anomllm(task, seed, split, Math.floor(index / ANOMLLM_TASKS.length), length);
 }

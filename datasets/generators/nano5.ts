@@ -18,10 +18,11 @@
  * Each block of five consecutive indices holds each class once, in random order: any part of a split is balanced, and
  * no stride over the indices meets one class only.
  */
-import { addNoise, Random, standardNormal } from '../../src/ground/random.ts';
+import { addNoise, balanced, Random, standardNormal } from '../../src/ground/random.ts';
 import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
+import { fillShifted } from './anomllm.ts';
 
 export const NANO5_CLASSES = [
   'contextual point',
@@ -83,13 +84,7 @@ function placeIntervals(random: Random, [low, high]: Range, length: number): Int
   return intervals;
 }
 
-function fillGlobalPoint(random: Random, values: Float64Array, intervals: readonly Interval[]): void {
-  addNoise(random, values, P.global_std, 0, values.length);
-  for (const [start, end] of intervals) {
-    const sign = random.uniform() < 0.5 ? -1 : 1;
-    for (let t = start; t < end; t++) values[t] = values[t]! + sign * random.between(...P.global_shift);
-  }
-}
+const fillGlobalPoint = fillShifted(P.global_std, ...P.global_shift);
 
 /** Sine, on a line for class trend, with the changes of its class in the intervals. */
 function fillSine(
@@ -134,11 +129,8 @@ function fillSine(
 }
 
 /** Class at an index: each block of five indices is a permutation of the classes. */
-export function nano5Class(seed: number, split: Split, index: number): (typeof NANO5_CLASSES)[number] {
-  const size = NANO5_CLASSES.length;
-  const order = new Random(seed, `nano5/${split}/classes`, Math.floor(index / size)).permutation(size);
-  return NANO5_CLASSES[order[index % size]!]!;
-}
+export const nano5Class = (seed: number, split: Split, index: number): (typeof NANO5_CLASSES)[number] =>
+  balanced(NANO5_CLASSES, seed, `nano5/${split}/classes`, index);
 
 /**
  * One series, a pure function of its arguments.

@@ -208,3 +208,10 @@ export function addNoise(
 ): void {
   for (let t = start; t < end; t++) values[t] = values[t]! + std * standardNormal(random);
 }
+
+/** Item at an index: each block of as many indices as there are items is a permutation of them, from a stream of its own. */
+export function balanced<T>(items: readonly T[], seed: number, stream: string, index: number): T {
+  const size = items.length;
+  const order = new Random(seed, stream, Math.floor(index / size)).permutation(size);
+  return items[order[index % size]!]!;
+}
