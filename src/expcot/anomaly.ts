@@ -174,6 +174,10 @@ export function analyseChannels(
   return channels.map(analyseWithGaps);
 }
 
+/** Evidence of channels and their names, for records and reports. */
+export const channelRecords = (analysed: readonly ChannelEvidence[], names: readonly string[]): object[] =>
+  analysed.map(({ evidence, cycle }, c) => ({ channel: names[c], ...evidence.toJSON(), cycle }));
+
 function choose(
   analysed: readonly ChannelEvidence[],
   merit: (channel: ChannelEvidence) => number,

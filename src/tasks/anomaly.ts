@@ -5,6 +5,7 @@ import {
   analyseChannels,
   analyseWithGaps,
   blindAnomaly,
+  channelRecords,
   EXPCOT_BLIND,
   expcotBlind,
   teacherAnomaly,
@@ -546,12 +547,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
   expert({ channels, names }) {
     const evidence = analyseChannels(channels, names);
     return {
-      evidence: () =>
-        evidence.map(({ evidence: channel, cycle }, c) => ({
-          channel: names[c],
-          ...channel.toJSON(),
-          cycle,
-        })),
+      evidence: () => channelRecords(evidence, names),
       blind() {
         const { text, think, intervals, class: label } = blindAnomaly(evidence, names);
         return { text, think, answer: { kind: 'anomaly', class: label, intervals } };

@@ -1,7 +1,7 @@
 /** Questions about series: `<think>…</think><answer>B</answer>`, the letter of an option, or a free answer where there are none. */
 
 import { answersQuestion, question as questionReward } from '../../rewards/question.ts';
-import { analyseChannels } from '../expcot/anomaly.ts';
+import { analyseChannels, channelRecords } from '../expcot/anomaly.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { listField, type Place, show, stringField } from '../ground/json-record.ts';
 import { grouped, percent } from '../ground/numbers.ts';
@@ -288,12 +288,7 @@ export const question: TaskKind<QuestionGold> = {
   expert({ channels, names }) {
     const evidence = analyseChannels(channels, names);
     return {
-      evidence: () =>
-        evidence.map(({ evidence: channel, cycle }, c) => ({
-          channel: names[c],
-          ...channel.toJSON(),
-          cycle,
-        })),
+      evidence: () => channelRecords(evidence, names),
       blind() {
         throw new ConfigError('questions are read by no analysis: there is no blind answer to them');
       },
