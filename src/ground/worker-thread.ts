@@ -67,9 +67,15 @@ interface ThreadOptions {
   readonly stack?: number;
   /** True: what it prints goes to stderr, so that it cannot stand in the output of a command. */
   readonly quiet?: boolean;
-  /** Makes the error with which open requests fail when the Worker ends unasked: by an error, or with an exit code. */
-  readonly died: (cause: Error | number) => Error;
+  /**
+   * Makes the error with which open requests fail when the Worker ends unasked: by an error, or with an exit code. Default: that error,
+   * or one that tells the exit code.
+   */
+  readonly died?: (cause: Error | number) => Error;
 }
+
+const deathOf = (cause: Error | number): Error =>
+  typeof cause === 'number' ? new Error(`its thread ended (exit code ${cause})`) : cause;
 
 export interface CallOptions<Part> {
   readonly onPart?: ((part: Part) => void) | undefined;
@@ -281,10 +287,11 @@ export class WorkerThread<Request, Reply, Part = number, Info = undefined> {
   }
 
   #died(cause: Error | number): void {
+    const { died = deathOf } = this.#options;
     // What it sent before its end counts.
     if (this.#ended === null) this.#drain();
     // An exception may arrive after `end`; its exit code says nothing then.
-    const error = this.#ended === null || cause instanceof Error ? this.#options.died(cause) : null;
+    const error = this.#ended === null || cause instanceof Error ? died(cause) : null;
     if (this.#ended === null) void this.end(error!);
     if (this.#endedIdle) this.#untold ??= error;
   }

@@ -154,8 +154,6 @@ function openThread(): Thread {
     thread = new WorkerThread({
       program: workerUrl('./sandbox-worker', import.meta.url),
       ...{ heap: HEAP, stack: STACK },
-      died: (cause) =>
-        typeof cause === 'number' ? new Error(`its thread ended (exit code ${cause})`) : cause,
     });
   }
   return thread;

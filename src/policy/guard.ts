@@ -42,7 +42,6 @@ class Guard {
   readonly #thread = new WorkerThread<Request, unknown>({
     program: workerUrl('./guard-worker', import.meta.url),
     heap: HEAP,
-    died: (cause) => (typeof cause === 'number' ? new Error(`its thread ended (exit code ${cause})`) : cause),
   });
   readonly #held = new Set<number>();
 
