@@ -205,6 +205,8 @@ export class CsvRecords {
 
 /** Delimiters in order of preference: a comma inside tab or semicolon files is most likely a decimal comma. */
 const DELIMITERS = ['\t', ';', ','] as const;
+/** Records that the delimiter is found by. */
+const PROBED = 20;
 
 /**
  * Field counts of the first non-blank records. `whole` is false where a misplaced quote ended the walk early, which may be fine under
@@ -225,11 +227,11 @@ export function firstWidths(walk: CsvRecords, records: number): { widths: number
  * The delimiter of a CSV text: the one that splits the first records into the same number of fields, at least two;
  * else the one that splits the first record most; a comma when none occurs.
  */
-export function detectDelimiter(text: string, file: string, records = 20): string {
+export function detectDelimiter(text: string, file: string): string {
   let widest = ',';
   let width = 1;
   for (const delimiter of DELIMITERS) {
-    const { widths, whole } = firstWidths(new CsvRecords(text, delimiter, file), records);
+    const { widths, whole } = firstWidths(new CsvRecords(text, delimiter, file), PROBED);
     const first = widths[0] ?? 0;
     if (whole && first >= 2 && widths.every((fields) => fields === first)) return delimiter;
     if (first > width) {

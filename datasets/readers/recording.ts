@@ -6,7 +6,7 @@ import { firstNames, onOneLine, shellWord } from '../../src/ground/terminal.ts';
 import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed } from './csv.ts';
 import { ANNOTATED } from './line-forms.ts';
-import { counterOf, intervalChanges, type Note, rateOf, valueFaults } from './quality.ts';
+import { counterOf, intervalChanges, type Note, rateOf, sentinelsOf, valueFaults } from './quality.ts';
 import {
   findKey,
   keyColumns,
@@ -17,7 +17,6 @@ import {
 } from './recording-columns.ts';
 import { laterRows, MINIMUM_SAMPLES, openTable, type Table, type TableOptions } from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
-import { sentinelsOf } from './sentinel.ts';
 import { joinRows } from './side-by-side.ts';
 import type { ReadTimes } from './time-column.ts';
 

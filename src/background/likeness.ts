@@ -74,7 +74,7 @@ export function nearestDistance(window: Float64Array, others: Series): number {
 }
 
 /** Error of telling real from other windows; the classifier learns from the first half of both and is judged by the second. */
-async function discriminative(real: Series, others: Series, seed: number): Promise<number> {
+async function discriminative(real: Series, others: Series): Promise<number> {
   const rows = [real, others].flatMap((windows, label) =>
     windows.map((values, i) => ({
       channels: { values, length: values.length },
@@ -85,7 +85,7 @@ async function discriminative(real: Series, others: Series, seed: number): Promi
   const learned = rows.filter(({ judged }) => !judged);
   const model = fitMiniRocket(
     learned.map(({ channels }) => channels),
-    { features: FEATURES, seed },
+    { features: FEATURES, seed: 0 },
   );
   const transform = new MiniRocketTransform(model);
   const ridge = await fitRidge(
@@ -109,12 +109,7 @@ const spaced = (windows: Series, count: number): Series =>
  * Compares generated windows with real ones that nothing was learned from.
  * @param real held-out windows @param training windows that the background learned from; both in the order of the recording
  */
-export async function likeness(
-  real: Series,
-  generated: Series,
-  training: Series,
-  seed = 0,
-): Promise<Likeness> {
+export async function likeness(real: Series, generated: Series, training: Series): Promise<Likeness> {
   const count = Math.min(real.length, generated.length, training.length);
   const [ours, theirs, known] = [real, generated, training].map((windows) => spaced(windows, count)) as [
     Series,
@@ -135,8 +130,8 @@ export async function likeness(
     autocorrelation: { real: apart(known), generated: apart(theirs) },
     spectral: { real: spectralDistance(ours, known), generated: spectralDistance(ours, theirs) },
     discriminative: {
-      real: await discriminative(ours, known, seed),
-      generated: await discriminative(ours, theirs, seed),
+      real: await discriminative(ours, known),
+      generated: await discriminative(ours, theirs),
     },
     nearest: { real: near(ours), generated: near(theirs) },
   };

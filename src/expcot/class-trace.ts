@@ -8,7 +8,7 @@ import { type Summary, summarise } from '../series/stats.ts';
 import { type ClassProfile, classIndex, fromScale, standardRow, toScale } from './class-profile.ts';
 import { classProbabilities } from './discriminant.ts';
 import { areAxes, features, MOST_CHANNELS, PAIR_KIND, pairsOf } from './features.ts';
-import { formatNumber, phrasesOf, type Slot, type TraceView } from './phrase.ts';
+import { phrasesOf, roundedNumber, type Slot, type TraceView } from './phrase.ts';
 import { tellGaps } from './trace.ts';
 
 /** Variance ratio from which a feature may be cited: far above what chance gives (about 1). */
@@ -172,9 +172,7 @@ const MOST_DESCRIBED = 4;
 
 /** Significant digits: two values that read the same must not be said to differ by more than that. */
 const DIGITS = { digits: 3 };
-/** Rounding errors are no level. */
-const say = (value: number): string =>
-  formatNumber(Math.abs(value) < 1e-9 ? 0 : Number(value.toPrecision(DIGITS.digits)));
+const say = (value: number): string => roundedNumber(value, DIGITS.digits);
 
 /** Returns a feature of the channel that is described by its key; null where the list has none, or it is undefined. */
 function featureOf({ features, name }: Pick<TraceView, 'features' | 'name'>, key: string): number | null {

@@ -23,6 +23,7 @@
  *   <think>9 variates; scan ..x....x.</think><answer>[2, 7]</answer>
  */
 import { DataError } from '../ground/errors.ts';
+import { extent } from '../ground/numbers.ts';
 import {
   type AnomalyClass,
   DEPARTURE_KINDS,
@@ -342,11 +343,7 @@ export const scannedCells = (symbols: string, length: number): Interval[] =>
  */
 export function levelScan(values: Float64Array, intervals: readonly Interval[], cells: number): string {
   const { length } = values;
-  let [least, largest] = [Infinity, -Infinity];
-  for (const value of values) {
-    if (value < least) least = value;
-    if (value > largest) largest = value;
-  }
+  const [least, largest] = extent(values);
   const range = largest - least;
   return [...scan(intervals, length, cells)]
     .map((symbol, cell) => {

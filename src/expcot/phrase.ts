@@ -46,11 +46,9 @@ export interface TraceView {
 /** Intervals that a statement lists; of more, the number is given. The answer always holds all. */
 export const LONGEST_LIST = 4;
 
-/** Formats a number with at most `digits` significant digits; integers of four digits and more stay whole. */
-export function formatNumber(value: number, digits = 4): string {
-  if (Number.isInteger(value)) return String(value);
-  return String(Number(value.toPrecision(digits)));
-}
+/** Formats a number with at most four significant digits; integers stay whole. */
+export const formatNumber = (value: number): string =>
+  String(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
 
 /** Lists intervals, such as `12 to 30 and 41 to 50`; of more than LONGEST_LIST the first ones and the number of all. */
 export function listIntervals(intervals: readonly Interval[]): string {
@@ -75,12 +73,12 @@ interface SlotKind {
   numbers(value: never): readonly (number | null)[];
 }
 
-const round = (value: number, digits: number): string =>
+export const roundedNumber = (value: number, digits: number): string =>
   // Rounding errors beside numbers of three digits are none.
   formatNumber(digits > 3 ? value : Math.abs(value) < 1e-9 ? 0 : Number(value.toPrecision(digits)));
 
 const SLOTS = {
-  n: { pattern: ' N', print: round, numbers: (value: number) => [value] },
+  n: { pattern: ' N', print: roundedNumber, numbers: (value: number) => [value] },
   int: { pattern: ' N', print: String, numbers: (value: number) => [value] },
   list: {
     pattern: `(?: N to N ,){0,${LONGEST_LIST - 1}} N to N(?: and N to N| and others , N in all)?`,
@@ -94,7 +92,10 @@ const SLOTS = {
     pattern: ' [^;]{1,400}',
     print: (pairs: Pairs, digits: number) =>
       pairs
-        .map(([name, ...values]) => `${name} ${values.map((value) => round(value!, digits)).join(' and ')}`)
+        .map(
+          ([name, ...values]) =>
+            `${name} ${values.map((value) => roundedNumber(value!, digits)).join(' and ')}`,
+        )
         .join(', '),
     numbers: (pairs: Pairs) =>
       pairs.flatMap(([, ...values]) => values).filter((value) => !Number.isNaN(value)),

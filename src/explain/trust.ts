@@ -20,6 +20,7 @@
 import { meanOrNull, sum } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { coverage, overlap, within } from '../series/intervals.ts';
+import { median as medianOf } from '../series/stats.ts';
 import type { PolicyReference } from '../tasks/reference.ts';
 import { FEWEST_WINDOWS, tooDoubtful } from './policy-words.ts';
 import type { Doubt, PolicyAnswer, PolicySignal } from './schema.ts';
@@ -118,11 +119,8 @@ export function repetition(windows: readonly Pick<AskedWindow, 'intervals' | 'in
   };
 }
 
-function median(values: readonly number[]): number | null {
-  if (values.length === 0) return null;
-  const sorted = [...values].sort((a, b) => a - b);
-  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
-}
+const median = (values: readonly number[]): number | null =>
+  values.length === 0 ? null : medianOf(Float64Array.from(values));
 
 const known = (values: readonly (number | null)[]): number[] => values.filter((value) => value !== null);
 

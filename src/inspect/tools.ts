@@ -138,10 +138,11 @@ export function linesOf(values: Float64Array, columns: number): readonly Float64
 /** Windows of a series that stand out, the farthest first, by series: found once. */
 const standing = new WeakMap<Float64Array, readonly View[]>();
 
-/** Finds the window of a level whose middle is nearest to a sample. */
-export function viewAt(sample: number, length: number, level = NEXT_LEVEL): View {
-  const place = Math.round((sample * 2 ** (level + 1)) / length) - 1;
-  return { level, place: Math.max(0, Math.min(2 ** (level + 1) - 2, place)) };
+/** Finds the window of an eighth of a series whose middle is nearest to a sample. */
+function viewAt(sample: number, length: number): View {
+  const places = 2 ** (NEXT_LEVEL + 1);
+  const place = Math.round((sample * places) / length) - 1;
+  return { level: NEXT_LEVEL, place: Math.max(0, Math.min(places - 2, place)) };
 }
 
 /**

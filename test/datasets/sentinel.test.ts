@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { sentinelsOf } from '../../datasets/readers/quality.ts';
 import { readRecording } from '../../datasets/readers/recording.ts';
-import { sentinelsOf } from '../../datasets/readers/sentinel.ts';
 
 const TEMPERATURES = [21.5, 22, -999, 21, 20.5, -999, 19, 18.5];
 const csv = (values: readonly (number | string)[]): Uint8Array =>
