@@ -237,7 +237,7 @@ export function exampleValues(examples: readonly Example[]): ExampleSource {
   return source(facts, examples.length, null, (index) => examples[index]!);
 }
 
-export interface DataRecipe {
+interface DataRecipe {
   readonly name: string;
   readonly length: number;
   /** Series kept for evaluation where the data set has no splits. */

@@ -38,14 +38,14 @@ export type VtaWave = (typeof VTA_WAVES)[number];
 export const VTA_MISSING = [0.05, 0.1, 0.15, 0.2, 0.25] as const;
 
 /** @throws ConfigError for a share outside [0, 0.5]: above it, too little is left to see */
-export function checkMissing(missing: number): void {
+function checkMissing(missing: number): void {
   if (!(missing >= 0 && missing <= 0.5)) {
     throw new ConfigError(`missing: got ${missing}, expected a share of points from 0 to 0.5`);
   }
 }
 
 /** ⌊share · length⌋ different positions; those of a smaller share are the first of a larger one's. */
-export function missingPositions(random: Random, share: number, length: number): Int32Array {
+function missingPositions(random: Random, share: number, length: number): Int32Array {
   // 0.15 · 200 is a little above 30, 0.29 · 100 a little below 29: whole counts must not depend on that.
   return random.permutation(length).subarray(0, Math.floor(share * length + 1e-9));
 }
@@ -293,7 +293,7 @@ function drawWave(random: Random, wave: VtaWave | 'sine' | 'cosine', length: num
   return values;
 }
 
-export interface VariateOptions {
+interface VariateOptions {
   /** Number of variates, 4 … 36; default 9. */
   readonly variates?: number;
   /** Share of points missing in each variate, drawn for each on its own, in [0, 0.5]; default 0. */

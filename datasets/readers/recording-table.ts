@@ -323,7 +323,7 @@ export const isTruth = ({ survey }: TableColumn): boolean =>
 export const isNumeric = (column: TableColumn): boolean =>
   (column.survey.numbers > 0 && column.survey.numbers >= column.survey.unread) || isTruth(column);
 
-export interface TableLayout {
+interface TableLayout {
   readonly delimiter: string;
   /** Number of non-blank records before the first row of data. */
   readonly skipped: number;

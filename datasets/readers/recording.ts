@@ -297,7 +297,7 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
 }
 
 /** Series with times in common, as a database gives them. */
-export interface SeriesTable {
+interface SeriesTable {
   readonly name: string;
   /** [N] ms since 1970, ascending. */
   readonly time: Float64Array;

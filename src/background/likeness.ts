@@ -32,7 +32,7 @@ const BANDS = 20;
 const FEATURES = 840;
 
 /** Mean share of the power in bands whose edges are even in the logarithm of the frequency, in dB. */
-export function bandPowers(windows: Series): Float64Array {
+function bandPowers(windows: Series): Float64Array {
   const bands = new Float64Array(BANDS);
   for (const values of windows) {
     const { power } = periodogram(values);
@@ -45,7 +45,7 @@ export function bandPowers(windows: Series): Float64Array {
   return bands.map((share) => 10 * Math.log10(share + 1e-6));
 }
 
-export function spectralDistance(a: Series, b: Series): number {
+function spectralDistance(a: Series, b: Series): number {
   const [left, right] = [bandPowers(a), bandPowers(b)];
   return Math.sqrt(mean(left.map((value, k) => (value - right[k]!) ** 2)));
 }

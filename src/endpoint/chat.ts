@@ -116,7 +116,7 @@ export interface ChatRequest {
 const CONTINUING = { add_generation_prompt: false, continue_final_message: true };
 
 /** Response as tokens, the stop token included: ids and log-probabilities [T]. */
-export interface TokenChoice {
+interface TokenChoice {
   readonly ids: readonly number[];
   readonly logProbs: readonly number[];
   /** False when it was cut off. */

@@ -7,7 +7,7 @@ import { broken, isBusy, Passing, retry, retryAfter } from '../ground/download.t
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
 import { excerpt, openConnections, type Posted, serverAddress, Timeout } from './requests.ts';
 
-export interface RangeQuery {
+interface RangeQuery {
   /** Address of the server, with or without `/api/v1/query_range`. */
   readonly url: string;
   readonly query: string;

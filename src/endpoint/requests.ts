@@ -24,7 +24,7 @@ export interface Posted {
 /** Error of a request without an answer within its time limit. */
 export class Timeout extends Error {}
 
-export interface ConnectionOptions {
+interface ConnectionOptions {
   /** Certificates (PEM) of authorities that are trusted beside the usual ones. */
   readonly ca?: string | undefined;
   /** Largest answer in bytes; default: 16 MiB. */

@@ -16,7 +16,7 @@ import { cite, discordRatio, route } from './route.ts';
 import { blind, composeTrace, formatResponse, sayAgreement, type Trace, teacher } from './trace.ts';
 
 /** Evidence about one channel. */
-export interface ChannelEvidence {
+interface ChannelEvidence {
   readonly evidence: Evidence;
   /** Null where the base is no wave, or too few cycles of one. */
   readonly cycle: CycleTest | null;

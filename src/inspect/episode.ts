@@ -3,7 +3,7 @@ import type { Picture } from '../ground/types.ts';
 import { type Inspection, type InspectionState, type Observation, stateKey } from './environment.ts';
 
 /** Turn of an episode with its response. */
-export interface EpisodeTurn<Reply> {
+interface EpisodeTurn<Reply> {
   readonly picture: Picture | null;
   readonly instruction: string;
   readonly response: string;

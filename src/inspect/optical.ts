@@ -11,7 +11,7 @@ import { canvas, MONO_FONT_FAMILY, opaquePixels, textWidth } from '../plot/canva
 import type { AskedTurn } from './episode.ts';
 
 /** Turn of an episode: what was seen, and the response. */
-export interface OpticalTurn {
+interface OpticalTurn {
   readonly instruction: string;
   readonly response: string;
 }

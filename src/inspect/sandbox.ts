@@ -111,7 +111,7 @@ export const SANDBOX_FUNCTIONS = {
 export const MOST_OUTPUT = 5000;
 /** Characters of a block. */
 const MOST_CODE = 20_000;
-export interface SandboxLimits extends Limits {
+interface SandboxLimits extends Limits {
   /** Most loops and calls of a block. */
   readonly steps: number;
 }

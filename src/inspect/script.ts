@@ -18,7 +18,7 @@ import { columnsOf } from '../tasks/drawing.ts';
 import { nanoTrace } from '../tasks/kinds.ts';
 import { standingViews, TOOLS, type View, WHOLE, windowOf } from './tools.ts';
 
-export interface ScriptOptions {
+interface ScriptOptions {
   /** Most responses, the last included. */
   readonly turns: number;
   /** True where the policy can call for what stands out most; false: all paths answer at once. */

@@ -40,7 +40,7 @@ export const windowsTo = (levels: number): View[] =>
 /** Points that a window must have at least. */
 export const LEAST_WINDOW = 32;
 /** Halvings in one zoom. */
-export const MOST_HALVINGS = 6;
+const MOST_HALVINGS = 6;
 
 /** Finds the window `halvings` deeper at a place of the window shown. */
 export const viewInside = ({ level, place }: View, halvings: number, inner: number): View => ({
@@ -48,7 +48,7 @@ export const viewInside = ({ level, place }: View, halvings: number, inner: numb
   place: place * 2 ** halvings + inner,
 });
 
-export interface ToolCall {
+interface ToolCall {
   /** Whole series [N]; NaN marks a missing point. */
   readonly values: Float64Array;
   readonly view: View;

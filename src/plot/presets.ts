@@ -228,7 +228,7 @@ export const FIGURES = {
   },
 } as const satisfies Readonly<Record<string, FigureRecord>>;
 
-export type FigureName = keyof typeof FIGURES;
+type FigureName = keyof typeof FIGURES;
 export const FIGURE_NAMES = Object.keys(FIGURES) as FigureName[];
 
 export const PRESETS = Object.fromEntries(
