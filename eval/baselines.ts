@@ -19,7 +19,7 @@ import {
 } from '../src/answer/baselines.ts';
 import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
 import { DataError } from '../src/ground/errors.ts';
-import { writeFileAtomic } from '../src/ground/files.ts';
+import { writeFileAtomic, writeJson } from '../src/ground/files.ts';
 import { jsonLines, readJson, readJsonLines } from '../src/ground/json-files.ts';
 import { mean } from '../src/ground/numbers.ts';
 import type { EvalRecord, Example, Gold } from '../src/ground/types.ts';
@@ -166,7 +166,7 @@ export function writeBaselines(files: BaselineFiles, { records, ...choice }: Bas
     list.map((record) => ({ detector, record })),
   );
   writeFileAtomic(files.answers, jsonLines(lines));
-  writeFileAtomic(files.choice, `${JSON.stringify(choice, null, 2)}\n`);
+  writeJson(files.choice, choice);
 }
 
 /** Reads both files. @throws DataError naming the one that is missing or damaged. */

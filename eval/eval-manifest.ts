@@ -6,7 +6,7 @@ import { existsSync, readdirSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { ConfigError } from '../src/ground/errors.ts';
-import { tidyUp, writeFileAtomic } from '../src/ground/files.ts';
+import { tidyUp, writeJson } from '../src/ground/files.ts';
 import { readJson } from '../src/ground/json-files.ts';
 import type { Json } from '../src/ground/types.ts';
 
@@ -145,5 +145,5 @@ export function openManifest(
 
 export function writeManifest(directory: string, settings: EvalSettings, seconds: number): void {
   const content = { format: 'timeseer-evaluation', version: 1, settings, seconds };
-  writeFileAtomic(join(directory, EVAL_FILE), `${JSON.stringify(content, null, 2)}\n`);
+  writeJson(join(directory, EVAL_FILE), content);
 }

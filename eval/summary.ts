@@ -1,7 +1,7 @@
 /** `summary.json` of a run: the numbers of its report, for programs. */
 
 import { z } from 'zod';
-import { writeFileAtomic } from '../src/ground/files.ts';
+import { writeJson } from '../src/ground/files.ts';
 import { checked, readJson } from '../src/ground/json-files.ts';
 import { columns } from '../src/ground/terminal.ts';
 import type { Estimate } from '../src/ground/types.ts';
@@ -154,7 +154,7 @@ const ADVICE = 'run the evaluation again';
 
 /** Writes `summary.json`, whole or not at all. @throws DataError when a number is missing or not finite. */
 export function writeSummary(path: string, value: RunSummary): void {
-  writeFileAtomic(path, `${JSON.stringify(checked(value, summary, path, ADVICE), null, 2)}\n`);
+  writeJson(path, checked(value, summary, path, ADVICE));
 }
 
 /** Reads and checks `summary.json`. @throws DataError when it is missing, not JSON, or of another shape. */

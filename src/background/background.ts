@@ -8,7 +8,7 @@ import { z } from 'zod';
 import type { Engine } from '../engine/engine.ts';
 import type { Choice } from '../ground/choice.ts';
 import { CheckpointError, ConfigError, DataError } from '../ground/errors.ts';
-import { makeDirectory, writeDirectoryAtomic, writeFileAtomic } from '../ground/files.ts';
+import { makeDirectory, writeDirectoryAtomic, writeJson } from '../ground/files.ts';
 import { extent } from '../ground/numbers.ts';
 import { readObject } from '../policy/json-file.ts';
 import { elements, openSafetensors, readAt, writeSafetensors } from '../policy/safetensors.ts';
@@ -164,7 +164,7 @@ export function writeBackgrounds(directory: string, backgrounds: readonly Backgr
           bytes: () => [new Uint8Array(values.buffer, values.byteOffset, values.byteLength)],
         })),
       );
-      writeFileAtomic(join(folder, FACTS), `${JSON.stringify({ version: 1, ...facts }, null, 2)}\n`);
+      writeJson(join(folder, FACTS), { version: 1, ...facts });
     }
   });
 }

@@ -303,6 +303,12 @@ export function writeFileAtomic(path: string, chunks: Chunks): void {
   writeFilesAtomic([[path, chunks]]);
 }
 
+/** Text of a JSON file. */
+export const jsonText = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
+
+/** Writes a JSON file whole or not at all. @throws WriteError */
+export const writeJson = (path: string, value: unknown): void => writeFileAtomic(path, jsonText(value));
+
 /**
  * Writes several files. All are complete in temporary places before the first is renamed, so a full disk
  * changes none. @throws WriteError

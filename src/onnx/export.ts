@@ -5,13 +5,13 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { jsonText, writeFileAtomic, writeJson } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
 import { IMAGE_PROCESSOR, ImageProcessor } from '../policy/image-processor.ts';
 import type { Json } from '../policy/json-file.ts';
 import { layoutOf, type Part, publishedName } from '../policy/layout.ts';
 import { configJson, type Dims, GENERATION_CONFIG_FILE, parseDims } from '../policy/model-config.ts';
-import { type PolicyParts, pretty, readParts } from '../policy/policy.ts';
+import { type PolicyParts, readParts } from '../policy/policy.ts';
 import { elements, openCheckpoint, type StoredTensor } from '../policy/safetensors.ts';
 import { BPE_CONFIG } from '../policy/tokenizer.ts';
 import { compareParts } from '../policy/weights.ts';
@@ -186,10 +186,10 @@ function textFiles(parts: PolicyParts, dims: Dims): Record<string, string> {
   const settings = new ImageProcessor(dims.vision, parts.preprocessor).json();
   const type = settings['image_processor_type'];
   const whole = { ...parts.preprocessor, ...settings, image_processor_type: IMAGE_PROCESSOR };
-  files['preprocessor_config.json'] = pretty(whole);
+  files['preprocessor_config.json'] = jsonText(whole);
   // timeseer and transformers read this file first: the resize of another processor stays theirs.
   if (type !== IMAGE_PROCESSOR && carried['processor_config.json'] === undefined) {
-    files['processor_config.json'] = pretty({
+    files['processor_config.json'] = jsonText({
       processor_class: settings['processor_class'],
       image_processor: { ...whole, image_processor_type: type },
     });
@@ -198,9 +198,9 @@ function textFiles(parts: PolicyParts, dims: Dims): Record<string, string> {
   const complete =
     tokenizerFile !== undefined &&
     JSON.stringify(JSON.parse(tokenizerFile)) === JSON.stringify(parts.tokenizer);
-  if (!complete) files['tokenizer.json'] = pretty(parts.tokenizer);
+  if (!complete) files['tokenizer.json'] = jsonText(parts.tokenizer);
   const { tokenizer_class: name = BPE_CONFIG.tokenizer_class } = parts.tokenizerConfig;
-  files['tokenizer_config.json'] = pretty({
+  files['tokenizer_config.json'] = jsonText({
     ...BPE_CONFIG,
     ...parts.tokenizerConfig,
     tokenizer_class: TOKENIZER_CLASS[String(name)] ?? name,
@@ -209,7 +209,7 @@ function textFiles(parts: PolicyParts, dims: Dims): Record<string, string> {
   const generation = JSON.parse(carried[GENERATION_CONFIG_FILE] ?? '{}') as Json;
   if ((generation['eos_token_id'] ?? null) === null) {
     const { end, pad } = dims.special;
-    files[GENERATION_CONFIG_FILE] = pretty({ ...generation, eos_token_id: [end], pad_token_id: pad });
+    files[GENERATION_CONFIG_FILE] = jsonText({ ...generation, eos_token_id: [end], pad_token_id: pad });
   }
   return files;
 }
@@ -259,7 +259,7 @@ export function exportOnnx(from: string, out: string, options: ExportOptions): E
         ? {}
         : { 'transformers.js_config': { use_external_data_format: external } }),
     };
-    writeFileAtomic(join(temporary, 'config.json'), `${JSON.stringify(config, null, 2)}\n`);
+    writeJson(join(temporary, 'config.json'), config);
     for (const [name, text] of Object.entries({ ...textFiles(parts, dims), ...options.files }))
       writeFileAtomic(join(temporary, name), text);
     files = readdirSync(folder)

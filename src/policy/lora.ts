@@ -10,7 +10,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { writeJson } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
 import { Random } from '../ground/random.ts';
 import { Keys, readObject } from './json-file.ts';
@@ -363,7 +363,7 @@ export function writeAdapter({ engine, dims, adapter }: Adapted, directory: stri
   };
   const tensors = flatTensors(engine, adapterLayout(dims, options), flat, storedName);
   writeSafetensors(join(directory, WEIGHTS), tensors);
-  writeFileAtomic(join(directory, CONFIG), `${JSON.stringify(config, null, 2)}\n`);
+  writeJson(join(directory, CONFIG), config);
 }
 
 /** Runs `writeAdapter` atomically: the directory appears whole or not at all and replaces an older one. */

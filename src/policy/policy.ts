@@ -3,7 +3,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { jsonText, writeFileAtomic, writeJson } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
 import type { Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from './batch.ts';
@@ -95,9 +95,6 @@ const COPIED_FILES: readonly string[] = [
   'NOTICE',
 ];
 
-/** Text of a JSON file. */
-export const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
-
 /**
  * Reads all but the weights of a Hugging Face directory.
  * @throws CheckpointError when a file is missing, damaged, or of another architecture.
@@ -128,7 +125,7 @@ export function readParts(directory: string): PolicyParts {
 /** Generates the files of a policy that was created without any. */
 function generatedFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<string, string>> {
   return {
-    'generation_config.json': pretty({
+    'generation_config.json': jsonText({
       bos_token_id: special.pad,
       pad_token_id: special.pad,
       eos_token_id: [special.end, special.pad],
@@ -136,9 +133,9 @@ function generatedFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<
       // Masked in training, so the policy never learned to avoid them.
       suppress_tokens: [special.visionStart, special.visionEnd, special.image, special.video],
     }),
-    'tokenizer.json': pretty(parts.tokenizer),
-    'tokenizer_config.json': pretty(parts.tokenizerConfig),
-    'preprocessor_config.json': pretty(parts.preprocessor),
+    'tokenizer.json': jsonText(parts.tokenizer),
+    'tokenizer_config.json': jsonText(parts.tokenizerConfig),
+    'preprocessor_config.json': jsonText(parts.preprocessor),
     'chat_template.jinja': parts.template,
   };
 }
@@ -394,7 +391,7 @@ export class Policy extends Prompting implements Network {
   write(directory: string, options: { readonly shardBytes?: number } = {}): void {
     mkdirSync(directory, { recursive: true });
     const { config, files = {} } = this.parts;
-    writeFileAtomic(join(directory, 'config.json'), pretty(config));
+    writeJson(join(directory, 'config.json'), config);
     for (const [name, text] of Object.entries(files)) writeFileAtomic(join(directory, name), text);
     writeCheckpoint(directory, flatTensors(this.engine, this.layout, this.flat), options.shardBytes);
   }

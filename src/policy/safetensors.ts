@@ -6,7 +6,7 @@
 import { closeSync, existsSync, fstatSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, DataError, reasonOf } from '../ground/errors.ts';
-import { openRegular, writeFileAtomic } from '../ground/files.ts';
+import { openRegular, writeFileAtomic, writeJson } from '../ground/files.ts';
 import { firstNames } from '../ground/terminal.ts';
 import { isCount, isObject, readJson } from './json-file.ts';
 
@@ -347,7 +347,7 @@ export function writeCheckpoint(
       },
       weight_map: Object.fromEntries(map.sort(([a], [b]) => (a < b ? -1 : 1))),
     };
-    writeFileAtomic(join(directory, INDEX), `${JSON.stringify(index, null, 2)}\n`);
+    writeJson(join(directory, INDEX), index);
   }
   for (const name of readdirSync(directory)) {
     const weights = name === WEIGHTS || SHARD.test(name) || (name === INDEX && shards.length === 1);

@@ -34,7 +34,7 @@ import { type Likeness, likeness } from '../background/likeness.ts';
 import { detect } from '../detect/detect.ts';
 import { readConfidence } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { namesInUse, writeFileAtomic } from '../ground/files.ts';
+import { namesInUse, writeFileAtomic, writeJson } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
 import { type ProgressOptions, withProgress } from '../ground/progress.ts';
@@ -264,7 +264,7 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const engine = lazyEngine(given.device);
   if (!quiet) for (const { name, notes } of sources) say(`${name}: ${notes.join(' ')}`);
   const record = (result: object): void =>
-    writeFileAtomic(join(out, RECORD), `${JSON.stringify({ version: 1, asked: now, ...result }, null, 2)}\n`);
+    writeJson(join(out, RECORD), { version: 1, asked: now, ...result });
   if (!existsSync(join(out, RECORD))) record({});
   await learnAll(sources, given, learned, engine);
   await prepareAll(withHeldOut(openBackgrounds(learned, engine), sources), given, data);

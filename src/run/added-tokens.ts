@@ -1,6 +1,6 @@
 /** Tokens that a small policy lacks: names of classes that it would spell letter by letter get one each. */
 import { join } from 'node:path';
-import { writeFileAtomic } from '../ground/files.ts';
+import { writeJson } from '../ground/files.ts';
 import { asFloat32, pieces } from '../onnx/weights.ts';
 import { isObject, type Json, readJson } from '../policy/json-file.ts';
 import { openCheckpoint, writeCheckpoint } from '../policy/safetensors.ts';
@@ -12,8 +12,6 @@ const LEAST = 3;
 const PLAIN = /^(?=.*[A-Za-z]{3})[ -~]+$/;
 
 const EMBEDDINGS = /(?:^|\.)(?:embed_tokens|lm_head)\.weight$/;
-
-const pretty = (json: Json): string => `${JSON.stringify(json, null, 2)}\n`;
 
 /**
  * Adds tokens to the checkpoint in `directory`, in place: one for each of `names` that its tokenizer spells with three or more, unless it is
@@ -38,7 +36,7 @@ export function addTokens(directory: string, names: readonly string[]): readonly
     addedToken({ id: tokenizer.size + i, content: name, special: false }),
   );
   const added = [...((json['added_tokens'] ?? []) as readonly Json[]), ...tokens];
-  writeFileAtomic(join(directory, 'tokenizer.json'), pretty({ ...json, added_tokens: added }));
+  writeJson(join(directory, 'tokenizer.json'), { ...json, added_tokens: added });
 
   const model = readJson(join(directory, 'config.json')) as Json;
   const rows = tokenizer.size + spelled.length;
@@ -46,7 +44,7 @@ export function addTokens(directory: string, names: readonly string[]): readonly
   const sized = isObject(text)
     ? { ...model, text_config: { ...text, vocab_size: rows } }
     : { ...model, vocab_size: rows };
-  writeFileAtomic(join(directory, 'config.json'), pretty(sized));
+  writeJson(join(directory, 'config.json'), sized);
 
   const tensors = [...openCheckpoint(directory)].map(([name, stored]) => {
     if (!EMBEDDINGS.test(name)) {

@@ -24,7 +24,7 @@ import { baselineData, quickBaselines } from '../answer/baselines.ts';
 import { type OpenOptions, openPolicy } from '../answer/open.ts';
 import { INTERVENTION_NAMES } from '../claims/intervene.ts';
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { writeFileAtomic, writeJson } from '../ground/files.ts';
 import { takeLock } from '../ground/lock.ts';
 import { parseShard, type Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
@@ -548,7 +548,7 @@ async function evaluateOne(
 }
 
 function writeResult(out: string, result: object): void {
-  writeFileAtomic(join(out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
+  writeJson(join(out, 'metrics.json'), result);
 }
 
 /** Makes the error of a policy that answered nothing. @param given reference of the policy */

@@ -24,7 +24,7 @@ import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
-import { gone, namesInUse, tidyUp, writeFileAtomic } from '../ground/files.ts';
+import { gone, namesInUse, tidyUp, writeJson } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
 import { claimDirectory } from '../ground/lock.ts';
@@ -178,7 +178,7 @@ function recordChanges(
 ): void {
   const header = readJson(file, z.looseObject({ changes: z.array(z.json()).optional() }), 'begin a new run');
   const all = [...(header.changes ?? []), ...changes];
-  writeFileAtomic(file, `${JSON.stringify({ ...header, ...now, changes: all }, null, 2)}\n`);
+  writeJson(file, { ...header, ...now, changes: all });
 }
 
 export class Run extends RunDirectory {
@@ -263,7 +263,7 @@ export class Run extends RunDirectory {
           typeof source === 'string' ? source.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '') : source.name,
         ...{ recipe, command: commandLine(), data: dataRecord(name) },
       };
-      writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
+      writeJson(join(path, 'recipe.json'), header);
       if (anew)
         say(`${path}: nothing was trained yet; starts anew with other ${firstNames(changed, 8) || 'data'}`);
       return new Run(path);
@@ -358,7 +358,7 @@ export class Run extends RunDirectory {
   }
 
   writeStageRecord(stage: TrainingStage, record: StageRecord): void {
-    writeFileAtomic(this.file(stage, 'stage.json'), `${JSON.stringify(record, null, 2)}\n`);
+    writeJson(this.file(stage, 'stage.json'), record);
   }
 
   /** Stages with a step, or with what steps leave. */
@@ -635,7 +635,7 @@ export function writeEnvironment(
     matmul_gflops_one_thread: Math.round(matmulGflops(engine)),
     ...more,
   };
-  writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
+  writeJson(file, environment);
 }
 
 /** Measures GFLOP/s of a 512³ matrix product on one thread, to compare times between machines. */

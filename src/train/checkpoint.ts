@@ -8,7 +8,7 @@ import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError } from '../ground/errors.ts';
-import { makeDirectory, readUtf8, syncPath, writeFileAtomic } from '../ground/files.ts';
+import { makeDirectory, readUtf8, syncPath, writeJson } from '../ground/files.ts';
 import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../ground/manifest.ts';
 import { writeAdapter } from '../policy/lora.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
@@ -103,7 +103,7 @@ export function saveCheckpoint(
       })),
     );
     const full: TrainingState = { version: VERSION, ...state, updates: learner.optimizer.steps };
-    writeFileAtomic(join(temporary, STATE_FILE), `${JSON.stringify(full, null, 2)}\n`);
+    writeJson(join(temporary, STATE_FILE), full);
   };
   writeManifestedDirectory(directory, fill, retirementOf(directory, state.step, keep));
   for (const { path } of olderCheckpoints(directory).slice(keep - 1)) {

@@ -14,7 +14,13 @@ import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { EngineError } from '../../ground/errors.ts';
-import { tidyUp, WriteError, writeDirectoryAtomicAsync, writeFileAtomic } from '../../ground/files.ts';
+import {
+  tidyUp,
+  WriteError,
+  writeDirectoryAtomicAsync,
+  writeFileAtomic,
+  writeJson,
+} from '../../ground/files.ts';
 import { withLock } from '../../ground/lock.ts';
 import { cacheRoot, packageRoot } from '../../ground/paths.ts';
 import {
@@ -103,7 +109,7 @@ function recall(env: NodeJS.ProcessEnv): Found | null {
 /** Saves a second next time. A cache that another user filled may be read-only, and serves all the same. */
 export function remember(found: Found, env: NodeJS.ProcessEnv): void {
   try {
-    writeFileAtomic(recordPath(env), `${JSON.stringify({ format: RECORD_FORMAT, ...found }, null, 2)}\n`);
+    writeJson(recordPath(env), { format: RECORD_FORMAT, ...found });
   } catch (error) {
     if (!(error instanceof WriteError)) throw error;
   }

@@ -8,7 +8,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { WriteError, writeFileAtomic } from '../../ground/files.ts';
+import { WriteError, writeJson } from '../../ground/files.ts';
 import { type Stamp, stamp, unchanged } from './find.ts';
 
 /** The variable that OpenBLAS reads; what the user set in it is never changed. */
@@ -175,7 +175,7 @@ export function chosenKernel(addon: string): string | null {
     chosen: betterKernel(cpu, initial, (kernel) => probe(addon, kernel)),
   };
   try {
-    writeFileAtomic(recordFile(addon), `${JSON.stringify(record, null, 2)}\n`);
+    writeJson(recordFile(addon), record);
   } catch (error) {
     if (!(error instanceof WriteError)) throw error; // a cache that another user filled serves all the same
   }
