@@ -1,6 +1,6 @@
 /** Leaderboard: policies on several tasks, as Markdown, CSV, a terminal table and a page. */
 
-import { fixed, grouped, mean, meanOrNull, percent, sum, upperFirst } from '../src/ground/numbers.ts';
+import { fixed, grouped, mean, meanOrNull, percent, plural, sum, upperFirst } from '../src/ground/numbers.ts';
 import { columns } from '../src/ground/terminal.ts';
 import type { Estimate, Gold } from '../src/ground/types.ts';
 import { bullets, estimateCell, FOOTER, type Html, html, page, whisker } from '../src/html/html.ts';
@@ -320,7 +320,7 @@ export function leaderboardPage(board: Leaderboard): string {
   const responses = sum(usages.map(({ asked, missing }) => asked - missing));
   const table = (label: string, content: Table): Html => pageTable({ label, look: 'board', ...content });
   const body = html`<header class="top"><h1>Leaderboard</h1>
-<p class="lead">${contenders.length} policies and baselines on ${tasks.length} ${tasks.length === 1 ? 'task' : 'tasks'}, ${grouped(responses)} responses. The highest mean of each column is underlined.</p>${board.asked.map((sentence) => html`<p class="byline">${sentence}</p>`)}</header>
+<p class="lead">${contenders.length} policies and baselines on ${plural(tasks.length, 'task')}, ${grouped(responses)} responses. The highest mean of each column is underlined.</p>${board.asked.map((sentence) => html`<p class="byline">${sentence}</p>`)}</header>
 <main><section><h2>Overview</h2>${table('Overview', overview(board))}</section>
 ${tasks.map(
   (task) =>

@@ -1,6 +1,6 @@
 /** Results of a study as a page and as Markdown. */
 
-import { fixed, grouped, interval, lowerFirst, signed } from '../src/ground/numbers.ts';
+import { fixed, grouped, interval, lowerFirst, plural, signed } from '../src/ground/numbers.ts';
 import { bullets, FOOTER, type Html, html, page } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
@@ -36,9 +36,7 @@ function trainedWith({ training: { samples, steps } }: ArmResult): string {
 function about({ split, series, samples, arms }: SettingResult): string {
   const most = Math.max(...arms.map(({ seeds }) => seeds.length));
   const seeds = most === 1 ? 'one seed' : `up to ${most} seeds`;
-  return `${grouped(series)} series of the ${split} split, shared by all arms and seeds; ${samples} sampled ${
-    samples === 1 ? 'answer' : 'answers'
-  } per series and temperature; ${seeds}.`;
+  return `${grouped(series)} series of the ${split} split, shared by all arms and seeds; ${plural(samples, 'sampled answer')} per series and temperature; ${seeds}.`;
 }
 
 /** Notes on how to read the numbers. */

@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
-import { policiesDirectory } from '../ground/paths.ts';
+import { isDirectory, policiesDirectory } from '../ground/paths.ts';
 import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/user-module.ts';
 
 /** Policy that is asked where none is named. */
@@ -43,9 +43,6 @@ export function parseEndpoint(reference: string): { readonly model: string; read
   }
   return { model, url: at < 0 ? (process.env['OPENAI_BASE_URL'] ?? OPENAI) : text.slice(at + 1) };
 }
-
-const isDirectory = (path: string): boolean =>
-  statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
 /**
  * Reads a reference to a policy, and finds its directory where it names one.

@@ -1,8 +1,10 @@
 /** `timeseer adapt`: trains the policy small further for recordings of the user. */
+
 import { METHODS } from '../background/background.ts';
 import { choiceHelp, choiceNames } from '../ground/choice.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { Interrupted } from '../ground/interrupt.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { change, fixed } from '../ground/numbers.ts';
 import { columns, print, printJson, say, shellWord } from '../ground/terminal.ts';
 import {
@@ -51,8 +53,7 @@ export const adaptCommand = command({
   check: ({ data = [], series }: AdaptArguments) => {
     if (data.length === 0)
       throw new ConfigError('--data: missing; name the recordings, such as --data metrics.csv');
-    if (!(Number.isInteger(series) && series >= 20 && series <= 1e6))
-      throw new ConfigError(`--series: got ${series}, expected a whole number from 20 to 1000000`);
+    checkWhole('series', series, 20, 1e6);
   },
   examples: [
     [

@@ -11,6 +11,7 @@ import { ClassEvidence } from '../expcot/class-trace.ts';
 import { formatNumber } from '../expcot/phrase.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { percent } from '../ground/numbers.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { Gold } from '../ground/types.ts';
@@ -78,9 +79,7 @@ function describeScore(score: BlindScore, subject: string, normal: number | unde
 }
 
 function check(args: ExpcotArguments): void {
-  if (!(Number.isInteger(args.record) && args.record >= 0)) {
-    throw new ConfigError(`--record: expected a whole number of at least 0, got ${args.record}`);
-  }
+  checkWhole('record', args.record, 0);
   const only = (key: string, given: boolean, needs: string, holds: boolean): void => {
     if (given && !holds) throw new ConfigError(`--${key} ${needs}; leave it out`);
   };

@@ -70,6 +70,7 @@ export const plan = command({
       { planLines, trainingStages },
       { isBuiltIn },
       { ConfigError },
+      { checkWhole },
     ] = await Promise.all([
       import('../recipe/config.ts'),
       import('../answer/reference.ts'),
@@ -77,9 +78,9 @@ export const plan = command({
       import('../train/memory-plan.ts'),
       import('../policy/model-config.ts'),
       import('../ground/errors.ts'),
+      import('../ground/json-record.ts'),
     ]);
-    if (!Number.isInteger(given.processes) || given.processes < 1)
-      throw new ConfigError(`--processes ${given.processes}: expected a whole number from 1`);
+    checkWhole('processes', given.processes, 1);
     if (given.processes > 1 && given.engine === 'tfjs')
       throw new ConfigError(`--processes ${given.processes}: processes train with the torch engine`);
     if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {

@@ -1,5 +1,6 @@
 /** `timeseer render`: draws series as PNG pictures, exactly as a policy sees them. */
-import { existsSync, statSync } from 'node:fs';
+
+import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
@@ -8,6 +9,9 @@ import { openRenderSource, type RenderSource } from '../../datasets/open-series.
 import { DEFAULT_SEED, SPLITS } from '../../datasets/split.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
+import { checkWhole } from '../ground/json-record.ts';
+import { plural } from '../ground/numbers.ts';
+import { isDirectory } from '../ground/paths.ts';
 import { withProgress } from '../ground/progress.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import type { Picture } from '../ground/types.ts';
@@ -25,20 +29,14 @@ const DEFAULT_LIMIT = 100;
 
 export type RenderArguments = Given<typeof OPTIONS> & { readonly source: string };
 
-function checkNumber(key: string, value: number | undefined, least: number): void {
-  if (value !== undefined && !(Number.isInteger(value) && value >= least)) {
-    throw new ConfigError(`--${key}: expected a whole number of at least ${least}, got ${value}`);
-  }
-}
-
 /** True if `--out` names one picture, not a directory. */
 const isPicture = (out: string): boolean => /\.png$/i.test(out);
 
 /** Returns the requested range of series. @throws ConfigError */
 function rangeOf({ index, limit, offset, out }: RenderArguments): { offset: number; limit: number } {
-  checkNumber('index', index, 0);
-  checkNumber('limit', limit, 1);
-  checkNumber('offset', offset, 0);
+  checkWhole('index', index, 0);
+  checkWhole('limit', limit, 1);
+  checkWhole('offset', offset, 0);
   if (index !== undefined && (limit !== undefined || offset !== undefined)) {
     throw new ConfigError('--index is one series; leave --limit and --offset out');
   }
@@ -48,12 +46,12 @@ function rangeOf({ index, limit, offset, out }: RenderArguments): { offset: numb
         `--out ${out}: one file for ${limit} pictures; name a directory, or leave --limit out`,
       );
     }
-    if (existsSync(out) && statSync(out).isDirectory()) {
+    if (isDirectory(out)) {
       throw new ConfigError(`--out ${out}: is a directory; name a file`);
     }
     return { offset: index ?? offset ?? 0, limit: 1 };
   }
-  if (existsSync(out) && !statSync(out).isDirectory()) {
+  if (existsSync(out) && !isDirectory(out)) {
     throw new ConfigError(`--out ${out}: is a file; choose a directory, or a name that ends in .png`);
   }
   return index === undefined
@@ -136,8 +134,7 @@ function printSummary(
     return;
   }
   const size = width === null ? `${sizes.length} sizes` : `${width} × ${height} px`;
-  const count = `${files.length} ${files.length === 1 ? 'picture' : 'pictures'}`;
-  print(`${out}: ${count} of ${size} (${preset}) in ${seconds.toFixed(1)} s`);
+  print(`${out}: ${plural(files.length, 'picture')} of ${size} (${preset}) in ${seconds.toFixed(1)} s`);
 }
 
 /**
@@ -148,7 +145,7 @@ function printSummary(
  */
 export async function runRender(args: RenderArguments): Promise<void> {
   const { out, truth, split, seed, length, column } = args;
-  checkNumber('workers', args.workers, 1);
+  checkWhole('workers', args.workers, 1);
   const source = openRenderSource({ source: args.source, ...rangeOf(args), split, seed, length, column });
   const choice = { ...source.figure, preset: args.figure ?? source.figure.preset };
   checkFigure(choice.preset);

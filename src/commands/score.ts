@@ -1,5 +1,7 @@
 /** `timeseer score`: metrics of predictions from any program against gold answers. */
+
 import { ConfigError } from '../ground/errors.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { choice, command, flag, type Given, number, required, text } from './options.ts';
 
@@ -26,9 +28,7 @@ async function runScore({
   perExample,
   json,
 }: ScoreArguments): Promise<void> {
-  if (!Number.isInteger(window) || window < 0 || window > 100_000) {
-    throw new ConfigError(`--window: got ${window}, expected an integer from 0 to 100000`);
-  }
+  checkWhole('window', window, 0, 100_000);
   const allowed = classList(classes);
   const { readPredictions } = await import('../../eval/predictions.ts');
   const { detailLines, exampleScore, scored } = await import('../../eval/scoring.ts');

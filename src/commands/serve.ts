@@ -1,6 +1,8 @@
 /** `timeseer serve`: an HTTP service for anomaly reports and for chat with a policy. */
+
 import { ConfigError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { cores } from '../ground/machine.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import { isLocalHost, type ServeOptions, startService } from '../serve/server.ts';
@@ -32,8 +34,7 @@ function check(args: ServeArguments): void {
     ['max-prompt', args.maxPrompt, 1, 1_000_000],
     ['max-batch', args.maxBatch, 1, 1024],
   ] as const) {
-    if (Number.isSafeInteger(value) && value >= least && value <= most) continue;
-    throw new ConfigError(`--${name}: expected a whole number from ${least} to ${most}, got ${value}`);
+    checkWhole(name, value, least, most);
   }
   if (args.adapter !== undefined && args.policy === undefined) {
     throw new ConfigError('--adapter: needs --policy, the policy that it was trained for');

@@ -1,3 +1,4 @@
+import { plural } from '../ground/numbers.ts';
 import { print, printJson, shellWord } from '../ground/terminal.ts';
 import { command, shared, text } from './options.ts';
 import { checkRun, type RunArguments, recipeHelp, runOptions, runRequest } from './run-options.ts';
@@ -76,7 +77,7 @@ export const sft = command({
       const { Run } = await import('../run/run.ts');
       const next = new Run(out).recipe.rl.steps > 0 ? 'train --out' : 'eval --policy';
       print(
-        `${policy}: ${samples} ${samples === 1 ? 'sample' : 'samples'} in ${seconds.toFixed(1)} s ` +
+        `${policy}: ${plural(samples, 'sample')} in ${seconds.toFixed(1)} s ` +
           `(${(samples / seconds).toFixed(0)}/s); next: npx timeseer ${next} ${shellWord(out)}`,
       );
     }

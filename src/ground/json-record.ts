@@ -121,6 +121,18 @@ export function checkKeys(what: string, options: object, known: readonly string[
   }
 }
 
+/** @throws ConfigError unless an option of the command line is absent, or a whole number from `least` to `most` */
+export function checkWhole(
+  option: string,
+  value: number | undefined,
+  least: number,
+  most: number = Number.MAX_SAFE_INTEGER,
+): void {
+  if (value === undefined || (Number.isSafeInteger(value) && value >= least && value <= most)) return;
+  const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+  throw new ConfigError(`--${option}: expected a whole number ${range}, got ${value}`);
+}
+
 /** Describes what a failed zod check expected, as the end of `got …, expected …`. */
 export function expected(issue: z.core.$ZodIssue): string {
   switch (issue.code) {

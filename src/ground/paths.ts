@@ -1,5 +1,5 @@
 /** Paths of the package (from sources or dist), of its Worker programs and of the cache. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -77,4 +77,33 @@ export function workerUrl(name: string, base: string | URL): WorkerProgram {
   const program = new URL(`${stem}.ts`, base).href;
   const source = `import { register } from ${JSON.stringify(loader)}; register(); await import(${JSON.stringify(program)});`;
   return { url: new URL(`data:text/javascript,${encodeURIComponent(source)}`), execArgv: [] };
+}
+
+/** Returns true for a directory that is there. */
+export const isDirectory = (path: string): boolean =>
+  statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+
+/**
+ * Returns true if `path` matches a pattern: `*` any text, `?` one character. Only the last star is retried,
+ * so the time is at most the product of both lengths.
+ */
+export function fits(path: string, pattern: string): boolean {
+  const [text, wanted] = [[...path], [...pattern]];
+  let [at, next] = [0, 0];
+  let star = -1; // the last one in the pattern, and where its text ends
+  let end = 0;
+  while (at < text.length) {
+    if (wanted[next] === '*') {
+      star = next++;
+      end = at;
+    } else if (wanted[next] === '?' || wanted[next] === text[at]) {
+      next++;
+      at++;
+    } else if (star >= 0) {
+      next = star + 1;
+      at = ++end;
+    } else return false;
+  }
+  while (wanted[next] === '*') next++;
+  return next === wanted.length;
 }

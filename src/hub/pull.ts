@@ -2,6 +2,7 @@
  * Pulls a checkpoint from a hub into a directory: several files at a time, each verified, with a record of
  * verified files, so that a second pull fetches only changes.
  */
+
 import { existsSync, rmSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
@@ -9,6 +10,7 @@ import { digest, download, partOf } from '../ground/download.ts';
 import { CheckpointError, ConfigError, EndpointError } from '../ground/errors.ts';
 import { readUtf8, WriteError, writeFileAtomic } from '../ground/files.ts';
 import { firstNames } from '../ground/terminal.ts';
+import { fits } from '../ground/paths.ts';
 import { readJson } from '../policy/json-file.ts';
 import { parseDims } from '../policy/model-config.ts';
 import { INDEX, readIndex, WEIGHTS } from '../policy/safetensors.ts';
@@ -278,31 +280,6 @@ interface Choice {
 export function neededByPolicy(path: string): boolean {
   if (path.includes('/') || path.endsWith('.bin.index.json')) return false;
   return /^[^.].*\.(json|safetensors|jinja|txt|model)$|^(LICEN[CS]E|NOTICE|README)/i.test(path);
-}
-
-/**
- * Returns true if `path` matches a pattern: `*` any text, `?` one character. Only the last star is retried,
- * so the time is at most the product of both lengths.
- */
-export function fits(path: string, pattern: string): boolean {
-  const [text, wanted] = [[...path], [...pattern]];
-  let [at, next] = [0, 0];
-  let star = -1; // the last one in the pattern, and where its text ends
-  let end = 0;
-  while (at < text.length) {
-    if (wanted[next] === '*') {
-      star = next++;
-      end = at;
-    } else if (wanted[next] === '?' || wanted[next] === text[at]) {
-      next++;
-      at++;
-    } else if (star >= 0) {
-      next = star + 1;
-      at = ++end;
-    } else return false;
-  }
-  while (wanted[next] === '*') next++;
-  return next === wanted.length;
 }
 
 /**

@@ -1,5 +1,5 @@
 /** Asks a policy a prompt with pictures: sampling, display and timings of `timeseer ask`. */
-import { statSync } from 'node:fs';
+
 import { performance } from 'node:perf_hooks';
 import { text as readAll } from 'node:stream/consumers';
 import type { Answerer, EngineName } from '../answer/answerer.ts';
@@ -7,6 +7,8 @@ import { ask } from '../answer/ask.ts';
 import { openPolicy } from '../answer/open.ts';
 import { checkIds, encodeUserPrompt, roomFor, type UserPrompt } from '../answer/prompt.ts';
 import { ConfigError } from '../ground/errors.ts';
+import { checkWhole } from '../ground/json-record.ts';
+import { isDirectory } from '../ground/paths.ts';
 import { Progress } from '../ground/progress.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { readImage } from '../plot/image-file.ts';
@@ -39,27 +41,17 @@ const MOST_SAMPLES = 1024;
 
 /** @throws ConfigError for a number out of its range */
 function checkOptions(args: AskArguments): void {
-  const check = (
-    name: string,
-    value: number | undefined,
-    ok: (v: number) => boolean,
-    expected: string,
-  ): void => {
-    if (value !== undefined && !(Number.isFinite(value) && ok(value)))
-      throw new ConfigError(`--${name}: expected ${expected}, got ${value}`);
-  };
-  const whole =
-    (least: number, most = Number.MAX_SAFE_INTEGER) =>
-    (v: number): boolean =>
-      Number.isSafeInteger(v) && v >= least && v <= most;
-  check('max-tokens', args.maxTokens, whole(1), 'a whole number of at least 1');
-  check('temperature', args.temperature, (v) => v >= 0, 'a number of at least 0');
-  check('top-p', args.topP, (v) => v > 0 && v <= 1, 'a number above 0 and at most 1');
-  check('top-k', args.topK, whole(0), 'a whole number, 0 for all tokens');
-  check('samples', args.samples, whole(1, MOST_SAMPLES), `a whole number from 1 to ${MOST_SAMPLES}`);
-  check('seed', args.seed, whole(0), 'a whole number of at least 0');
-  check('threads', args.threads, whole(1, 1024), 'a whole number from 1 to 1024');
-  if (args.adapter !== undefined && !statSync(args.adapter, { throwIfNoEntry: false })?.isDirectory()) {
+  const { temperature, topP } = args;
+  checkWhole('max-tokens', args.maxTokens, 1);
+  if (temperature !== undefined && !(temperature >= 0 && Number.isFinite(temperature)))
+    throw new ConfigError(`--temperature: expected a number of at least 0, got ${temperature}`);
+  if (topP !== undefined && !(topP > 0 && topP <= 1))
+    throw new ConfigError(`--top-p: expected a number above 0 and at most 1, got ${topP}`);
+  checkWhole('top-k', args.topK, 0);
+  checkWhole('samples', args.samples, 1, MOST_SAMPLES);
+  checkWhole('seed', args.seed, 0);
+  checkWhole('threads', args.threads, 1, 1024);
+  if (args.adapter !== undefined && !isDirectory(args.adapter)) {
     throw new ConfigError(
       `--adapter ${args.adapter}: is not a directory; give the one with adapter_config.json`,
     );

@@ -1,5 +1,6 @@
 /** Evaluation of policies and classical baselines on held-out examples: metrics and leaderboard. */
-import { existsSync, statSync } from 'node:fs';
+
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
@@ -25,7 +26,9 @@ import { type OpenOptions, openPolicy } from '../answer/open.ts';
 import { INTERVENTION_NAMES } from '../claims/intervene.ts';
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
 import { writeFileAtomic, writeJson } from '../ground/files.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { takeLock } from '../ground/lock.ts';
+import { isDirectory } from '../ground/paths.ts';
 import { parseShard, type Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
@@ -119,24 +122,21 @@ const DEFAULT_MAX_TOKENS = { nano: 96, full: 1024 } as const;
 function check(given: EvalRequest): void {
   // Same bounds as for the recipe keys.
   for (const [name, value, least, most] of [
-    ['count', given.count ?? 1, 1, 1e7],
+    ['count', given.count, 1, 1e7],
     ['samples', given.samples, 1, 1024],
     ['shots', given.shots, 0, 64],
     ['concurrency', given.concurrency, 1, 4096],
     ['attempts', given.attempts, 1, 100],
-    ['requests-per-minute', given.requestsPerMinute ?? 1, 1, 1e9],
-    ['tokens-per-minute', given.tokensPerMinute ?? 1, 1, 1e12],
-    ['max-tokens', given.maxTokens ?? 1, 1, 1 << 17],
+    ['requests-per-minute', given.requestsPerMinute, 1, 1e9],
+    ['tokens-per-minute', given.tokensPerMinute, 1, 1e12],
+    ['max-tokens', given.maxTokens, 1, 1 << 17],
     ['workers', given.workers, 1, 256],
-    ['digits', given.digits ?? 1, 1, 17],
-    ['points', given.points ?? 2, 2, 1e6],
-    ['seed', given.seed ?? 0, 0, Number.MAX_SAFE_INTEGER],
-    ['length', given.length ?? 2, 2, 1e6],
+    ['digits', given.digits, 1, 17],
+    ['points', given.points, 2, 1e6],
+    ['seed', given.seed, 0, Number.MAX_SAFE_INTEGER],
+    ['length', given.length, 2, 1e6],
   ] as const) {
-    if (!Number.isInteger(value) || value < least) {
-      throw new ConfigError(`--${name}: got ${value}, expected an integer ≥ ${least}`);
-    }
-    if (value > most) throw new ConfigError(`--${name}: got ${value}, expected at most ${most}`);
+    checkWhole(name, value, least, most);
   }
 }
 
@@ -697,7 +697,7 @@ export async function runEval(request: EvalRequest): Promise<Evaluation> {
   if (given.out === undefined && given.resume) {
     throw new ConfigError('--resume: there is nothing to resume without --out, the directory of the records');
   }
-  if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
+  if (given.out !== undefined && existsSync(given.out) && !isDirectory(given.out)) {
     throw new ConfigError(`${given.out}: is a file; choose a directory with --out`);
   }
   const options = { ...given, endpoint: endpointOf(given) };

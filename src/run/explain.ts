@@ -1,4 +1,5 @@
 /** Asks a policy about the columns of a recording. Loaded only where one is asked: it takes more modules than everything else. */
+
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import type { LocalPolicy, Response } from '../answer/answerer.ts';
 import { inspector } from '../answer/inspect.ts';
@@ -9,6 +10,7 @@ import { policyReader, type Reader } from '../explain/reader.ts';
 import type { PolicyOpinion, ReportSource } from '../explain/report.ts';
 import { MOST_WINDOWS } from '../explain/windows.ts';
 import { ConfigError, EndpointError, EngineError } from '../ground/errors.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { Phases, withProgress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
 import { type Inspection, viewOfKey } from '../inspect/environment.ts';
@@ -28,11 +30,7 @@ const LONGEST_WINDOW = 500_000_000;
 
 /** @throws ConfigError for an option out of range */
 function checkOptions({ window, overlap }: PolicyRequest): void {
-  if (window !== undefined && !(Number.isInteger(window) && window >= 2 && window <= LONGEST_WINDOW)) {
-    throw new ConfigError(
-      `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than the limit of ${LONGEST_WINDOW}` : ''}`,
-    );
-  }
+  checkWhole('window', window, 2, LONGEST_WINDOW);
   if (overlap !== undefined && !(overlap >= 0 && overlap <= 0.9)) {
     throw new ConfigError(`--overlap: expected a share from 0 to 0.9, got ${overlap}`);
   }

@@ -2,6 +2,7 @@
  * Findings of a recording that grows: rows come in, an event goes out as soon as something is known. The first rows decide how all are
  * read; later rows are read once and kept as numbers, the latest of them, which are judged anew every so many rows.
  */
+
 import { performance } from 'node:perf_hooks';
 import { isHeader } from '../../datasets/readers/csv.ts';
 import { openRows, type Recording, type RowReader } from '../../datasets/readers/recording.ts';
@@ -10,6 +11,7 @@ import { LEVELS } from '../detect/finding.ts';
 import type { FollowedFinding, FollowedRows, ReportState, WatchedFinding } from '../explain/schema.ts';
 import { seenIn, stateOf } from '../explain/state.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { plural } from '../ground/numbers.ts';
 import { median } from '../series/stats.ts';
 import { type DetectRequest, detectRecording, type PipelineOptions } from './detect.ts';
 import { compare, evidenceWanted, type IncidentEvent, type Judged, type Known, weigh } from './incidents.ts';
@@ -571,7 +573,7 @@ export async function follow(
   if (!kept.isOpen)
     kept.note(
       'no-rows',
-      `Nothing was analysed: the input had ${rows} ${rows === 1 ? 'line' : 'lines'}, of at least three (a header and two rows).`,
+      `Nothing was analysed: the input had ${plural(rows, 'line')}, of at least three (a header and two rows).`,
     );
   const { bad, late, tooLate, known: read } = kept;
   tell({ event: 'end', rows, bad, late, tooLate, known: read, open: stillOpen() });

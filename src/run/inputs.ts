@@ -1,5 +1,6 @@
 /** Files that a command line names, by path, pattern or directory, and their recordings: side by side where they share their times. */
-import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
+
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Recording } from '../../datasets/readers/recording.ts';
 import { MOST_COLUMNS } from '../../datasets/readers/recording-columns.ts';
@@ -8,15 +9,13 @@ import { isWritten } from '../explain/formats.ts';
 import { isOurs } from '../explain/report-page.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { STANDARD_INPUT } from '../ground/files.ts';
+import { fits, isDirectory } from '../ground/paths.ts';
 import { firstNames, onOneLine, say } from '../ground/terminal.ts';
 
 /** Endings of the files that are read of a directory. */
 const ENDINGS = ['.csv', '.tsv', '.jsonl', '.ndjson', '.log', '.lp', '.influx'];
 /** Values that are kept until all files have shown whether they share their times: 160 MB. */
 const MOST_VALUES = 20_000_000;
-const isDirectory = (path: string): boolean =>
-  statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-
 /** Paths in a directory without hidden ones, sorted; none for what is no directory. */
 const pathsIn = (directory: string): string[] =>
   isDirectory(directory)
@@ -31,7 +30,6 @@ async function filesAt(named: string, isOnly: boolean) {
   const folder = isDirectory(named);
   if (!folder && (existsSync(named) || !/[*?]/.test(named)))
     return { files: [named], base: dirname(named), several: false };
-  const { fits } = await import('../hub/pull.ts');
   let places = folder ? pathsIn(named) : [named.startsWith('/') ? '/' : '.'];
   for (const part of folder ? [] : named.split('/').filter((name) => name !== ''))
     places = places.flatMap((place) =>

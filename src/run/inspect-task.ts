@@ -1,6 +1,8 @@
 /** Tasks of several turns: the environment of a policy's card, and the steps of scripted paths as examples of the supervised stage. */
+
 import type { DataFacts } from '../../datasets/source.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { Random } from '../ground/random.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
@@ -55,8 +57,7 @@ export function withInspect(
     checkInspect(facts);
     if (card.style !== 'nano')
       throw new ConfigError('--tour: for small policies, which answer about single windows; leave it out');
-    if (!(Number.isInteger(tour) && tour >= 1 && tour <= MOST_LEVELS))
-      throw new ConfigError(`--tour: got ${tour}, expected a whole number from 1 to ${MOST_LEVELS}`);
+    checkWhole('tour', tour, 1, MOST_LEVELS);
     return { ...card, inspect: { ...(card.inspect ?? DEFAULT_INSPECT), tour } };
   }
   const form = {

@@ -35,6 +35,7 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
 import { resample } from '../explain/windows.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
+import { plural } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
 import type { Example } from '../ground/types.ts';
 import type { Toolbox } from '../inspect/tools.ts';
@@ -92,8 +93,6 @@ const factsOf = ({
 /** Number of channels of a small policy; null for variates, of which there may be any number. */
 const channelsOf = ({ kind, channels }: DataFacts): number | null =>
   taskKind(kind).countsChannels ? null : channels.length;
-
-const counted = (channels: number): string => (channels === 1 ? '1 channel' : `${channels} channels`);
 
 /** Returns true for a policy that answers with what the data ask for: a large one always does. */
 export const answersKind = ({ style, kind }: PolicyCard, facts: DataFacts): boolean =>
@@ -219,7 +218,7 @@ function checkTaught(directory: string, card: PolicyCard, recipe: Recipe, facts:
     const isTaught = card.numbers !== null || rows !== null || overlay !== null;
     if (sft.samples === 0 || !isTaught) {
       throw new ConfigError(
-        `${directory}: was trained on series of ${counted(card.channels)}, ${facts.task} has ${counted(channels)}; choose data with as many, ` +
+        `${directory}: was trained on series of ${plural(card.channels, 'channel')}, ${facts.task} has ${plural(channels, 'channel')}; choose data with as many, ` +
           `or start ${isTaught ? 'with a supervised stage on these data (timeseer sft)' : 'from policy.init=small or nano'}`,
       );
     }
@@ -276,7 +275,7 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
         ]),
     ...(card.channels === null || channels === null || card.channels === channels
       ? []
-      : [`the policy was trained on series of ${counted(card.channels)}, these have ${channels}`]),
+      : [`the policy was trained on series of ${plural(card.channels, 'channel')}, these have ${channels}`]),
     ...(was === is ? [] : [`the policy was trained with ${was}, and is asked with ${is}`]),
   ];
 }

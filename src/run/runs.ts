@@ -1,11 +1,13 @@
 /** Runs in some directories, with the progress and results of each. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { DataError, TimeseerError } from '../ground/errors.ts';
 import { isClaimed } from '../ground/lock.ts';
 import { meanOrNull } from '../ground/numbers.ts';
+import { isDirectory } from '../ground/paths.ts';
 import type { Json } from '../ground/types.ts';
 import { changedKeys, defaultRecipe, recipeLeaves } from '../recipe/config.ts';
 import { advantageName } from '../recipe/recipe.ts';
@@ -44,10 +46,6 @@ export interface RunFacts {
 export interface DamagedRun {
   readonly path: string;
   readonly problem: string;
-}
-
-function isDirectory(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
 /** Finds directories with a recipe.json at or below `path`, sorted by name; does not follow links or enter runs. */

@@ -16,7 +16,7 @@ import { z } from 'zod';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { readJsonLines } from '../ground/json-files.ts';
-import { mean, sum } from '../ground/numbers.ts';
+import { mean, plural, sum } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
 import { columns } from '../ground/terminal.ts';
 import { layoutOf } from '../policy/layout.ts';
@@ -171,8 +171,8 @@ export function scaledRun(
   const sorted = [...lengths].sort((a, b) => a - b);
   const parts = Object.entries(ms).map(([phase, of]) => `${phase} ${of.toFixed(0)}`);
   const lines = [
-    `measured on ${workers} ${workers === 1 ? 'rank' : 'ranks'}: a step of ${sum(Object.values(ms)).toFixed(0)} ms (${parts.join(', ')}), ${prompts} prompts and ${responses} responses on each`,
-    `responses of ${mean(lengths).toFixed(0)} tokens, the longest of ${sorted.at(-1)}; ${bytesText(4 * trained)} of gradients, ${updates} ${updates === 1 ? 'update' : 'updates'} a step`,
+    `measured on ${plural(workers, 'rank')}: a step of ${sum(Object.values(ms)).toFixed(0)} ms (${parts.join(', ')}), ${prompts} prompts and ${responses} responses on each`,
+    `responses of ${mean(lengths).toFixed(0)} tokens, the longest of ${sorted.at(-1)}; ${bytesText(4 * trained)} of gradients, ${plural(updates, 'update')} a step`,
     `link of a rank: ${bytesText(link.bandwidth)}/s, latency ${link.latency * 1e6} µs; every rank has as many prompts as measured`,
     '',
     columns([

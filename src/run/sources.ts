@@ -4,7 +4,7 @@ import { formatDuration, type Recording, readRecording } from '../../datasets/re
 import { FEWEST_WINDOWS, type Window } from '../background/background.ts';
 import { detect } from '../detect/detect.ts';
 import { DataError } from '../ground/errors.ts';
-import { extent } from '../ground/numbers.ts';
+import { extent, plural } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import { bridge } from '../series/missing.ts';
 import { calendarOf } from './detect.ts';
@@ -78,8 +78,6 @@ function cut({ values: all, calendar, jumps }: Column, offset: number, end: numb
   return { windows, seasons, findings: findings.length, aside, missing };
 }
 
-const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
-
 /** Cuts off what is not there at both ends: columns of files side by side begin and end at different times. */
 function columnOf(values: Float64Array, recording: Recording): Column {
   const isThere = (value: number): boolean => !Number.isNaN(value);
@@ -129,20 +127,20 @@ function sourceOf(name: string, column: Column): Source {
     if (windows.length >= FEWEST_WINDOWS) continue;
     throw new DataError(
       `${windows.length} windows of ${LENGTH} samples without anomalies or gaps in the ${part} part ` +
-        `(${counted(findings, 'finding')}, ${counted(missing, 'missing value')}, ${counted(jumps.length, 'jump')} of time); ` +
+        `(${plural(findings, 'finding')}, ${plural(missing, 'missing value')}, ${plural(jumps.length, 'jump')} of time); ` +
         `at least ${FEWEST_WINDOWS} are needed: give a longer recording, or one with fewer of both`,
     );
   }
-  const found = counted(first.findings, 'finding');
+  const found = plural(first.findings, 'finding');
   const season = Math.round(first.seasons.at(-1) ?? 0);
   const unseen = calendar.filter((period) => 2 * period > at);
   const notes = [
     `${first.windows.length} windows of samples 0 to ${at - 1} are learned from; ${held.windows.length} of the rest are held out.`,
     first.findings > 0 && `Replaced ${found} in the first part by expected values.`,
-    first.aside > 0 && `Left out ${counted(first.aside, 'window')} with long findings or gaps.`,
+    first.aside > 0 && `Left out ${plural(first.aside, 'window')} with long findings or gaps.`,
     jumps.length > 0 &&
-      `Its time jumps ${counted(jumps.length, 'time')}; no window misses more than ${Math.floor(REPLACED * LENGTH)} samples by that.`,
-    !isClean && `Its held-out part has ${counted(held.findings, 'finding')}, which count as normal.`,
+      `Its time jumps ${plural(jumps.length, 'time')}; no window misses more than ${Math.floor(REPLACED * LENGTH)} samples by that.`,
+    !isClean && `Its held-out part has ${plural(held.findings, 'finding')}, which count as normal.`,
     unseen.length > 0 &&
       `Seasons of ${unseen.join(' and ')} samples are not learned: the first part covers fewer than two.`,
     season > LENGTH && `Its season of ${season} samples is longer than a window.`,

@@ -8,6 +8,7 @@
  *     eval/POLICY.study.json         what the table needs of them; written last: the cell is finished
  *   study.json study.md study.html study.png   the results
  */
+
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, openExamples, validationExamples } from '../../datasets/source.ts';
@@ -36,6 +37,7 @@ import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
 import { claimDirectory } from '../ground/lock.ts';
 import { mean, sum } from '../ground/numbers.ts';
+import { fits } from '../ground/paths.ts';
 import { timerText } from '../ground/progress.ts';
 import { say, shellWord } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
@@ -77,13 +79,8 @@ interface StudyOutcome {
 export function matches(path: string, pattern: string): boolean {
   const parts = path.split('/');
   const wanted = pattern.split('/');
-  return (
-    wanted.length <= parts.length &&
-    wanted.every((part, i) => new RegExp(`^${part.split('*').map(escaped).join('.*')}$`).test(parts[i]!))
-  );
+  return wanted.length <= parts.length && wanted.every((part, i) => fits(parts[i]!, part));
 }
-
-const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 /** The chosen cells in order, and before them the starts that they need. @throws ConfigError for a pattern without a cell */
 function chosenCells(cells: readonly Cell[], only: readonly string[]): readonly Cell[] {

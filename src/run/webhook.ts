@@ -3,6 +3,7 @@
  * request is sent and after it was taken, so that neither a kill nor a receiver that is down loses an event; an event that was taken just
  * before a kill is sent again, with the same id.
  */
+
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { excerpt, openConnections, type Posted, serverAddress, Timeout } from '../endpoint/requests.ts';
@@ -10,6 +11,7 @@ import type { Alert, Alerts, AnomalyReport, FollowedFinding } from '../explain/s
 import { isSame, spanOf } from '../explain/state.ts';
 import { retryAfter } from '../ground/download.ts';
 import { ConfigError } from '../ground/errors.ts';
+import { plural } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import { followed } from './incidents.ts';
 
@@ -39,7 +41,7 @@ const DAYS = 7;
 /** Longest text in a message of Slack. */
 const LONGEST_TEXT = 2900;
 
-const waitWords = (events: number): string => (events === 1 ? '1 event waits' : `${events} events wait`);
+const waitWords = (events: number): string => plural(events, 'event waits', 'events wait');
 
 const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').slice(0, LONGEST_TEXT);

@@ -8,6 +8,7 @@
  * Keys lie in a c10d store that rank 0 serves at MASTER_ADDR:MASTER_PORT, as torchrun and SLURM scripts set them. Tensors do not pass through it
  * (`train/process-group.ts`).
  */
+
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -18,6 +19,7 @@ import { deserialize, serialize } from 'node:v8';
 import { Store } from '../engine/torch/distributed.ts';
 import { loadNative } from '../engine/torch/native.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { packageRoot, packageVersion, type WorkerProgram, workerUrl } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';
 import {
@@ -536,9 +538,7 @@ export async function inWorld(
   { processes, quiet }: { readonly processes: number; readonly quiet: boolean },
   work: () => Promise<void>,
 ): Promise<void> {
-  if (!Number.isInteger(processes) || processes < 1 || processes > 4096) {
-    throw new ConfigError(`--processes: got ${processes}, expected a whole number from 1 to 4096`);
-  }
+  checkWhole('processes', processes, 1, 4096);
   const place = placeOf();
   if (place !== null && processes > 1 && process.env[CHILD] === undefined) {
     throw new ConfigError(

@@ -201,7 +201,7 @@ describe('timeseer adapt', () => {
     );
     expect(await refused('--out', path('none'))).toContain('--data');
     expect(await refused('--data', file!, '--out', path('none'), '--series', '3')).toContain(
-      '--series: got 3',
+      '--series: expected a whole number from 20 to 1000000, got 3',
     );
     const set = async (...settings: string[]) =>
       refused('--data', file!, '--out', path('none'), ...settings.flatMap((setting) => ['--set', setting]));

@@ -295,7 +295,7 @@ describe('an endpoint that cannot be used', () => {
     ],
     [
       ['--policy', 'openai:m@http://localhost:1/v1', '--concurrency', '0'],
-      /--concurrency: got 0, expected an integer ≥ 1/,
+      /--concurrency: expected a whole number from 1 to 4096, got 0/,
     ],
     [['--policy', 'baseline:zscor'], /zscor.* Did you mean zscore\?/],
     [['--policy', 'baseline:zscore', '--resume'], /--resume: there is nothing to resume without --out/],

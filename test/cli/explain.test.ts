@@ -283,7 +283,7 @@ describe('bad input is one clear error, and writes nothing', () => {
   });
 
   test.each([
-    [['--window', '1'], /--window: expected a whole number of at least 2 samples, got 1/],
+    [['--window', '1'], /--window: expected a whole number from 2 to 500000000, got 1/],
     [['--window', 'many'], /--window: got 'many', expected a number/],
     [['--overlap', '1'], /--overlap: expected a share from 0 to 0\.9, got 1/],
     [['--device', 'tpu'], /unknown device 'tpu'/],

@@ -297,7 +297,9 @@ describe('data show', () => {
     expect(list.out).toContain(examples[0].id);
     const other = await inside('data', 'show', path, '--n', '5', '--json', '--seed', '3', '--split', 'train');
     expect(JSON.parse(other.out).examples[0].split).toBe('train');
-    expect((await inside('data', 'show', path, '--n', '0')).err).toMatch(/--n: got 0/);
+    expect((await inside('data', 'show', path, '--n', '0')).err).toMatch(
+      /--n: expected a whole number from 1 to 200, got 0/,
+    );
     expect((await inside('data', 'show', path, '--shots', '2')).err).toMatch(/prepared already/);
     expect((await inside('data', 'show', path, '--split', 'tset')).code).toBe(2);
   });

@@ -19,10 +19,10 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CheckpointError, ConfigError, EndpointError } from '../../src/ground/errors.ts';
 import { WriteError } from '../../src/ground/files.ts';
+import { fits } from '../../src/ground/paths.ts';
 import { Hub, type HubOptions, parseRepo } from '../../src/hub/hub.ts';
 import {
   checkPath,
-  fits,
   neededByPolicy,
   type Pulled,
   type PullOptions,

@@ -1,4 +1,5 @@
 /** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
+
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
@@ -23,6 +24,7 @@ import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
 import { ConfigError } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
+import { plural } from '../../ground/numbers.ts';
 import { Phases, ReadingNote } from '../../ground/progress.ts';
 import { parseShard, type Shard } from '../../ground/shard.ts';
 import { columns, print, printJson, shellWord } from '../../ground/terminal.ts';
@@ -130,7 +132,7 @@ function beside({ materials }: ExampleManifest): string {
     parts.reduce((total, part) => total + of(part), 0);
   const figures = sum((part) => part.figures?.count ?? 0);
   const [teacher, blind] = [sum((part) => part.teacher), sum((part) => part.blind)];
-  return `beside each example: prompt ${materials?.prompt}; ${figures} ${figures === 1 ? 'figure' : 'figures'}; expert traces: ${teacher} with the right answer, ${blind} blind`;
+  return `beside each example: prompt ${materials?.prompt}; ${plural(figures, 'figure')}; expert traces: ${teacher} with the right answer, ${blind} blind`;
 }
 
 /** Lines about the figure; the names of channels are read from the first example. */
@@ -162,7 +164,7 @@ function partsText(parts: PartFiles | null): string[] {
   if (parts === null) return [];
   const { of, missing } = parts;
   if (missing.length === 0)
-    return [`put together from ${of === 1 ? '1 part, which is' : `${of} parts, which are`} removed`];
+    return [`put together from ${plural(of, 'part, which is', 'parts, which are')} removed`];
   return [
     `put together from ${of - missing.length} of ${of} parts, which are removed; made here: ${missing.join(', ')}`,
   ];

@@ -1,4 +1,5 @@
 /** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
+
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Benchmark, OpenBenchmark } from '../../../datasets/benchmarks/benchmark.ts';
@@ -12,6 +13,7 @@ import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { checkSetFigure } from '../../../datasets/validate-set.ts';
 import { ConfigError } from '../../ground/errors.ts';
 import { writeFileAtomic } from '../../ground/files.ts';
+import { checkWhole } from '../../ground/json-record.ts';
 import { ReadingNote } from '../../ground/progress.ts';
 import { Random } from '../../ground/random.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
@@ -172,9 +174,7 @@ function listing(origin: ExampleOrigin, shown: readonly ShownExample[]): string 
  */
 export async function runShow(args: ShowArguments): Promise<void> {
   const { source, n, out, json } = args;
-  if (!Number.isInteger(n) || n < 1 || n > MOST) {
-    throw new ConfigError(`--n: got ${n}, expected a whole number from 1 to ${MOST}`);
-  }
+  checkWhole('n', n, 1, MOST);
   if (out !== undefined && existsSync(out)) {
     if (!statSync(out).isFile()) {
       throw new ConfigError(`--out ${out}: is a directory; name a file such as page.html`);

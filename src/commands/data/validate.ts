@@ -1,4 +1,5 @@
 /** `timeseer data validate DIR` and `timeseer data stats DIR`: checks every example of a data set; counts and quantiles. */
+
 import { performance } from 'node:perf_hooks';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import {
@@ -9,6 +10,7 @@ import {
   setStats,
 } from '../../../datasets/statistics.ts';
 import { COMPARED, type Verdict, validateSet } from '../../../datasets/validate-set.ts';
+import { plural } from '../../ground/numbers.ts';
 import { formatValue, withProgress } from '../../ground/progress.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
 import { command, flag, type Given } from '../options.ts';
@@ -19,7 +21,7 @@ type ValidateArguments = Given<typeof OPTIONS> & { readonly directory: string };
 const SHOWN = 50;
 function text(verdict: Verdict, seconds: number): string {
   const { directory, rows, drawn, graded, compared, broken, remarks } = verdict;
-  const head = `${directory}: ${rows} ${rows === 1 ? 'row' : 'rows'} read, ${drawn} drawn, ${graded} graded, ${compared} ${compared === 1 ? 'figure' : 'figures'} compared in ${seconds.toFixed(1)} s`;
+  const head = `${directory}: ${plural(rows, 'row')} read, ${drawn} drawn, ${graded} graded, ${plural(compared, 'figure')} compared in ${seconds.toFixed(1)} s`;
   const lines = broken.slice(0, SHOWN).map(({ file, line, id, problem }) => {
     const place = line === null ? file : `${file}:${line}`;
     return problem.includes('.jsonl:')
