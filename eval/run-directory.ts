@@ -229,16 +229,21 @@ export class RunDirectory {
     return existsSync(files.choice) ? readBaselines(files) : null;
   }
 
-  policyDirectory(policy: PolicyName): string {
+  policy(policy: PolicyName): string {
     return policy === 'initial' ? this.file('initial') : this.file(policy, 'policy');
+  }
+
+  /** Directory of the last policy that holds a file of this name; undefined when all have been removed. */
+  lastPolicyWith(name: string): string | undefined {
+    const directories = POLICIES.map((policy) => this.policy(policy));
+    return directories.findLast((directory) => existsSync(join(directory, name)));
   }
 
   /** Sizes of the run's policy, from any of its checkpoints; null when all have been removed. */
   policySize(): { readonly dims: Dims; readonly parameters: number } | null {
-    const file = POLICIES.toReversed()
-      .map((policy) => join(this.policyDirectory(policy), 'config.json'))
-      .find(existsSync);
-    if (file === undefined) return null;
+    const directory = this.lastPolicyWith('config.json');
+    if (directory === undefined) return null;
+    const file = join(directory, 'config.json');
     const dims = parseDims(readJson(file, z.unknown(), 'the checkpoint is damaged'), file);
     return { dims, parameters: layoutOf(dims).size };
   }

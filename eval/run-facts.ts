@@ -73,7 +73,7 @@ function describeData({ data, seed, rl, eval: evaluation }: Recipe, { facts, ser
   };
 }
 
-/** Seconds in the environment record; null where they are not recorded. */
+/** Number in the environment record; null where it is not recorded. */
 export function recorded(environment: RunSummary['environment'], key: string): number | null {
   const value = environment[key];
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;

@@ -10,7 +10,7 @@ const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(bytes < 1e
 
 async function runExport({ onnx, json, quiet, ...given }: ExportArguments): Promise<void> {
   if (!onnx) throw new ConfigError('export: name the format: --onnx');
-  const { exportPolicy } = await import('../run/export.ts');
+  const { exportPolicy } = await import('../run/run-policy.ts');
   const { from, files } = exportPolicy({ ...given, quiet: quiet || json });
   if (json) printJson({ out: given.out, from, dtype: given.dtype, files });
   else {

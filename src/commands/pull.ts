@@ -2,9 +2,8 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { ConfigError } from '../ground/errors.ts';
-import { gone } from '../ground/files.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
-import { claimDirectory } from '../ground/lock.ts';
+import { inClaimed } from '../ground/lock.ts';
 import { Progress } from '../ground/progress.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { Hub, parseRepo } from '../hub/hub.ts';
@@ -91,37 +90,35 @@ export async function runPull(args: PullArguments): Promise<void> {
     onRetry: (message) => meter.note(message),
     ...(endpoint === undefined ? {} : { endpoint }),
   });
-  await withInterrupt(async (signal) => {
-    const lock = await claimDirectory(out);
-    try {
-      const pulled = await pull({
-        hub,
-        repo,
-        out,
-        revision: args.revision,
-        include: args.include ?? [],
-        exclude: args.exclude ?? [],
-        force: args.force,
-        signal,
-        onCheck: ({ path, size: length }) => {
-          if (length >= SLOW_CHECK && !args.json) meter.note(`checking ${path}, ${size(length)}`);
-        },
-        onProgress: (state) => meter.show(state, args.json),
-      });
-      meter.stop();
-      if (!lock.held()) throw gone(out);
-      const seconds = (performance.now() - started) / 1000;
-      if (args.json) printJson({ ...pulled, seconds: Number(seconds.toFixed(3)) });
-      else print(summary(pulled, seconds));
-    } catch (error) {
-      meter.stop();
-      if (!lock.held()) throw gone(out);
-      if (!signal.aborted) throw error;
-      say(`${out}: ${meter.kept}run the same command again to resume`);
-    } finally {
-      lock.release();
-    }
-  });
+  await withInterrupt((signal) =>
+    inClaimed(out, async (held) => {
+      try {
+        const pulled = await pull({
+          hub,
+          repo,
+          out,
+          revision: args.revision,
+          include: args.include ?? [],
+          exclude: args.exclude ?? [],
+          force: args.force,
+          signal,
+          onCheck: ({ path, size: length }) => {
+            if (length >= SLOW_CHECK && !args.json) meter.note(`checking ${path}, ${size(length)}`);
+          },
+          onProgress: (state) => meter.show(state, args.json),
+        });
+        meter.stop();
+        if (!held()) return;
+        const seconds = (performance.now() - started) / 1000;
+        if (args.json) printJson({ ...pulled, seconds: Number(seconds.toFixed(3)) });
+        else print(summary(pulled, seconds));
+      } catch (error) {
+        meter.stop();
+        if (!signal.aborted || !held()) throw error;
+        say(`${out}: ${meter.kept}run the same command again to resume`);
+      }
+    }),
+  );
 }
 
 const OPTIONS = {

@@ -24,7 +24,16 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from './errors.ts';
-import { makeDirectory, neverRemake, notWritten, OWNER, OWNER_PATTERN, pidOf, stateOf } from './files.ts';
+import {
+  gone,
+  makeDirectory,
+  neverRemake,
+  notWritten,
+  OWNER,
+  OWNER_PATTERN,
+  pidOf,
+  stateOf,
+} from './files.ts';
 import { say } from './terminal.ts';
 
 const TOUCH_MS = 2_000;
@@ -268,5 +277,23 @@ export async function claimDirectory(path: string): Promise<Lock> {
   } catch (error) {
     tidy();
     throw error;
+  }
+}
+
+/**
+ * Works in a claimed directory; `held` is false once somebody removed it, which is then the error.
+ * @throws as `claimDirectory`; WriteError where the directory is gone
+ */
+export async function inClaimed<T>(path: string, work: (held: () => boolean) => Promise<T>): Promise<T> {
+  const lock = await claimDirectory(path);
+  try {
+    const result = await work(lock.held);
+    if (!lock.held()) throw gone(path);
+    return result;
+  } catch (error) {
+    // A removed directory is the cause of any other failure.
+    throw lock.held() ? error : gone(path);
+  } finally {
+    lock.release();
   }
 }

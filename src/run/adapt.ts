@@ -281,9 +281,8 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const better = gain.ci95[0] > 0 && comparison.metrics.every(({ difference }) => difference.ci95[1] >= 0);
   let { fitted, note } = await calibrated({ policy: findPolicy(out) }, sources, given);
   const copy = join(out, KEPT);
-  if (!better)
-    ({ fitted, note } = await calibrated({ policy: run.policyDirectory('initial'), copy }, sources, given));
-  const policy = better ? out : fitted ? copy : run.policyDirectory('initial');
+  if (!better) ({ fitted, note } = await calibrated({ policy: run.policy('initial'), copy }, sources, given));
+  const policy = better ? out : fitted ? copy : run.policy('initial');
   const verdict = better
     ? `The adapted policy finds made anomalies in the held-out part better than ${was}.`
     : `No better than ${was} here: keep ${was}${fitted ? `, whose confidence is fitted to these recordings in ${copy}` : ''}.`;

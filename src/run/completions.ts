@@ -9,7 +9,7 @@ import { writeFileAtomic } from '../ground/files.ts';
 import type { Html } from '../html/html.ts';
 import { encodePng } from '../plot/png.ts';
 import { advantageLabel } from '../recipe/recipe.ts';
-import { hasCard } from '../tasks/card.ts';
+import { CARD_FILE } from '../tasks/card.ts';
 import { type Completion, readLog } from '../train/metrics.ts';
 import type { Task } from '../train/task.ts';
 import { type CompletionGroup, completionsPage, type ShownExample, stepBody } from './completions-page.ts';
@@ -40,7 +40,7 @@ function exampleTaskOf(
   run: RunDirectory,
 ): (Pick<ExampleTask, 'parse'> & Pick<Task, 'example' | 'picture'>) | string {
   const { recipe } = run;
-  const base = (['rl', 'sft', 'initial'] as const).map((name) => run.policyDirectory(name)).find(hasCard);
+  const base = run.lastPolicyWith(CARD_FILE);
   if (base === undefined) return 'the run has no policy left, which would state its figure';
   try {
     const address = reinforcementExamples(recipe.data, recipe.seed);

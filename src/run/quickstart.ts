@@ -1,4 +1,5 @@
 /** Main job, stage after stage; a resumed run skips finished ones. */
+
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
@@ -6,6 +7,7 @@ import { hasTransfer, transferExamples } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ensureBaselines, type ReportFiles, reportFiles } from '../../eval/report.ts';
 import type { PolicyName } from '../../eval/run-directory.ts';
+import { recorded } from '../../eval/run-facts.ts';
 import { type RunSummary, readSummary } from '../../eval/summary.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { say } from '../ground/terminal.ts';
@@ -82,12 +84,6 @@ interface Part {
   readonly work: () => Promise<void>;
   /** True for training, which records its own time. */
   readonly trains?: boolean;
-}
-
-/** Returns a number of the environment record; 0 when absent. */
-function known(run: Run, key: string): number {
-  const value = run.environment[key];
-  return typeof value === 'number' ? value : 0;
 }
 
 /** Runs the unfinished parts; returns false where there are none. */
@@ -200,7 +196,7 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
     await work();
     if (trains) continue;
     // After each part, so that time before an interruption counts.
-    const seconds = known(run, 'evaluation_s') + (performance.now() - began) / 1000;
+    const seconds = (recorded(run.environment, 'evaluation_s') ?? 0) + (performance.now() - began) / 1000;
     writeEnvironment(run, given.device, {
       evaluation_s: Number(seconds.toFixed(2)),
       evaluation_finished: new Date().toISOString(),
@@ -209,7 +205,7 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
   const peak = Math.round(process.resourceUsage().maxRSS / 1024);
   // The peak over all sessions.
   writeEnvironment(run, given.device, {
-    peak_memory_mib: Math.max(peak, known(run, 'peak_memory_mib')),
+    peak_memory_mib: Math.max(peak, recorded(run.environment, 'peak_memory_mib') ?? 0),
   });
   return true;
 }

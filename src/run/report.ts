@@ -2,12 +2,12 @@
 import { existsSync } from 'node:fs';
 import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
-import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
+import { RunDirectory } from '../../eval/run-directory.ts';
 import { type RunSummary, summaryTable } from '../../eval/summary.ts';
 import { change } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
 import { isSignificant } from '../measures/bootstrap.ts';
-import { hasCard } from '../tasks/card.ts';
+import { CARD_FILE } from '../tasks/card.ts';
 import { CompletionsPage } from './completions.ts';
 import { evaluationCard, exampleTask } from './policy-task.ts';
 
@@ -48,9 +48,7 @@ export function resultLines(summary: RunSummary): string[] {
 function drawing(path: string): AssembleOptions {
   const run = new RunDirectory(path);
   const { data, seed, eval: evaluation } = run.recipe;
-  const directory = POLICIES.toReversed()
-    .map((policy) => run.policyDirectory(policy))
-    .find(hasCard);
+  const directory = run.lastPolicyWith(CARD_FILE);
   if (directory === undefined) return {};
   const { facts } = openExamples(heldOutExamples(data, seed, evaluation.series));
   return { draw: exampleTask(evaluationCard(directory, facts), { facts }).picture };

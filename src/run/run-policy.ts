@@ -1,4 +1,5 @@
-/** Policies of runs: the one that training starts from (made or copied), and one merged with an adapter. */
+/** Policies of runs: the one that training starts from (made or copied), one merged with an adapter, and one exported for other runtimes. */
+
 import { constants, cpSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
 import { openExamples, trainingExamples } from '../../datasets/source.ts';
@@ -6,15 +7,22 @@ import { computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
+import { CONFIDENCE_FILE } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
+import { readUtf8 } from '../ground/files.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../ground/manifest.ts';
+import { packageVersion } from '../ground/paths.ts';
+import { say } from '../ground/terminal.ts';
+import { type Exported, exportOnnx } from '../onnx/export.ts';
+import type { WeightType } from '../onnx/weights.ts';
 import { type Json, readJson } from '../policy/json-file.ts';
 import { type Adapter, loadAdapter, mergeAdapter } from '../policy/lora.ts';
 import { builtInDims, isBuiltIn, statedDType } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import { trainBpe } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
-import { cardDirectory, hasCard, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
+import { CARD_FILE, cardDirectory, hasCard, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
+import { REFERENCE_FILE } from '../tasks/reference.ts';
 import { addTokens } from './added-tokens.ts';
 import { nanoCard, type TrainingTask, trainingTask } from './policy-task.ts';
 import type { Run } from './run.ts';
@@ -164,4 +172,31 @@ export async function mergePolicy({ policy: path, adapter, out, dtype }: MergeRe
   const written = policy.dtype;
   policy.dispose();
   return { base, dtype: written, options };
+}
+
+export interface ExportRequest {
+  /** Directory of a policy, or of a run. */
+  readonly policy: string;
+  readonly out: string;
+  /** Storage types of the matrices. */
+  readonly dtype: readonly WeightType[];
+  readonly quiet: boolean;
+}
+
+/** Writes a policy as ONNX with its card, reference and confidence. @returns the source directory and the files written @throws as `findPolicy` and `exportOnnx` */
+export function exportPolicy({
+  policy,
+  out,
+  dtype,
+  quiet,
+}: ExportRequest): Exported & { readonly from: string } {
+  const from = findPolicy(policy);
+  const beside = [CARD_FILE, REFERENCE_FILE, CONFIDENCE_FILE].filter((name) => existsSync(join(from, name)));
+  const written = exportOnnx(from, out, {
+    types: [...new Set(dtype)],
+    version: packageVersion(),
+    files: Object.fromEntries(beside.map((name) => [name, readUtf8(join(from, name))])),
+    ...(quiet ? {} : { onFile: (name) => say(`writing ${name}`) }),
+  });
+  return { from, ...written };
 }

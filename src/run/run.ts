@@ -18,16 +18,16 @@ import {
   validationExamples,
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
-import { type PolicyName, type RecipeChange, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
+import { type RecipeChange, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { askedEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
-import { gone, namesInUse, tidyUp, writeJson } from '../ground/files.ts';
+import { namesInUse, tidyUp, writeJson } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
-import { claimDirectory } from '../ground/lock.ts';
+import { inClaimed } from '../ground/lock.ts';
 import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { hashesIn } from '../ground/manifest.ts';
 import { packageVersion } from '../ground/paths.ts';
@@ -328,10 +328,6 @@ export class Run extends RunDirectory {
     return this.file(stage, 'checkpoint');
   }
 
-  policy(name: PolicyName): string {
-    return this.policyDirectory(name);
-  }
-
   /** Adapter directory of a LoRA stage; the stage's policy has the adapter merged. */
   adapter(stage: TrainingStage): string {
     return this.file(stage, 'adapter');
@@ -571,16 +567,12 @@ export async function runSession(
 ): Promise<Run> {
   await prepareEngine(given.device);
   openEngine(given.device);
-  const lock = await claimDirectory(given.out);
-  try {
+  return inClaimed(given.out, async () => {
     tidyRun(given.out);
     const run = await open();
     await work(run);
-    if (!lock.held()) throw gone(given.out);
     return run;
-  } catch (error) {
-    // A removed directory is the cause of any other failure.
-    if (!lock.held()) throw gone(given.out);
+  }).catch((error: unknown) => {
     if (error instanceof Interrupted && command !== null) {
       const device = given.device === 'cpu' ? [] : ['--device', given.device];
       const asked = askedEngine();
@@ -589,9 +581,7 @@ export async function runSession(
       say(`resume with: ${resume.map(shellWord).join(' ')}`);
     }
     throw error;
-  } finally {
-    lock.release();
-  }
+  });
 }
 
 /**

@@ -11,7 +11,7 @@ import { isDirectory } from '../ground/paths.ts';
 import type { Json } from '../ground/types.ts';
 import { changedKeys, defaultRecipe, recipeLeaves } from '../recipe/config.ts';
 import { advantageName } from '../recipe/recipe.ts';
-import { stepsOf } from './stage.ts';
+import { stageSteps } from '../train/sft.ts';
 
 /** Depth to which directories are searched. */
 const DEPTH = 4;
@@ -92,7 +92,7 @@ function factsOf(path: string): RunFacts {
     ...{ path, problem: null, name, state },
     data: recipe.data.name,
     method: recipe.rl.steps > 0 ? advantageName(recipe.rl) : null,
-    at: stage === null ? null : { stage, step: last[stage], steps: stepsOf(recipe, stage) },
+    at: stage === null ? null : { stage, step: last[stage], steps: stageSteps(recipe, stage) },
     reward: meanOrNull(rewards),
     greedy: metrics?.reward_greedy.mean ?? null,
     sampled: metrics?.reward_sampled?.mean ?? null,

@@ -75,7 +75,7 @@ function measuredIn(directory: string): Measured & { readonly workers: number } 
     );
   }
   const { rl, policy } = run.recipe;
-  const from = ['rl', 'sft', 'initial'].map((name) => run.policyDirectory(name as 'rl'));
+  const from = ['rl', 'sft', 'initial'].map((name) => run.policy(name as 'rl'));
   const parts = from.flatMap((path) => {
     try {
       return [readParts(path)];

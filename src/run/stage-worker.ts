@@ -38,7 +38,7 @@ import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
 import { deviceOfRank, ProcessRanks } from '../train/process-group.ts';
 import { rl } from '../train/rl.ts';
-import { sft, sftSteps } from '../train/sft.ts';
+import { sft, stageSteps } from '../train/sft.ts';
 import { PromptEncoder, type Task } from '../train/task.ts';
 import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
 import {
@@ -147,7 +147,7 @@ function validationOf(job: TrainingJob, learner: Learner, card: PolicyCard): Val
   const { evalEvery, patience, keep } = recipe[stage];
   const directory = dirname(checkpoint);
   return new Validation(workers, new EvaluatorState(evaluator ?? undefined), {
-    ...{ evalEvery, patience, best: keep.best, total: stepsOf(job) },
+    ...{ evalEvery, patience, best: keep.best, total: stageSteps(recipe, stage) },
     lines: () => readValidation(directory),
     take: (step) => {
       const snapshot = snapshotOf(directory, step);
@@ -281,10 +281,6 @@ function save(job: TrainingJob, learner: Learner, card: PolicyCard, at: StageSta
 const estimatorOf = async ({ advantage }: RlRecipe) =>
   typeof advantage === 'string' ? null : openAdvantage(moduleAddress(advantage.use, '.'));
 
-/** Steps of the stage. */
-const stepsOf = ({ stage, recipe }: TrainingJob): number =>
-  stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps;
-
 /** Opens the tools that a policy looks closer with; none for one that does not. */
 const toolboxOf = ({ inspect }: PolicyCard): Promise<Toolbox> => openTools(inspect?.tools ?? []);
 
@@ -350,7 +346,7 @@ async function train(job: TrainingJob): Promise<StageResult> {
           start.step > 0 ? (readLog(join(dirname(job.checkpoint), 'metrics.jsonl')) as RlMetrics[]) : [],
         );
   if (judge !== null) note({ kind: 'judged', ...counts, totals: judge.totals() });
-  const ended = steps === stepsOf(job) || validation?.exhausted === true;
+  const ended = steps === stageSteps(recipe, stage) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
   await remote?.close();
   if (complete) await publish(learner, card, job);

@@ -22,7 +22,7 @@ import type { StageOrigin } from '../train/checkpoint.ts';
 import { type GuardName, guardText } from '../train/guards.ts';
 import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../train/metrics.ts';
 import { cautions } from '../train/rl.ts';
-import { sftSteps } from '../train/sft.ts';
+import { stageSteps } from '../train/sft.ts';
 import { MetricsLog } from '../train/tensorboard.ts';
 import { isExhausted } from '../train/validation.ts';
 import { runWorkers } from '../train/worker-group.ts';
@@ -213,11 +213,6 @@ interface StageListener {
   readonly log: MetricsLog;
 }
 
-/** Steps of a stage of a recipe; 0 where it has no such stage. */
-export function stepsOf({ sft, rl }: Recipe, stage: TrainingStage): number {
-  return stage === 'sft' ? sftSteps(sft) : rl.steps;
-}
-
 /** Examples of a step, and of the whole stage. */
 function samplesOf({ sft, rl }: Recipe, stage: TrainingStage): { perStep: number; total: number } {
   return stage === 'sft'
@@ -304,7 +299,7 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
 
 /** @throws ConfigError for a stage that the recipe leaves out */
 function requiredSteps({ path, recipe }: Pick<Run, 'path' | 'recipe'>, stage: TrainingStage): number {
-  const total = stepsOf(recipe, stage);
+  const total = stageSteps(recipe, stage);
   if (total > 0) return total;
   const [key, name, other] =
     stage === 'sft' ? ['sft.samples', 'supervised', 'train'] : ['rl.steps', 'reinforcement', 'sft'];

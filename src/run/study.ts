@@ -32,10 +32,10 @@ import {
 import { openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
-import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
+import { SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
-import { claimDirectory } from '../ground/lock.ts';
+import { inClaimed } from '../ground/lock.ts';
 import { mean, sum } from '../ground/numbers.ts';
 import { fits } from '../ground/paths.ts';
 import { timerText } from '../ground/progress.ts';
@@ -434,8 +434,7 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
   }
   await prepareEngine(given.device);
   openEngine(given.device);
-  const lock = await claimDirectory(out);
-  try {
+  return inClaimed(out, async (held) => {
     tidyUp(out, () => true);
     writeFileAtomic(copy, study.text);
     const pace = new Pace();
@@ -462,21 +461,17 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
         pace.add(cell, result);
         log(`  ${rewardsOf(result)}, in ${timerText((performance.now() - began) / 1000)}`);
       } catch (error) {
-        if (!isOfCell(error) || !lock.held()) throw error;
+        if (!isOfCell(error) || !held()) throw error;
         failed.push({ cell: cell.path, reason: error.message });
         say(`${cell.path}: failed: ${error.message}`);
       }
       if (i + 1 < todo.length && todo[i + 1]!.seed !== cell.seed) await buildResults(study, out, failed);
     }
-    if (!lock.held()) throw gone(out);
     return { out, ...(await buildResults(study, out, failed)), stopped, resume: again };
-  } catch (error) {
-    if (!lock.held()) throw gone(out);
+  }).catch((error: unknown) => {
     if (error instanceof Interrupted) say(`resume with: ${again}`);
     throw error;
-  } finally {
-    lock.release();
-  }
+  });
 }
 
 function resumeCommand({ study, out, only, budget, device }: StudyRequest): string {

@@ -42,10 +42,18 @@ interface SftHooks {
 /** Number of consecutive updates without a finite gradient that stops the run. */
 const SKIP_LIMIT = 20;
 
-/** Returns the number of steps of a stage. */
-export function sftSteps(options: Pick<SftOptions, 'samples' | 'batch'>): number {
-  return Math.ceil(options.samples / options.batch);
-}
+/** Returns the number of updates of a supervised stage. */
+export const sftSteps = ({ samples, batch }: Pick<SftOptions, 'samples' | 'batch'>): number =>
+  Math.ceil(samples / batch);
+
+/** Returns the number of steps of a stage of a recipe; 0 where it has no such stage. */
+export const stageSteps = (
+  {
+    sft,
+    rl,
+  }: { readonly sft: Pick<SftOptions, 'samples' | 'batch'>; readonly rl: { readonly steps: number } },
+  stage: 'sft' | 'rl',
+): number => (stage === 'sft' ? sftSteps(sft) : rl.steps);
 
 /** Trains from `start` (the beginning or a checkpoint) and returns the number of completed steps. Collective. */
 export async function sft(

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exportPolicy } from '../../src/run/export.ts';
+import { exportPolicy } from '../../src/run/run-policy.ts';
 import { inside } from '../helpers/command-line.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 

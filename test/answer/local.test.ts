@@ -13,7 +13,7 @@ import { openLocal } from '../../src/answer/open.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
-import { exportPolicy } from '../../src/run/export.ts';
+import { exportPolicy } from '../../src/run/run-policy.ts';
 import { DEVICE } from '../helpers/device.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
