@@ -1,6 +1,7 @@
 /** Builders of options, one call each, and the options that several commands share. */
 import type { Argv, CommandModule, InferredOptionType, Options, PositionalOptions } from 'yargs';
 import { ENGINE_HELP, ENGINES, type EngineName } from '../answer/answerer.ts';
+import { ConfigError } from '../ground/errors.ts';
 
 type Camel<Key extends string> = Key extends `${infer Head}-${infer Tail}`
   ? `${Head}${Capitalize<Camel<Tail>>}`
@@ -51,6 +52,31 @@ export function command<Values>({
     return cli.epilogue(epilogue);
   };
   return { ...module, builder } as unknown as CommandModule<object, Values>;
+}
+
+/** Makes a command of which only its actions do something; without one it says which there are. */
+export function commandGroup(
+  name: string,
+  actions: readonly Pick<CommandModule, 'command'>[],
+  examples: Definition<never>['examples'],
+): CommandModule {
+  const words = actions.map(({ command: line }) => String(line).split(' ')[0]!);
+  const known = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(words);
+  return {
+    command: name,
+    builder: (cli) => {
+      for (const action of actions) cli.command(action as CommandModule);
+      for (const [line, meaning] of examples) cli.example(line, meaning);
+      return cli.command({
+        command: '$0',
+        describe: false,
+        handler: () => {
+          throw new ConfigError(`${name}: no action given: ${known}; see timeseer ${name} --help`);
+        },
+      });
+    },
+    handler: () => {},
+  };
 }
 
 /** Option with a text. */

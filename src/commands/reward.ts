@@ -1,12 +1,10 @@
 /** `timeseer reward check`: checks rewards on responses of known quality. */
 
-import type { CommandModule } from 'yargs';
 import { REWARDS } from '../../rewards/registry.ts';
 import { choiceHelp } from '../ground/choice.ts';
-import { ConfigError } from '../ground/errors.ts';
 import { ReadingNote } from '../ground/progress.ts';
 import { columns, print, printJson } from '../ground/terminal.ts';
-import { command, flag, type Given, number, text } from './options.ts';
+import { command, commandGroup, flag, type Given, number, text } from './options.ts';
 
 type RewardCheckArguments = Given<typeof OPTIONS> & { readonly rewards: readonly string[] };
 
@@ -88,20 +86,8 @@ const check = command({
   handler: runCheck,
 });
 
-const nothing: CommandModule = {
-  command: '$0',
-  describe: false,
-  handler: () => {
-    throw new ConfigError('reward: no action given: check; see timeseer reward --help');
-  },
-};
-
-export const rewardCommand: CommandModule = {
-  command: 'reward <command>',
-  builder: (yargs) =>
-    yargs
-      .command(check)
-      .command(nothing)
-      .example('$0 reward check ./brief.ts', 'A table of scores, with the faults of the reward'),
-  handler: () => {},
-};
+export const rewardCommand = commandGroup(
+  'reward',
+  [check],
+  [['$0 reward check ./brief.ts', 'A table of scores, with the faults of the reward']],
+);

@@ -43,8 +43,10 @@ export interface PrometheusRequest {
   readonly caFile?: string | undefined;
 }
 
-export interface DetectRequest
-  extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'> {
+/** Options of detection but those that the times of a recording decide. */
+type AskedOptions = Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'>;
+
+export interface DetectRequest extends AskedOptions {
   /** Name of the recording, where it comes from a server. */
   readonly file: string;
   readonly prometheus?: PrometheusRequest | undefined;
@@ -71,16 +73,19 @@ export interface Detected {
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
+/** Times of a recording, and the clock that they were read by. */
+type Timed = Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>;
+
 /** Samples of an hour, a day and a week, where the step makes whole ones. */
-export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): number[] {
+export function calendarOf({ step, time }: Pick<Timed, 'step' | 'time'>): number[] {
   if (time === null || step === null) return [];
-  return [HOUR, 24 * HOUR, 168 * HOUR].map((span) => span / step).filter((samples) => samples >= 3);
+  return [HOUR, DAY, 7 * DAY].map((span) => span / step).filter((samples) => samples >= 3);
 }
 
 /** Zones with the usual dates on which clocks are changed: those of Europe, of America from east to west, and of Australia. */
 const CHANGING_ZONES = ['Europe/Berlin', 'America/New_York', 'America/Los_Angeles', 'Australia/Sydney'];
 /** Time that two changes of a clock are apart at least. */
-const SUMMER = 14 * 24 * HOUR;
+const SUMMER = 14 * DAY;
 /** Fewest days that show what months repeat. */
 const FEWEST_DATES = 120;
 
@@ -88,12 +93,7 @@ const FEWEST_DATES = 120;
  * Samples that the clock of a recording is ahead of what it was at the beginning [N]: it goes forward in spring and back in autumn. One
  * clock where it is known, because stamps were read by it; else those that may be, and `detect` finds out; none where no clock is changed.
  */
-export function clocksOf({
-  step,
-  time,
-  clockZone,
-  origin,
-}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Pick<DetectOptions, 'clock' | 'clocks'> {
+export function clocksOf({ step, time, clockZone, origin }: Timed): Pick<DetectOptions, 'clock' | 'clocks'> {
   if (time === null || step === null || time.length === 0 || origin !== 'calendar') return {};
   const changed = (zone: string): Int32Array[] => {
     const ahead = (i: number): number => Math.round(wallTime(time[i]!, zone) - time[i]!);
@@ -121,24 +121,14 @@ export function clocksOf({
 }
 
 /** Weekends [start, end) in samples; none where three weeks are recorded, so that weeks repeat, or days are not known. */
-export function weekendsOf({
-  step,
-  time,
-  clockZone,
-  origin,
-}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Interval[] {
+export function weekendsOf({ step, time, clockZone, origin }: Timed): Interval[] {
   if (time === null || step === null || origin !== 'calendar' || time.length < 2) return [];
-  if (24 * HOUR < 3 * step || time.at(-1)! + step - time[0]! >= 21 * 24 * HOUR) return [];
+  if (DAY < 3 * step || time.at(-1)! + step - time[0]! >= 21 * DAY) return [];
   return runs(time.length, (i) => new Date(wallTime(time[i]!, clockZone)).getUTCDay() % 6 === 0);
 }
 
 /** Wall times of a daily series of several months; none otherwise. */
-function datesOf({
-  step,
-  time,
-  clockZone,
-  origin,
-}: Pick<Recording, 'step' | 'time' | 'clockZone' | 'origin'>): Pick<DetectOptions, 'dates'> {
+function datesOf({ step, time, clockZone, origin }: Timed): Pick<DetectOptions, 'dates'> {
   if (time === null || origin !== 'calendar' || step !== DAY || time.length < FEWEST_DATES) return {};
   return { dates: Float64Array.from(time, (ms) => wallTime(ms, clockZone)) };
 }
@@ -149,8 +139,7 @@ const knownTimes = (recording: Pick<Recording, 'step' | 'time' | 'clockZone' | '
   ...{ ...clocksOf(recording), ...datesOf(recording) },
 });
 
-export interface PipelineOptions
-  extends Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'> {
+export interface PipelineOptions extends AskedOptions {
   /** Span "FROM..TO" that is judged against everything before it; default: the whole recording is judged. */
   readonly window?: string | undefined;
   /** Leaves out what was over before; see `sinceReport`. */
@@ -253,13 +242,13 @@ function durationOf(text: string, option: string): number {
 async function readPrometheus(
   { url, query, history, step: interval = '1m', tokenFile, caFile }: PrometheusRequest,
   since: string | undefined,
-  options: Pick<DetectRequest, 'file' | 'columns' | 'tz' | 'keepSentinels' | 'rate'>,
+  request: DetectRequest,
 ): Promise<Recording> {
   const { readRange } = await import('../endpoint/prometheus.ts');
   const { bearerToken, readAuthorities } = await import('../endpoint/requests.ts');
   const step = durationOf(interval, '--step');
   const now = Math.floor(Date.now() / step) * step;
-  const asked = since === undefined ? null : parseInstant(since, '--since', options.tz ?? 'UTC', now);
+  const asked = since === undefined ? null : parseInstant(since, '--since', request.tz ?? 'UTC', now);
   const back =
     history === undefined ? (asked === null ? DAY : now - asked) : durationOf(history, '--history');
   if (back < step) throw new ConfigError('--since: asks for less than one --step before now');
@@ -277,11 +266,7 @@ async function readPrometheus(
   const notes = range.warnings.map((text) => ({ kind: 'partial', text: `Prometheus warns: ${text}.` }));
   if (range.infinite > 0)
     notes.push({ kind: 'infinite', text: `${range.infinite} values are infinite and count as missing.` });
-  const { file: name, columns, ...more } = options;
-  return recordingOfSeries(
-    { ...range, name, notes },
-    { ...more, ...(columns.length === 0 ? {} : { columns }) },
-  );
+  return recordingOfSeries({ ...range, name: request.file, notes }, readingOf(request));
 }
 
 /**
@@ -289,15 +274,17 @@ async function readPrometheus(
  * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there; EndpointError
  */
 export async function readRequest(request: DetectRequest, since?: string): Promise<Recording> {
-  const { prometheus, file, columns, time, key, select, tz, keepSentinels, decimal, rate } = request;
-  if (prometheus !== undefined)
-    return readPrometheus(prometheus, since, { file, columns, tz, keepSentinels, rate });
-  const piped = file === STANDARD_INPUT;
-  return readRecording(piped ? readStandardInput() : file, {
-    ...(piped ? { name: INPUT_WORDS } : {}),
-    ...(columns.length === 0 ? {} : { columns }),
-    ...{ time, key, select, tz, keepSentinels, decimal, rate },
-  });
+  const { prometheus, file } = request;
+  if (prometheus !== undefined) return readPrometheus(prometheus, since, request);
+  if (file !== STANDARD_INPUT) return readRecording(file, readingOf(request));
+  return readRecording(readStandardInput(), { ...readingOf(request), name: INPUT_WORDS });
+}
+
+/** Options of the reader of a recording; without columns it takes all numeric ones. */
+export function readingOf(request: Omit<DetectRequest, 'file' | 'window'>) {
+  const { columns, time, key, select, tz, keepSentinels, decimal, rate } = request;
+  const chosen = columns.length === 0 ? {} : { columns };
+  return { ...chosen, time, key, select, tz, keepSentinels, decimal, rate };
 }
 
 /**
@@ -371,7 +358,7 @@ function evenStep(times: Float64Array, count: number): number {
 export function detectValues(
   values: ArrayLike<number>,
   times: ArrayLike<number | Date> | null,
-  options: Omit<DetectOptions, 'calendar' | 'clock' | 'clocks' | 'weekends' | 'dates'>,
+  options: AskedOptions,
 ): Detection {
   if (
     typeof (values as Partial<ArrayLike<number>> | undefined)?.length !== 'number' ||

@@ -13,7 +13,7 @@ import { seenIn, stateOf } from '../explain/state.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { plural } from '../ground/numbers.ts';
 import { median } from '../series/stats.ts';
-import { type DetectRequest, detectRecording, type PipelineOptions } from './detect.ts';
+import { type DetectRequest, detectRecording, type PipelineOptions, readingOf } from './detect.ts';
 import { compare, evidenceWanted, type IncidentEvent, type Judged, type Known, weigh } from './incidents.ts';
 import { Weeks } from './weeks.ts';
 
@@ -419,16 +419,7 @@ class Window {
 
   #parse(batch: readonly TextRow[]): Row[] {
     const text = `${batch.map((row) => row.text).join('\n')}\n`;
-    const { columns, time, key, select, tz, name, keepSentinels, decimal, rate } = this.#options;
-    const options = {
-      ...(columns.length === 0 ? {} : { columns }),
-      time,
-      key,
-      select,
-      tz,
-      name,
-      ...{ keepSentinels, decimal, rate },
-    };
+    const options = { ...readingOf(this.#options), name: this.#options.name };
     const reader = this.#reader ?? openRows(new TextEncoder().encode(text), options);
     const rows = this.#reader === null ? reader.first : reader.read(text);
     const lineOf = new Map(startsOf(batch).map((line, i) => [line, batch[i]!]));

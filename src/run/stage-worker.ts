@@ -10,7 +10,6 @@ import { type EvalData, evaluate, type WantedExample } from '../../eval/harness.
 import type { LocalPolicy } from '../answer/answerer.ts';
 import { answerLocally, computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { openLocal } from '../answer/open.ts';
-import type { Engine } from '../engine/engine.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
@@ -37,7 +36,7 @@ import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
 import { deviceOfRank, ProcessRanks } from '../train/process-group.ts';
-import { rl } from '../train/rl.ts';
+import { needsReference, rl } from '../train/rl.ts';
 import { sft, stageSteps } from '../train/sft.ts';
 import { PromptEncoder, type Task } from '../train/task.ts';
 import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
@@ -83,15 +82,11 @@ function threadsFor(directory: string): number {
   return large ? Math.max(1, Math.floor(cores() / localSize)) : 1;
 }
 
-function engineFor(directory: string, device: string, threads = threadsFor(directory)): Engine {
-  return openEngine(device, threads);
-}
-
 /**
  * Loads the policy of a training stage: its base, or its checkpoint, which may hold an adapter only. Collective.
  */
 function trainedPolicy({ device, base, from, recipe }: TrainingJob): Policy {
-  const engine = engineFor(base, device);
+  const engine = openEngine(device, threadsFor(base));
   const { dtype, tune } = recipe.policy;
   // Checkpoints were verified before the stage began.
   const checked = from !== base;
@@ -122,9 +117,7 @@ function learnerOf(job: TrainingJob): { learner: Learner; card: PolicyCard; star
 
 /** Returns the reference policy (KL term, initial teacher), which is the initial policy of the stage; null where unused. Collective. */
 function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Scorer | null {
-  const { kl, distillation } = recipe.rl;
-  const distils = distillation.weight > 0 && distillation.teacher === 'initial';
-  if (kl === 0 && !distils) return null;
+  if (!needsReference(recipe.rl)) return null;
   if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
   // A new stage has just verified the files of its base.
   const options = { dtype: policy.dtype, tuning: 'none', checked: from === base } as const;

@@ -38,7 +38,7 @@ import { taskKind } from '../tasks/kinds.ts';
 import { type AdvantageDefinition, defineAdvantage } from '../train/advantage.ts';
 import { Learner } from '../train/learner.ts';
 import type { Completion, RlMetrics, SftMetrics } from '../train/metrics.ts';
-import { rl } from '../train/rl.ts';
+import { needsReference, rl } from '../train/rl.ts';
 import { sft } from '../train/sft.ts';
 import type { Task } from '../train/task.ts';
 import { MetricsLog } from '../train/tensorboard.ts';
@@ -348,8 +348,7 @@ export async function trainByReinforcement(given: RlRequest): Promise<TrainedPol
     ? (recipe.rl.advantage as Exclude<typeof recipe.rl.advantage, object>)
     : defineAdvantage(advantage);
   return trainIn('rl', given, recipe, async ({ policy, card, task, from }, learner, log) => {
-    const { kl, distillation } = recipe.rl;
-    const wanted = kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
+    const wanted = needsReference(recipe.rl);
     if (wanted && from === null) {
       throw new ConfigError(
         'rl(): a reference policy (kl, distillation) needs a policy that is trained already; give policy a directory',

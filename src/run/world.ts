@@ -94,14 +94,15 @@ export function placeOf(env: NodeJS.ProcessEnv = process.env): Place | null {
 export function resumedByRestart<Given extends { readonly resume: boolean; readonly force: boolean }>(
   given: Given,
   begun: boolean,
-  env: NodeJS.ProcessEnv = process.env,
 ): Given {
+  const { env } = process;
   const restarts = Number(env['TORCHELASTIC_RESTART_COUNT'] ?? env['SLURM_RESTART_COUNT'] ?? 0);
   return restarts > 0 && begun ? { ...given, policy: undefined, resume: true, force: false } : given;
 }
 
 /** Longest silence of a rank, in milliseconds. @throws ConfigError */
-function silence(env: NodeJS.ProcessEnv = process.env): number {
+function silence(): number {
+  const { env } = process;
   const name = 'TIMESEER_RANK_TIMEOUT';
   return 1000 * ((env[name] ?? '') === '' ? SILENCE_S : whole(env, name, 5, 86_400));
 }

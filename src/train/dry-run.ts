@@ -20,7 +20,7 @@ import { Learner } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
 import { groupMicroBatches, microBatches, type Scorer, splitGroup } from './micro-batch.ts';
 import type { OptimizerOptions, StepReport } from './optimizer.ts';
-import { type RlOptions, rl } from './rl.ts';
+import { needsReference, type RlOptions, rl } from './rl.ts';
 import { type SftOptions, sft } from './sft.ts';
 import { behindPrompt, COST_ENTRIES, TRACE_TOKENS } from './similarity.ts';
 import { PromptEncoder, type Task } from './task.ts';
@@ -634,8 +634,7 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     return again === id && more.length === 1;
   });
   engine.integer = usable >= 0 ? usable : policy.forbidden.indexOf(0);
-  const { kl, distillation } = recipe.rl;
-  const referred = kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
+  const referred = needsReference(recipe.rl);
   const separate = stage === 'rl' && referred && policy.adapter === null;
   const reference = separate ? new EmptyPolicy(engine, subject, reader.prompting, { tuning: 'none' }) : null;
   const stageOptions = recipe[stage];

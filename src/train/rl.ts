@@ -171,6 +171,10 @@ export interface RlOptions
   readonly tokens?: number;
 }
 
+/** Returns true where the initial policy is the reference of the KL term, or the teacher. */
+export const needsReference = ({ kl, distillation }: Pick<RlOptions, 'kl' | 'distillation'>): boolean =>
+  kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
+
 export interface RlHooks {
   /** Called on rank 0 after every step. */
   readonly onStep: (metrics: RlMetrics) => void;

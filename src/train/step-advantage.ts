@@ -164,8 +164,8 @@ function stateGraph(episodes: readonly Episode[], similarity: number): StateGrap
  * GraphGPO's estimate of the number of steps from each state of a task group to success: the shortest path in the graph of all its
  * episodes. States without a path get the largest finite distance + 1 (1 if no episode succeeds).
  */
-export function estimatedDistances(episodes: readonly Episode[], similarity = 1): Map<string, number> {
-  const { distanceOf } = stateGraph(episodes, similarity);
+export function estimatedDistances(episodes: readonly Episode[]): Map<string, number> {
+  const { distanceOf } = stateGraph(episodes, 1);
   const texts = episodes.flatMap(({ steps, success }) =>
     steps.flatMap(({ state, next }, t) => (success && t === steps.length - 1 ? [state] : [state, next])),
   );
