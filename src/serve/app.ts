@@ -439,7 +439,7 @@ export function createApp(service: Service): Hono<Env> {
     const time = { began: performance.now(), seconds: limits.seconds, end: service.answersEnd };
     const body = await arrivals.read(c);
     const leave = places.chat.take(client);
-    let streaming: Promise<void> | undefined;
+    let streaming = false;
     try {
       const { completion, stream, usage } = await within(c, time, async (signal) =>
         answerOf(await policy.requests.ask(body, { signal })),
@@ -453,18 +453,19 @@ export function createApp(service: Service): Hono<Env> {
       if (!stream) {
         return c.json(await within(c, time, (signal) => chatCompletion(policy.thread, job, head, signal)));
       }
-      const streamed = chatStream(
-        policy.thread,
-        job,
-        { ...head, usage },
-        (run) => within(c, time, run),
-        refusalOf,
+      streaming = true;
+      return streamSSE(c, (events) =>
+        chatStream(
+          events,
+          policy.thread,
+          job,
+          { ...head, usage },
+          (run) => within(c, time, run),
+          refusalOf,
+        ).finally(leave),
       );
-      streaming = streamed.ended;
-      return c.body(streamed.body, 200, { 'Content-Type': 'text/event-stream; charset=utf-8' });
     } finally {
-      if (streaming === undefined) leave();
-      else void streaming.finally(leave);
+      if (!streaming) leave();
     }
   });
 

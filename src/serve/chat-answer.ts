@@ -1,4 +1,5 @@
 /** Completions in OpenAI's shapes: one object at the end, or a stream of server-sent events. */
+import type { SSEStreamingApi } from 'hono/streaming';
 import type { WorkerThread } from '../ground/worker-thread.ts';
 import type { CompletionEvent, CompletionJob } from './completions.ts';
 import { clientGone } from './request.ts';
@@ -68,25 +69,18 @@ export async function chatCompletion(
  * Streams the answer while it is sampled. An error after the beginning comes as an event, and the stream ends behind it.
  * @param within runs a body with the signal that ends it
  */
-export function chatStream(
+export async function chatStream(
+  events: SSEStreamingApi,
   thread: PolicyThread,
   job: CompletionJob,
   { usage, ...head }: Head & { readonly usage: boolean },
   within: (body: (signal: AbortSignal) => Promise<number>) => Promise<number>,
   refusalOf: (error: unknown) => { readonly error: object },
-): { readonly body: ReadableStream<Uint8Array>; readonly ended: Promise<void> } {
-  const encoder = new TextEncoder();
+): Promise<void> {
   const gone = new AbortController();
-  let sink!: ReadableStreamDefaultController<Uint8Array>;
-  const body = new ReadableStream<Uint8Array>({
-    start: (controller) => {
-      sink = controller;
-    },
-    cancel: () => gone.abort(clientGone()),
-  });
-  const send = (data: string): void => {
-    if (!gone.signal.aborted) sink.enqueue(encoder.encode(`data: ${data}\n\n`));
-  };
+  events.onAbort(() => gone.abort(clientGone()));
+  // A slow reader does not hold the decoding up: events wait in the stream.
+  const send = (data: string): void => void events.writeSSE({ data });
   const chunk = (choices: readonly object[], more: object = usage ? { usage: null } : {}): void =>
     send(
       JSON.stringify({
@@ -97,26 +91,20 @@ export function chatStream(
   const choice = (index: number, delta: object, reason: string | null = null): object => ({
     ...{ index, delta, logprobs: null, finish_reason: reason },
   });
-  const run = async (): Promise<void> => {
-    for (let i = 0; i < job.samples; i++)
-      chunk([choice(i, { role: 'assistant', content: '', refusal: null })]);
-    try {
-      const tokens = await within((signal) =>
-        generate(thread, job, AbortSignal.any([signal, gone.signal]), (event) =>
-          chunk([
-            event.kind === 'text'
-              ? choice(event.sample, { content: event.text })
-              : choice(event.sample, {}, event.reason),
-          ]),
-        ),
-      );
-      if (usage) chunk([], { usage: usageOf(job, tokens) });
-      send('[DONE]');
-    } catch (error) {
-      if (gone.signal.aborted) return;
-      send(JSON.stringify({ error: refusalOf(error).error }));
-    }
-    if (!gone.signal.aborted) sink.close();
-  };
-  return { body, ended: run() };
+  for (let i = 0; i < job.samples; i++) chunk([choice(i, { role: 'assistant', content: '', refusal: null })]);
+  try {
+    const tokens = await within((signal) =>
+      generate(thread, job, AbortSignal.any([signal, gone.signal]), (event) =>
+        chunk([
+          event.kind === 'text'
+            ? choice(event.sample, { content: event.text })
+            : choice(event.sample, {}, event.reason),
+        ]),
+      ),
+    );
+    if (usage) chunk([], { usage: usageOf(job, tokens) });
+    send('[DONE]');
+  } catch (error) {
+    if (!gone.signal.aborted) send(JSON.stringify({ error: refusalOf(error).error }));
+  }
 }
